@@ -1,0 +1,137 @@
+"""Expressions and query nodes as JSON values, for the catalog and for plans: compact, and fast to read back."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from typing import Any, cast
+
+from runnel.algebra.expressions import (
+    And,
+    Attribute,
+    Between,
+    Compare,
+    Constant,
+    Contains,
+    Exists,
+    Expression,
+    In,
+    Not,
+    Operator,
+    Or,
+    Part,
+    Truth,
+)
+from runnel.algebra.query import Filter, Node, Read, Union
+
+
+def encode_expression(expression: Expression) -> Any:
+    """A JSON value for an expression.
+
+    >>> encode_expression(Contains(Attribute("title"), ("rock",)))
+    ['contains', 'title', 'rock']
+    """
+    match expression:
+        case And(parts):
+            return ["and", *map(encode_expression, parts)]
+        case Or(parts):
+            return ["or", *map(encode_expression, parts)]
+        case Not(part):
+            return ["not", encode_expression(part)]
+        case Truth(value):
+            return value
+        case Contains(attribute, phrase):
+            return ["contains", _encode_attribute(attribute), *phrase]
+        case Compare(attribute, operator, constant):
+            return [operator, _encode_attribute(attribute), encode_constant(constant)]
+        case Between(attribute, low, high):
+            return ["between", _encode_attribute(attribute), encode_constant(low), encode_constant(high)]
+        case In(attribute, constants):
+            return ["in", _encode_attribute(attribute), *map(encode_constant, constants)]
+        case Exists(attribute):
+            return ["exists", _encode_attribute(attribute)]
+
+
+def decode_expression(value: Any) -> Expression:
+    """The expression of a JSON value made by `encode_expression`."""
+    if isinstance(value, bool):
+        return Truth(value)
+    tag, *rest = value
+    match tag:
+        case "and":
+            return And(tuple(map(decode_expression, rest)))
+        case "or":
+            return Or(tuple(map(decode_expression, rest)))
+        case "not":
+            return Not(decode_expression(rest[0]))
+    attribute = _decode_attribute(rest[0])
+    match tag:
+        case "contains":
+            return Contains(attribute, tuple(rest[1:]))
+        case "between":
+            return Between(attribute, decode_constant(rest[1]), decode_constant(rest[2]))
+        case "in":
+            return In(attribute, tuple(map(decode_constant, rest[1:])))
+        case "exists":
+            return Exists(attribute)
+        case "=" | "<" | "<=" | ">" | ">=":
+            return Compare(attribute, cast(Operator, tag), decode_constant(rest[1]))
+    raise ValueError(f"unknown expression {tag!r}")
+
+
+def _encode_attribute(attribute: Attribute) -> Any:
+    return attribute.name if attribute.part is None else [attribute.name, attribute.part]
+
+
+def _decode_attribute(value: Any) -> Attribute:
+    return Attribute(value) if isinstance(value, str) else Attribute(value[0], cast(Part, value[1]))
+
+
+def encode_constant(constant: Constant) -> Any:
+    """A JSON value for a constant; dates carry their type."""
+    match constant:
+        case datetime():
+            return {"moment": constant.isoformat()}
+        case date():
+            return {"day": constant.isoformat()}
+        case _:
+            return constant
+
+
+def decode_constant(value: Any) -> Constant:
+    """The constant of a JSON value made by `encode_constant`."""
+    match value:
+        case {"moment": text}:
+            return datetime.fromisoformat(text).astimezone(UTC)
+        case {"day": text}:
+            return date.fromisoformat(text)
+        case bool() | str():
+            return value
+        case _:
+            return float(value)
+
+
+def encode_node(node: Node) -> Any:
+    """A JSON value for a query node.
+
+    >>> encode_node(Union((Read(1), Filter(Read(2), Truth(True)))))
+    {'union': [1, {'filter': 2, 'where': True}]}
+    """
+    match node:
+        case Read(feed):
+            return feed
+        case Union(inputs):
+            return {"union": [encode_node(one) for one in inputs]}
+        case Filter(inner, condition):
+            return {"filter": encode_node(inner), "where": encode_expression(condition)}
+
+
+def decode_node(value: Any) -> Node:
+    """The query node of a JSON value made by `encode_node`."""
+    match value:
+        case int():
+            return Read(value)
+        case {"union": inputs}:
+            return Union(tuple(decode_node(one) for one in inputs))
+        case {"filter": inner, "where": condition}:
+            return Filter(decode_node(inner), decode_expression(condition))
+    raise ValueError(f"unknown query node {value!r}")

@@ -1,0 +1,166 @@
+"""Conditions on one item: atoms and their Boolean combinations, as immutable values.
+
+Two-valued logic: an atom on a missing attribute is false, `not` is the complement, `!=` is `not =`. On an attribute
+with several values an atom holds if any value satisfies it. `evaluate.holds` is the definition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Literal
+
+Constant = str | float | bool | datetime | date
+"""A constant of the language. A `date` is a whole UTC day, a `datetime` an instant in UTC."""
+
+Operator = Literal["=", "<", "<=", ">", ">="]
+Part = Literal["year", "month", "day", "hour", "minute", "weekday"]
+PARTS: tuple[Part, ...] = ("year", "month", "day", "hour", "minute", "weekday")
+"""Parts of a moment, in UTC. Weekdays count from Monday = 1 to Sunday = 7 (ISO 8601)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """What an atom looks at: the values of an attribute, or a part of its moments."""
+
+    name: str
+    part: Part | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Contains:
+    """The words occur next to each other, in this order, in a text value. Words are as `text.words` gives them."""
+
+    attribute: Attribute
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Compare:
+    """A value of the constant's type stands in this relation to the constant."""
+
+    attribute: Attribute
+    operator: Operator
+    constant: Constant
+
+
+@dataclass(frozen=True, slots=True)
+class Between:
+    """A value lies between the two constants, both included."""
+
+    attribute: Attribute
+    low: Constant
+    high: Constant
+
+
+@dataclass(frozen=True, slots=True)
+class In:
+    """A value equals one of the constants."""
+
+    attribute: Attribute
+    constants: tuple[Constant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Exists:
+    """The attribute has a value."""
+
+    attribute: Attribute
+
+
+@dataclass(frozen=True, slots=True)
+class Truth:
+    """The condition that always, or never, holds."""
+
+    value: bool
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    """All parts hold."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    """Some part holds."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """The part does not hold."""
+
+    part: Expression
+
+
+Atom = Contains | Compare | Between | In | Exists
+Expression = Atom | Truth | And | Or | Not
+
+TRUE = Truth(True)
+FALSE = Truth(False)
+
+
+def conjunction(parts: list[Expression]) -> Expression:
+    """All of the parts: flat, without `true`, false as soon as one part is.
+
+    >>> conjunction([]) == TRUE, conjunction([FALSE, TRUE]) == FALSE
+    (True, True)
+    """
+    flat: dict[Expression, None] = {}
+    for part in parts:
+        for one in part.parts if isinstance(part, And) else (part,):
+            if one == FALSE:
+                return FALSE
+            if one != TRUE:
+                flat[one] = None
+    if not flat:
+        return TRUE
+    return next(iter(flat)) if len(flat) == 1 else And(tuple(flat))
+
+
+def disjunction(parts: list[Expression]) -> Expression:
+    """Any of the parts: flat, without `false`, true as soon as one part is.
+
+    >>> disjunction([]) == FALSE, disjunction([FALSE, TRUE]) == TRUE
+    (True, True)
+    """
+    flat: dict[Expression, None] = {}
+    for part in parts:
+        for one in part.parts if isinstance(part, Or) else (part,):
+            if one == TRUE:
+                return TRUE
+            if one != FALSE:
+                flat[one] = None
+    if not flat:
+        return FALSE
+    return next(iter(flat)) if len(flat) == 1 else Or(tuple(flat))
+
+
+def negation(part: Expression) -> Expression:
+    """The complement, without double negation."""
+    match part:
+        case Not(inner):
+            return inner
+        case Truth(value):
+            return Truth(not value)
+        case _:
+            return Not(part)
+
+
+def atoms(expression: Expression) -> Iterator[Atom]:
+    """Every atom of an expression, from left to right, repeated where it is repeated."""
+    stack: list[Expression] = [expression]
+    while stack:
+        match stack.pop():
+            case And(parts) | Or(parts):
+                stack.extend(reversed(parts))
+            case Not(part):
+                stack.append(part)
+            case Truth():
+                pass
+            case atom:
+                yield atom

@@ -1,0 +1,212 @@
+"""Everything Runnel raises on purpose, in one tree.
+
+    RunnelError
+    ├── StatementError            a statement was refused; carries its place and a hint
+    │   ├── SyntaxProblem             the text is not a statement
+    │   ├── UnknownName               a feed, variable or subscription that does not exist
+    │   ├── DuplicateName             a name that is taken
+    │   ├── CyclicFeeds               a view that would read itself
+    │   ├── StillNeeded               a drop that others depend on
+    │   └── InvalidCondition          a condition without a meaning
+    ├── InputError                something from outside was refused; carries its place and a hint
+    │   ├── BrokenDocument            a file that cannot be decoded
+    │   └── InvalidItem               an item that cannot be accepted
+    ├── RootError                 the root cannot be used as asked
+    │   ├── NotARoot                  no installation there
+    │   ├── RootExists                an installation is there already
+    │   ├── NewerRoot                 written by a newer Runnel
+    │   ├── RunnerActive              another runner holds the lease
+    │   └── Fenced                    this runner lost its lease; nothing more may be committed
+    ├── NotFound                  an item, feed or subscription that was asked for is not there
+    ├── Backlogged                the log is too far ahead of matching to accept more
+    ├── StorageFull               no room left; work pauses and goes on when there is room
+    ├── CorruptData               a file of the root does not hold what its manifest says
+    ├── DeliveryFailed            an endpoint did not take a message
+    └── JavaMissing               Spark needs Java 17 or newer and none was found
+
+Every error has a `message` (what happened) and may have a `hint` (what to do about it).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in a text: 1-based line and column, and the end column on the same line."""
+
+    line: int
+    column: int
+    end_column: int
+
+
+class RunnelError(Exception):
+    """The root of the tree: a message for a person and, where there is one, a hint.
+
+    >>> str(RunnelError("no such feed", hint="did you mean News?"))
+    'no such feed (did you mean News?)'
+    """
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions cross process borders (Spark workers); the default would lose keyword arguments.
+        return (_rebuild, (type(self), self.args, self.__dict__))
+
+
+def _rebuild(kind: type[RunnelError], args: tuple[Any, ...], state: dict[str, Any]) -> RunnelError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, *args)
+    error.__dict__.update(state)
+    return error
+
+
+class StatementError(RunnelError):
+    """A refused statement. `render()` shows the line with a caret under the place."""
+
+    def __init__(
+        self, message: str, *, hint: str | None = None, span: Span | None = None, text: str | None = None
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.span = span
+        self.text = text
+
+    def located(self, text: str, span: Span | None = None) -> StatementError:
+        """The same error, knowing the text it speaks of (and the place, where it had none)."""
+        self.text = self.text if self.text is not None else text
+        self.span = self.span or span
+        return self
+
+    def render(self) -> str:
+        """The message, the offending line with a caret, and the hint, for a terminal.
+
+        >>> error = SyntaxProblem("expected a name", span=Span(1, 8, 11), text="create 123")
+        >>> print(error.render())
+        line 1, column 8: expected a name
+          create 123
+                 ^^^
+        """
+        if self.span is None or self.text is None:
+            return str(self)
+        lines = self.text.splitlines() or [""]
+        line = lines[min(self.span.line, len(lines)) - 1].replace("\t", " ")
+        width = max(1, min(self.span.end_column, len(line) + 1) - self.span.column)
+        shown, column = _window(line, self.span.column, width)
+        parts = [
+            f"line {self.span.line}, column {self.span.column}: {self.message}",
+            f"  {shown}",
+            f"  {' ' * (column - 1)}{'^' * min(width, 60)}",
+        ]
+        if self.hint:
+            parts.append(f"hint: {self.hint}")
+        return "\n".join(parts)
+
+
+def _window(line: str, column: int, width: int, limit: int = 76) -> tuple[str, int]:
+    """The part of a long line around a column, and the column within that part."""
+    if len(line) <= limit:
+        return line, column
+    start = max(0, min(column - 1 - limit // 2, len(line) - limit))
+    cut = line[start : start + limit]
+    prefix = "…" if start else ""
+    return prefix + cut, column - start + len(prefix)
+
+
+class SyntaxProblem(StatementError):
+    """The text is not a statement of the language."""
+
+
+class UnknownName(StatementError):
+    """A feed, variable or subscription that does not exist."""
+
+
+class DuplicateName(StatementError):
+    """A name that is already taken."""
+
+
+class CyclicFeeds(StatementError):
+    """A virtual feed that would read itself, directly or through others."""
+
+
+class StillNeeded(StatementError):
+    """A drop refused because other feeds or subscriptions depend on it."""
+
+
+class InvalidCondition(StatementError):
+    """A condition that cannot have a meaning."""
+
+
+class InputError(RunnelError):
+    """Something from outside was refused; `place` says which file, line or attribute."""
+
+    def __init__(self, message: str, *, place: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.place = place
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return f"{self.place}: {text}" if self.place else text
+
+
+class BrokenDocument(InputError):
+    """A document that cannot be decoded."""
+
+
+class InvalidItem(InputError):
+    """An item that cannot be accepted."""
+
+
+class RootError(RunnelError):
+    """The root cannot be used as asked."""
+
+
+class NotARoot(RootError):
+    """There is no installation at that place."""
+
+
+class RootExists(RootError):
+    """There is an installation already."""
+
+
+class NewerRoot(RootError):
+    """The root was written by a newer Runnel than this one."""
+
+
+class RunnerActive(RootError):
+    """Another runner holds the lease of this root."""
+
+
+class Fenced(RootError):
+    """This runner lost its lease: a newer epoch exists, so nothing more may be committed."""
+
+
+class NotFound(RunnelError):
+    """An item, feed or subscription that was asked for is not there."""
+
+
+class Backlogged(RunnelError):
+    """The item log is too far ahead of matching to accept more now."""
+
+
+class StorageFull(RunnelError):
+    """No room is left for a file or in the catalog."""
+
+
+class CorruptData(RunnelError):
+    """A file of the root does not hold what its manifest says."""
+
+
+class DeliveryFailed(RunnelError):
+    """An endpoint did not take a message."""
+
+
+class JavaMissing(RunnelError):
+    """Spark needs Java 17 or newer and none was found."""

@@ -1,0 +1,139 @@
+"""Where files live: a small set of operations that every file of a root goes through.
+
+A storage is opened by its URL; schemes are entry points of the group `runnel.storages`, so that workers in other
+processes open the same one. A file is written whole, once, and is durable when `write` returns.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from runnel.errors import RootError, StorageFull
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file as the storage sees it; only for collecting orphans, never for finding data."""
+
+    path: str
+    size: int
+    modified: float
+
+
+class Storage(Protocol):
+    """The operations on files. Paths are relative, with forward slashes."""
+
+    url: str
+
+    def write(self, path: str, data: bytes | memoryview) -> None:
+        """Write a new file, durably. A file of that name must not exist."""
+
+    def replace(self, path: str, data: bytes | memoryview) -> None:
+        """Write a file so that a reader sees the old content or the new, never a mixture."""
+
+    def read(self, path: str) -> bytes:
+        """The whole content of a file."""
+
+    def local(self, path: str) -> Path:
+        """A local path of a file, for mapping it into memory."""
+
+    def delete(self, path: str) -> None:
+        """Remove a file if it is there."""
+
+    def files(self, prefix: str) -> Iterator[StoredFile]:
+        """All files below a folder."""
+
+
+class FileStorage:
+    """Files in a local or shared folder."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._folder = Path(urlsplit(url).path)
+
+    def write(self, path: str, data: bytes | memoryview) -> None:
+        target = self._folder / path
+        self._put(target, data, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        _sync_folder(target.parent)
+
+    def replace(self, path: str, data: bytes | memoryview) -> None:
+        target = self._folder / path
+        draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+        self._put(draft, data, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        draft.replace(target)
+        _sync_folder(target.parent)
+
+    def read(self, path: str) -> bytes:
+        return (self._folder / path).read_bytes()
+
+    def local(self, path: str) -> Path:
+        return self._folder / path
+
+    def delete(self, path: str) -> None:
+        (self._folder / path).unlink(missing_ok=True)
+
+    def files(self, prefix: str) -> Iterator[StoredFile]:
+        top = self._folder / prefix
+        for folder, _, names in os.walk(top):
+            for name in names:
+                found = Path(folder) / name
+                try:
+                    status = found.stat()
+                except FileNotFoundError:
+                    continue
+                yield StoredFile(found.relative_to(self._folder).as_posix(), status.st_size, status.st_mtime)
+
+    def _put(self, target: Path, data: bytes | memoryview, flags: int) -> None:
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            handle = os.open(target, flags, 0o644)
+            try:
+                view = memoryview(data).cast("B")
+                while view:
+                    view = view[os.write(handle, view) :]
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            if error.errno in _FULL:
+                target.unlink(missing_ok=True)
+                raise StorageFull(
+                    f"no room left in {self._folder}", hint="free some space; work goes on by itself"
+                ) from error
+            raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+@cache
+def open_storage(url: str) -> Storage:
+    """The storage of a URL such as `file:///var/lib/runnel`.
+
+    >>> open_storage("file:///tmp/example").local("items/1.arrow").as_posix()
+    '/tmp/example/items/1.arrow'
+    """
+    scheme = urlsplit(url).scheme
+    for entry in entry_points(group="runnel.storages"):
+        if entry.name == scheme:
+            storage: Storage = entry.load()(url)
+            return storage
+    known = ", ".join(sorted(entry.name for entry in entry_points(group="runnel.storages")))
+    raise RootError(f"no storage is known for {scheme}: URLs", hint=f"known: {known}")

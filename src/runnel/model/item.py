@@ -1,0 +1,143 @@
+"""Items: what flows. An item is a set of named attributes, each with one or more typed values (RoSeS §3.2)."""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, date, datetime
+from typing import Any
+
+from runnel.errors import InvalidItem
+
+Value = str | float | bool | datetime
+Attributes = Mapping[str, tuple[Value, ...]]
+
+MOMENTS = frozenset({"published", "updated"})
+"""The standard attributes whose values are moments; texts given for them are read as dates."""
+
+MAX_TEXT = 1 << 20
+MAX_VALUES = 4096
+MAX_NAME = 256
+MAX_ID = 4096
+_DEEPEST = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One version of one item of one source feed.
+
+    `feed` is the name of the source feed. `time` and `sequence` are those of acceptance: they are set once
+    the item is in the log. A date that the publisher claims is an attribute (`published`).
+    """
+
+    feed: str
+    id: str
+    attributes: Attributes
+    version: int = 1
+    sequence: int | None = None
+    time: datetime | None = field(default=None, compare=False)
+
+    def first(self, name: str) -> Value | None:
+        """The first value of an attribute, or None.
+
+        >>> Item("News", "1", {"title": ("Muse on tour",)}).first("title")
+        'Muse on tour'
+        """
+        values = self.attributes.get(name)
+        return values[0] if values else None
+
+
+def attributes_of(raw: Mapping[str, Any], *, place: str = "item") -> dict[str, tuple[Value, ...]]:
+    """Typed attributes from a JSON-like mapping: texts in NFC, numbers as doubles, moments in UTC.
+
+    Missing values are dropped, lists become several values, nested mappings become `outer:inner` attributes.
+
+    >>> attributes_of({"title": "Rock", "tags": ["a", "b"], "price": 3, "author": {"name": "Ann"}, "x": None})
+    {'title': ('Rock',), 'tags': ('a', 'b'), 'price': (3.0,), 'author:name': ('Ann',)}
+    """
+    found: dict[str, list[Value]] = {}
+    count = 0
+    for name, value in _walk(raw, "", 0, place):
+        typed = _typed(name, value, place)
+        if typed is None:
+            continue
+        count += 1
+        if count > MAX_VALUES:
+            raise InvalidItem(f"more than {MAX_VALUES} values", place=place, hint="split the item")
+        values = found.setdefault(name, [])
+        if not any(typed == other and type(typed) is type(other) for other in values):
+            values.append(typed)
+    return {name: tuple(values) for name, values in found.items()}
+
+
+def _walk(raw: Mapping[str, Any], prefix: str, depth: int, place: str) -> Iterator[tuple[str, Any]]:
+    if depth > _DEEPEST:
+        raise InvalidItem("values are nested too deeply", place=place, hint=f"at most {_DEEPEST} levels")
+    for key, value in raw.items():
+        name = prefix + unicodedata.normalize("NFC", str(key)).strip()
+        if not name or len(name) > MAX_NAME:
+            raise InvalidItem(
+                f"an attribute's name must have 1 to {MAX_NAME} characters, not {len(name)}", place=place
+            )
+        stack = [value]
+        while stack:
+            one = stack.pop()
+            if isinstance(one, list | tuple | set | frozenset):
+                stack.extend(reversed(list(one)))
+            elif isinstance(one, Mapping):
+                yield from _walk(one, f"{name}:", depth + 1, place)
+            else:
+                yield name, one
+
+
+def _typed(name: str, value: Any, place: str) -> Value | None:
+    match value:
+        case None:
+            return None
+        case bool():
+            return value
+        case int() | float():
+            try:
+                number = float(value)
+            except OverflowError:
+                number = math.inf
+            if math.isfinite(number):
+                return number
+            raise InvalidItem(f"{name} is not a finite number", place=place)
+        case datetime():
+            return moment(value)
+        case date():
+            return datetime(value.year, value.month, value.day, tzinfo=UTC)
+        case str():
+            return _text(name, value, place)
+        case _:
+            kind = type(value).__name__
+            raise InvalidItem(f"{name} has a value of the unknown type {kind}", place=place)
+
+
+def _text(name: str, value: str, place: str) -> Value | None:
+    if len(value) > MAX_TEXT:
+        raise InvalidItem(f"{name} is longer than {MAX_TEXT} characters", place=place)
+    if name in MOMENTS:
+        try:
+            return moment(datetime.fromisoformat(value.strip()))
+        except (ValueError, OverflowError) as error:
+            raise InvalidItem(
+                f"{name} is not a date: {value[:60]!r}", place=place, hint="write it as 2026-11-15T09:30:00Z"
+            ) from error
+    return clean_text(value) or None
+
+
+def clean_text(value: str) -> str:
+    """NFC text without lone surrogates and without NUL, which no file format can carry."""
+    if value.isascii():
+        return value.replace("\0", "")
+    value = value.encode("utf-8", "replace").decode("utf-8")
+    return unicodedata.normalize("NFC", value).replace("\0", "")
+
+
+def moment(value: datetime) -> datetime:
+    """The same instant in UTC; a moment without a zone is taken to be in UTC already."""
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
