@@ -1,0 +1,212 @@
+"""Feeds in the catalog: names, revisions, and who reads whom. Ids are never reused; a dropped feed keeps its rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, delete, insert, select, update
+
+from runnel.algebra.encode import decode_node, encode_node
+from runnel.algebra.query import Node, reads
+from runnel.catalog import schema
+from runnel.catalog.connection import chunks, now
+from runnel.catalog.sequencer import last_sequence
+from runnel.model.feed import Feed, FeedKind
+
+_f, _r = schema.feeds.c, schema.revisions.c
+_FEEDS = select(schema.feeds, _r.statement).join(schema.revisions, (_r.feed == _f.id) & (_r.revision == _f.revision))
+
+
+def add_feed(
+    connection: Connection, name: str, kind: FeedKind, statement: str, *, address: str | None, node: Node | None
+) -> int:
+    """Declare a feed; gives its id."""
+    result = connection.execute(
+        insert(schema.feeds)
+        .values(name=name, kind=kind.value, address=address, revision=1, paused=0, created=now())
+        .returning(_f.id)
+    )
+    feed = int(result.scalar_one())
+    _add_revision(connection, feed, 1, statement, node)
+    return feed
+
+
+def replace_feed(connection: Connection, feed: Feed, statement: str, node: Node) -> None:
+    """Give a virtual feed another query; its id, subscriptions and readers stay."""
+    revision = feed.revision + 1
+    connection.execute(update(schema.feeds).where(_f.id == feed.id).values(revision=revision))
+    connection.execute(delete(schema.reads).where(schema.reads.c.feed == feed.id))
+    _add_revision(connection, feed.id, revision, statement, node)
+
+
+def _add_revision(connection: Connection, feed: int, revision: int, statement: str, node: Node | None) -> None:
+    connection.execute(
+        insert(schema.revisions).values(
+            feed=feed,
+            revision=revision,
+            statement=statement,
+            node=None if node is None else json.dumps(encode_node(node), separators=(",", ":")),
+            sequence=last_sequence(connection),
+            created=now(),
+        )
+    )
+    if node is not None:
+        rows = [{"feed": feed, "source": source} for source in sorted(set(reads(node)))]
+        connection.execute(insert(schema.reads), rows)
+
+
+def drop_feed(connection: Connection, feed: int) -> None:
+    """Forget a feed: its name is free again, its id is not."""
+    connection.execute(update(schema.feeds).where(_f.id == feed).values(dropped=now(), since=None))
+    connection.execute(delete(schema.reads).where(schema.reads.c.feed == feed))
+
+
+def pause_feed(connection: Connection, feed: int, paused: bool) -> None:
+    """Hold or release a feed."""
+    connection.execute(update(schema.feeds).where(_f.id == feed).values(paused=int(paused)))
+
+
+def feed_by_name(connection: Connection, name: str) -> Feed | None:
+    """The live feed of a name."""
+    row = connection.execute(_FEEDS.where(_f.name == name, _f.dropped.is_(None))).one_or_none()
+    return None if row is None else _feed(row)
+
+
+def feed_by_id(connection: Connection, feed: int) -> Feed | None:
+    """The feed of an id, dropped or not."""
+    row = connection.execute(_FEEDS.where(_f.id == feed)).one_or_none()
+    return None if row is None else _feed(row)
+
+
+def live_feeds(connection: Connection) -> list[Feed]:
+    """All live feeds, in the order of their declaration."""
+    return [_feed(row) for row in connection.execute(_FEEDS.where(_f.dropped.is_(None)).order_by(_f.id))]
+
+
+def feed_names(connection: Connection) -> dict[int, str]:
+    """Names by id, of dropped feeds too: logs still speak of them."""
+    return {row.id: row.name for row in connection.execute(select(_f.id, _f.name))}
+
+
+def live_names(connection: Connection) -> list[str]:
+    """The names that are taken."""
+    return [row.name for row in connection.execute(select(_f.name).where(_f.dropped.is_(None)))]
+
+
+def direct_readers(connection: Connection, feeds: Iterable[int]) -> set[int]:
+    """The feeds whose queries read one of these directly."""
+    column = schema.reads.c
+    return _gather(connection, feeds, lambda ids: select(column.feed.label("found")).where(column.source.in_(ids)))
+
+
+def direct_sources(connection: Connection, feeds: Iterable[int]) -> set[int]:
+    """The feeds that these feeds' queries read directly."""
+    column = schema.reads.c
+    return _gather(connection, feeds, lambda ids: select(column.source.label("found")).where(column.feed.in_(ids)))
+
+
+def reader_pairs(connection: Connection, feeds: Iterable[int]) -> list[tuple[int, int]]:
+    """The pairs (reader, feed) of these feeds and those that read them directly."""
+    column = schema.reads.c
+    query = select(column.feed, column.source)
+    rows = (row for ids in chunks(sorted(feeds)) for row in connection.execute(query.where(column.source.in_(ids))))
+    return [(row.feed, row.source) for row in rows]
+
+
+def live_kinds(connection: Connection, feeds: Iterable[int]) -> dict[int, FeedKind]:
+    """The kinds of those of the feeds that are not dropped."""
+    query = select(_f.id, _f.kind).where(_f.dropped.is_(None))
+    rows = (row for ids in chunks(sorted(feeds)) for row in connection.execute(query.where(_f.id.in_(ids))))
+    return {row.id: FeedKind(row.kind) for row in rows}
+
+
+def all_readers(connection: Connection, feeds: Iterable[int]) -> set[int]:
+    """These feeds and all that read them, directly or through others."""
+    return _closure(connection, feeds, direct_readers)
+
+
+def all_sources(connection: Connection, feeds: Iterable[int]) -> set[int]:
+    """These feeds and all that they read, directly or through others."""
+    return _closure(connection, feeds, direct_sources)
+
+
+def definitions(connection: Connection, feeds: Iterable[int] | None = None) -> dict[int, Node]:
+    """The query nodes of virtual feeds: of these and all they read, or of all live ones.
+
+    A paused virtual feed reads nothing, so its readers get no items through it.
+    """
+    query = (
+        select(_f.id, _r.node, _f.paused)
+        .join(schema.revisions, (_r.feed == _f.id) & (_r.revision == _f.revision))
+        .where(_f.kind == FeedKind.VIRTUAL.value)
+    )
+    if feeds is None:
+        rows: Iterable[Any] = connection.execute(query.where(_f.dropped.is_(None)))
+    else:
+        ids = sorted(all_sources(connection, feeds))
+        rows = [row for chunk in chunks(ids) for row in connection.execute(query.where(_f.id.in_(chunk)))]
+    return {row.id: decode_node(json.loads(row.node)) for row in rows if not row.paused}
+
+
+def definitions_at(connection: Connection, feed: int, moment: int) -> dict[int, Node]:
+    """The query nodes of a feed and all that it read, as they were declared at a time (microseconds since 1970)."""
+    found: dict[int, Node] = {}
+    waiting = [feed]
+    while waiting:
+        current = waiting.pop()
+        node = _node_at(connection, current, moment)
+        if current not in found and node is not None:
+            found[current] = node
+            waiting.extend(reads(node))
+    return found
+
+
+def _node_at(connection: Connection, feed: int, moment: int) -> Node | None:
+    query = select(_r.node).where(_r.feed == feed).order_by(_r.revision)
+    row = connection.execute(query.where(_r.created <= moment)).all() or connection.execute(query).all()
+    return decode_node(json.loads(row[-1].node)) if row and row[-1].node is not None else None
+
+
+def since_of(connection: Connection, feeds: Iterable[int] | None = None) -> dict[int, int]:
+    """The feeds that are matched now, each with the sequence after which it is."""
+    query = select(_f.id, _f.since).where(_f.since.is_not(None), _f.dropped.is_(None))
+    if feeds is None:
+        return {row.id: row.since for row in connection.execute(query)}
+    return {
+        row.id: row.since
+        for chunk in chunks(sorted(feeds))
+        for row in connection.execute(query.where(_f.id.in_(chunk)))
+    }
+
+
+def set_since(connection: Connection, since: Mapping[int, int | None]) -> None:
+    """Mark feeds as matched from a sequence on, or as not matched."""
+    for feed, sequence in since.items():
+        connection.execute(update(schema.feeds).where(_f.id == feed).values(since=sequence))
+
+
+def _closure(connection: Connection, feeds: Iterable[int], step: Any) -> set[int]:
+    found = set(feeds)
+    fresh = set(found)
+    while fresh:
+        fresh = step(connection, fresh) - found
+        found |= fresh
+    return found
+
+
+def _gather(connection: Connection, feeds: Iterable[int], query: Any) -> set[int]:
+    return {row.found for chunk in chunks(sorted(feeds)) for row in connection.execute(query(chunk))}
+
+
+def _feed(row: Any) -> Feed:
+    return Feed(
+        id=row.id,
+        name=row.name,
+        kind=FeedKind(row.kind),
+        statement=row.statement,
+        address=row.address,
+        revision=row.revision,
+        paused=bool(row.paused),
+    )

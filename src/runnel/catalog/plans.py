@@ -1,0 +1,52 @@
+"""Plan versions: which base and delta a batch loads. A version is immutable, and versions only grow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, insert, select
+
+from runnel.catalog import schema
+from runnel.catalog.connection import now
+from runnel.catalog.sequencer import last_sequence
+
+_c = schema.plans.c
+
+
+@dataclass(frozen=True, slots=True)
+class PlanRow:
+    """A published plan: the folders of its base and delta, and how many queries it holds."""
+
+    version: int
+    base: str
+    delta: str | None
+    queries: int
+    created: int
+
+
+def publish_plan(connection: Connection, base: str, delta: str | None, queries: int) -> int:
+    """Make a written plan the current one; gives its version."""
+    result = connection.execute(
+        insert(schema.plans)
+        .values(base=base, delta=delta, queries=queries, sequence=last_sequence(connection), created=now())
+        .returning(_c.version)
+    )
+    return int(result.scalar_one())
+
+
+def current_plan(connection: Connection) -> PlanRow | None:
+    """The newest plan."""
+    row = connection.execute(select(schema.plans).order_by(_c.version.desc()).limit(1)).one_or_none()
+    return None if row is None else PlanRow(row.version, row.base, row.delta, row.queries, row.created)
+
+
+def plan_by_version(connection: Connection, version: int) -> PlanRow | None:
+    """A plan by its version."""
+    row = connection.execute(select(schema.plans).where(_c.version == version)).one_or_none()
+    return None if row is None else PlanRow(row.version, row.base, row.delta, row.queries, row.created)
+
+
+def plan_folders(connection: Connection) -> set[str]:
+    """Every folder that a plan version names."""
+    rows = connection.execute(select(_c.base, _c.delta)).all()
+    return {folder for row in rows for folder in (row.base, row.delta) if folder}

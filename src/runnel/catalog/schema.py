@@ -1,0 +1,103 @@
+"""The catalog's tables, as SQLAlchemy sees them after all migrations; a test compares them with the database."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, Table, Text
+
+metadata = MetaData()
+
+
+def _table(name: str, /, **columns: type[BigInteger] | type[Integer] | type[LargeBinary] | type[Text]) -> Table:
+    return Table(name, metadata, *(Column(column, kind) for column, kind in columns.items()))
+
+
+_I, _S, _T, _B = BigInteger, Integer, Text, LargeBinary
+
+counters = _table("counters", name=_T, value=_I)
+feeds = _table(
+    "feeds",
+    id=_I,
+    name=_T,
+    kind=_T,
+    address=_T,
+    revision=_S,
+    paused=_S,
+    since=_I,
+    created=_I,
+    dropped=_I,
+)
+revisions = _table("revisions", feed=_I, revision=_S, statement=_T, node=_T, sequence=_I, created=_I)
+reads = _table("reads", feed=_I, source=_I)
+subscriptions = _table(
+    "subscriptions",
+    id=_I,
+    feed=_I,
+    kind=_T,
+    target=_T,
+    period=_I,
+    expires=_I,
+    since=_I,
+    due=_I,
+    paused=_S,
+    created=_I,
+    ended=_I,
+)
+item_segments = _table(
+    "item_segments",
+    id=_I,
+    tier=_T,
+    path=_T,
+    first_sequence=_I,
+    last_sequence=_I,
+    bytes=_I,
+    accepted=_I,
+    last_accepted=_I,
+    retired=_I,
+)
+seen = _table("seen", feed=_I, key=_B, version=_S, fingerprint=_B, sequence=_I)
+source_files = _table("source_files", feed=_I, path=_T, size=_I, modified=_I, digest=_T, problem=_T, checked=_I)
+plans = _table("plans", version=_I, base=_T, delta=_T, queries=_I, sequence=_I, created=_I)
+lineages = _table("lineages", id=_I, job=_T, after_sequence=_I, created=_I, abandoned=_I, reason=_T)
+match_segments = _table(
+    "match_segments",
+    lineage=_I,
+    batch=_I,
+    first_sequence=_I,
+    last_sequence=_I,
+    plan=_I,
+    items=_I,
+    matches=_I,
+    counters=_T,
+    epoch=_I,
+    committed=_I,
+)
+match_parts = _table("match_parts", path=_T, lineage=_I, batch=_I, first_sequence=_I, last_sequence=_I, bytes=_I)
+leases = _table("leases", name=_T, holder=_T, epoch=_I, expires=_I, detail=_T)
+messages = _table(
+    "messages",
+    subscription=_I,
+    number=_I,
+    first_sequence=_I,
+    last_sequence=_I,
+    items=_I,
+    key=_T,
+    digest=_T,
+    state=_T,
+    attempts=_S,
+    outcome=_T,
+    created=_I,
+    finished=_I,
+)
+cursors = _table("cursors", subscription=_I, sequence=_I)
+quarantine = _table(
+    "quarantine",
+    id=_I,
+    kind=_T,
+    feed=_I,
+    query=_I,
+    sequence=_I,
+    place=_T,
+    reason=_T,
+    path=_T,
+    created=_I,
+)

@@ -1,0 +1,59 @@
+"""Arrow and Parquet files as the logs use them: written whole through the storage, read by mapping."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from runnel.errors import CorruptData
+from runnel.log.storage import Storage
+
+_ROW_GROUP = 5_000
+
+
+def write_arrow(storage: Storage, path: str, batches: list[Any], schema: Any) -> int:
+    """Write record batches as an Arrow file; gives its size in bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    data = sink.getvalue()
+    storage.write(path, memoryview(data))
+    return int(data.size)
+
+
+def read_arrow(storage: Storage, path: str) -> Any:
+    """The table of an Arrow file, mapped into memory."""
+    try:
+        with pa.memory_map(str(storage.local(path))) as source:
+            return pa.ipc.open_file(source).read_all()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise CorruptData(f"{path} cannot be read: {error}") from error
+
+
+def write_parquet(storage: Storage, path: str, table: Any) -> int:
+    """Write a table as a Parquet file; gives its size in bytes."""
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", row_group_size=_ROW_GROUP)
+    data = sink.getvalue()
+    storage.write(path, memoryview(data))
+    return int(data.size)
+
+
+def read_parquet_rows(storage: Storage, path: str, first: int, count: int) -> Any:
+    """Some consecutive rows of a Parquet file; only the row groups that hold them are read."""
+    try:
+        file = pq.ParquetFile(storage.local(path))
+        groups: list[int] = []
+        start = skip = 0
+        for group in range(file.num_row_groups):
+            rows = file.metadata.row_group(group).num_rows
+            if start < first + count and start + rows > first:
+                skip = skip if groups else first - start
+                groups.append(group)
+            start += rows
+        return file.read_row_groups(groups).slice(skip, count)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise CorruptData(f"{path} cannot be read: {error}") from error

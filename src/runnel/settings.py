@@ -1,0 +1,87 @@
+"""Settings of one root: `runnel.toml` in its folder, overridden by environment variables `RUNNEL_…`.
+
+Every setting has a default that works; the defaults are the embedded installation.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from runnel.errors import RootError
+
+FILE = "runnel.toml"
+
+
+class Settings(BaseSettings):
+    """What can be set. Names are the same in the file (`lag_limit = 1000`) and outside (`RUNNEL_LAG_LIMIT=1000`)."""
+
+    model_config = SettingsConfigDict(env_prefix="RUNNEL_", frozen=True, extra="forbid")
+
+    catalog: str = Field("", description="URL of the catalog; empty means a SQLite file in the root's folder.")
+    catalog_max_bytes: int = Field(0, ge=0, description="Quota of a SQLite catalog in bytes; 0 means no quota.")
+    storage: str = Field("", description="URL of the root's files; empty means the root's folder.")
+    master: str = Field("local[*]", description="Spark master URL.")
+    driver_memory: str = Field("2g", description="Memory of Spark's driver.")
+    max_batch_items: int = Field(20_000, ge=1, description="Most items matched in one micro-batch.")
+    max_batch_bytes: int = Field(64 << 20, ge=1, description="Most bytes of items matched in one micro-batch.")
+    slice_items: int = Field(1_000, ge=1, description="Items that one matching call takes together.")
+    scan_seconds: float = Field(2.0, gt=0, description="How often source files and drop folders are looked at.")
+    first_fetch_items: int = Field(
+        100, ge=0, description="Items taken from a feed's first document; older ones are only remembered as seen."
+    )
+    max_document_bytes: int = Field(15 << 20, ge=1, description="Largest source document that is read.")
+    lag_limit: int = Field(
+        1_000_000, ge=1, description="Items that may wait for matching before `publish` waits and then refuses."
+    )
+    publish_wait_seconds: float = Field(30.0, ge=0, description="How long `publish` waits at the lag limit.")
+    feed_entries: int = Field(200, ge=1, description="Entries kept in a feed file that Runnel writes.")
+    out_folders: tuple[Path, ...] = Field(
+        (), description="Folders besides the root's `out` in which subscriptions may write files."
+    )
+    archive_seconds: float = Field(60.0, gt=0, description="How often matched log segments move to the archive.")
+    archive_segments: int = Field(64, ge=1, description="Matched log segments that are enough to archive.")
+    orphan_seconds: float = Field(3600.0, ge=0, description="Age at which a file that no manifest names is removed.")
+    lease_seconds: float = Field(20.0, gt=0, description="How long a runner's lease holds without renewal.")
+    preview_items: int = Field(
+        5_000, ge=1, description="Items that `preview` looks at in the client; more are a Spark batch."
+    )
+    checkpoint_compaction: int = Field(
+        50, ge=1, description="Micro-batches after which Spark compacts its checkpoint's metadata."
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """The environment wins over the file, whose content is what `load` passes in."""
+        return env_settings, init_settings
+
+    @staticmethod
+    def load(folder: Path, **overrides: Any) -> Settings:
+        """The settings of a root's folder; keyword arguments stand in for the file's.
+
+        >>> Settings.load(Path("/nowhere"), max_batch_items=5).max_batch_items
+        5
+        """
+        path = folder / FILE
+        try:
+            given = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
+            return Settings(**(given | overrides))
+        except tomllib.TOMLDecodeError as error:
+            raise RootError(f"{path} is not valid TOML: {error}") from error
+        except ValidationError as error:
+            first = error.errors()[0]
+            name = ".".join(str(part) for part in first["loc"])
+            raise RootError(
+                f"setting {name} of {folder}: {first['msg']}", hint="the reference lists every setting"
+            ) from error

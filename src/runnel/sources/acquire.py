@@ -1,0 +1,169 @@
+"""Acquisition: from the addresses of source feeds to accepted items.
+
+In: the registered feeds. Out: items in the log; broken documents and refused items are kept aside with the reason,
+and hurt no other.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from runnel.catalog import feeds, inspection, matches
+from runnel.catalog.connection import Catalog
+from runnel.catalog.inspection import DOCUMENT, ITEM, Quarantined, SourceFile
+from runnel.catalog.items import has_seen_any
+from runnel.catalog.sequencer import last_sequence
+from runnel.errors import BrokenDocument, InputError
+from runnel.log.item_log import Accepted, ItemLog
+from runnel.log.storage import Storage
+from runnel.model.feed import Feed, FeedKind
+from runnel.model.item import Item
+from runnel.settings import Settings
+from runnel.sources.adapt import adapt
+from runnel.sources.address import parse_address
+from runnel.sources.decode import decode
+from runnel.sources.first_fetch import FirstFetch, first_fetch
+from runnel.sources.folder import FileState, FoundFile, read_file, scan
+
+_PROBLEMS_KEPT = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Acquisition:
+    """What came in: items accepted, items known already, and how many things were put aside."""
+
+    accepted: int = 0
+    unchanged: int = 0
+    put_aside: int = 0
+
+    def __add__(self, other: Acquisition) -> Acquisition:
+        return Acquisition(
+            self.accepted + other.accepted,
+            self.unchanged + other.unchanged,
+            self.put_aside + other.put_aside,
+        )
+
+
+class Acquirer:
+    """Reads source feeds from files and drop folders, and takes documents that are published by hand."""
+
+    def __init__(self, catalog: Catalog, storage: Storage, items: ItemLog, folder: Path, settings: Settings) -> None:
+        self._catalog = catalog
+        self._storage = storage
+        self._items = items
+        self._folder = folder
+        self._settings = settings
+
+    def lag(self) -> int:
+        """How many accepted items wait for matching."""
+        with self._catalog.read() as connection:
+            return last_sequence(connection) - matches.matched_upto(connection)
+
+    def acquire_all(self) -> Acquisition:
+        """Look once at every source feed with an address; nothing is read above the lag limit."""
+        with self._catalog.read() as connection:
+            sources = [
+                feed
+                for feed in feeds.live_feeds(connection)
+                if feed.kind is FeedKind.SOURCE and feed.address and not feed.paused
+            ]
+        total = Acquisition()
+        for feed in sources:
+            if self.lag() >= self._settings.lag_limit:
+                break
+            total += self.acquire(feed)
+        return total
+
+    def acquire(self, feed: Feed) -> Acquisition:
+        """Look at one source feed: every new or changed file is read; what is wrong with one is told once."""
+        with self._catalog.read() as connection:
+            known = {one.path: one for one in inspection.source_files(connection, feed.id)}
+        states = {path: FileState(path, one.size, one.modified, one.digest) for path, one in known.items()}
+        try:
+            found = scan(
+                parse_address(feed.address or "", self._folder), states, limit=self._settings.max_document_bytes
+            )
+        except InputError as error:
+            return self._unreachable(feed, error, known)
+        total = Acquisition()
+        for file in found:
+            total += self._take_file(feed, file)
+        return total
+
+    def take_document(
+        self, feed: Feed, data: bytes, place: str, *, is_whole: bool
+    ) -> tuple[Accepted, list[InputError]]:
+        """Accept the items of a document; raises BrokenDocument where it cannot be decoded.
+
+        `is_whole` says that every item is meant to be taken: published by hand, not found in a feed's past.
+        """
+        document = decode(data, place, limit=self._settings.max_document_bytes)
+        adapted = adapt(document, feed.name)
+        accept, remember = list(adapted.items), list[Item]()
+        with self._catalog.read() as connection:
+            is_first = not is_whole and not has_seen_any(connection, feed.id)
+        if is_first:
+            policy = FirstFetch(newest=self._settings.first_fetch_items)
+            accept, remember = first_fetch(adapted.items, policy, kind=document.kind)
+        problems = [*document.problems, *(one for one in adapted.problems if one not in document.problems)]
+        return self._items.accept(feed.id, accept, remember=remember), problems
+
+    def keep_aside(self, feed: Feed, problems: Sequence[InputError], kind: str, data: bytes | None) -> None:
+        """Keep what was refused, with its bytes, for inspection."""
+        path = None
+        if data is not None:
+            path = f"quarantine/{uuid.uuid4().hex}"
+            self._storage.write(path, data)
+        with self._catalog.write() as connection:
+            for problem in problems[:_PROBLEMS_KEPT]:
+                reason = f"{problem.message} ({problem.hint})" if problem.hint else problem.message
+                inspection.put_aside(
+                    connection,
+                    Quarantined(kind, problem.place or feed.name, reason, feed=feed.id, path=path),
+                )
+
+    def _take_file(self, feed: Feed, file: FoundFile) -> Acquisition:
+        problem: InputError | None = file.problem
+        result, put_aside = Accepted(), 0
+        data: bytes | None = None
+        if problem is None and file.changed:
+            try:
+                data = read_file(file.path, limit=self._settings.max_document_bytes)
+                result, refused = self.take_document(feed, data, file.state.path, is_whole=False)
+                put_aside = len(refused)
+                if refused:
+                    self.keep_aside(feed, refused, ITEM, data)
+            except InputError as error:
+                problem = error
+        if problem is not None:
+            put_aside = 1
+            self.keep_aside(feed, [problem], DOCUMENT, data if isinstance(problem, BrokenDocument) else None)
+        # Written after the items: a crash between the two only reads the file again, and the seen-set knows it.
+        self._remember(feed, file.state, problem)
+        return Acquisition(result.accepted, result.unchanged, put_aside)
+
+    def _remember(self, feed: Feed, state: FileState, problem: InputError | None) -> None:
+        with self._catalog.write() as connection:
+            inspection.record_source_file(
+                connection,
+                SourceFile(
+                    feed.id,
+                    state.path,
+                    state.size,
+                    state.mtime_ns,
+                    state.digest,
+                    None if problem is None else str(problem),
+                ),
+            )
+
+    def _unreachable(self, feed: Feed, error: InputError, known: dict[str, SourceFile]) -> Acquisition:
+        """An address that cannot be read is told once, and again when the reason changes."""
+        path = feed.address or ""
+        if path in known and known[path].problem == str(error):
+            return Acquisition()
+        self.keep_aside(feed, [error], DOCUMENT, None)
+        self._remember(feed, FileState(path, -1, -1, ""), error)
+        return Acquisition(put_aside=1)

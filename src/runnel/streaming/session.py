@@ -1,0 +1,47 @@
+"""The Spark session of a runner: embedded defaults that suit many small micro-batches on few cores."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.resources import as_file, files
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from runnel.streaming.java import java_version
+
+
+def open_session(*, master: str, driver_memory: str, logs: Path, local_folder: Path | None = None) -> SparkSession:
+    """A Spark session; raises JavaMissing with the fix where there is no Java.
+
+    Spark's own log goes to `logs/spark.log`, so that a terminal shows only what Runnel says.
+    """
+    java_version()
+    logs.mkdir(parents=True, exist_ok=True)
+    # Workers must run this interpreter, not the first python3 on the PATH.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    with as_file(files("runnel.streaming") / "log4j2.properties") as log4j:
+        options = f"-Dlog4j2.configurationFile={log4j} -Drunnel.log={logs / 'spark.log'}"
+        builder = (
+            SparkSession.builder.appName("runnel")
+            .master(master)
+            .config("spark.driver.extraJavaOptions", options)
+            .config("spark.driver.memory", driver_memory)
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.python.daemon.module", "runnel.streaming.daemon")
+            .config("spark.sql.streaming.minBatchesToRetain", "20")
+            .config("spark.sql.streaming.metricsEnabled", "false")
+            .config("spark.sql.streaming.numRecentProgressUpdates", "10")
+            .config("spark.sql.execution.arrow.pyspark.enabled", "true")
+        )
+        if master.startswith("local"):
+            # Nothing outside this machine has business with an embedded driver.
+            builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+        if local_folder is not None:
+            builder = builder.config("spark.local.dir", str(local_folder))
+        return builder.getOrCreate()

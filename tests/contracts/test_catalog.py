@@ -1,0 +1,264 @@
+"""The catalog's contract: what any database under it must do. SQLite here."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import pickle
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import inspect, text
+
+from runnel.algebra.query import Read, Union
+from runnel.catalog import feeds, items, leases, ledger, matches, schema, sequencer, subscriptions
+from runnel.catalog.connection import Catalog
+from runnel.catalog.items import LOG, Seen
+from runnel.catalog.matches import LineageConflict, MatchPart, MatchSegment
+from runnel.catalog.migrations import MIGRATIONS
+from runnel.errors import Fenced, NewerRoot, RunnerActive, StorageFull
+from runnel.model.delivery import Message, MessageState
+from runnel.model.feed import FeedKind
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    made = Catalog(f"sqlite:///{tmp_path / 'catalog.sqlite'}")
+    made.migrate()
+    yield made
+    made.close()
+
+
+def _source(catalog: Catalog, name: str) -> int:
+    with catalog.write() as connection:
+        return feeds.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};", address=None, node=None)
+
+
+def test_tables_are_those_that_the_migrations_make(catalog: Catalog) -> None:
+    with catalog.read() as connection:
+        found = inspect(connection)
+        for table in schema.metadata.sorted_tables:
+            columns = [column["name"] for column in found.get_columns(table.name)]
+            assert columns == [column.name for column in table.columns], table.name
+    assert catalog.version() == len(MIGRATIONS)
+
+
+def test_migrating_again_changes_nothing(catalog: Catalog) -> None:
+    _source(catalog, "A")
+    assert catalog.migrate() == len(MIGRATIONS)
+    with catalog.read() as connection:
+        assert feeds.live_names(connection) == ["A"]
+
+
+def test_a_newer_catalog_is_refused(catalog: Catalog) -> None:
+    with catalog.write() as connection:
+        connection.execute(text("update catalog_version set version = 99"))
+    with pytest.raises(NewerRoot):
+        catalog.migrate()
+
+
+def test_a_failed_transaction_leaves_nothing(catalog: Catalog) -> None:
+    with pytest.raises(RuntimeError), catalog.write() as connection:
+        feeds.add_feed(connection, "A", FeedKind.SOURCE, "register feed A;", address=None, node=None)
+        raise RuntimeError
+    with catalog.read() as connection:
+        assert feeds.live_names(connection) == []
+
+
+def test_ids_are_never_reused(catalog: Catalog) -> None:
+    first = _source(catalog, "A")
+    with catalog.write() as connection:
+        feeds.drop_feed(connection, first)
+        assert feeds.feed_by_name(connection, "A") is None
+    second = _source(catalog, "A")
+    assert second > first
+    with catalog.read() as connection:
+        assert feeds.feed_names(connection) == {first: "A", second: "A"}
+
+
+def test_definitions_follow_views_and_keep_history(catalog: Catalog) -> None:
+    a, b = _source(catalog, "A"), _source(catalog, "B")
+    with catalog.write() as connection:
+        view = feeds.add_feed(connection, "V", FeedKind.VIRTUAL, "v1", address=None, node=Read(a))
+        top = feeds.add_feed(connection, "T", FeedKind.VIRTUAL, "t1", address=None, node=Union((Read(view), Read(b))))
+        before = int(time.time() * 1e6)
+        time.sleep(0.002)
+        found = feeds.feed_by_name(connection, "V")
+        assert found is not None
+        feeds.replace_feed(connection, found, "v2", Read(b))
+        assert feeds.definitions(connection, [top]) == {view: Read(b), top: Union((Read(view), Read(b)))}
+        assert feeds.definitions_at(connection, top, before)[view] == Read(a)
+        assert feeds.all_readers(connection, [b]) == {b, view, top}
+        assert feeds.all_sources(connection, [top]) == {top, view, b}
+
+
+def test_sequences_are_consecutive_and_time_never_goes_back(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with catalog.write() as connection:
+        assert sequencer.take_sequences(connection, 3)[0] == 1
+        first, accepted = sequencer.take_sequences(connection, 2)
+        assert (first, sequencer.last_sequence(connection)) == (4, 5)
+        monkeypatch.setattr(sequencer, "now", lambda: accepted - 3_600_000_000)
+        assert sequencer.take_sequences(connection, 1) == (6, accepted)
+
+
+def _count(url: str, turns: int) -> None:
+    catalog = Catalog(url)
+    for _ in range(turns):
+        with catalog.write() as connection:
+            sequencer.take_sequences(connection, 1)
+
+
+def test_writers_in_other_processes_take_turns(catalog: Catalog) -> None:
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=_count, args=(catalog.url, 20)) for _ in range(3)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    with catalog.read() as connection:
+        assert sequencer.last_sequence(connection) == 60
+
+
+def test_seen_set_keeps_the_newest_version(catalog: Catalog) -> None:
+    keys = [bytes([number]) * 16 for number in range(3)]
+    with catalog.write() as connection:
+        items.record_seen(connection, 1, {keys[0]: Seen(1, b"a", 1), keys[1]: Seen(1, b"b", None)})
+        items.record_seen(connection, 1, {keys[0]: Seen(2, b"c", 7)})
+        assert items.seen_of(connection, 1, keys) == {keys[0]: Seen(2, b"c", 7), keys[1]: Seen(1, b"b", None)}
+        assert items.newest_sequences(connection, keys[0]) == [(1, 7)]
+        assert items.newest_sequences(connection, keys[1]) == []
+
+
+def test_segments_are_found_by_sequence(catalog: Catalog) -> None:
+    with catalog.write() as connection:
+        for first in (1, 11, 21):
+            items.add_segment(
+                connection, LOG, f"s{first}", sequences=(first, first + 9), times=(first, first), size=1
+            )
+        assert [one.path for one in items.segments_between(connection, 10, 20)] == ["s11"]
+        assert [one.path for one in items.segments_between(connection, 9, 21)] == ["s1", "s11", "s21"]
+        items.retire_segments(connection, items.segments_between(connection, 0, 10))
+        assert [one.path for one in items.segments_between(connection, 0, 30)] == ["s11", "s21"]
+
+
+def _segment(batch: int, first: int, last: int, lineage: int = 1) -> tuple[MatchSegment, list[MatchPart]]:
+    segment = MatchSegment(lineage, batch, first, last, 1, last - first + 1, 0)
+    return segment, [MatchPart(f"p{lineage}-{batch}-{first}", first, last, 1)]
+
+
+def test_match_segments_never_overlap_and_commit_once(catalog: Catalog) -> None:
+    with catalog.write() as connection:
+        lease = leases.acquire(connection, 10)
+        assert matches.commit_segment(connection, *_segment(0, 1, 5), epoch=lease.epoch)
+        assert not matches.commit_segment(connection, *_segment(0, 1, 5), epoch=lease.epoch)
+        with pytest.raises(LineageConflict):
+            matches.commit_segment(connection, *_segment(0, 1, 6), epoch=lease.epoch)
+        with pytest.raises(LineageConflict):
+            matches.commit_segment(connection, *_segment(1, 5, 9), epoch=lease.epoch)
+        with pytest.raises(LineageConflict):
+            matches.commit_segment(connection, *_segment(1, 7, 9), epoch=lease.epoch)
+        assert matches.matched_upto(connection) == 5
+        assert len(matches.match_parts(connection, 0, 5)) == 1
+
+
+def test_a_new_lineage_starts_after_what_is_committed(catalog: Catalog) -> None:
+    with catalog.write() as connection:
+        lease = leases.acquire(connection, 10)
+        first = matches.start_lineage(connection, "form", reason="first run")
+        matches.commit_segment(connection, *_segment(0, 1, 5, first.id), epoch=lease.epoch)
+        second = matches.start_lineage(connection, "form", reason="lost")
+        assert second.after_sequence == 5
+        assert matches.current_lineage(connection) == second
+        assert matches.commit_segment(connection, *_segment(0, 6, 6, second.id), epoch=lease.epoch)
+
+
+def test_a_live_lease_is_not_given_twice(catalog: Catalog) -> None:
+    with catalog.write() as connection:
+        lease = leases.acquire(connection, 10)
+        with pytest.raises(RunnerActive):
+            leases.acquire(connection, 10)
+        leases.release(connection, lease)
+        assert leases.acquire(connection, 10).epoch == lease.epoch + 1
+
+
+def test_a_dead_holder_is_replaced_at_once_and_fenced(catalog: Catalog) -> None:
+    code = (
+        "import sys; from runnel.catalog.connection import Catalog; from runnel.catalog import leases\n"
+        "c = Catalog(sys.argv[1])\n"
+        "with c.write() as k: print(leases.acquire(k, 3600).epoch)\n"
+    )
+    told = subprocess.run([sys.executable, "-c", code, catalog.url], capture_output=True, text=True, check=True)
+    old = int(told.stdout)
+    with catalog.write() as connection:
+        fresh = leases.acquire(connection, 10)
+        assert fresh.epoch == old + 1
+        with pytest.raises(Fenced):
+            matches.commit_segment(connection, *_segment(0, 1, 1), epoch=old)
+
+
+def test_a_holder_elsewhere_is_replaced_when_its_lease_runs_out(catalog: Catalog) -> None:
+    elsewhere = json.dumps({"host": "elsewhere", "process": os.getpid(), "started": 1})
+    with catalog.write() as connection:
+        lease = leases.acquire(connection, 3600)
+        connection.execute(text("update leases set holder = :h"), {"h": elsewhere})
+        with pytest.raises(RunnerActive, match="elsewhere"):
+            leases.acquire(connection, 10)
+        connection.execute(text("update leases set expires = 1"))
+        assert leases.acquire(connection, 10).epoch == lease.epoch + 1
+
+
+def test_the_ledger_shows_each_message_once(catalog: Catalog) -> None:
+    message = Message(1, 1, 1, 5, 2, "key-1", "digest")
+    with catalog.write() as connection:
+        ledger.record_messages(connection, [message])
+        assert ledger.open_messages(connection) == [message]
+        ledger.settle(connection, message, MessageState.OPEN, "busy")
+        ledger.settle(connection, message, MessageState.DONE, "written")
+        assert ledger.open_messages(connection) == []
+        [done] = ledger.messages_of(connection, 1)
+        assert (done.state, done.attempts, done.outcome) == (MessageState.DONE, 2, "written")
+        assert ledger.next_number(connection, 1) == 2
+    with pytest.raises(Exception, match="UNIQUE"), catalog.write() as connection:
+        ledger.record_messages(connection, [Message(1, 2, 1, 5, 2, "key-1", "digest")])
+
+
+def test_periods_that_were_missed_are_skipped(catalog: Catalog) -> None:
+    feed = _source(catalog, "A")
+    with catalog.write() as connection:
+        number = subscriptions.add_subscription(
+            connection, feed, "log", None, since=0, every=timedelta(hours=1), lifetime=timedelta(days=1)
+        )
+        assert subscriptions.due_subscriptions(connection) == []
+        connection.execute(text("update subscriptions set created = created - 9000000000, due = due - 9000000000"))
+        [due] = subscriptions.due_subscriptions(connection)
+        assert due.id == number
+        subscriptions.next_period(connection, due)
+        assert subscriptions.due_subscriptions(connection) == []
+
+
+def test_a_full_catalog_says_so_and_goes_on(tmp_path: Path) -> None:
+    small = Catalog(f"sqlite:///{tmp_path / 'small.sqlite'}", max_bytes=400_000)
+    small.migrate()
+    with pytest.raises(StorageFull, match="no room"), small.write() as connection:
+        for number in range(2000):
+            name = f"F{number}" + "x" * 500
+            feeds.add_feed(connection, name, FeedKind.SOURCE, "s", address=None, node=None)
+    roomy = Catalog(small.url)
+    assert _source(roomy, "A") > 0
+    with roomy.read() as connection:
+        assert feeds.live_names(connection) == ["A"]
+
+
+def test_a_catalog_travels_to_other_processes(catalog: Catalog) -> None:
+    _source(catalog, "A")
+    copy = pickle.loads(pickle.dumps(catalog))
+    with copy.read() as connection:
+        assert feeds.live_names(connection) == ["A"]
