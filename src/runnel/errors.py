@@ -96,8 +96,8 @@ class StatementError(RunnelError):
         """
         if self.span is None or self.text is None:
             return str(self)
-        lines = self.text.splitlines() or [""]
-        line = lines[min(self.span.line, len(lines)) - 1].replace("\t", " ")
+        lines = self.text.split("\n")
+        line = "".join(map(_visible, lines[min(self.span.line, len(lines)) - 1].removesuffix("\r")))
         width = max(1, min(self.span.end_column, len(line) + 1) - self.span.column)
         shown, column = _window(line, self.span.column, width)
         parts = [
@@ -108,6 +108,11 @@ class StatementError(RunnelError):
         if self.hint:
             parts.append(f"hint: {self.hint}")
         return "\n".join(parts)
+
+
+def _visible(character: str) -> str:
+    """One column for every character: what a terminal would act on is shown as a mark instead."""
+    return " " if character == "\t" else character if character.isprintable() else "�"
 
 
 def _window(line: str, column: int, width: int, limit: int = 76) -> tuple[str, int]:

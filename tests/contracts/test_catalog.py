@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import pickle
 import subprocess
 import sys
 import time
@@ -105,7 +104,7 @@ def test_sequences_are_consecutive_and_time_never_goes_back(
         assert sequencer.take_sequences(connection, 3)[0] == 1
         first, accepted = sequencer.take_sequences(connection, 2)
         assert (first, sequencer.last_sequence(connection)) == (4, 5)
-        monkeypatch.setattr(sequencer, "now", lambda: accepted - 3_600_000_000)
+        monkeypatch.setattr(sequencer, "now", lambda connection: accepted - 3_600_000_000)
         assert sequencer.take_sequences(connection, 1) == (6, accepted)
 
 
@@ -254,11 +253,4 @@ def test_a_full_catalog_says_so_and_goes_on(tmp_path: Path) -> None:
     roomy = Catalog(small.url)
     assert _source(roomy, "A") > 0
     with roomy.read() as connection:
-        assert feeds.live_names(connection) == ["A"]
-
-
-def test_a_catalog_travels_to_other_processes(catalog: Catalog) -> None:
-    _source(catalog, "A")
-    copy = pickle.loads(pickle.dumps(catalog))
-    with copy.read() as connection:
         assert feeds.live_names(connection) == ["A"]

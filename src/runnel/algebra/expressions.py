@@ -20,6 +20,25 @@ PARTS: tuple[Part, ...] = ("year", "month", "day", "hour", "minute", "weekday")
 """Parts of a moment, in UTC. Weekdays count from Monday = 1 to Sunday = 7 (ISO 8601)."""
 
 
+class _TypedConstants:
+    """Equality that tells `x = 1` from `x = true`, which Python's own does not."""
+
+    __slots__ = ()
+
+    def _constants(self) -> tuple[Constant, ...]:
+        raise AssertionError("every atom with constants names them")
+
+    def _key(self) -> tuple[object, ...]:
+        constants = self._constants()
+        return (type(self), self.attribute, *constants, *map(type, constants))  # type: ignore[attr-defined]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _TypedConstants) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """What an atom looks at: the values of an attribute, or a part of its moments."""
@@ -36,30 +55,39 @@ class Contains:
     words: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Compare:
+@dataclass(frozen=True, slots=True, eq=False)
+class Compare(_TypedConstants):
     """A value of the constant's type stands in this relation to the constant."""
 
     attribute: Attribute
     operator: Operator
     constant: Constant
 
+    def _constants(self) -> tuple[Constant, ...]:
+        return (self.operator, self.constant)
 
-@dataclass(frozen=True, slots=True)
-class Between:
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Between(_TypedConstants):
     """A value lies between the two constants, both included."""
 
     attribute: Attribute
     low: Constant
     high: Constant
 
+    def _constants(self) -> tuple[Constant, ...]:
+        return (self.low, self.high)
 
-@dataclass(frozen=True, slots=True)
-class In:
+
+@dataclass(frozen=True, slots=True, eq=False)
+class In(_TypedConstants):
     """A value equals one of the constants."""
 
     attribute: Attribute
     constants: tuple[Constant, ...]
+
+    def _constants(self) -> tuple[Constant, ...]:
+        return self.constants
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -20,20 +20,16 @@ _WRITER_LOCK = 0x52554E4E
 _CHUNK = 500
 _T = TypeVar("_T")
 
+Clock = Callable[[], float]
+"""Seconds since 1970, in UTC."""
+
 
 class Catalog:
     """One catalog. `write()` gives a transaction that excludes other writers, `read()` a consistent view."""
 
-    def __init__(self, url: str, *, max_bytes: int = 0) -> None:
+    def __init__(self, url: str, *, max_bytes: int = 0, clock: Clock = time.time) -> None:
         self.url = url
-        self._max_bytes = max_bytes
-        self._engine = _open(url, max_bytes)
-
-    def __reduce__(self) -> tuple[type[Catalog], tuple[str], dict[str, int]]:
-        return (type(self), (self.url,), {"_max_bytes": self._max_bytes})
-
-    def __setstate__(self, state: dict[str, int]) -> None:
-        self.__init__(self.url, max_bytes=state["_max_bytes"])  # type: ignore[misc]
+        self._engine = _open(url, max_bytes).execution_options(runnel_clock=clock)
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -79,9 +75,10 @@ class Catalog:
         self._engine.dispose()
 
 
-def now() -> int:
-    """Microseconds since 1970, in UTC: how the catalog writes times."""
-    return time.time_ns() // 1000
+def now(connection: Connection) -> int:
+    """Microseconds since 1970, in UTC, by the catalog's clock: how the catalog writes times."""
+    clock: Clock = connection.get_execution_options()["runnel_clock"]
+    return int(clock() * 1e6)
 
 
 def chunks(ids: Sequence[_T]) -> Iterator[Sequence[_T]]:

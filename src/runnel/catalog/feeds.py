@@ -25,7 +25,7 @@ def add_feed(
     """Declare a feed; gives its id."""
     result = connection.execute(
         insert(schema.feeds)
-        .values(name=name, kind=kind.value, address=address, revision=1, paused=0, created=now())
+        .values(name=name, kind=kind.value, address=address, revision=1, paused=0, created=now(connection))
         .returning(_f.id)
     )
     feed = int(result.scalar_one())
@@ -49,7 +49,7 @@ def _add_revision(connection: Connection, feed: int, revision: int, statement: s
             statement=statement,
             node=None if node is None else json.dumps(encode_node(node), separators=(",", ":")),
             sequence=last_sequence(connection),
-            created=now(),
+            created=now(connection),
         )
     )
     if node is not None:
@@ -59,7 +59,7 @@ def _add_revision(connection: Connection, feed: int, revision: int, statement: s
 
 def drop_feed(connection: Connection, feed: int) -> None:
     """Forget a feed: its name is free again, its id is not."""
-    connection.execute(update(schema.feeds).where(_f.id == feed).values(dropped=now(), since=None))
+    connection.execute(update(schema.feeds).where(_f.id == feed).values(dropped=now(connection), since=None))
     connection.execute(delete(schema.reads).where(schema.reads.c.feed == feed))
 
 

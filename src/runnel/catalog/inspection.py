@@ -52,7 +52,7 @@ def put_aside(connection: Connection, thing: Quarantined) -> None:
             place=thing.place,
             reason=thing.reason[:2000],
             path=thing.path,
-            created=now(),
+            created=now(connection),
         )
     )
 
@@ -101,6 +101,6 @@ def record_source_file(connection: Connection, file: SourceFile) -> None:
             modified=file.modified,
             digest=file.digest,
             problem=file.problem,
-            checked=now(),
+            checked=now(connection),
         )
     )

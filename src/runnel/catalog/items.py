@@ -103,7 +103,7 @@ def log_segments_upto(connection: Connection, sequence: int) -> list[ItemSegment
 def retire_segments(connection: Connection, segments: Iterable[ItemSegment]) -> None:
     """Take segments out of the log: others hold their items now. The files go later."""
     for segment in segments:
-        connection.execute(update(schema.item_segments).where(_i.id == segment.id).values(retired=now()))
+        connection.execute(update(schema.item_segments).where(_i.id == segment.id).values(retired=now(connection)))
 
 
 def retired_paths(connection: Connection, before: int) -> list[str]:

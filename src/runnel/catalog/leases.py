@@ -53,7 +53,7 @@ def this_process() -> str:
 def acquire(connection: Connection, seconds: float, *, name: str = RUNNER) -> Lease:
     """Take the lease, with a new epoch; raises RunnerActive while another lives."""
     row = connection.execute(select(schema.leases).where(_l.name == name)).one_or_none()
-    if row is not None and row.expires > now() and _alive(row.holder):
+    if row is not None and row.expires > now(connection) and _alive(row.holder):
         holder = json.loads(row.holder)
         raise RunnerActive(
             f"a runner is active on this root: process {holder['process']} on {holder['host']}",
@@ -63,7 +63,7 @@ def acquire(connection: Connection, seconds: float, *, name: str = RUNNER) -> Le
     connection.execute(delete(schema.leases).where(_l.name == name))
     connection.execute(
         insert(schema.leases).values(
-            name=name, holder=lease.holder, epoch=lease.epoch, expires=_end(seconds), detail="starting"
+            name=name, holder=lease.holder, epoch=lease.epoch, expires=_end(connection, seconds), detail="starting"
         )
     )
     return lease
@@ -73,7 +73,7 @@ def renew(connection: Connection, lease: Lease, seconds: float, detail: str) -> 
     """Hold the lease longer and say what the holder does; raises Fenced if it was lost."""
     check(connection, lease.epoch, name=lease.name)
     connection.execute(
-        update(schema.leases).where(_l.name == lease.name).values(expires=_end(seconds), detail=detail)
+        update(schema.leases).where(_l.name == lease.name).values(expires=_end(connection, seconds), detail=detail)
     )
 
 
@@ -98,11 +98,11 @@ def state(connection: Connection, *, name: str = RUNNER) -> LeaseState | None:
     row = connection.execute(select(schema.leases).where(_l.name == name)).one_or_none()
     if row is None:
         return None
-    return LeaseState(row.holder, row.epoch, row.expires > now() and _alive(row.holder), row.detail)
+    return LeaseState(row.holder, row.epoch, row.expires > now(connection) and _alive(row.holder), row.detail)
 
 
-def _end(seconds: float) -> int:
-    return now() + int(seconds * 1e6)
+def _end(connection: Connection, seconds: float) -> int:
+    return now(connection) + int(seconds * 1e6)
 
 
 def _alive(holder: str) -> bool:

@@ -63,7 +63,7 @@ def record_messages(connection: Connection, messages: Iterable[Message]) -> None
             "digest": message.digest,
             "state": MessageState.OPEN.value,
             "attempts": 0,
-            "created": now(),
+            "created": now(connection),
         }
         for message in messages
     ]
@@ -80,7 +80,7 @@ def settle(connection: Connection, message: Message, state: MessageState, outcom
             state=state.value,
             outcome=outcome,
             attempts=_m.attempts + 1,
-            finished=None if state is MessageState.OPEN else now(),
+            finished=None if state is MessageState.OPEN else now(connection),
         )
     )
 

@@ -28,7 +28,7 @@ def publish_plan(connection: Connection, base: str, delta: str | None, queries: 
     """Make a written plan the current one; gives its version."""
     result = connection.execute(
         insert(schema.plans)
-        .values(base=base, delta=delta, queries=queries, sequence=last_sequence(connection), created=now())
+        .values(base=base, delta=delta, queries=queries, sequence=last_sequence(connection), created=now(connection))
         .returning(_c.version)
     )
     return int(result.scalar_one())

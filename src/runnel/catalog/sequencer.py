@@ -19,7 +19,7 @@ def take_sequences(connection: Connection, count: int) -> tuple[int, int]:
     """Reserve `count` sequences: gives the first one and the acceptance time, in this transaction."""
     first = last_sequence(connection) + 1
     # A clock that is set back must not reorder the log: time stands still until the clock has caught up.
-    accepted = max(now(), _value(connection, "clock"))
+    accepted = max(now(connection), _value(connection, "clock"))
     connection.execute(update(schema.counters).where(_c.name == "sequence").values(value=first + count - 1))
     connection.execute(update(schema.counters).where(_c.name == "clock").values(value=accepted))
     return first, accepted

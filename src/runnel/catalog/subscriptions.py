@@ -28,7 +28,7 @@ def add_subscription(
     lifetime: timedelta | None,
 ) -> int:
     """Declare a subscription that starts after the sequence `since`; gives its number."""
-    created = now()
+    created = now(connection)
     period = None if every is None else every // _MICROSECOND
     result = connection.execute(
         insert(schema.subscriptions)
@@ -50,7 +50,7 @@ def add_subscription(
 
 def end_subscription(connection: Connection, subscription: int) -> None:
     """End a subscription: nothing more is sent."""
-    connection.execute(update(schema.subscriptions).where(_s.id == subscription).values(ended=now()))
+    connection.execute(update(schema.subscriptions).where(_s.id == subscription).values(ended=now(connection)))
 
 
 def pause_subscription(connection: Connection, subscription: int, paused: bool) -> None:
@@ -82,13 +82,13 @@ def subscribed_among(connection: Connection, feeds: Iterable[int]) -> set[int]:
 
 def expired_subscriptions(connection: Connection) -> list[Subscription]:
     """Live subscriptions whose time is over."""
-    query = select(schema.subscriptions).where(_LIVE, _s.expires <= now())
+    query = select(schema.subscriptions).where(_LIVE, _s.expires <= now(connection))
     return [_subscription(row) for row in connection.execute(query)]
 
 
 def due_subscriptions(connection: Connection) -> list[Subscription]:
     """Live, unpaused subscriptions with a period that is over."""
-    query = select(schema.subscriptions).where(_LIVE, _s.paused == 0, _s.due <= now())
+    query = select(schema.subscriptions).where(_LIVE, _s.paused == 0, _s.due <= now(connection))
     return [_subscription(row) for row in connection.execute(query)]
 
 
@@ -104,7 +104,7 @@ def next_period(connection: Connection, subscription: Subscription) -> None:
         return
     period = subscription.every // _MICROSECOND
     created = int(subscription.created.timestamp() * 1e6)
-    passed = (now() - created) // period
+    passed = (now(connection) - created) // period
     connection.execute(
         update(schema.subscriptions).where(_s.id == subscription.id).values(due=created + (passed + 1) * period)
     )

@@ -13,11 +13,11 @@ import numpy.typing as npt
 from runnel.algebra.query import Node
 from runnel.engine.root import Root
 from runnel.log.storage import FileStorage
-from runnel.matching.build import open_matcher
+from runnel.matching.build import build_matcher
 from runnel.matching.compile import compile_base
 from runnel.matching.contract import Matcher
 from runnel.plan.logical import PlanQuery
-from runnel.plan.store import PlanVersion
+from runnel.plan.store import PlanVersion, load
 
 
 @contextmanager
@@ -26,7 +26,7 @@ def adhoc_matcher(queries: Sequence[PlanQuery], definitions: Mapping[int, Node])
     with tempfile.TemporaryDirectory(prefix="runnel-") as folder:
         storage = FileStorage(Path(folder).as_uri())
         compile_base(storage, "plan", queries, definitions)
-        yield open_matcher(storage, PlanVersion(0, "plan", None))
+        yield build_matcher(load(storage, PlanVersion(0, "plan", None)))
 
 
 def past_matches(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from runnel.sinks.registry import open_sink
 from sqlalchemy import Connection
 
 from runnel.catalog import feeds, ledger, subscriptions
@@ -39,6 +38,7 @@ from runnel.language.statements import (
 )
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.subscription import Subscription
+from runnel.sinks.registry import open_sink
 from runnel.sources.address import parse_address
 
 
@@ -155,7 +155,9 @@ class Declarer:
         last = last_sequence(self._connection)
         since = last
         if statement.back is not None:
-            since = min(last, sequence_before(self._connection, now() - int(statement.back.total_seconds() * 1e6)))
+            since = min(
+                last, sequence_before(self._connection, now(self._connection) - int(statement.back.total_seconds() * 1e6))
+            )
         number = subscriptions.add_subscription(
             self._connection,
             feed.id,

@@ -8,12 +8,12 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 
-from runnel.matching.compile import compile_base, compile_delta
 from sqlalchemy import Connection
 
 from runnel.catalog import feeds, plans
 from runnel.engine.activation import Activation
 from runnel.engine.root import Root
+from runnel.matching.compile import compile_base, compile_delta
 from runnel.plan.logical import PlanQuery
 from runnel.plan.store import PlanVersion, load
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runnel.catalog.connection import Catalog
+from runnel.catalog.connection import Catalog, Clock
 from runnel.errors import NotARoot, RootExists
 from runnel.log.item_log import ItemLog
 from runnel.log.match_log import MatchLog
@@ -43,7 +44,7 @@ class Root:
         self.catalog.close()
 
 
-def create_root(folder: Path, **overrides: Any) -> Root:
+def create_root(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> Root:
     """Make a new root in a folder that is empty or does not exist."""
     folder = folder.absolute()
     if (folder / FILE).exists():
@@ -51,26 +52,28 @@ def create_root(folder: Path, **overrides: Any) -> Root:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "out").mkdir(exist_ok=True)
     settings = Settings.load(folder, **overrides)
-    root = _open(folder, settings)
+    root = _open(folder, settings, clock)
     root.catalog.migrate()
     # The settings file makes the folder a root, so it comes last.
     (folder / FILE).write_text(_TEMPLATE, "utf-8")
     return root
 
 
-def open_root(folder: Path, **overrides: Any) -> Root:
+def open_root(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> Root:
     """Open a root, bringing its catalog up to date."""
     folder = folder.absolute()
     if not (folder / FILE).exists():
         raise NotARoot(f"{folder} is not a Runnel root", hint=f"`runnel init {folder}` makes one")
-    root = _open(folder, Settings.load(folder, **overrides))
+    root = _open(folder, Settings.load(folder, **overrides), clock)
     root.catalog.migrate()
     return root
 
 
-def _open(folder: Path, settings: Settings) -> Root:
+def _open(folder: Path, settings: Settings, clock: Clock) -> Root:
     catalog = Catalog(
-        settings.catalog or f"sqlite:///{folder / 'catalog.sqlite'}", max_bytes=settings.catalog_max_bytes
+        settings.catalog or f"sqlite:///{folder / 'catalog.sqlite'}",
+        max_bytes=settings.catalog_max_bytes,
+        clock=clock,
     )
     storage = open_storage(settings.storage or folder.as_uri())
     return Root(folder, settings, catalog, storage, ItemLog(catalog, storage), MatchLog(catalog, storage))

@@ -76,9 +76,7 @@ class Runner:
             matched = matches.matched_upto(connection)
             lag = last_sequence(connection) - matched
         counts = self._counts
-        return Progress(
-            counts.accepted, matched - counts.first_matched, lag, counts.delivered, counts.state
-        )
+        return Progress(counts.accepted, matched - counts.first_matched, lag, counts.delivered, counts.state)
 
     def run(self, *, once: bool, report: Callable[[Progress], None] = lambda progress: None) -> Progress:
         """Acquire, match and deliver, under the lease of this root."""

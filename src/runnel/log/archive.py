@@ -77,7 +77,7 @@ def collect_garbage(catalog: Catalog, storage: Storage, *, older_than: float) ->
     A file without a row was left by a crash between writing and committing. A young one may still be committed.
     """
     with catalog.read() as connection:
-        retired = manifest.retired_paths(connection, now() - int(older_than * 1e6))
+        retired = manifest.retired_paths(connection, now(connection) - int(older_than * 1e6))
         keep = (manifest.all_paths(connection) - set(retired)) | matches.part_paths(connection)
         folders = plans.plan_folders(connection)
     removed = 0

@@ -12,10 +12,10 @@ import pyarrow as pa
 from runnel.log.item_log import Slice, read_slice
 from runnel.log.match_log import match_records
 from runnel.log.storage import Storage, open_storage
-from runnel.matching.build import open_matcher
+from runnel.matching.build import build_matcher
 from runnel.matching.contract import Matcher
 from runnel.model.match import Matches
-from runnel.plan.store import PlanVersion
+from runnel.plan.store import PlanVersion, load
 
 BLOCK_DDL = (
     "first_sequence long, last_sequence long, plan long, matches long, counters string, failures string, block binary"
@@ -69,13 +69,13 @@ def match_slice(storage: Storage, row: dict[str, Any]) -> Any:
 
 
 def _counted(matcher: Matcher, items: Any) -> tuple[Matches, dict[str, int]]:
-    before = matcher.statistics.as_dict()
+    before = matcher.statistics.to_json()
     matches = matcher.match(items)
-    after = matcher.statistics.as_dict()
+    after = matcher.statistics.to_json()
     return matches, {name: after[name] - before[name] for name in after}
 
 
 @lru_cache(maxsize=2)
 def _matcher(storage_url: str, version: PlanVersion) -> Matcher:
     """Two matchers are enough for a worker: the batch's, and the one before it while tasks overlap."""
-    return open_matcher(open_storage(storage_url), version)
+    return build_matcher(load(open_storage(storage_url), version))

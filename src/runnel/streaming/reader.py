@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +18,7 @@ from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPart
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
 from runnel.catalog import items, plans
+from runnel.catalog.connection import Catalog
 from runnel.catalog.plans import PlanRow
 from runnel.catalog.sequencer import last_sequence
 from runnel.log.item_log import ItemLog, Slice
@@ -76,9 +78,19 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._catalog = job.open_catalog()
-        self._items = ItemLog(self._catalog, job.open_storage())
         self._last: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Spark sends the reader to its workers, which read slices and need no catalog.
+        return {"_job": self._job, "_last": self._last}
+
+    @cached_property
+    def _catalog(self) -> Catalog:
+        return self._job.open_catalog()
+
+    @cached_property
+    def _items(self) -> ItemLog:
+        return ItemLog(self._catalog, self._job.open_storage())
 
     def initialOffset(self) -> Offset:  # noqa: N802
         return {"sequence": self._job.after_sequence, "plan": 0}

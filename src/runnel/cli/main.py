@@ -1,0 +1,214 @@
+"""`runnel`: the command and its subcommands."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runnel.cli.demo import demo
+from runnel.cli.doctor import doctor
+from runnel.cli.output import console, print_json, tell_outcomes, told
+from runnel.cli.run import run
+from runnel.engine import Engine, open_engine
+from runnel.engine.root import create_root
+from runnel.errors import InputError
+from runnel.language.printing import print_statement
+from runnel.language.statements import Explain, Name, Show, Why
+from runnel.sources.folder import read_file
+
+RootOption = Annotated[
+    Path, typer.Option("--root", "-r", envvar="RUNNEL_ROOT", help="The root: the folder of one installation.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, a line each, instead of text.")]
+
+app = typer.Typer(
+    name="runnel",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    help=(
+        "Standing queries over streams, by the hundred thousand, matched together on Apache Spark.\n\n"
+        "A first session:\n\n"
+        "    runnel init news && cd news\n\n"
+        "    runnel exec \"register feed Wire; create feed Rock from Wire where title contains 'rock';"
+        " subscribe to Rock output rss 'rock.xml';\"\n\n"
+        '    echo \'{"id": "1", "title": "Rock am Ring"}\' | runnel publish Wire -\n\n'
+        "    runnel run --once && cat out/rock.xml\n\n"
+        "`runnel demo` shows it all on generated news."
+    ),
+)
+
+
+def _open(root: Path) -> Engine:
+    return open_engine(root, create=False)
+
+
+@app.command()
+def init(
+    folder: Annotated[Path, typer.Argument(help="Where the root shall be; made if it is not there.")] = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Make a root: the folder of one installation.
+
+    Example: `runnel init news`
+    """
+    with told(as_json):
+        root = create_root(folder)
+        root.close()
+        if as_json:
+            print_json({"root": str(root.folder)})
+        else:
+            console.print(f"[green]✓[/green] made a root in {root.folder}")
+            console.print("next: [bold]runnel exec[/bold] declares feeds and subscriptions there")
+
+
+@app.command("exec")
+def execute(
+    script: Annotated[str | None, typer.Argument(help="Statements, each ended by `;`. `-` reads standard input.")] = None,
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the statements from a file.")] = None,
+    root: RootOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Run statements: all declarations of a script are one transaction.
+
+    Example: `runnel exec "create feed Rock from Wire where title contains 'rock';"`
+    """
+    with told(as_json), _open(root) as engine:
+        if (script is None) == (file is None):
+            raise InputError("give statements, or a file with --file", hint="runnel exec 'show feeds;'")
+        if file is not None:
+            text = read_file(file).decode("utf-8", "replace")
+        else:
+            text = sys.stdin.read() if script == "-" else script or ""
+        tell_outcomes(engine.execute(text), as_json)
+
+
+@app.command()
+def publish(
+    feed: Annotated[str, typer.Argument(help="The source feed.")],
+    document: Annotated[str, typer.Argument(help="A file (RSS, Atom, JSON Feed, JSON lines); `-` reads standard input.")],
+    root: RootOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Publish the items of a document into a source feed.
+
+    Example: `echo '{"id": "1", "title": "Rock am Ring"}' | runnel publish Wire -`
+    """
+    with told(as_json), _open(root) as engine:
+        limit = engine.root.settings.max_document_bytes
+        data = sys.stdin.buffer.read(limit + 1) if document == "-" else read_file(Path(document), limit=limit)
+        accepted, refused = engine.publish_document(feed, data, name=document)
+        if as_json:
+            print_json(
+                {
+                    "feed": feed,
+                    "accepted": accepted.accepted,
+                    "unchanged": accepted.unchanged,
+                    "refused": [str(one) for one in refused],
+                    "last_sequence": accepted.last_sequence,
+                }
+            )
+        else:
+            console.print(
+                f"[green]✓[/green] {feed}: {accepted.accepted} accepted, {accepted.unchanged} known already, "
+                f"{len(refused)} refused"
+            )
+            for problem in refused[:10]:
+                console.print(f"  {problem}", markup=False, soft_wrap=True)
+        if refused and not accepted.accepted and not accepted.unchanged:
+            raise typer.Exit(3)
+
+
+@app.command()
+def show(
+    what: Annotated[str, typer.Argument(help="`feeds`, `subscriptions`, `quarantine`, or the name of a feed.")] = "feeds",
+    root: RootOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Show feeds, subscriptions, what was put aside, or one feed.
+
+    Example: `runnel show subscriptions`
+    """
+    with told(as_json), _open(root) as engine:
+        if what in ("feeds", "subscriptions", "quarantine"):
+            statement = f"show {what};"
+        else:
+            statement = print_statement(Show("feed", Name(what)))
+        tell_outcomes(engine.execute(statement), as_json)
+
+
+@app.command()
+def explain(
+    feed: Annotated[str, typer.Argument(help="The feed.")],
+    root: RootOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Explain how a feed is matched, and what it shares with others.
+
+    Example: `runnel explain Rock`
+    """
+    with told(as_json), _open(root) as engine:
+        tell_outcomes(engine.execute(print_statement(Explain(Name(feed)))), as_json)
+
+
+@app.command()
+def why(
+    item: Annotated[str, typer.Argument(help="The item's id, as its publisher gave it.")],
+    feed: Annotated[str, typer.Argument(help="The feed.")],
+    root: RootOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Say why an item is, or is not, in a feed.
+
+    Example: `runnel why 1 Rock`
+    """
+    with told(as_json), _open(root) as engine:
+        tell_outcomes(engine.execute(print_statement(Why(item, Name(feed)))), as_json)
+
+
+@app.command()
+def preview(
+    query: Annotated[str, typer.Argument(help="A `create feed` statement, or the name of a feed.")],
+    days: Annotated[float, typer.Option(help="How many days to look back.", min=0.001)] = 7,
+    root: RootOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Show what a query would have matched. Nothing is declared and nothing is written.
+
+    Example: `runnel preview "create feed Jazz from Wire where title contains 'jazz';" --days 2`
+    """
+    from datetime import timedelta
+
+    with told(as_json), _open(root) as engine:
+        tell_outcomes([engine.preview(query, since=timedelta(days=days)).outcome()], as_json)
+
+
+@app.command()
+def status(root: RootOption = Path(), as_json: JsonOption = False) -> None:
+    """Say how the root is: lag, plan, runner, messages, failing sources.
+
+    Example: `runnel status --json`
+    """
+    with told(as_json), _open(root) as engine:
+        found = engine.status()
+        if as_json:
+            print_json(found.to_json())
+        else:
+            for line in found.lines():
+                console.print(line, markup=False, soft_wrap=True)
+
+
+app.command()(run)
+app.command()(doctor)
+app.command()(demo)
+
+
+def main() -> None:
+    """The entry point of the command `runnel`."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    app()

@@ -1,0 +1,105 @@
+"""What a command prints, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+
+from runnel.engine.declare import Outcome
+from runnel.errors import (
+    InputError,
+    JavaMissing,
+    NotFound,
+    RootError,
+    RunnelError,
+    StatementError,
+    StorageFull,
+)
+
+EXIT_CODES: Final[dict[int, str]] = {
+    0: "done",
+    1: "something failed that should not have",
+    2: "the command was not understood (usage)",
+    3: "a statement or an input was refused",
+    4: "the root cannot be used so: there is none, or a runner is active",
+    5: "the machine lacks something: Java, or room on the disk",
+    6: "what was asked for is not there",
+}
+"""Exit codes and what they mean; the reference is made from this."""
+
+console = Console(highlight=False)
+problems = Console(stderr=True, highlight=False)
+
+
+@contextmanager
+def told(as_json: bool) -> Iterator[None]:
+    """Turns Runnel's errors into a message and an exit code."""
+    try:
+        yield
+    except RunnelError as error:
+        tell_error(error, as_json)
+        raise typer.Exit(exit_code(error)) from error
+    except BrokenPipeError:
+        # The reader of our output went away, as `head` does.
+        sys.stderr.close()
+        raise typer.Exit(0) from None
+
+
+def exit_code(error: RunnelError) -> int:
+    """The exit code of an error.
+
+    >>> exit_code(NotFound("x"))
+    6
+    """
+    match error:
+        case StatementError() | InputError():
+            return 3
+        case RootError():
+            return 4
+        case JavaMissing() | StorageFull():
+            return 5
+        case NotFound():
+            return 6
+        case _:
+            return 1
+
+
+def tell_error(error: RunnelError, as_json: bool) -> None:
+    """Show an error: as a line of JSON, or with its place and hint."""
+    if as_json:
+        span = getattr(error, "span", None)
+        place = {"line": span.line, "column": span.column} if span else getattr(error, "place", None)
+        told_error = {"kind": type(error).__name__, "message": error.message, "hint": error.hint, "place": place}
+        print(json.dumps({"error": told_error}, ensure_ascii=False), file=sys.stderr)
+        return
+    if isinstance(error, StatementError):
+        problems.print(f"[red]error[/red] {escape(error.render())}", soft_wrap=True)
+        return
+    place = getattr(error, "place", None)
+    shown = f"{place}: {error.message}" if place else error.message
+    problems.print(f"[red]error[/red] {escape(shown)}", soft_wrap=True)
+    if error.hint:
+        problems.print(f"hint: {escape(error.hint)}", soft_wrap=True)
+
+
+def tell_outcomes(outcomes: Iterable[Outcome], as_json: bool) -> None:
+    """Show what statements did or found."""
+    for outcome in outcomes:
+        if as_json:
+            print_json({"message": outcome.message, **outcome.data})
+            continue
+        console.print(f"[green]✓[/green] {escape(outcome.message)}", soft_wrap=True)
+        for line in outcome.lines:
+            console.print(f"  {escape(line)}", soft_wrap=True)
+
+
+def print_json(value: Any) -> None:
+    """One line of JSON on standard output."""
+    print(json.dumps(value, ensure_ascii=False, default=str), flush=True)

@@ -1,0 +1,113 @@
+"""Preview: what a query would have matched, on the items of the past. It writes to no log.
+
+Up to some thousand items it runs here; beyond that as a Spark batch over the same slices, with the same matcher.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from runnel.algebra.query import Node
+from runnel.catalog import feeds, items
+from runnel.catalog.connection import now
+from runnel.catalog.sequencer import last_sequence
+from runnel.engine.adhoc import past_matches
+from runnel.engine.answer import feed_named
+from runnel.engine.declare import Outcome
+from runnel.engine.root import Root
+from runnel.language.binding import bind_query
+from runnel.language.statements import CreateFeed
+from runnel.matching.compile import compile_base
+from runnel.model.item import Item
+from runnel.plan.logical import PlanQuery
+
+DEFAULT_SPAN = timedelta(days=7)
+_SHOWN = 20
+_PREVIEWED = -1
+"""The id of a query that is not declared: no feed has it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What a query would have matched: how many of how many items, and the newest of them."""
+
+    name: str
+    looked_at: int
+    matched: int
+    newest: tuple[Item, ...]
+    used_spark: bool = False
+
+    def outcome(self) -> Outcome:
+        """As the answer to a statement."""
+        shown = [
+            {"feed": item.feed, "id": item.id, "version": item.version, "title": item.first("title")}
+            for item in self.newest
+        ]
+        lines = tuple(f"{row['feed']}  {row['title'] or row['id']}" for row in shown)
+        data = {"feed": self.name, "looked_at": self.looked_at, "matched": self.matched, "newest": shown}
+        return Outcome(f"{self.name} would have matched {self.matched} of {self.looked_at} items", data, lines)
+
+
+def preview_query(root: Root, query: CreateFeed, back: timedelta | None, spark: Callable[[], Any]) -> Preview:
+    """Preview a `create feed` statement without declaring it."""
+    with root.catalog.read() as connection:
+
+        def resolve(name: str) -> int | None:
+            found = feeds.feed_by_name(connection, name)
+            return None if found is None else found.id
+
+        node = bind_query(query.query, resolve, lambda: feeds.live_names(connection))
+        nodes = feeds.definitions(connection)
+    return _preview(root, query.name.text, _PREVIEWED, {**nodes, _PREVIEWED: node}, back, spark)
+
+
+def preview_feed(root: Root, name: str, back: timedelta | None, spark: Callable[[], Any]) -> Preview:
+    """Preview a declared feed."""
+    with root.catalog.read() as connection:
+        feed = feed_named(connection, name)
+        nodes = feeds.definitions(connection, [feed.id])
+    return _preview(root, feed.name, feed.id, nodes, back, spark)
+
+
+def _preview(
+    root: Root,
+    name: str,
+    query: int,
+    nodes: Mapping[int, Node],
+    back: timedelta | None,
+    spark: Callable[[], Any],
+) -> Preview:
+    span = int((back or DEFAULT_SPAN).total_seconds() * 1e6)
+    with root.catalog.read() as connection:
+        after = items.sequence_before(connection, now(connection) - span)
+        last = last_sequence(connection)
+        names = feeds.feed_names(connection)
+    is_small = last - after <= root.settings.preview_items
+    if is_small:
+        found = past_matches(root, query, nodes, after, last)
+    else:
+        found = _with_spark(root, query, nodes, after, last, spark())
+    newest = [item for batch in root.items.get(found[-_SHOWN:].tolist()) for item in batch.items(names)]
+    return Preview(name, last - after, len(found), tuple(reversed(newest)), not is_small)
+
+
+def _with_spark(
+    root: Root, query: int, nodes: Mapping[int, Node], after: int, last: int, spark: Any
+) -> npt.NDArray[np.int64]:
+    from runnel.streaming.batch import match_past
+
+    folder = f"plans/preview-{uuid.uuid4().hex}"
+    manifest = compile_base(root.storage, folder, [PlanQuery(query, 0)], nodes)
+    try:
+        slices = root.items.slices(after, last, rows=root.settings.slice_items)
+        return match_past(spark, root.storage.url, slices, folder)
+    finally:
+        for file in (*manifest.files, "manifest.json"):
+            root.storage.delete(f"{folder}/{file}")

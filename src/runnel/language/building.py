@@ -1,0 +1,269 @@
+"""From grammar to statements: the callbacks that lark's parser calls, rule by rule, while it reads.
+
+In: tokens and what was built of the parts. Out: `Parsed` statements. There is no syntax tree in between, and nothing
+here recurses, so the depth of a text is limited by choice and not by Python's stack.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Literal as OneOf
+from typing import cast
+
+from lark import Token, Transformer, v_args
+
+from runnel.algebra.expressions import (
+    FALSE,
+    TRUE,
+    Compare,
+    Exists,
+    Expression,
+    Not,
+    Operator,
+    conjunction,
+    disjunction,
+    negation,
+)
+from runnel.errors import InvalidCondition, SyntaxProblem
+from runnel.language.conditions import (
+    AtomOf,
+    Built,
+    Conjuncts,
+    build_between,
+    build_contains,
+    build_one_of,
+    conditions_of,
+    unscoped,
+)
+from runnel.language.literals import (
+    Duration,
+    Literal,
+    Located,
+    fitting,
+    read_attribute,
+    read_date,
+    read_duration,
+    read_exact,
+    read_integer,
+    read_item_id,
+    read_name,
+    read_number,
+    read_text,
+    read_variable,
+    span_of,
+)
+from runnel.language.statements import (
+    Condition,
+    CreateFeed,
+    Drop,
+    Explain,
+    FeedTerm,
+    GroupTerm,
+    Name,
+    Parsed,
+    Pause,
+    Preview,
+    QueryText,
+    RegisterFeed,
+    Show,
+    Statement,
+    Subscribe,
+    Term,
+    Unsubscribe,
+    Why,
+)
+
+
+@v_args(inline=True)
+class Builder(Transformer[Token, list[Parsed]]):
+    """One method per rule or alias of grammar.lark."""
+
+    def start(self, *statements: Parsed) -> list[Parsed]:
+        return list(statements)
+
+    # Statements.
+
+    def register_address(self, keyword: Token, address: Token, name: Name) -> Parsed:
+        return _parsed(keyword, RegisterFeed(name, read_exact(address, "an address")))
+
+    def register_published(self, keyword: Token, name: Name) -> Parsed:
+        return _parsed(keyword, RegisterFeed(name))
+
+    def create(
+        self, keyword: Token, replace: Token | None, name: Name, terms: tuple[Term, ...], where: Built | None
+    ) -> Parsed:
+        source = terms[0] if len(terms) == 1 else GroupTerm(terms)
+        query = QueryText(source, () if where is None else conditions_of(where, keyword))
+        return _parsed(keyword, CreateFeed(name, query, replace is not None))
+
+    def subscribe(
+        self, keyword: Token, feed: Name, kind: str, target: Token | None, *clauses: tuple[Token, Duration]
+    ) -> Parsed:
+        lengths: dict[str, timedelta] = {}
+        for word, duration in clauses:
+            if word.type in lengths:
+                raise SyntaxProblem(f"{word.lower()} is given twice", span=span_of(word))
+            lengths[word.type] = duration.length
+        return _parsed(
+            keyword,
+            Subscribe(
+                feed,
+                kind,
+                _target(target),
+                lengths.get("EVERY"),
+                lengths.get("FOR"),
+                lengths.get("FROM_CLAUSE"),
+                span_of(keyword),
+            ),
+        )
+
+    def unsubscribe_number(self, keyword: Token, number: Token) -> Parsed:
+        return _parsed(keyword, Unsubscribe(read_integer(number), span=span_of(number)))
+
+    def unsubscribe_feed(self, keyword: Token, feed: Name, kind: str | None, target: Token | None) -> Parsed:
+        return _parsed(keyword, Unsubscribe(feed=feed, kind=kind, target=_target(target), span=span_of(keyword)))
+
+    def drop(self, keyword: Token, name: Name, cascade: Token | None) -> Parsed:
+        return _parsed(keyword, Drop(name, cascade is not None))
+
+    def pause_feed(self, keyword: Token, feed: Name) -> Parsed:
+        return _parsed(keyword, Pause(keyword.type == "PAUSE", feed=feed, span=feed.span))
+
+    def pause_subscription(self, keyword: Token, number: Token) -> Parsed:
+        return _parsed(
+            keyword, Pause(keyword.type == "PAUSE", subscription=read_integer(number), span=span_of(number))
+        )
+
+    def show_all(self, keyword: Token, what: Token) -> Parsed:
+        return _parsed(keyword, Show(cast(OneOf["feeds", "subscriptions", "quarantine"], what.lower())))
+
+    def show_feed(self, keyword: Token, name: Name) -> Parsed:
+        return _parsed(keyword, Show("feed", name))
+
+    def explain(self, keyword: Token, name: Name) -> Parsed:
+        return _parsed(keyword, Explain(name))
+
+    def why(self, keyword: Token, item: Token, feed: Name) -> Parsed:
+        return _parsed(keyword, Why(read_item_id(item), feed))
+
+    def preview_query(self, keyword: Token, query: Parsed, back: Duration | None) -> Parsed:
+        return _parsed(keyword, Preview(query=cast(CreateFeed, query.statement), back=back and back.length))
+
+    def preview_feed(self, keyword: Token, feed: Name, back: Duration | None) -> Parsed:
+        return _parsed(keyword, Preview(feed=feed, back=back and back.length))
+
+    # The `from` clause.
+
+    def source(self, *terms: Term) -> tuple[Term, ...]:
+        return terms
+
+    def feed_term(self, feed: Name, variable: Token | None) -> Term:
+        return FeedTerm(feed, None if variable is None else read_variable(variable))
+
+    def group_term(self, terms: tuple[Term, ...], variable: Token | None) -> Term:
+        return GroupTerm(terms, None if variable is None else read_variable(variable))
+
+    # Conditions.
+
+    def any_of(self, *parts: Built) -> Expression:
+        return disjunction([unscoped(part, "or") for part in parts])
+
+    def all_of(self, *parts: Built) -> Built:
+        if not any(isinstance(part, Conjuncts) for part in parts):
+            return conjunction([cast(Expression, part) for part in parts])
+        scoped: list[Condition] = []
+        plain: list[Expression] = []
+        for part in parts:
+            if isinstance(part, Conjuncts):
+                scoped.extend(part.scoped)
+                plain.extend(part.plain)
+            else:
+                plain.append(part)
+        return Conjuncts(tuple(scoped), tuple(plain))
+
+    def negate(self, part: Built) -> Expression:
+        return negation(unscoped(part, "not"))
+
+    def scoped(self, variable: Token, condition: Built) -> Built:
+        name = read_variable(variable)
+        if isinstance(condition, Conjuncts):
+            inner = condition.scoped[0].variable
+            raise InvalidCondition(
+                "a condition on a variable cannot hold another one",
+                span=inner.span if inner else name.span,
+                hint="join them with and: $a[…] and $b[…]",
+            )
+        return Conjuncts((Condition(name, condition),))
+
+    def always(self) -> Expression:
+        return TRUE
+
+    def never(self) -> Expression:
+        return FALSE
+
+    def comparison(self, located: Located, operator: Token, literal: Literal) -> Expression:
+        constant = fitting(located, literal)
+        if operator in ("!=", "<>"):
+            return Not(Compare(located.attribute, "=", constant))
+        return Compare(located.attribute, cast(Operator, str(operator)), constant)
+
+    def exists(self, located: Located) -> Expression:
+        return Exists(located.attribute)
+
+    def missing(self, located: Located) -> Expression:
+        return Not(Exists(located.attribute))
+
+    def plain_atom(self, located: Located, atom: AtomOf) -> Expression:
+        return atom(located)
+
+    def negated_atom(self, located: Located, atom: AtomOf) -> Expression:
+        return Not(atom(located))
+
+    def contains(self, token: Token) -> AtomOf:
+        return lambda located: build_contains(located, token)
+
+    def between(self, low: Literal, high: Literal) -> AtomOf:
+        return lambda located: build_between(located, low, high)
+
+    def one_of(self, *literals: Literal) -> AtomOf:
+        return lambda located: build_one_of(located, literals)
+
+    def attribute(self, name: Token, part: Token | None) -> Located:
+        return read_attribute(name, part)
+
+    # Constants, names and durations.
+
+    def number(self, token: Token) -> Literal:
+        return Literal(read_number(token), token)
+
+    def text(self, token: Token) -> Literal:
+        return Literal(read_text(token), token)
+
+    def date_constant(self, token: Token) -> Literal:
+        return Literal(read_date(read_text(token), token), token)
+
+    def true_constant(self, token: Token) -> Literal:
+        return Literal(True, token)
+
+    def false_constant(self, token: Token) -> Literal:
+        return Literal(False, token)
+
+    def clause(self, word: Token, duration: Duration) -> tuple[Token, Duration]:
+        return word, duration
+
+    def duration(self, count: Token, unit: Token) -> Duration:
+        return read_duration(count, unit)
+
+    def name(self, token: Token) -> Name:
+        return Name(read_name(token), span_of(token))
+
+    def kind(self, token: Token) -> str:
+        return token.lower()
+
+
+def _parsed(keyword: Token, statement: Statement) -> Parsed:
+    return Parsed(statement, span_of(keyword))
+
+
+def _target(token: Token | None) -> str | None:
+    return None if token is None else read_exact(token, "a target")

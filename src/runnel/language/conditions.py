@@ -1,0 +1,138 @@
+"""Conditions as they are built: what may stand where, and atoms whose constants fit their attributes.
+
+In: attributes and constants with their tokens. Out: expressions in canonical shape, and the conjuncts of a `where`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date, datetime
+
+from lark import Token
+
+from runnel.algebra.expressions import (
+    And,
+    Atom,
+    Between,
+    Constant,
+    Contains,
+    Expression,
+    In,
+    Not,
+    Or,
+    conjunction,
+)
+from runnel.errors import InvalidCondition, Span, SyntaxProblem
+from runnel.language.literals import Literal, Located, fitting, read_phrase, span_of
+from runnel.language.statements import Condition
+
+DEEPEST = 50
+"""How deeply parentheses may be nested, as written and as printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conjuncts:
+    """A conjunction with conditions on variables: it may stand at the top of a `where` and nowhere else."""
+
+    scoped: tuple[Condition, ...]
+    plain: tuple[Expression, ...] = ()
+
+
+Built = Expression | Conjuncts
+AtomOf = Callable[[Located], Atom]
+
+
+def too_deep(span: Span | None = None) -> SyntaxProblem:
+    """The refusal of a text that is nested too deeply."""
+    return SyntaxProblem(
+        f"parentheses are nested more than {DEEPEST} levels deep",
+        span=span,
+        hint="give the inner part a name with create feed and read that feed",
+    )
+
+
+def unscoped(part: Built, word: str) -> Expression:
+    """The part, if it may stand under `or` or `not`: a condition on a variable may not."""
+    if not isinstance(part, Conjuncts):
+        return part
+    variable = part.scoped[0].variable
+    raise InvalidCondition(
+        f"a condition on a variable cannot stand under {word}",
+        span=variable.span if variable else None,
+        hint="put it inside the brackets: $v[not a = 1 or b = 2]",
+    )
+
+
+def conditions_of(where: Built, keyword: Token) -> tuple[Condition, ...]:
+    """The conjuncts of a `where`: those on variables in their order, then all others as one."""
+    if isinstance(where, Conjuncts):
+        found = where.scoped
+        if where.plain:
+            found = (*found, Condition(None, conjunction(list(where.plain))))
+    else:
+        found = (Condition(None, where),)
+    # What is printed may have more parentheses than what was written: `a or b and c` has one pair.
+    if any(_nesting(condition.expression) > DEEPEST for condition in found):
+        raise too_deep(span_of(keyword))
+    return found
+
+
+def _nesting(expression: Expression) -> int:
+    """How many pairs of parentheses lie within each other when the expression is printed as an operand."""
+    match expression:
+        case And(parts) | Or(parts):
+            return 1 + max(map(_nesting, parts))
+        case Not(part):
+            return _nesting(part)
+        case _:
+            return 0
+
+
+def build_contains(located: Located, token: Token) -> Contains:
+    """`attribute contains 'words'`."""
+    if located.attribute.part is not None:
+        raise InvalidCondition(
+            f"{located.attribute.name}.{located.attribute.part} is a number and holds no words",
+            span=span_of(located.token),
+            hint="compare it with a number, as in published.year = 2026",
+        )
+    return Contains(located.attribute, read_phrase(token))
+
+
+def build_between(located: Located, low: Literal, high: Literal) -> Between:
+    """`attribute between low and high`."""
+    least, most = fitting(located, low), fitting(located, high)
+    if _sort(least) != _sort(most):
+        raise InvalidCondition(
+            "between needs two constants of one kind: no value is at once above a "
+            f"{_sort(least)} and below a {_sort(most)}",
+            span=span_of(high.token),
+        )
+    # A day and an instant have no order of their own; `compare` takes each for itself.
+    if type(least) is type(most) and least > most:  # type: ignore[operator]
+        raise InvalidCondition(
+            "the first constant of between is above the second, so nothing lies between them",
+            span=span_of(low.token),
+            hint="swap the two constants",
+        )
+    return Between(located.attribute, least, most)
+
+
+def build_one_of(located: Located, literals: tuple[Literal, ...]) -> In:
+    """`attribute in (constant, …)`, each constant once."""
+    # The type belongs to the key: in Python 1.0 == True, in the language 1 and true are two values.
+    found = {(type(value), value): value for value in (fitting(located, one) for one in literals)}
+    return In(located.attribute, tuple(found.values()))
+
+
+def _sort(constant: Constant) -> str:
+    match constant:
+        case bool():
+            return "truth value"
+        case str():
+            return "text"
+        case datetime() | date():
+            return "date"
+        case _:
+            return "number"

@@ -1,0 +1,158 @@
+"""Statements to canonical text. In: statements. Out: one line each; parse(print_statement(s)) gives s again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from runnel.algebra.expressions import Or
+from runnel.algebra.render import quote, render, render_name
+from runnel.language.literals import UNITS
+from runnel.language.statements import (
+    Condition,
+    CreateFeed,
+    Drop,
+    Explain,
+    FeedTerm,
+    GroupTerm,
+    Name,
+    Pause,
+    Preview,
+    QueryText,
+    RegisterFeed,
+    Show,
+    Statement,
+    Subscribe,
+    Term,
+    Unsubscribe,
+    Why,
+)
+
+_PRINTED_UNITS = ("day", "hour", "minute", "second")
+"""Weeks, months and years are only ways to write days."""
+
+
+def print_statement(statement: Statement) -> str:
+    """The canonical text of a statement.
+
+    >>> from runnel.language.parser import parse
+    >>> print_statement(parse("CREATE feed Rock FROM News WHERE title contains 'ROCK' and votes>2e3")[0].statement)
+    "create feed Rock from News where title contains 'rock' and votes > 2000;"
+    """
+    return f"{_text(statement)};"
+
+
+def print_script(statements: Iterable[Statement]) -> str:
+    """The canonical text of several statements, one per line.
+
+    >>> print_script([Show("feeds"), Drop(Name("Old"), cascade=True)])
+    'show feeds;\\ndrop feed Old cascade;\\n'
+    """
+    return "".join(f"{print_statement(statement)}\n" for statement in statements)
+
+
+def print_duration(duration: timedelta) -> str:
+    """A duration in the largest unit that divides it.
+
+    >>> print_duration(timedelta(minutes=90)), print_duration(timedelta(days=1))
+    ('90 minutes', '1 day')
+    """
+    seconds, rest = divmod(duration, timedelta(seconds=1))
+    if seconds < 1 or rest:
+        raise ValueError(f"a duration is at least one second and whole, not {duration!r}")
+    unit = next(one for one in _PRINTED_UNITS if seconds % UNITS[one] == 0)
+    count = seconds // UNITS[unit]
+    return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
+
+
+def _text(statement: Statement) -> str:
+    match statement:
+        case RegisterFeed(name, None):
+            return f"register feed {_name(name)}"
+        case RegisterFeed(name, address) if address is not None:
+            return f"register feed {quote(address)} as {_name(name)}"
+        case CreateFeed(name, query, replace):
+            return f"create {'or replace ' if replace else ''}feed {_name(name)} {_query(query)}"
+        case Subscribe():
+            return _subscribe(statement)
+        case Unsubscribe():
+            return _unsubscribe(statement)
+        case Drop(name, cascade):
+            return f"drop feed {_name(name)}{' cascade' if cascade else ''}"
+        case Pause(paused, feed, number):
+            subject = f"feed {_name(feed)}" if feed is not None else f"subscription {number}"
+            return f"{'pause' if paused else 'resume'} {subject}"
+        case Show(what, name):
+            return f"show {what}" if name is None else f"show feed {_name(name)}"
+        case Explain(name):
+            return f"explain feed {_name(name)}"
+        case Why(item, feed):
+            return f"why item {quote(item)} in {_name(feed)}"
+        case Preview():
+            return _preview(statement)
+    raise TypeError(f"not a statement: {statement!r}")
+
+
+def _subscribe(statement: Subscribe) -> str:
+    parts = [f"subscribe to {_name(statement.feed)}", _output(statement.kind, statement.target)]
+    for word, duration in (
+        ("every", statement.every),
+        ("for", statement.lifetime),
+        ("from last", statement.back),
+    ):
+        if duration is not None:
+            parts.append(f"{word} {print_duration(duration)}")
+    return " ".join(parts)
+
+
+def _unsubscribe(statement: Unsubscribe) -> str:
+    if statement.feed is None:
+        return f"unsubscribe {statement.number}"
+    text = f"unsubscribe from {_name(statement.feed)}"
+    return text if statement.kind is None else f"{text} {_output(statement.kind, statement.target)}"
+
+
+def _output(kind: str, target: str | None) -> str:
+    return f"output {kind}" if target is None else f"output {kind} {quote(target)}"
+
+
+def _preview(statement: Preview) -> str:
+    if statement.query is not None:
+        subject = _text(statement.query)
+    elif statement.feed is not None:
+        subject = f"feed {_name(statement.feed)}"
+    else:
+        raise ValueError("a preview needs a query or a feed")
+    return f"preview {subject}" + (f" over last {print_duration(statement.back)}" if statement.back else "")
+
+
+def _query(query: QueryText) -> str:
+    match query.source:
+        case GroupTerm(terms, None) if len(terms) > 1:
+            source = " | ".join(map(_term, terms))
+        case term:
+            source = _term(term)
+    if not query.conditions:
+        return f"from {source}"
+    alone = len(query.conditions) == 1
+    return f"from {source} where {' and '.join(_condition(one, alone) for one in query.conditions)}"
+
+
+def _term(term: Term) -> str:
+    match term:
+        case FeedTerm(feed, variable):
+            text = _name(feed)
+        case GroupTerm(terms, variable):
+            text = f"({' | '.join(map(_term, terms))})"
+    return text if variable is None else f"{text} as ${variable.text}"
+
+
+def _condition(condition: Condition, alone: bool) -> str:
+    text = render(condition.expression)
+    if condition.variable is not None:
+        return f"${condition.variable.text}[{text}]"
+    return f"({text})" if isinstance(condition.expression, Or) and not alone else text
+
+
+def _name(name: Name) -> str:
+    return render_name(name.text)

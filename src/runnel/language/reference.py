@@ -1,0 +1,225 @@
+"""The reference of the language, as Markdown. In: the tables below. Out: a page whose examples were all parsed.
+
+A test parses every example and refuses every mistake, so the page cannot describe a language that is gone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runnel.algebra.expressions import PARTS
+from runnel.algebra.render import RESERVED
+from runnel.errors import StatementError
+from runnel.language.conditions import DEEPEST
+from runnel.language.literals import UNITS
+from runnel.language.parser import parse
+from runnel.language.printing import print_script
+from runnel.model.item import MAX_NAME, MOMENTS
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A statement of the language: how it is written, what it does, and an example that parses."""
+
+    title: str
+    syntax: str
+    meaning: str
+    example: str
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A line of a table: a form, what it means, and an example (of a condition, or of a constant)."""
+
+    form: str
+    meaning: str
+    example: str
+
+
+STATEMENTS: tuple[Entry, ...] = (
+    Entry(
+        "register feed",
+        "register feed 'path or URL' as Name;\nregister feed Name;",
+        "Declares a source feed. With an address its items are read from there; without one they come by `publish`.",
+        "register feed 'https://muse.example/rss' as MuseNews;\nregister feed Friends;",
+    ),
+    Entry(
+        "create feed",
+        "create [or replace] feed Name from term [| term]… [where conditions];\n\n"
+        "term: Feed [as $variable] | ( term [| term]… ) [as $variable]",
+        "Declares a virtual feed: the items of all its terms that satisfy the conditions. `|` is a union; a group in "
+        "parentheses, or a single feed, may be named by a variable. `or replace` keeps the subscriptions.",
+        "create feed RockConcerts from (Friends | Events as $e | Followed) as $r\n"
+        "  where $e[title contains 'rock'] and $r[description contains 'concert'];",
+    ),
+    Entry(
+        "subscribe",
+        "subscribe to Feed output kind ['target'] [every duration] [for duration] [from last duration];",
+        "Delivers a feed's items: `every` collects them to one delivery per period, `for` ends the subscription, "
+        "`from last` begins in the past instead of now. The clauses may stand in any order.",
+        "subscribe to RockConcerts output rss 'concerts.rss' every 10 minutes for 30 days from last 7 days;",
+    ),
+    Entry(
+        "unsubscribe",
+        "unsubscribe number;\nunsubscribe from Feed [output kind ['target']];",
+        "Ends one subscription by its number, or all of a feed that have this kind and target.",
+        "unsubscribe 12;\nunsubscribe from RockConcerts output rss;",
+    ),
+    Entry(
+        "drop feed",
+        "drop feed Name [cascade];",
+        "Removes a feed. Refused while other feeds or subscriptions depend on it, unless `cascade` removes them too.",
+        "drop feed RockConcerts cascade;",
+    ),
+    Entry(
+        "pause and resume",
+        "pause feed Name;\nresume feed Name;\npause subscription number;\nresume subscription number;",
+        "Stops a feed or a subscription for a while, and lets it go on.",
+        "pause feed MuseNews;\nresume subscription 3;",
+    ),
+    Entry(
+        "show",
+        "show feeds;\nshow subscriptions;\nshow quarantine;\nshow feed Name;",
+        "Lists what was declared, or what was set aside because it could not be processed, or shows one feed.",
+        "show feeds;\nshow feed RockConcerts;",
+    ),
+    Entry(
+        "explain feed",
+        "explain feed Name;",
+        "Shows how a feed is computed, what it shares with others, and what it costs.",
+        "explain feed RockConcerts;",
+    ),
+    Entry(
+        "why item",
+        "why item 'id' in Feed;",
+        "Shows which conditions made an item match, or not match, a feed.",
+        "why item 'https://muse.example/1' in RockConcerts;",
+    ),
+    Entry(
+        "preview",
+        "preview create feed … [over last duration];\npreview feed Name [over last duration];",
+        "Shows what a query would have matched among the stored items. It declares and delivers nothing.",
+        "preview create feed Jazz from MuseNews where title contains 'jazz' over last 7 days;",
+    ),
+)
+
+ATOMS: tuple[Row, ...] = (
+    Row(
+        "a contains 'words'",
+        "the words stand next to each other in the text, in any case",
+        "title contains 'rock band'",
+    ),
+    Row("a = c", "a value equals the constant", "category = 'rock'"),
+    Row("a != c, a <> c", "no value equals the constant: the same as not a = c", "category != 'rock'"),
+    Row("a < c, <=, >, >=", "a value of the constant's type is smaller, …", "price <= 20"),
+    Row("a between c and d", "a value lies between the two, both included", "price between 10 and 20"),
+    Row("a in (c, …)", "a value equals one of the constants", "category in ('rock', 'pop')"),
+    Row("a exists", "the attribute has a value", "author exists"),
+    Row("a not contains, in, between, exists", "the complement of the atom", "title not contains 'cancelled'"),
+    Row("a.part …", "a part of a date, a number", "published.weekday in (6, 7)"),
+    Row("true, false", "always, never", "true"),
+)
+
+CONSTANTS: tuple[Row, ...] = (
+    Row("text", "in single quotes; a quote inside is written twice", "'it''s'"),
+    Row("number", "a double", "-1.5e3"),
+    Row("truth value", "true or false", "true"),
+    Row("day", "a whole day in UTC", "date '2026-11-15'"),
+    Row("instant", "in UTC where no zone is given", "date '2026-11-15T09:30:00+01:00'"),
+)
+
+MISTAKES: tuple[str, ...] = (
+    "creat feed Rock from News;",
+    "create feed Rock from News where title like 'rock';",
+    'create feed Rock from News where title contains "rock";',
+    "create feed Rock from (News | Events where title contains 'rock';",
+    "create feed Rock from News where title contains 'rock;",
+    "create feed Rock from News as $n where not $n[title contains 'pop'];",
+    "create feed Rock from News where price between 20 and 10;",
+    "create feed Rock from News where published.yaer = 2026;",
+    "subscribe to Rock output rss 'rock.rss' every 3 horus;",
+    "create feed Rock from News\nshow feeds;",
+)
+
+_SEMANTICS = """\
+- Logic has two values: an atom on a missing attribute is false, and `not` is the complement. So `price != 3` holds
+  for an item without a price; write `price exists and price != 3` to leave such items out.
+- An attribute may have several values. An atom holds if any value satisfies it.
+- Values of two types stand in no relation: `price < 20` is false for the text `'15'`.
+- `$v[condition]` filters the items that come through the term that `$v` names, and no others. `or` and `not` stand
+  inside the brackets. A condition without a variable applies to the whole `from`.
+- An item that reaches a feed by several ways is there once; any accepting way suffices.
+- `not` binds more tightly than `and`, `and` more tightly than `or`; parentheses change that.
+- Words are compared without regard to case; punctuation separates them. Texts compared with `=` must be equal letter
+  by letter.
+- A day includes all of it: `published <= date '2026-11-15'` holds in that day's evening."""
+
+
+def language_reference() -> str:
+    """The whole page.
+
+    >>> language_reference().splitlines()[0]
+    '# The language'
+    """
+    sections = (
+        "# The language",
+        "A script is a sequence of statements, each of which ends with `;`. Words of the language may be written in "
+        "capitals or not. A comment begins with `--` and ends with its line. A name is a word of letters, digits and "
+        f'`_`, or any text of up to {MAX_NAME} characters in double quotes (`"dc:creator"`). Parentheses may be '
+        f"nested {DEEPEST} levels deep.",
+        "## Statements",
+        *map(_statement, STATEMENTS),
+        "## Conditions",
+        "Conditions are made of atoms with `and`, `or`, `not` and parentheses. `a` is an attribute, `c` a constant.",
+        _table("atom", ATOMS),
+        f"The parts of a date are {_words(PARTS)}, in UTC; weekdays count from Monday = 1 to Sunday = 7. A text that "
+        f"is compared with {_words(sorted(MOMENTS))} is read as a date.",
+        "## Constants",
+        _table("constant", CONSTANTS),
+        "## Durations",
+        f"A whole number and a unit: {_words([f'{unit}s' for unit in UNITS])}, also in the singular. A month is 30 "
+        "days, a year 365. At least one second, at most 100 years.",
+        "## What conditions mean",
+        _SEMANTICS,
+        "## Reserved words",
+        "These are never bare names; a feed or attribute of such a name is written in double quotes: "
+        f"{_words(sorted(RESERVED))}.",
+        "## Mistakes and what is said about them",
+        *map(_mistake, MISTAKES),
+    )
+    return "\n\n".join(sections) + "\n"
+
+
+def refusal(text: str) -> str:
+    """What is said about a text that is refused, as a terminal shows it."""
+    try:
+        parse(text)
+    except StatementError as error:
+        return error.render()
+    raise ValueError(f"this is no mistake: {text}")
+
+
+def _statement(entry: Entry) -> str:
+    canonical = print_script(parsed.statement for parsed in parse(entry.example)).rstrip()
+    parts = [f"### {entry.title}", _block(entry.syntax), entry.meaning, "Example:", _block(entry.example)]
+    if canonical != entry.example:
+        parts += ["In canonical form, as it is stored:", _block(canonical)]
+    return "\n\n".join(parts)
+
+
+def _table(title: str, rows: tuple[Row, ...]) -> str:
+    lines = [f"| {title} | meaning | example |", "|---|---|---|"]
+    lines += [f"| `{row.form}` | {row.meaning} | `{row.example}` |" for row in rows]
+    return "\n".join(lines)
+
+
+def _mistake(text: str) -> str:
+    return _block(refusal(text))
+
+
+def _block(text: str) -> str:
+    return f"```\n{text}\n```"
+
+
+def _words(words: tuple[str, ...] | list[str]) -> str:
+    return ", ".join(f"`{word}`" for word in words)

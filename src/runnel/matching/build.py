@@ -1,0 +1,12 @@
+"""The matcher of a plan."""
+
+from __future__ import annotations
+
+from runnel.matching.contract import Matcher
+from runnel.matching.filters.index import IndexMatcher
+from runnel.plan.store import Plan
+
+
+def build_matcher(plan: Plan) -> Matcher:
+    """The matcher of a loaded plan: base and delta behind one contract."""
+    return IndexMatcher(plan)

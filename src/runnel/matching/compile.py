@@ -1,0 +1,88 @@
+"""Compiling: queries in, a plan folder out. The optimiser's plan and the matchers' arrays are written together.
+
+`compile_base` and `compile_delta` start from definitions, `compile_merged` from a loaded plan (compaction).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from time import perf_counter
+
+from runnel.algebra.query import Node
+from runnel.log.storage import Storage
+from runnel.matching.filters.layout import layout
+from runnel.optimizer.merge import merge
+from runnel.optimizer.optimize import optimize
+from runnel.optimizer.settings import OptimizerSettings
+from runnel.plan.arrays import Arrays
+from runnel.plan.logical import CostRecord, LogicalPlan, PlanQuery
+from runnel.plan.manifest import PlanManifest
+from runnel.plan.store import Plan, write_base, write_delta
+
+Frequencies = Mapping[str, float]
+"""The part of all items that hold a word, where it is known; it decides speed, never answers."""
+
+
+def compile_base(
+    storage: Storage,
+    folder: str,
+    queries: Iterable[PlanQuery],
+    definitions: Mapping[int, Node],
+    *,
+    settings: OptimizerSettings | None = None,
+    frequencies: Frequencies | None = None,
+) -> PlanManifest:
+    """Compile queries into a new base folder.
+
+    >>> import tempfile
+    >>> from runnel.algebra.query import Read, Union
+    >>> from runnel.log.storage import FileStorage
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     storage = FileStorage(f"file://{folder}")
+    ...     compile_base(storage, "plans/base-1", [PlanQuery(7)], {7: Union((Read(1), Read(2)))}).counts["queries"]
+    1
+    """
+    logical = optimize(queries, definitions, settings=settings)
+    logical, arrays = _laid_out(logical, frequencies)
+    return write_base(storage, folder, logical, arrays)
+
+
+def compile_delta(
+    storage: Storage,
+    folder: str,
+    queries: Iterable[PlanQuery],
+    definitions: Mapping[int, Node],
+    tombstones: Iterable[int],
+    parent: str,
+    *,
+    settings: OptimizerSettings | None = None,
+    frequencies: Frequencies | None = None,
+) -> PlanManifest:
+    """Compile all queries that were added or replaced since the base `parent` into a new delta folder.
+
+    `tombstones` are the base's queries that were removed; those that are replaced are tombstones by themselves.
+    """
+    logical = optimize(queries, definitions, settings=settings)
+    logical, arrays = _laid_out(logical, frequencies)
+    return write_delta(storage, folder, logical, tombstones, parent, arrays)
+
+
+def compile_merged(
+    storage: Storage, folder: str, plan: Plan, *, frequencies: Frequencies | None = None
+) -> PlanManifest:
+    """Write a plan's base and delta as one new base, without its tombstones."""
+    logical, arrays = _laid_out(merge(plan.base, plan.delta), frequencies)
+    return write_base(storage, folder, logical, arrays)
+
+
+def _laid_out(logical: LogicalPlan, frequencies: Frequencies | None) -> tuple[LogicalPlan, Arrays]:
+    started = perf_counter()
+    laid_out = layout(logical, frequencies)
+    counters = {
+        "keys": len(laid_out.key_hashes),
+        "postings": len(laid_out.postings.values),
+        "unanchored": len(laid_out.unanchored),
+    }
+    record = CostRecord("layout", perf_counter() - started, counters)
+    return replace(logical, costs=(*logical.costs, record)), laid_out.arrays()

@@ -1,0 +1,176 @@
+"""How an atom is tested: by a key that the item has or has not, by a range of numbers, or by the reference evaluator.
+
+A *slot* is what an atom looks at: an attribute, a part of its moments, or their days. A *token* is a value or word in a
+slot. Slots and tokens are exact, so two different values never share a key.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import IntEnum, IntFlag
+
+from runnel.algebra.expressions import Atom, Attribute, Between, Compare, Constant, Contains, Exists, In
+from runnel.plan.arrays import encode_text
+
+Slot = tuple[str, str]
+"""An attribute's name and a facet of it: empty for its values, a part, or DAY."""
+
+Token = bytes
+DAY = "day number"
+
+
+class TestKind(IntEnum):
+    """How the truth of an atom on an item is found."""
+
+    KEY = 0
+    RANGE = 1
+    PHRASE = 2
+    OTHER = 3
+
+
+class SlotUse(IntFlag):
+    """What the plan asks of a slot, so that nothing else is computed for an item."""
+
+    WORDS = 1
+    TEXTS = 2
+    NUMBERS = 4
+    BOOLEANS = 8
+    PRESENCE = 16
+    RANGES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class AtomTest:
+    """The test of one atom. `keys` are candidates: if the atom is true, the item has one of them (none: not known)."""
+
+    kind: TestKind
+    slot: Slot
+    keys: tuple[tuple[Slot, Token], ...] = ()
+    low: float = -math.inf
+    high: float = math.inf
+
+
+def word_token(word: str) -> Token:
+    """The token of a word in a text."""
+    return b"w" + encode_text(word)
+
+
+def text_token(text: str) -> Token:
+    """The token of a whole text value."""
+    return b"t" + encode_text(text)
+
+
+def number_token(number: float) -> Token:
+    """The token of a number; minus zero is zero.
+
+    >>> number_token(-0.0) == number_token(0.0)
+    True
+    """
+    return b"n" + repr(number + 0.0).encode()
+
+
+def boolean_token(value: bool) -> Token:
+    """The token of a truth value."""
+    return b"b1" if value else b"b0"
+
+
+PRESENCE: Token = b"e"
+"""The token of a slot that has any value."""
+
+_USES = {
+    b"w": SlotUse.WORDS,
+    b"t": SlotUse.TEXTS,
+    b"n": SlotUse.NUMBERS,
+    b"b": SlotUse.BOOLEANS,
+    b"e": SlotUse.PRESENCE,
+}
+
+
+def use_of(token: Token) -> SlotUse:
+    """What must be computed for a slot to find this token."""
+    return _USES[token[:1]]
+
+
+def test_of(atom: Atom) -> AtomTest:
+    """The test of an atom.
+
+    >>> test_of(Compare(Attribute("price"), "<", 3.0)).high < 3.0
+    True
+    """
+    slot = _slot(atom.attribute)
+    match atom:
+        case Contains(Attribute(_, None), (word,)):
+            return AtomTest(TestKind.KEY, slot, ((slot, word_token(word)),))
+        case Contains(Attribute(_, None), phrase) if phrase:
+            return AtomTest(TestKind.PHRASE, slot, tuple((slot, word_token(word)) for word in phrase))
+        case Exists():
+            return AtomTest(TestKind.KEY, slot, ((slot, PRESENCE),))
+        case Compare(attribute, "=", constant):
+            key = _key(attribute, constant)
+            return AtomTest(TestKind.OTHER, slot) if key is None else AtomTest(TestKind.KEY, key[0], (key,))
+        case In(attribute, constants):
+            keys = [_key(attribute, constant) for constant in constants]
+            known = tuple(key for key in keys if key is not None)
+            return AtomTest(TestKind.OTHER, slot, known if len(known) == len(keys) else ())
+        case Compare(attribute, operator, constant):
+            return _compared(attribute, operator, constant)
+        case Between(attribute, low, high):
+            return _between(attribute, low, high)
+        case _:
+            return AtomTest(TestKind.OTHER, slot)
+
+
+def _slot(attribute: Attribute) -> Slot:
+    return attribute.name, attribute.part or ""
+
+
+def _key(attribute: Attribute, constant: Constant) -> tuple[Slot, Token] | None:
+    measured = _measure(attribute, constant)
+    if measured is not None:
+        return measured[0], number_token(measured[1])
+    match constant:
+        case bool() if attribute.part is None:
+            return _slot(attribute), boolean_token(constant)
+        case str() if attribute.part is None:
+            return _slot(attribute), text_token(constant)
+        case _:
+            return None
+
+
+def _measure(attribute: Attribute, constant: Constant) -> tuple[Slot, float] | None:
+    """The slot and number that a constant compares with, if it is a number or a whole day."""
+    match constant:
+        case bool() | str() | datetime():
+            return None
+        case date():
+            return ((attribute.name, DAY), float(constant.toordinal())) if attribute.part is None else None
+        case _:
+            # An integer that no double can hold compares exactly in the reference evaluator only.
+            exact = abs(constant) <= 2**53 or isinstance(constant, float)
+            return (_slot(attribute), float(constant)) if exact else None
+
+
+def _compared(attribute: Attribute, operator: str, constant: Constant) -> AtomTest:
+    """A comparison as a closed interval; an open end begins at the next double."""
+    measured = _measure(attribute, constant)
+    if measured is None:
+        return AtomTest(TestKind.OTHER, _slot(attribute))
+    slot, number = measured
+    match operator:
+        case "<":
+            return AtomTest(TestKind.RANGE, slot, high=math.nextafter(number, -math.inf))
+        case "<=":
+            return AtomTest(TestKind.RANGE, slot, high=number)
+        case ">":
+            return AtomTest(TestKind.RANGE, slot, low=math.nextafter(number, math.inf))
+        case _:
+            return AtomTest(TestKind.RANGE, slot, low=number)
+
+
+def _between(attribute: Attribute, low: Constant, high: Constant) -> AtomTest:
+    first, last = _measure(attribute, low), _measure(attribute, high)
+    if first is None or last is None or first[0] != last[0]:
+        return AtomTest(TestKind.OTHER, _slot(attribute))
+    return AtomTest(TestKind.RANGE, first[0], low=first[1], high=last[1])

@@ -1,0 +1,65 @@
+"""The slow way for an item that the index cannot take: every predicate on its own, and each failure on its own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runnel.algebra.evaluate import holds
+from runnel.matching.filters.columns import ItemColumns
+from runnel.matching.filters.part_index import Found, PartIndex
+from runnel.matching.filters.truth import formula_order
+from runnel.model.item import Attributes
+from runnel.model.match import Failure
+from runnel.plan.logical import EXACT, FormulaKind
+
+
+def match_slowly(index: PartIndex, columns: ItemColumns) -> Found:
+    """The queries of a part that a single item (row 0) matches, by the reference evaluator."""
+    predicates = np.flatnonzero(index.relevant(int(columns.feeds[0]))[0])
+    held: list[int] = []
+    failures: list[Failure] = []
+    for predicate in predicates.tolist():
+        try:
+            if _satisfied(index, predicate, columns.attributes(0)):
+                held.append(predicate)
+        except Exception as error:  # this is the last line of defence: a query's failure is recorded, never raised
+            _, queries = index.queries(columns, np.zeros(1, dtype=np.int64), np.array([predicate]))
+            reason = f"{type(error).__name__}: {error}"[:500]
+            failures += [Failure(0, query, reason) for query in queries.tolist()]
+    chosen = np.array(held, dtype=np.int64)
+    rows, queries = index.queries(columns, np.zeros(len(chosen), dtype=np.int64), chosen)
+    return Found(rows, queries, tuple(failures))
+
+
+def _satisfied(index: PartIndex, predicate: int, attributes: Attributes) -> bool:
+    logical = index.logical
+    formula = int(logical.predicate_formulas[predicate])
+    if formula != EXACT:
+        return _formula_holds(index, formula, attributes)
+    return all(
+        any(_literal_holds(index, literal, attributes) for literal in logical.clauses.row(clause).tolist())
+        for clause in logical.predicates.row(predicate).tolist()
+    )
+
+
+def _literal_holds(index: PartIndex, literal: int, attributes: Attributes) -> bool:
+    return holds(index.atoms[literal >> 1], attributes) != bool(literal & 1)
+
+
+def _formula_holds(index: PartIndex, formula: int, attributes: Attributes) -> bool:
+    kinds, rows = index.logical.formula_kinds, index.logical.formulas
+    truths: dict[int, bool] = {}
+    for one in formula_order(rows, kinds, formula):
+        children = rows.row(one).tolist()
+        match kinds[one]:
+            case FormulaKind.CONSTANT:
+                truths[one] = bool(children[0])
+            case FormulaKind.LITERAL:
+                truths[one] = _literal_holds(index, children[0], attributes)
+            case FormulaKind.NOT:
+                truths[one] = not truths[children[0]]
+            case FormulaKind.AND:
+                truths[one] = all(truths[child] for child in children)
+            case _:
+                truths[one] = any(truths[child] for child in children)
+    return truths[formula]

@@ -1,0 +1,174 @@
+"""The keys that the items of a batch have, and the numbers that ranges look at.
+
+Words and values become keys by hash, and the key's own bytes are compared, so an answer never rests on a hash. What was
+looked up is remembered in bounded tables: most words of an item were in an item before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from runnel.matching.filters.atom_tests import (
+    PRESENCE,
+    SlotUse,
+    Token,
+    boolean_token,
+    number_token,
+    text_token,
+    word_token,
+)
+from runnel.matching.filters.columns import ItemColumns
+from runnel.matching.filters.layout import NOTHING, FilterLayout, hash_key
+from runnel.model.batch import BOOLEAN, MOMENT, NUMBER, TEXT
+from runnel.plan.arrays import Array
+
+_REMEMBERED = 200_000
+_LONGEST_REMEMBERED = 64
+
+
+class _Lookup(dict[Any, int]):
+    """Keys by value, found on first use; NOTHING is remembered too. Emptied when it grows too large."""
+
+    def __init__(self, find: Callable[[Any], int]) -> None:
+        super().__init__()
+        self._find = find
+
+    def __missing__(self, value: Any) -> int:
+        key = self._find(value)
+        if len(self) >= _REMEMBERED:
+            self.clear()
+        if not isinstance(value, str) or len(value) <= _LONGEST_REMEMBERED:
+            self[value] = key
+        return key
+
+
+class _SlotKeys:
+    """What one slot of the plan asks of a value."""
+
+    def __init__(self, number: int, facet: str, use: int, find: Callable[[int, Token], int]) -> None:
+        self.number = number
+        self.facet = facet
+        self.use = use
+        self.words = _Lookup(lambda word: find(number, word_token(word)))
+        self.texts = _Lookup(lambda text: find(number, text_token(text)))
+        self.numbers = _Lookup(lambda value: find(number, number_token(value)))
+        self.booleans = _Lookup(lambda value: find(number, boolean_token(bool(value))))
+        self.presence = find(number, PRESENCE)
+
+
+class BatchKeys:
+    """The (row, key) pairs of a batch, and its numbers sorted by row and slot."""
+
+    def __init__(self) -> None:
+        self._rows: list[Array] = []
+        self._keys: list[Array] = []
+        self._number_places: list[Array] = []
+        self._numbers: list[Array] = []
+
+    def add(self, rows: Array, keys: list[int]) -> None:
+        """The value in each row has this key, or NOTHING."""
+        found = np.array(keys, dtype=np.int64)
+        known = found != NOTHING
+        self._rows.append(rows[known])
+        self._keys.append(found[known])
+
+    def add_numbers(self, places: Array, numbers: Array) -> None:
+        """Numbers at their places (row times slots plus slot)."""
+        self._number_places.append(places)
+        self._numbers.append(numbers)
+
+    def pairs(self) -> tuple[Array, Array]:
+        """Rows and keys, repeated where an item has a key by two of its values."""
+        return _joined(self._rows, np.int64), _joined(self._keys, np.int64)
+
+    def numbers(self) -> tuple[Array, Array]:
+        """Places, ascending, and the numbers there."""
+        places, numbers = _joined(self._number_places, np.int64), _joined(self._numbers, np.float64)
+        order = np.argsort(places, kind="stable")
+        return places[order], numbers[order]
+
+
+class KeyFinder:
+    """Finds the keys of items for one part of a plan."""
+
+    def __init__(self, layout: FilterLayout) -> None:
+        self._layout = layout
+        self.slots = len(layout.slots)
+        self._by_name: dict[str, list[_SlotKeys]] = {}
+        for number in range(self.slots):
+            name, facet = json.loads(layout.slots.text(number))
+            slot = _SlotKeys(number, facet, int(layout.slot_uses[number]), self._find)
+            self._by_name.setdefault(name, []).append(slot)
+
+    def keys(self, columns: ItemColumns) -> BatchKeys:
+        """The keys and numbers of all items."""
+        found = BatchKeys()
+        for name, positions in columns.names.items():
+            for slot in self._by_name.get(name, ()):
+                if slot.facet:
+                    self._facet_keys(slot, columns, positions, found)
+                else:
+                    self._value_keys(slot, columns, positions, found)
+        return found
+
+    def _find(self, slot: int, token: Token) -> int:
+        wanted = np.uint64(hash_key(slot, token))
+        hashes = self._layout.key_hashes
+        key = int(np.searchsorted(hashes, wanted))
+        while key < len(hashes) and hashes[key] == wanted:
+            if self._layout.key_slots[key] == slot and self._layout.key_tokens.raw(key) == token:
+                return key
+            key += 1
+        return NOTHING
+
+    def _value_keys(self, slot: _SlotKeys, columns: ItemColumns, positions: Array, found: BatchKeys) -> None:
+        kinds = columns.kinds[positions]
+        rows = columns.value_rows[positions]
+        if slot.use & SlotUse.PRESENCE:
+            found.add(rows, [slot.presence] * len(rows))
+        if slot.use & (SlotUse.WORDS | SlotUse.TEXTS):
+            chosen = kinds == TEXT
+            self._text_keys(slot, columns, positions[chosen].tolist(), rows[chosen], found)
+        if slot.use & (SlotUse.NUMBERS | SlotUse.RANGES):
+            chosen = kinds == NUMBER
+            self._number_keys(slot, columns.numbers[positions[chosen]], rows[chosen], found)
+        if slot.use & SlotUse.BOOLEANS:
+            chosen = kinds == BOOLEAN
+            values = columns.numbers[positions[chosen]].tolist()
+            found.add(rows[chosen], [slot.booleans[value] for value in values])
+
+    def _text_keys(
+        self, slot: _SlotKeys, columns: ItemColumns, positions: list[int], rows: Array, found: BatchKeys
+    ) -> None:
+        if slot.use & SlotUse.TEXTS:
+            found.add(rows, [slot.texts[columns.texts[position]] for position in positions])
+        if slot.use & SlotUse.WORDS:
+            keys: list[int] = []
+            ends = [0]
+            look_up = slot.words.__getitem__
+            for position in positions:
+                keys.extend(map(look_up, set(columns.words(position))))
+                ends.append(len(keys))
+            found.add(np.repeat(rows, np.diff(ends)), keys)
+
+    def _facet_keys(self, slot: _SlotKeys, columns: ItemColumns, positions: Array, found: BatchKeys) -> None:
+        chosen = positions[columns.kinds[positions] == MOMENT]
+        rows = columns.value_rows[chosen]
+        if slot.use & SlotUse.PRESENCE:
+            found.add(rows, [slot.presence] * len(rows))
+        if slot.use & (SlotUse.NUMBERS | SlotUse.RANGES):
+            self._number_keys(slot, np.array(columns.facet(slot.facet, chosen), dtype=np.float64), rows, found)
+
+    def _number_keys(self, slot: _SlotKeys, numbers: Array, rows: Array, found: BatchKeys) -> None:
+        if slot.use & SlotUse.NUMBERS:
+            found.add(rows, [slot.numbers[number] for number in numbers.tolist()])
+        if slot.use & SlotUse.RANGES:
+            found.add_numbers(rows * self.slots + slot.number, numbers)
+
+
+def _joined(arrays: list[Array], dtype: type[np.generic]) -> Array:
+    return np.concatenate(arrays) if arrays else np.empty(0, dtype=dtype)

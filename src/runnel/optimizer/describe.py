@@ -1,0 +1,164 @@
+"""Formulas, clauses and drafts as text in the language of conditions, for `explain --steps` and for golden files.
+
+A formula is a shared graph and its text a tree, so every text has a limit: beyond it the rest is counted, not shown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from runnel.algebra.encode import decode_expression
+from runnel.algebra.expressions import FALSE, TRUE, And, Expression, Not, Or, Truth
+from runnel.algebra.render import render
+from runnel.optimizer.draft import Branch, Draft, FlatFilter, FlatRead, FlatUnion, NormalForm
+from runnel.optimizer.formulas import Formulas
+from runnel.plan.logical import FormulaKind, LogicalPlan
+
+LIMIT = 100
+"""How many conditions a text shows at most."""
+
+Children = Mapping[int, tuple[int, ...]]
+
+
+def describe_draft(draft: Draft) -> list[str]:
+    """The draft as it stands after its last pass, a line for every query and its sources."""
+    if draft.logical is not None:
+        return describe_plan(draft.logical)
+    if draft.branches is not None:
+        return [_describe_branch(draft, branch) for branch in draft.branches]
+    if draft.roots is not None:
+        pairs = zip(draft.queries, draft.roots, strict=True)
+        return [f"{query.id}: {_describe_node(draft, root, LIMIT)}" for query, root in pairs]
+    return [str(query.id) for query in draft.queries]
+
+
+def describe_plan(logical: LogicalPlan) -> list[str]:
+    """The predicate table: each predicate once, with the queries and sources that refer to it."""
+    lines = []
+    for target, members in enumerate(logical.targets.lists()):
+        predicate = int(logical.target_predicates[target])
+        sources = _names(logical.scopes.row(int(logical.target_scopes[target])).tolist())
+        queries = _names([int(logical.query_ids[member]) for member in members])
+        mark = "" if logical.predicate_formulas[predicate] < 0 else " (then checked in full)"
+        lines.append(f"{queries} on {sources}: {render(stored_predicate(logical, predicate))}{mark}")
+    return lines
+
+
+def describe_formula(formulas: Formulas, formula: int) -> str:
+    """The text of a formula, or its size where the text would be long."""
+    order = formulas.reachable([formula])
+    kinds = {one: formulas.kinds[one] for one in order}
+    children = {one: formulas.children[one] for one in order}
+    return _describe(formula, order, kinds, children, formulas.atoms.__getitem__)
+
+
+def describe_stored_formula(logical: LogicalPlan, formula: int) -> str:
+    """The text of a formula of a stored plan, or its size where the text would be long."""
+    kinds: dict[int, int] = {}
+    children: dict[int, tuple[int, ...]] = {}
+    stack = [formula]
+    while stack:
+        one = stack.pop()
+        if one not in kinds:
+            kinds[one] = int(logical.formula_kinds[one])
+            children[one] = tuple(logical.formulas.row(one).tolist())
+            if kinds[one] > FormulaKind.LITERAL:
+                stack.extend(children[one])
+    return _describe(formula, sorted(kinds), kinds, children, lambda atom: stored_atom(logical, atom))
+
+
+def stored_atom(logical: LogicalPlan, atom: int) -> Expression:
+    """An atom of a stored plan."""
+    return decode_expression(json.loads(logical.atoms.text(atom)))
+
+
+def stored_clause(logical: LogicalPlan, clause: int) -> Expression:
+    """A clause of a stored plan, as an expression."""
+    literals = logical.clauses.row(clause).tolist()
+    return clause_expression(_signed(stored_atom(logical, literal >> 1), literal) for literal in literals)
+
+
+def stored_predicate(logical: LogicalPlan, predicate: int) -> Expression:
+    """The clauses of a predicate of a stored plan, as an expression."""
+    return _conjunction(stored_clause(logical, clause) for clause in logical.predicates.row(predicate).tolist())
+
+
+def normal_expression(formulas: Formulas, form: NormalForm) -> Expression:
+    """A normal form as an expression."""
+    return _conjunction(
+        clause_expression(_signed(formulas.atoms[literal >> 1], literal) for literal in clause)
+        for clause in form.clauses
+    )
+
+
+def clause_expression(literals: Iterable[Expression]) -> Expression:
+    """A disjunction of literals as an expression."""
+    parts = tuple(literals)
+    return parts[0] if len(parts) == 1 else Or(parts) if parts else FALSE
+
+
+def _conjunction(clauses: Iterable[Expression]) -> Expression:
+    parts = tuple(clauses)
+    return parts[0] if len(parts) == 1 else And(parts) if parts else TRUE
+
+
+def _signed(atom: Expression, literal: int) -> Expression:
+    return Not(atom) if literal & 1 else atom
+
+
+def _names(ids: Sequence[int]) -> str:
+    shown = ", ".join(map(str, ids[:LIMIT]))
+    return shown if len(ids) <= LIMIT else f"{shown} and {len(ids) - LIMIT} more"
+
+
+def _describe_branch(draft: Draft, branch: Branch) -> str:
+    where = f"{draft.queries[branch.query].id} on {_names(branch.sources)}"
+    if draft.normal_forms is None:
+        return f"{where}: {describe_formula(draft.formulas, branch.formula)}"
+    form = draft.normal_forms[branch.formula]
+    mark = "" if form.exact else " (then checked in full)"
+    return f"{where}: {render(normal_expression(draft.formulas, form))}{mark}"
+
+
+def _describe_node(draft: Draft, number: int, room: int) -> str:
+    """The text of a flat node; views inside views are cut where they nest deeper than the room."""
+    if room <= 0:
+        return "…"
+    match draft.nodes.nodes[number]:
+        case FlatRead(source):
+            return str(source)
+        case FlatUnion(inputs):
+            share = room // len(inputs)
+            return f"({' | '.join(_describe_node(draft, one, share) for one in inputs)})"
+        case FlatFilter(inner, formula):
+            return f"{_describe_node(draft, inner, room - 1)}[{describe_formula(draft.formulas, formula)}]"
+
+
+def _describe(
+    formula: int,
+    order: list[int],
+    kinds: Mapping[int, int],
+    children: Children,
+    atom: Callable[[int], Expression],
+) -> str:
+    sizes: dict[int, int] = {}
+    for one in order:
+        below = children[one] if kinds[one] > FormulaKind.LITERAL else ()
+        sizes[one] = 1 + sum(sizes[child] for child in below)
+    if sizes[formula] > LIMIT:
+        return f"… ({len(order)} shared conditions)"
+    built: dict[int, Expression] = {}
+    for one in order:
+        match kinds[one]:
+            case FormulaKind.CONSTANT:
+                built[one] = Truth(bool(children[one][0]))
+            case FormulaKind.LITERAL:
+                built[one] = _signed(atom(children[one][0] >> 1), children[one][0])
+            case FormulaKind.NOT:
+                built[one] = Not(built[children[one][0]])
+            case FormulaKind.AND:
+                built[one] = And(tuple(built[child] for child in children[one]))
+            case _:
+                built[one] = Or(tuple(built[child] for child in children[one]))
+    return render(built[formula])

@@ -1,0 +1,150 @@
+"""What became of a query in a plan: its predicate on every source, its anchor, and what it shares with others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from runnel.algebra.render import render, render_name
+from runnel.errors import NotFound
+from runnel.optimizer.describe import describe_stored_formula, stored_atom, stored_clause, stored_predicate
+from runnel.plan.arrays import Array
+from runnel.plan.logical import EXACT, LogicalPlan
+from runnel.plan.store import Plan, PlanPart
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """How often a clause or atom of the query is used: by how many predicates, or clauses, of the plan part."""
+
+    text: str
+    uses: int
+
+
+@dataclass(frozen=True, slots=True)
+class BranchExplanation:
+    """The query on some sources. Not exact: the predicate finds candidates and `decided_by` decides."""
+
+    sources: tuple[str, ...]
+    predicate: str
+    exact: bool
+    anchor: str | None
+    queries: int
+    clauses: tuple[Sharing, ...]
+    atoms: tuple[Sharing, ...]
+    decided_by: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlanExplanation:
+    """A query in its plan, and the plan as a whole."""
+
+    query: str
+    part: str
+    since: int
+    branches: tuple[BranchExplanation, ...]
+    totals: Mapping[str, int]
+
+    def to_json(self) -> dict[str, Any]:
+        """The explanation as a JSON value."""
+        return asdict(self)
+
+    def lines(self) -> list[str]:
+        """The explanation as text, a line a fact."""
+        shown = [f"{self.query} (in the {self.part} of the plan; items after sequence {self.since})"]
+        if not self.branches:
+            shown.append("  no item can match: its condition contradicts itself, or it reads no source")
+        for branch in self.branches:
+            shown += _branch_lines(branch)
+        totals = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in self.totals.items())
+        return [*shown, f"whole plan: {totals}"]
+
+
+def explain_query(query: int, plan: Plan, names: Mapping[int, str] | None = None) -> PlanExplanation:
+    """What a plan does for a query, by its catalog id; `names` gives the feeds' names."""
+    known = names or {}
+    for part in reversed(plan.parts):
+        position = int(np.searchsorted(part.logical.query_ids, query))
+        ids = part.logical.query_ids
+        if position < len(ids) and ids[position] == query and not plan.removed(part)[position]:
+            branches = _branches(part, position, known)
+            since = int(part.logical.query_since[position])
+            return PlanExplanation(_name(query, known), part.manifest.kind, since, branches, _totals(plan))
+    raise NotFound(
+        f"{_name(query, known)} is not in the plan", hint="only feeds that somebody subscribes to are compiled"
+    )
+
+
+def _name(feed: int, names: Mapping[int, str]) -> str:
+    return render_name(names[feed]) if feed in names else f"#{feed}"
+
+
+def _totals(plan: Plan) -> dict[str, int]:
+    counted = ("queries", "predicates", "inexact_predicates", "clauses", "atoms", "scopes")
+    totals = {name: sum(part.manifest.counts.get(name, 0) for part in plan.parts) for name in counted}
+    totals["queries"] -= sum(int(np.count_nonzero(plan.removed(part))) for part in plan.parts)
+    return totals | {"bytes": sum(part.manifest.size for part in plan.parts)}
+
+
+def _branches(part: PlanPart, position: int, names: Mapping[int, str]) -> tuple[BranchExplanation, ...]:
+    logical = part.logical
+    owners = np.repeat(np.arange(len(logical.targets)), logical.targets.lengths)
+    targets = np.unique(owners[logical.targets.values == position])
+    return tuple(_branch(part, int(target), names) for target in targets)
+
+
+def _branch(part: PlanPart, target: int, names: Mapping[int, str]) -> BranchExplanation:
+    logical = part.logical
+    predicate = int(logical.target_predicates[target])
+    formula = int(logical.predicate_formulas[predicate])
+    anchors = part.layout.get("anchors")
+    anchor = -1 if anchors is None else int(anchors[predicate])
+    sources = logical.scopes.row(int(logical.target_scopes[target])).tolist()
+    clauses = logical.predicates.row(predicate)
+    return BranchExplanation(
+        sources=tuple(_name(source, names) for source in sources),
+        predicate=render(stored_predicate(logical, predicate)),
+        exact=formula == EXACT,
+        anchor=None if anchor < 0 else render(stored_clause(logical, anchor)),
+        queries=_sharing_queries(logical, predicate),
+        clauses=_shared_clauses(logical, clauses),
+        atoms=_shared_atoms(logical, clauses),
+        decided_by=None if formula == EXACT else describe_stored_formula(logical, formula),
+    )
+
+
+def _sharing_queries(logical: LogicalPlan, predicate: int) -> int:
+    targets = np.flatnonzero(logical.target_predicates == predicate)
+    return len(np.unique(logical.targets.expand(targets)[1]))
+
+
+def _shared_clauses(logical: LogicalPlan, clauses: Array) -> tuple[Sharing, ...]:
+    uses = np.bincount(logical.predicates.values, minlength=len(logical.clauses))
+    return tuple(Sharing(render(stored_clause(logical, one)), int(uses[one])) for one in clauses.tolist())
+
+
+def _shared_atoms(logical: LogicalPlan, clauses: Array) -> tuple[Sharing, ...]:
+    atoms = np.unique(logical.clauses.expand(clauses)[1] >> 1)
+    owners = np.repeat(np.arange(len(logical.clauses)), logical.clauses.lengths)
+    used = logical.clauses.values >> 1
+    return tuple(
+        Sharing(render(stored_atom(logical, one)), len(np.unique(owners[used == one]))) for one in atoms.tolist()
+    )
+
+
+def _branch_lines(branch: BranchExplanation) -> list[str]:
+    anchor = branch.anchor or "none: asked of every item"
+    lines = [
+        f"  on {', '.join(branch.sources)}:",
+        f"    predicate: {branch.predicate}",
+        f"    found by: {anchor}",
+        f"    shared by {branch.queries:,} queries",
+    ]
+    lines += [f"    clause in {one.uses:,} predicates: {one.text}" for one in branch.clauses]
+    lines += [f"    atom in {one.uses:,} clauses: {one.text}" for one in branch.atoms]
+    if branch.decided_by is not None:
+        lines.append(f"    too large for a normal form; decided by: {branch.decided_by}")
+    return lines

@@ -1,0 +1,152 @@
+"""Formulas: conditions as nodes of one shared graph, so that a view used a thousand times is there once.
+
+Expressions are trees, and views on views would make them exponentially large. A formula is an integer: equal formulas have
+equal numbers, and children have smaller numbers than their parents, so every pass is a loop without recursion.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from runnel.algebra.encode import encode_constant, encode_expression
+from runnel.algebra.expressions import And, Atom, Compare, Expression, In, Not, Or, Truth
+from runnel.plan.logical import FormulaKind
+
+NEVER, ALWAYS = 0, 1
+"""The numbers of the constant formulas."""
+
+
+class Formulas:
+    """An append-only table of formulas and their atoms.
+
+    >>> from runnel.algebra.expressions import Attribute, Contains
+    >>> formulas = Formulas()
+    >>> rock = formulas.expression(Contains(Attribute("title"), ("rock",)))
+    >>> formulas.conjunction([rock, ALWAYS]) == rock, formulas.disjunction([rock, formulas.negation(rock)])
+    (True, 1)
+    """
+
+    def __init__(self) -> None:
+        self.kinds: list[int] = [FormulaKind.CONSTANT, FormulaKind.CONSTANT]
+        self.children: list[tuple[int, ...]] = [(0,), (1,)]
+        self.atoms: list[Atom] = []
+        self.atom_texts: list[str] = []
+        self._atoms: dict[str, int] = {}
+        self._formulas: dict[tuple[int, tuple[int, ...]], int] = {}
+
+    def __len__(self) -> int:
+        return len(self.kinds)
+
+    def atom(self, atom: Atom) -> int:
+        """The number of an atom (not of a formula)."""
+        # Python holds 1.0 == True, so atoms are told apart by their stored form, never by comparing them.
+        text = json.dumps(encode_expression(atom), separators=(",", ":"))
+        number = self._atoms.setdefault(text, len(self.atoms))
+        if number == len(self.atoms):
+            self.atoms.append(atom)
+            self.atom_texts.append(text)
+        return number
+
+    def literal(self, literal: int) -> int:
+        """The formula of a literal, which is an atom's number twice, plus one where it is negated."""
+        return self._node(FormulaKind.LITERAL, (literal,))
+
+    def conjunction(self, parts: Iterable[int]) -> int:
+        """All of the parts hold."""
+        return self._combined(FormulaKind.AND, parts, neutral=ALWAYS, decisive=NEVER)
+
+    def disjunction(self, parts: Iterable[int]) -> int:
+        """Some part holds."""
+        return self._combined(FormulaKind.OR, parts, neutral=NEVER, decisive=ALWAYS)
+
+    def negation(self, part: int) -> int:
+        """The part does not hold."""
+        match self.kinds[part]:
+            case FormulaKind.CONSTANT:
+                return 1 - part
+            case FormulaKind.LITERAL:
+                return self.literal(self.children[part][0] ^ 1)
+            case FormulaKind.NOT:
+                return self.children[part][0]
+            case _:
+                return self._node(FormulaKind.NOT, (part,))
+
+    def expression(self, expression: Expression) -> int:
+        """The formula of an expression, without recursion: conditions may be nested deeply."""
+        results: list[int] = []
+        stack: list[tuple[Expression, bool]] = [(expression, False)]
+        while stack:
+            one, ready = stack.pop()
+            match one:
+                case And(parts) | Or(parts) if not ready:
+                    stack.append((one, True))
+                    stack.extend((part, False) for part in reversed(parts))
+                case And(parts) | Or(parts):
+                    inner = results[len(results) - len(parts) :]
+                    del results[len(results) - len(parts) :]
+                    combine = self.conjunction if isinstance(one, And) else self.disjunction
+                    results.append(combine(inner))
+                case Not(part) if not ready:
+                    stack.extend([(one, True), (part, False)])
+                case Not():
+                    results.append(self.negation(results.pop()))
+                case Truth(value):
+                    results.append(ALWAYS if value else NEVER)
+                case atom:
+                    results.append(self._of_atom(canonical_atom(atom)))
+        return results[0]
+
+    def reachable(self, roots: Iterable[int]) -> list[int]:
+        """The formulas below and including the roots, children first."""
+        seen = set(roots)
+        stack = list(seen)
+        while stack:
+            formula = stack.pop()
+            if self.kinds[formula] > FormulaKind.LITERAL:
+                fresh = [child for child in self.children[formula] if child not in seen]
+                seen.update(fresh)
+                stack.extend(fresh)
+        return sorted(seen)
+
+    def _of_atom(self, atom: Atom | Truth) -> int:
+        if isinstance(atom, Truth):
+            return ALWAYS if atom.value else NEVER
+        return self.literal(2 * self.atom(atom))
+
+    def _combined(self, kind: int, parts: Iterable[int], *, neutral: int, decisive: int) -> int:
+        kept = {part for part in parts if part != neutral}
+        if decisive in kept:
+            return decisive
+        for part in kept:
+            if (
+                self.kinds[part] == FormulaKind.LITERAL
+                and self._formulas.get((FormulaKind.LITERAL, (self.children[part][0] ^ 1,)), -1) in kept
+            ):
+                return decisive
+        if len(kept) < 2:
+            return next(iter(kept), neutral)
+        return self._node(kind, tuple(sorted(kept)))
+
+    def _node(self, kind: int, children: tuple[int, ...]) -> int:
+        number = self._formulas.setdefault((kind, children), len(self.kinds))
+        if number == len(self.kinds):
+            self.kinds.append(kind)
+            self.children.append(children)
+        return number
+
+
+def canonical_atom(atom: Atom) -> Atom | Truth:
+    """The same atom in one form: lists sorted, without repetitions; a list of one is an equality, of none is false.
+
+    >>> from runnel.algebra.expressions import Attribute
+    >>> canonical_atom(In(Attribute("category"), ("rock", "rock")))
+    Compare(attribute=Attribute(name='category', part=None), operator='=', constant='rock')
+    """
+    if not isinstance(atom, In):
+        return atom
+    distinct = {json.dumps(encode_constant(constant), sort_keys=True): constant for constant in atom.constants}
+    constants = tuple(distinct[key] for key in sorted(distinct))
+    if not constants:
+        return Truth(False)
+    return Compare(atom.attribute, "=", constants[0]) if len(constants) == 1 else In(atom.attribute, constants)

@@ -1,0 +1,72 @@
+"""The optimiser itself: a tuple of passes and a loop (RoSeS §4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+from runnel.algebra.query import Node
+from runnel.errors import RunnelError
+from runnel.optimizer.check import check
+from runnel.optimizer.describe import describe_draft
+from runnel.optimizer.draft import Draft
+from runnel.optimizer.flatten_views import flatten_views
+from runnel.optimizer.normalize_predicates import normalize_predicates
+from runnel.optimizer.push_filters import push_filters
+from runnel.optimizer.push_negations import push_negations
+from runnel.optimizer.settings import OptimizerSettings
+from runnel.optimizer.share_predicates import share_predicates
+from runnel.plan.logical import CostRecord, LogicalPlan, PlanQuery
+
+Pass = Callable[[Draft, OptimizerSettings], Draft]
+
+PASSES: tuple[Pass, ...] = (flatten_views, push_filters, push_negations, normalize_predicates, share_predicates)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The draft after one pass, as text."""
+
+    name: str
+    lines: tuple[str, ...]
+
+
+def optimize(
+    queries: Iterable[PlanQuery],
+    definitions: Mapping[int, Node],
+    *,
+    settings: OptimizerSettings | None = None,
+    steps: list[Step] | None = None,
+) -> LogicalPlan:
+    """The logical plan of the queries that somebody subscribes to. `definitions` has the nodes of the virtual feeds.
+
+    >>> from runnel.algebra.query import Read
+    >>> optimize([PlanQuery(7), PlanQuery(8)], {7: Read(1), 8: Read(1)}).counts["predicates"]
+    1
+    """
+    limits = settings or OptimizerSettings()
+    # The last of several entries for one feed wins, as in a catalog that was read twice.
+    distinct = {query.id: query for query in queries}
+    draft = Draft(tuple(sorted(distinct.values(), key=lambda query: query.id)), definitions)
+    costs = []
+    for run in PASSES:
+        started = perf_counter()
+        draft = run(draft, limits)
+        costs.append(CostRecord(run.__name__, perf_counter() - started, _counters(draft)))
+        check(draft, run.__name__)
+        if steps is not None:
+            steps.append(Step(run.__name__, tuple(describe_draft(draft))))
+    if draft.logical is None:
+        raise RunnelError("the optimiser's passes made no plan")
+    return replace(draft.logical, costs=tuple(costs))
+
+
+def _counters(draft: Draft) -> dict[str, int]:
+    counters = {"queries": len(draft.queries), "nodes": len(draft.nodes.nodes), "formulas": len(draft.formulas)}
+    if draft.branches is not None:
+        counters["branches"] = len(draft.branches)
+    if draft.normal_forms is not None:
+        counters["normal_forms"] = len(draft.normal_forms)
+        counters["inexact"] = sum(not form.exact for form in draft.normal_forms.values())
+    return counters if draft.logical is None else counters | draft.logical.counts

@@ -1,0 +1,81 @@
+"""The manifest of a plan folder: written last, so a folder without one is no plan.
+
+It says what the folder is (format, kind, parent), what is inside (counts; size and digest of every file) and what
+its making cost. Nothing in it is trusted before it is checked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, cast
+
+from runnel.errors import CorruptData, NewerRoot
+from runnel.plan.logical import CostRecord
+
+FORMAT = 1
+Kind = Literal["base", "delta"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFile:
+    """One array file of a folder."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlanManifest:
+    """What a plan folder holds. `parent` is the folder of the base that a delta belongs to."""
+
+    folder: str
+    kind: Kind
+    counts: Mapping[str, int]
+    files: Mapping[str, PlanFile]
+    costs: tuple[CostRecord, ...] = ()
+    parent: str | None = None
+    format: int = field(default=FORMAT)
+
+    @property
+    def size(self) -> int:
+        """The bytes of all array files."""
+        return sum(file.size for file in self.files.values())
+
+    def to_json(self) -> bytes:
+        """The manifest as stored."""
+        value = {
+            "format": self.format,
+            "kind": self.kind,
+            "parent": self.parent,
+            "counts": dict(self.counts),
+            "files": {name: {"size": file.size, "sha256": file.sha256} for name, file in self.files.items()},
+            "costs": [cost.to_json() for cost in self.costs],
+        }
+        return json.dumps(value, indent=1, sort_keys=True).encode()
+
+    @staticmethod
+    def from_json(folder: str, data: bytes) -> PlanManifest:
+        """The manifest of a folder, checked."""
+        try:
+            value = json.loads(data)
+            if value["format"] > FORMAT:
+                raise NewerRoot(f"the plan {folder} has format {value['format']}", hint="update Runnel")
+            return _checked(folder, value)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptData(f"{folder}/manifest.json is not a plan's manifest: {error!r}") from error
+
+
+def _checked(folder: str, value: Any) -> PlanManifest:
+    kind = value["kind"]
+    if kind not in ("base", "delta"):
+        raise ValueError(f"unknown kind {kind!r}")
+    files = {str(name): PlanFile(int(file["size"]), str(file["sha256"])) for name, file in value["files"].items()}
+    for name in files:
+        # A name becomes a path; one that climbs out of the folder must not be followed.
+        if not name.endswith(".npy") or "/" in name or "\\" in name:
+            raise ValueError(f"unexpected file {name!r}")
+    costs = tuple(CostRecord(str(one["pass"]), float(one["seconds"]), one["counters"]) for one in value["costs"])
+    counts = {str(name): int(count) for name, count in value["counts"].items()}
+    return PlanManifest(folder, cast(Kind, kind), counts, files, costs, value["parent"], int(value["format"]))

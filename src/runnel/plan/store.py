@@ -1,0 +1,201 @@
+"""Plan folders: written once, loaded by mapping their arrays into memory.
+
+A version is one base and at most one delta. Deltas are cumulative: each holds all that was added to its base, and
+the tombstones of the base's queries that were removed or replaced; so a worker never loads more than two folders.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from threading import Lock
+
+import numpy as np
+
+from runnel.errors import CorruptData
+from runnel.log.storage import Storage
+from runnel.plan.arrays import Array, Arrays
+from runnel.plan.logical import LogicalPlan
+from runnel.plan.manifest import Kind, PlanFile, PlanManifest
+from runnel.plan.validate import validate
+
+MANIFEST = "manifest.json"
+LAYOUT = "layout."
+"""The prefix of the arrays that belong to matchers, not to the logical plan."""
+
+_MAPPED_ABOVE = 1 << 16
+"""Smaller files are read: a mapping costs a page and a file handle each."""
+
+_KEPT = 6
+
+
+@dataclass(frozen=True, slots=True)
+class PlanVersion:
+    """A version of the plan by the folders it is made of."""
+
+    version: int
+    base: str
+    delta: str | None = None
+
+
+@dataclass(frozen=True)
+class PlanPart:
+    """One folder, loaded: the logical plan, the matchers' arrays and, in a delta, the tombstones."""
+
+    manifest: PlanManifest
+    logical: LogicalPlan
+    layout: Arrays
+    tombstones: Array
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One version of the plan, loaded: what a worker matches with."""
+
+    version: PlanVersion
+    base: PlanPart
+    delta: PlanPart | None = None
+
+    @property
+    def parts(self) -> tuple[PlanPart, ...]:
+        """The base, and the delta where there is one."""
+        return (self.base,) if self.delta is None else (self.base, self.delta)
+
+    def removed(self, part: PlanPart) -> Array:
+        """Which queries of a part (by position) the version does not have any more."""
+        if part is not self.base or self.delta is None:
+            return np.zeros(len(part.logical.query_ids), dtype=bool)
+        return np.isin(part.logical.query_ids, self.delta.tombstones)
+
+
+def write_base(storage: Storage, folder: str, logical: LogicalPlan, layout: Arrays | None = None) -> PlanManifest:
+    """Write a base: everything that is compiled, in one new folder."""
+    return _write(storage, folder, "base", logical, layout or {}, _tombstones(()), None)
+
+
+def write_delta(
+    storage: Storage,
+    folder: str,
+    logical: LogicalPlan,
+    tombstones: Iterable[int],
+    parent: str,
+    layout: Arrays | None = None,
+) -> PlanManifest:
+    """Write a delta of the base in the folder `parent`, with the ids of the base's queries that count no more.
+
+    A query that the delta holds replaces the base's, so its id is always a tombstone.
+    """
+    dead = np.union1d(_tombstones(tombstones), logical.query_ids)
+    return _write(storage, folder, "delta", logical, layout or {}, dead, parent)
+
+
+def _tombstones(ids: Iterable[int]) -> Array:
+    return np.unique(np.array(sorted(ids), dtype=np.int64))
+
+
+def _write(
+    storage: Storage, folder: str, kind: Kind, logical: LogicalPlan, layout: Arrays, dead: Array, parent: str | None
+) -> PlanManifest:
+    arrays = {**logical.arrays(), "tombstones": dead, **{LAYOUT + name: one for name, one in layout.items()}}
+    files: dict[str, PlanFile] = {}
+    for name, array in arrays.items():
+        data = _serialized(array)
+        storage.write(f"{folder}/{name}.npy", data)
+        files[f"{name}.npy"] = PlanFile(len(data), hashlib.sha256(data).hexdigest())
+    counts = {**logical.counts, "tombstones": len(dead)}
+    manifest = PlanManifest(folder, kind, counts, files, logical.costs, parent)
+    # The manifest comes last: whoever finds it finds every file that it names.
+    storage.write(f"{folder}/{MANIFEST}", manifest.to_json())
+    return manifest
+
+
+def _serialized(array: Array) -> bytes:
+    buffer = io.BytesIO()
+    np.lib.format.write_array(buffer, np.ascontiguousarray(array), allow_pickle=False)
+    return buffer.getvalue()
+
+
+def load(storage: Storage, version: PlanVersion) -> Plan:
+    """The plan of a version. Folders are immutable, so a process keeps the last few that it loaded."""
+    base = load_part(storage, version.base)
+    delta = None if version.delta is None else load_part(storage, version.delta)
+    if base.manifest.kind != "base":
+        raise CorruptData(f"{version.base} is not a base")
+    if delta is not None and (delta.manifest.kind != "delta" or delta.manifest.parent != version.base):
+        raise CorruptData(f"{version.delta} is not a delta of {version.base}")
+    return Plan(version, base, delta)
+
+
+_parts: OrderedDict[tuple[str, str], PlanPart] = OrderedDict()
+_parts_lock = Lock()
+
+
+def load_part(storage: Storage, folder: str) -> PlanPart:
+    """One folder of a plan, from this process's small cache or from the storage."""
+    key = (storage.url, folder)
+    with _parts_lock:
+        if key in _parts:
+            _parts.move_to_end(key)
+            return _parts[key]
+    part = _read(storage, folder)
+    with _parts_lock:
+        _parts[key] = part
+        while len(_parts) > _KEPT:
+            _parts.popitem(last=False)
+    return part
+
+
+def _read(storage: Storage, folder: str) -> PlanPart:
+    manifest = read_manifest(storage, folder)
+    arrays = {
+        name.removesuffix(".npy"): _array(storage, folder, name, file) for name, file in manifest.files.items()
+    }
+    layout = {name.removeprefix(LAYOUT): one for name, one in arrays.items() if name.startswith(LAYOUT)}
+    try:
+        logical, tombstones = LogicalPlan.stored(arrays, manifest.costs), arrays["tombstones"]
+    except KeyError as error:
+        raise CorruptData(f"{folder}/{error.args[0]}.npy is missing") from error
+    validate(folder, logical, tombstones)
+    return PlanPart(manifest, logical, layout, tombstones)
+
+
+def read_manifest(storage: Storage, folder: str) -> PlanManifest:
+    """The manifest of a plan folder."""
+    try:
+        data = storage.read(f"{folder}/{MANIFEST}")
+    except OSError as error:
+        raise CorruptData(f"{folder}/{MANIFEST} cannot be read: {error}") from error
+    return PlanManifest.from_json(folder, data)
+
+
+def _array(storage: Storage, folder: str, name: str, file: PlanFile) -> Array:
+    path = f"{folder}/{name}"
+    try:
+        local = storage.local(path)
+        size = local.stat().st_size
+        if size != file.size:
+            raise CorruptData(f"{path} has {size} bytes, its manifest says {file.size}")
+        mode = "r" if size > _MAPPED_ABOVE else None
+        array: Array = np.load(local, mmap_mode=mode, allow_pickle=False)  # type: ignore[arg-type]
+    except (OSError, ValueError, EOFError) as error:
+        raise CorruptData(f"{path} cannot be read: {error}") from error
+    if array.ndim != 1:
+        raise CorruptData(f"{path} has {array.ndim} dimensions, not one")
+    return array
+
+
+def verify(storage: Storage, folder: str) -> None:
+    """Read every file of a plan folder and compare its digest with the manifest's.
+
+    Slow, for `check` and for tests.
+    """
+    for name, file in read_manifest(storage, folder).files.items():
+        try:
+            data = storage.read(f"{folder}/{name}")
+        except OSError as error:
+            raise CorruptData(f"{folder}/{name} cannot be read: {error}") from error
+        if hashlib.sha256(data).hexdigest() != file.sha256:
+            raise CorruptData(f"{folder}/{name} does not have the digest of its manifest")

@@ -1,0 +1,79 @@
+"""The shape of a loaded plan: offsets that fit their values, and ids that exist.
+
+These checks are linear and vectorised; without them a damaged file would match wrongly instead of being refused.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runnel.errors import CorruptData
+from runnel.plan.arrays import Array, Rows, Texts
+from runnel.plan.logical import FormulaKind, LogicalPlan
+
+
+def validate(folder: str, logical: LogicalPlan, tombstones: Array) -> None:
+    """Raise CorruptData, naming the file, unless every array fits the others."""
+    try:
+        _validate(logical, tombstones)
+    except ValueError as error:
+        raise CorruptData(f"{folder}/{error}") from error
+
+
+def _validate(logical: LogicalPlan, tombstones: Array) -> None:
+    atoms, clauses, predicates = len(logical.atoms), len(logical.clauses), len(logical.predicates)
+    check_texts("atoms", logical.atoms)
+    check_rows("clauses", logical.clauses, 2 * atoms)
+    check_rows("predicates", logical.predicates, clauses)
+    check_ids("predicate_formulas", logical.predicate_formulas, -1, len(logical.formulas), predicates)
+    check_ids("formula_kinds", logical.formula_kinds, 0, FormulaKind.OR + 1, len(logical.formulas))
+    _check_formulas(logical)
+    check_rows("scopes", logical.scopes, None)
+    check_ids("target_predicates", logical.target_predicates, 0, predicates, len(logical.targets))
+    check_ids("target_scopes", logical.target_scopes, 0, len(logical.scopes), len(logical.targets))
+    check_rows("targets", logical.targets, len(logical.query_ids))
+    check_ids("query_since", logical.query_since, None, None, len(logical.query_ids))
+    check_ascending("query_ids", logical.query_ids)
+    check_ascending("tombstones", tombstones)
+
+
+def check_texts(name: str, texts: Texts) -> None:
+    """The offsets of texts lie within their bytes."""
+    _check_offsets(name, texts.offsets, len(texts.data))
+
+
+def check_rows(name: str, rows: Rows, bound: int | None) -> None:
+    """The offsets of rows lie within their values, and the values are ids below the bound."""
+    _check_offsets(name, rows.offsets, len(rows.values))
+    check_ids(f"{name}.values", rows.values, None if bound is None else 0, bound, len(rows.values))
+
+
+def check_ids(name: str, ids: Array, low: int | None, bound: int | None, count: int) -> None:
+    """An array has as many entries as it should, all integers from `low` up to below `bound`."""
+    if len(ids) != count or ids.dtype.kind not in "iu":
+        raise ValueError(f"{name}.npy should hold {count} integers")
+    below = low is not None and count and int(ids.min()) < low
+    if below or (bound is not None and count and int(ids.max()) >= bound):
+        raise ValueError(f"{name}.npy refers to something that is not there")
+
+
+def check_ascending(name: str, ids: Array) -> None:
+    """Ids are integers in strictly ascending order."""
+    if ids.dtype.kind not in "iu" or np.any(ids[1:] <= ids[:-1]):
+        raise ValueError(f"{name}.npy is not in ascending order")
+
+
+def _check_offsets(name: str, offsets: Array, size: int) -> None:
+    fits = len(offsets) > 0 and offsets.dtype.kind in "iu" and offsets[0] == 0 and offsets[-1] == size
+    if not fits or np.any(offsets[1:] < offsets[:-1]):
+        raise ValueError(f"{name}.offsets.npy does not fit its values")
+
+
+def _check_formulas(logical: LogicalPlan) -> None:
+    """Children come before their parents, so that evaluation ends."""
+    rows = logical.formulas
+    check_rows("formulas", rows, None)
+    owners = np.repeat(np.arange(len(rows)), rows.lengths)
+    bound = np.where(logical.formula_kinds[owners] <= FormulaKind.LITERAL, max(2, 2 * len(logical.atoms)), owners)
+    if np.any(rows.values < 0) or np.any(rows.values >= bound):
+        raise ValueError("formulas.values.npy refers to something that is not there")

@@ -1,0 +1,203 @@
+"""Entries: what the three feed formats have in common.
+
+In: a delivered item. Out: `Shown`, what a reader sees of it, safe for XML and HTML whatever the item holds; and
+`merge`, how entries that are new come together with those that a file has already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from html import escape
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+import nh3
+
+from runnel.model.item import Item
+from runnel.sinks.contract import DeliveredItem
+
+GENERATOR = "Runnel"
+NAMESPACE = "urn:runnel:feed/1"
+"""The namespace of what Runnel adds to an entry, and the mark by which it knows its own files."""
+
+_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_MOST_TAGS = 2000
+_MOST_LABELS = 50
+_LONGEST_LABEL = 200
+_LONGEST_TITLE = 1000
+_LONGEST_TEXT = 1 << 18
+_LONGEST_LINK = 8192
+_CLEANER = nh3.Cleaner(url_schemes={"http", "https", "mailto"})
+
+
+class ForeignFile(Exception):
+    """A file that is there, and is not one of ours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of a feed file: its id there, which version of the item it shows, and its node in the format."""
+
+    id: str
+    version: int
+    sequence: int
+    node: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a feed says of itself."""
+
+    id: str
+    title: str
+    description: str
+    updated: datetime
+
+
+class FeedFormat(Protocol):
+    """One format of feed file."""
+
+    def read(self, data: bytes) -> list[Entry]:
+        """The entries of a file of ours; ForeignFile for any other."""
+
+    def entry(self, shown: Shown) -> Entry:
+        """A new entry."""
+
+    def render(self, head: Head, entries: Sequence[Entry]) -> bytes:
+        """The whole document."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """What a reader sees of an item."""
+
+    id: str
+    feed: str
+    item: str
+    version: int
+    sequence: int
+    title: str
+    link: str | None
+    summary: str | None
+    content: str | None
+    authors: tuple[str, ...]
+    categories: tuple[str, ...]
+    language: str | None
+    published: datetime | None
+    updated: datetime
+    enclosure: str | None
+    enclosure_type: str
+    source: str
+
+
+def entry_id(item: Item) -> str:
+    """The id of an item in feed files: the same for all its versions, different for items of different feeds.
+
+    >>> entry_id(Item("News", "1", {})) == entry_id(Item("News", "1", {}, version=2))
+    True
+    >>> entry_id(Item("News", "1", {})) == entry_id(Item("Blog", "1", {}))
+    False
+    """
+    key = f"{len(item.feed)}:{item.feed}{item.id}".encode("utf-8", "replace")
+    return f"urn:runnel:{hashlib.blake2b(key, digest_size=16).hexdigest()}"
+
+
+def show(delivered: DeliveredItem, sent: datetime) -> Shown:
+    """What a reader sees of a delivered item. `summary` and `content` are HTML."""
+    item = delivered.item
+    published = _moment(item, "published")
+    link = next(filter(None, map(_web_link, _texts(item, "link"))), None)
+    return Shown(
+        id=entry_id(item),
+        feed=xml_text(item.feed),
+        item=xml_text(item.id),
+        version=item.version,
+        sequence=item.sequence or 0,
+        title=_title(item),
+        link=link,
+        summary=_html(item, "description"),
+        content=_html(item, "content"),
+        authors=_labels(item, "author"),
+        categories=_labels(item, "category"),
+        language=next(iter(_labels(item, "language")), None),
+        published=published,
+        updated=_moment(item, "updated") or published or item.time or sent,
+        enclosure=next(filter(None, map(_web_link, _texts(item, "enclosure"))), None),
+        enclosure_type=next(iter(_labels(item, "enclosure:type")), "application/octet-stream"),
+        source=xml_text(delivered.feed_title),
+    )
+
+
+def xml_text(text: str) -> str:
+    """The text without what XML 1.0 cannot carry.
+
+    >>> xml_text("a\\x01b")
+    'ab'
+    """
+    return _NOT_XML.sub("", text)
+
+
+def merge(present: Iterable[Entry], arriving: Iterable[Entry], most: int) -> list[Entry]:
+    """The newest entries of both, newest first, one per id: the latest version counts."""
+    latest: dict[str, Entry] = {}
+    for entry in (*present, *arriving):
+        other = latest.get(entry.id)
+        if other is None or (entry.version, entry.sequence) > (other.version, other.sequence):
+            latest[entry.id] = entry
+    return sorted(latest.values(), key=lambda entry: (-entry.sequence, entry.id))[: max(most, 1)]
+
+
+def _title(item: Item) -> str:
+    title = next(iter(_texts(item, "title")), None)
+    if title is None:
+        title = next(iter(_texts(item, "description")), "") or next(iter(_texts(item, "content")), "")
+        title = title if len(title) <= 80 else f"{title[:79]}…"
+    return " ".join(title.split())[:_LONGEST_TITLE] or xml_text(item.id).strip()[:200] or "(untitled)"
+
+
+def _texts(item: Item, name: str) -> list[str]:
+    texts = (xml_text(value).strip() for value in item.attributes.get(name, ()) if isinstance(value, str))
+    return [text for text in texts if text]
+
+
+def _labels(item: Item, name: str) -> tuple[str, ...]:
+    """Short texts; a feed file is for readers, the whole item is in the log."""
+    return tuple(" ".join(text[:_LONGEST_LABEL].split()) for text in _texts(item, name)[:_MOST_LABELS])
+
+
+def _moment(item: Item, name: str) -> datetime | None:
+    value = item.first(name)
+    if not isinstance(value, datetime):
+        return None
+    return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+def _html(item: Item, name: str) -> str | None:
+    """HTML for a reader: what came as HTML is cleaned here again, since an item may come from anywhere."""
+    html = "".join(_texts(item, f"{name}:html"))
+    # Cleaning takes more than linear time for elements nested without end; then the text has to do.
+    if html and len(html) <= _LONGEST_TEXT and html.count("<") <= _MOST_TAGS:
+        cleaned = xml_text(_CLEANER.clean(html)).strip()
+        if cleaned:
+            return cleaned
+    text = "\n\n".join(_texts(item, name))[:_LONGEST_TEXT]
+    return escape(text, quote=False).replace("\n", "<br>\n") if text else None
+
+
+def _web_link(text: str) -> str | None:
+    try:
+        split = urlsplit(text)
+        usable = (
+            len(text) <= _LONGEST_LINK
+            and split.scheme in ("http", "https")
+            and bool(split.hostname)
+            and text.isprintable()
+            and " " not in text
+        )
+    except ValueError:
+        return None
+    return text if usable else None

@@ -1,0 +1,29 @@
+"""The match log as a sink: nothing is sent, since every match is in the log already, for whoever reads it there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from runnel.errors import InputError
+from runnel.sinks.contract import Delivery
+
+
+class MatchLogOnly:
+    """Delivers nothing.
+
+    >>> MatchLogOnly().validate_target(None, Path("/srv/runnel")) is None
+    True
+    """
+
+    kind = "log"
+
+    def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
+        """There is no target."""
+        if target is not None:
+            raise InputError("this output takes no target", place=repr(target[:80]), hint="write only: output log")
+        return None
+
+    def deliver(self, delivery: Delivery) -> str:
+        """Leave the items where they are."""
+        return "kept in the match log"

@@ -1,0 +1,149 @@
+"""Targets: where a file sink may write, and nowhere else.
+
+In: the target of a subscription. Out: its canonical form when subscribing; when delivering, an open folder. Relative
+targets lie below the root's `out` folder, absolute ones below an allowed folder. No symbolic link below those is ever
+followed: one may appear after the target was checked, so the way is walked folder by folder, by handle.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from runnel.errors import DeliveryFailed, InputError, StorageFull
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LONGEST_NAME = 200
+_PATIENCE = 10.0
+_HINT = "give a path below the root's out folder, such as 'news/rock.xml'"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetFile:
+    """A file to write: the handle of its folder, its name there, and its path for messages."""
+
+    folder: int
+    name: str
+    path: Path
+
+
+def check_target(target: str | None, out: Path, allowed: Sequence[Path] = ()) -> str:
+    """The canonical form of a target, or InputError.
+
+    >>> check_target("news//rock.xml", Path("/srv/runnel/out"))
+    'news/rock.xml'
+    """
+    if target is None or not target.strip():
+        raise InputError("this output needs a target", hint=_HINT)
+    place = repr(target[:80])
+    if any(ord(character) < 0x20 or 0xD800 <= ord(character) < 0xE000 for character in target):
+        raise InputError("the target has characters that no file name may have", place=place, hint=_HINT)
+    path = PurePosixPath(target)
+    if ".." in path.parts or target.endswith(("/", "/.")) or path.name in ("", "."):
+        raise InputError("the target must name a file, without '..'", place=place, hint=_HINT)
+    if "://" in target or target.startswith("~"):
+        raise InputError("the target must be a plain path", place=place, hint=_HINT)
+    if any(len(part.encode()) > _LONGEST_NAME for part in path.parts):
+        raise InputError("a name in the target is too long", place=place, hint=f"at most {_LONGEST_NAME} bytes")
+    base, inner = _split(path, out, allowed, place)
+    _refuse_links(base, inner, place)
+    return path.as_posix()
+
+
+def _split(path: PurePosixPath, out: Path, allowed: Sequence[Path], place: str) -> tuple[Path, PurePosixPath]:
+    """The folder that a target must stay in, and the way from there."""
+    if not path.is_absolute():
+        return out, path
+    for folder in (form for given in allowed for form in (given, given.resolve())):
+        if path.is_relative_to(folder) and path != PurePosixPath(folder):
+            return folder, path.relative_to(folder)
+    raise InputError("this absolute path lies in no folder that outputs may write to", place=place, hint=_HINT)
+
+
+def _refuse_links(base: Path, inner: PurePosixPath, place: str) -> None:
+    reached = base
+    for part in inner.parts:
+        reached = reached / part
+        try:
+            if reached.is_symlink():
+                raise InputError(f"{reached} is a symbolic link, which is not followed", place=place, hint=_HINT)
+        except OSError as error:
+            raise InputError(f"the target cannot be used: {error.strerror}", place=place, hint=_HINT) from error
+    if reached.exists() and not reached.is_file():
+        raise InputError("the target exists and is not a file", place=place, hint="choose another name")
+
+
+@contextmanager
+def open_target(target: str | None, out: Path, allowed: Sequence[Path] = ()) -> Iterator[TargetFile]:
+    """The folder of a target, made if need be, locked against other writers while in use.
+
+    What goes wrong inside becomes StorageFull or DeliveryFailed.
+    """
+    try:
+        path = PurePosixPath(check_target(target, out, allowed))
+        base, inner = _split(path, out, allowed, repr(target))
+    except InputError as error:
+        raise DeliveryFailed(f"the target cannot be used: {error.message}", hint=error.hint) from error
+    with _explained(base / inner):
+        base.mkdir(parents=True, exist_ok=True)
+        handle = _walk(base, inner.parts[:-1])
+        try:
+            _lock(handle)
+            yield TargetFile(handle, inner.name, base / inner)
+        finally:
+            os.close(handle)
+
+
+def _walk(base: Path, parts: Sequence[str]) -> int:
+    """The handle of a folder below a base; folders that are missing are made."""
+    handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for part in parts:
+        outer = handle
+        try:
+            if _make_folder(outer, part):
+                os.fsync(outer)
+            handle = os.open(part, _FOLDER, dir_fd=outer)
+        finally:
+            os.close(outer)
+    return handle
+
+
+def _make_folder(outer: int, name: str) -> bool:
+    try:
+        os.mkdir(name, 0o755, dir_fd=outer)
+    except FileExistsError:
+        return False
+    return True
+
+
+def _lock(folder: int) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """What the system refuses, as an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _FULL:
+            raise StorageFull(f"no room left for {path}", hint="free some space; work goes on by itself") from error
+        hint = "check the folder and its permissions"
+        if error.errno in (errno.ELOOP, errno.ENOTDIR):
+            hint = "symbolic links are not followed; remove the link or choose another target"
+        raise DeliveryFailed(f"{path} cannot be written: {error.strerror or error}", hint=hint) from error

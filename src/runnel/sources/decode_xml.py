@@ -1,0 +1,161 @@
+"""Text to an XML tree that is safe to walk.
+
+In: the text of a document. Out: its root element, or BrokenDocument. Nothing is loaded from anywhere, no entity is
+declared (so no bomb can grow), depth and number of elements are bounded while the tree is being built.
+"""
+
+from __future__ import annotations
+
+import re
+from html.entities import html5
+from io import BytesIO
+from typing import Any
+from xml.sax.saxutils import escape
+
+from lxml import etree
+
+from runnel.errors import BrokenDocument
+
+MAX_DEPTH = 100
+MAX_ELEMENTS = 1_500_000
+
+_PREDEFINED = frozenset({"amp", "lt", "gt", "quot", "apos"})
+_NAMED = re.compile(r"&([A-Za-z][A-Za-z0-9]{1,31});")
+_DOCTYPE_END = re.compile(r"""[^\[<>"']*+(?:(?:"[^"]*+"|'[^']*+')[^\[<>"']*+)*+([>\[]?)""")
+_CDATA = "<![CDATA["
+
+
+def parse_xml(text: str, name: str, *, max_elements: int = MAX_ELEMENTS) -> etree._Element:
+    """The root of an XML document without declarations of its own.
+
+    >>> parse_xml("<a>caf&eacute;</a>", "a.xml").text
+    'café'
+    """
+    refuse_declarations(text, name)
+    text = _without_declaration(text)
+    data = BytesIO(replace_named_entities(text).encode("utf-8", "replace"))
+    events = etree.iterparse(
+        data,
+        events=("start", "end"),
+        encoding="utf-8",
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        recover=False,
+        remove_comments=True,
+        remove_pis=True,
+    )
+    try:
+        _count(events, name, max_elements)
+    except etree.XMLSyntaxError as error:
+        raise _broken(error, name) from error
+    root: etree._Element = events.root
+    declared: Any = root.getroottree().docinfo.internalDTD
+    if declared is not None and declared.entities():
+        raise BrokenDocument("the document declares entities of its own, which is refused", place=f"{name}:1")
+    for reference in root.iter(etree.Entity):
+        raise BrokenDocument(
+            f"the entity {reference.text} is not known",
+            place=f"{name}:{reference.sourceline or 1}",
+            hint="write the character itself",
+        )
+    return root
+
+
+def _without_declaration(text: str) -> str:
+    """The text without `<?xml …?>`: the charset is settled, and blanks before it (forbidden, but common) may stay."""
+    start = len(text) - len(text.lstrip())
+    end = text.find("?>", start) if text.startswith("<?xml", start) and text[start + 5 : start + 6].isspace() else -1
+    if end < 0:
+        return text
+    return "\n" * text.count("\n", 0, end) + text[end + 2 :]
+
+
+def _count(events: etree.iterparse, name: str, max_elements: int) -> None:
+    depth = elements = 0
+    for event, element in events:
+        if event == "end":
+            depth -= 1
+            continue
+        depth += 1
+        elements += 1
+        if depth > MAX_DEPTH:
+            message = f"elements are nested more than {MAX_DEPTH} deep"
+        elif elements > max_elements:
+            message = f"the document has more than {max_elements} elements"
+        else:
+            continue
+        raise BrokenDocument(message, place=f"{name}:{element.sourceline or 1}", hint="split or flatten the document")
+
+
+def _broken(error: etree.XMLSyntaxError, name: str) -> BrokenDocument:
+    line, column = error.position
+    message = (error.msg or "not XML").split(", line ")[0]
+    return BrokenDocument(
+        f"not well-formed XML: {message}",
+        place=f"{name}:{max(line, 1)}:{max(column, 1)}",
+        hint="the document may be cut off; check it at its place of origin",
+    )
+
+
+def refuse_declarations(text: str, name: str) -> None:
+    """Refuse a DOCTYPE that declares something itself; one that only names a DTD is harmless, as it is never loaded.
+
+    >>> refuse_declarations('<!DOCTYPE rss SYSTEM "rss.dtd"><rss/>', "a.xml")
+    """
+    position = _doctype(text)
+    if position < 0:
+        return
+    end = _DOCTYPE_END.match(text, position)
+    if end is None or end[1] != ">":
+        raise BrokenDocument(
+            "the document declares entities or elements of its own, which is refused",
+            place=f"{name}:{text.count(chr(10), 0, position) + 1}",
+            hint="remove the part of the DOCTYPE between [ and ]",
+        )
+
+
+def _doctype(text: str) -> int:
+    """Where the DOCTYPE's name begins; -1 without one. Only the prolog counts: later it would not be XML."""
+    position = 0
+    while True:
+        position = text.find("<", position)
+        if position < 0:
+            return -1
+        if text.startswith("<!--", position):
+            position = text.find("-->", position + 4)
+        elif text.startswith("<?", position):
+            position = text.find("?>", position + 2)
+        elif text.startswith("<!", position):
+            return position + 2
+        else:
+            return -1
+        if position < 0:
+            return -1
+        position += 2
+
+
+def replace_named_entities(text: str) -> str:
+    """The text with HTML's named entities as characters, outside CDATA; XML's own five stay.
+
+    >>> replace_named_entities("a&nbsp;b &amp; <![CDATA[&nbsp;]]>")
+    'a\\xa0b &amp; <![CDATA[&nbsp;]]>'
+    """
+    if not any(found[1] not in _PREDEFINED for found in _NAMED.finditer(text)):
+        return text
+    parts: list[str] = []
+    position = 0
+    while position < len(text):
+        start = text.find(_CDATA, position)
+        start = len(text) if start < 0 else start
+        parts.append(_NAMED.sub(_character, text[position:start]))
+        end = text.find("]]>", start)
+        position = len(text) if end < 0 else end
+        parts.append(text[start:position])
+    return "".join(parts)
+
+
+def _character(reference: re.Match[str]) -> str:
+    character = html5.get(f"{reference[1]};")
+    return reference[0] if character is None or reference[1] in _PREDEFINED else escape(character)

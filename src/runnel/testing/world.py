@@ -1,0 +1,110 @@
+"""A small world of news: feeds, items in editions, standing queries and subscriptions, all from one seed.
+
+In: a seed and sizes. Out: a `World`, its script of declarations, and its documents in a folder. `make demo`, tests
+and benchmarks all run on such worlds; the same seed and sizes give the same bytes everywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from runnel.algebra.render import quote
+from runnel.model.item import Item
+from runnel.testing.editions import EXTENSIONS, render_document
+from runnel.testing.news import WorldItem, make_items
+from runnel.testing.newsroom import WorldFeed, make_feeds
+from runnel.testing.readers import WorldQuery, WorldSubscription, make_queries, make_subscriptions
+
+EDITIONS = 6
+SCRIPT_NAME = "world.runnel"
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """Everything that is published and declared. `items` are item versions, in order of edition and time."""
+
+    seed: int
+    editions: int
+    feeds: tuple[WorldFeed, ...]
+    items: tuple[WorldItem, ...]
+    queries: tuple[WorldQuery, ...]
+    subscriptions: tuple[WorldSubscription, ...]
+
+    @classmethod
+    def generate(
+        cls, seed: int = 7, feeds: int = 40, items: int = 4000, queries: int = 3000, editions: int = EDITIONS
+    ) -> World:
+        """The world of a seed. Sizes are exact; about one item in thirty is a later version of another.
+
+        >>> world = World.generate(feeds=4, items=100, queries=50)
+        >>> len(world.feeds), len(world.items), len(world.queries)
+        (4, 100, 50)
+        """
+        if seed < 0 or feeds < 1 or items < 0 or queries < 0 or editions < 1:
+            raise ValueError("a world needs a feed, an edition, and no negative numbers")
+        papers = make_feeds(seed, feeds)
+        asked = make_queries(seed, papers, queries)
+        return cls(
+            seed,
+            editions,
+            papers,
+            make_items(seed, papers, items, editions),
+            asked,
+            make_subscriptions(seed, asked),
+        )
+
+    def script(self) -> str:
+        """All declarations: feeds to register, queries, subscriptions. Each feed is a drop folder of the root.
+
+        >>> print(World.generate(feeds=1, items=1, queries=0).script().splitlines()[1])
+        register feed 'feeds/CastleChronicle' as CastleChronicle;
+        """
+        lines = [f"-- A world of news (seed {self.seed}, feeds: {len(self.feeds)}, queries: {len(self.queries)})"]
+        lines += [f"register feed {quote(f'feeds/{feed.name}')} as {feed.name};" for feed in self.feeds]
+        lines += [query.statement for query in self.queries]
+        lines += [subscription.statement for subscription in self.subscriptions]
+        return "\n".join(lines) + "\n"
+
+    def edition(self, number: int) -> dict[str, list[WorldItem]]:
+        """What each feed publishes in an edition (from 1), oldest first; feeds without news are left out."""
+        found: dict[str, list[WorldItem]] = {}
+        for item in self.items:
+            if item.edition == number:
+                found.setdefault(item.feed, []).append(item)
+        return found
+
+    def model_items(self) -> Iterator[Item]:
+        """All items as those of the model, without documents between: for tests and benchmarks of matching."""
+        return (item.as_item() for item in self.items)
+
+    def write(self, folder: Path) -> list[Path]:
+        """Writes the script and all editions: `edition-1/feeds/<Name>/edition-1.rss` and so on.
+
+        Copying an edition's folder into a root publishes that edition.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        written = [_write(folder / SCRIPT_NAME, self.script())]
+        for number in range(1, self.editions + 1):
+            written += self.write_edition(number, folder / f"edition-{number}")
+        return written
+
+    def write_edition(self, number: int, folder: Path) -> list[Path]:
+        """Writes one edition's documents into the drop folders `feeds/<Name>/` below a folder, such as a root."""
+        written = []
+        news = self.edition(number)
+        for feed in self.feeds:
+            if feed.name in news:
+                drop = folder / "feeds" / feed.name
+                drop.mkdir(parents=True, exist_ok=True)
+                path = drop / f"edition-{number}.{EXTENSIONS[feed.format]}"
+                written.append(_write(path, render_document(feed, news[feed.name])))
+        return written
+
+
+def _write(path: Path, text: str) -> Path:
+    # A runner may be reading the drop folder: a document appears whole, by its rename, or not at all.
+    partial = path.with_name(path.name + ".part")
+    partial.write_text(text, encoding="utf-8", newline="\n")
+    return partial.replace(path)

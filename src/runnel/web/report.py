@@ -1,0 +1,285 @@
+"""The report of a run: one HTML file that needs no network, runs no script and can be sent by mail.
+
+In: a `RunReport`, plain data. Out: `render_report(report)`, the page. Every text may come from outside (an item's
+title, a file's name), so every text goes through `markup.text`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.resources import files
+
+from runnel.model.item import moment
+from runnel.web.markup import MOST_ROWS, count, long_table, more, panel, paragraph, ratio, section, table, text
+from runnel.web.plots import plot_bars, plot_ranks, plot_timeline
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_TOP = 10
+_ENOUGH = 10
+"""So many queries must have matched before a plot of their ranks says something."""
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryFigure:
+    """One number that matters, with what it counts and a note (which may be empty)."""
+
+    label: str
+    value: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TimelinePoint:
+    """Items accepted and matches found at, or since the point before, a moment."""
+
+    time: datetime
+    items: int
+    matches: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueryMatches:
+    """How many matches a query has."""
+
+    name: str
+    matches: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sharing:
+    """What the plan shares, and what that saved.
+
+    `naive_evaluations` is items times queries, `candidates` what the index proposed, `checks` the exact checks of a
+    predicate, and `atom_evaluations` the atoms looked at for them.
+    """
+
+    queries: int = 0
+    distinct_predicates: int = 0
+    distinct_clauses: int = 0
+    distinct_atoms: int = 0
+    naive_evaluations: int = 0
+    candidates: int = 0
+    checks: int = 0
+    atom_evaluations: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FeedFigures:
+    """A source feed: its items, and how many matches these have."""
+
+    name: str
+    items: int
+    matches: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """A file that a subscription wrote, and how many entries it has."""
+
+    path: str
+    kind: str
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class SampleMatch:
+    """One match, explained: the query and its statement, the item's title and feed, and the lines of `why`."""
+
+    query: str
+    statement: str
+    title: str
+    feed: str
+    why: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NextStep:
+    """A command to try, and what it does."""
+
+    command: str
+    purpose: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunReport:
+    """Everything that the page shows. Whatever is empty is said to be empty."""
+
+    title: str
+    generated: datetime
+    figures: tuple[SummaryFigure, ...] = ()
+    timeline: tuple[TimelinePoint, ...] = ()
+    matches_per_query: tuple[QueryMatches, ...] = ()
+    sharing: Sharing = Sharing()
+    feeds: tuple[FeedFigures, ...] = ()
+    outputs: tuple[OutputFile, ...] = ()
+    samples: tuple[SampleMatch, ...] = ()
+    failures: tuple[str, ...] = ()
+    next_steps: tuple[NextStep, ...] = ()
+
+
+def render_report(report: RunReport) -> str:
+    """The report as a page of HTML, the same bytes for the same report.
+
+    >>> from datetime import UTC
+    >>> page = render_report(RunReport("A <b>run</b>", datetime(2026, 11, 15, tzinfo=UTC)))
+    >>> "<h1>A &lt;b&gt;run&lt;/b&gt;</h1>" in page, "<script" in page
+    (True, False)
+    """
+    style = files("runnel.web").joinpath("report.css").read_text(encoding="utf-8")
+    time = moment(report.generated).strftime("%Y-%m-%d %H:%M UTC")
+    title = text(report.title)
+    sections = (
+        _timeline(report.timeline),
+        _queries(report.matches_per_query),
+        _sharing(report.sharing),
+        _samples(report.samples),
+        _feeds(report.feeds),
+        _outputs(report.outputs),
+        _failures(report.failures),
+        _next_steps(report.next_steps),
+    )
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{title}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
+        f"<header>\n<h1>{title}</h1>\n<p>A run of Runnel, reported on {time}</p>\n"
+        f"{_figures(report.figures)}</header>\n"
+        + "".join(sections)
+        + "<footer>This page is one file: it loads nothing and runs no script.</footer>\n</main>\n</body>\n</html>\n"
+    )
+
+
+def _figures(figures: Sequence[SummaryFigure]) -> str:
+    if not figures:
+        return ""
+    cells = "".join(
+        f'<div><dt>{text(figure.label)}</dt><dd class="value">{text(figure.value)}</dd>'
+        + (f'<dd class="note">{text(figure.note)}</dd>' if figure.note else "")
+        + "</div>\n"
+        for figure in figures
+    )
+    # As few holes in the last row as can be, and then as few rows.
+    columns = min((4, 3, 5), key=lambda wide: (-len(figures) % wide, -(-len(figures) // wide)))
+    return f'<dl class="figures" style="--columns:{min(columns, len(figures))}">\n{cells}</dl>\n'
+
+
+def _timeline(points: Sequence[TimelinePoint]) -> str:
+    heading = "Items and matches over time"
+    if not points:
+        return section("timeline", heading, paragraph("No items have arrived yet.", "quiet"))
+    items, matches = sum(point.items for point in points), sum(point.matches for point in points)
+    words = f"{count(items, 'item')} arrived and found {count(matches, 'match', 'matches')}. Times are UTC."
+    plot = plot_timeline([(moment(point.time), point.items, point.matches) for point in points])
+    return section("timeline", heading, paragraph(words), panel(plot))
+
+
+def _queries(queries: Sequence[QueryMatches]) -> str:
+    heading = "Matches per query"
+    ordered = sorted(queries, key=lambda query: (-query.matches, query.name))
+    total, busy = sum(query.matches for query in ordered), sum(query.matches > 0 for query in ordered)
+    if not total:
+        words = "No query has matched yet." if queries else "There are no queries yet."
+        return section("queries", heading, paragraph(words, "quiet"))
+    most = ordered[: max(1, len(ordered) // 10)]
+    share = sum(query.matches for query in most) / total
+    words = f"{count(len(ordered), 'query', 'queries')} found {count(total, 'match', 'matches')}"
+    if busy < len(ordered):
+        words += f"; {len(ordered) - busy:,} of them found nothing yet"
+    if busy >= _ENOUGH:
+        words += f". The busiest tenth has {share:.0%} of all matches"
+    rows = [
+        (
+            text(query.name),
+            f"{query.matches:,}",
+            f'<span style="width:{query.matches / most[0].matches:.1%}"></span>',
+        )
+        for query in ordered[:_TOP]
+        if query.matches
+    ]
+    rows_table = table("The busiest queries", ("Query", "Matches", ""), ("", "number", "bar"), rows)
+    plot = [panel(plot_ranks([query.matches for query in ordered]))] if busy >= _ENOUGH else []
+    return section("queries", heading, paragraph(f"{words}."), *plot, panel(rows_table))
+
+
+def _sharing(sharing: Sharing) -> str:
+    heading = "What sharing saved"
+    if not sharing.queries:
+        return section("sharing", heading, paragraph("There is nothing to share yet.", "quiet"))
+    words = (
+        f"{count(sharing.queries, 'query', 'queries')} needed only "
+        f"{count(sharing.distinct_predicates, 'different predicate')}, "
+        f"{count(sharing.distinct_clauses, 'clause')} and {count(sharing.distinct_atoms, 'atom')}, "
+        "each kept once."
+    )
+    if not sharing.naive_evaluations:
+        return section("sharing", heading, paragraph(words), paragraph("No items have been matched yet.", "quiet"))
+    bars = (
+        ("Every query on every item", sharing.naive_evaluations),
+        ("Candidates that the index proposed", sharing.candidates),
+        ("Exact checks of a predicate", sharing.checks),
+        ("Atoms looked at", sharing.atom_evaluations),
+    )
+    saved = (
+        f"One by one, the queries would have been evaluated {sharing.naive_evaluations:,} times. "
+        f"The index proposed {ratio(sharing.candidates, sharing.naive_evaluations)} of these as candidates, "
+        f"and exact checks were needed for {ratio(sharing.checks, sharing.naive_evaluations)}."
+    )
+    plot = plot_bars(bars, "Work done compared with evaluating every query on every item, logarithmic axis")
+    return section("sharing", heading, paragraph(f"{words} {saved}"), panel(plot))
+
+
+def _samples(samples: Sequence[SampleMatch]) -> str:
+    heading = "Some matches, explained"
+    if not samples:
+        return section("samples", heading, paragraph("There are no matches to show yet.", "quiet"))
+    panels = []
+    for sample in samples[:MOST_ROWS]:
+        lines = "".join(f"<li><code>{text(line)}</code></li>" for line in sample.why)
+        panels.append(
+            panel(
+                f"<h3><bdi>{text(sample.query)}</bdi></h3>"
+                f'<p class="found"><bdi>{text(sample.title)}</bdi> '
+                f'<span class="quiet">from <bdi>{text(sample.feed)}</bdi></span></p>'
+                f"<pre><code>{text(sample.statement)}</code></pre>"
+                + (f'<ul class="why">{lines}</ul>' if lines else "")
+            )
+        )
+    return section("samples", heading, *panels)
+
+
+def _feeds(feeds: Sequence[FeedFigures]) -> str:
+    heading = "Source feeds"
+    if not feeds:
+        return section("feeds", heading, paragraph("No feeds are registered yet.", "quiet"))
+    busiest = sorted(feeds, key=lambda feed: (-feed.items, feed.name))
+    rows = [(f"<bdi>{text(feed.name)}</bdi>", f"{feed.items:,}", f"{feed.matches:,}") for feed in busiest]
+    return section("feeds", heading, panel(long_table(("Feed", "Items", "Matches"), ("", "number", "number"), rows)))
+
+
+def _outputs(outputs: Sequence[OutputFile]) -> str:
+    heading = "Files written"
+    if not outputs:
+        return section("outputs", heading, paragraph("No subscription has written a file yet.", "quiet"))
+    rows = [(f"<code>{text(output.path)}</code>", text(output.kind), f"{output.entries:,}") for output in outputs]
+    return section("outputs", heading, panel(long_table(("File", "Kind", "Entries"), ("", "kind", "number"), rows)))
+
+
+def _failures(failures: Sequence[str]) -> str:
+    heading = "What went wrong"
+    if not failures:
+        return section("failures", heading, paragraph("Nothing failed.", "well"))
+    lines = "".join(f"<li><bdi>{text(failure)}</bdi></li>\n" for failure in failures[:MOST_ROWS])
+    return section("failures", heading, panel(f'<ul class="failures">\n{lines}</ul>'), more(len(failures)))
+
+
+def _next_steps(steps: Sequence[NextStep]) -> str:
+    heading = "What to try next"
+    if not steps:
+        return section("next", heading, paragraph("Ask <code>runnel --help</code> for what there is.", "quiet"))
+    lines = "".join(
+        f"<div><dt><code>{text(step.command)}</code></dt><dd>{text(step.purpose)}</dd></div>\n" for step in steps
+    )
+    return section("next", heading, panel(f'<dl class="steps">\n{lines}</dl>'))

@@ -1,0 +1,237 @@
+"""What is said about a text that is refused: message, place, hint and caret."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runnel.errors import InvalidCondition, StatementError, SyntaxProblem
+from runnel.language.parser import parse
+
+
+def refused(text: str) -> StatementError:
+    with pytest.raises(StatementError) as caught:
+        parse(text)
+    assert caught.value.text == text
+    assert caught.value.span is not None
+    return caught.value
+
+
+WHERE = "create feed A from B where "
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "place", "hint"),
+    [
+        ("creat feed A from B", "expected a statement but found `creat`", (1, 1, 6), "did you mean create?"),
+        ("create fed A from B", "expected `feed` or `or` but found `fed`", (1, 8, 11), "did you mean feed?"),
+        ("show fedds", "but found `fedds`", (1, 6, 11), "did you mean feeds?"),
+        (
+            "drop feed A casacde;",
+            "expected `cascade` or `;` but found `casacde`",
+            (1, 13, 20),
+            "did you mean cascade?",
+        ),
+        (WHERE + "x contians 'y'", "but found `contians`", (1, 30, 38), "did you mean contains?"),
+        ("create feed A from B\ndrop feed C;", "but found `drop`", (2, 1, 5), "is a ; missing before drop?"),
+        ("show feeds; show feeds", "expected `;` but the text ends here", (1, 23, 24), "every statement"),
+        ("show feed", "expected a name but the text ends here", (1, 10, 11), None),
+        ("show feed -- of what?\n", "expected a name but the text ends here", (1, 10, 11), None),
+        (
+            "create feed A from (B | C;",
+            "expected `)` but found `;`",
+            (1, 26, 27),
+            "the ( at line 1, column 20 is not",
+        ),
+        ("create feed A from (B where x = 1", "but found `where`", (1, 23, 28), "the ( at line 1, column 20 is not"),
+        (WHERE + "(x = 1", "but the text ends here", (1, 34, 35), "the ( at line 1, column 28 is not closed"),
+        ("create feed A from B as $b where $b[x = 1", "but the text ends", (1, 42, 43), "the [ at line 1, column 36"),
+        (WHERE + "x = 1)", "expected `;` but found `)`", (1, 33, 34), "there is no ( that this closes"),
+        (WHERE + "x contains 'rock", "this text has no closing quote", (1, 39, 40), "close it with '"),
+        ('drop feed "A', "this name has no closing quote", (1, 11, 12), "single quotes"),
+        (WHERE + "x = 'a;\nshow feed 'b';", "but found `b`", (2, 12, 13), "the quote at line 1, column 32 reaches"),
+        (WHERE + 'x contains "rock"', 'a text in single quotes but found `"rock"`', (1, 39, 45), "quotes: 'rock'"),
+        (WHERE + "x contains “rock”", "but found `“`", (1, 39, 40), "typographic quotes"),
+        (WHERE + "x = ‘rock’", "but found `‘`", (1, 32, 33), "typographic quotes"),
+        (
+            "drop feed 'A'",
+            "expected a name but found `'A'`",
+            (1, 11, 14),
+            'names are bare words or in double quotes: "A"',
+        ),
+        (WHERE + "x = rock", "expected a constant", (1, 32, 36), "texts are written in single quotes: 'rock'"),
+        (WHERE + "x = null", "expected a constant", (1, 32, 36), "not attribute exists"),
+        (WHERE + "x is null", "expected `between`", (1, 30, 32), "not attribute exists"),
+        (WHERE + "x like '%a%'", "expected `between`", (1, 30, 34), "attribute contains 'word'"),
+        (WHERE + "x == 1", "but found `=`", (1, 31, 32), "write = once"),
+        (WHERE + "x = 1 && y = 2", "but found `&&`", (1, 34, 36), "write and"),
+        (WHERE + "x = 1 || y = 2", "but found `||`", (1, 34, 36), "write or"),
+        (WHERE + "!x = 1", "expected a condition but found `!`", (1, 28, 29), "write not"),
+        (WHERE + "dc:title = 'a'", "but found `:`", (1, 30, 31), '"dc:title"'),
+        (WHERE + "x = 1 and and y = 2", "expected a condition but found `and`", (1, 38, 41), "missing before and"),
+        (WHERE + "", "expected a condition but the text ends here", (1, 27, 28), None),
+        ("create feed from B", "expected a name but found `from`", (1, 13, 17), "reserved word"),
+        ("create feed é from B", "expected a name but found `é`", (1, 13, 14), "double quotes"),
+        ("subscribe to A output every 1 day", "a kind of output such as rss but found `every`", (1, 23, 28), None),
+        ("subscribe to A output rss every day", "expected a whole number but found `day`", (1, 33, 36), None),
+        ("subscribe to A output rss every 3", "a unit of time such as hours but the", (1, 34, 35), None),
+        ("register feed http://muse.mu/rss as M", "but found `:`", (1, 19, 20), "the address in single quotes"),
+        ("create feed A from B join last 3 months on C", "but found `join`", (1, 22, 26), "not part of this version"),
+        ("# comment", "expected a statement but found `#`", (1, 1, 2), "comments begin with --"),
+        ("/* comment */", "expected a statement but found `/*`", (1, 1, 3), "comments begin with --"),
+        (";", "expected a statement but found `;`", (1, 1, 2), None),
+        ("\0", "expected a statement but found the character U+0000", (1, 1, 2), None),
+        ("😀", "expected a statement but found `😀`", (1, 1, 2), None),
+        ("unsubscribe", "expected `from` or a whole number but the text ends here", (1, 12, 13), None),
+        (
+            "subscribe to A output rss every 3 horus",
+            "horus is not a unit of time",
+            (1, 35, 40),
+            "did you mean hours?",
+        ),
+        ("subscribe to A output rss every 3 ms", "ms is not a unit of time", (1, 35, 37), "use seconds, minutes"),
+        ("subscribe to A output rss every 0 days", "longer than nothing", (1, 33, 39), None),
+        ("subscribe to A output rss for 101 years", "more than 100 years", (1, 31, 40), "leave the clause out"),
+        ("subscribe to A output rss for 1 day for 1 day", "for is given twice", (1, 37, 40), None),
+        ("subscribe to A output rss from last 1 day from last 1 day", "from is given twice", (1, 43, 47), None),
+    ],
+)
+def test_syntax_problems(text: str, message: str, place: tuple[int, int, int], hint: str | None) -> None:
+    error = refused(text)
+    assert isinstance(error, SyntaxProblem)
+    assert message in error.message
+    assert error.span is not None
+    assert (error.span.line, error.span.column, error.span.end_column) == place
+    if hint is None:
+        assert error.hint is None
+    else:
+        assert hint in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("where", "message", "columns", "hint"),
+    [
+        ("x contains '!?'", "there is no word", (12, 16), "contains finds words"),
+        ("x = 1e999", "too large", (5, 10), "doubles"),
+        ("x = -1e999", "too large", (5, 11), "doubles"),
+        ("x between 2 and 1", "above the second", (11, 12), "swap"),
+        ("x between 'b' and 'a'", "above the second", (11, 14), "swap"),
+        ("x between date '2026-02-01' and date '2026-01-01'", "above the second", (16, 28), "swap"),
+        ("x between 1 and 'a'", "two constants of one kind", (17, 20), None),
+        ("published.yaer = 1", "yaer is not a part of a date", (11, 15), "did you mean year?"),
+        ("published.q = 1", "q is not a part of a date", (11, 12), "parts are year, month"),
+        ("published.year = '2026'", "published.year is a number", (18, 24), None),
+        ("published.weekday = 'Monday'", "is a number", (21, 29), "Monday = 1"),
+        ("published.year in (1, true)", "is a number", (23, 27), None),
+        ("published.year = date '2026-01-01'", "is a number", (23, 35), None),
+        ("published.year contains 'x'", "holds no words", (1, 10), "compare it with a number"),
+        ("published > 'soon'", "'soon' is not a date", (13, 19), "2026-11-15T09:30:00Z"),
+        ("updated in ('2026-01-01', 'x')", "'x' is not a date", (27, 30), "2026-11-15"),
+        ("x = date '2026-11-31'", "'2026-11-31' is not a date", (10, 22), "2026-11-15"),
+        ("x = date '0001-01-01T00:00:00+05:00'", "is not a date", (10, 37), "2026-11-15"),
+        ("x = date '20261115'", "is not a date", (10, 20), "2026-11-15"),
+        ("not $v[x = 1]", "cannot stand under not", (5, 7), "inside the brackets"),
+        ("x = 1 or $v[x = 1]", "cannot stand under or", (10, 12), "inside the brackets"),
+        ("x = 1 or (y = 2 and $v[x = 1])", "cannot stand under or", (21, 23), "inside the brackets"),
+    ],
+)
+def test_conditions_without_a_meaning(where: str, message: str, columns: tuple[int, int], hint: str | None) -> None:
+    error = refused(WHERE + where)
+    assert isinstance(error, InvalidCondition)
+    assert message in error.message
+    assert error.span is not None
+    offset = len(WHERE)
+    assert (error.span.line, error.span.column - offset, error.span.end_column - offset) == (1, *columns)
+    assert (error.hint is None) if hint is None else (hint in (error.hint or ""))
+
+
+def test_render_shows_the_caret_under_the_place() -> None:
+    assert refused("show feeds;\ncreate feed A form B;").render() == (
+        "line 2, column 15: expected `from` but found `form`\n"
+        "  create feed A form B;\n"
+        "                ^^^^\n"
+        "hint: did you mean from?"
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        WHERE + "(" * 100_000 + "a = 1" + ")" * 100_000,
+        "create feed A from " + "(" * 100_000,
+        WHERE + "$a[" * 50_000,
+        WHERE + "not " * 50_000,
+        "drop feed " + "A" * 100_000,
+        "create feed A from B as $" + "A" * 100_000,
+        WHERE + "a = '" + "''" * 500_000,
+        WHERE + "a = " + "9" * 100_000,
+        WHERE + "a = date '" + "1" * 100_000 + "'",
+        "unsubscribe " + "9" * 100_000,
+        "subscribe to A output rss every 1 " + "s" * 100_000,
+        "'" * 1_000_001,
+        "\0" * 1_000_000,
+        "😀" * 250_000,
+        "\n" * 1_000_000 + "x",
+        "\ud800",
+        WHERE + "a = '\ud800' \udfff",
+        'drop feed "\ud800"',
+        "show feeds;\n" * 20_000 + "create feed (",
+    ],
+    ids=range(19),
+)
+def test_hostile_texts_are_refused_quickly(text: str) -> None:
+    started = time.perf_counter()
+    error = refused(text)
+    error.render().encode("utf-8", "replace")
+    error.message.encode("utf-8")
+    assert len(error.message) < 400
+    assert time.perf_counter() - started < 10
+
+
+@pytest.mark.parametrize(
+    ("joiner", "part"),
+    [(" and ", "a = {}"), (" or ", "a = {}"), (" and ", "$b[a = {}]"), (" or ", "not not not a = {}")],
+)
+def test_a_long_condition_takes_linear_time(joiner: str, part: str) -> None:
+    text = "create feed A from B as $b where " + joiner.join(part.format(i) for i in range(20_000))
+    started = time.perf_counter()
+    assert len(parse(text)) == 1
+    assert time.perf_counter() - started < 15
+
+
+FRAGMENTS = """
+create or replace feed A from B where as $v ( ) [ ] | ; , . 'text' ' " "name" 12 -3.5e3 1e999 = != < contains between
+and not in exists true false date '2026-11-15' register subscribe to output rss every 3 hours for last
+unsubscribe drop cascade pause resume subscription show feeds explain why item preview over published year null
+like == && --
+😀 é “ ’ join
+"""
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(st.lists(st.sampled_from([*FRAGMENTS.split(), "\n", "\0", "\ud800"]), max_size=25))
+def test_any_sequence_of_fragments_parses_or_is_refused(fragments: list[str]) -> None:
+    _parse_or_refuse(" ".join(fragments))
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.text(max_size=60))
+def test_any_text_parses_or_is_refused(text: str) -> None:
+    _parse_or_refuse(text)
+    _parse_or_refuse(WHERE + text)
+
+
+def _parse_or_refuse(text: str) -> None:
+    """Anything but a StatementError fails the test by itself."""
+    refusal = None
+    try:
+        parse(text)
+    except StatementError as error:
+        refusal = error
+    if refusal is not None:
+        assert refusal.span is not None
+        assert 1 <= refusal.span.column < refusal.span.end_column
+        assert refusal.render()

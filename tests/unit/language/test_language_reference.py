@@ -1,0 +1,53 @@
+"""The reference describes the language that there is."""
+
+from __future__ import annotations
+
+import typing
+
+import pytest
+
+from runnel.algebra.render import RESERVED
+from runnel.language import statements
+from runnel.language.parser import parse
+from runnel.language.reference import ATOMS, CONSTANTS, MISTAKES, STATEMENTS, Entry, Row, language_reference, refusal
+
+
+@pytest.mark.parametrize("entry", STATEMENTS, ids=lambda entry: entry.title)
+def test_every_example_parses(entry: Entry) -> None:
+    assert parse(entry.example)
+
+
+def test_every_kind_of_statement_has_an_example() -> None:
+    shown = {type(parsed.statement) for entry in STATEMENTS for parsed in parse(entry.example)}
+    kinds = typing.get_args(statements.Declaration) + typing.get_args(statements.Question)
+    assert shown == set(kinds)
+
+
+@pytest.mark.parametrize("row", ATOMS, ids=lambda row: row.form)
+def test_every_atom_parses(row: Row) -> None:
+    assert parse(f"create feed F from A where {row.example}")
+
+
+@pytest.mark.parametrize("row", CONSTANTS, ids=lambda row: row.form)
+def test_every_constant_parses(row: Row) -> None:
+    assert parse(f"create feed F from A where x = {row.example}")
+
+
+@pytest.mark.parametrize("text", MISTAKES)
+def test_every_mistake_is_refused_with_a_caret_and_a_hint(text: str) -> None:
+    shown = refusal(text)
+    assert "^" in shown
+    assert "hint: " in shown
+    assert shown in language_reference()
+
+
+def test_what_is_no_mistake_is_not_shown_as_one() -> None:
+    with pytest.raises(ValueError, match="no mistake"):
+        refusal("show feeds;")
+
+
+def test_the_page_names_every_reserved_word() -> None:
+    page = language_reference()
+    assert all(f"`{word}`" in page for word in RESERVED)
+    assert page.startswith("# The language\n")
+    assert page.count("```") % 2 == 0
