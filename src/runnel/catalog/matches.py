@@ -159,7 +159,9 @@ def current_lineage(connection: Connection) -> Lineage | None:
 
 def start_lineage(connection: Connection, job: str, *, reason: str) -> Lineage:
     """Abandon the current lineage, if any, and start one after the last committed sequence."""
-    connection.execute(update(schema.lineages).where(_n.abandoned.is_(None)).values(abandoned=now(connection), reason=reason))
+    connection.execute(
+        update(schema.lineages).where(_n.abandoned.is_(None)).values(abandoned=now(connection), reason=reason)
+    )
     after = matched_upto(connection)
     result = connection.execute(
         insert(schema.lineages).values(job=job, after_sequence=after, created=now(connection)).returning(_n.id)

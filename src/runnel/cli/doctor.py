@@ -72,7 +72,9 @@ def examine(folder: Path) -> Iterator[Finding]:
         yield Finding("root", True, f"{folder.absolute()} is not a root", "`runnel init FOLDER` makes one")
         return
     free = shutil.disk_usage(folder).free
-    yield Finding("room", free > _LITTLE_ROOM, f"{free / 1e9:.1f} GB free", None if free > _LITTLE_ROOM else "free some")
+    yield Finding(
+        "room", free > _LITTLE_ROOM, f"{free / 1e9:.1f} GB free", None if free > _LITTLE_ROOM else "free some"
+    )
     try:
         root = open_root(folder)
     except RunnelError as error:

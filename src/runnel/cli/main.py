@@ -12,6 +12,7 @@ import typer
 from runnel.cli.demo import demo
 from runnel.cli.doctor import doctor
 from runnel.cli.output import console, print_json, tell_outcomes, told
+from runnel.cli.report import report
 from runnel.cli.run import run
 from runnel.engine import Engine, open_engine
 from runnel.engine.root import create_root
@@ -69,7 +70,9 @@ def init(
 
 @app.command("exec")
 def execute(
-    script: Annotated[str | None, typer.Argument(help="Statements, each ended by `;`. `-` reads standard input.")] = None,
+    script: Annotated[
+        str | None, typer.Argument(help="Statements, each ended by `;`. `-` reads standard input.")
+    ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the statements from a file.")] = None,
     root: RootOption = Path(),
     as_json: JsonOption = False,
@@ -91,7 +94,9 @@ def execute(
 @app.command()
 def publish(
     feed: Annotated[str, typer.Argument(help="The source feed.")],
-    document: Annotated[str, typer.Argument(help="A file (RSS, Atom, JSON Feed, JSON lines); `-` reads standard input.")],
+    document: Annotated[
+        str, typer.Argument(help="A file (RSS, Atom, JSON Feed, JSON lines); `-` reads standard input.")
+    ],
     root: RootOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
@@ -126,7 +131,9 @@ def publish(
 
 @app.command()
 def show(
-    what: Annotated[str, typer.Argument(help="`feeds`, `subscriptions`, `quarantine`, or the name of a feed.")] = "feeds",
+    what: Annotated[
+        str, typer.Argument(help="`feeds`, `subscriptions`, `quarantine`, or the name of a feed.")
+    ] = "feeds",
     root: RootOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
@@ -204,6 +211,7 @@ def status(root: RootOption = Path(), as_json: JsonOption = False) -> None:
 
 
 app.command()(run)
+app.command()(report)
 app.command()(doctor)
 app.command()(demo)
 

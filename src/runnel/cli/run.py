@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.live import Live
@@ -15,7 +15,9 @@ from rich.text import Text
 
 from runnel.cli.output import console, print_json, told
 from runnel.engine import Engine, open_engine
-from runnel.engine.runner import Progress
+
+if TYPE_CHECKING:
+    from runnel.engine.runner import Progress
 
 
 def run(
@@ -30,7 +32,7 @@ def run(
 
     Example: `runnel run --once`
     """
-    settings = {"master": master} if master else {}
+    settings: dict[str, Any] = {"master": master} if master else {}
     with told(as_json), open_engine(root, create=False, **settings) as engine, stopped_by_signals(engine):
         logging.getLogger("py4j").setLevel(logging.ERROR)
         if as_json:
@@ -40,7 +42,8 @@ def run(
         with shown_progress() as report:
             final = engine.run(once=once, report=report)
         console.print(
-            f"[green]✓[/green] {final.matched} items matched, {final.delivered} messages delivered, {final.lag} waiting"
+            f"[green]✓[/green] {final.matched} items matched, {final.delivered} messages delivered, "
+            f"{final.lag} waiting"
         )
 
 
@@ -74,6 +77,7 @@ def shown_progress() -> Iterator[Callable[[Progress], None]]:
 def progress_line(progress: Progress) -> str:
     """Progress as one line of at most 80 columns.
 
+    >>> from runnel.engine.runner import Progress
     >>> progress_line(Progress(10, 8, 2, 1, "matching"))
     'matching: 10 accepted, 8 matched, 2 waiting, 1 delivered'
     """

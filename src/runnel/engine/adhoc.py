@@ -15,18 +15,17 @@ from runnel.engine.root import Root
 from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher
 from runnel.matching.compile import compile_base
-from runnel.matching.contract import Matcher
 from runnel.plan.logical import PlanQuery
-from runnel.plan.store import PlanVersion, load
+from runnel.plan.store import Plan, PlanVersion, load
 
 
 @contextmanager
-def adhoc_matcher(queries: Sequence[PlanQuery], definitions: Mapping[int, Node]) -> Iterator[Matcher]:
-    """A matcher for some queries, compiled into a folder that goes away."""
+def adhoc_plan(queries: Sequence[PlanQuery], definitions: Mapping[int, Node]) -> Iterator[Plan]:
+    """A plan of some queries, compiled into a folder that goes away."""
     with tempfile.TemporaryDirectory(prefix="runnel-") as folder:
         storage = FileStorage(Path(folder).as_uri())
         compile_base(storage, "plan", queries, definitions)
-        yield build_matcher(load(storage, PlanVersion(0, "plan", None)))
+        yield load(storage, PlanVersion(0, "plan", None))
 
 
 def past_matches(
@@ -34,7 +33,8 @@ def past_matches(
 ) -> npt.NDArray[np.int64]:
     """The sequences in (after, upto] of the items that a feed would have had."""
     found = [np.empty(0, dtype=np.int64)]
-    with adhoc_matcher([PlanQuery(feed, 0)], definitions) as matcher:
+    with adhoc_plan([PlanQuery(feed)], definitions) as plan:
+        matcher = build_matcher(plan)
         for batch in root.items.read(after, upto):
             matches = matcher.match(batch)
             found.append(batch.sequences[np.diff(matches.offsets) > 0])

@@ -11,14 +11,16 @@ from runnel.algebra.query import Read
 from runnel.algebra.why import trace_node
 from runnel.catalog import feeds, inspection, items, ledger, matches, plans, subscriptions
 from runnel.catalog.subscriptions import moment_of
+from runnel.engine.adhoc import adhoc_plan
 from runnel.engine.declare import Outcome
 from runnel.engine.root import Root
 from runnel.errors import NotFound
 from runnel.language.nearest import did_you_mean
 from runnel.log.item_log import item_key
-from runnel.matching.explain import explain_query
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.item import Item
+from runnel.optimizer.explain import explain_query
+from runnel.plan.logical import PlanQuery
 from runnel.plan.store import PlanVersion, load
 
 
@@ -129,20 +131,27 @@ def show_quarantine(root: Root) -> Outcome:
 
 
 def explain_feed(root: Root, name: str) -> Outcome:
-    """How a feed is matched: its part of the shared plan, and what it shares with others."""
+    """How a feed is matched: its part of the shared plan, and what it shares with others.
+
+    A feed that nobody subscribes to is in no plan; it is compiled alone, to show what would become of it.
+    """
     with root.catalog.read() as connection:
         feed = feed_named(connection, name)
         current = plans.current_plan(connection)
         is_live = feed.id in feeds.since_of(connection, [feed.id])
         names = feeds.feed_names(connection)
         definitions = feeds.definitions(connection, [feed.id])
-    plan = None
     if is_live and current is not None:
         plan = load(root.storage, PlanVersion(current.version, current.base, current.delta))
-    explained = explain_query(feed.id, definitions, plan=plan, names=names)
-    state = f"plan version {current.version}" if plan and current else _state_of(feed, False)
-    lines = (feed.statement, state, *explained.lines)
-    return Outcome(f"explain feed {feed.name}", {"feed": feed.name, **explained.to_json()}, lines)
+        explained = explain_query(feed.id, plan, names)
+        state = f"plan version {current.version}"
+    else:
+        with adhoc_plan([PlanQuery(feed.id)], definitions) as alone:
+            explained = explain_query(feed.id, alone, names)
+        state = f"{_state_of(feed, False)}; compiled alone it would be:"
+    lines = (feed.statement, state, *explained.lines())
+    data = {"feed": feed.name, "statement": feed.statement, "matched": is_live, **explained.to_json()}
+    return Outcome(f"explain feed {feed.name}", data, lines)
 
 
 def why(root: Root, item_id: str, name: str) -> Outcome:

@@ -156,7 +156,8 @@ class Declarer:
         since = last
         if statement.back is not None:
             since = min(
-                last, sequence_before(self._connection, now(self._connection) - int(statement.back.total_seconds() * 1e6))
+                last,
+                sequence_before(self._connection, now(self._connection) - int(statement.back.total_seconds() * 1e6)),
             )
         number = subscriptions.add_subscription(
             self._connection,
@@ -177,7 +178,7 @@ class Declarer:
     def _target(self, statement: Subscribe) -> str | None:
         try:
             sink = open_sink(statement.kind)
-            return sink.validate_target(statement.target, self._root.out, self._root.settings.out_folders)
+            return sink.validate_target(statement.target, self._root.folder, self._root.settings.out_folders)
         except (InputError, NotFound) as error:
             raise StatementError(error.message, hint=error.hint, span=statement.span) from error
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from runnel.catalog import feeds
 from runnel.catalog.connection import Clock
@@ -19,7 +19,6 @@ from runnel.engine.declare import Declarer, Outcome
 from runnel.engine.planning import publish_change
 from runnel.engine.preview import Preview, preview_feed, preview_query
 from runnel.engine.root import Root, create_root, open_root
-from runnel.engine.runner import Progress, Runner
 from runnel.engine.status import Status, read_status
 from runnel.errors import Backlogged, InputError, NotARoot, NotFound, StatementError
 from runnel.language import statements as said
@@ -30,6 +29,9 @@ from runnel.model.item import Item
 from runnel.sinks.dispatch import Dispatcher
 from runnel.sources.acquire import Acquirer
 from runnel.sources.adapt import item_of_object
+
+if TYPE_CHECKING:
+    from runnel.engine.runner import Progress, Runner
 
 _QUESTIONS = (said.Show, said.Explain, said.Why, said.Preview)
 
@@ -110,22 +112,22 @@ class Engine:
 
     def _answer(self, question: said.Question) -> Outcome:
         match question:
-            case said.Show("feed", name) if name is not None:
-                return answer.show_feed(self.root, name.text)
+            case said.Show("feed", said.Name(name)):
+                return answer.show_feed(self.root, name)
             case said.Show("subscriptions"):
                 return answer.show_subscriptions(self.root)
             case said.Show("quarantine"):
                 return answer.show_quarantine(self.root)
             case said.Show():
                 return answer.show_feeds(self.root)
-            case said.Explain(name):
-                return answer.explain_feed(self.root, name.text)
+            case said.Explain(feed):
+                return answer.explain_feed(self.root, feed.text)
             case said.Why(item, feed):
                 return answer.why(self.root, item, feed.text)
-            case said.Preview(query, feed, back):
-                if query is not None:
-                    return preview_query(self.root, query, back, self._session).outcome()
-                name = "" if feed is None else feed.text
+            case said.Preview(said.CreateFeed() as query, _, back):
+                return preview_query(self.root, query, back, self._session).outcome()
+            case said.Preview(_, feed_or_none, back):
+                name = "" if feed_or_none is None else feed_or_none.text
                 return preview_feed(self.root, name, back, self._session).outcome()
 
     def explain(self, name: str) -> Outcome:
@@ -212,6 +214,8 @@ class Engine:
 
         Raises RunnerActive while another process runs this root.
         """
+        from runnel.engine.runner import Runner  # only a runner needs Spark, whose import takes a second
+
         self._runner = Runner(self.root, self._session, self._acquirer, self._dispatcher())
         try:
             return self._runner.run(once=once, report=report)

@@ -1,4 +1,7 @@
-"""The contract of all matchers: exact; a batch of items in, query ids by item out, ascending and without repetition."""
+"""The contract of all matchers: exact.
+
+A batch of items in, query ids by item out, ascending and without repetition.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,9 @@ from runnel.model.match import Matches
 class MatchStatistics:
     """What a matcher did since it was built, to show what sharing saved.
 
-    `naive_evaluations` is what asking every query about every item would have taken; `candidates` are the pairs of item and
-    predicate that an index let through, `clause_checks` the clauses checked for them, `atom_evaluations` the
-    atoms that had to be evaluated on an item, `fallbacks` the items that only the slow way could take.
+    `naive_evaluations` is what asking every query about every item would have taken; `candidates` are the pairs of
+    item and predicate that an index let through, `clause_checks` the clauses checked for them, `atom_evaluations`
+    the atoms that had to be evaluated on an item, `fallbacks` the items that only the slow way could take.
     """
 
     items: int = 0
@@ -33,7 +36,10 @@ class MatchStatistics:
 
 
 class Matcher(Protocol):
-    """Items in, matches out. A query that raises on an item becomes a failure; no item and no query stops the rest."""
+    """Items in, matches out.
+
+    A query that raises on an item becomes a failure; no item and no query stops the rest.
+    """
 
     statistics: MatchStatistics
 

@@ -1,4 +1,7 @@
-"""The predicate table in the making: every distinct thing gets one dense id (hash-consing), in order of first use."""
+"""The predicate table in the making.
+
+Every distinct thing gets one dense id (hash-consing), in order of first use.
+"""
 
 from __future__ import annotations
 

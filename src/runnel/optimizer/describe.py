@@ -1,6 +1,7 @@
 """Formulas, clauses and drafts as text in the language of conditions, for `explain --steps` and for golden files.
 
-A formula is a shared graph and its text a tree, so every text has a limit: beyond it the rest is counted, not shown.
+A formula is a shared graph and its text a tree, so every text has a limit: beyond it the rest is counted, not
+shown.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The draft: what the passes hand on, from view definitions to the logical plan.
 
-Each pass fills one more field and leaves the others; formulas and nodes live in append-only tables that all drafts of one
-run share, so a pass that changes nothing returns the same numbers.
+Each pass fills one more field and leaves the others; formulas and nodes live in append-only tables that all drafts
+of one run share, so a pass that changes nothing returns the same numbers.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class NormalForm:
-    """A formula as a conjunction of clauses (sorted, without repetition). Not exact: a match implies the clauses only.
+    """A formula as a conjunction of clauses (sorted sets). Not exact: a match implies the clauses, no more.
 
     No clauses: always true. An empty clause: never true.
     """

@@ -1,4 +1,7 @@
-"""Pass: replace every view by its definition, so that queries read source feeds only (RoSeS §4.3, normalisation)."""
+"""Pass.
+
+Replace every view by its definition, so that queries read source feeds only (RoSeS §4.3, normalisation).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Formulas: conditions as nodes of one shared graph, so that a view used a thousand times is there once.
 
-Expressions are trees, and views on views would make them exponentially large. A formula is an integer: equal formulas have
-equal numbers, and children have smaller numbers than their parents, so every pass is a loop without recursion.
+Expressions are trees, and views on views would make them exponentially large. A formula is an integer: equal
+formulas have equal numbers, and children have smaller numbers than their parents, so every pass is a loop without
+recursion.
 """
 
 from __future__ import annotations

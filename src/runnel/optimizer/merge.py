@@ -1,4 +1,7 @@
-"""Compaction: a base and its delta folded into the logical plan of the next base, without parsing anything again."""
+"""Compaction.
+
+A base and its delta folded into the logical plan of the next base, without parsing anything again.
+"""
 
 from __future__ import annotations
 

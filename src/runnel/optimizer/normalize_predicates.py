@@ -1,7 +1,7 @@
 """Pass: bring every formula into conjunctive normal form, within limits (RoSeS §4.3, elementary predicates in CNF).
 
-The normal form of arbitrary conditions can explode. Where a limit is reached, the normal form keeps clauses that every
-match still satisfies, and says that it is not exact: then the formula itself decides after the clauses.
+The normal form of arbitrary conditions can explode. Where a limit is reached, the normal form keeps clauses that
+every match still satisfies, and says that it is not exact: then the formula itself decides after the clauses.
 """
 
 from __future__ import annotations
@@ -82,7 +82,10 @@ def _distributed(parts: list[Partial], settings: OptimizerSettings) -> Partial:
 
 
 def _choice(clauses: Clauses) -> frozenset[int]:
-    """The clause that stands for an alternative: few literals, none negated if possible, so that an index can use it."""
+    """The clause that stands for an alternative.
+
+    Few literals, none negated if possible, so that an index can use it.
+    """
     return min(clauses, key=_usefulness)
 
 

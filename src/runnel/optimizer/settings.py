@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class OptimizerSettings:
     """How large a predicate in conjunctive normal form may become before it is cut to what is still sound.
 
-    `max_clauses` and `max_literals` bound one predicate; `max_constants` is the length up to which `x in (…)` becomes
-    a disjunction of equalities, so that lists and single values share atoms.
+    `max_clauses` and `max_literals` bound one predicate; `max_constants` is the length up to which `x in (…)`
+    becomes a disjunction of equalities, so that lists and single values share atoms.
     """
 
     max_clauses: int = 64

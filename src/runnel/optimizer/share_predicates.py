@@ -1,4 +1,7 @@
-"""Pass: hash-cons atoms, clauses, predicates and scopes into the predicate table; queries refer to ids from here on."""
+"""Pass: hash-cons atoms, clauses, predicates and scopes into the predicate table.
+
+Queries refer to ids from here on.
+"""
 
 from __future__ import annotations
 

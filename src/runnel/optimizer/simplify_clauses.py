@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 Clauses = frozenset[frozenset[int]]
-"""A conjunction of clauses; a clause is a set of literals, a literal and its complement differ in the lowest bit."""
+"""A conjunction of clauses.
+
+A clause is a set of literals, a literal and its complement differ in the lowest bit.
+"""
 
 UNSATISFIABLE: Clauses = frozenset([frozenset()])
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -47,7 +48,7 @@ class Rows:
     def lists(self) -> Iterator[list[int]]:
         """The rows as lists, in order."""
         values, offsets = self.values.tolist(), self.offsets.tolist()
-        for start, stop in zip(offsets, offsets[1:], strict=False):
+        for start, stop in pairwise(offsets):
             yield values[start:stop]
 
     def expand(self, rows: Array) -> tuple[Array, Array]:

@@ -150,9 +150,7 @@ def load_part(storage: Storage, folder: str) -> PlanPart:
 
 def _read(storage: Storage, folder: str) -> PlanPart:
     manifest = read_manifest(storage, folder)
-    arrays = {
-        name.removesuffix(".npy"): _array(storage, folder, name, file) for name, file in manifest.files.items()
-    }
+    arrays = {name.removesuffix(".npy"): _array(storage, folder, name, file) for name, file in manifest.files.items()}
     layout = {name.removeprefix(LAYOUT): one for name, one in arrays.items() if name.startswith(LAYOUT)}
     try:
         logical, tombstones = LogicalPlan.stored(arrays, manifest.costs), arrays["tombstones"]
@@ -182,6 +180,8 @@ def _array(storage: Storage, folder: str, name: str, file: PlanFile) -> Array:
         array: Array = np.load(local, mmap_mode=mode, allow_pickle=False)  # type: ignore[arg-type]
     except (OSError, ValueError, EOFError) as error:
         raise CorruptData(f"{path} cannot be read: {error}") from error
+    # A plain view of the mapping: indexing numpy's own class for mapped files costs more than the work.
+    array = np.asarray(array)
     if array.ndim != 1:
         raise CorruptData(f"{path} has {array.ndim} dimensions, not one")
     return array

@@ -49,6 +49,7 @@ _ENDED_BY = {
 _TAG = re.compile(r"""<(/?)([A-Za-z][^\s/>"'<=]*+)((?:[^>"']|"[^"]*+"|'[^']*+')*+)>""")
 _ATTRIBUTE = re.compile(r"""([A-Za-z][A-Za-z-]*+)\s*+=\s*+(?:"([^"]*+)"|'([^']*+)'|([^\s"'>]++))""")
 _KEPT = _names("href src alt title cite datetime colspan rowspan width height lang dir start")
+_NO_BRACKETS = {ord("<"): None, ord(">"): None}
 _LINKS = frozenset({"href", "src", "cite"})
 _SPACES = re.compile(r"[ \t\r\f\v\xa0\u2000-\u200a\u202f\u3000]+")
 _BREAKS = re.compile(r" ?\n[ \n]*")
@@ -91,7 +92,7 @@ def read_markup(source: str, base: str | None = None) -> ReadMarkup:
     '<p>Muse &amp; co</p><a href="/tour" rel="noopener noreferrer">tour</a>'
     """
     if "<" not in source and "&" not in source:
-        text = tidy_spaces(source)
+        text = " ".join(source.split())
         return ReadMarkup(text, escape(text, quote=False))
     writing = _Writing(base)
     for tag in _tags(source):
@@ -192,6 +193,8 @@ class _Writing:
             value = unescape(found[2] or found[3] or found[4] or "")
             if name in _LINKS:
                 value = safe_link(value, self.base) or ""
+            # Angle brackets are legal in an attribute, and a trap where the HTML is put inside other HTML.
+            value = value.replace("<", "%3C").replace(">", "%3E") if name in _LINKS else value.translate(_NO_BRACKETS)
             if value:
                 kept[name] = value
         return "".join(f' {name}="{escape(value)}"' for name, value in kept.items())
@@ -203,7 +206,8 @@ def _tags(source: str) -> Iterator[_Tag]:
     Linear: every step goes on after what it looked at, but for a bounded number of tags with a quote left open.
     """
     before: list[str] = []
-    position = failures = close = 0
+    position = failures = 0
+    close = -1
     while True:
         start = source.find("<", position)
         if start < 0:

@@ -50,7 +50,7 @@ def match_slice(storage: Storage, row: dict[str, Any]) -> Any:
     one = Slice(row["tier"], row["path"], row["first_row"], row["rows"], row["first_sequence"], row["accepted"])
     items = read_slice(storage, one)
     if row["base"] is None:
-        matches, counters = Matches.of([[]] * len(items)), {}
+        matches, counters = Matches.of([[]] * len(items)), dict[str, int]()
     else:
         matcher = _matcher(storage.url, PlanVersion(row["plan"], row["base"], row["delta"]))
         matches, counters = _counted(matcher, items)

@@ -1,7 +1,7 @@
 """How an atom is tested: by a key that the item has or has not, by a range of numbers, or by the reference evaluator.
 
-A *slot* is what an atom looks at: an attribute, a part of its moments, or their days. A *token* is a value or word in a
-slot. Slots and tokens are exact, so two different values never share a key.
+A *slot* is what an atom looks at: an attribute, a part of its moments, or their days. A *token* is a value or word
+in a slot. Slots and tokens are exact, so two different values never share a key.
 """
 
 from __future__ import annotations
@@ -43,7 +43,10 @@ class SlotUse(IntFlag):
 
 @dataclass(frozen=True, slots=True)
 class AtomTest:
-    """The test of one atom. `keys` are candidates: if the atom is true, the item has one of them (none: not known)."""
+    """The test of one atom.
+
+    `keys` are candidates: if the atom is true, the item has one of them (none: not known).
+    """
 
     kind: TestKind
     slot: Slot

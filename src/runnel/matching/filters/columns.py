@@ -1,9 +1,13 @@
-"""A batch of items as the index reads it: values by attribute, cut into words once however many parts ask for them."""
+"""A batch of items as the index reads it.
+
+Values by attribute, cut into words once however many parts ask for them.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -28,12 +32,9 @@ class ItemColumns:
         self.sequences = batch.sequences
         attributes = batch.records.column("attributes")
         offsets = np.asarray(attributes.offsets)
-        values = attributes.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0])) if len(batch) else None
         self._offsets = offsets
-        self._values = values
-        self.value_rows: Array = (
-            np.repeat(np.arange(len(batch)), np.diff(offsets)) if len(batch) else np.empty(0, int)
-        )
+        self._values = attributes.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
+        self.value_rows: Array = np.repeat(np.arange(len(batch)), np.diff(offsets))
         self._words: dict[int, list[str]] = {}
         self._attributes: dict[int, Attributes] = {}
 
@@ -43,7 +44,7 @@ class ItemColumns:
     @cached_property
     def names(self) -> dict[str, Array]:
         """The positions of the values of every attribute, ascending."""
-        if self._values is None or not len(self._values):
+        if not len(self._values):
             return {}
         encoded = pa.compute.dictionary_encode(self._values.field("name"))
         codes = np.asarray(encoded.indices)
@@ -67,7 +68,7 @@ class ItemColumns:
         return list(self._field("text").to_pylist())
 
     @cached_property
-    def moments(self) -> list[datetime]:
+    def moments(self) -> list[datetime | None]:
         """The moments, None where a value is none."""
         counts = self._field("moment").cast(pa.int64()).to_pylist()
         return [None if count is None else _EPOCH + timedelta(microseconds=count) for count in counts]
@@ -81,12 +82,12 @@ class ItemColumns:
 
     def facet(self, facet: str, positions: Array) -> list[float]:
         """The part, or the day's number, of the moments at these positions."""
-        moments = (self.moments[position] for position in positions.tolist())
+        moments = (cast(datetime, self.moments[position]) for position in positions.tolist())
         if facet == DAY:
             return [float(moment.toordinal()) for moment in moments]
         part = next(part for part in PARTS if part == facet)
         looked_at = Attribute("moment", part)
-        return [float(values_of(looked_at, {"moment": (moment,)})[0]) for moment in moments]  # type: ignore[arg-type]
+        return [cast(float, values_of(looked_at, {"moment": (moment,)})[0]) for moment in moments]
 
     def positions(self, row: int, name: str) -> list[int]:
         """The positions of the values of one item's attribute."""

@@ -1,4 +1,7 @@
-"""How many items are expected to have a key: a guess until statistics are there. It decides speed, never answers."""
+"""How many items are expected to have a key: a guess until statistics are there.
+
+It decides speed, never answers.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The keys that the items of a batch have, and the numbers that ranges look at.
 
-Words and values become keys by hash, and the key's own bytes are compared, so an answer never rests on a hash. What was
-looked up is remembered in bounded tables: most words of an item were in an item before.
+Words and values become keys by hash, and the key's own bytes are compared, so an answer never rests on a hash. What
+was looked up is remembered in bounded tables: most words of an item were in an item before.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The index arrays of a plan part, laid out at compile time and mapped by every worker.
 
-Every predicate is *anchored* at the clause that the fewest items are expected to satisfy, among the clauses that are
-disjunctions of keys: an item can satisfy the predicate only if it has one of these keys. The postings lead from a key to
-the predicates anchored there. Predicates without such a clause (only ranges or negations) are asked for every item.
+Every predicate is *anchored* at the clause that the fewest items are expected to satisfy, among the clauses that
+are disjunctions of keys: an item can satisfy the predicate only if it has one of these keys. The postings lead from
+a key to the predicates anchored there. Predicates without such a clause (only ranges or negations) are asked for
+every item.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -51,19 +52,20 @@ class FilterLayout:
     def arrays(self) -> dict[str, Array]:
         """All arrays by the names under which they are stored."""
         plain = {name: getattr(self, name) for name in _PLAIN}
-        texts = {**self.slots.arrays("slots"), **self.key_tokens.arrays("key_tokens")}
-        rows = {name: array for field in _ROWS for name, array in getattr(self, field).arrays(field).items()}
-        return {**plain, **texts, **rows}
+        for name in (*_TEXTS, *_ROWS):
+            plain |= getattr(self, name).arrays(name)
+        return plain
 
     @staticmethod
     def stored(arrays: Arrays) -> FilterLayout:
         """The layout of arrays made by `arrays`."""
-        texts = {name: Texts.stored(arrays, name) for name in ("slots", "key_tokens")}
-        rows = {name: Rows.stored(arrays, name) for name in _ROWS}
-        plain = {name: arrays[name] for name in _PLAIN}
-        return FilterLayout(**texts, **rows, **plain)
+        fields: dict[str, Any] = {name: Texts.stored(arrays, name) for name in _TEXTS}
+        fields |= {name: Rows.stored(arrays, name) for name in _ROWS}
+        fields |= {name: arrays[name] for name in _PLAIN}
+        return FilterLayout(**fields)
 
 
+_TEXTS = ("slots", "key_tokens")
 _ROWS = ("postings", "checks", "predicate_targets")
 _PLAIN = (
     "slot_uses",
@@ -85,7 +87,10 @@ def hash_key(slot: int, token: Token) -> int:
 
 
 def layout(logical: LogicalPlan, frequencies: Mapping[str, float] | None = None) -> FilterLayout:
-    """Lay out the index of a logical plan. `frequencies` gives the part of all items that hold a word, where known."""
+    """Lay out the index of a logical plan.
+
+    `frequencies` gives the part of all items that hold a word, where known.
+    """
     tests = [test_of(_decoded(logical, atom)) for atom in range(len(logical.atoms))]
     costs = [_cheapest(test, frequencies or {}) for test in tests]
     slots = _numbered_slots(tests)

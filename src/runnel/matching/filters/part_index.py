@@ -104,7 +104,10 @@ class PartIndex:
         return np.concatenate(kept_rows), np.concatenate(kept_predicates)
 
     def _check(self, rows: Array, predicates: Array, truth: BatchTruth, statistics: MatchStatistics) -> Array:
-        """The verdict on every candidate: the clauses first, those that fail most often in front; then the formula."""
+        """The verdict on every candidate: the clauses first, those that fail most often in front.
+
+        Then the formula.
+        """
         verdicts = np.full(len(rows), TRUE, dtype=np.uint8)
         checks = self.layout.checks
         starts = checks.offsets[predicates]

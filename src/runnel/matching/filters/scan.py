@@ -1,4 +1,7 @@
-"""The scan matcher: every query on every item, by the reference evaluator. The baseline, and the oracle of the others."""
+"""The scan matcher: every query on every item, by the reference evaluator.
+
+The baseline, and the oracle of the others.
+"""
 
 from __future__ import annotations
 

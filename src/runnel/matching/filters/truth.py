@@ -1,7 +1,8 @@
 """The truth of literals and clauses on items, for many pairs at once.
 
-Three values: false, unknown, true. An atom whose evaluation raised is unknown on that item; a clause is as true as its
-truest literal, a predicate as its least true clause (so a query that fails where it does not matter still answers).
+Three values: false, unknown, true. An atom whose evaluation raised is unknown on that item; a clause is as true as
+its truest literal, a predicate as its least true clause (so a query that fails where it does not matter still
+answers).
 """
 
 from __future__ import annotations
@@ -86,7 +87,9 @@ class BatchTruth:
         other = np.flatnonzero(kinds > TestKind.RANGE)
         for index, row, atom in zip(other.tolist(), rows[other].tolist(), atoms[other].tolist(), strict=True):
             truths[index] = self._atom(row, atom)
-        return np.where(literals & 1, TRUE - truths, truths).astype(np.uint8)
+        negated = np.flatnonzero(literals & 1)
+        truths[negated] = TRUE - truths[negated]
+        return truths
 
     def _ranges(self, rows: Array, atoms: Array) -> Array:
         """Whether any number in the atom's slot lies within its bounds."""
@@ -131,11 +134,14 @@ class BatchTruth:
                     truths[one] = min(truths[child] for child in rows.row(one).tolist())
                 case FormulaKind.OR:
                     truths[one] = max(truths[child] for child in rows.row(one).tolist())
-        return truths[formula]
+        return int(truths[formula])
 
 
 def _presence(rows: Array, keys: Array, height: int, count: int) -> tuple[Array, Array]:
-    """A matrix of rows and the keys that any row has, and the column of every key (0, always false, where none has)."""
+    """A matrix of rows and the keys that any row has.
+
+    And the column of every key (0, always false, where none has).
+    """
     columns_of = np.zeros(count, dtype=np.int32)
     columns_of[keys] = 1
     hits = np.flatnonzero(columns_of)

@@ -1,0 +1,37 @@
+"""`runnel report`: a page about a root."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runnel.cli.output import console, print_json, told
+from runnel.engine import open_engine
+
+
+def report(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write; report.html in the root by default.")
+    ] = None,
+    title: Annotated[str, typer.Option(help="The page's title.")] = "Runnel report",
+    root: Annotated[
+        Path, typer.Option("--root", "-r", envvar="RUNNEL_ROOT", help="The root: the folder of one installation.")
+    ] = Path(),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line each, instead of text.")] = False,
+) -> None:
+    """Write a page about what was matched: items and matches over time, per query, and what sharing saved.
+
+    Example: `runnel report -o report.html`
+    """
+    from runnel.web.collect import collect_report
+    from runnel.web.report import render_report
+
+    with told(as_json), open_engine(root, create=False) as engine:
+        place = output or engine.root.folder / "report.html"
+        place.write_text(render_report(collect_report(engine, title)), "utf-8")
+        if as_json:
+            print_json({"report": str(place)})
+        else:
+            console.print(f"[green]✓[/green] wrote {place}")

@@ -1,0 +1,144 @@
+"""Matching as a library: statements in, matches out, without a root and without Spark."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from runnel.algebra.query import Node, reads
+from runnel.errors import CyclicFeeds, DuplicateName, StatementError
+from runnel.language.binding import bind_query
+from runnel.language.parser import parse
+from runnel.language.statements import CreateFeed, RegisterFeed
+from runnel.log.storage import FileStorage
+from runnel.matching.build import build_matcher
+from runnel.matching.compile import compile_base
+from runnel.matching.contract import Matcher
+from runnel.model.batch import ItemBatch
+from runnel.model.item import Item, attributes_of
+from runnel.plan.logical import PlanQuery
+from runnel.plan.store import PlanVersion, load
+
+
+class CompiledPlan:
+    """Queries compiled together. `match` gives, for each item, the names of the feeds it is in.
+
+    The plan is a folder of arrays that is mapped into memory; it goes away with this object.
+    """
+
+    def __init__(self, sources: Mapping[str, int], names: Mapping[int, str], nodes: Mapping[int, Node]) -> None:
+        self._sources = dict(sources)
+        self._names = dict(names)
+        self._folder = tempfile.mkdtemp(prefix="runnel-plan-")
+        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._storage = FileStorage(Path(self._folder).as_uri())
+        compile_base(self._storage, "plan", [PlanQuery(query) for query in sorted(nodes)], nodes)
+
+    @property
+    def folder(self) -> str:
+        """Where the plan's arrays are, for other processes on this machine."""
+        return self._folder
+
+    @property
+    def sources(self) -> dict[str, int]:
+        """The source feeds that the queries read, with their ids in the plan."""
+        return dict(self._sources)
+
+    @property
+    def queries(self) -> dict[int, str]:
+        """The names of the queries by their ids in the plan."""
+        return dict(self._names)
+
+    @cached_property
+    def matcher(self) -> Matcher:
+        """The matcher, for those who have batches of items in columns."""
+        return build_matcher(load(self._storage, PlanVersion(0, "plan")))
+
+    def match(self, items: Iterable[Mapping[str, Any]]) -> list[list[str]]:
+        """The names of the feeds that each item is in, in the order of declaration.
+
+        An item is a mapping of attributes. With several source feeds, `feed` says from which one it comes.
+
+        >>> plan = compile(["create feed Rock from Wire where title contains 'rock'"])
+        >>> plan.match([{"title": "Rock am Ring"}, {"title": "Jazz"}])
+        [['Rock'], []]
+        """
+        batch = self.batch(items)
+        matches = self.matcher.match(batch)
+        return [[self._names[int(query)] for query in matches.row(row)] for row in range(len(batch))]
+
+    def batch(self, items: Iterable[Mapping[str, Any]]) -> ItemBatch:
+        """Items in columns, as the matcher takes them."""
+        adapted = [self._item(number, dict(item)) for number, item in enumerate(items, 1)]
+        return ItemBatch.of(adapted, self._sources)
+
+    def _item(self, number: int, raw: dict[str, Any]) -> Item:
+        only = next(iter(self._sources)) if len(self._sources) == 1 else None
+        feed = raw.pop("feed", None) or only
+        if feed not in self._sources:
+            known = ", ".join(self._sources)
+            raise StatementError(f"item {number} comes from no feed of the plan", hint=f"set feed to one of: {known}")
+        return Item(feed, str(raw.pop("id", number)), attributes_of(raw, place=f"item {number}"))
+
+
+def compile(queries: str | Sequence[str]) -> CompiledPlan:
+    """Compile `create feed` statements together. Feeds that are read and not created are source feeds.
+
+    >>> texts = ["create feed Rock from A | B where title contains 'rock'", "create feed Hot from Rock where n > 3"]
+    >>> plan = compile(texts)
+    >>> plan.match([{"feed": "B", "title": "rock", "n": 5}])
+    [['Rock', 'Hot']]
+    """
+    texts = [queries] if isinstance(queries, str) else list(queries)
+    created: dict[str, tuple[int, CreateFeed, str]] = {}
+    for text in texts:
+        for parsed in parse(text):
+            match parsed.statement:
+                case CreateFeed(name) as statement:
+                    if name.text in created:
+                        raise DuplicateName(f"there is a feed {name.text} already", span=name.span, text=text)
+                    created[name.text] = (len(created) + 1, statement, text)
+                case RegisterFeed():
+                    pass
+                case _:
+                    raise StatementError("only `create feed` statements are compiled", span=parsed.span, text=text)
+    sources: dict[str, int] = {}
+
+    def resolve(name: str) -> int:
+        if name in created:
+            return created[name][0]
+        return sources.setdefault(name, len(created) + len(sources) + 1)
+
+    nodes: dict[int, Node] = {}
+    for number, statement, text in created.values():
+        try:
+            nodes[number] = bind_query(statement.query, resolve, lambda: (*created, *sources))
+        except StatementError as error:
+            raise error.located(text) from None
+    _refuse_cycles(nodes, created)
+    return CompiledPlan(sources, {number: name for name, (number, _, _) in created.items()}, nodes)
+
+
+def _refuse_cycles(nodes: Mapping[int, Node], created: Mapping[str, tuple[int, CreateFeed, str]]) -> None:
+    """Take away feeds that read only what is settled; what remains reads itself."""
+    waiting = {number: {one for one in reads(node) if one in nodes} for number, node in nodes.items()}
+    readers: dict[int, list[int]] = {}
+    for number, sources in waiting.items():
+        for source in sources:
+            readers.setdefault(source, []).append(number)
+    settled = [number for number, sources in waiting.items() if not sources]
+    while settled:
+        done = settled.pop()
+        del waiting[done]
+        for reader in readers.get(done, ()):
+            waiting[reader].discard(done)
+            if not waiting[reader]:
+                settled.append(reader)
+    if waiting:
+        name, (_, statement, text) = next(item for item in created.items() if item[1][0] in waiting)
+        raise CyclicFeeds(f"{name} would read itself", span=statement.name.span, text=text)

@@ -1,0 +1,75 @@
+"""The matching step over any DataFrame: a row is an item, its columns are attributes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import ArrayType, StringType, StructField, StructType
+
+from runnel.errors import InputError
+from runnel.log.storage import FileStorage
+from runnel.matching.build import build_matcher
+from runnel.matching.contract import Matcher
+from runnel.model.batch import ItemBatch
+from runnel.model.item import Item, attributes_of
+from runnel.plan.store import PlanVersion, load
+
+
+class Plan(Protocol):
+    """What `runnel.compile` gives."""
+
+    @property
+    def folder(self) -> str: ...
+    @property
+    def sources(self) -> dict[str, int]: ...
+    @property
+    def queries(self) -> dict[int, str]: ...
+
+
+def match(dataframe: DataFrame, plan: Plan, *, feed: str | None = None, column: str = "feeds") -> DataFrame:
+    """The rows of a DataFrame with one more column: the names of the feeds that each row is in.
+
+    `feed` names the source feed of all rows; without it a column `feed` says so row by row, unless the plan reads
+    only one. The plan's folder must be reachable from the workers, as it is in local mode.
+    """
+    if column in dataframe.columns:
+        raise InputError(f"there is a column {column} already", hint="give another name with column=")
+    only = feed or (next(iter(plan.sources)) if len(plan.sources) == 1 else None)
+    if only is None and "feed" not in dataframe.columns:
+        raise InputError("the plan reads several feeds", hint="give feed=, or a column `feed`")
+    if only is not None and only not in plan.sources:
+        raise InputError(f"the plan does not read {only}", hint=f"it reads {', '.join(plan.sources)}")
+    schema = StructType([*dataframe.schema.fields, StructField(column, ArrayType(StringType()))])
+    run = _matching(plan.folder, dict(plan.sources), dict(plan.queries), only, column)
+    return dataframe.mapInArrow(run, schema)
+
+
+def _matching(
+    folder: str, sources: Mapping[str, int], queries: Mapping[int, str], only: str | None, column: str
+) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        matcher = _matcher(folder)
+        for batch in batches:
+            items = ItemBatch.of([_item(row, only) for row in batch.to_pylist()], sources)
+            matches = matcher.match(items)
+            names = [[queries[int(one)] for one in matches.row(row)] for row in range(len(items))]
+            fields = [*batch.schema, pa.field(column, pa.list_(pa.string()))]
+            arrays = [*batch.columns, pa.array(names, pa.list_(pa.string()))]
+            yield pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+    return run
+
+
+def _item(row: dict[str, Any], only: str | None) -> Item:
+    feed = only or str(row.pop("feed"))
+    return Item(feed, str(row.pop("id", "")), attributes_of(row, place="row"))
+
+
+@lru_cache(maxsize=2)
+def _matcher(folder: str) -> Matcher:
+    return build_matcher(load(FileStorage(Path(folder).as_uri()), PlanVersion(0, "plan")))

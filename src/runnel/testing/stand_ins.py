@@ -1,0 +1,105 @@
+"""Stand-ins for the outside: a sink in memory, a source that follows a script, a clock that is set by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, ClassVar
+
+from runnel.engine import Engine
+from runnel.errors import DeliveryFailed, InputError
+from runnel.log.item_log import Accepted
+from runnel.sinks.contract import Delivery
+
+
+class MemorySink:
+    """`output memory 'name'`: deliveries are kept in this process, under the target's name.
+
+    >>> MemorySink.clear(); MemorySink.delivered("inbox")
+    []
+    """
+
+    kind = "memory"
+    _boxes: ClassVar[dict[str, dict[str, Delivery]]] = {}
+    _failing: ClassVar[dict[str, str]] = {}
+
+    def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
+        """Any name will do."""
+        if not target:
+            raise InputError("this output needs a target", hint="output memory 'inbox'")
+        return target
+
+    def deliver(self, delivery: Delivery) -> str:
+        """Keep a delivery; the same key again changes nothing."""
+        target = delivery.subscription.target or ""
+        if target in self._failing:
+            raise DeliveryFailed(self._failing[target])
+        self._boxes.setdefault(target, {}).setdefault(delivery.key, delivery)
+        return f"{len(delivery.items)} items kept"
+
+    @classmethod
+    def delivered(cls, target: str) -> list[Delivery]:
+        """What came for a target, in order."""
+        return list(cls._boxes.get(target, {}).values())
+
+    @classmethod
+    def item_ids(cls, target: str) -> list[str]:
+        """The ids of all items that came for a target, in order."""
+        return [one.item.id for delivery in cls.delivered(target) for one in delivery.items]
+
+    @classmethod
+    def fail(cls, target: str, reason: str | None) -> None:
+        """Let every delivery to a target fail for this reason; None ends that."""
+        cls._failing.pop(target, None)
+        if reason is not None:
+            cls._failing[target] = reason
+
+    @classmethod
+    def clear(cls) -> None:
+        """Forget everything."""
+        cls._boxes.clear()
+        cls._failing.clear()
+
+
+@dataclass
+class FakeClock:
+    """A clock that stands still until it is moved: `runnel.open(root, clock=FakeClock())`.
+
+    >>> clock = FakeClock(datetime(2026, 1, 1, tzinfo=UTC)); clock.advance(timedelta(hours=1)); clock.now.hour
+    1
+    """
+
+    now: datetime = field(default_factory=lambda: datetime(2026, 1, 1, tzinfo=UTC))
+
+    def __call__(self) -> float:
+        return self.now.timestamp()
+
+    def advance(self, by: timedelta) -> None:
+        """Move the clock; a negative time sets it back."""
+        self.now += by
+
+
+@dataclass
+class ScriptedSource:
+    """Publishes prepared batches of items into a feed, one for every call of `step`.
+
+    >>> ScriptedSource("Wire", [[{"id": "1"}], []]).remaining
+    2
+    """
+
+    feed: str
+    batches: Iterable[Iterable[Mapping[str, Any]]]
+
+    def __post_init__(self) -> None:
+        self._waiting = [list(batch) for batch in self.batches]
+
+    @property
+    def remaining(self) -> int:
+        """How many batches are still to come."""
+        return len(self._waiting)
+
+    def step(self, engine: Engine) -> Accepted:
+        """Publish the next batch."""
+        return engine.publish(self.feed, self._waiting.pop(0))
