@@ -12,9 +12,34 @@
 rows of any DataFrame.
 """
 
-from runnel.engine import Engine, MatchedItem
-from runnel.engine import open_engine as open
-from runnel.library import CompiledPlan, compile
+from __future__ import annotations
 
-__all__ = ["CompiledPlan", "Engine", "MatchedItem", "compile", "open"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from runnel import spark
+    from runnel.engine import Engine, MatchedItem
+    from runnel.engine import open_engine as open
+    from runnel.library import CompiledPlan, compile
+
+__all__ = ["CompiledPlan", "Engine", "MatchedItem", "compile", "open", "spark"]
 __version__ = "0.1.0"
+
+_PLACES = {
+    "CompiledPlan": ("runnel.library", "CompiledPlan"),
+    "Engine": ("runnel.engine", "Engine"),
+    "MatchedItem": ("runnel.engine", "MatchedItem"),
+    "compile": ("runnel.library", "compile"),
+    "open": ("runnel.engine", "open_engine"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a name when it is first used: Spark's workers need a small part of this package, and quickly."""
+    if name == "spark":
+        return import_module("runnel.spark")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'runnel' has no attribute {name!r}")
+    module, attribute = _PLACES[name]
+    return getattr(import_module(module), attribute)

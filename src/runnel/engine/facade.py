@@ -185,7 +185,7 @@ class Engine:
         """Accept the items of a document (RSS, Atom, JSON Feed, JSON lines); gives also what was refused in it."""
         target = self._source(feed)
         self._wait_for_room()
-        accepted, problems = self._acquirer.take_document(target, data, name, is_whole=True)
+        accepted, problems = self._acquirer.take_document(target, data, name)
         if problems:
             self._acquirer.keep_aside(target, problems, "item", data)
         return accepted, problems

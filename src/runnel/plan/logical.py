@@ -54,7 +54,7 @@ class CostRecord:
 
     def to_json(self) -> dict[str, Any]:
         """The record as a JSON value."""
-        return {"pass": self.step, "seconds": round(self.seconds, 6), "counters": dict(self.counters)}
+        return {"pass": self.step, "seconds": self.seconds, "counters": dict(self.counters)}
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The manifest of a plan folder: written last, so a folder without one is no plan.
 
-It says what the folder is (format, kind, parent), what is inside (counts; size and digest of every file) and what
-its making cost. Nothing in it is trusted before it is checked.
+It says what the folder is (format, kind, parent), what is inside (counts; size and digest of every file; where each
+array lies) and what its making cost. Nothing in it is trusted before it is checked.
 """
 
 from __future__ import annotations
@@ -27,6 +27,15 @@ class PlanFile:
 
 
 @dataclass(frozen=True, slots=True)
+class PlanArray:
+    """Where an array lies: in which file, from which entry on, how many entries."""
+
+    file: str
+    start: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
 class PlanManifest:
     """What a plan folder holds. `parent` is the folder of the base that a delta belongs to."""
 
@@ -34,6 +43,7 @@ class PlanManifest:
     kind: Kind
     counts: Mapping[str, int]
     files: Mapping[str, PlanFile]
+    arrays: Mapping[str, PlanArray]
     costs: tuple[CostRecord, ...] = ()
     parent: str | None = None
     format: int = field(default=FORMAT)
@@ -51,6 +61,7 @@ class PlanManifest:
             "parent": self.parent,
             "counts": dict(self.counts),
             "files": {name: {"size": file.size, "sha256": file.sha256} for name, file in self.files.items()},
+            "arrays": {name: [one.file, one.start, one.count] for name, one in self.arrays.items()},
             "costs": [cost.to_json() for cost in self.costs],
         }
         return json.dumps(value, indent=1, sort_keys=True).encode()
@@ -71,11 +82,20 @@ def _checked(folder: str, value: Any) -> PlanManifest:
     kind = value["kind"]
     if kind not in ("base", "delta"):
         raise ValueError(f"unknown kind {kind!r}")
-    files = {str(name): PlanFile(int(file["size"]), str(file["sha256"])) for name, file in value["files"].items()}
+    files = {str(name): PlanFile(int(one["size"]), str(one["sha256"])) for name, one in value["files"].items()}
     for name in files:
         # A name becomes a path; one that climbs out of the folder must not be followed.
         if not name.endswith(".npy") or "/" in name or "\\" in name:
             raise ValueError(f"unexpected file {name!r}")
     costs = tuple(CostRecord(str(one["pass"]), float(one["seconds"]), one["counters"]) for one in value["costs"])
     counts = {str(name): int(count) for name, count in value["counts"].items()}
-    return PlanManifest(folder, cast(Kind, kind), counts, files, costs, value["parent"], int(value["format"]))
+    arrays = {str(name): _checked_array(one, files) for name, one in value["arrays"].items()}
+    version = int(value["format"])
+    return PlanManifest(folder, cast(Kind, kind), counts, files, arrays, costs, value["parent"], version)
+
+
+def _checked_array(value: Any, files: Mapping[str, PlanFile]) -> PlanArray:
+    file, start, count = value
+    if file not in files or int(start) < 0 or int(count) < 0:
+        raise ValueError(f"an array lies nowhere: {value!r}")
+    return PlanArray(file, int(start), int(count))

@@ -19,7 +19,7 @@ from runnel.errors import CorruptData
 from runnel.log.storage import Storage
 from runnel.plan.arrays import Array, Arrays
 from runnel.plan.logical import LogicalPlan
-from runnel.plan.manifest import Kind, PlanFile, PlanManifest
+from runnel.plan.manifest import Kind, PlanArray, PlanFile, PlanManifest
 from runnel.plan.validate import validate
 
 MANIFEST = "manifest.json"
@@ -100,16 +100,28 @@ def _write(
     storage: Storage, folder: str, kind: Kind, logical: LogicalPlan, layout: Arrays, dead: Array, parent: str | None
 ) -> PlanManifest:
     arrays = {**logical.arrays(), "tombstones": dead, **{LAYOUT + name: one for name, one in layout.items()}}
-    files: dict[str, PlanFile] = {}
-    for name, array in arrays.items():
-        data = _serialized(array)
-        storage.write(f"{folder}/{name}.npy", data)
-        files[f"{name}.npy"] = PlanFile(len(data), hashlib.sha256(data).hexdigest())
+    placed, files = {}, {}
+    for file, names in _by_type(arrays).items():
+        start = 0
+        for name in names:
+            placed[name] = PlanArray(file, start, len(arrays[name]))
+            start += len(arrays[name])
+        data = _serialized(np.concatenate([arrays[name] for name in names]))
+        storage.write(f"{folder}/{file}", data)
+        files[file] = PlanFile(len(data), hashlib.sha256(data).hexdigest())
     counts = {**logical.counts, "tombstones": len(dead)}
-    manifest = PlanManifest(folder, kind, counts, files, logical.costs, parent)
+    manifest = PlanManifest(folder, kind, counts, files, placed, logical.costs, parent)
     # The manifest comes last: whoever finds it finds every file that it names.
     storage.write(f"{folder}/{MANIFEST}", manifest.to_json())
     return manifest
+
+
+def _by_type(arrays: Arrays) -> dict[str, list[str]]:
+    """The names of the arrays for each file: one file a type, because every file costs two waits for the disk."""
+    files: dict[str, list[str]] = {}
+    for name, array in arrays.items():
+        files.setdefault(f"{array.dtype.name}.npy", []).append(name)
+    return files
 
 
 def _serialized(array: Array) -> bytes:
@@ -150,14 +162,21 @@ def load_part(storage: Storage, folder: str) -> PlanPart:
 
 def _read(storage: Storage, folder: str) -> PlanPart:
     manifest = read_manifest(storage, folder)
-    arrays = {name.removesuffix(".npy"): _array(storage, folder, name, file) for name, file in manifest.files.items()}
+    files = {name: _array(storage, folder, name, file) for name, file in manifest.files.items()}
+    arrays = {name: _cut(folder, files[place.file], place) for name, place in manifest.arrays.items()}
     layout = {name.removeprefix(LAYOUT): one for name, one in arrays.items() if name.startswith(LAYOUT)}
     try:
         logical, tombstones = LogicalPlan.stored(arrays, manifest.costs), arrays["tombstones"]
     except KeyError as error:
-        raise CorruptData(f"{folder}/{error.args[0]}.npy is missing") from error
+        raise CorruptData(f"{folder}/{MANIFEST} has no array {error.args[0]}") from error
     validate(folder, logical, tombstones)
     return PlanPart(manifest, logical, layout, tombstones)
+
+
+def _cut(folder: str, array: Array, place: PlanArray) -> Array:
+    if place.start + place.count > len(array):
+        raise CorruptData(f"{folder}/{place.file} is shorter than its manifest says")
+    return array[place.start : place.start + place.count]
 
 
 def read_manifest(storage: Storage, folder: str) -> PlanManifest:

@@ -13,11 +13,11 @@ from runnel.plan.logical import FormulaKind, LogicalPlan
 
 
 def validate(folder: str, logical: LogicalPlan, tombstones: Array) -> None:
-    """Raise CorruptData, naming the file, unless every array fits the others."""
+    """Raise CorruptData, naming the array, unless every array fits the others."""
     try:
         _validate(logical, tombstones)
     except ValueError as error:
-        raise CorruptData(f"{folder}/{error}") from error
+        raise CorruptData(f"{folder}: the array {error}") from error
 
 
 def _validate(logical: LogicalPlan, tombstones: Array) -> None:
@@ -42,8 +42,10 @@ def check_texts(name: str, texts: Texts) -> None:
     _check_offsets(name, texts.offsets, len(texts.data))
 
 
-def check_rows(name: str, rows: Rows, bound: int | None) -> None:
-    """The offsets of rows lie within their values, and the values are ids below the bound."""
+def check_rows(name: str, rows: Rows, bound: int | None, count: int | None = None) -> None:
+    """There are as many rows as there should be, their offsets fit their values, and these are below the bound."""
+    if count is not None and len(rows) != count:
+        raise ValueError(f"{name}.offsets should hold {count + 1} integers")
     _check_offsets(name, rows.offsets, len(rows.values))
     check_ids(f"{name}.values", rows.values, None if bound is None else 0, bound, len(rows.values))
 
@@ -51,22 +53,22 @@ def check_rows(name: str, rows: Rows, bound: int | None) -> None:
 def check_ids(name: str, ids: Array, low: int | None, bound: int | None, count: int) -> None:
     """An array has as many entries as it should, all integers from `low` up to below `bound`."""
     if len(ids) != count or ids.dtype.kind not in "iu":
-        raise ValueError(f"{name}.npy should hold {count} integers")
+        raise ValueError(f"{name} should hold {count} integers")
     below = low is not None and count and int(ids.min()) < low
     if below or (bound is not None and count and int(ids.max()) >= bound):
-        raise ValueError(f"{name}.npy refers to something that is not there")
+        raise ValueError(f"{name} refers to something that is not there")
 
 
 def check_ascending(name: str, ids: Array) -> None:
     """Ids are integers in strictly ascending order."""
     if ids.dtype.kind not in "iu" or np.any(ids[1:] <= ids[:-1]):
-        raise ValueError(f"{name}.npy is not in ascending order")
+        raise ValueError(f"{name} is not in ascending order")
 
 
 def _check_offsets(name: str, offsets: Array, size: int) -> None:
     fits = len(offsets) > 0 and offsets.dtype.kind in "iu" and offsets[0] == 0 and offsets[-1] == size
     if not fits or np.any(offsets[1:] < offsets[:-1]):
-        raise ValueError(f"{name}.offsets.npy does not fit its values")
+        raise ValueError(f"{name}.offsets does not fit its values")
 
 
 def _check_formulas(logical: LogicalPlan) -> None:
@@ -76,4 +78,4 @@ def _check_formulas(logical: LogicalPlan) -> None:
     owners = np.repeat(np.arange(len(rows)), rows.lengths)
     bound = np.where(logical.formula_kinds[owners] <= FormulaKind.LITERAL, max(2, 2 * len(logical.atoms)), owners)
     if np.any(rows.values < 0) or np.any(rows.values >= bound):
-        raise ValueError("formulas.values.npy refers to something that is not there")
+        raise ValueError("formulas.values refers to something that is not there")

@@ -13,7 +13,7 @@ from runnel.errors import DeliveryFailed
 from runnel.sinks.targets import TargetFile
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_SET_ASIDE = 1000
 
 
@@ -45,10 +45,11 @@ def exists(file: TargetFile) -> bool:
 def replace_whole(file: TargetFile, data: bytes) -> None:
     """Put new content in the file's place."""
     draft = f".{file.name}.draft"
+    # What a crash left under this name, or somebody put there, must not be written through.
+    _remove(draft, file.folder)
     try:
         handle = os.open(draft, _WRITE, 0o644, dir_fd=file.folder)
         try:
-            require_regular(handle, file)
             write_all(handle, data)
             os.fsync(handle)
         finally:

@@ -94,22 +94,19 @@ class Acquirer:
         return total
 
     def take_document(
-        self, feed: Feed, data: bytes, place: str, *, is_whole: bool
+        self, feed: Feed, data: bytes, place: str, *, is_first: bool = False
     ) -> tuple[Accepted, list[InputError]]:
         """Accept the items of a document; raises BrokenDocument where it cannot be decoded.
 
-        `is_whole` says that every item is meant to be taken: published by hand, not found in a feed's past.
+        `is_first` says that nothing was read from the feed's address before: its past must not flood anybody.
         """
         document = decode(data, place, limit=self._settings.max_document_bytes)
         adapted = adapt(document, feed.name)
         accept, remember = list(adapted.items), list[Item]()
-        with self._catalog.read() as connection:
-            is_first = not is_whole and not has_seen_any(connection, feed.id)
         if is_first:
             policy = FirstFetch(newest=self._settings.first_fetch_items)
             accept, remember = first_fetch(adapted.items, policy, kind=document.kind)
-        problems = [*document.problems, *(one for one in adapted.problems if one not in document.problems)]
-        return self._items.accept(feed.id, accept, remember=remember), problems
+        return self._items.accept(feed.id, accept, remember=remember), list(adapted.problems)
 
     def keep_aside(self, feed: Feed, problems: Sequence[InputError], kind: str, data: bytes | None) -> None:
         """Keep what was refused, with its bytes, for inspection."""
@@ -125,14 +122,14 @@ class Acquirer:
                     Quarantined(kind, problem.place or feed.name, reason, feed=feed.id, path=path),
                 )
 
-    def _take_file(self, feed: Feed, file: FoundFile) -> Acquisition:
+    def _take_file(self, feed: Feed, file: FoundFile, is_first: bool) -> Acquisition:
         problem: InputError | None = file.problem
         result, put_aside = Accepted(), 0
         data: bytes | None = None
         if problem is None and file.changed:
             try:
                 data = read_file(file.path, limit=self._settings.max_document_bytes)
-                result, refused = self.take_document(feed, data, file.state.path, is_whole=False)
+                result, refused = self.take_document(feed, data, file.state.path, is_first=is_first)
                 put_aside = len(refused)
                 if refused:
                     self.keep_aside(feed, refused, ITEM, data)

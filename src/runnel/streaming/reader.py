@@ -43,6 +43,8 @@ _ARROW = pa.schema(
     ]
 )
 
+_TASK_ITEMS = 250
+
 Offset = dict[str, int]
 
 
@@ -127,7 +129,9 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
         slices = self._items.slices(start["sequence"], end["sequence"], rows=self._job.slice_items)
         with self._catalog.read() as connection:
             plan = plans.plan_by_version(connection, end["plan"])
-        count = min(self._job.parallelism, len(slices))
+        # A task costs more than matching a few hundred items, so small batches are not divided.
+        enough = max(1, (end["sequence"] - start["sequence"]) // _TASK_ITEMS)
+        count = min(self._job.parallelism, len(slices), enough)
         bounds = [len(slices) * part // count for part in range(count + 1)] if count else []
         return [SlicePartition(slices[low:high], plan) for low, high in pairwise(bounds)]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 
@@ -44,4 +46,23 @@ def open_session(*, master: str, driver_memory: str, logs: Path, local_folder: P
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
         if local_folder is not None:
             builder = builder.config("spark.local.dir", str(local_folder))
-        return builder.getOrCreate()
+        with _stderr_into(logs / "spark-stderr.log"):
+            return builder.getOrCreate()
+
+
+@contextmanager
+def _stderr_into(file: Path) -> Iterator[None]:
+    """Let child processes started inside write their stderr to a file.
+
+    The JVM keeps the handle it was started with, so its warnings and its workers' do not reach the terminal.
+    """
+    sys.stderr.flush()
+    kept = os.dup(2)
+    target = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.dup2(target, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(target)

@@ -5,7 +5,7 @@ memory, a clock set by hand, a storage that kills.
 """
 
 from runnel.testing.stand_ins import FakeClock, MemorySink, ScriptedSource
-from runnel.testing.storage import CrashingStorage
+from runnel.testing.storage import CrashingStorage, FullStorage
 from runnel.testing.world import World
 
-__all__ = ["CrashingStorage", "FakeClock", "MemorySink", "ScriptedSource", "World"]
+__all__ = ["CrashingStorage", "FakeClock", "FullStorage", "MemorySink", "ScriptedSource", "World"]

@@ -1,4 +1,4 @@
-"""A storage that kills: for proving that a crash at any point loses nothing and repeats nothing."""
+"""Storages with faults: one that kills, one that is full. For proving that nothing is lost or repeated."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
+from runnel.errors import StorageFull
 from runnel.log.storage import FileStorage, StoredFile
 
 
@@ -17,7 +18,8 @@ class CrashingStorage:
 
     The URL is `crash+file:///folder?at=7&counter=/path&group=123`: at the 7th write, replacement or deletion (in any
     process that uses this storage; the count is in the file `counter`), the process group 123 gets SIGKILL. With
-    `when=before` it dies before the operation is done, with `when=after` (the default) just after.
+    `when=before` it dies before the operation is done, with `when=after` (the default) just after. With
+    `below=matches/` only operations on files below that folder count.
     """
 
     def __init__(self, url: str) -> None:
@@ -29,6 +31,7 @@ class CrashingStorage:
         self._counter = Path(options["counter"])
         self._group = int(options["group"])
         self._before = options.get("when") == "before"
+        self._below = options.get("below", "")
 
     def write(self, path: str, data: bytes | memoryview) -> None:
         """As `FileStorage.write`, or the end."""
@@ -65,6 +68,8 @@ class CrashingStorage:
 
     def _count(self, path: str) -> bool:
         """Count one operation over all processes; True if it is the fatal one. The file tells what was done."""
+        if not path.startswith(self._below):
+            return False
         with self._counter.open("a+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             file.seek(0)
@@ -76,3 +81,28 @@ class CrashingStorage:
         if fatal:
             os.killpg(self._group, signal.SIGKILL)
             signal.pause()
+
+
+class FullStorage(FileStorage):
+    """Files in a folder, as `file:`, but without room while a flag file exists.
+
+    The URL is `full+file:///folder?flag=/path`.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._flag = Path(parse_qs(urlsplit(url).query)["flag"][-1])
+
+    def write(self, path: str, data: bytes | memoryview) -> None:
+        """As `FileStorage.write`, if there is room."""
+        self._refuse()
+        super().write(path, data)
+
+    def replace(self, path: str, data: bytes | memoryview) -> None:
+        """As `FileStorage.replace`, if there is room."""
+        self._refuse()
+        super().replace(path, data)
+
+    def _refuse(self) -> None:
+        if self._flag.exists():
+            raise StorageFull("no room left in the root", hint="remove the flag file")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from runnel.model.item import Item, Value
 from runnel.sources.dates import parse_date
-from runnel.sources.fingerprint import fingerprint
+from runnel.log.fingerprint import fingerprint
 from runnel.sources.first_fetch import FirstFetch, first_fetch
 from runnel.sources.wire import DocumentKind
 
@@ -111,7 +111,7 @@ def test_fingerprints_do_not_run_together() -> None:
 
 def test_fingerprints_are_the_same_in_another_process() -> None:
     script = (
-        "from runnel.model.item import Item; from runnel.sources.fingerprint import fingerprint;"
+        "from runnel.model.item import Item; from runnel.log.fingerprint import fingerprint;"
         "print(fingerprint(Item('F', '1', {'title': ('é',), 'n': (1.5, True)})).hex())"
     )
     there = subprocess.run(

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import json
+import random
 import time
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -161,6 +164,58 @@ def test_shuffled_feeds_are_read_or_refused(data: bytes) -> None:
 @given(st.lists(st.sampled_from(PIECES[6:]), max_size=6).map(b"".join))
 def test_damaged_entries_are_read_or_refused(data: bytes) -> None:
     check(b"<rss><channel><item><guid>1</guid>" + data + b"</item></channel></rss>")
+
+
+SAMPLES = sorted((Path(__file__).parents[2] / "data").iterdir())
+
+
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.name)
+def test_damaged_samples_are_read_or_refused(sample: Path) -> None:
+    data = sample.read_bytes()
+    chance = random.Random(sample.name)
+    for _ in range(60):
+        check(data[: chance.randrange(len(data))])
+        damaged = bytearray(data)
+        for _ in range(chance.randrange(1, 4)):
+            damaged[chance.randrange(len(damaged))] = chance.choice(b"<>&\"'/ \0\xff]{}[,:a1")
+        check(bytes(damaged))
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = st.sampled_from(
+    [
+        "id",
+        "title",
+        "published",
+        "updated:text",
+        "updated",
+        "link",
+        "content:html",
+        "items",
+        "tags",
+        "authors",
+        "_x",
+        "url",
+    ]
+)
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.lists(st.dictionaries(KEYS, VALUES, max_size=6), max_size=3), st.booleans())
+def test_any_json_objects_are_read_or_refused(objects: list[dict[str, object]], feed: bool) -> None:
+    if feed:
+        check(json.dumps({"version": "https://jsonfeed.org/version/1.1", "items": objects}).encode())
+    check("\n".join(map(json.dumps, objects)).encode())
+
+
+def test_places_are_right_far_down() -> None:
+    lines = "".join(f"<item><guid>{n}</guid></item>\n" for n in range(1, 80_001))
+    feed = adapt(decode(f"<rss><channel>\n{lines}<item/></channel></rss>".encode(), "a.xml"), "F")
+    assert [problem.place for problem in feed.problems] == ["a.xml:80002"]
 
 
 def check(data: bytes) -> None:

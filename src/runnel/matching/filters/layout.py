@@ -18,10 +18,13 @@ import numpy as np
 
 from runnel.algebra.encode import decode_expression
 from runnel.algebra.expressions import Atom
+from runnel.errors import CorruptData
 from runnel.matching.filters.atom_tests import AtomTest, Slot, SlotUse, TestKind, Token, test_of, use_of
 from runnel.matching.filters.frequency import estimate
 from runnel.plan.arrays import Array, Arrays, Rows, Texts, offsets_of
 from runnel.plan.logical import LogicalPlan, identifiers
+from runnel.plan.store import PlanPart
+from runnel.plan.validate import check_ids, check_rows, check_texts
 
 NOTHING = -1
 
@@ -79,6 +82,31 @@ _PLAIN = (
     "anchors",
     "unanchored",
 )
+
+
+def stored_layout(part: PlanPart) -> FilterLayout:
+    """The layout of a loaded plan part, checked against its logical plan: a damaged index must not match wrongly."""
+    folder, logical = part.manifest.folder, part.logical
+    try:
+        found = FilterLayout.stored(part.layout)
+        check_texts("slots", found.slots)
+        check_texts("key_tokens", found.key_tokens)
+        keys, predicates = len(found.key_tokens), len(logical.predicates)
+        check_ids("key_slots", found.key_slots, 0, len(found.slots), keys)
+        check_ids("key_hashes", found.key_hashes, None, None, keys)
+        check_ids("atom_kinds", found.atom_kinds, 0, len(TestKind), len(logical.atoms))
+        check_ids("atom_slots", found.atom_slots, 0, len(found.slots), len(logical.atoms))
+        check_ids("atom_keys", found.atom_keys, NOTHING, keys, len(logical.atoms))
+        check_ids("anchors", found.anchors, NOTHING, len(logical.clauses), predicates)
+        check_ids("unanchored", found.unanchored, 0, predicates, len(found.unanchored))
+        check_rows("postings", found.postings, predicates, keys)
+        check_rows("checks", found.checks, len(logical.clauses), predicates)
+        check_rows("predicate_targets", found.predicate_targets, len(logical.targets), predicates)
+    except KeyError as error:
+        raise CorruptData(f"{folder} has no index array {error.args[0]}") from error
+    except ValueError as error:
+        raise CorruptData(f"{folder}: the index array {error}") from error
+    return found
 
 
 def hash_key(slot: int, token: Token) -> int:

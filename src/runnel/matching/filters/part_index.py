@@ -14,7 +14,7 @@ import numpy as np
 from runnel.matching.contract import MatchStatistics
 from runnel.matching.filters.columns import ItemColumns
 from runnel.matching.filters.keys import KeyFinder
-from runnel.matching.filters.layout import FilterLayout
+from runnel.matching.filters.layout import stored_layout
 from runnel.matching.filters.truth import FALSE, TRUE, UNKNOWN, Atoms, BatchTruth, formula_order
 from runnel.model.match import Failure
 from runnel.plan.arrays import Array, Rows
@@ -38,7 +38,7 @@ class PartIndex:
 
     def __init__(self, part: PlanPart, removed: Array) -> None:
         self.logical = part.logical
-        self.layout = FilterLayout.stored(part.layout)
+        self.layout = stored_layout(part)
         self.atoms = Atoms(part.logical)
         self.alive = ~removed
         self._finder = KeyFinder(self.layout)

@@ -1,0 +1,69 @@
+"""The page of the commands, from the command-line application itself."""
+
+from __future__ import annotations
+
+import enum
+from typing import Any
+
+import typer
+from scripts.reference_markdown import block, code, page, table
+
+from runnel.cli.main import app
+from runnel.cli.output import EXIT_CODES
+
+_EXAMPLE = "Example:"
+
+
+def commands() -> dict[str, Any]:
+    """The commands by name, as the application knows them."""
+    group: Any = typer.main.get_command(app)
+    return dict(group.commands)
+
+
+def commands_page() -> str:
+    """All commands: arguments, options, an example each; and the exit codes."""
+    return page(
+        "# Commands",
+        "`runnel COMMAND --help` says the same as this page. A command finds its root by `--root`, by `RUNNEL_ROOT`, "
+        "or in the current folder.",
+        *(_command(name, command) for name, command in commands().items()),
+        "## Exit codes",
+        table(["code", "meaning"], [(str(number), meaning) for number, meaning in EXIT_CODES.items()]),
+    )
+
+
+def _command(name: str, command: Any) -> str:
+    said, _, example = (command.help or "").partition(_EXAMPLE)
+    arguments = [one for one in command.params if one.param_type_name == "argument"]
+    options = [one for one in command.params if one.param_type_name == "option"]
+    parts = [f"## runnel {name}", said.strip(), block(_usage(name, arguments, options))]
+    if arguments:
+        rows = [(code(one.name.upper()), _meaning(one)) for one in arguments]
+        parts.append(table(["argument", "meaning"], rows))
+    if options:
+        parts.append(table(["option", "meaning"], [(_names(one), _meaning(one)) for one in options]))
+    if example:
+        parts.append(f"Example: {example.strip()}")
+    return page(*parts)
+
+
+def _usage(name: str, arguments: list[Any], options: list[Any]) -> str:
+    words = [f"runnel {name}", *(one.name.upper() if one.required else f"[{one.name.upper()}]" for one in arguments)]
+    return " ".join([*words, *(["[OPTIONS]"] if options else [])])
+
+
+def _names(option: Any) -> str:
+    return ", ".join(code(name) for name in (*option.opts, *option.secondary_opts))
+
+
+def _meaning(parameter: Any) -> str:
+    said = [(parameter.help or "").strip()]
+    default = parameter.default
+    if parameter.required:
+        said.append("Required.")
+    elif default is not None and not isinstance(default, bool) and not callable(default):
+        shown = str(default.value if isinstance(default, enum.Enum) else default)
+        said.append(f"Default: {'the current folder' if shown == '.' else code(shown)}.")
+    if parameter.envvar:
+        said.append(f"Environment: {code(str(parameter.envvar))}.")
+    return " ".join(one for one in said if one)

@@ -1,0 +1,47 @@
+"""The page of the errors, from the exception tree and its docstrings."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+
+from scripts.reference_markdown import block, code, page, table
+
+from runnel import errors
+from runnel.cli.output import EXIT_CODES, exit_code
+from runnel.errors import RunnelError
+
+
+def error_classes() -> list[type[RunnelError]]:
+    """All classes of the tree, parents before their children."""
+    return list(_below(RunnelError))
+
+
+def _below(kind: type[RunnelError]) -> Iterator[type[RunnelError]]:
+    if kind.__module__ == errors.__name__:
+        yield kind
+        for child in kind.__subclasses__():
+            yield from _below(child)
+
+
+def errors_page() -> str:
+    """The tree, what each class means, and with which code a command ends that meets it."""
+    documentation = inspect.cleandoc(errors.__doc__ or "")
+    first, tree, *rest = documentation.split("\n\n")
+    rows = []
+    for kind in error_classes():
+        said = (inspect.getdoc(kind) or "").split("\n\n")[0].replace("\n", " ")
+        rows.append((code(kind.__name__), said, str(exit_code(kind("")))))
+    return page(
+        "# Errors",
+        first,
+        block(inspect.cleandoc(f"\n{tree}")),
+        *rest,
+        "`str(error)` has the message and the hint. A `StatementError` also has a `span` (line and column) and the "
+        "`text` it speaks of; `render()` shows the line with a mark under the place. An `InputError` has a `place`: "
+        "a file, a line, an attribute. With `--json` a command writes the error to standard error as one line of "
+        "JSON with `kind`, `message`, `hint` and `place`.",
+        table(["error", "meaning", "exit code"], rows),
+        "What the exit codes mean:",
+        table(["code", "meaning"], [(str(number), meaning) for number, meaning in EXIT_CODES.items()]),
+    )

@@ -1,0 +1,173 @@
+"""The page of the formats: the logs' schemas, a plan folder's arrays and the catalog's tables, from the code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from scripts.reference_markdown import block, code, page, table
+
+from runnel.catalog.migrations import MIGRATIONS
+from runnel.catalog.schema import metadata
+from runnel.library import compile as compile_queries
+from runnel.log.match_log import MATCH_SCHEMA
+from runnel.log.storage import FileStorage
+from runnel.model.batch import BOOLEAN, ITEM_SCHEMA, MOMENT, NUMBER, TEXT
+from runnel.plan.manifest import FORMAT
+from runnel.plan.store import MANIFEST, PlanVersion, load
+from runnel.sources.wire import DocumentKind
+from runnel.streaming.job import FORM
+
+_PLACES = (
+    ("runnel.toml", "the settings; this file makes a folder a root"),
+    ("catalog.sqlite", "the catalog, unless `catalog` names another"),
+    ("items/log/", "the item log's newest segments, in Arrow"),
+    ("items/day/DAY/", "matched items by day of acceptance, in Parquet"),
+    ("matches/LINEAGE/", "the match log, in Arrow"),
+    ("plans/ID/", "plan folders"),
+    ("checkpoints/LINEAGE/", "Spark's checkpoint of the current lineage"),
+    ("quarantine/", "the bytes of what was put aside"),
+    ("out/", "what subscriptions write"),
+    ("logs/", "Spark's own logs: `spark.log`, `spark-stderr.log`"),
+)
+
+_ITEM = {
+    "sequence": "place in the log; from 1, without gaps",
+    "accepted": "time of acceptance",
+    "feed": "id of the source feed",
+    "id": "the item's id, as its publisher gave it",
+    "version": "from 1; an edited item has a higher one",
+    "attributes": "all values of all attributes",
+}
+
+_MATCH = {
+    "sequence": "the item",
+    "queries": "the ids of the feeds that the item is in, ascending",
+}
+
+_VALUE = {
+    "name": "the attribute",
+    "kind": f"{TEXT} text, {NUMBER} number, {BOOLEAN} truth value, {MOMENT} moment",
+    "text": "of a text",
+    "number": "of a number, or of a truth value (0 or 1)",
+    "moment": "of a moment",
+}
+
+_ARRAYS = {
+    "atoms": "each distinct atom once, in encoded form",
+    "clauses": "disjunctions: rows of literals (atom × 2, plus 1 where negated)",
+    "predicates": "conjunctions: rows of clauses",
+    "predicate_formulas": "the formula that decides where a normal form was too large, or -1",
+    "formula_kinds": "kinds of the formulas' nodes",
+    "formulas": "rows of children of the formulas' nodes",
+    "scopes": "sets of source feeds, by id",
+    "target_predicates": "the predicate of each target",
+    "target_scopes": "the scope of each target",
+    "targets": "rows of queries (by position) that want the target",
+    "query_ids": "ids of the queries, ascending; they are ids of feeds",
+    "query_since": "the sequence after which each query begins",
+    "tombstones": "in a delta: queries of the base that count no more",
+    "layout": "the matcher's index: keys, postings, checks",
+}
+
+_TABLES = {
+    "counters": "last sequence, clock and other counters",
+    "feeds": "feeds; `since` is set while a feed is matched",
+    "revisions": "every definition that a feed had",
+    "reads": "which feed's query reads which feed",
+    "subscriptions": "subscriptions, ended ones too",
+    "item_segments": "the item log's manifest",
+    "seen": "newest version and fingerprint of every item id",
+    "source_files": "files read so far, and what was wrong with them",
+    "plans": "plan versions: base and delta folders",
+    "lineages": "runs of batches with one checkpoint",
+    "match_segments": "the match log's manifest: a row for a committed batch",
+    "match_parts": "the files of the segments",
+    "leases": "who runs, under which epoch, until when",
+    "messages": "the delivery ledger: a row for a message",
+    "cursors": "how far delivery has come; 0 is the shared cursor",
+    "quarantine": "what was put aside, and why",
+}
+
+
+def formats_page() -> str:
+    """Everything that a root holds, as it is stored."""
+    return page(
+        "# Formats",
+        "A root is a folder. Its data files are immutable. A file counts only if the catalog names it; nothing is "
+        "found by listing folders. Do not edit these files by hand. Reading them with other tools is fine.",
+        table(["place", "what is there"], [(code(place), meaning) for place, meaning in _PLACES]),
+        *_logs(),
+        *_plans(),
+        *_catalog(),
+        "## Checkpoints",
+        f"Spark's checkpoint belongs to a job of the form `{FORM}`. One of another form is abandoned, and a new "
+        "lineage starts after the last committed sequence. The offset of a batch is "
+        '`{"sequence": last item, "plan": plan version}`.',
+        "## Documents that are read",
+        f"{', '.join(code(kind.value) for kind in DocumentKind)}. The format is found by looking at the content.",
+    )
+
+
+def _logs() -> tuple[str, ...]:
+    return (
+        "## Item log and archive",
+        f"Format `{_format(ITEM_SCHEMA)}`. A segment in `items/log` lacks `sequence` and `accepted`: they are in its "
+        "manifest row, because the file is written before the transaction that accepts it. Archived files have all "
+        "columns.",
+        _schema(ITEM_SCHEMA, _ITEM),
+        "An element of `attributes`:",
+        _schema(ITEM_SCHEMA.field("attributes").type.value_type, _VALUE),
+        "## Match log",
+        f"Format `{_format(MATCH_SCHEMA)}`. One row for every item that matched anything.",
+        _schema(MATCH_SCHEMA, _MATCH),
+    )
+
+
+def _format(schema: Any) -> str:
+    return str(schema.metadata[b"runnel.format"].decode())
+
+
+def _schema(schema: Any, meanings: dict[str, str]) -> str:
+    rows = []
+    for field in schema:
+        kind = "list of values" if pa.types.is_list(field.type) and field.name == "attributes" else str(field.type)
+        kind = kind.replace("list<item: int64 not null>", "list of int64")
+        empty = " or null" if field.nullable else ""
+        rows.append((code(field.name), kind + empty, meanings[field.name]))
+    return table(["column", "type", "meaning"], rows)
+
+
+def _plans() -> tuple[str, ...]:
+    plan = compile_queries(["create feed A from B where title contains 'a' and n > 1 and not c = 'x'"])
+    loaded = load(FileStorage(Path(plan.folder).as_uri()), PlanVersion(0, "plan"))
+    stored: dict[str, set[str]] = {}
+    for name, array in {**loaded.base.logical.arrays(), "tombstones": loaded.base.tombstones}.items():
+        stored.setdefault(name.split(".")[0], set()).add(array.dtype.name)
+    stored["layout"] = {array.dtype.name for array in loaded.base.layout.values()}
+    rows = [(code(name), ", ".join(sorted(kinds)), _ARRAYS[name]) for name, kinds in stored.items()]
+    return (
+        "## Plan folders",
+        f"Format {FORMAT}. A folder holds `{MANIFEST}`, written last, and array files in NumPy's format. The "
+        "manifest has `format`, `kind` (`base` or `delta`), `parent` (of a delta: its base), `counts`, the size and SHA-256 "
+        "digest of every file, the place of every array, and what the making of the plan cost. A plan version is a "
+        "base and at most one delta. Sets are stored as two arrays, `.offsets` and `.values`; texts as "
+        "`.offsets` and `.data`.",
+        table(["array", "types", "meaning"], rows),
+    )
+
+
+def _catalog() -> tuple[str, ...]:
+    rows = []
+    for name, declared in sorted(metadata.tables.items()):
+        columns = ", ".join(code(column.name) for column in declared.columns)
+        rows.append((code(name), _TABLES[name], columns))
+    return (
+        "## Catalog",
+        f"Version {len(MIGRATIONS)}: the number of migrations that the catalog has seen, in the table "
+        "`catalog_version`. Times are microseconds since 1970 in UTC. Ids are never used again.",
+        table(["table", "a row is, or holds", "columns"], rows),
+        "An example, with the `sqlite3` program:",
+        block('sqlite3 catalog.sqlite "select key, state, attempts, outcome from messages"'),
+    )

@@ -1,0 +1,82 @@
+"""The page of the attributes, from the table in the documentation of `sources.adapt` and from the prefixes."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+from scripts.reference_markdown import code, page, table
+
+from runnel.model import item
+from runnel.sources import adapt, vocabulary
+from runnel.sources.folder import SUFFIXES
+
+
+def attributes_page() -> str:
+    """Which attributes an item has, where they come from, and within which limits."""
+    return page(
+        "# Attributes of items",
+        "Conditions speak of attributes. What a document of a source feed says becomes these:",
+        table(["attribute", "kind", "from RSS / Atom / JSON Feed"], _rows()),
+        _after_table(),
+        "A moment is an instant in UTC. A text is in Unicode's normal form C. Where a document has several values "
+        "for an attribute, the item has them all, except for "
+        f"{', '.join(code(name) for name in sorted(adapt.SINGLE))}: of these the first counts.",
+        "## Extensions",
+        "Elements of other namespaces become attributes named `prefix:name`. It is the namespace that decides, not "
+        "the document's own prefix. In conditions such a name stands in double quotes: "
+        "`\"slash:section\" = 'music'`.",
+        table(["prefix", "namespace"], sorted((code(p), code(n)) for n, p in vocabulary.PREFIXES.items())),
+        "Some extensions say what a standard attribute says, and become that:",
+        table(["extension", "attribute"], sorted((code(e), code(a)) for e, (a, _) in vocabulary.STANDARD.items())),
+        "## Objects of JSON lines and of the library",
+        "`id` identifies the item; every other member is an attribute. A list gives several values, a nested object "
+        "gives `outer:inner` attributes, `null` gives nothing. Numbers are doubles; `true` and `false` are truth "
+        f"values. {', '.join(code(name) for name in sorted(item.MOMENTS))} are read as dates in ISO form.",
+        "## Limits",
+        table(
+            ["what", "at most"],
+            [
+                ("characters of a text", f"{item.MAX_TEXT:,}"),
+                ("values of an item", f"{item.MAX_VALUES:,}"),
+                ("characters of an attribute's name", f"{item.MAX_NAME:,}"),
+                ("characters of an item's id", f"{item.MAX_ID:,}"),
+            ],
+        ),
+        "## Files in a drop folder",
+        f"Files with these endings are read: {', '.join(code(one) for one in sorted(SUFFIXES))}. Others, hidden "
+        "files and folders inside are left alone.",
+    )
+
+
+def _paragraphs() -> tuple[str, str]:
+    """The table of the module's documentation, and what is said below it."""
+    paragraphs = inspect.cleandoc(adapt.__doc__ or "").split("\n\n")
+    place = next(number for number, text in enumerate(paragraphs) if text.lstrip().startswith("attribute "))
+    return inspect.cleandoc("\n" + paragraphs[place]), " ".join(paragraphs[place + 1].split())
+
+
+def _rows() -> list[tuple[str, str, str]]:
+    lines = _paragraphs()[0].splitlines()
+    kinds, origins = lines[0].index("kind"), lines[0].index("from")
+    rows: list[tuple[str, str, str]] = []
+    for line in lines[1:]:
+        name = line[:kinds].strip()
+        if re.match(r"\S.*\S  +\S", line) is None or line[kinds:origins].strip() not in ("text", "moment"):
+            name, _, origin = line.partition("  ")
+            rows.append((_names(name), "text", _origin(origin)))
+            continue
+        rows.append((_names(name), line[kinds:origins].strip(), _origin(line[origins:])))
+    return rows
+
+
+def _names(text: str) -> str:
+    return ", ".join(code(name) for name in text.split(", "))
+
+
+def _origin(text: str) -> str:
+    return text.strip().rstrip(";").replace("the prefixes of `vocabulary.PREFIXES`", "the prefixes below")
+
+
+def _after_table() -> str:
+    return _paragraphs()[1]

@@ -1,0 +1,335 @@
+"""One contract for all matchers: on the same items they give what the reference evaluator gives."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.optimizer.generated_worlds import SOURCES, GeneratedWorld, nodes, worlds
+
+from runnel.algebra.evaluate import accepts
+from runnel.algebra.expressions import (
+    And,
+    Attribute,
+    Between,
+    Compare,
+    Contains,
+    Exists,
+    Expression,
+    In,
+    Not,
+    Or,
+    Truth,
+)
+from runnel.algebra.query import Filter, Node, Read
+from runnel.log.storage import FileStorage
+from runnel.matching.build import build_matcher
+from runnel.matching.compile import compile_base, compile_delta, compile_merged
+from runnel.matching.contract import Matcher
+from runnel.matching.filters import layout, truth
+from runnel.matching.filters.columns import ItemColumns
+from runnel.matching.filters.scan import ScanMatcher
+from runnel.model.batch import ItemBatch
+from runnel.model.item import Item
+from runnel.model.match import Matches
+from runnel.optimizer.settings import OptimizerSettings
+from runnel.plan.logical import PlanQuery
+from runnel.plan.store import Plan, PlanVersion, load
+
+_folders = itertools.count()
+_root = tempfile.TemporaryDirectory(prefix="runnel-matchers-")
+STORAGE = FileStorage(Path(_root.name).as_uri())
+CASES = settings(max_examples=120, deadline=None, derandomize=True)
+TINY = OptimizerSettings(max_clauses=2, max_literals=3, max_constants=1)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unsynced() -> Iterator[None]:
+    """Plans that live for a moment need not survive a power cut."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("runnel.log.storage.os.fsync", lambda handle: None)
+        yield
+
+
+def base_plan(
+    queries: list[PlanQuery], definitions: Mapping[int, Node], limits: OptimizerSettings | None = None
+) -> Plan:
+    folder = f"base-{next(_folders)}"
+    compile_base(STORAGE, folder, queries, definitions, settings=limits)
+    return load(STORAGE, PlanVersion(1, folder))
+
+
+def delta_plan(base: Plan, queries: list[PlanQuery], definitions: Mapping[int, Node], dead: set[int]) -> Plan:
+    folder = f"delta-{next(_folders)}"
+    compile_delta(STORAGE, folder, queries, definitions, dead, base.version.base)
+    return load(STORAGE, PlanVersion(2, base.version.base, folder))
+
+
+def merged_plan(plan: Plan) -> Plan:
+    folder = f"merged-{next(_folders)}"
+    compile_merged(STORAGE, folder, plan)
+    return load(STORAGE, PlanVersion(3, folder))
+
+
+def rows(matches: Matches) -> list[list[int]]:
+    return [matches.row(row).tolist() for row in range(len(matches))]
+
+
+def expected(batch: ItemBatch, queries: list[PlanQuery], definitions: Mapping[int, Node]) -> list[list[int]]:
+    """What the definition of matching says, item by item and query by query."""
+    found = []
+    pairs = zip(batch.feeds.tolist(), batch.sequences.tolist(), strict=True)
+    for (feed, sequence), attributes in zip(pairs, batch.attributes(), strict=True):
+        found.append(
+            sorted(
+                query.id
+                for query in queries
+                if sequence > query.since and accepts(Read(query.id), feed, attributes, definitions)
+            )
+        )
+    return found
+
+
+def all_queries(world: GeneratedWorld, since: int = 0) -> list[PlanQuery]:
+    return [PlanQuery(feed, since if feed % 2 else 0) for feed in (*world.definitions, *SOURCES[:2])]
+
+
+@CASES
+@given(worlds(), st.integers(0, 4))
+def test_every_matcher_gives_what_the_evaluator_gives(world: GeneratedWorld, since: int) -> None:
+    queries = all_queries(world, since)
+    wanted = expected(world.batch, queries, world.definitions)
+    matchers: dict[str, Matcher] = {
+        "scan": ScanMatcher(queries, world.definitions),
+        "index": build_matcher(base_plan(queries, world.definitions)),
+        "index of cut normal forms": build_matcher(base_plan(queries, world.definitions, TINY)),
+    }
+    for name, matcher in matchers.items():
+        matches = matcher.match(world.batch)
+        assert rows(matches) == wanted, name
+        assert matches.failures == ()
+        assert matcher.statistics.items == len(world.items)
+        assert matcher.statistics.matches == sum(map(len, wanted))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(worlds(), st.data())
+def test_a_delta_and_a_merged_base_match_like_a_new_base(world: GeneratedWorld, data: st.DataObject) -> None:
+    before = all_queries(world)
+    base = base_plan(before, world.definitions)
+    removed = data.draw(st.sets(st.sampled_from([query.id for query in before])))
+    changed = data.draw(st.sets(st.sampled_from(sorted(world.definitions))))
+    after = dict(world.definitions)
+    for feed in sorted(changed):
+        after[feed] = data.draw(nodes(SOURCES))
+    after[50] = data.draw(nodes((*SOURCES, *after)))
+    # A view that reads a changed one changes with it, so the delta holds every view that is left.
+    fresh = [PlanQuery(feed) for feed in after if feed not in removed]
+    kept = [PlanQuery(source) for source in SOURCES[:2] if source not in removed]
+    plan = delta_plan(base, fresh, after, removed)
+    wanted = expected(world.batch, [*fresh, *kept], after)
+    assert rows(build_matcher(plan).match(world.batch)) == wanted
+    merged = merged_plan(plan)
+    assert rows(build_matcher(merged).match(world.batch)) == wanted
+    assert set(merged.base.logical.query_ids.tolist()) == {query.id for query in (*fresh, *kept)}
+    assert rows(build_matcher(base).match(world.batch)) == expected(world.batch, before, world.definitions)
+
+
+def item(number: int, **attributes: object) -> Item:
+    typed = {name: value if isinstance(value, tuple) else (value,) for name, value in attributes.items()}
+    return Item("One", str(number), typed)
+
+
+def contains(text: str, attribute: str = "title") -> Expression:
+    return Contains(Attribute(attribute), tuple(text.split()))
+
+
+def test_numbers_and_truth_values_that_python_holds_equal_are_told_apart() -> None:
+    definitions: dict[int, Node] = {
+        10: Filter(Read(1), Compare(Attribute("x"), "=", 1.0)),
+        11: Filter(Read(1), Compare(Attribute("x"), "=", True)),
+        12: Filter(Read(1), In(Attribute("x"), (0.0, "0"))),
+    }
+    batch = ItemBatch.of([item(1, x=1.0), item(2, x=True), item(3, x=-0.0), item(4, x="1")], {"One": 1})
+    matcher = build_matcher(base_plan([PlanQuery(feed) for feed in definitions], definitions))
+    assert rows(matcher.match(batch)) == [[10], [11], [12], []]
+
+
+def test_batches_larger_than_a_chunk_and_slices_of_batches_match_alike() -> None:
+    definitions: dict[int, Node] = {10: Filter(Read(1), contains("rock")), 11: Filter(Read(1), Not(contains("rock")))}
+    batch = ItemBatch.of([item(n, title="rock" if n % 3 else "jazz") for n in range(1500)], {"One": 1})
+    matcher = build_matcher(base_plan([PlanQuery(10), PlanQuery(11)], definitions))
+    whole = rows(matcher.match(batch))
+    assert whole == [[10] if n % 3 else [11] for n in range(1500)]
+    assert rows(matcher.match(ItemBatch(batch.records.slice(700, 77)))) == whole[700:777]
+    assert rows(matcher.match(ItemBatch(batch.records.slice(0, 0)))) == []
+
+
+def test_keys_with_equal_hashes_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(layout, "hash_key", lambda slot, token: 7)
+    monkeypatch.setattr("runnel.matching.filters.keys.hash_key", lambda slot, token: 7)
+    texts = ["rock", "jazz", "folk"]
+    definitions: dict[int, Node] = {10 + n: Filter(Read(1), contains(text)) for n, text in enumerate(texts)}
+    batch = ItemBatch.of([item(n, title=text) for n, text in enumerate([*texts, "none"])], {"One": 1})
+    matcher = build_matcher(base_plan([PlanQuery(feed) for feed in definitions], definitions))
+    assert rows(matcher.match(batch)) == [[10], [11], [12], []]
+
+
+def test_an_atom_that_raises_fails_its_queries_on_that_item_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    phrase = contains("red rock")
+    definitions: dict[int, Node] = {
+        10: Filter(Read(1), phrase),
+        11: Filter(Read(1), contains("rock")),
+        12: Filter(Read(1), And((phrase, contains("zebra")))),
+        13: Filter(Read(1), Or((phrase, contains("rock")))),
+    }
+    evaluate = truth.evaluate_atom
+
+    def breaks(atom: object, columns: ItemColumns, row: int) -> bool:
+        if columns.batch.records.column("id")[row].as_py() == "2":
+            raise ZeroDivisionError("injected")
+        return evaluate(atom, columns, row)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(truth, "evaluate_atom", breaks)
+    batch = ItemBatch.of([item(n, title="red rock") for n in (1, 2, 3)], {"One": 1})
+    matcher = build_matcher(base_plan([PlanQuery(feed) for feed in definitions], definitions))
+    matches = matcher.match(batch)
+    assert rows(matches) == [[10, 11, 13], [11, 13], [10, 11, 13]]
+    assert [(one.row, one.query, one.reason) for one in matches.failures] == [(1, 10, "ZeroDivisionError: injected")]
+    assert matcher.statistics.failures == 1
+
+
+def test_an_item_that_breaks_the_index_is_taken_the_slow_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    definitions: dict[int, Node] = {
+        10: Filter(Read(1), contains("rock")),
+        11: Filter(Read(1), Compare(Attribute("price"), ">", 3.0)),
+    }
+    cut = ItemColumns.words
+
+    def breaks(self: ItemColumns, position: int) -> list[str]:
+        if self.texts[position] == "poison":
+            raise MemoryError("injected")
+        return cut(self, position)
+
+    monkeypatch.setattr(ItemColumns, "words", breaks)
+    titles = ["rock", "poison", "rock"]
+    batch = ItemBatch.of([item(n, title=title, price=5.0) for n, title in enumerate(titles)], {"One": 1})
+    matcher = build_matcher(base_plan([PlanQuery(10), PlanQuery(11)], definitions))
+    matches = matcher.match(batch)
+    assert rows(matches) == [[10, 11], [11], [10, 11]]
+    assert matches.failures == ()
+    assert matcher.statistics.fallbacks == 1
+
+
+def test_the_slow_way_records_a_failure_for_each_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(*_: object) -> bool:
+        raise ValueError("injected")
+
+    definitions: dict[int, Node] = {10: Filter(Read(1), contains("rock")), 11: Read(1)}
+    matcher = build_matcher(base_plan([PlanQuery(10), PlanQuery(11)], definitions))
+    monkeypatch.setattr("runnel.matching.filters.part_index.PartIndex.match", breaks)
+    monkeypatch.setattr("runnel.matching.filters.fallback.holds", breaks)
+    matches = matcher.match(ItemBatch.of([item(1, title="rock")], {"One": 1}))
+    assert rows(matches) == [[11]]
+    assert [(one.row, one.query, one.reason) for one in matches.failures] == [(0, 10, "ValueError: injected")]
+
+
+def test_a_query_without_a_meaning_is_put_aside() -> None:
+    # A phrase without words has no meaning to the evaluator; the language refuses it, a plan must survive it.
+    definitions: dict[int, Node] = {10: Filter(Read(1), Contains(Attribute("title"), ())), 11: Read(1)}
+    queries = [PlanQuery(10), PlanQuery(11)]
+    batch = ItemBatch.of([item(1, title="rock")], {"One": 1})
+    for matcher in (ScanMatcher(queries, definitions), build_matcher(base_plan(queries, definitions))):
+        matches = matcher.match(batch)
+        assert rows(matches) == [[11]]
+        assert [(one.row, one.query) for one in matches.failures] == [(0, 10)]
+
+
+def test_sharing_is_counted() -> None:
+    definitions: dict[int, Node] = {feed: Filter(Read(1), contains("rock")) for feed in range(10, 110)}
+    matcher = build_matcher(base_plan([PlanQuery(feed) for feed in definitions], definitions))
+    matcher.match(ItemBatch.of([item(1, title="rock"), item(2, title="jazz")], {"One": 1}))
+    assert matcher.statistics.naive_evaluations == 200
+    assert matcher.statistics.candidates == 1
+    assert matcher.statistics.matches == 100
+
+
+def to_sql(expression: Expression) -> str:
+    """A condition over single-valued numbers and texts as SQL; an independent engine's view of the semantics."""
+    match expression:
+        case And(parts):
+            return "(" + " AND ".join(map(to_sql, parts)) + ")"
+        case Or(parts):
+            return "(" + " OR ".join(map(to_sql, parts)) + ")"
+        case Not(part):
+            return f"(NOT {to_sql(part)})"
+        case Compare(attribute, operator, constant):
+            return f"coalesce({attribute.name} {operator} {constant!r}, false)"
+        case Between(attribute, low, high):
+            return f"coalesce({attribute.name} BETWEEN {low!r} AND {high!r}, false)"
+        case In(attribute, constants):
+            return f"coalesce({attribute.name} IN ({', '.join(map(repr, constants))}), false)"
+        case Exists(attribute):
+            return f"({attribute.name} IS NOT NULL)"
+        case Truth(value):
+            return str(value)
+        case _:
+            raise AssertionError(expression)
+
+
+_numbers = st.sampled_from([-2.0, 0.0, 1.0, 1.5, 9.0])
+_names = st.sampled_from(["a", "b", "c"])
+_number_atoms: st.SearchStrategy[Expression] = st.sampled_from(["x", "y"]).flatmap(
+    lambda name: st.one_of(
+        st.builds(Compare, st.just(Attribute(name)), st.sampled_from(["=", "<", "<=", ">", ">="]), _numbers),
+        st.builds(Between, st.just(Attribute(name)), _numbers, _numbers),
+        st.builds(In, st.just(Attribute(name)), st.lists(_numbers, min_size=1, max_size=3).map(tuple)),
+        st.builds(Exists, st.just(Attribute(name))),
+    )
+)
+_text_atoms: st.SearchStrategy[Expression] = st.one_of(
+    st.builds(Compare, st.just(Attribute("name")), st.sampled_from(["=", "<", ">="]), _names),
+    st.builds(In, st.just(Attribute("name")), st.lists(_names, min_size=1, max_size=3).map(tuple)),
+)
+_sql_conditions = st.recursive(
+    st.one_of(_number_atoms, _text_atoms),
+    lambda inner: st.one_of(
+        st.builds(And, st.lists(inner, min_size=2, max_size=3).map(tuple)),
+        st.builds(Or, st.lists(inner, min_size=2, max_size=3).map(tuple)),
+        st.builds(Not, inner),
+    ),
+    max_leaves=8,
+)
+_sql_items = st.fixed_dictionaries({}, optional={"x": _numbers, "y": _numbers, "name": _names})
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(st.lists(_sql_conditions, min_size=1, max_size=5), st.lists(_sql_items, min_size=1, max_size=6))
+def test_a_database_gives_the_same_answers(conditions: list[Expression], things: list[dict[str, object]]) -> None:
+    definitions: dict[int, Node] = {10 + n: Filter(Read(1), condition) for n, condition in enumerate(conditions)}
+    matcher = build_matcher(base_plan([PlanQuery(feed) for feed in definitions], definitions))
+    batch = ItemBatch.of([item(n, **thing) for n, thing in enumerate(things)], {"One": 1})
+    with duckdb.connect() as database:
+        database.execute("CREATE TABLE items (n INTEGER, x DOUBLE, y DOUBLE, name VARCHAR)")
+        for n, thing in enumerate(things):
+            database.execute("INSERT INTO items VALUES (?, ?, ?, ?)", [n, *map(thing.get, ("x", "y", "name"))])
+        wanted: list[list[int]] = [[] for _ in things]
+        for feed, condition in zip(definitions, conditions, strict=True):
+            for (n,) in database.execute(f"SELECT n FROM items WHERE {to_sql(condition)}").fetchall():
+                wanted[n].append(feed)
+    assert rows(matcher.match(batch)) == wanted
+
+
+def test_a_plan_without_queries_matches_nothing() -> None:
+    batch = ItemBatch.of([item(1, published=datetime(2026, 11, 15, tzinfo=UTC))], {"One": 1})
+    matches = build_matcher(base_plan([], {})).match(batch)
+    assert rows(matches) == [[]]
+    assert matches.queries.dtype == np.int64

@@ -1,0 +1,113 @@
+"""Death at every boundary between a file and its row, and between a row and the next step. Then: as if nothing had been."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runnel.catalog import ledger, matches
+from runnel.engine import Engine, open_engine
+from runnel.log.archive import collect_garbage
+from tests.crash.harness import SCRIPT, Victim, item, verify, wait_until
+
+pytestmark = [pytest.mark.crash, pytest.mark.spark]
+
+
+def _storage(root: Path, counter: Path, below: str, when: str) -> str:
+    counter.unlink(missing_ok=True)
+    return f"crash+{root.as_uri()}?at=1&below={below}&when={when}&counter={counter}&group=GROUP"
+
+
+def _client_dies(root: Path, storage: str, code: str) -> None:
+    """Run some client code in a process that dies at a boundary."""
+    program = (
+        "import os, sys\nfrom runnel.engine import open_engine\nfrom tests.crash.harness import item, SCRIPT\n"
+        "storage = sys.argv[2].replace('GROUP', str(os.getpgrp()))\n"
+        f"engine = open_engine(sys.argv[1], storage=storage)\n{code}\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(root), storage],
+        start_new_session=True,
+        capture_output=True,
+        check=False,
+        cwd=Path(__file__).parents[2],
+    )
+    assert ended.returncode == -9, ended.stderr.decode()
+
+
+def _segments(engine: Engine) -> int:
+    with engine.root.catalog.read() as connection:
+        return len(matches.match_segments(connection))
+
+
+def _finished_batches(root: Path) -> int:
+    return len([path for path in root.glob("checkpoints/*/commits/*") if path.name.isdigit()])
+
+
+def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
+    root, counter = tmp_path / "root", tmp_path / "counter"
+    engine = open_engine(root)
+    engine.close()
+
+    # Plan written, its row not: the script had no effect at all.
+    _client_dies(root, _storage(root, counter, "plans/", "after"), "engine.execute(SCRIPT)")
+    engine = open_engine(root, orphan_seconds=0.0)
+    assert engine.status().virtual_feeds == 0
+    assert collect_garbage(engine.root.catalog, engine.root.storage, older_than=0) > 0
+    engine.execute(SCRIPT)
+
+    # Item file written, its row not: the items were not accepted, and can be published again.
+    publish = "engine.publish('Wire', [item(n) for n in range(50)])"
+    _client_dies(root, _storage(root, counter, "items/log", "after"), publish)
+    assert engine.root.items.last_sequence() == 0
+    engine.publish("Wire", [item(number) for number in range(50)])
+    engine.publish("Other", [item(number) for number in range(50, 80)])
+
+    # Offset logged, match part not written.
+    victim = Victim(root, "--once", "--storage", _storage(root, counter, "matches/", "before"))
+    assert victim.wait() != 0
+    assert list(root.glob("checkpoints/*/offsets/0")) != []
+    assert (_segments(engine), list(root.glob("matches/*/*"))) == (0, [])
+
+    # Match part written, segment not committed.
+    victim = Victim(root, "--once", "--storage", _storage(root, counter, "matches/", "after"))
+    assert victim.wait() != 0
+    assert _segments(engine) == 0
+    assert list(root.glob("matches/*/*")) != []
+
+    # Segment committed, checkpoint not: kill as soon as the row is there.
+    victim = Victim(root, "--once")
+    wait_until(lambda: _segments(engine) == 1 or not victim.is_running, pause=0.001)
+    victim.kill()
+    victim.wait()
+    assert _segments(engine) == 1
+    assert _finished_batches(root) == 0, "the boundary was missed: the checkpoint was faster"
+
+    # Output written, ledger not: the lines are in the file, the message is still open.
+    victim = Victim(root, "--once", "--die-after-output")
+    assert victim.wait() != 0
+    with engine.root.catalog.read() as connection:
+        assert ledger.open_messages(connection) != []
+    assert (root / "out" / "rock.jsonl").read_text() != ""
+
+    # Archive file written, its row not.
+    engine.publish("Wire", [item(number) for number in range(80, 100)])
+    victim = Victim(root, "--once", "--storage", _storage(root, counter, "items/day", "after"))
+    assert victim.wait() != 0
+    verify(engine, 100)
+
+    # Checkpoint deleted: a new lineage goes on after the last committed item.
+    shutil.rmtree(root / "checkpoints")
+    engine.publish("Other", [item(number) for number in range(100, 120)])
+    victim = Victim(root, "--once")
+    assert victim.wait() == 0
+    with engine.root.catalog.read() as connection:
+        lineage = matches.current_lineage(connection)
+        assert lineage is not None
+        assert lineage.after_sequence == 100
+    verify(engine, 120)
+    engine.close()

@@ -1,0 +1,103 @@
+"""What a draft means at any stage: the ids of the queries that an item matches, found without any index."""
+
+from __future__ import annotations
+
+import json
+
+from runnel.algebra.encode import decode_expression
+from runnel.algebra.evaluate import accepts, holds
+from runnel.algebra.expressions import Expression
+from runnel.algebra.query import Read
+from runnel.model.item import Attributes
+from runnel.optimizer.draft import Draft, FlatFilter, FlatRead, FlatUnion
+from runnel.plan.logical import EXACT, FormulaKind, LogicalPlan
+
+
+def evaluate_draft(draft: Draft, feed: int, attributes: Attributes) -> set[int]:
+    """The queries that an item of a source feed matches, by the newest stage of the draft."""
+    if draft.logical is not None:
+        return _evaluate_logical(draft.logical, feed, attributes)
+    if draft.branches is not None:
+        return _evaluate_branches(draft, feed, attributes)
+    if draft.roots is not None:
+        return _evaluate_nodes(draft, feed, attributes)
+    return {one.id for one in draft.queries if accepts(Read(one.id), feed, attributes, draft.definitions)}
+
+
+def _literal(atom: Expression, literal: int, attributes: Attributes) -> bool:
+    return holds(atom, attributes) != bool(literal & 1)
+
+
+def _formula(draft: Draft, formula: int, attributes: Attributes) -> bool:
+    truths: dict[int, bool] = {}
+    for one in draft.formulas.reachable([formula]):
+        children = draft.formulas.children[one]
+        match draft.formulas.kinds[one]:
+            case FormulaKind.CONSTANT:
+                truths[one] = bool(children[0])
+            case FormulaKind.LITERAL:
+                truths[one] = _literal(draft.formulas.atoms[children[0] >> 1], children[0], attributes)
+            case FormulaKind.NOT:
+                truths[one] = not truths[children[0]]
+            case FormulaKind.AND:
+                truths[one] = all(truths[child] for child in children)
+            case _:
+                truths[one] = any(truths[child] for child in children)
+    return truths[formula]
+
+
+def _evaluate_nodes(draft: Draft, feed: int, attributes: Attributes) -> set[int]:
+    roots = draft.roots or ()
+    truths: dict[int, bool] = {}
+    for number in draft.nodes.reachable(roots):
+        match draft.nodes.nodes[number]:
+            case FlatRead(source):
+                truths[number] = source == feed
+            case FlatUnion(inputs):
+                truths[number] = any(truths[one] for one in inputs)
+            case FlatFilter(inner, formula):
+                truths[number] = truths[inner] and _formula(draft, formula, attributes)
+    return {query.id for query, root in zip(draft.queries, roots, strict=True) if truths[root]}
+
+
+def _evaluate_branches(draft: Draft, feed: int, attributes: Attributes) -> set[int]:
+    found = set()
+    for branch in draft.branches or ():
+        truth = feed in branch.sources
+        form = None if draft.normal_forms is None else draft.normal_forms[branch.formula]
+        if form is not None:
+            atoms = draft.formulas.atoms
+            truth = truth and all(
+                any(_literal(atoms[literal >> 1], literal, attributes) for literal in clause)
+                for clause in form.clauses
+            )
+        if form is None or not form.exact:
+            truth = truth and _formula(draft, branch.formula, attributes)
+        if truth:
+            found.add(draft.queries[branch.query].id)
+    return found
+
+
+def _evaluate_logical(logical: LogicalPlan, feed: int, attributes: Attributes) -> set[int]:
+    atoms = [decode_expression(json.loads(logical.atoms.text(one))) for one in range(len(logical.atoms))]
+    clauses = [any(_literal(atoms[one >> 1], one, attributes) for one in row) for row in logical.clauses.lists()]
+    formulas: list[bool] = []
+    for kind, children in zip(logical.formula_kinds.tolist(), logical.formulas.lists(), strict=True):
+        match kind:
+            case FormulaKind.CONSTANT:
+                formulas.append(bool(children[0]))
+            case FormulaKind.LITERAL:
+                formulas.append(_literal(atoms[children[0] >> 1], children[0], attributes))
+            case FormulaKind.AND:
+                formulas.append(all(formulas[child] for child in children))
+            case _:
+                formulas.append(any(formulas[child] for child in children))
+    found = set()
+    for target, members in enumerate(logical.targets.lists()):
+        predicate = int(logical.target_predicates[target])
+        formula = int(logical.predicate_formulas[predicate])
+        truth = all(clauses[one] for one in logical.predicates.row(predicate).tolist())
+        truth = truth and (formula == EXACT or formulas[formula])
+        if truth and feed in logical.scopes.row(int(logical.target_scopes[target])).tolist():
+            found |= {int(logical.query_ids[member]) for member in members}
+    return found

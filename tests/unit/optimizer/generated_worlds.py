@@ -1,0 +1,157 @@
+"""Small generated worlds: source feeds, views on views, conditions and items over a small vocabulary.
+
+The vocabulary is small so that conditions meet items, and odd so that they meet the corners: words that fold, numbers
+that Python holds equal to truth values, moments at the end of a day, attributes with no value or with several.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+
+from hypothesis import strategies as st
+
+from runnel.algebra.expressions import (
+    PARTS,
+    And,
+    Attribute,
+    Between,
+    Compare,
+    Constant,
+    Contains,
+    Exists,
+    Expression,
+    In,
+    Not,
+    Operator,
+    Or,
+    Truth,
+)
+from runnel.algebra.query import Filter, Node, Read, Union
+from runnel.algebra.text import words
+from runnel.model.batch import ItemBatch
+from runnel.model.item import Item, Value
+
+SOURCES = (1, 2, 3)
+NAMES = {1: "One", 2: "Two", 3: "Three"}
+_TEXTS = (
+    "rock",
+    "Rock concert",
+    "concert rock",
+    "STRASSE",
+    "straße 東京",
+    "東 京",
+    "it's",
+    "",
+    "1",
+    "true",
+    "a b a b",
+)
+_NUMBERS = (-1.0, 0.0, -0.0, 1.0, 2.5, 7.0, 1e300)
+_MOMENTS = (
+    datetime(2026, 11, 15, 23, 59, 59, 999999, tzinfo=UTC),
+    datetime(2026, 11, 16, tzinfo=UTC),
+    datetime(1969, 12, 31, 1, 1, tzinfo=UTC),
+)
+_OPERATORS: tuple[Operator, ...] = ("=", "<", "<=", ">", ">=")
+
+_PHRASES = tuple(tuple(words(text)) for text in (*_TEXTS, "concert", "b a", "京", "zebra") if words(text))
+_DAYS = (date(2026, 11, 15), date(2026, 11, 16), date(1969, 12, 31))
+
+# Most atoms ask an attribute for what it usually holds, so that they are often true, and often only just not.
+_USUAL: dict[str, tuple[tuple[Value, ...], tuple[Constant, ...]]] = {
+    "title": (_TEXTS[:7] + _TEXTS[8:], _TEXTS),
+    "price": (_NUMBERS, _NUMBERS),
+    "flag": ((True, False, 1.0, 0.0, "true"), (True, False, 1.0, 0.0, "true")),
+    "published": (_MOMENTS, (*_MOMENTS, *_DAYS)),
+}
+_ODD_VALUES: tuple[Value, ...] = (*_TEXTS[:2], *_NUMBERS[:4], True, _MOMENTS[0])
+_ODD_CONSTANTS: tuple[Constant, ...] = (*_TEXTS[:2], *_NUMBERS[:4], True, _MOMENTS[0], _DAYS[0])
+
+
+def _values_of(name: str) -> st.SearchStrategy[Value]:
+    usual: st.SearchStrategy[Value] = st.sampled_from(_USUAL[name][0])
+    return st.one_of(usual, usual, usual, st.sampled_from(_ODD_VALUES))
+
+
+@st.composite
+def _attributes_and_constants(draw: st.DrawFn) -> tuple[Attribute, st.SearchStrategy[Constant]]:
+    name = draw(st.sampled_from((*_USUAL, "missing")))
+    if name == "published" and draw(st.booleans()):
+        part = draw(st.sampled_from(PARTS))
+        return Attribute(name, part), st.sampled_from([0.0, 1.0, 7.0, 11.0, 12.0, 15.0, 16.0, 23.0, 59.0, 2026.0])
+    if name == "missing" or draw(st.integers(0, 7)) == 0:
+        part = draw(st.sampled_from((None, *PARTS)))
+        return Attribute(name, part), st.sampled_from(_ODD_CONSTANTS)
+    return Attribute(name), st.sampled_from(_USUAL[name][1])
+
+
+@st.composite
+def _comparisons(draw: st.DrawFn) -> Expression:
+    attribute, constants = draw(_attributes_and_constants())
+    match draw(st.integers(0, 4)):
+        case 0 | 1:
+            return Compare(attribute, draw(st.sampled_from(_OPERATORS)), draw(constants))
+        case 2:
+            return Between(attribute, draw(constants), draw(constants))
+        case 3:
+            return In(attribute, tuple(draw(st.lists(constants, max_size=4))))
+        case _:
+            return Exists(attribute)
+
+
+_words: st.SearchStrategy[Expression] = st.builds(
+    Contains,
+    st.sampled_from([Attribute("title")] * 6 + [Attribute("price"), Attribute("published", "day")]),
+    st.sampled_from(_PHRASES),
+)
+atoms: st.SearchStrategy[Expression] = st.one_of(_words, _comparisons(), _words, st.builds(Truth, st.booleans()))
+
+
+def _wider(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    several = st.lists(inner, min_size=1, max_size=4).map(tuple)
+    return st.one_of(st.builds(And, several), st.builds(Or, several), st.builds(Not, inner))
+
+
+expressions: st.SearchStrategy[Expression] = st.recursive(atoms, _wider, max_leaves=10)
+
+
+@st.composite
+def nodes(draw: st.DrawFn, readable: tuple[int, ...]) -> Node:
+    """A query node over feeds that exist already."""
+    inputs = draw(st.lists(st.sampled_from(readable), min_size=1, max_size=3))
+    parts: list[Node] = []
+    for feed in inputs:
+        condition = draw(st.one_of(st.none(), expressions))
+        parts.append(Read(feed) if condition is None else Filter(Read(feed), condition))
+    joined: Node = parts[0] if len(parts) == 1 else Union(tuple(parts))
+    condition = draw(st.one_of(st.none(), expressions))
+    return joined if condition is None else Filter(joined, condition)
+
+
+@dataclass(frozen=True)
+class GeneratedWorld:
+    """Views by id, and items of the source feeds."""
+
+    definitions: dict[int, Node]
+    items: tuple[Item, ...]
+
+    @property
+    def batch(self) -> ItemBatch:
+        return ItemBatch.of(self.items, {name: feed for feed, name in NAMES.items()})
+
+
+@st.composite
+def _items(draw: st.DrawFn) -> Item:
+    names = draw(st.sets(st.sampled_from(sorted(_USUAL)), min_size=1))
+    attributes = {name: tuple(draw(st.lists(_values_of(name), min_size=1, max_size=3))) for name in sorted(names)}
+    return Item(draw(st.sampled_from(sorted(NAMES.values()))), "item", attributes)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> GeneratedWorld:
+    """A world whose views read sources and earlier views, so that diamonds arise."""
+    definitions: dict[int, Node] = {}
+    for feed in range(10, 10 + draw(st.integers(1, 6))):
+        definitions[feed] = draw(nodes((*SOURCES, *definitions, *definitions)))
+    return GeneratedWorld(definitions, tuple(draw(st.lists(_items(), max_size=12))))

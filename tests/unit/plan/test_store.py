@@ -1,0 +1,198 @@
+"""Plan folders: what is written is loaded again, and what is damaged is refused with its name."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from runnel.algebra.expressions import And, Attribute, Contains, Expression, Or
+from runnel.algebra.query import Filter, Node, Read, Union
+from runnel.errors import CorruptData, NewerRoot, NotFound
+from runnel.log.storage import FileStorage
+from runnel.matching.build import build_matcher
+from runnel.matching.compile import compile_base, compile_delta
+from runnel.optimizer.explain import explain_query
+from runnel.optimizer.optimize import optimize
+from runnel.plan.logical import PlanQuery
+from runnel.plan.manifest import PlanManifest
+from runnel.plan.store import Plan, PlanVersion, load, load_part, verify, write_base
+
+
+def word(text: str) -> Expression:
+    return Contains(Attribute("title"), (text,))
+
+
+VIEWS: dict[int, Node] = {
+    10: Filter(Union((Read(1), Read(2))), And((word("rock"), word("concert")))),
+    11: Filter(Read(10), word("muse")),
+    12: Filter(Read(1), Or(tuple(And((word(f"a{n}"), word(f"b{n}"))) for n in range(12)))),
+    13: Filter(Union((Read(2), Read(1))), And((word("concert"), word("rock")))),
+}
+QUERIES = [PlanQuery(feed, feed) for feed in VIEWS]
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> FileStorage:
+    return FileStorage(tmp_path.as_uri())
+
+
+@pytest.fixture
+def plan(storage: FileStorage) -> Plan:
+    compile_base(storage, "base", QUERIES, VIEWS)
+    compile_delta(storage, "delta", [PlanQuery(14)], {14: Filter(Read(3), word("jazz"))}, [11], "base")
+    return load(storage, PlanVersion(2, "base", "delta"))
+
+
+def test_what_is_written_is_loaded_again(storage: FileStorage) -> None:
+    logical = optimize(QUERIES, VIEWS)
+    manifest = write_base(storage, "base", logical)
+    loaded = load(storage, PlanVersion(1, "base")).base
+    for name, array in logical.arrays().items():
+        assert np.array_equal(array, loaded.logical.arrays()[name]), name
+        assert array.dtype == loaded.logical.arrays()[name].dtype
+    assert loaded.manifest == manifest
+    assert loaded.manifest.counts["queries"] == 4
+    assert manifest.size == sum(storage.local(f"base/{name}").stat().st_size for name in manifest.files)
+    verify(storage, "base")
+
+
+def test_large_arrays_are_mapped_not_read(storage: FileStorage) -> None:
+    views: dict[int, Node] = {10 + n: Filter(Read(1), word(f"word{n}")) for n in range(5000)}
+    write_base(storage, "base", optimize([PlanQuery(feed) for feed in views], views))
+    atoms = load_part(storage, "base").logical.atoms
+    assert atoms.text(4999) == '["contains","title","word4999"]'
+    mapped: Any = atoms.data
+    while not isinstance(mapped, np.memmap):
+        mapped = mapped.base
+        assert mapped is not None
+
+
+def test_folders_are_loaded_once_and_never_written_twice(storage: FileStorage, plan: Plan) -> None:
+    assert load(storage, plan.version).base is plan.base
+    with pytest.raises(FileExistsError):
+        write_base(storage, "base", optimize(QUERIES, VIEWS))
+
+
+def test_a_delta_names_what_it_removes_and_what_it_replaces(plan: Plan) -> None:
+    assert plan.delta is not None
+    assert plan.delta.tombstones.tolist() == [11, 14]
+    assert plan.removed(plan.base).tolist() == [False, True, False, False]
+    assert plan.removed(plan.delta).tolist() == [False]
+
+
+def test_parts_that_do_not_belong_together_are_refused(storage: FileStorage, plan: Plan) -> None:
+    compile_base(storage, "other", QUERIES, VIEWS)
+    with pytest.raises(CorruptData, match="not a delta of other"):
+        load(storage, PlanVersion(3, "other", "delta"))
+    with pytest.raises(CorruptData, match="delta is not a base"):
+        load(storage, PlanVersion(3, "delta"))
+    with pytest.raises(CorruptData, match=r"missing/manifest\.json"):
+        load(storage, PlanVersion(3, "missing"))
+
+
+def damaged(storage: FileStorage, name: str, data: bytes | None) -> FileStorage:
+    """The storage under another address, so that no cached part hides the damage, with one file changed."""
+    path = storage.local(f"base/{name}")
+    path.unlink()
+    if data is not None:
+        path.write_bytes(data)
+    return FileStorage(storage.url + "/.")
+
+
+@pytest.mark.parametrize("name", ["int32.npy", "int64.npy", "uint8.npy", "float64.npy", "uint64.npy"])
+def test_a_truncated_or_missing_file_is_refused_by_name(storage: FileStorage, plan: Plan, name: str) -> None:
+    whole = storage.read(f"base/{name}")
+    for data in (whole[:-1], whole + b"x", b"", None):
+        with pytest.raises(CorruptData, match=f"base/{name}"):
+            load(damaged(storage, name, data), PlanVersion(1, "base"))
+        storage.local(f"base/{name}").write_bytes(whole)
+    load(FileStorage(storage.url + "/."), PlanVersion(1, "base"))
+
+
+def test_a_file_that_is_no_array_is_refused(storage: FileStorage, plan: Plan) -> None:
+    size = len(storage.read("base/int64.npy"))
+    with pytest.raises(CorruptData, match=r"base/int64\.npy"):
+        load(damaged(storage, "int64.npy", b"\x00" * size), PlanVersion(1, "base"))
+    pickled = io.BytesIO()
+    np.save(pickled, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    data = pickled.getvalue().ljust(size, b"\x00")[:size]
+    with pytest.raises(CorruptData, match=r"base/int64\.npy"):
+        load(damaged(storage, "int64.npy", data), PlanVersion(1, "base"))
+
+
+def test_ids_that_lead_nowhere_are_refused(storage: FileStorage, plan: Plan) -> None:
+    whole = np.load(storage.local("base/int32.npy"))
+    buffer = io.BytesIO()
+    np.save(buffer, np.full_like(whole, 2**30))
+    with pytest.raises(CorruptData, match="clauses"):
+        load(damaged(storage, "int32.npy", buffer.getvalue()), PlanVersion(1, "base"))
+    with pytest.raises(CorruptData, match="digest"):
+        verify(storage, "base")
+
+
+def test_a_damaged_index_is_refused(storage: FileStorage, plan: Plan) -> None:
+    place = plan.base.manifest.arrays["layout.postings.values"]
+    array = np.load(storage.local(f"base/{place.file}"))
+    array[place.start] = 10_000
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    loaded = load(damaged(storage, place.file, buffer.getvalue()), PlanVersion(1, "base"))
+    with pytest.raises(CorruptData, match="postings"):
+        build_matcher(loaded)
+
+
+@pytest.mark.parametrize(
+    ("change", "error"),
+    [
+        ({"format": 99}, NewerRoot),
+        ({"kind": "other"}, CorruptData),
+        ({"files": {"../escape.npy": {"size": 1, "sha256": ""}}}, CorruptData),
+        ({"arrays": {"query_ids": ["elsewhere.npy", 0, 1]}}, CorruptData),
+        ({"arrays": {"query_ids": ["int64.npy", 0, 10**9]}}, CorruptData),
+        ({"arrays": {}}, CorruptData),
+        ({"counts": None}, CorruptData),
+    ],
+)
+def test_a_manifest_is_not_trusted(
+    storage: FileStorage, plan: Plan, change: dict[str, Any], error: type[Exception]
+) -> None:
+    value = json.loads(storage.read("base/manifest.json")) | change
+    with pytest.raises(error):
+        load(damaged(storage, "manifest.json", json.dumps(value).encode()), PlanVersion(1, "base"))
+    with pytest.raises(CorruptData, match=r"manifest\.json"):
+        PlanManifest.from_json("base", b"{")
+
+
+def test_a_query_is_explained_with_what_it_shares(plan: Plan) -> None:
+    names = {1: "News", 2: "City Herald", 10: "Concerts"}
+    explained = explain_query(10, plan, names)
+    (branch,) = explained.branches
+    assert branch.sources == ("News", '"City Herald"')
+    assert branch.predicate == "title contains 'rock' and title contains 'concert'"
+    assert branch.anchor == "title contains 'concert'"
+    assert branch.exact
+    assert branch.queries == 2
+    assert {one.text: one.uses for one in branch.clauses}["title contains 'rock'"] == 2
+    assert explained.totals["queries"] == 4
+    assert explained.totals["bytes"] > 0
+    assert json.loads(json.dumps(explained.to_json()))["branches"][0]["queries"] == 2
+    assert any("found by: title contains 'concert'" in line for line in explained.lines())
+
+
+def test_a_cut_predicate_says_what_decides(plan: Plan) -> None:
+    (branch,) = explain_query(12, plan).branches
+    assert not branch.exact
+    assert branch.decided_by is not None
+    assert "title contains 'a11' and title contains 'b11'" in branch.decided_by
+
+
+def test_a_query_that_is_removed_or_unknown_is_not_explained(plan: Plan) -> None:
+    assert explain_query(14, plan).part == "delta"
+    for missing in (11, 99):
+        with pytest.raises(NotFound, match=f"#{missing} is not in the plan"):
+            explain_query(missing, plan)
