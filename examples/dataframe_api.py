@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Matching the rows of a DataFrame
 #
-# `runnel.compile` turns `create feed` statements into a plan: all queries together, with what they share laid out once.
-# `runnel.spark.match` adds a column to a DataFrame: the names of the feeds that each row is in. No root, no catalog, no
-# stream. Run this file cell by cell in an editor that knows `# %%`, or as a script.
+# `runnel.compile` turns `create feed` statements into a plan: all queries together, what they share laid out once.
+# `runnel.spark.match` adds a column to a DataFrame: the names of the feeds that each row is in. There is no root, no
+# catalog and no stream. Run this file cell by cell in an editor that knows `# %%`, or as a script.
 
 # %%
 from __future__ import annotations

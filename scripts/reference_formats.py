@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from runnel.log.storage import FileStorage
 from runnel.model.batch import BOOLEAN, ITEM_SCHEMA, MOMENT, NUMBER, TEXT
 from runnel.plan.manifest import FORMAT
 from runnel.plan.store import MANIFEST, PlanVersion, load
+from runnel.sinks.registry import GROUP
 from runnel.sources.wire import DocumentKind
 from runnel.streaming.job import FORM
 
@@ -105,9 +108,22 @@ def formats_page() -> str:
         f"Spark's checkpoint belongs to a job of the form `{FORM}`. One of another form is abandoned, and a new "
         "lineage starts after the last committed sequence. The offset of a batch is "
         '`{"sequence": last item, "plan": plan version}`.',
+        "## Outputs",
+        "What a subscription may name after `output`. Files are below `out/` in the root, or in one of "
+        "`out_folders`. Other packages may add outputs by entry points of the group `runnel.sinks`.",
+        table(["output", "what it is"], _outputs()),
         "## Documents that are read",
         f"{', '.join(code(kind.value) for kind in DocumentKind)}. The format is found by looking at the content.",
     )
+
+
+def _outputs() -> list[tuple[str, str]]:
+    rows = []
+    for entry in sorted(entry_points(group=GROUP), key=lambda one: one.name):
+        if entry.value.startswith("runnel."):
+            said = (inspect.getdoc(entry.load()) or "").split("\n")[0].replace("`output memory 'name'`: ", "")
+            rows.append((code(entry.name), said[:1].upper() + said[1:]))
+    return rows
 
 
 def _logs() -> tuple[str, ...]:
@@ -150,9 +166,9 @@ def _plans() -> tuple[str, ...]:
     return (
         "## Plan folders",
         f"Format {FORMAT}. A folder holds `{MANIFEST}`, written last, and array files in NumPy's format. The "
-        "manifest has `format`, `kind` (`base` or `delta`), `parent` (of a delta: its base), `counts`, the size and SHA-256 "
-        "digest of every file, the place of every array, and what the making of the plan cost. A plan version is a "
-        "base and at most one delta. Sets are stored as two arrays, `.offsets` and `.values`; texts as "
+        "manifest has `format`, `kind` (`base` or `delta`), `parent` (of a delta: its base), `counts`, the size and "
+        "SHA-256 digest of every file, the place of every array, and what the making of the plan cost. A plan "
+        "version is a base and at most one delta. Sets are stored as two arrays, `.offsets` and `.values`; texts as "
         "`.offsets` and `.data`.",
         table(["array", "types", "meaning"], rows),
     )

@@ -30,6 +30,7 @@ logger = logging.getLogger("runnel")
 _TICK = 0.05
 _DRAIN_SECONDS = 60.0
 _RETRIES = 5
+_MATCHING = "matching"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,7 @@ class Runner:
         self._stop = threading.Event()
         self._counts = _Counts()
         self._lease: Lease | None = None
+        self._held_up: dict[str, str] = {}
 
     def stop(self) -> None:
         """Ask the run to end: what is accepted is still matched and delivered, within a bound."""
@@ -76,7 +78,7 @@ class Runner:
             matched = matches.matched_upto(connection)
             lag = last_sequence(connection) - matched
         counts = self._counts
-        return Progress(counts.accepted, matched - counts.first_matched, lag, counts.delivered, counts.state)
+        return Progress(counts.accepted, matched - counts.first_matched, lag, counts.delivered, self._state())
 
     def run(self, *, once: bool, report: Callable[[Progress], None] = lambda progress: None) -> Progress:
         """Acquire, match and deliver, under the lease of this root."""
@@ -125,7 +127,7 @@ class Runner:
             try:
                 query.awaitTermination()
                 force = None
-                self._counts.failures = 0
+                self._notice_progress()
             except Exception as error:
                 force = self._after_failure(error)
 
@@ -150,6 +152,7 @@ class Runner:
             if not query.isActive:
                 query = self._restart(spark, query, report)
             if time.monotonic() - last_report >= 1.0:
+                self._notice_progress()
                 report(self.progress())
                 last_report = time.monotonic()
         for loop in loops:
@@ -169,6 +172,15 @@ class Runner:
         self._say("running", report)
         return self._start(spark, once=False, force=force)
 
+    def _notice_progress(self) -> None:
+        """Matching that was held up and has got somewhere is held up no more."""
+        matched = self._matched()
+        if matched > self._counts.last_seen:
+            self._counts.last_seen = matched
+            self._counts.failures = 0
+            if self._held_up.pop(_MATCHING, None) is not None:
+                self._renew()
+
     def _drain(self, query: Any, report: Callable[[Progress], None]) -> None:
         """What was accepted before the stop is matched and delivered; then the query ends."""
         self._say("draining", report)
@@ -183,17 +195,19 @@ class Runner:
             self._tidy()
 
     def _loop(self, step: Callable[[], None], pause: float) -> None:
+        name = threading.current_thread().name
         while not self._stop.is_set():
             try:
                 step()
+                self._held_up.pop(name, None)
             except StorageFull as error:
-                self._pause_for_room(error)
+                self._pause_for_room(name, error)
             except Fenced as error:
                 self._counts.error = error
                 self._stop.set()
             except Exception:
                 # A loop never dies of one bad turn; the reason is in the log and the next turn tries again.
-                logger.exception("%s failed", threading.current_thread().name)
+                logger.exception("%s failed", name)
                 self._stop.wait(1.0)
             self._stop.wait(pause)
 
@@ -224,11 +238,10 @@ class Runner:
         if "runnel.errors.Fenced" in text or "Fenced:" in text:
             raise Fenced("another runner took this root over", hint="stop one of them")
         if any(sign in text for sign in ("StorageFull", "No space left on device", "disk is full")):
-            self._pause_for_room(StorageFull("no room left in the root"))
+            self._pause_for_room(_MATCHING, StorageFull("no room left in the root"))
             return None
-        progressed = self._matched() > self._counts.last_seen
-        self._counts.last_seen = self._matched()
-        self._counts.failures = 0 if progressed else self._counts.failures + 1
+        self._notice_progress()
+        self._counts.failures += 1
         if "LineageConflict" in text:
             logger.warning("the checkpoint does not continue the match log; a new lineage starts")
             return "the checkpoint does not continue the match log"
@@ -241,10 +254,17 @@ class Runner:
         self._stop.wait(min(2.0**self._counts.failures, 30.0))
         return None
 
-    def _pause_for_room(self, error: StorageFull) -> None:
-        logger.warning("%s", error)
-        self._counts.state = f"paused: {error.message}"
+    def _pause_for_room(self, part: str, error: StorageFull) -> None:
+        """Say that there is no room, wait a little, and let the caller try again."""
+        if part not in self._held_up:
+            logger.warning("%s", error)
+        self._held_up[part] = error.message
+        self._renew()
         self._stop.wait(1.0)
+
+    def _state(self) -> str:
+        held_up = next(iter(dict(self._held_up).values()), None)
+        return f"paused: {held_up}" if held_up else self._counts.state
 
     def _acquire_and_expire(self) -> None:
         self._expire()
@@ -258,8 +278,6 @@ class Runner:
 
     def _deliver(self) -> None:
         self._counts.delivered += self._dispatcher.deliver(self._held().epoch)
-        if self._counts.state.startswith("paused"):
-            self._counts.state = "running"
 
     def _deliver_all(self, report: Callable[[Progress], None]) -> None:
         self._say("delivering", report)
@@ -274,20 +292,22 @@ class Runner:
 
     def _beat(self, finished: threading.Event) -> None:
         """Renew the lease while the run lives; losing it ends the run."""
-        seconds = self._root.settings.lease_seconds
-        while not finished.wait(seconds / 4):
-            try:
-                with self._root.catalog.write() as connection:
-                    leases.renew(connection, self._held(), seconds, self._counts.state)
-            except Fenced as error:
-                self._counts.error = error
-                self._stop.set()
-                return
-            except Exception:
-                logger.exception("the lease could not be renewed")
+        while not finished.wait(self._root.settings.lease_seconds / 4):
+            self._renew()
+
+    def _renew(self) -> None:
+        try:
+            with self._root.catalog.write() as connection:
+                leases.renew(connection, self._held(), self._root.settings.lease_seconds, self._state())
+        except Fenced as error:
+            self._counts.error = error
+            self._stop.set()
+        except Exception as error:
+            logger.warning("the lease could not be renewed: %s", error)
 
     def _say(self, state: str, report: Callable[[Progress], None]) -> None:
         self._counts.state = state
+        self._renew()
         report(self.progress())
 
     def _matched(self) -> int:

@@ -88,9 +88,11 @@ class Acquirer:
             )
         except InputError as error:
             return self._unreachable(feed, error, known)
+        with self._catalog.read() as connection:
+            is_first = not has_seen_any(connection, feed.id)
         total = Acquisition()
         for file in found:
-            total += self._take_file(feed, file)
+            total += self._take_file(feed, file, is_first)
         return total
 
     def take_document(

@@ -1,0 +1,76 @@
+"""Faults that are no crash: no room, a second runner, a query declared while running, a stop that drains."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from runnel.engine import Engine, open_engine
+from runnel.errors import RunnerActive, StorageFull
+from tests.crash.harness import SCRIPT, Victim, item, verify, wait_until
+
+pytestmark = [pytest.mark.crash, pytest.mark.spark]
+
+
+def _matched(engine: Engine, upto: int) -> bool:
+    return engine.root.matches.matched_upto() >= upto
+
+
+def test_one_running_root_through_its_troubles(tmp_path: Path) -> None:
+    root, flag = tmp_path / "root", tmp_path / "full"
+    with open_engine(root) as engine:
+        engine.execute(SCRIPT)
+        engine.publish("Wire", [item(0)])
+        victim = Victim(root, "--storage", f"full+{root.as_uri()}?flag={flag}")
+        wait_until(lambda: _matched(engine, 1))
+
+        # A second runner is refused, by the library and by the command; clients are not.
+        with pytest.raises(RunnerActive, match="a runner is active"):
+            engine.run(once=True)
+        told = subprocess.run(
+            [Path(sys.executable).with_name("runnel"), "run", "--once", "-r", root],
+            capture_output=True,
+            text=True,
+            check=False,
+            env=os.environ | {"COLUMNS": "200"},
+        )
+        assert told.returncode == 4
+        assert "a runner is active" in told.stderr
+        assert "process" in engine.status().runner
+
+        # A query declared while running is live in the next batch, and sees only what comes after it.
+        engine.publish("Wire", [item(1)])
+        engine.execute("create feed Late from Wire; subscribe to Late output log;")
+        engine.publish("Wire", [item(2)])
+        wait_until(lambda: _matched(engine, 3))
+        assert [one.item.id for one in engine.matches("Late")] == ["2"]
+
+        # No room: matching pauses and says so; with room again it goes on, and nothing is lost.
+        flag.touch()
+        engine.publish("Wire", [item(number) for number in range(3, 20)])
+        wait_until(lambda: "no room" in engine.status().runner)
+        assert engine.root.matches.matched_upto() == 3
+        flag.unlink()
+        wait_until(lambda: _matched(engine, 20))
+
+        # SIGTERM drains: what was accepted before it is matched and delivered.
+        engine.publish("Other", [item(number) for number in range(20, 60)])
+        victim.terminate()
+        assert victim.wait() == 0
+        assert engine.status().runner == "none"
+        verify(engine, 60)
+
+
+def test_a_publisher_without_room_is_told(tmp_path: Path) -> None:
+    root, flag = tmp_path / "root", tmp_path / "full"
+    with open_engine(root, storage=f"full+{root.as_uri()}?flag={flag}") as engine:
+        engine.execute("register feed Wire;")
+        flag.touch()
+        with pytest.raises(StorageFull, match="no room"):
+            engine.publish("Wire", [item(1)])
+        flag.unlink()
+        assert engine.publish("Wire", [item(1)]).accepted == 1

@@ -1,0 +1,68 @@
+"""`kill -9` at random moments, under trickled input, again and again; then everything is as promised.
+
+`make test` kills 5 times; `make crash` sets RUNNEL_KILLS to 30 and more.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from runnel.engine import open_engine
+from tests.crash.harness import SCRIPT, Victim, item, verify, wait_until
+
+pytestmark = [pytest.mark.crash, pytest.mark.spark]
+
+_KILLS = int(os.environ.get("RUNNEL_KILLS", "5"))
+
+
+class _Trickle(threading.Thread):
+    """Publishes a few items at a time until it is stopped."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(daemon=True)
+        self._root = root
+        self._ended = threading.Event()
+        self.published = 0
+
+    def run(self) -> None:
+        with open_engine(self._root) as engine:
+            while not self._ended.is_set():
+                feed = "Wire" if self.published % 2 else "Other"
+                batch = [item(self.published + more) for more in range(1 + self.published % 4)]
+                engine.publish(feed, batch)
+                self.published += len(batch)
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        self._ended.set()
+        self.join()
+
+
+def test_random_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    chance = random.Random(20261115)
+    with open_engine(root) as engine:
+        engine.execute(SCRIPT)
+        trickle = _Trickle(root)
+        trickle.start()
+        for _ in range(_KILLS):
+            before = engine.root.matches.matched_upto()
+            victim = Victim(root)
+            # It must have got somewhere, so that each kill meets another moment of a busy stream.
+            wait_until(lambda before=before: engine.root.matches.matched_upto() > before)  # type: ignore[misc]
+            time.sleep(chance.uniform(0, 2.5))
+            assert victim.is_running
+            victim.kill()
+            victim.wait()
+        trickle.stop()
+        victim = Victim(root)
+        wait_until(lambda: engine.root.matches.matched_upto() == engine.root.items.last_sequence())
+        victim.terminate()
+        assert victim.wait() == 0, "SIGTERM must drain and end well"
+        verify(engine, trickle.published)

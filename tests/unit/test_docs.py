@@ -1,0 +1,287 @@
+"""The documentation is held against the code: what is not documented, not fresh or not true fails here.
+
+Python blocks of all pages are executed. A block that begins with `# needs Spark` runs under the marker `spark`, in
+one process for all of them, since starting Spark is what takes the time.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any, get_args
+from urllib.parse import unquote
+
+import pytest
+import typer
+
+from runnel import errors
+from runnel.cli.main import app
+from runnel.cli.output import EXIT_CODES
+from runnel.language.parser import parse
+from runnel.language.statements import Statement
+from runnel.settings import Settings
+
+ROOT = Path(__file__).parent.parent.parent
+REFERENCE = ROOT / "docs" / "reference"
+README = ROOT / "README.md"
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+NEEDS_SPARK = "# needs Spark"
+
+sys.path.insert(0, str(ROOT))
+
+from scripts import make_reference  # noqa: E402
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+# --- the reference names everything ------------------------------------------------------------------------------
+
+
+def test_every_setting_is_in_the_reference() -> None:
+    page = (REFERENCE / "settings.md").read_text("utf-8")
+    for name, field in Settings.model_fields.items():
+        assert f"`{name}`" in page
+        assert f"`RUNNEL_{name.upper()}`" in page
+        assert field.description, f"the setting {name} has no description"
+        assert field.description in page
+
+
+def test_every_kind_of_statement_has_an_example_in_the_reference() -> None:
+    page = (REFERENCE / "language.md").read_text("utf-8")
+    examples = re.findall(r"^Example:\n\n```\n(.*?)\n```", page, re.DOTALL | re.MULTILINE)
+    shown = {type(parsed.statement) for example in examples for parsed in parse(example)}
+    kinds = {kind for part in get_args(Statement) for kind in (get_args(part) or (part,))}
+    assert shown == kinds
+
+
+def error_classes() -> list[type[errors.RunnelError]]:
+    found = [kind for _, kind in inspect.getmembers(errors, inspect.isclass)]
+    return [kind for kind in found if issubclass(kind, errors.RunnelError)]
+
+
+@pytest.mark.parametrize("kind", error_classes(), ids=lambda kind: kind.__name__)
+def test_every_error_is_in_the_tree_and_in_the_reference(kind: type[errors.RunnelError]) -> None:
+    assert re.search(rf"\b{kind.__name__}\b", errors.__doc__ or "")
+    assert f"| `{kind.__name__}` |" in (REFERENCE / "errors.md").read_text("utf-8")
+
+
+def test_every_command_option_and_exit_code_is_in_the_reference() -> None:
+    page = (REFERENCE / "commands.md").read_text("utf-8")
+    group: Any = typer.main.get_command(app)
+    assert group.commands
+    for name, command in group.commands.items():
+        section = re.search(rf"^## runnel {name}\n(.*?)(?=^## )", page, re.DOTALL | re.MULTILINE)
+        assert section, f"the command {name} is not in the reference"
+        for parameter in command.params:
+            shown = parameter.opts if parameter.param_type_name == "option" else [parameter.name.upper()]
+            for one in shown:
+                assert f"`{one}`" in section.group(1), f"{name}: {one} is not in the reference"
+            assert parameter.help, f"{name}: {shown[0]} has no help"
+        assert f"Example: `runnel {name}" in section.group(1) or f"runnel {name} " in section.group(1)
+    for code, meaning in EXIT_CODES.items():
+        assert f"| {code} | {meaning} |" in page
+
+
+def test_every_output_is_in_the_reference() -> None:
+    page = (REFERENCE / "formats.md").read_text("utf-8")
+    ours = [entry for entry in entry_points(group="runnel.sinks") if entry.value.startswith("runnel.")]
+    assert ours
+    for entry in ours:
+        assert f"| `{entry.name}` |" in page
+
+
+# --- the reference is fresh --------------------------------------------------------------------------------------
+
+
+def test_the_reference_is_fresh() -> None:
+    command = [sys.executable, str(ROOT / "scripts" / "make_reference.py"), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_stale_page_is_found_and_the_command_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(REFERENCE, tmp_path / "docs" / "reference")
+    page = tmp_path / "docs" / "reference" / "settings.md"
+    page.write_text(page.read_text("utf-8").replace("lag_limit", "lag_limitation"), "utf-8")
+    assert make_reference.stale(page.parent) == ["settings.md"]
+
+    (page.parent / "gone.md").write_text("# A page of something that is gone\n", "utf-8")
+    monkeypatch.setattr(make_reference.stale, "__defaults__", (page.parent,))
+    assert make_reference.main(["--check"]) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "stale: docs/reference/gone.md, docs/reference/settings.md",
+        "run: python scripts/make_reference.py",
+    ]
+
+
+# --- links -------------------------------------------------------------------------------------------------------
+
+
+def links_of(page: Path) -> list[str]:
+    text = re.sub(r"^```.*?^```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"`[^`\n]*`", "", text)
+    return [*re.findall(r"\]\(([^)\s]+)\)", text), *re.findall(r"<img[^>]+src=\"([^\"]+)\"", text)]
+
+
+def anchors_of(page: Path) -> set[str]:
+    heads = re.findall(r"^#+ (.+)$", page.read_text("utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_internal_links_resolve(page: Path) -> None:
+    for link in links_of(page):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = unquote(link).partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name_of(page)} links to {link}, which is not there"
+        assert target.is_relative_to(ROOT), f"{name_of(page)} links out of the project: {link}"
+        assert not anchor or anchor in anchors_of(target), f"{name_of(page)}: no heading for {link}"
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    reached, waiting = set[Path](), [README.resolve()]
+    while waiting:
+        page = waiting.pop()
+        if page not in reached and page.suffix == ".md":
+            reached.add(page)
+            targets = (link.partition("#")[0] for link in links_of(page) if not re.match(r"[a-z]+:", link))
+            waiting += [(page.parent / target).resolve() for target in targets if target]
+    assert {page.resolve() for page in PAGES} <= reached
+
+
+# --- code in the pages -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Block:
+    """A Python block of a page, and the line on which its code begins."""
+
+    page: str
+    line: int
+    source: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.page}:{self.line}"
+
+    @property
+    def needs_spark(self) -> bool:
+        return self.source.startswith(NEEDS_SPARK)
+
+
+def blocks_of(page: Path) -> list[Block]:
+    found: list[Block] = []
+    for match in re.finditer(r"^```python\n(.*?)^```$", page.read_text("utf-8"), re.DOTALL | re.MULTILINE):
+        line = match.string.count("\n", 0, match.start(1)) + 1
+        found.append(Block(name_of(page), line, match.group(1)))
+    return found
+
+
+BLOCKS = [block for page in PAGES for block in blocks_of(page)]
+PLAIN = [block for block in BLOCKS if not block.needs_spark]
+WITH_SPARK = [block for block in BLOCKS if block.needs_spark]
+
+_RUN_ALL = """
+import json, sys
+from pyspark.sql import SparkSession
+for block in json.load(sys.stdin):
+    print("block", block["place"], flush=True)
+    lines = "\\n" * (block["line"] - 1)
+    exec(compile(lines + block["source"], block["page"], "exec"), {"__name__": "__main__"})
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        active.stop()
+print("all done", flush=True)
+"""
+
+
+@pytest.mark.parametrize("block", PLAIN, ids=lambda block: block.place)
+def test_python_blocks_run(block: Block) -> None:
+    exec(compile(block.source, block.place, "exec"), {"__name__": "__main__"})
+
+
+@pytest.mark.spark
+def test_python_blocks_that_need_spark_run() -> None:
+    given = json.dumps([{**vars(block), "place": block.place} for block in WITH_SPARK])
+    done = subprocess.run(
+        [sys.executable, "-c", _RUN_ALL], input=given, capture_output=True, text=True, timeout=600, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    assert done.stdout.count("block ") >= len(WITH_SPARK)
+    assert done.stdout.endswith("all done\n")
+
+
+def test_there_are_blocks_of_both_sorts_and_each_asserts_something() -> None:
+    assert len(PLAIN) >= 4
+    assert len(WITH_SPARK) >= 4
+    for block in BLOCKS:
+        tree = ast.walk(ast.parse(block.source))
+        assert any(isinstance(node, ast.Assert) for node in tree), f"{block.place} asserts nothing"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("library.py", ["3 items matched, 1 messages delivered", "Cheap has item 2", "rock.xml has 2 entries"]),
+        ("dataframe_api.py", ["Vinyl: 2 rows", "Bargains: 1 rows", "Christmas: 2 rows", "in no feed: 3"]),
+    ],
+)
+def test_the_examples_run(script: str, said: list[str], tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "examples" / script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    for line in said:
+        assert line in done.stdout
+    assert not list(tmp_path.glob("*.md"))
+
+
+# --- the project's own promises ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", ["demo", "test"])
+def test_the_two_commands_of_the_readme_are_targets(target: str) -> None:
+    assert f"make {target}\n" in README.read_text("utf-8")
+    rule = re.search(rf"^{target}:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+    assert rule, f"the Makefile has no rule for {target}"
+
+
+def folders() -> list[Path]:
+    package = ROOT / "src" / "runnel"
+    return sorted({path.parent for path in package.rglob("*.py")})
+
+
+@pytest.mark.parametrize("folder", folders(), ids=lambda folder: folder.name)
+def test_every_folder_of_the_source_says_what_it_is(folder: Path) -> None:
+    tree = ast.parse((folder / "__init__.py").read_text("utf-8"))
+    assert ast.get_docstring(tree), f"{name_of(folder)}/__init__.py has no docstring"
+
+
+def test_the_readme_names_every_folder_of_the_source() -> None:
+    text = README.read_text("utf-8")
+    package = ROOT / "src" / "runnel"
+    for folder in folders():
+        if folder.parent == package:
+            assert re.search(rf"\b{folder.name}/", text), f"the README's layout lacks {folder.name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_pages_speak_of_the_project_alone(page: Path) -> None:
+    text = page.read_text("utf-8")
+    for word in ("TODO", "FIXME", "/work/", "/home/"):
+        assert word not in text
+    assert text.startswith("# ") or page == README
