@@ -1,9 +1,10 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
+KILLS ?= 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs lock crash clean
+.PHONY: help setup demo test check docs crash bench lock clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -11,17 +12,41 @@ help:  ## say what there is
 setup: $(VENV)/.ready  ## make .venv from the lock files
 
 $(VENV)/.ready: pyproject.toml requirements/build.lock requirements/dev.lock
-	@echo "== setting up $(VENV) (a few minutes the first time) =="
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Runnel needs Python 3.11 or newer; set PYTHON=")'
+	@echo "== setting up $(VENV) from the lock files (a few minutes the first time) =="
+	@$(PYTHON) -c 'import sys; sys.exit("Runnel needs Python 3.11 or newer: make PYTHON=python3.11 …" if sys.version_info < (3, 11) else 0)'
 	$(PYTHON) -m venv $(VENV)
-	$(RUN)/pip install --quiet --require-hashes -r requirements/build.lock
-	$(RUN)/pip install --quiet --require-hashes --no-build-isolation -r requirements/dev.lock
-	$(RUN)/pip install --quiet --no-deps --no-build-isolation -e .
+	$(RUN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/build.lock
+	$(RUN)/pip install --quiet --disable-pip-version-check --require-hashes --no-build-isolation -r requirements/dev.lock
+	$(RUN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
+
+demo: setup  ## run the main job on embedded defaults: a world of news, matched on Spark
+	@$(RUN)/runnel demo demo-root
+
+check: setup  ## style, types, imports and generated pages
+	@echo "== ruff ==" && $(RUN)/ruff check src tests benchmarks examples scripts && $(RUN)/ruff format --check --quiet src tests benchmarks examples scripts
+	@echo "== mypy ==" && $(RUN)/mypy
+	@echo "== imports ==" && $(RUN)/lint-imports --no-logo
+	@echo "== reference pages ==" && $(RUN)/python scripts/make_reference.py --check
+
+test: check  ## everything: checks, examples in the code, and all tests
+	@$(RUN)/python -m runnel.streaming.java
+	@echo "== examples in the code ==" && $(RUN)/python -m pytest --doctest-modules src -p no:cacheprovider --durations=0 --durations-min=5
+	@echo "== tests ==" && $(RUN)/python -m pytest tests
+	@echo "all passed; next: make demo, or docs/tutorial.md"
+
+docs: setup  ## make the generated pages of docs/reference anew
+	@$(RUN)/python scripts/make_reference.py
+
+crash: setup  ## kill the runner KILLS times (30 unless set) under trickled input
+	@RUNNEL_KILLS=$(KILLS) $(RUN)/python -m pytest tests/crash -v
+
+bench: setup  ## measure the pipeline; a JSON line for every figure
+	@$(RUN)/python benchmarks/pipeline.py
 
 lock:  ## make the lock files anew (needs uv)
 	uv pip compile requirements/build.in --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements/build.lock
 	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements/dev.lock
 
 clean:  ## remove what was made here
-	rm -rf $(VENV) demo-root .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) demo-root .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

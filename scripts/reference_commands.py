@@ -38,7 +38,7 @@ def _command(name: str, command: Any) -> str:
     options = [one for one in command.params if one.param_type_name == "option"]
     parts = [f"## runnel {name}", said.strip(), block(_usage(name, arguments, options))]
     if arguments:
-        rows = [(code(one.name.upper()), _meaning(one)) for one in arguments]
+        rows = [(code(one.name), _meaning(one)) for one in arguments]
         parts.append(table(["argument", "meaning"], rows))
     if options:
         parts.append(table(["option", "meaning"], [(_names(one), _meaning(one)) for one in options]))
@@ -48,8 +48,8 @@ def _command(name: str, command: Any) -> str:
 
 
 def _usage(name: str, arguments: list[Any], options: list[Any]) -> str:
-    words = [f"runnel {name}", *(one.name.upper() if one.required else f"[{one.name.upper()}]" for one in arguments)]
-    return " ".join([*words, *(["[OPTIONS]"] if options else [])])
+    words = [one.name if one.required else f"[{one.name}]" for one in arguments]
+    return " ".join([f"runnel {name}", *(["[OPTIONS]"] if options else []), *words])
 
 
 def _names(option: Any) -> str:

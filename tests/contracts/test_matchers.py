@@ -26,6 +26,7 @@ from runnel.algebra.expressions import (
     Expression,
     In,
     Not,
+    Operator,
     Or,
     Truth,
 )
@@ -333,3 +334,16 @@ def test_a_plan_without_queries_matches_nothing() -> None:
     matches = build_matcher(base_plan([], {})).match(batch)
     assert rows(matches) == [[]]
     assert matches.queries.dtype == np.int64
+
+
+def test_ranges_end_where_they_say() -> None:
+    edges = [1.0, np.nextafter(1.0, 2.0).item(), np.nextafter(1.0, 0.0).item(), -1.0, 0.0, 2.0]
+    operators: list[Operator] = ["=", "<", "<=", ">", ">="]
+    conditions: list[Expression] = [Compare(Attribute("price"), operator, 1.0) for operator in operators]
+    conditions += [Between(Attribute("price"), 0.0, 1.0), Between(Attribute("price"), 1.0, 0.0)]
+    definitions: dict[int, Node] = {10 + n: Filter(Read(1), condition) for n, condition in enumerate(conditions)}
+    queries = [PlanQuery(feed) for feed in definitions]
+    batch = ItemBatch.of([item(n, price=edge) for n, edge in enumerate(edges)], {"One": 1})
+    wanted = expected(batch, queries, definitions)
+    assert wanted[0] == [10, 12, 14, 15]
+    assert rows(build_matcher(base_plan(queries, definitions)).match(batch)) == wanted

@@ -1,4 +1,6 @@
-"""The tutorial is executed: every command of its `console` blocks, in order, and what it prints is compared.
+"""The tutorial and the README are executed: every command of their `console` blocks, in order.
+
+What a command prints is compared with the lines shown below it.
 
 `…` inside a line stands for anything; a line with only `…` stands for any number of lines.
 """
@@ -119,11 +121,13 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 
 @pytest.mark.spark
-def test_the_tutorial_prints_what_it_shows(shell: Shell) -> None:
-    steps = steps_of(TUTORIAL.read_text("utf-8"))
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+def test_commands_print_what_is_shown(page: str, shell: Shell) -> None:
+    steps = steps_of((ROOT / page).read_text("utf-8"))
+    assert steps
     for step in steps:
         printed = shell.run(step.command)
-        place = f"docs/tutorial.md:{step.line}: {step.command}"
+        place = f"{page}:{step.line}: {step.command}"
         assert agrees(step.shown, printed), f"{place}\nshown:\n" + "\n".join([*step.shown, "", "printed:", *printed])
 
 

@@ -83,7 +83,7 @@ def test_every_command_option_and_exit_code_is_in_the_reference() -> None:
         section = re.search(rf"^## runnel {name}\n(.*?)(?=^## )", page, re.DOTALL | re.MULTILINE)
         assert section, f"the command {name} is not in the reference"
         for parameter in command.params:
-            shown = parameter.opts if parameter.param_type_name == "option" else [parameter.name.upper()]
+            shown = parameter.opts if parameter.param_type_name == "option" else [parameter.name]
             for one in shown:
                 assert f"`{one}`" in section.group(1), f"{name}: {one} is not in the reference"
             assert parameter.help, f"{name}: {shown[0]} has no help"

@@ -25,7 +25,7 @@ from runnel.algebra.expressions import (
     Part,
     Truth,
 )
-from runnel.algebra.query import Filter, Node, Read, Union
+from runnel.algebra.query import Filter, Node, Read, Union, reads
 from runnel.algebra.text import contains_phrase, words
 from runnel.model.item import Attributes, Value
 
@@ -123,11 +123,37 @@ def accepts(node: Node, feed: int, attributes: Attributes, definitions: Mapping[
     >>> accepts(Union((Read(1), Read(2))), 2, {}, {})
     True
     """
+    inside: dict[int, bool] = {}
+    for view in views_below(node, definitions):
+        inside[view] = _reaches(definitions[view], feed, attributes, inside)
+    return _reaches(node, feed, attributes, inside)
+
+
+def _reaches(node: Node, feed: int, attributes: Attributes, inside: Mapping[int, bool]) -> bool:
+    """As `accepts`, where it is known which of the views that the node reads hold the item."""
     match node:
         case Read(read):
-            inner = definitions.get(read)
-            return read == feed if inner is None else accepts(inner, feed, attributes, definitions)
+            return inside.get(read, read == feed)
         case Union(inputs):
-            return any(accepts(one, feed, attributes, definitions) for one in inputs)
+            return any(_reaches(one, feed, attributes, inside) for one in inputs)
         case Filter(inner, condition):
-            return accepts(inner, feed, attributes, definitions) and holds(condition, attributes)
+            return _reaches(inner, feed, attributes, inside) and holds(condition, attributes)
+
+
+def views_below(node: Node, definitions: Mapping[int, Node]) -> list[int]:
+    """The virtual feeds that a node reads, directly or through others, each after all that it reads itself.
+
+    >>> views_below(Read(3), {2: Read(1), 3: Read(2)})
+    [2, 3]
+    """
+    order: dict[int, None] = {}
+    waiting = [one for one in reads(node) if one in definitions]
+    while waiting:  # a chain of views may be longer than Python's stack is deep
+        view = waiting[-1]
+        below = [one for one in reads(definitions[view]) if one in definitions and one not in order]
+        if view in order or not below:
+            order[view] = None
+            waiting.pop()
+        else:
+            waiting.extend(below)
+    return list(order)

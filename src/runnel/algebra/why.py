@@ -12,6 +12,9 @@ from runnel.algebra.render import render
 from runnel.model.item import Attributes, Value
 
 
+_DEEPEST = 40
+
+
 @dataclass(frozen=True, slots=True)
 class Trace:
     """One step of an evaluation: what was asked, whether it holds, the values that decided, and its parts."""
@@ -53,9 +56,17 @@ def trace_expression(expression: Expression, attributes: Attributes) -> Trace:
 
 
 def trace_node(
-    node: Node, feed: int, attributes: Attributes, definitions: Mapping[int, Node], names: Mapping[int, str]
+    node: Node,
+    feed: int,
+    attributes: Attributes,
+    definitions: Mapping[int, Node],
+    names: Mapping[int, str],
+    depth: int = 0,
 ) -> Trace:
-    """The evaluation of a query on an item of the source feed `feed`, through views down to the source."""
+    """The evaluation of a query on an item of the source feed `feed`, through views down to the source.
+
+    Below a good many views nobody reads on, so the tree ends there.
+    """
     truth = accepts(node, feed, attributes, definitions)
     match node:
         case Read(read):
@@ -63,13 +74,17 @@ def trace_node(
             inner = definitions.get(read)
             if inner is None:
                 return Trace(f"comes from {name}", truth)
-            return Trace(f"is in {name}", truth, parts=(trace_node(inner, feed, attributes, definitions, names),))
+            below = (trace_node(inner, feed, attributes, definitions, names, depth + 1),) if depth < _DEEPEST else ()
+            return Trace(f"is in {name}", truth, parts=below)
         case Union(inputs):
-            branches = tuple(trace_node(one, feed, attributes, definitions, names) for one in inputs)
-            return Trace("by any of these ways", truth, parts=branches)
+            ways = [trace_node(one, feed, attributes, definitions, names, depth) for one in inputs]
+            # Where a way leads in, the ways that do not are no answer to "why".
+            shown = tuple(way for way in ways if way.holds or not truth)
+            others = f", {len(ways) - len(shown)} others do not lead here" if len(shown) < len(ways) else ""
+            return Trace(f"by one of {len(ways)} ways{others}", truth, parts=shown)
         case Filter(inner, condition):
             steps = (
-                trace_node(inner, feed, attributes, definitions, names),
+                trace_node(inner, feed, attributes, definitions, names, depth),
                 trace_expression(condition, attributes),
             )
             return Trace("both", truth, parts=steps)

@@ -49,3 +49,10 @@ def _program() -> str | None:
         program = Path(home) / "bin" / "java"
         return str(program) if program.exists() else None
     return shutil.which("java")
+
+
+if __name__ == "__main__":
+    try:
+        java_version()
+    except JavaMissing as missing:
+        raise SystemExit(f"error {missing.message}\nhint: {missing.hint}") from None

@@ -109,7 +109,10 @@ def _timeline(moments: list[tuple[datetime, int]]) -> tuple[TimelinePoint, ...]:
         return ()
     ordered = sorted(moments)
     edge = len(ordered) // 100
-    low, high = ordered[edge][0], ordered[len(ordered) - 1 - edge][0]
+    early, late = ordered[edge][0], ordered[len(ordered) - 1 - edge][0]
+    reach = late - early
+    inner = [moment for moment, _ in ordered if early - reach <= moment <= late + reach]
+    low, high = inner[0], inner[-1]
     step = max(timedelta(minutes=1), (high - low) / _BUCKETS)
     items: Counter[int] = Counter()
     found: Counter[int] = Counter()
@@ -149,7 +152,7 @@ def _sharing(engine: Engine, segments: Sequence[matches.MatchSegment]) -> Sharin
         distinct_atoms=counts["atoms"],
         naive_evaluations=counters["naive_evaluations"],
         candidates=counters["candidates"],
-        checks=counters["clause_checks"],
+        clause_checks=counters["clause_checks"],
         atom_evaluations=counters["atom_evaluations"],
     )
 

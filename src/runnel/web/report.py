@@ -51,8 +51,8 @@ class QueryMatches:
 class Sharing:
     """What the plan shares, and what that saved.
 
-    `naive_evaluations` is items times queries, `candidates` what the index proposed, `checks` the exact checks of a
-    predicate, and `atom_evaluations` the atoms looked at for them.
+    `naive_evaluations` is items times queries, `candidates` the predicates that the index proposed for an item,
+    `clause_checks` the clauses checked to decide them, `atom_evaluations` the atoms that had to be looked at.
     """
 
     queries: int = 0
@@ -61,7 +61,7 @@ class Sharing:
     distinct_atoms: int = 0
     naive_evaluations: int = 0
     candidates: int = 0
-    checks: int = 0
+    clause_checks: int = 0
     atom_evaluations: int = 0
 
 
@@ -219,13 +219,14 @@ def _sharing(sharing: Sharing) -> str:
     bars = (
         ("Every query on every item", sharing.naive_evaluations),
         ("Candidates that the index proposed", sharing.candidates),
-        ("Exact checks of a predicate", sharing.checks),
+        ("Clauses checked to decide them", sharing.clause_checks),
         ("Atoms looked at", sharing.atom_evaluations),
     )
     saved = (
         f"One by one, the queries would have been evaluated {sharing.naive_evaluations:,} times. "
-        f"The index proposed {ratio(sharing.candidates, sharing.naive_evaluations)} of these as candidates, "
-        f"and exact checks were needed for {ratio(sharing.checks, sharing.naive_evaluations)}."
+        f"The index proposed {ratio(sharing.candidates, sharing.naive_evaluations)} of these as candidates; "
+        f"to decide them, {sharing.clause_checks:,} clauses were checked and {sharing.atom_evaluations:,} atoms "
+        "looked at."
     )
     plot = plot_bars(bars, "Work done compared with evaluating every query on every item, logarithmic axis")
     return section("sharing", heading, paragraph(f"{words} {saved}"), panel(plot))
