@@ -1,4 +1,4 @@
-"""The reference pages, from the code: `python scripts/make_reference.py` writes docs/reference, `--check` compares.
+"""The reference pages, from the code: `make docs` runs this and writes docs/reference; `--check` only compares.
 
 In: the settings, the commands, the errors, the language, the schemas. Out: Markdown without dates, the same on every
 machine, so that a page that is stale is found by comparing bytes.
@@ -24,7 +24,7 @@ from scripts.reference_settings import settings_page
 from scripts.reference_vocabulary import attributes_page
 
 FOLDER = Path(__file__).parent.parent / "docs" / "reference"
-COMMAND = "python scripts/make_reference.py"
+COMMAND = "make docs"
 
 PAGES: dict[str, Callable[[], str]] = {
     "language.md": language_reference,

@@ -7,6 +7,7 @@ one process for all of them, since starting Spark is what takes the time.
 from __future__ import annotations
 
 import ast
+import doctest
 import inspect
 import json
 import re
@@ -16,6 +17,7 @@ import sys
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
+from types import ModuleType
 from typing import Any, get_args
 from urllib.parse import unquote
 
@@ -37,7 +39,7 @@ NEEDS_SPARK = "# needs Spark"
 
 sys.path.insert(0, str(ROOT))
 
-from scripts import make_reference  # noqa: E402
+from scripts import make_reference, reference_markdown  # noqa: E402
 
 
 def name_of(page: Path) -> str:
@@ -122,8 +124,14 @@ def test_a_stale_page_is_found_and_the_command_named(
     assert make_reference.main(["--check"]) == 1
     assert capsys.readouterr().out.splitlines() == [
         "stale: docs/reference/gone.md, docs/reference/settings.md",
-        "run: python scripts/make_reference.py",
+        "run: make docs",
     ]
+
+
+@pytest.mark.parametrize("module", [reference_markdown], ids=lambda module: module.__name__)
+def test_the_examples_in_the_generator_hold(module: ModuleType) -> None:
+    result = doctest.testmod(module)
+    assert (result.attempted > 0, result.failed) == (True, 0)
 
 
 # --- links -------------------------------------------------------------------------------------------------------

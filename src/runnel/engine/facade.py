@@ -242,7 +242,7 @@ class Engine:
 
         from runnel.streaming.session import open_session
 
-        active = SparkSession.getActiveSession()
+        active = self._spark or SparkSession.getActiveSession()
         if active is not None:
             return active
         settings = self.root.settings

@@ -12,6 +12,9 @@ from runnel.engine.root import Root
 from runnel.model.feed import FeedKind
 
 
+_FAILING_SHOWN = 5
+
+
 @dataclass(frozen=True, slots=True)
 class Status:
     """What matters about a root: counts, lag, the plan, the runner, and what needs a person."""
@@ -38,6 +41,7 @@ class Status:
 
     def lines(self) -> list[str]:
         """For a terminal."""
+        more = len(self.failing_sources) - _FAILING_SHOWN
         messages = ", ".join(f"{count} {state}" for state, count in sorted(self.messages.items())) or "none"
         plan = f"version {self.plan_version}, {self.plan_queries} queries" if self.plan_version else "none yet"
         return [
@@ -50,7 +54,8 @@ class Status:
             f"runner         {self.runner}",
             f"messages       {messages}",
             f"put aside      {self.put_aside}",
-            *(f"failing        {one['feed']}: {one['problem']}" for one in self.failing_sources),
+            *(f"failing        {one['feed']}: {one['problem']}" for one in self.failing_sources[:_FAILING_SHOWN]),
+            *([f"               and {more} more sources; `runnel show quarantine` lists all"] if more > 0 else []),
         ]
 
 

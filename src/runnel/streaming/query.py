@@ -13,6 +13,7 @@ from runnel.log.storage import Storage
 from runnel.streaming import reader, writer
 from runnel.streaming.job import FORM, Job
 from runnel.streaming.match_job import BLOCK_DDL, match_slices
+from runnel.streaming.session import make_active
 
 
 def choose_lineage(catalog: Catalog, storage: Storage, *, force_new: str | None = None) -> Lineage:
@@ -63,6 +64,7 @@ def drop_old_checkpoints(storage: Storage, keep: int) -> None:
 
 def start_query(spark: SparkSession, job: Job, *, once: bool) -> Any:
     """Start matching: until all items that are there now are matched (`once`), or until stopped."""
+    make_active(spark)
     spark.dataSource.register(reader.ItemLogSource)
     spark.dataSource.register(writer.MatchLogSink)
     storage = job.open_storage()

@@ -50,6 +50,17 @@ def open_session(*, master: str, driver_memory: str, logs: Path, local_folder: P
             return builder.getOrCreate()
 
 
+def make_active(spark: SparkSession) -> None:
+    """Make a session the active one of this thread.
+
+    Spark looks for data sources in the active session, which is a matter of threads: a session opened in one thread
+    is not active in another. PySpark has no public call for this.
+    """
+    jvm = spark.sparkContext._jvm
+    if jvm is not None:
+        SparkSession._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
+
+
 @contextmanager
 def _stderr_into(file: Path) -> Iterator[None]:
     """Let child processes started inside write their stderr to a file.

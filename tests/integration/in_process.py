@@ -1,0 +1,108 @@
+"""The runner's work in this process, without Spark: its own reader, matching step, writer and dispatcher.
+
+A micro-batch is what Spark does with the same parts: an offset is chosen, the partitions are matched and written, and
+the driver commits. A replay is the same range committed again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from runnel.catalog import feeds, leases, matches
+from runnel.engine import Engine
+from runnel.engine.expiry import end_expired
+from runnel.streaming.job import FORM, Job
+from runnel.streaming.match_job import match_slice
+from runnel.streaming.reader import ItemLogReader, Offset
+from runnel.streaming.writer import MatchLogWriter
+
+
+class InProcess:
+    """One run over an engine's root, a step at a time. `limits` are fields of the Job, such as max_batch_items."""
+
+    def __init__(self, engine: Engine, **limits: int) -> None:
+        self.engine = engine
+        root = engine.root
+        with root.catalog.write() as connection:
+            self.lease = leases.acquire(connection, 3600.0)
+            lineage = matches.start_lineage(connection, FORM, reason="in process")
+        bounds = {
+            "max_batch_items": 10_000,
+            "max_batch_bytes": 1 << 26,
+            "slice_items": 100,
+            "parallelism": 2,
+        } | limits
+        self.job = Job(
+            catalog=root.catalog.url,
+            catalog_max_bytes=0,
+            storage=root.storage.url,
+            lineage=lineage.id,
+            after_sequence=lineage.after_sequence,
+            epoch=self.lease.epoch,
+            **bounds,
+        )
+        self.reader = ItemLogReader(self.job)
+        self.writer = MatchLogWriter(self.job)
+        self.offset: Offset = self.reader.initialOffset()
+        self.batches = 0
+        self.dispatcher = engine._dispatcher()
+
+    @property
+    def epoch(self) -> int:
+        """The epoch under which everything is committed."""
+        return self.lease.epoch
+
+    def match(self) -> int:
+        """Match everything that waits; gives how many batches that took."""
+        before = self.batches
+        while self.step():
+            pass
+        return self.batches - before
+
+    def step(self) -> bool:
+        """Match one batch; False if nothing waited."""
+        end = self.reader.latestOffset(self.offset, None)
+        if end == self.offset:
+            return False
+        self.commit(self.offset, end, self.batches)
+        self.offset = end
+        self.batches += 1
+        return True
+
+    def commit(self, start: Offset, end: Offset, batch: int) -> None:
+        """Match a range with the plan that its offset names, and commit it as a batch."""
+        written = [self.writer.write(self._blocks(one)) for one in self.reader.partitions(start, end)]
+        self.writer.commit(written, batch)
+
+    def _blocks(self, partition: Any) -> Iterator[Any]:
+        storage = self.job.open_storage()
+        for batch in self.reader.read(partition):
+            for row in batch.to_pylist():
+                yield match_slice(storage, row)
+
+    def deliver(self) -> int:
+        """Record what is due and send what is open; gives how many messages were handed over."""
+        return self.dispatcher.deliver(self.epoch)
+
+    def restart_delivery(self) -> None:
+        """A dispatcher that remembers nothing, as after a restart: what failed is tried again at once."""
+        self.dispatcher = self.engine._dispatcher()
+
+    def run(self) -> int:
+        """Expire, match and deliver, as one bounded run does; gives how many messages were handed over."""
+        end_expired(self.engine.root)
+        self.match()
+        return self.deliver()
+
+
+def live_names(engine: Engine) -> set[str]:
+    """The names of the feeds that are matched now."""
+    with engine.root.catalog.read() as connection:
+        names = feeds.feed_names(connection)
+        return {names[one] for one in feeds.since_of(connection)}
+
+
+def matched_ids(engine: Engine, name: str) -> list[str]:
+    """The ids of the items that the match log has for a feed, in order."""
+    return [one.item.id for one in engine.matches(name)]

@@ -1,0 +1,322 @@
+"""The commands, as a person and as a program use them: output, JSON, exit codes, errors with their place and a hint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from tests.integration.in_process import InProcess
+from typer.testing import CliRunner
+
+from runnel.cli.main import app
+from runnel.cli.output import EXIT_CODES
+from runnel.engine import open_engine
+
+SCRIPT = (
+    "register feed Wire; create feed Rock from Wire where title contains 'rock';"
+    "subscribe to Rock output rss 'rock.xml';"
+)
+LINES = '{"id": "1", "title": "Rock am Ring"}\n{"id": "2", "title": "Jazz"}\n'
+
+
+class Command:
+    """Runs `runnel …` on one root."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def __call__(self, *words: str, code: int = 0, given: str | bytes | None = None) -> Result:
+        arguments = list(words)
+        if words[0] not in ("init", "demo") and "--help" not in words and "-r" not in words:
+            arguments += ["-r", str(self.root)]
+        result = CliRunner().invoke(app, arguments, input=given)
+        assert code in EXIT_CODES
+        assert result.exit_code == code, (result.output, result.exception)
+        return result
+
+    def json(self, *words: str, given: str | None = None) -> list[Any]:
+        """The lines of `--json` output."""
+        return [json.loads(line) for line in self(*words, "--json", given=given).stdout.splitlines()]
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """A root that does not exist yet."""
+    monkeypatch.delenv("RUNNEL_ROOT", raising=False)
+    return Command(tmp_path / "root")
+
+
+@pytest.fixture
+def declared(command: Command) -> Command:
+    """A root with a feed, a query and a subscription."""
+    with open_engine(command.root) as engine:
+        engine.execute(SCRIPT)
+    return command
+
+
+# --- each command --------------------------------------------------------------------------------------------------
+
+
+def test_a_first_session(command: Command) -> None:
+    assert "made a root in" in command("init", str(command.root)).stdout
+    executed = command("exec", SCRIPT)
+    assert [line.strip() for line in executed.stdout.splitlines()] == [
+        "✓ registered feed Wire",
+        "✓ created feed Rock",
+        "✓ subscription 1 to Rock: rss into rock.xml",
+    ]
+    assert "2 accepted, 0 known already, 0 refused" in command("publish", "Wire", "-", given=LINES).stdout
+    assert "0 accepted, 2 known already, 0 refused" in command("publish", "Wire", "-", given=LINES).stdout
+    assert "create feed Rock" in command("show").stdout
+    assert "rock.xml" in command("show", "subscriptions").stdout
+    assert "0 put aside" in command("show", "quarantine").stdout
+    assert "read by: Rock" in command("show", "Wire").stdout
+    assert "title contains 'rock'" in command("explain", "Rock").stdout
+    assert "is in Rock" in command("why", "1", "Rock").stdout
+    assert "is not in Rock" in command("why", "2", "Rock").stdout
+    assert "would have matched 1 of 2 items" in command("preview", "Rock").stdout
+    told = command("preview", "create feed Jazz from Wire where title contains 'jazz';", "--days", "2").stdout
+    assert "Jazz would have matched 1 of 2 items" in told
+    assert "2 accepted, 0 matched, 2 waiting" in command("status").stdout
+    assert "wrote" in command("report", "-o", str(command.root / "page.html")).stdout
+    assert (command.root / "page.html").read_text("utf-8").startswith("<!")
+    assert "✓ catalog" in command("doctor").stdout
+
+
+def test_json_is_one_value_a_line(declared: Command, tmp_path: Path) -> None:
+    (made,) = declared.json("init", str(tmp_path / "second"))
+    assert made == {"root": str(tmp_path / "second")}
+    first, second = declared.json("exec", "show feeds; show subscriptions;")
+    assert [one["name"] for one in first["feeds"]] == ["Wire", "Rock"]
+    assert second["subscriptions"][0]["target"] == "rock.xml"
+    (published,) = declared.json("publish", "Wire", "-", given=LINES + "broken\n")
+    assert (published["accepted"], published["unchanged"], published["last_sequence"]) == (2, 0, 2)
+    assert len(published["refused"]) == 1
+    (shown,) = declared.json("show", "Rock")
+    assert (shown["reads"], shown["matched"]) == (["Wire"], True)
+    (explained,) = declared.json("explain", "Rock")
+    assert explained["feed"] == "Rock"
+    (why,) = declared.json("why", "1", "Rock")
+    assert (why["holds"], why["recorded"]) == (True, None)
+    (preview,) = declared.json("preview", "Rock")
+    assert (preview["matched"], preview["looked_at"]) == (1, 2)
+    assert preview["newest"][0]["title"] == "Rock am Ring"
+    (status,) = declared.json("status")
+    assert (status["lag"], status["subscriptions"], status["put_aside"]) == (2, 1, 1)
+    (report,) = declared.json("report")
+    assert Path(report["report"]).exists()
+    findings = declared.json("doctor")
+    assert {one["check"] for one in findings} >= {"Python", "Java", "Spark", "room", "catalog", "files", "plan"}
+    assert all(one["well"] for one in findings)
+
+
+def test_statements_come_from_an_argument_a_file_or_standard_input(command: Command, tmp_path: Path) -> None:
+    command("init", str(command.root))
+    script = tmp_path / "news.runnel"
+    script.write_text("register feed Wire;\n-- a comment\ncreate feed Rock from Wire;\n", "utf-8")
+    assert "created feed Rock" in command("exec", "-f", str(script)).stdout
+    assert "registered feed Other" in command("exec", "-", given="register feed Other;").stdout
+    assert command("exec", "show feeds").stdout.startswith("✓ 3 feeds"), "the last `;` may be missing"
+    assert command("exec", "").stdout == ""
+    refused = command("exec", code=3)
+    assert "give statements, or a file" in refused.stderr
+    assert "give statements" in command("exec", "show feeds;", "-f", str(script), code=3).stderr
+    assert "cannot be read" in command("exec", "-f", str(tmp_path / "none"), code=3).stderr
+
+
+def test_documents_come_from_a_file_or_standard_input(declared: Command, tmp_path: Path) -> None:
+    document = tmp_path / "wire.xml"
+    document.write_text("<rss version='2.0'><channel><item><guid>1</guid><title>x</title></item></channel></rss>")
+    assert "1 accepted" in declared("publish", "Wire", str(document)).stdout
+    broken = declared("publish", "Wire", "-", given="<rss", code=3)
+    assert "not well-formed XML" in broken.stderr
+    assert "hint: " in broken.stderr
+    assert "cannot be read" in declared("publish", "Wire", str(tmp_path / "none.xml"), code=3).stderr
+    only_bad = declared("publish", "Wire", "-", given='{"id": "9", "n": 1e999}\n', code=3)
+    assert "1 refused" in only_bad.stdout
+    assert "virtual feed" in declared("publish", "Rock", "-", given=LINES, code=6).stderr
+    assert "no feed Wrie" in declared("publish", "Wrie", "-", given=LINES, code=6).stderr
+
+
+def test_the_root_comes_from_the_environment(declared: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNNEL_ROOT", str(declared.root))
+    result = CliRunner().invoke(app, ["status", "--json"])
+    assert json.loads(result.stdout)["root"] == str(declared.root)
+
+
+# --- exit codes and errors -----------------------------------------------------------------------------------------
+
+
+def test_usage_is_2(command: Command) -> None:
+    command("nonsense", code=2)
+    command("why", "1", code=2)
+    command("status", "--nonsense", code=2)
+    command("preview", "Rock", "--days", "0", code=2)
+
+
+def test_a_refused_statement_is_3_and_shows_its_place(declared: Command) -> None:
+    refused = declared("exec", "register feed X;\ncreate feed Y from Wrie;", code=3)
+    assert refused.stdout == ""
+    assert refused.stderr.splitlines() == [
+        "error line 2, column 20: there is no feed Wrie",
+        "  create feed Y from Wrie;",
+        "                     ^^^^",
+        "hint: did you mean Wire?",
+    ]
+    as_json = json.loads(declared("exec", "create feed Y from Wrie;", "--json", code=3).stderr)["error"]
+    assert as_json == {
+        "kind": "UnknownName",
+        "message": "there is no feed Wrie",
+        "hint": "did you mean Wire?",
+        "place": {"line": 1, "column": 20},
+    }
+    syntax = declared("exec", "creat feed X from Wire;", code=3)
+    assert "^^^^^" in syntax.stderr
+
+
+def test_a_refused_preview_shows_its_place(declared: Command) -> None:
+    # FAILS until mended: Engine.preview does not give the error the text it speaks of, as `execute` does.
+    refused = declared("preview", "create feed Y from Wrie;", code=3)
+    assert "line 1, column 20" in refused.stderr
+    assert "^^^^" in refused.stderr
+
+
+def test_markup_in_texts_is_shown_as_it_is(declared: Command) -> None:
+    refused = declared("exec", "create feed Y from Wire as $w where $v[title contains '[red]x[/red]'];", code=3)
+    assert "[red]x[/red]" in refused.stderr
+    declared("publish", "Wire", "-", given='{"id": "[bold]1", "title": "[/red] rock \\u001b[31m"}\n')
+    told = declared("why", "[bold]1", "Rock").stdout
+    assert "[bold]1" in told
+    shown = declared("preview", "Rock").stdout
+    assert "[/red] rock" in shown
+
+
+def test_control_characters_from_outside_do_not_reach_the_terminal(declared: Command) -> None:
+    # FAILS until mended: cli/output.py escapes Rich's markup but prints ESC from items' titles as it is.
+    declared("publish", "Wire", "-", given='{"id": "1", "title": "rock \\u001b[31m\\u0007"}\n')
+    assert "\x1b[31m" not in declared("preview", "Rock").stdout
+    assert "\x1b[31m" not in declared("why", "1", "Rock").stdout
+
+
+def test_a_root_that_cannot_be_used_is_4(declared: Command, tmp_path: Path) -> None:
+    missing = declared("status", "-r", str(tmp_path / "nowhere"), code=4)
+    assert "is not a Runnel root" in missing.stderr
+    assert "runnel init" in missing.stderr
+    again = declared("init", str(declared.root), code=4)
+    assert "is a Runnel root already" in again.stderr
+    with open_engine(declared.root) as engine:
+        InProcess(engine)
+        active = declared("run", "--once", code=4)
+        assert "a runner is active" in active.stderr
+    (declared.root / "runnel.toml").write_text("lag_limit = 'many'\n")
+    assert "lag_limit" in declared("status", code=4).stderr
+    (declared.root / "runnel.toml").write_text("lag_limit = = 3\n")
+    assert "not valid TOML" in declared("status", code=4).stderr
+
+
+def test_without_java_it_is_5_and_the_fix_is_told(
+    declared: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    demo = declared("demo", str(tmp_path / "demo"), code=5)
+    assert "Spark needs Java" in demo.stderr
+    assert "JAVA_HOME" in demo.stderr
+    assert not (tmp_path / "demo").exists(), "nothing is begun that cannot be ended"
+    doctor = declared("doctor", code=5)
+    assert "✗ Java" in doctor.stdout
+    assert "apt install" in doctor.stdout
+    assert "✓ catalog" in doctor.stdout, "the other checks are made all the same"
+
+
+def test_what_is_not_there_is_6(declared: Command) -> None:
+    # FAILS until mended: show, explain and why go through a statement, and Engine.execute turns NotFound into a
+    # StatementError (3) that points at a text which the person never wrote.
+    assert "no feed Nope" in declared("preview", "Nope", code=6).stderr
+    for words in (("show", "Nope"), ("explain", "Nope"), ("why", "1", "Nope"), ("why", "1", "Rock")):
+        assert "error" in declared(*words, code=6).stderr
+
+
+def test_a_backlog_has_a_code_of_its_meaning(declared: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    # FAILS until mended: Backlogged is 1, "something failed that should not have"; it is a state of the root (4).
+    monkeypatch.setenv("RUNNEL_LAG_LIMIT", "2")
+    monkeypatch.setenv("RUNNEL_PUBLISH_WAIT_SECONDS", "0")
+    declared("publish", "Wire", "-", given=LINES)
+    told = declared("publish", "Wire", "-", given='{"id": "3"}\n', code=4)
+    assert "2 items wait for matching" in told.stderr
+
+
+@pytest.mark.parametrize("words", [("report", "-o", "/nowhere/page.html"), ("init", "/dev/null/root")])
+def test_a_place_that_cannot_be_written_is_no_stack_trace(declared: Command, words: tuple[str, ...]) -> None:
+    # FAILS until mended: an OSError of a path that the person gave goes through `told` as it is.
+    result = CliRunner().invoke(app, [*words, *(["-r", str(declared.root)] if words[0] == "report" else [])])
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert "error" in result.stderr
+
+
+def test_bytes_that_are_no_text_are_refused_or_replaced(declared: Command) -> None:
+    # FAILS until mended: `exec -` reads standard input as text, strictly; `exec -f` replaces what is not UTF-8.
+    result = CliRunner().invoke(app, ["exec", "-", "-r", str(declared.root)], input=b"register feed \xff;")
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code == 3
+
+
+def test_a_folder_that_is_no_demo_is_not_overwritten(declared: Command, tmp_path: Path) -> None:
+    refused = declared("demo", str(declared.root), code=4)
+    assert "is not empty and is a root" in refused.stderr
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("keep me")
+    assert "is not empty" in declared("demo", str(tmp_path / "mine"), code=4).stderr
+    assert (tmp_path / "mine" / "letter.txt").read_text() == "keep me"
+
+
+# --- doctor --------------------------------------------------------------------------------------------------------
+
+
+def test_doctor_finds_missing_files_and_a_broken_plan(declared: Command) -> None:
+    declared("publish", "Wire", "-", given=LINES)
+    assert "1 log files, all there" in declared("doctor").stdout
+    next(declared.root.glob("items/log/*")).unlink()
+    found = declared("doctor", code=5)
+    assert "1 files are missing" in found.stdout
+    for manifest in declared.root.glob("plans/*/manifest.json"):
+        manifest.write_text("{")
+    broken = {
+        one["check"]
+        for one in map(json.loads, declared("doctor", "--json", code=5).stdout.splitlines())
+        if not one["well"]
+    }
+    assert broken >= {"files"}
+
+
+def test_doctor_without_a_root_says_how_to_make_one(command: Command) -> None:
+    assert "runnel init" in command("doctor").stdout
+
+
+def test_doctor_survives_a_catalog_that_is_none(declared: Command) -> None:
+    # FAILS until mended: catalog/connection.py translates OperationalError only; sqlite3 says DatabaseError here.
+    for file in declared.root.glob("catalog.sqlite*"):
+        file.write_bytes(b"this is not a database, but it is long enough to be looked at" * 100)
+    found = declared("doctor", code=5)
+    assert "✗ catalog" in found.stdout
+    told = declared("status", code=1)
+    assert "catalog" in told.stderr
+
+
+# --- help ----------------------------------------------------------------------------------------------------------
+
+
+def test_every_command_has_help_with_an_example(command: Command) -> None:
+    names = [one.name or (one.callback.__name__ if one.callback else "") for one in app.registered_commands]
+    assert sorted(names) == sorted(
+        ["init", "exec", "publish", "show", "explain", "why", "preview", "status", "run", "report", "doctor", "demo"]
+    )
+    overview = command("--help").stdout
+    assert "A first session" in overview
+    for name in names:
+        assert name in overview
+        told = command(name, "--help").stdout
+        assert "Example" in told
+        assert f"runnel {name}" in " ".join(told.split())

@@ -1,0 +1,444 @@
+"""Delivery: every match in a subscription's time reaches its endpoint in a message, once, whatever happens."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+from tests.integration.in_process import InProcess, live_names
+
+from runnel.catalog import ledger, matches
+from runnel.catalog.leases import acquire, release
+from runnel.engine import Engine
+from runnel.engine.expiry import end_expired
+from runnel.errors import Fenced
+from runnel.log.archive import archive_matched, collect_garbage
+from runnel.model.delivery import Message, MessageState
+from runnel.testing import FakeClock, MemorySink
+
+HOUR = timedelta(hours=1)
+DECLARED = """
+register feed Wire;
+create feed Rock from Wire where title contains 'rock';
+create feed Jazz from Wire where title contains 'jazz';
+create feed All from Wire;
+"""
+
+
+def _publish(engine: Engine, *numbers: int) -> None:
+    """Items whose ids are numbers: even ones are rock, odd ones are jazz."""
+    words = ["rock", "jazz"]
+    engine.publish("Wire", [{"id": str(number), "title": f"{words[number % 2]} {number}"} for number in numbers])
+
+
+def _messages(engine: Engine, subscription: int) -> list[Message]:
+    with engine.root.catalog.read() as connection:
+        return ledger.messages_of(connection, subscription)
+
+
+def _states(engine: Engine, subscription: int) -> list[MessageState]:
+    return [one.state for one in _messages(engine, subscription)]
+
+
+@pytest.fixture
+def runner(engine: Engine) -> InProcess:
+    """A runner of the test's engine, with the feeds of this file declared."""
+    engine.execute(DECLARED)
+    return InProcess(engine)
+
+
+# --- immediate -----------------------------------------------------------------------------------------------------
+
+
+def test_immediate_subscriptions_get_every_match_once(engine: Engine, runner: InProcess) -> None:
+    engine.execute("subscribe to Rock output memory 'rock'; subscribe to All output memory 'all';")
+    _publish(engine, 1, 2, 3, 4)
+    assert runner.run() == 2
+    assert runner.run() == 0, "nothing new, no message"
+    _publish(engine, 5, 7)
+    assert runner.run() == 1, "no message for a subscription without matches"
+    _publish(engine, 6)
+    runner.run()
+    assert MemorySink.item_ids("rock") == ["2", "4", "6"]
+    assert MemorySink.item_ids("all") == ["1", "2", "3", "4", "5", "7", "6"]
+    assert [(one.key, one.count, one.state) for one in _messages(engine, 1)] == [
+        ("1-1", 2, MessageState.DONE),
+        ("1-2", 1, MessageState.DONE),
+    ]
+    delivered = MemorySink.delivered("rock")
+    assert [one.key for one in delivered] == ["1-1", "1-2"]
+    assert delivered[0].feed_name == "Rock"
+    assert {one.feed_title for one in delivered[0].items} == {"Wire"}
+
+
+def test_a_subscription_begins_now(engine: Engine, runner: InProcess) -> None:
+    engine.execute("subscribe to All output log;")
+    _publish(engine, 1)
+    runner.match()
+    _publish(engine, 2)  # accepted before the subscription, matched after it
+    engine.execute("subscribe to All output memory 'all';")
+    _publish(engine, 3)
+    runner.run()
+    assert MemorySink.item_ids("all") == ["3"]
+
+
+def test_output_log_makes_no_messages(engine: Engine, runner: InProcess) -> None:
+    engine.execute("subscribe to All output log; subscribe to Rock output log every 1 hour;")
+    _publish(engine, 1, 2)
+    assert runner.run() == 0
+    assert [one.item.id for one in engine.matches("All")] == ["1", "2"]
+    assert engine.status().messages == {}
+
+
+def test_the_ledger_moves_with_the_messages_and_not_past_a_fenced_runner(engine: Engine, runner: InProcess) -> None:
+    engine.execute("subscribe to All output memory 'all';")
+    _publish(engine, 1)
+    runner.match()
+    with engine.root.catalog.write() as connection:
+        release(connection, runner.lease)
+        acquire(connection, 60.0)
+    with pytest.raises(Fenced):
+        runner.deliver()
+    assert MemorySink.item_ids("all") == []
+    assert engine.status().messages == {}
+
+
+# --- digests -------------------------------------------------------------------------------------------------------
+
+
+def test_a_digest_waits_for_its_period_and_then_is_one_message(
+    engine: Engine, runner: InProcess, clock: FakeClock
+) -> None:
+    engine.execute("subscribe to All output memory 'digest' every 1 hour;")
+    _publish(engine, 1)
+    runner.run()
+    clock.advance(HOUR / 2)
+    _publish(engine, 2)
+    assert runner.run() == 0, "the period is not over"
+    clock.advance(HOUR / 2)
+    assert runner.run() == 1
+    assert [len(one.items) for one in MemorySink.delivered("digest")] == [2]
+    _publish(engine, 3)
+    assert runner.run() == 0, "the next period has begun"
+    clock.advance(HOUR * 3 + HOUR / 4)
+    assert runner.run() == 1, "periods that were missed are one message"
+    _publish(engine, 4)
+    clock.advance(HOUR / 2)
+    assert runner.run() == 0
+    clock.advance(HOUR / 4)
+    assert runner.run() == 1, "periods keep their beat, counted from the subscription"
+    clock.advance(HOUR * 2)
+    assert runner.run() == 0, "nothing matched, no message"
+    assert MemorySink.item_ids("digest") == ["1", "2", "3", "4"]
+    assert [one.key for one in _messages(engine, 1)] == ["1-1", "1-2", "1-3"]
+
+
+def test_a_digest_that_is_paused_over_its_period_comes_after_it(
+    engine: Engine, runner: InProcess, clock: FakeClock
+) -> None:
+    engine.execute("subscribe to All output memory 'digest' every 1 hour;")
+    _publish(engine, 1)
+    engine.execute("pause subscription 1;")
+    clock.advance(HOUR * 2)
+    assert runner.run() == 0
+    engine.execute("resume subscription 1;")
+    assert runner.run() == 1
+    assert MemorySink.item_ids("digest") == ["1"]
+
+
+# --- expiry --------------------------------------------------------------------------------------------------------
+
+
+def test_an_expired_subscription_ends_and_its_query_is_matched_no_more(
+    engine: Engine, runner: InProcess, clock: FakeClock
+) -> None:
+    engine.execute("subscribe to Rock output memory 'rock' for 2 days; subscribe to Jazz output memory 'jazz';")
+    _publish(engine, 2)
+    clock.advance(timedelta(days=1))
+    runner.run()
+    version = engine.status().plan_version
+    assert live_names(engine) == {"Rock", "Jazz"}
+    clock.advance(timedelta(days=1))
+    _publish(engine, 4, 5)
+    runner.run()
+    assert live_names(engine) == {"Jazz"}
+    status = engine.status()
+    assert (status.subscriptions, status.plan_queries) == (1, 1)
+    assert status.plan_version == (version or 0) + 1
+    assert MemorySink.item_ids("rock") == ["2"]
+    assert MemorySink.item_ids("jazz") == ["5"]
+    assert end_expired(engine.root) == 0, "once is enough"
+    assert engine.status().plan_version == status.plan_version
+
+
+# --- from the past -------------------------------------------------------------------------------------------------
+
+
+def test_from_last_evaluates_the_past_of_a_query_that_was_not_live(
+    engine: Engine, runner: InProcess, clock: FakeClock
+) -> None:
+    engine.execute("subscribe to Jazz output log;")
+    _publish(engine, 2)
+    runner.run()
+    clock.advance(timedelta(days=8))
+    _publish(engine, 4, 5)
+    runner.run()
+    engine.execute("subscribe to Rock output memory 'rock' from last 7 days;")
+    _publish(engine, 6, 7)
+    runner.run()
+    assert MemorySink.item_ids("rock") == ["4", "6"]
+    _publish(engine, 8)
+    runner.run()
+    assert MemorySink.item_ids("rock") == ["4", "6", "8"]
+    assert sum(one.count for one in _messages(engine, 2)) == 3
+    assert all(one.item.id != "4" for one in engine.matches("Rock")), "the match log is not written in the past"
+
+
+def test_from_last_of_a_live_query_reads_the_match_log(engine: Engine, runner: InProcess) -> None:
+    engine.execute("subscribe to Rock output log;")
+    _publish(engine, 2, 3, 4)
+    runner.run()
+    engine.execute("subscribe to Rock output memory 'rock' from last 1 hour;")
+    _publish(engine, 6)
+    runner.run()
+    assert MemorySink.item_ids("rock") == ["2", "4", "6"]
+
+
+def test_from_last_leaves_no_gap_while_items_wait_for_matching(engine: Engine) -> None:
+    # FAILS until mended: sinks/dispatch.py. The subscription catches up with the shared cursor (5) and joins it while
+    # the query is live only since sequence 10; what lies between is neither evaluated nor in the match log.
+    engine.execute(f"{DECLARED} subscribe to All output log;")
+    runner = InProcess(engine, max_batch_items=5)
+    _publish(engine, *range(1, 11))
+    runner.step()
+    engine.execute("subscribe to Rock output memory 'rock' from last 7 days;")
+    runner.deliver()
+    runner.run()
+    _publish(engine, 12)
+    runner.run()
+    assert MemorySink.item_ids("rock") == ["2", "4", "6", "8", "10", "12"]
+    assert sum(one.count for one in _messages(engine, 2)) == 6, "the ledger counts what was sent"
+
+
+@pytest.mark.parametrize("period", ["", " every 1 hour"])
+def test_from_last_while_running_has_neither_gap_nor_repetition(
+    engine: Engine, clock: FakeClock, period: str
+) -> None:
+    engine.execute(f"{DECLARED} subscribe to All output log;")
+    runner = InProcess(engine, max_batch_items=4)
+    _publish(engine, *range(1, 11))
+    runner.match()
+    engine.execute(f"subscribe to Rock output memory 'rock' from last 7 days{period};")
+    _publish(engine, *range(11, 21))
+    while runner.step():
+        clock.advance(HOUR)
+        runner.deliver()
+    assert MemorySink.item_ids("rock") == [str(number) for number in range(2, 21, 2)]
+    keys = [one.key for one in _messages(engine, 2)]
+    assert len(keys) == len(set(keys))
+
+
+def test_a_long_past_is_cut_into_messages(engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    from runnel.sinks import dispatch
+
+    monkeypatch.setattr(dispatch, "_MESSAGE_ITEMS", 3)
+    _publish(engine, *range(1, 17))
+    runner.match()
+    engine.execute("subscribe to Rock output memory 'rock' from last 1 day;")
+    assert runner.run() == 3
+    assert [len(one.items) for one in MemorySink.delivered("rock")] == [3, 3, 2]
+    assert MemorySink.item_ids("rock") == [str(number) for number in range(2, 17, 2)]
+
+
+def test_from_last_means_the_same_after_archiving(engine: Engine, runner: InProcess, clock: FakeClock) -> None:
+    # FAILS until mended: catalog/items.sequence_before knows only whole segments. Once the small ones are archived
+    # into a day file and forgotten, `from last 1 hour` (and `preview`) reaches back to the day file's first item.
+    engine.execute("subscribe to All output log;")
+    _publish(engine, 1, 2)
+    clock.advance(HOUR * 5)
+    _publish(engine, 3, 4)
+    runner.match()
+    before = engine.preview("Rock", since=HOUR)
+    assert (before.looked_at, before.matched) == (2, 1)
+    archive_matched(engine.root.catalog, engine.root.storage, epoch=runner.epoch)
+    clock.advance(timedelta(seconds=1))
+    collect_garbage(engine.root.catalog, engine.root.storage, older_than=0)
+    engine.execute("subscribe to Rock output memory 'rock' from last 1 hour;")
+    runner.run()
+    assert MemorySink.item_ids("rock") == ["4"]
+    after = engine.preview("Rock", since=HOUR)
+    assert (after.looked_at, after.matched) == (2, 1)
+
+
+# --- pause, failure, end -------------------------------------------------------------------------------------------
+
+
+def test_what_matches_during_a_pause_is_delivered_once_after_it(engine: Engine, runner: InProcess) -> None:
+    engine.execute("subscribe to Rock output memory 'rock'; subscribe to Rock output memory 'other';")
+    _publish(engine, 2)
+    runner.run()
+    engine.execute("pause subscription 1;")
+    _publish(engine, 4)
+    runner.run()
+    _publish(engine, 6)
+    runner.run()
+    assert MemorySink.item_ids("rock") == ["2"]
+    assert MemorySink.item_ids("other") == ["2", "4", "6"]
+    engine.execute("resume subscription 1;")
+    _publish(engine, 8)
+    runner.run()
+    _publish(engine, 10)
+    runner.run()
+    assert MemorySink.item_ids("rock") == ["2", "4", "6", "8", "10"]
+    assert MemorySink.item_ids("other") == ["2", "4", "6", "8", "10"]
+
+
+def test_pausing_twice_and_before_anything_came_loses_nothing(engine: Engine, runner: InProcess) -> None:
+    engine.execute("subscribe to Rock output memory 'rock'; pause subscription 1;")
+    _publish(engine, 2)
+    runner.run()
+    engine.execute("pause subscription 1; resume subscription 1; pause subscription 1;")
+    _publish(engine, 4)
+    runner.run()
+    assert MemorySink.item_ids("rock") == []
+    engine.execute("resume subscription 1; resume subscription 1;")
+    runner.run()
+    assert MemorySink.item_ids("rock") == ["2", "4"]
+
+
+def test_a_failing_endpoint_holds_back_only_itself_and_keeps_its_order(engine: Engine, runner: InProcess) -> None:
+    engine.execute("subscribe to Rock output memory 'down'; subscribe to Rock output memory 'up';")
+    MemorySink.fail("down", "connection refused")
+    _publish(engine, 2)
+    runner.run()
+    _publish(engine, 4)
+    runner.run()
+    assert MemorySink.item_ids("up") == ["2", "4"]
+    first, second = _messages(engine, 1)
+    assert (first.state, first.attempts, first.outcome) == (MessageState.OPEN, 1, "connection refused")
+    assert (second.state, second.attempts) == (MessageState.OPEN, 0), "order is kept: the second waits for the first"
+    MemorySink.fail("down", None)
+    assert runner.deliver() == 0, "it is not tried again at once"
+    runner.restart_delivery()
+    assert runner.deliver() == 2
+    delivered = MemorySink.delivered("down")
+    assert [one.key for one in delivered] == [first.key, second.key]
+    assert MemorySink.item_ids("down") == ["2", "4"]
+    again = _messages(engine, 1)
+    assert [one.digest for one in again] == [first.digest, second.digest]
+    assert [one.attempts for one in again] == [2, 1]
+
+
+def test_an_endpoint_that_never_answers_kills_the_message_at_last(engine: Engine, runner: InProcess) -> None:
+    engine.execute("subscribe to Rock output memory 'down';")
+    MemorySink.fail("down", "gone")
+    _publish(engine, 2)
+    runner.match()
+    for _ in range(12):
+        runner.restart_delivery()
+        runner.deliver()
+    (message,) = _messages(engine, 1)
+    assert (message.state, message.attempts, message.outcome) == (MessageState.DEAD, 10, "gone")
+    MemorySink.fail("down", None)
+    _publish(engine, 4)
+    runner.run()
+    assert MemorySink.item_ids("down") == ["4"], "the next message goes its way"
+
+
+def test_a_message_holds_what_was_recorded_even_if_the_query_changes_before_it_is_sent(
+    engine: Engine, runner: InProcess, clock: FakeClock
+) -> None:
+    # FAILS until mended: sinks/dispatch.py `_delivery` evaluates the past again, with the query of now, so that the
+    # message has not the items that its count and digest in the ledger say.
+    _publish(engine, 2, 4, 6)
+    runner.match()
+    MemorySink.fail("rock", "down")
+    engine.execute("subscribe to Rock output memory 'rock' from last 1 day;")
+    runner.deliver()
+    clock.advance(HOUR)
+    engine.execute("create or replace feed Rock from Wire where title contains '6';")
+    MemorySink.fail("rock", None)
+    runner.restart_delivery()
+    runner.deliver()
+    (message,) = _messages(engine, 1)
+    assert message.count == 3
+    assert MemorySink.item_ids("rock") == ["2", "4", "6"]
+
+
+@pytest.mark.parametrize("end", ["unsubscribe 1;", "drop feed Rock cascade;"])
+def test_open_messages_of_an_ended_subscription_are_dead(engine: Engine, runner: InProcess, end: str) -> None:
+    engine.execute("subscribe to Rock output memory 'down'; subscribe to Jazz output memory 'jazz';")
+    MemorySink.fail("down", "refused")
+    _publish(engine, 2, 3)
+    runner.run()
+    engine.execute(end)
+    MemorySink.fail("down", None)
+    runner.restart_delivery()
+    runner.run()
+    assert _states(engine, 1) == [MessageState.DEAD]
+    assert MemorySink.item_ids("down") == []
+    assert MemorySink.item_ids("jazz") == ["3"]
+    with engine.root.catalog.read() as connection:
+        assert 1 not in ledger.cursors(connection)
+
+
+def test_a_crash_between_recording_and_sending_sends_under_the_same_key(engine: Engine, runner: InProcess) -> None:
+    engine.execute("subscribe to Rock output jsonl 'rock.jsonl';")
+    _publish(engine, 2, 4)
+    runner.match()
+    assert runner.dispatcher.plan_messages(runner.epoch) == 1
+    (before,) = _messages(engine, 1)
+    runner.restart_delivery()
+    assert runner.dispatcher.plan_messages(runner.epoch) == 0, "it is recorded already"
+    assert runner.dispatcher.send(runner.epoch) == 1
+    (after,) = _messages(engine, 1)
+    assert (before.key, before.digest, before.count) == (after.key, after.digest, after.count)
+    lines = (engine.root.out / "rock.jsonl").read_text("utf-8").splitlines()
+    assert [json.loads(line)["id"] for line in lines] == ["2", "4"]
+
+
+def test_keys_are_unique_over_all_kinds_of_subscription(engine: Engine, clock: FakeClock) -> None:
+    engine.execute(f"{DECLARED} subscribe to All output log;")
+    runner = InProcess(engine, max_batch_items=3)
+    _publish(engine, *range(1, 7))
+    runner.run()
+    engine.execute(
+        "subscribe to All output memory 'a'; subscribe to All output memory 'b' every 1 hour;"
+        "subscribe to All output memory 'c' from last 1 day; subscribe to All output memory 'd';"
+        "pause subscription 5;"
+    )
+    for first in range(7, 31, 6):
+        _publish(engine, *range(first, first + 6))
+        while runner.step():
+            runner.deliver()
+        clock.advance(HOUR)
+        if first == 19:
+            engine.execute("resume subscription 5;")
+    clock.advance(HOUR)
+    runner.run()
+    new = [str(number) for number in range(7, 31)]
+    assert [MemorySink.item_ids(box) for box in "abd"] == [new, new, new]
+    assert MemorySink.item_ids("c") == [str(number) for number in range(1, 31)]
+    messages = [one for number in range(2, 6) for one in _messages(engine, number)]
+    keys = [one.key for one in messages]
+    assert len(keys) == len(set(keys))
+    assert all(one.state is MessageState.DONE for one in messages)
+    for number in range(2, 6):
+        ranges = [(one.first_sequence, one.last_sequence) for one in _messages(engine, number)]
+        assert all(before[1] < after[0] for before, after in pairwise(ranges))
+
+
+def test_a_second_lineage_goes_on_where_the_first_ended(engine: Engine, runner: InProcess) -> None:
+    engine.execute("subscribe to All output memory 'all';")
+    _publish(engine, 1, 2)
+    runner.run()
+    with engine.root.catalog.write() as connection:
+        release(connection, runner.lease)
+    second = InProcess(engine)
+    _publish(engine, 3)
+    second.run()
+    assert MemorySink.item_ids("all") == ["1", "2", "3"]
+    with engine.root.catalog.read() as connection:
+        assert [one.lineage for one in matches.match_segments(connection)] == [runner.job.lineage, second.job.lineage]

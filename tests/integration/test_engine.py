@@ -1,0 +1,341 @@
+"""The engine end to end: a world of news through Spark against the oracle, and the stream's reader on its own."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import feedparser
+import pytest
+from tests.crash.harness import _verify_matches, _verify_segments
+from tests.integration.in_process import InProcess, matched_ids
+
+import runnel
+from runnel.algebra.evaluate import accepts
+from runnel.algebra.query import Read
+from runnel.catalog import feeds, items, matches, plans
+from runnel.engine import Engine
+from runnel.engine.runner import Progress
+from runnel.errors import RunnerActive
+from runnel.model.delivery import MessageState
+from runnel.sources.adapt import adapt
+from runnel.sources.decode import decode
+from runnel.testing import FakeClock, MemorySink, ScriptedSource, World
+
+
+def _numbered(first: int, last: int) -> list[dict[str, Any]]:
+    return [{"id": str(number), "n": number} for number in range(first, last + 1)]
+
+
+# --- the world, on Spark -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_a_world_of_news_is_matched_and_delivered_as_the_oracle_says(tmp_path: Path) -> None:
+    world = World.generate(seed=11, feeds=8, items=300, queries=120, editions=6)
+    states: list[str] = []
+
+    def report(progress: Progress) -> None:
+        states.append(progress.state)
+
+    with runnel.open(tmp_path / "root", first_fetch_items=1_000_000, max_batch_items=80) as engine:
+        engine.execute(world.script())
+        for editions in ((1, 2, 3), (4, 5, 6)):
+            for number in editions:
+                world.write_edition(number, engine.root.folder)
+            final = engine.run(once=True, report=report)
+            assert (final.lag, final.state) == (0, "stopped")
+            assert final.accepted == final.matched == sum(item.edition in editions for item in world.items)
+        assert list(dict.fromkeys(states)) == ["matching", "delivering", "stopped"]
+        _verify_segments(engine)
+        found = _verify_matches(engine)
+        assert sum(map(len, found.values())) == engine.status().matches > 100
+        _verify_versions(engine, world)
+        _verify_outputs(engine, world, found)
+        _verify_tidiness(engine)
+        idle = engine.run(once=True)
+        assert (idle.accepted, idle.matched, idle.delivered) == (0, 0, 0)
+        assert engine.status().runner == "none"
+
+
+def _verify_versions(engine: Engine, world: World) -> None:
+    """Edited items are accepted again, as the next version; nothing else is."""
+    expected = Counter((item.feed, item.version) for item in world.items)
+    with engine.root.catalog.read() as connection:
+        names = feeds.feed_names(connection)
+    accepted = [one for batch in engine.root.items.read(0, 1 << 60) for one in batch.items(names)]
+    assert Counter((one.feed, one.version) for one in accepted) == expected
+    assert max(one.version for one in accepted) == 2
+    edited = next(one for one in accepted if one.version == 2)
+    assert edited.first("updated") is not None
+
+
+def _verify_outputs(engine: Engine, world: World, found: dict[str, list[str]]) -> None:
+    """Every file can be read, by us and by others, and has what its query found."""
+    kinds = set()
+    for subscription in world.subscriptions:
+        if subscription.target is None or not found[subscription.feed]:
+            continue
+        path = engine.root.out / subscription.target
+        ids = found[subscription.feed]
+        kinds.add(subscription.kind)
+        decoded = adapt(decode(path.read_bytes(), path.name), "Output")
+        assert list(decoded.problems) == []
+        if subscription.kind == "jsonl":
+            assert [json.loads(line)["id"] for line in path.read_text("utf-8").splitlines()] == ids
+            continue
+        expected = len(set(ids[-200:]))
+        assert len(decoded.items) == expected
+        if subscription.kind == "json":
+            assert len(json.loads(path.read_text("utf-8"))["items"]) == expected
+        else:
+            parsed = feedparser.parse(path.read_bytes())
+            assert not parsed.bozo
+            assert len(parsed.entries) == expected
+            assert all(entry.title and entry.link for entry in parsed.entries)
+    assert kinds == {"rss", "atom", "json", "jsonl"}
+
+
+def _verify_tidiness(engine: Engine) -> None:
+    status = engine.status()
+    assert set(status.messages) == {MessageState.DONE.value}
+    assert (status.put_aside, status.failing_sources, status.lag) == (0, [], 0)
+    with engine.root.catalog.read() as connection:
+        segments = items.segments_between(connection, 0, 1 << 60)
+        plan = plans.current_plan(connection)
+        batches = matches.match_segments(connection)
+    assert {segment.tier for segment in segments} == {items.DAY}, "what is matched is archived"
+    assert max(one.items for one in batches) <= 80, "batches are bounded"
+    assert plan is not None
+    assert {one.plan for one in batches} == {plan.version}
+
+
+# --- since, replace, why, delivery and preview, on Spark -----------------------------------------------------------
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_what_is_declared_between_runs_on_spark(engine: Engine, clock: FakeClock) -> None:
+    engine.execute(
+        "register feed Wire; create feed Hot from Wire where n > 5; subscribe to Hot output memory 'hot';"
+        "subscribe to Wire output memory 'digest' every 1 hour;"
+    )
+    source = ScriptedSource("Wire", [_numbered(1, 8), _numbered(9, 12)])
+    source.step(engine)
+    first = engine.run(once=True)
+    assert (first.matched, first.delivered) == (8, 1)
+    assert matched_ids(engine, "Hot") == ["6", "7", "8"]
+
+    # Items wait; one query is replaced and one becomes live. The runner has not seen these items yet.
+    source.step(engine)
+    clock.advance(timedelta(hours=1))
+    engine.execute(
+        "create or replace feed Hot from Wire where n > 10; create feed Late from Wire where n > 0;"
+        "subscribe to Late output memory 'late'; subscribe to Late output memory 'past' from last 7 days;"
+    )
+    engine.publish("Wire", _numbered(13, 14))
+    engine.run(once=True)
+    assert matched_ids(engine, "Hot") == ["6", "7", "8", "11", "12", "13", "14"]
+    assert matched_ids(engine, "Late") == ["13", "14"]
+    assert MemorySink.item_ids("hot") == matched_ids(engine, "Hot")
+    assert MemorySink.item_ids("late") == ["13", "14"]
+    assert MemorySink.item_ids("past") == [str(number) for number in range(1, 15)]
+    assert [len(one.items) for one in MemorySink.delivered("digest")] == [14]
+
+    # `why` speaks of the query as it was when the item was matched.
+    before, after = engine.why("7", "Hot"), engine.why("9", "Hot")
+    assert (before.data["holds"], before.data["recorded"]) == (True, True)
+    assert any("n > 5" in line for line in before.lines)
+    assert (after.data["holds"], after.data["recorded"]) == (False, False)
+    assert any("n > 10" in line for line in after.lines)
+    engine.publish("Wire", _numbered(15, 15))
+    waiting = engine.why("15", "Hot")
+    assert (waiting.data["recorded"], waiting.lines[-1]) == (None, "not matched yet")
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_preview_on_spark_is_preview_in_the_client_is_the_oracle(tmp_path: Path) -> None:
+    world = World.generate(seed=3, feeds=6, items=200, queries=30, editions=2)
+    root = tmp_path / "root"
+    query = "create feed Tried from {} where title contains 'the' or n > 3 or not description contains 'a';".format(
+        " | ".join(one.name for one in (*world.feeds[:3], *world.queries[:2]))
+    )
+    with runnel.open(root, first_fetch_items=1_000_000) as client:
+        client.execute(world.script())
+        for number in (1, 2):
+            world.write_edition(number, root)
+        client._acquirer.acquire_all()
+        before = _everything(client)
+        here = client.preview(query)
+        declared = client.preview(world.queries[0].name)
+        with runnel.open(root, preview_items=1, slice_items=17) as other:
+            there = other.preview(query)
+            assert other.preview(world.queries[0].name).matched == declared.matched
+        assert (here.used_spark, there.used_spark) == (False, True)
+        assert (here.looked_at, here.matched) == (there.looked_at, there.matched)
+        assert [one.id for one in here.newest] == [one.id for one in there.newest]
+        assert _everything(client) == before, "a preview writes nothing"
+        client.execute(query)
+        ids = _accepted_ids(client, "Tried")
+        assert here.matched == len(ids) > 20
+        assert [one.id for one in here.newest] == ids[::-1][:20]
+        told = client.execute(f"preview feed {world.queries[0].name} over last 1 day;")[0]
+        assert told.data["matched"] == declared.matched
+
+
+def _everything(engine: Engine) -> tuple[object, ...]:
+    """All files of the root, and what the manifests hold."""
+    files = sorted(
+        (str(path.relative_to(engine.root.folder)), path.stat().st_size)
+        for path in engine.root.folder.rglob("*")
+        if path.is_file() and "catalog.sqlite" not in path.name and "logs" not in path.parts
+    )
+    with engine.root.catalog.read() as connection:
+        segments = len(items.segments_between(connection, 0, 1 << 60))
+        return files, segments, len(matches.match_segments(connection)), plans.current_plan(connection)
+
+
+def _accepted_ids(engine: Engine, name: str) -> list[str]:
+    """The ids of all accepted items that are in a feed, by the reference evaluator."""
+    with engine.root.catalog.read() as connection:
+        names = feeds.feed_names(connection)
+        nodes = feeds.definitions(connection)
+        feed = feeds.feed_by_name(connection, name)
+    assert feed is not None
+    return [
+        one.id
+        for batch in engine.root.items.read(0, 1 << 60)
+        for source, one in zip(batch.feeds.tolist(), batch.items(names), strict=True)
+        if accepts(Read(feed.id), source, one.attributes, nodes)
+    ]
+
+
+def test_a_feed_is_previewed_by_name_whatever_its_name_begins_with(engine: Engine) -> None:
+    # FAILS until mended: Engine.preview takes every text that begins with "create" or "preview" for a statement.
+    engine.execute("register feed Wire; create feed CreatedItems from Wire where n > 1;")
+    engine.publish("Wire", _numbered(1, 3))
+    assert engine.preview("CreatedItems").matched == 2
+
+
+def test_two_runners_of_one_root_are_refused(engine: Engine) -> None:
+    runner = InProcess(engine)
+    with pytest.raises(RunnerActive, match="a runner is active"):
+        engine.run(once=True)
+    assert runner.match() == 0
+
+
+# --- the reader ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def wired(engine: Engine) -> Engine:
+    """A feed, and a query that wants all of it."""
+    engine.execute("register feed Wire; create feed All from Wire; subscribe to All output log;")
+    return engine
+
+
+def _ends(runner: InProcess) -> Iterator[int]:
+    while runner.step():
+        yield runner.offset["sequence"]
+
+
+def test_batches_are_bounded_in_items(wired: Engine) -> None:
+    wired.publish("Wire", _numbered(1, 10))
+    wired.publish("Wire", _numbered(11, 14))
+    assert list(_ends(InProcess(wired, max_batch_items=4))) == [4, 8, 12, 14]
+    _verify_segments(wired)
+    _verify_matches(wired)
+
+
+def test_batches_are_bounded_in_bytes(wired: Engine) -> None:
+    for first in range(1, 41, 10):
+        wired.publish("Wire", [{"id": str(n), "text": "x" * 10_000} for n in range(first, first + 10)])
+    with wired.root.catalog.read() as connection:
+        segment = items.segments_between(connection, 0, 1)[0]
+    per_item = segment.bytes // segment.items
+    ends = list(_ends(InProcess(wired, max_batch_bytes=per_item * 15 + 10)))
+    assert ends == [15, 30, 40]
+    _verify_segments(wired)
+
+
+def test_an_item_larger_than_a_batch_is_a_batch(wired: Engine) -> None:
+    wired.publish("Wire", [{"id": str(n), "text": "x" * 1000} for n in range(1, 4)])
+    assert list(_ends(InProcess(wired, max_batch_bytes=1))) == [1, 2, 3]
+    assert matched_ids(wired, "All") == ["1", "2", "3"]
+
+
+def test_the_offset_stands_still_without_items_whatever_the_plan_does(wired: Engine) -> None:
+    runner = InProcess(wired)
+    start = runner.reader.initialOffset()
+    assert start == {"sequence": 0, "plan": 0}
+    assert runner.reader.latestOffset(start, None) == start
+    wired.publish("Wire", _numbered(1, 2))
+    runner.step()
+    offset = runner.offset
+    assert offset == {"sequence": 2, "plan": 1}
+    wired.execute("create feed Other from Wire; subscribe to Other output log;")
+    assert runner.reader.latestOffset(offset, None) == offset
+    wired.publish("Wire", _numbered(3, 3))
+    assert runner.reader.latestOffset(offset, None) == {"sequence": 3, "plan": 2}
+
+
+def test_a_bounded_run_ends_with_what_was_there_when_it_began(wired: Engine) -> None:
+    wired.publish("Wire", _numbered(1, 3))
+    runner = InProcess(wired)
+    runner.reader.prepareForTriggerAvailableNow()
+    wired.publish("Wire", _numbered(4, 9))
+    assert list(_ends(runner)) == [3]
+
+
+@pytest.mark.parametrize(("after", "upto"), [(0, 1000), (0, 1), (999, 1000), (120, 777), (300, 301)])
+def test_partitions_cover_a_range_exactly(wired: Engine, after: int, upto: int) -> None:
+    for first in range(1, 1001, 250):
+        wired.publish("Wire", _numbered(first, first + 249))
+    reader = InProcess(wired, slice_items=60, parallelism=3).reader
+    parts = reader.partitions({"sequence": after, "plan": 1}, {"sequence": upto, "plan": 1})
+    assert 1 <= len(parts) <= 3
+    covered = [
+        row["first_sequence"] + offset
+        for part in parts
+        for batch in reader.read(part)
+        for row in batch.to_pylist()
+        for offset in range(row["rows"])
+    ]
+    assert covered == list(range(after + 1, upto + 1))
+
+
+def test_a_replay_uses_the_plan_that_its_offset_names(wired: Engine, clock: FakeClock) -> None:
+    wired.execute("create feed Hot from Wire where n > 5; subscribe to Hot output log;")
+    wired.publish("Wire", _numbered(1, 10))
+    runner = InProcess(wired)
+    end = runner.reader.latestOffset(runner.offset, None)
+    assert end["plan"] == 2
+    # Spark has logged the offset; before the batch runs the query changes and another comes.
+    wired.execute("create or replace feed Hot from Wire where n > 9; create feed New from Wire;")
+    wired.execute("subscribe to New output log;")
+    runner.commit(runner.offset, end, 0)
+    assert matched_ids(wired, "Hot") == ["6", "7", "8", "9", "10"]
+    runner.commit(runner.offset, end, 0)
+    with wired.root.catalog.read() as connection:
+        (segment,) = matches.match_segments(connection)
+    assert (segment.plan, segment.matches) == (2, 15)
+    runner.offset, runner.batches = end, 1
+    wired.publish("Wire", [{"id": "11", "n": 7}])
+    runner.match()
+    assert matched_ids(wired, "Hot") == ["6", "7", "8", "9", "10"]
+    assert matched_ids(wired, "New") == ["11"]
+
+
+def test_items_are_matched_without_any_plan(engine: Engine) -> None:
+    engine.execute("register feed Wire;")
+    engine.publish("Wire", _numbered(1, 3))
+    runner = InProcess(engine)
+    assert runner.match() == 1
+    status = engine.status()
+    assert (status.matched, status.matches, status.plan_version) == (3, 0, None)
