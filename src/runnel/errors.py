@@ -21,6 +21,7 @@
     ├── Backlogged                the log is too far ahead of matching to accept more
     ├── StorageFull               no room left; work pauses and goes on when there is room
     ├── CorruptData               a file of the root does not hold what its manifest says
+    │   └── LineageConflict           a batch does not continue the match log; a new lineage starts
     ├── DeliveryFailed            an endpoint did not take a message
     └── JavaMissing               Spark needs Java 17 or newer and none was found
 
@@ -207,6 +208,10 @@ class StorageFull(RunnelError):
 
 class CorruptData(RunnelError):
     """A file of the root does not hold what its manifest says."""
+
+
+class LineageConflict(CorruptData):
+    """A batch that does not continue the match log: its lineage cannot go on."""
 
 
 class DeliveryFailed(RunnelError):

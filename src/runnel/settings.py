@@ -5,6 +5,7 @@ Every setting has a default that works; the defaults are the embedded installati
 
 from __future__ import annotations
 
+import os
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,9 @@ class Settings(BaseSettings):
     slice_items: int = Field(1_000, ge=1, description="Items that one matching call takes together.")
     scan_seconds: float = Field(2.0, gt=0, description="How often source files and drop folders are looked at.")
     first_fetch_items: int = Field(
-        100, ge=0, description="Items taken from a feed's first document; older ones are only remembered as seen."
+        100,
+        ge=0,
+        description="Items taken from each document of a feed's first look; older ones are only remembered as seen.",
     )
     max_document_bytes: int = Field(15 << 20, ge=1, description="Largest source document that is read.")
     lag_limit: int = Field(
@@ -50,9 +53,6 @@ class Settings(BaseSettings):
     preview_items: int = Field(
         5_000, ge=1, description="Items that `preview` looks at in the client; more are a Spark batch."
     )
-    checkpoint_compaction: int = Field(
-        50, ge=1, description="Micro-batches after which Spark compacts its checkpoint's metadata."
-    )
 
     @classmethod
     def settings_customise_sources(
@@ -63,12 +63,12 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """The environment wins over the file, whose content is what `load` passes in."""
-        return env_settings, init_settings
+        """What `load` passes in, then the environment."""
+        return init_settings, env_settings
 
     @staticmethod
     def load(folder: Path, **overrides: Any) -> Settings:
-        """The settings of a root's folder; keyword arguments stand in for the file's.
+        """The settings of a root's folder. Keyword arguments win over the environment, and that over the file.
 
         >>> Settings.load(Path("/nowhere"), max_batch_items=5).max_batch_items
         5
@@ -76,7 +76,8 @@ class Settings(BaseSettings):
         path = folder / FILE
         try:
             given = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
-            return Settings(**(given | overrides))
+            named = {name: value for name, value in given.items() if f"RUNNEL_{name.upper()}" not in os.environ}
+            return Settings(**(named | overrides))
         except tomllib.TOMLDecodeError as error:
             raise RootError(f"{path} is not valid TOML: {error}") from error
         except ValidationError as error:

@@ -19,9 +19,9 @@ from runnel.algebra.query import Read, Union
 from runnel.catalog import feeds, items, leases, ledger, matches, schema, sequencer, subscriptions
 from runnel.catalog.connection import Catalog
 from runnel.catalog.items import LOG, Seen
-from runnel.catalog.matches import LineageConflict, MatchPart, MatchSegment
+from runnel.catalog.matches import MatchPart, MatchSegment
 from runnel.catalog.migrations import MIGRATIONS
-from runnel.errors import Fenced, NewerRoot, RunnerActive, StorageFull
+from runnel.errors import Fenced, LineageConflict, NewerRoot, RunnerActive, StorageFull
 from runnel.model.delivery import Message, MessageState
 from runnel.model.feed import FeedKind
 

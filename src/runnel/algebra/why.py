@@ -11,7 +11,6 @@ from runnel.algebra.query import Filter, Node, Read, Union
 from runnel.algebra.render import render
 from runnel.model.item import Attributes, Value
 
-
 _DEEPEST = 40
 
 
@@ -91,5 +90,5 @@ def trace_node(
 
 
 def _shorten(value: Value, limit: int = 60) -> str:
-    text = str(value)
+    text = f"{value:g}" if isinstance(value, float) else str(value)
     return text if len(text) <= limit else text[: limit - 1] + "…"

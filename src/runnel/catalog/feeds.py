@@ -12,7 +12,6 @@ from runnel.algebra.encode import decode_node, encode_node
 from runnel.algebra.query import Node, reads
 from runnel.catalog import schema
 from runnel.catalog.connection import chunks, now
-from runnel.catalog.sequencer import last_sequence
 from runnel.model.feed import Feed, FeedKind
 
 _f, _r = schema.feeds.c, schema.revisions.c
@@ -20,35 +19,44 @@ _FEEDS = select(schema.feeds, _r.statement).join(schema.revisions, (_r.feed == _
 
 
 def add_feed(
-    connection: Connection, name: str, kind: FeedKind, statement: str, *, address: str | None, node: Node | None
+    connection: Connection,
+    name: str,
+    kind: FeedKind,
+    statement: str,
+    *,
+    address: str | None = None,
+    node: Node | None = None,
+    sequence: int = 0,
 ) -> int:
-    """Declare a feed; gives its id."""
+    """Declare a feed, at a sequence of the log; gives its id."""
     result = connection.execute(
         insert(schema.feeds)
         .values(name=name, kind=kind.value, address=address, revision=1, paused=0, created=now(connection))
         .returning(_f.id)
     )
     feed = int(result.scalar_one())
-    _add_revision(connection, feed, 1, statement, node)
+    _add_revision(connection, feed, 1, statement, node, sequence)
     return feed
 
 
-def replace_feed(connection: Connection, feed: Feed, statement: str, node: Node) -> None:
+def replace_feed(connection: Connection, feed: Feed, statement: str, node: Node, *, sequence: int = 0) -> None:
     """Give a virtual feed another query; its id, subscriptions and readers stay."""
     revision = feed.revision + 1
     connection.execute(update(schema.feeds).where(_f.id == feed.id).values(revision=revision))
     connection.execute(delete(schema.reads).where(schema.reads.c.feed == feed.id))
-    _add_revision(connection, feed.id, revision, statement, node)
+    _add_revision(connection, feed.id, revision, statement, node, sequence)
 
 
-def _add_revision(connection: Connection, feed: int, revision: int, statement: str, node: Node | None) -> None:
+def _add_revision(
+    connection: Connection, feed: int, revision: int, statement: str, node: Node | None, sequence: int
+) -> None:
     connection.execute(
         insert(schema.revisions).values(
             feed=feed,
             revision=revision,
             statement=statement,
             node=None if node is None else json.dumps(encode_node(node), separators=(",", ":")),
-            sequence=last_sequence(connection),
+            sequence=sequence,
             created=now(connection),
         )
     )
@@ -132,7 +140,9 @@ def all_sources(connection: Connection, feeds: Iterable[int]) -> set[int]:
     return _closure(connection, feeds, direct_sources)
 
 
-def definitions(connection: Connection, feeds: Iterable[int] | None = None) -> dict[int, Node]:
+def definitions(
+    connection: Connection, feeds: Iterable[int] | None = None, *, with_paused: bool = False
+) -> dict[int, Node]:
     """The query nodes of virtual feeds: of these and all they read, or of all live ones.
 
     A paused virtual feed reads nothing, so its readers get no items through it.
@@ -147,7 +157,7 @@ def definitions(connection: Connection, feeds: Iterable[int] | None = None) -> d
     else:
         ids = sorted(all_sources(connection, feeds))
         rows = [row for chunk in chunks(ids) for row in connection.execute(query.where(_f.id.in_(chunk)))]
-    return {row.id: decode_node(json.loads(row.node)) for row in rows if not row.paused}
+    return {row.id: decode_node(json.loads(row.node)) for row in rows if with_paused or not row.paused}
 
 
 def definitions_at(connection: Connection, feed: int, moment: int) -> dict[int, Node]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,6 +89,12 @@ def source_files(connection: Connection, feed: int | None = None) -> list[Source
         query = query.where(_s.feed == feed)
     rows: list[Any] = list(connection.execute(query))
     return [SourceFile(row.feed, row.path, row.size, row.modified, row.digest, row.problem) for row in rows]
+
+
+def forget_source_files(connection: Connection, feed: int, paths: Iterable[str]) -> None:
+    """Forget files that are gone."""
+    for path in paths:
+        connection.execute(delete(schema.source_files).where(_s.feed == feed, _s.path == path))
 
 
 def record_source_file(connection: Connection, file: SourceFile) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, func, insert, select, update
 
 from runnel.catalog import leases, schema
 from runnel.catalog.connection import now
-from runnel.errors import CorruptData
+from runnel.errors import LineageConflict
 
 _g, _p, _n = schema.match_segments.c, schema.match_parts.c, schema.lineages.c
 
@@ -48,10 +48,6 @@ class Lineage:
     id: int
     job: str
     after_sequence: int
-
-
-class LineageConflict(CorruptData):
-    """A batch that does not continue the log: its lineage cannot go on."""
 
 
 def matched_upto(connection: Connection) -> int:

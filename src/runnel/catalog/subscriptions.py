@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, insert, or_, select, update
+from sqlalchemy import Connection, exists, insert, select, update
 
 from runnel.catalog import schema
 from runnel.catalog.connection import chunks, now
@@ -92,9 +92,19 @@ def due_subscriptions(connection: Connection) -> list[Subscription]:
     return [_subscription(row) for row in connection.execute(query)]
 
 
-def immediate_subscriptions(connection: Connection) -> list[Subscription]:
-    """Live subscriptions without a period, paused or not."""
-    query = select(schema.subscriptions).where(_LIVE, or_(_s.period.is_(None), _s.period == 0))
+def lagging_subscriptions(connection: Connection) -> list[Subscription]:
+    """Live, unpaused subscriptions without a period that have a cursor of their own."""
+    query = select(schema.subscriptions).join(schema.cursors, schema.cursors.c.subscription == _s.id)
+    rows = connection.execute(query.where(_LIVE, _s.paused == 0, _s.period.is_(None)))
+    return [_subscription(row) for row in rows]
+
+
+def sharing_subscriptions(connection: Connection, *, but: Iterable[str] = ()) -> list[Subscription]:
+    """Live, unpaused subscriptions without a period that follow the shared cursor, `but` for some kinds."""
+    own = exists().where(schema.cursors.c.subscription == _s.id)
+    query = select(schema.subscriptions).where(
+        _LIVE, _s.paused == 0, _s.period.is_(None), _s.kind.not_in(list(but)), ~own
+    )
     return [_subscription(row) for row in connection.execute(query)]
 
 

@@ -119,10 +119,10 @@ def _end(status: Status, folder: Path, report: Path) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     for label, value in (
         ("items matched", f"{status.matched:,}"),
-        ("standing queries", f"{status.plan_queries:,}"),
+        ("standing queries", f"{status.plan_queries:,} of {status.virtual_feeds:,}; nobody subscribes to the rest"),
         ("matches", f"{status.matches:,}"),
         ("messages", ", ".join(f"{count:,} {state}" for state, count in sorted(status.messages.items()))),
-        ("put aside", f"{status.put_aside:,}"),
+        ("put aside", f"{status.put_aside:,}" + (" (runnel show quarantine)" if status.put_aside else "")),
         ("report", str(report)),
     ):
         table.add_row(label, value)

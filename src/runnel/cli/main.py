@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from runnel import __version__
 from runnel.cli.demo import demo
 from runnel.cli.doctor import doctor
 from runnel.cli.output import console, print_json, tell_outcomes, told
@@ -17,8 +18,6 @@ from runnel.cli.run import run
 from runnel.engine import Engine, open_engine
 from runnel.engine.root import create_root
 from runnel.errors import InputError
-from runnel.language.printing import print_statement
-from runnel.language.statements import Explain, Name, Show, Why
 from runnel.sources.folder import read_file
 
 RootOption = Annotated[
@@ -45,6 +44,21 @@ app = typer.Typer(
 )
 
 
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        console.print(f"runnel {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def runnel(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say the version and end.")
+    ] = False,
+) -> None:
+    pass
+
+
 def _open(root: Path) -> Engine:
     return open_engine(root, create=False)
 
@@ -68,7 +82,7 @@ def init(
             console.print("next: [bold]runnel exec[/bold] declares feeds and subscriptions there")
 
 
-@app.command("exec")
+@app.command("exec", context_settings={"ignore_unknown_options": True})  # a script may begin with a `--` comment
 def execute(
     script: Annotated[
         str | None, typer.Argument(help="Statements, each ended by `;`. `-` reads standard input.")
@@ -142,11 +156,7 @@ def show(
     Example: `runnel show subscriptions`
     """
     with told(as_json), _open(root) as engine:
-        if what in ("feeds", "subscriptions", "quarantine"):
-            statement = f"show {what};"
-        else:
-            statement = print_statement(Show("feed", Name(what)))
-        tell_outcomes(engine.execute(statement), as_json)
+        tell_outcomes([engine.show(what)], as_json)
 
 
 @app.command()
@@ -160,7 +170,7 @@ def explain(
     Example: `runnel explain Rock`
     """
     with told(as_json), _open(root) as engine:
-        tell_outcomes(engine.execute(print_statement(Explain(Name(feed)))), as_json)
+        tell_outcomes([engine.explain(feed)], as_json)
 
 
 @app.command()
@@ -175,7 +185,7 @@ def why(
     Example: `runnel why 1 Rock`
     """
     with told(as_json), _open(root) as engine:
-        tell_outcomes(engine.execute(print_statement(Why(item, Name(feed)))), as_json)
+        tell_outcomes([engine.why(item, feed)], as_json)
 
 
 @app.command()

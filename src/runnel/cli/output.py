@@ -95,9 +95,19 @@ def tell_outcomes(outcomes: Iterable[Outcome], as_json: bool) -> None:
         if as_json:
             print_json({"message": outcome.message, **outcome.data})
             continue
-        console.print(f"[green]✓[/green] {escape(outcome.message)}", soft_wrap=True)
+        mark = "[yellow]✗[/yellow]" if outcome.data.get("holds") is False else "[green]✓[/green]"
+        console.print(f"{mark} {escape(outcome.message)}", soft_wrap=True)
         for line in outcome.lines:
             console.print(f"  {escape(line)}", soft_wrap=True)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "item"), counted(2000, "item")
+    ('1 item', '2,000 items')
+    """
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def print_json(value: Any) -> None:

@@ -13,7 +13,7 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from runnel.cli.output import console, print_json, told
+from runnel.cli.output import console, counted, print_json, told
 from runnel.engine import Engine, open_engine
 
 if TYPE_CHECKING:
@@ -42,8 +42,8 @@ def run(
         with shown_progress() as report:
             final = engine.run(once=once, report=report)
         console.print(
-            f"[green]✓[/green] {final.matched} items matched, {final.delivered} messages delivered, "
-            f"{final.lag} waiting"
+            f"[green]✓[/green] {counted(final.matched, 'item')} matched, "
+            f"{counted(final.delivered, 'message')} delivered, {final.lag:,} waiting"
         )
 
 
@@ -79,10 +79,10 @@ def progress_line(progress: Progress) -> str:
 
     >>> from runnel.engine.runner import Progress
     >>> progress_line(Progress(10, 8, 2, 1, "matching"))
-    'matching: 10 accepted, 8 matched, 2 waiting, 1 delivered'
+    'matching: 10 read, 8 matched, 2 waiting, 1 delivered'
     """
     return (
-        f"{progress.state[:30]}: {progress.accepted} accepted, {progress.matched} matched, "
+        f"{progress.state[:30]}: {progress.accepted} read, {progress.matched} matched, "
         f"{progress.lag} waiting, {progress.delivered} delivered"
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from sqlalchemy import Connection
@@ -16,6 +17,7 @@ from runnel.engine.declare import Outcome
 from runnel.engine.root import Root
 from runnel.errors import NotFound
 from runnel.language.nearest import did_you_mean
+from runnel.language.printing import print_duration
 from runnel.log.item_log import item_key
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.item import Item
@@ -101,11 +103,16 @@ def show_subscriptions(root: Root) -> Outcome:
             for one in held
         ]
     lines = tuple(
-        f"{row['subscription']:>6}  {row['feed']}  {row['kind']}  {row['target'] or ''}"
-        f"{'  paused' if row['paused'] else ''}  {row['messages']} messages"
+        f"{row['subscription']:>6}  {row['feed']}  {row['kind']}  {row['target'] or '-'}"
+        f"{_timing(row)}{'  paused' if row['paused'] else ''}  messages: {row['messages']}"
         for row in rows
     )
     return Outcome(f"{len(rows)} subscriptions", {"subscriptions": rows}, lines)
+
+
+def _timing(row: Mapping[str, Any]) -> str:
+    every = f"  every {print_duration(timedelta(seconds=row['every_seconds']))}" if row["every_seconds"] else ""
+    return every + (f"  until {row['expires'][:16]}" if row["expires"] else "")
 
 
 def show_quarantine(root: Root) -> Outcome:
@@ -140,8 +147,8 @@ def explain_feed(root: Root, name: str) -> Outcome:
         current = plans.current_plan(connection)
         is_live = feed.id in feeds.since_of(connection, [feed.id])
         names = feeds.feed_names(connection)
-        definitions = feeds.definitions(connection, [feed.id])
-    if is_live and current is not None:
+        definitions = feeds.definitions(connection, [feed.id], with_paused=True)
+    if is_live and not feed.paused and current is not None:
         plan = load(root.storage, PlanVersion(current.version, current.base, current.delta))
         explained = explain_query(feed.id, plan, names)
         state = f"plan version {current.version}"

@@ -41,6 +41,8 @@ from runnel.model.subscription import Subscription
 from runnel.sinks.registry import open_sink
 from runnel.sources.address import parse_address
 
+_NO_POLLING = "note: addresses on the web are not polled by this version; publish into the feed, or use a drop folder"
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -57,6 +59,8 @@ class Declarer:
     def __init__(self, root: Root, connection: Connection) -> None:
         self._root = root
         self._connection = connection
+        # Nobody else can accept or declare anything while this transaction is open, so these may be kept.
+        self._sequence = last_sequence(connection)
         self._feeds: dict[str, Feed | None] = {}
         self.touched: set[int] = set()
         self.redefined: set[int] = set()
@@ -88,7 +92,6 @@ class Declarer:
         return found
 
     def _find(self, name: str) -> Feed | None:
-        # Nobody else can declare anything while this transaction is open, so names may be kept.
         if name not in self._feeds:
             self._feeds[name] = feeds.feed_by_name(self._connection, name)
         return self._feeds[name]
@@ -106,10 +109,13 @@ class Declarer:
             FeedKind.SOURCE,
             print_statement(statement),
             address=statement.address,
-            node=None,
+            sequence=self._sequence,
         )
-        self._feeds.pop(statement.name.text, None)
-        return Outcome(f"registered feed {statement.name.text}", {"feed": statement.name.text, "id": feed})
+        self._feeds[statement.name.text] = Feed(
+            feed, statement.name.text, FeedKind.SOURCE, print_statement(statement), statement.address
+        )
+        lines = (_NO_POLLING,) if (statement.address or "").startswith(("http://", "https://")) else ()
+        return Outcome(f"registered feed {statement.name.text}", {"feed": statement.name.text, "id": feed}, lines)
 
     def _create(self, statement: CreateFeed) -> Outcome:
         name = statement.name.text
@@ -120,14 +126,16 @@ class Declarer:
         # Stored without `or replace`: a declaration says what is, not how it came to be.
         text = print_statement(CreateFeed(statement.name, statement.query))
         if existing is None:
-            feed = feeds.add_feed(self._connection, name, FeedKind.VIRTUAL, text, address=None, node=node)
+            feed = feeds.add_feed(self._connection, name, FeedKind.VIRTUAL, text, node=node, sequence=self._sequence)
         else:
             self._refuse_cycle(statement, existing, node)
             feed = existing.id
-            feeds.replace_feed(self._connection, existing, text, node)
+            feeds.replace_feed(self._connection, existing, text, node, sequence=self._sequence)
             self.redefined.add(feed)
             self.touched |= feeds.all_sources(self._connection, [feed])
-        self._feeds.pop(name, None)
+        revision = 1 if existing is None else existing.revision + 1
+        paused = existing is not None and existing.paused
+        self._feeds[name] = Feed(feed, name, FeedKind.VIRTUAL, text, revision=revision, paused=paused)
         verb = "created" if existing is None else "replaced"
         return Outcome(f"{verb} feed {name}", {"feed": name, "id": feed})
 
@@ -152,13 +160,10 @@ class Declarer:
     def _subscribe(self, statement: Subscribe) -> Outcome:
         feed = self.find(statement.feed)
         target = self._target(statement)
-        last = last_sequence(self._connection)
-        since = last
+        since = self._sequence
         if statement.back is not None:
-            since = min(
-                last,
-                sequence_before(self._connection, now(self._connection) - int(statement.back.total_seconds() * 1e6)),
-            )
+            begin = now(self._connection) - int(statement.back.total_seconds() * 1e6)
+            since = min(since, sequence_before(self._connection, begin))
         number = subscriptions.add_subscription(
             self._connection,
             feed.id,
@@ -168,8 +173,9 @@ class Declarer:
             every=statement.every,
             lifetime=statement.lifetime,
         )
-        # Until it has caught up with the others, or if it has a period, it keeps a cursor of its own.
-        ledger.set_cursor(self._connection, number, since)
+        if statement.back is not None or statement.every is not None:
+            # It gets what the others have had already, or gets it later than they do.
+            ledger.set_cursor(self._connection, number, since)
         self.touched.add(feed.id)
         data = {"subscription": number, "feed": feed.name, "kind": statement.kind, "target": target}
         where = f" into {target}" if target else ""
@@ -241,7 +247,9 @@ class Declarer:
             feeds.drop_feed(self._connection, one_feed)
         self.dropped |= doomed
         dropped = sorted(names[one] for one in doomed)
-        return Outcome(f"dropped {_list('feed', dropped)}", {"feeds": dropped})
+        ended = [one.id for one in held]
+        also = f" and ended {_list('subscription', ended)}" if ended else ""
+        return Outcome(f"dropped {_list('feed', dropped)}{also}", {"feeds": dropped, "subscriptions": ended})
 
     def _pause(self, statement: Pause) -> Outcome:
         verb = "paused" if statement.paused else "resumed"

@@ -20,7 +20,7 @@ from runnel.engine.planning import publish_change
 from runnel.engine.preview import Preview, preview_feed, preview_query
 from runnel.engine.root import Root, create_root, open_root
 from runnel.engine.status import Status, read_status
-from runnel.errors import Backlogged, InputError, NotARoot, NotFound, StatementError
+from runnel.errors import Backlogged, BrokenDocument, InputError, NotARoot, NotFound, StatementError
 from runnel.language import statements as said
 from runnel.language.parser import parse
 from runnel.log.item_log import Accepted
@@ -104,9 +104,10 @@ class Engine:
                         outcomes[number] = declarer.apply(one.statement)  # type: ignore[arg-type]
                 change = activate(connection, declarer.touched, declarer.redefined)
                 publish_change(self.root, connection, change, declarer.dropped)
+        done = "the script's declarations were applied" if declarations else None
         for number, one in enumerate(script):
             if isinstance(one.statement, _QUESTIONS):
-                with _placed(text, one.span):
+                with _placed(text, one.span, done):
                     outcomes[number] = self._answer(one.statement)
         return [outcomes[number] for number in range(len(script))]
 
@@ -114,12 +115,8 @@ class Engine:
         match question:
             case said.Show("feed", said.Name(name)):
                 return answer.show_feed(self.root, name)
-            case said.Show("subscriptions"):
-                return answer.show_subscriptions(self.root)
-            case said.Show("quarantine"):
-                return answer.show_quarantine(self.root)
-            case said.Show():
-                return answer.show_feeds(self.root)
+            case said.Show(what):
+                return self.show(what)
             case said.Explain(feed):
                 return answer.explain_feed(self.root, feed.text)
             case said.Why(item, feed):
@@ -129,6 +126,18 @@ class Engine:
             case said.Preview(_, feed_or_none, back):
                 name = "" if feed_or_none is None else feed_or_none.text
                 return preview_feed(self.root, name, back, self._session).outcome()
+
+    def show(self, what: str) -> Outcome:
+        """`feeds`, `subscriptions`, `quarantine`, or one feed by its name."""
+        match what:
+            case "feeds":
+                return answer.show_feeds(self.root)
+            case "subscriptions":
+                return answer.show_subscriptions(self.root)
+            case "quarantine":
+                return answer.show_quarantine(self.root)
+            case name:
+                return answer.show_feed(self.root, name)
 
     def explain(self, name: str) -> Outcome:
         """How a feed is matched, and what it shares with others."""
@@ -141,7 +150,11 @@ class Engine:
     def preview(self, text: str, *, since: timedelta | None = None) -> Preview:
         """What a query would have matched: a `create feed` statement or a feed's name, over the last `since`."""
         if not text.strip().lower().startswith(("create", "preview")):
-            return preview_feed(self.root, text.strip(), since, self._session)
+            try:
+                return preview_feed(self.root, text.strip(), since, self._session)
+            except NotFound as error:
+                error.hint = error.hint or "give a whole `create feed … from … where …`, or the name of a feed"
+                raise
         parsed = parse(text)
         match [one.statement for one in parsed]:
             case [said.CreateFeed() as query]:
@@ -185,7 +198,11 @@ class Engine:
         """Accept the items of a document (RSS, Atom, JSON Feed, JSON lines); gives also what was refused in it."""
         target = self._source(feed)
         self._wait_for_room()
-        accepted, problems = self._acquirer.take_document(target, data, name)
+        try:
+            accepted, problems = self._acquirer.take_document(target, data, name)
+        except BrokenDocument as error:
+            self._acquirer.keep_aside(target, [error], "document", data)
+            raise
         if problems:
             self._acquirer.keep_aside(target, problems, "item", data)
         return accepted, problems
@@ -256,13 +273,15 @@ class Engine:
 class _placed:  # noqa: N801
     """Gives statement errors raised inside their place in the script."""
 
-    def __init__(self, text: str, span: Any) -> None:
-        self._text, self._span = text, span
+    def __init__(self, text: str, span: Any, done: str | None = None) -> None:
+        self._text, self._span, self._done = text, span, done
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, StatementError | NotFound):
+            error.hint = "; ".join(part for part in (error.hint, self._done) if part) or None
         if isinstance(error, StatementError):
             error.located(self._text, self._span)
         elif isinstance(error, NotFound):

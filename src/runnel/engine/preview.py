@@ -52,7 +52,11 @@ class Preview:
         ]
         lines = tuple(f"{row['feed']}  {row['title'] or row['id']}" for row in shown)
         data = {"feed": self.name, "looked_at": self.looked_at, "matched": self.matched, "newest": shown}
-        return Outcome(f"{self.name} would have matched {self.matched} of {self.looked_at} items", data, lines)
+        return Outcome(
+            f"{self.name} would have matched {self.matched} of the {self.looked_at} items accepted in that time",
+            data,
+            lines,
+        )
 
 
 def preview_query(root: Root, query: CreateFeed, back: timedelta | None, spark: Callable[[], Any]) -> Preview:
@@ -72,7 +76,7 @@ def preview_feed(root: Root, name: str, back: timedelta | None, spark: Callable[
     """Preview a declared feed."""
     with root.catalog.read() as connection:
         feed = feed_named(connection, name)
-        nodes = feeds.definitions(connection, [feed.id])
+        nodes = feeds.definitions(connection, [feed.id], with_paused=True)
     return _preview(root, feed.name, feed.id, nodes, back, spark)
 
 

@@ -7,6 +7,7 @@ beside it, so that a slow source or endpoint never holds back matching.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from runnel.catalog.leases import Lease
 from runnel.catalog.sequencer import last_sequence
 from runnel.engine.expiry import end_expired
 from runnel.engine.root import Root
-from runnel.errors import Fenced, RunnelError, StorageFull
+from runnel.errors import CorruptData, Fenced, RunnelError, StorageFull
 from runnel.log.archive import archive_matched, collect_garbage
 from runnel.sinks.dispatch import Dispatcher
 from runnel.sources.acquire import Acquirer
@@ -110,6 +111,7 @@ class Runner:
     def _run_once(self, report: Callable[[Progress], None]) -> None:
         self._expire()
         self._acquire()
+        self._say("starting Spark", report)
         spark = self._open_spark()
         while True:
             self._say("matching", report)
@@ -134,6 +136,7 @@ class Runner:
     # --- unbounded run -------------------------------------------------------------------------------------------
 
     def _run_on(self, report: Callable[[Progress], None]) -> None:
+        self._say("starting Spark", report)
         spark = self._open_spark()
         loops = [
             threading.Thread(target=self._loop, args=(step, pause), name=name, daemon=True)
@@ -245,10 +248,15 @@ class Runner:
         if "LineageConflict" in text:
             logger.warning("the checkpoint does not continue the match log; a new lineage starts")
             return "the checkpoint does not continue the match log"
-        logger.error("matching failed: %s", text[:2000])
+        reason = _reason(text)
+        if "CorruptData" in text:
+            raise CorruptData(
+                reason, hint="restore the file from a backup; `runnel doctor` checks the rest"
+            ) from error
+        logger.error("matching failed: %s", reason)
         if self._counts.failures >= _RETRIES:
             raise RunnelError(
-                f"matching failed {_RETRIES} times without progress: {_last_line(text)}",
+                f"matching failed {_RETRIES} times without progress: {reason}",
                 hint="logs/spark.log in the root has the whole story",
             ) from error
         self._stop.wait(min(2.0**self._counts.failures, 30.0))
@@ -320,6 +328,12 @@ class Runner:
         return self._lease
 
 
-def _last_line(text: str) -> str:
+def _reason(text: str) -> str:
+    """What went wrong, from the long story that Spark tells: our own error if one is in it, else its first line.
+
+    >>> _reason("x\\n  runnel.errors.CorruptData: plans/1 cannot be read\\n  at y")
+    'plans/1 cannot be read'
+    """
+    ours = re.findall(r"runnel\.errors\.\w+: (.+)", text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "no reason given"
+    return (ours or lines or ["no reason given"])[0][:300]

@@ -11,7 +11,6 @@ from runnel.catalog.sequencer import last_sequence
 from runnel.engine.root import Root
 from runnel.model.feed import FeedKind
 
-
 _FAILING_SHOWN = 5
 
 

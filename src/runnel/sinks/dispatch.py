@@ -15,8 +15,10 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from pathlib import Path
 
+from sqlalchemy import Connection
+
 from runnel.catalog import feeds, leases, ledger, matches, subscriptions
-from runnel.catalog.connection import Catalog
+from runnel.catalog.connection import Catalog, chunks
 from runnel.catalog.ledger import SHARED
 from runnel.errors import DeliveryFailed, StorageFull
 from runnel.log.item_log import ItemLog
@@ -88,20 +90,14 @@ class Dispatcher:
             upto = matches.matched_upto(connection)
             if upto <= start:
                 return 0
-            own = ledger.cursors(connection)
-            sharing = [
-                one
-                for one in subscriptions.immediate_subscriptions(connection)
-                if one.id not in own and not one.paused and one.kind not in NO_MESSAGES
-            ]
+            sharing = subscriptions.sharing_subscriptions(connection, but=NO_MESSAGES)
         found = self._matching({one.feed for one in sharing}, start, upto)
         shares = [_share(one, start, upto, found.get(one.feed, ())) for one in sharing]
         messages = self._messages([one for one in shares if one.sequences])
         with self._catalog.write() as connection:
             leases.check(connection, epoch)
             # Somebody may have paused or ended a subscription meanwhile; a paused one has its own cursor by now.
-            own = ledger.cursors(connection)
-            live = {one.id for one in subscriptions.immediate_subscriptions(connection)} - own.keys()
+            live = {one.id for one in subscriptions.sharing_subscriptions(connection, but=NO_MESSAGES)}
             return self._record(connection, [one for one in messages if one.subscription in live], {SHARED: upto})
 
     def _plan_own(self, epoch: int) -> int:
@@ -110,40 +106,41 @@ class Dispatcher:
             shared = ledger.cursor(connection, SHARED) or 0
             upto = matches.matched_upto(connection)
             own = ledger.cursors(connection)
-            lagging = [
-                (one, own[one.id], shared)
-                for one in subscriptions.immediate_subscriptions(connection)
-                if one.id in own and not one.paused
-            ]
+            lagging = [(one, own[one.id], shared) for one in subscriptions.lagging_subscriptions(connection)]
             due = [(one, own.get(one.id, one.since), upto) for one in subscriptions.due_subscriptions(connection)]
             live_since = feeds.since_of(connection, {one.feed for one, _, _ in lagging + due})
-        count = 0
-        for subscription, start, end in lagging + due:
-            count += self._plan_one(epoch, subscription, start, end, live_since.get(subscription.feed))
-        return count
+        return sum(self._plan_some(epoch, some, live_since) for some in chunks(lagging + due))
 
-    def _plan_one(self, epoch: int, subscription: Subscription, start: int, end: int, live_since: int | None) -> int:
+    def _plan_some(
+        self, epoch: int, runs: Sequence[tuple[Subscription, int, int]], live_since: Mapping[int, int]
+    ) -> int:
+        """Record what some subscriptions are to get of their runs (subscription, after, upto), in one transaction."""
         shares: list[_Share] = []
-        if end > start and subscription.kind not in NO_MESSAGES:
-            sequences = self._sequences(subscription, start, end, live_since)
-            shares = _parts(subscription, start, end, sequences)
+        for subscription, start, end in runs:
+            if end > start and subscription.kind not in NO_MESSAGES:
+                found = self._sequences(subscription, start, end, live_since.get(subscription.feed))
+                shares += _parts(subscription, start, end, found)
         messages = self._messages(shares)
+        count = 0
         with self._catalog.write() as connection:
             leases.check(connection, epoch)
-            current = subscriptions.subscription_by_number(connection, subscription.id)
-            if current is None or current.paused or ledger.cursor(connection, subscription.id) != start:
-                return 0
-            count = self._record(connection, messages, {subscription.id: max(start, end)})
-            if subscription.every is not None:
-                subscriptions.next_period(connection, subscription)
-            elif end >= (ledger.cursor(connection, SHARED) or 0):
-                ledger.drop_cursor(connection, subscription.id)  # it has caught up and goes on with the others
-            return count
+            shared = ledger.cursor(connection, SHARED) or 0
+            for subscription, start, end in runs:
+                current = subscriptions.subscription_by_number(connection, subscription.id)
+                if current is None or current.paused or ledger.cursor(connection, subscription.id) != start:
+                    continue  # changed meanwhile: the next turn sees how it is now
+                own = [one for one in messages if one.subscription == subscription.id]
+                count += self._record(connection, own, {subscription.id: max(start, end)})
+                if subscription.every is not None:
+                    subscriptions.next_period(connection, subscription)
+                elif end >= shared:
+                    ledger.drop_cursor(connection, subscription.id)  # it has caught up and goes on with the others
+        return count
 
-    def _record(self, connection: object, messages: Sequence[Message], cursors: Mapping[int, int]) -> int:
-        ledger.record_messages(connection, messages)  # type: ignore[arg-type]
+    def _record(self, connection: Connection, messages: Sequence[Message], cursors: Mapping[int, int]) -> int:
+        ledger.record_messages(connection, messages)
         for subscription, sequence in cursors.items():
-            ledger.set_cursor(connection, subscription, sequence)  # type: ignore[arg-type]
+            ledger.set_cursor(connection, subscription, sequence)
         return len(messages)
 
     def _messages(self, shares: Sequence[_Share]) -> list[Message]:

@@ -88,6 +88,7 @@ class Acquirer:
             )
         except InputError as error:
             return self._unreachable(feed, error, known)
+        self._forget_mended(feed, known)
         with self._catalog.read() as connection:
             is_first = not has_seen_any(connection, feed.id)
         total = Acquisition()
@@ -157,6 +158,15 @@ class Acquirer:
                     None if problem is None else str(problem),
                 ),
             )
+
+    def _forget_mended(self, feed: Feed, known: dict[str, SourceFile]) -> None:
+        """Problems of files that are gone, or of an address that can be read again, are problems no more."""
+        mended = [
+            path for path, file in known.items() if file.problem and (path == feed.address or not Path(path).exists())
+        ]
+        if mended:
+            with self._catalog.write() as connection:
+                inspection.forget_source_files(connection, feed.id, mended)
 
     def _unreachable(self, feed: Feed, error: InputError, known: dict[str, SourceFile]) -> Acquisition:
         """An address that cannot be read is told once, and again when the reason changes."""
