@@ -13,7 +13,7 @@ from scripts.reference_markdown import block, code, page, table
 from runnel.catalog.migrations import MIGRATIONS
 from runnel.catalog.schema import metadata
 from runnel.library import compile as compile_queries
-from runnel.log.match_log import MATCH_SCHEMA
+from runnel.log.match_files import MATCH_SCHEMA
 from runnel.log.storage import FileStorage
 from runnel.model.batch import BOOLEAN, ITEM_SCHEMA, MOMENT, NUMBER, TEXT
 from runnel.plan.manifest import FORMAT

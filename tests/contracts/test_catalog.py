@@ -18,12 +18,13 @@ from sqlalchemy import inspect, text
 from runnel.algebra.query import Read, Union
 from runnel.catalog import feeds, items, leases, ledger, matches, schema, sequencer, subscriptions
 from runnel.catalog.connection import Catalog
-from runnel.catalog.items import LOG, Seen
-from runnel.catalog.matches import MatchPart, MatchSegment
+from runnel.catalog.items import Seen
+from runnel.catalog.matches import MatchSegment
 from runnel.catalog.migrations import MIGRATIONS
 from runnel.errors import Fenced, LineageConflict, NewerRoot, RunnerActive, StorageFull
 from runnel.model.delivery import Message, MessageState
 from runnel.model.feed import FeedKind
+from runnel.model.segment import MatchPart, Tier
 
 
 @pytest.fixture
@@ -140,7 +141,7 @@ def test_segments_are_found_by_sequence(catalog: Catalog) -> None:
     with catalog.write() as connection:
         for first in (1, 11, 21):
             items.add_segment(
-                connection, LOG, f"s{first}", sequences=(first, first + 9), times=(first, first), size=1
+                connection, Tier.LOG, f"s{first}", sequences=(first, first + 9), times=(first, first), size=1
             )
         assert [one.path for one in items.segments_between(connection, 10, 20)] == ["s11"]
         assert [one.path for one in items.segments_between(connection, 9, 21)] == ["s1", "s11", "s21"]

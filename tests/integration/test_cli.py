@@ -77,9 +77,9 @@ def test_a_first_session(command: Command) -> None:
     assert "title contains 'rock'" in command("explain", "Rock").stdout
     assert "is in Rock" in command("why", "1", "Rock").stdout
     assert "is not in Rock" in command("why", "2", "Rock").stdout
-    assert "would have matched 1 of 2 items" in command("preview", "Rock").stdout
+    assert "would have matched 1 of the 2 items" in command("preview", "Rock").stdout
     told = command("preview", "create feed Jazz from Wire where title contains 'jazz';", "--days", "2").stdout
-    assert "Jazz would have matched 1 of 2 items" in told
+    assert "Jazz would have matched 1 of the 2 items" in told
     assert "2 accepted, 0 matched, 2 waiting" in command("status").stdout
     assert "wrote" in command("report", "-o", str(command.root / "page.html")).stdout
     assert (command.root / "page.html").read_text("utf-8").startswith("<!")
@@ -232,8 +232,6 @@ def test_without_java_it_is_5_and_the_fix_is_told(
 
 
 def test_what_is_not_there_is_6(declared: Command) -> None:
-    # FAILS until mended: show, explain and why go through a statement, and Engine.execute turns NotFound into a
-    # StatementError (3) that points at a text which the person never wrote.
     assert "no feed Nope" in declared("preview", "Nope", code=6).stderr
     for words in (("show", "Nope"), ("explain", "Nope"), ("why", "1", "Nope"), ("why", "1", "Rock")):
         assert "error" in declared(*words, code=6).stderr

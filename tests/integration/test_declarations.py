@@ -79,7 +79,7 @@ def test_statements_of_a_script_see_those_before_them(engine: Engine) -> None:
         "replaced feed Rock",
         "subscription 1 to Rock: log",
         "0 subscriptions",  # questions are asked when everything is declared
-        "dropped feeds Rock, Wire",
+        "dropped feeds Rock, Wire and ended subscription 1",
         "registered feed Wire",
         "1 feeds",
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -51,7 +52,7 @@ def test_a_world_of_news_is_matched_and_delivered_as_the_oracle_says(tmp_path: P
             final = engine.run(once=True, report=report)
             assert (final.lag, final.state) == (0, "stopped")
             assert final.accepted == final.matched == sum(item.edition in editions for item in world.items)
-        assert list(dict.fromkeys(states)) == ["matching", "delivering", "stopped"]
+        assert list(dict.fromkeys(states)) == ["starting Spark", "matching", "delivering", "stopped"]
         _verify_segments(engine)
         found = _verify_matches(engine)
         assert sum(map(len, found.values())) == engine.status().matches > 100
@@ -110,7 +111,7 @@ def _verify_tidiness(engine: Engine) -> None:
         segments = items.segments_between(connection, 0, 1 << 60)
         plan = plans.current_plan(connection)
         batches = matches.match_segments(connection)
-    assert {segment.tier for segment in segments} == {items.DAY}, "what is matched is archived"
+    assert {segment.tier for segment in segments} == {"day"}, "what is matched is archived"
     assert max(one.items for one in batches) <= 80, "batches are bounded"
     assert plan is not None
     assert {one.plan for one in batches} == {plan.version}
@@ -229,6 +230,35 @@ def test_two_runners_of_one_root_are_refused(engine: Engine) -> None:
     with pytest.raises(RunnerActive, match="a runner is active"):
         engine.run(once=True)
     assert runner.match() == 0
+
+
+def test_clients_declare_and_publish_at_the_same_time(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with runnel.open(root) as engine:
+        engine.execute("register feed Wire; create feed All from Wire; subscribe to All output log;")
+
+    def client(number: int) -> int:
+        accepted = 0
+        with runnel.open(root) as engine:
+            for turn in range(5):
+                name = f"F{number}x{turn}"
+                engine.execute(f"create feed {name} from Wire where n > {turn}; subscribe to {name} output log;")
+                # Half of the ids are everybody's: each may be accepted once.
+                shared = [{"id": f"shared {turn} {one}", "n": one} for one in range(5)]
+                own = [{"id": f"own {number} {turn} {one}", "n": one} for one in range(5)]
+                accepted += engine.publish("Wire", shared + own).accepted
+        return accepted
+
+    with ThreadPoolExecutor(4) as pool:
+        accepted = sum(pool.map(client, range(4)))
+    assert accepted == 5 * 5 + 4 * 5 * 5
+    with runnel.open(root) as engine:
+        ids = [one.id for batch in engine.root.items.read(0, 1 << 60) for one in batch.items({})]
+        assert len(ids) == len(set(ids)) == accepted == engine.root.items.last_sequence()
+        status = engine.status()
+        assert (status.virtual_feeds, status.matched_feeds, status.plan_queries) == (21, 21, 21)
+        InProcess(engine).match()
+        _verify_matches(engine)
 
 
 # --- the reader ----------------------------------------------------------------------------------------------------

@@ -75,7 +75,6 @@ def test_a_broken_file_is_put_aside_and_read_when_it_is_mended(engine: Engine) -
 
 
 def test_a_broken_file_that_is_taken_away_fails_no_more(engine: Engine) -> None:
-    # FAILS until mended: sources/acquire.py never forgets the rows of files that are gone.
     engine.execute("register feed 'drop' as News;")
     folder = _drop(engine)
     (folder / "a.xml").write_text("<rss")
@@ -96,7 +95,6 @@ def test_a_missing_folder_is_told_once(engine: Engine) -> None:
 
 
 def test_a_missing_folder_that_comes_fails_no_more(engine: Engine) -> None:
-    # FAILS until mended: sources/acquire.py `_unreachable` writes a row for the address that nothing takes away.
     engine.execute("register feed 'drop' as News;")
     engine._acquirer.acquire_all()
     (_drop(engine) / "a.jsonl").write_text('{"id": "1"}\n')

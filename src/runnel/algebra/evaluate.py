@@ -27,6 +27,7 @@ from runnel.algebra.expressions import (
 )
 from runnel.algebra.query import Filter, Node, Read, Union, reads
 from runnel.algebra.text import contains_phrase, words
+from runnel.errors import CyclicFeeds
 from runnel.model.item import Attributes, Value
 
 
@@ -147,6 +148,7 @@ def views_below(node: Node, definitions: Mapping[int, Node]) -> list[int]:
     [2, 3]
     """
     order: dict[int, None] = {}
+    entered: set[int] = set()
     waiting = [one for one in reads(node) if one in definitions]
     while waiting:  # a chain of views may be longer than Python's stack is deep
         view = waiting[-1]
@@ -154,6 +156,9 @@ def views_below(node: Node, definitions: Mapping[int, Node]) -> list[int]:
         if view in order or not below:
             order[view] = None
             waiting.pop()
+        elif view in entered:
+            raise CyclicFeeds(f"the feed {view} reads itself")
         else:
+            entered.add(view)
             waiting.extend(below)
     return list(order)

@@ -11,7 +11,7 @@ from runnel.algebra.query import Filter, Node, Read, Union
 from runnel.algebra.render import render
 from runnel.model.item import Attributes, Value
 
-_DEEPEST = 40
+_MOST_VIEWS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +60,13 @@ def trace_node(
     attributes: Attributes,
     definitions: Mapping[int, Node],
     names: Mapping[int, str],
-    depth: int = 0,
+    shown: set[int] | None = None,
 ) -> Trace:
     """The evaluation of a query on an item of the source feed `feed`, through views down to the source.
 
-    Below a good many views nobody reads on, so the tree ends there.
+    A view that is reached by several ways is shown once; below a good many views nobody reads on.
     """
+    shown = set() if shown is None else shown
     truth = accepts(node, feed, attributes, definitions)
     match node:
         case Read(read):
@@ -73,17 +74,20 @@ def trace_node(
             inner = definitions.get(read)
             if inner is None:
                 return Trace(f"comes from {name}", truth)
-            below = (trace_node(inner, feed, attributes, definitions, names, depth + 1),) if depth < _DEEPEST else ()
-            return Trace(f"is in {name}", truth, parts=below)
+            if read in shown or len(shown) >= _MOST_VIEWS:
+                return Trace(f"is in {name}, as above" if read in shown else f"is in {name} …", truth)
+            shown.add(read)
+            below = trace_node(inner, feed, attributes, definitions, names, shown)
+            return Trace(f"is in {name}", truth, parts=(below,))
         case Union(inputs):
-            ways = [trace_node(one, feed, attributes, definitions, names, depth) for one in inputs]
+            ways = [trace_node(one, feed, attributes, definitions, names, shown) for one in inputs]
             # Where a way leads in, the ways that do not are no answer to "why".
-            shown = tuple(way for way in ways if way.holds or not truth)
-            others = f", {len(ways) - len(shown)} others do not lead here" if len(shown) < len(ways) else ""
-            return Trace(f"by one of {len(ways)} ways{others}", truth, parts=shown)
+            told = tuple(way for way in ways if way.holds or not truth)
+            others = f", {len(ways) - len(told)} others do not lead here" if len(told) < len(ways) else ""
+            return Trace(f"by one of {len(ways)} ways{others}", truth, parts=told)
         case Filter(inner, condition):
             steps = (
-                trace_node(inner, feed, attributes, definitions, names, depth),
+                trace_node(inner, feed, attributes, definitions, names, shown),
                 trace_expression(condition, attributes),
             )
             return Trace("both", truth, parts=steps)

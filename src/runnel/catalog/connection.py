@@ -110,7 +110,10 @@ def _open(url: str, max_bytes: int) -> Engine:
 
 
 def _open_postgresql(url: str) -> Engine:
-    engine = create_engine(url, poolclass=QueuePool, pool_pre_ping=True)
+    try:
+        engine = create_engine(url, poolclass=QueuePool, pool_pre_ping=True)
+    except ModuleNotFoundError as error:
+        raise RootError(f"{error.name} is not installed", hint="install a PostgreSQL driver, e.g. psycopg") from error
 
     @event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
@@ -157,4 +160,6 @@ def _translated() -> Iterator[None]:
             raise StorageFull(
                 "no room left for the catalog", hint="free some space; work goes on by itself"
             ) from error
+        if "locked" in reason or "busy" in reason:
+            raise RootError("the catalog is busy", hint="another transaction takes long; try again") from error
         raise

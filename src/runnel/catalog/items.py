@@ -12,9 +12,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from runnel.catalog import schema
 from runnel.catalog.connection import chunks, now
-
-LOG, DAY = "log", "day"
-"""Tiers of segments: as accepted (Arrow, sequence and time implied), or archived by day (Parquet)."""
+from runnel.model.segment import Tier
 
 _i, _e = schema.item_segments.c, schema.seen.c
 
@@ -49,7 +47,7 @@ class Seen:
 
 def add_segment(
     connection: Connection,
-    tier: str,
+    tier: Tier,
     path: str,
     *,
     sequences: tuple[int, int],
@@ -59,7 +57,7 @@ def add_segment(
     """Make a written file part of the log."""
     connection.execute(
         insert(schema.item_segments).values(
-            tier=tier,
+            tier=tier.value,
             path=path,
             first_sequence=sequences[0],
             last_sequence=sequences[1],
@@ -80,21 +78,11 @@ def segments_between(connection: Connection, after: int, upto: int) -> list[Item
     return [_segment(row) for row in connection.execute(query)]
 
 
-def segments_since(connection: Connection, accepted: int) -> list[ItemSegment]:
-    """The live segments with items accepted at or after a time, in order."""
-    query = (
-        select(schema.item_segments)
-        .where(_i.retired.is_(None), _i.last_accepted >= accepted)
-        .order_by(_i.first_sequence)
-    )
-    return [_segment(row) for row in connection.execute(query)]
-
-
 def log_segments_upto(connection: Connection, sequence: int) -> list[ItemSegment]:
     """The segments not yet archived whose items are all at or below a sequence, in order."""
     query = (
         select(schema.item_segments)
-        .where(_i.retired.is_(None), _i.tier == LOG, _i.last_sequence <= sequence)
+        .where(_i.retired.is_(None), _i.tier == Tier.LOG.value, _i.last_sequence <= sequence)
         .order_by(_i.first_sequence)
     )
     return [_segment(row) for row in connection.execute(query)]
@@ -123,10 +111,13 @@ def all_paths(connection: Connection) -> set[str]:
     return {row.path for row in connection.execute(select(_i.path))}
 
 
-def sequence_before(connection: Connection, accepted: int) -> int:
-    """The last sequence accepted before a time (as far as segments tell), 0 if there is none."""
-    query = select(func.max(_i.last_sequence)).where(_i.last_accepted < accepted)
-    return int(connection.execute(query).scalar() or 0)
+def segments_before(connection: Connection, accepted: int) -> tuple[int, list[ItemSegment]]:
+    """The last sequence of the segments that ended before a time, and the live segments that go across it."""
+    last = connection.execute(select(func.max(_i.last_sequence)).where(_i.last_accepted < accepted)).scalar()
+    query = select(schema.item_segments).where(
+        _i.retired.is_(None), _i.accepted < accepted, _i.last_accepted >= accepted
+    )
+    return int(last or 0), [_segment(row) for row in connection.execute(query)]
 
 
 def seen_of(connection: Connection, feed: int, keys: Sequence[bytes]) -> dict[bytes, Seen]:

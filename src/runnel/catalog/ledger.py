@@ -91,6 +91,12 @@ def open_messages(connection: Connection) -> list[Message]:
     return [_message(row) for row in connection.execute(query)]
 
 
+def has_open(connection: Connection, subscription: int) -> bool:
+    """Whether a subscription has messages that are still on their way."""
+    query = select(_m.number).where(_m.subscription == subscription, _m.state == MessageState.OPEN.value)
+    return connection.execute(query.limit(1)).first() is not None
+
+
 def messages_of(connection: Connection, subscription: int) -> list[Message]:
     """All messages of a subscription, in order."""
     query = select(schema.messages).where(_m.subscription == subscription).order_by(_m.number)
@@ -115,4 +121,5 @@ def _message(row: Any) -> Message:
         state=MessageState(row.state),
         attempts=row.attempts,
         outcome=row.outcome,
+        created=row.created,
     )

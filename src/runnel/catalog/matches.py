@@ -12,18 +12,9 @@ from sqlalchemy import Connection, func, insert, select, update
 from runnel.catalog import leases, schema
 from runnel.catalog.connection import now
 from runnel.errors import LineageConflict
+from runnel.model.segment import MatchPart
 
 _g, _p, _n = schema.match_segments.c, schema.match_parts.c, schema.lineages.c
-
-
-@dataclass(frozen=True, slots=True)
-class MatchPart:
-    """One file of a segment: the matches of a run of items."""
-
-    path: str
-    first_sequence: int
-    last_sequence: int
-    bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +135,17 @@ def plan_of_sequence(connection: Connection, sequence: int) -> int | None:
     """The plan version with which an item was matched, if it was."""
     query = select(_g.plan).where(_g.first_sequence <= sequence, _g.last_sequence >= sequence)
     return connection.execute(query).scalar_one_or_none()
+
+
+def last_plan(connection: Connection) -> int:
+    """The plan version of the last committed segment; 0 if there is none."""
+    query = select(_g.plan).order_by(_g.last_sequence.desc()).limit(1)
+    return int(connection.execute(query).scalar_one_or_none() or 0)
+
+
+def match_count(connection: Connection) -> int:
+    """How many matches the log holds."""
+    return int(connection.execute(select(func.sum(_g.matches))).scalar() or 0)
 
 
 def current_lineage(connection: Connection) -> Lineage | None:

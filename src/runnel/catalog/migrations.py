@@ -11,7 +11,7 @@ from typing import Final
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
         "create table counters (name text primary key, value bigint not null)",
-        "insert into counters (name, value) values ('sequence', 0), ('clock', 0), ('scan', 0)",
+        "insert into counters (name, value) values ('sequence', 0), ('clock', 0)",
         """create table feeds (
             id {identity}, name text not null, kind text not null, address text, revision integer not null,
             paused integer not null, since bigint, created bigint not null, dropped bigint)""",
@@ -52,6 +52,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             path text primary key, lineage bigint not null, batch bigint not null, first_sequence bigint not null,
             last_sequence bigint not null, bytes bigint not null)""",
         "create index match_parts_batch on match_parts (lineage, batch)",
+        "create index match_parts_last on match_parts (last_sequence)",
         """create table leases (
             name text primary key, holder text not null, epoch bigint not null, expires bigint not null,
             detail text not null)""",

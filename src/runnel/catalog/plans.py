@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, insert, select
+from sqlalchemy import Connection, func, insert, or_, select
 
 from runnel.catalog import schema
 from runnel.catalog.connection import now
@@ -46,7 +46,8 @@ def plan_by_version(connection: Connection, version: int) -> PlanRow | None:
     return None if row is None else PlanRow(row.version, row.base, row.delta, row.queries, row.created)
 
 
-def plan_folders(connection: Connection) -> set[str]:
-    """Every folder that a plan version names."""
-    rows = connection.execute(select(_c.base, _c.delta)).all()
+def plan_folders(connection: Connection, *, since: int = 0) -> set[str]:
+    """Every folder that the plan versions from `since` on, and always the current one, name."""
+    newest = select(func.max(_c.version)).scalar_subquery()
+    rows = connection.execute(select(_c.base, _c.delta).where(or_(_c.version >= since, _c.version == newest))).all()
     return {folder for row in rows for folder in (row.base, row.delta) if folder}

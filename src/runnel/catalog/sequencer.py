@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, select, update
+import secrets
+
+from sqlalchemy import Connection, insert, select, update
 
 from runnel.catalog import schema
 from runnel.catalog.connection import now
@@ -23,6 +25,15 @@ def take_sequences(connection: Connection, count: int) -> tuple[int, int]:
     connection.execute(update(schema.counters).where(_c.name == "sequence").values(value=first + count - 1))
     connection.execute(update(schema.counters).where(_c.name == "clock").values(value=accepted))
     return first, accepted
+
+
+def root_number(connection: Connection) -> int:
+    """A number that tells this root from others; chosen when it is first asked for, in a transaction that writes."""
+    found = connection.execute(select(_c.value).where(_c.name == "root")).scalar_one_or_none()
+    if found is None:
+        found = secrets.randbits(62)
+        connection.execute(insert(schema.counters).values(name="root", value=found))
+    return int(found)
 
 
 def _value(connection: Connection, name: str) -> int:

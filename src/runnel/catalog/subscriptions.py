@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, exists, insert, select, update
+from sqlalchemy import Connection, exists, insert, or_, select, update
 
 from runnel.catalog import schema
 from runnel.catalog.connection import chunks, now
@@ -87,8 +87,9 @@ def expired_subscriptions(connection: Connection) -> list[Subscription]:
 
 
 def due_subscriptions(connection: Connection) -> list[Subscription]:
-    """Live, unpaused subscriptions with a period that is over."""
-    query = select(schema.subscriptions).where(_LIVE, _s.paused == 0, _s.due <= now(connection))
+    """Live, unpaused subscriptions with a period that is over, or whose time is."""
+    over = or_(_s.due <= now(connection), _s.expires <= now(connection))
+    query = select(schema.subscriptions).where(_LIVE, _s.paused == 0, _s.due.is_not(None), over)
     return [_subscription(row) for row in connection.execute(query)]
 
 

@@ -12,12 +12,13 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
+from sqlalchemy.engine import make_url
 
 from runnel.catalog import items, matches, plans
 from runnel.cli.output import console, print_json
 from runnel.engine.root import Root, open_root
 from runnel.errors import CorruptData, RunnelError
-from runnel.plan.store import PlanVersion, load
+from runnel.plan.store import PlanVersion, load, verify
 from runnel.settings import FILE
 
 _LITTLE_ROOM = 1 << 30
@@ -80,7 +81,9 @@ def examine(folder: Path) -> Iterator[Finding]:
     except RunnelError as error:
         yield Finding("catalog", False, error.message, error.hint)
         return
-    yield Finding("catalog", True, f"version {root.catalog.version()}, {root.catalog.url}")
+    yield Finding(
+        "catalog", True, f"version {root.catalog.version()}, {make_url(root.catalog.url).render_as_string()}"
+    )
     yield _checked("files", lambda: _files(root))
     yield _checked("plan", lambda: _plan(root))
     root.close()
@@ -117,4 +120,6 @@ def _plan(root: Root) -> str:
     if current is None:
         return "none yet"
     load(root.storage, PlanVersion(current.version, current.base, current.delta))
+    for folder in filter(None, (current.base, current.delta)):
+        verify(root.storage, folder)
     return f"version {current.version} with {current.queries} queries loads"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,7 +93,8 @@ def stopped_by_signals(engine: Engine) -> Iterator[None]:
     """SIGTERM and SIGINT ask the run to drain and end; a second SIGINT ends it at once."""
 
     def stop(number: int, frame: object) -> None:
-        engine.stop()
+        # Not here: a handler interrupts whatever the main thread does, and may find its lock held.
+        threading.Thread(target=engine.stop, daemon=True).start()
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGTERM, signal.SIGINT)}

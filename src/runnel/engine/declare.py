@@ -9,7 +9,6 @@ from sqlalchemy import Connection
 
 from runnel.catalog import feeds, ledger, subscriptions
 from runnel.catalog.connection import now
-from runnel.catalog.items import sequence_before
 from runnel.catalog.sequencer import last_sequence
 from runnel.engine.root import Root
 from runnel.errors import (
@@ -151,7 +150,7 @@ class Declarer:
 
     def _refuse_cycle(self, statement: CreateFeed, feed: Feed, node: Any) -> None:
         self.touched |= feeds.all_sources(self._connection, [feed.id])
-        path = find_cycle(feed.id, node, feeds.definitions(self._connection))
+        path = find_cycle(feed.id, node, feeds.definitions(self._connection, with_paused=True))
         if path is not None:
             names = feeds.feed_names(self._connection)
             shown = ", which reads ".join(names[one] for one in path)
@@ -163,7 +162,7 @@ class Declarer:
         since = self._sequence
         if statement.back is not None:
             begin = now(self._connection) - int(statement.back.total_seconds() * 1e6)
-            since = min(since, sequence_before(self._connection, begin))
+            since = min(since, self._root.items.sequence_before(begin))
         number = subscriptions.add_subscription(
             self._connection,
             feed.id,
@@ -257,7 +256,8 @@ class Declarer:
             feed = self.find(statement.feed)
             feeds.pause_feed(self._connection, feed.id, statement.paused)
             self._feeds.pop(feed.name, None)
-            self.redefined.add(feed.id)
+            if feed.kind is FeedKind.VIRTUAL:
+                self.redefined.add(feed.id)
             return Outcome(f"{verb} feed {feed.name}", {"feed": feed.name, "paused": statement.paused})
         found = self._subscription(statement.subscription or 0, statement.span)
         if statement.paused and ledger.cursor(self._connection, found.id) is None:

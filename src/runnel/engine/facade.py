@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from runnel.catalog import feeds
 from runnel.catalog.connection import Clock
-from runnel.catalog.feeds import definitions
 from runnel.engine import answer
 from runnel.engine.activation import activate
 from runnel.engine.adhoc import past_matches
@@ -27,6 +27,7 @@ from runnel.log.item_log import Accepted
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.item import Item
 from runnel.sinks.dispatch import Dispatcher
+from runnel.sinks.shares import Shares
 from runnel.sources.acquire import Acquirer
 from runnel.sources.adapt import item_of_object
 
@@ -149,7 +150,7 @@ class Engine:
 
     def preview(self, text: str, *, since: timedelta | None = None) -> Preview:
         """What a query would have matched: a `create feed` statement or a feed's name, over the last `since`."""
-        if not text.strip().lower().startswith(("create", "preview")):
+        if not re.match(r"(create|preview)\s", text.strip(), re.IGNORECASE):
             try:
                 return preview_feed(self.root, text.strip(), since, self._session)
             except NotFound as error:
@@ -183,8 +184,9 @@ class Engine:
     # --- publishing ----------------------------------------------------------------------------------------------
 
     def publish(self, feed: str, items: Iterable[Mapping[str, Any]]) -> Accepted:
-        """Accept items given as mappings (`id` and attributes) into a source feed, all or none.
+        """Accept items given as mappings (`id` and attributes) into a source feed.
 
+        If one of them is not valid none is accepted. Very many are accepted some thousand at a time.
         Items that are known are passed over; an item with a known id and other attributes is a new version.
         """
         target = self._source(feed)
@@ -245,13 +247,19 @@ class Engine:
             self._runner.stop()
 
     def _dispatcher(self) -> Dispatcher:
-        def history(feed: int, after: int, upto: int) -> list[int]:
-            with self.root.catalog.read() as connection:
-                nodes = definitions(connection, [feed])
-            return [int(one) for one in past_matches(self.root, feed, nodes, after, upto)]
-
         root = self.root
-        return Dispatcher(root.catalog, root.items, root.matches, root.out, root.settings, history)
+
+        def history(feed: int, after: int, upto: int, moment: int | None) -> list[int]:
+            with root.catalog.read() as connection:
+                nodes = (
+                    feeds.definitions(connection, [feed])
+                    if moment is None
+                    else feeds.definitions_at(connection, feed, moment)
+                )
+            return [int(one) for one in past_matches(root, feed, nodes, after, upto)]
+
+        shares = Shares(root.catalog, root.items, root.matches, history)
+        return Dispatcher(root.catalog, shares, root.out, root.settings)
 
     def _session(self) -> Any:
         """Spark, started when it is first needed; a session that the caller already has is used and kept."""

@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 from runnel.catalog import feeds, plans
 from runnel.engine.activation import Activation
 from runnel.engine.root import Root
-from runnel.matching.compile import compile_base, compile_delta
+from runnel.matching.compile import compile_base, compile_delta, compile_merged
 from runnel.plan.logical import PlanQuery
 from runnel.plan.store import PlanVersion, load
 
@@ -35,13 +35,17 @@ def publish_change(root: Root, connection: Connection, change: Activation, dropp
     added = {int(one) for one in loaded.delta.logical.query_ids} if loaded.delta else set()
     added = (added | change.compile) - removed
     dead |= (removed | change.compile) & in_base
-    if len(added) + len(dead) > max(_DELTA_AT_LEAST, _DELTA_SHARE * len(in_base)):
+    if len(added) > len(in_base):
         return _publish_base(root, connection)
     folder = _folder()
     definitions = feeds.definitions(connection, added)
     compile_delta(root.storage, folder, _queries(connection, added), definitions, dead, current.base)
     queries = len(in_base - dead) + len(added)
-    return plans.publish_plan(connection, current.base, folder, queries)
+    if len(added) + len(dead) <= max(_DELTA_AT_LEAST, _DELTA_SHARE * len(in_base)):
+        return plans.publish_plan(connection, current.base, folder, queries)
+    merged = _folder()
+    compile_merged(root.storage, merged, load(root.storage, PlanVersion(0, current.base, folder)))
+    return plans.publish_plan(connection, merged, None, queries)
 
 
 def _publish_base(root: Root, connection: Connection) -> int:

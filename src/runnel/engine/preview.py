@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from runnel.algebra.query import Node
-from runnel.catalog import feeds, items
+from runnel.catalog import feeds
 from runnel.catalog.connection import now
 from runnel.catalog.sequencer import last_sequence
 from runnel.engine.adhoc import past_matches
@@ -90,9 +90,10 @@ def _preview(
 ) -> Preview:
     span = int((back or DEFAULT_SPAN).total_seconds() * 1e6)
     with root.catalog.read() as connection:
-        after = items.sequence_before(connection, now(connection) - span)
+        begin = now(connection) - span
         last = last_sequence(connection)
         names = feeds.feed_names(connection)
+    after = root.items.sequence_before(begin)
     is_small = last - after <= root.settings.preview_items
     if is_small:
         found = past_matches(root, query, nodes, after, last)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from runnel.catalog.connection import Catalog, Clock
-from runnel.errors import NotARoot, RootExists
+from runnel.errors import NotARoot, RootError, RootExists
 from runnel.log.item_log import ItemLog
 from runnel.log.match_log import MatchLog
 from runnel.log.storage import Storage, open_storage
@@ -69,7 +69,13 @@ def open_root(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> Ro
     return root
 
 
+def _refuse_odd_name(folder: Path) -> None:
+    if "?" in str(folder) or "#" in str(folder):
+        raise RootError(f"{folder}: a root's path must not have ? or # in it", hint="choose another folder")
+
+
 def _open(folder: Path, settings: Settings, clock: Clock) -> Root:
+    _refuse_odd_name(folder)
     catalog = Catalog(
         settings.catalog or f"sqlite:///{folder / 'catalog.sqlite'}",
         max_bytes=settings.catalog_max_bytes,

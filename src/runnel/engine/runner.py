@@ -68,6 +68,7 @@ class Runner:
         self._counts = _Counts()
         self._lease: Lease | None = None
         self._held_up: dict[str, str] = {}
+        self._query: Any = None
 
     def stop(self) -> None:
         """Ask the run to end: what is accepted is still matched and delivered, within a bound."""
@@ -117,6 +118,7 @@ class Runner:
             self._say("matching", report)
             self._match_once(spark)
             self._deliver_all(report)
+            self._expire()
             self._acquire()
             if self.progress().lag == 0 or self._stop.is_set():
                 break
@@ -124,10 +126,12 @@ class Runner:
 
     def _match_once(self, spark: Any) -> None:
         force: str | None = None
-        while self.progress().lag:
+        while self.progress().lag and not self._stop.is_set():
             query = self._start(spark, once=True, force=force)
             try:
-                query.awaitTermination()
+                while not query.awaitTermination(_TICK):
+                    if self._stop.is_set():
+                        query.stop()
                 force = None
                 self._notice_progress()
             except Exception as error:
@@ -146,21 +150,25 @@ class Runner:
                 ("runnel-tidy", self._tidy, self._root.settings.archive_seconds),
             )
         ]
-        query = self._start(spark, once=False)
+        self._query = self._start(spark, once=False)
         for loop in loops:
             loop.start()
-        self._say("running", report)
-        last_report = 0.0
-        while not self._stop.wait(_TICK):
-            if not query.isActive:
-                query = self._restart(spark, query, report)
-            if time.monotonic() - last_report >= 1.0:
-                self._notice_progress()
-                report(self.progress())
-                last_report = time.monotonic()
-        for loop in loops:
-            loop.join()
-        self._drain(query, report)
+        try:
+            self._say("running", report)
+            last_report = 0.0
+            while not self._stop.wait(_TICK):
+                if not self._query.isActive:
+                    self._query = self._restart(spark, self._query, report)
+                if time.monotonic() - last_report >= 1.0:
+                    self._notice_progress()
+                    report(self.progress())
+                    last_report = time.monotonic()
+        finally:
+            # Whatever ended the run, nothing of it may go on working under a lease that is given back.
+            self._stop.set()
+            for loop in loops:
+                loop.join()
+            self._drain(self._query, report)
 
     def _restart(self, spark: Any, query: Any, report: Callable[[Progress], None]) -> Any:
         error = query.exception()
@@ -189,7 +197,7 @@ class Runner:
         self._say("draining", report)
         with self._root.catalog.read() as connection:
             goal = last_sequence(connection)
-        deadline = time.monotonic() + _DRAIN_SECONDS
+        deadline = time.monotonic() + (_DRAIN_SECONDS if self._counts.error is None else 0.0)
         while query.isActive and self._matched() < goal and time.monotonic() < deadline:
             time.sleep(_TICK)
         query.stop()
@@ -218,7 +226,7 @@ class Runner:
 
     def _start(self, spark: Any, *, once: bool, force: str | None = None) -> Any:
         root, lease = self._root, self._held()
-        lineage = choose_lineage(root.catalog, root.storage, force_new=force)
+        lineage = choose_lineage(root.catalog, root.storage, epoch=lease.epoch, force_new=force)
         drop_old_checkpoints(root.storage, lineage.id)
         settings = root.settings
         job = Job(
@@ -245,11 +253,12 @@ class Runner:
             return None
         self._notice_progress()
         self._counts.failures += 1
-        if "LineageConflict" in text:
-            logger.warning("the checkpoint does not continue the match log; a new lineage starts")
-            return "the checkpoint does not continue the match log"
         reason = _reason(text)
-        if "CorruptData" in text:
+        if "LineageConflict" in text and self._counts.failures < _RETRIES:
+            logger.warning("the checkpoint does not continue the match log; a new lineage starts: %s", reason)
+            self._stop.wait(self._counts.failures - 1.0)
+            return "the checkpoint does not continue the match log"
+        if "CorruptData" in text and "LineageConflict" not in text:
             raise CorruptData(
                 reason, hint="restore the file from a backup; `runnel doctor` checks the rest"
             ) from error

@@ -74,7 +74,7 @@ def read_status(root: Root) -> Status:
             accepted=accepted,
             matched=matched,
             lag=accepted - matched,
-            matches=sum(segment.matches for segment in matches.match_segments(connection)),
+            matches=matches.match_count(connection),
             plan_version=plan.version if plan else None,
             plan_queries=plan.queries if plan else 0,
             runner=_runner(leases.state(connection)),

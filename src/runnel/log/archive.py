@@ -17,12 +17,14 @@ import pyarrow as pa
 from runnel.catalog import items as manifest
 from runnel.catalog import leases, matches, plans
 from runnel.catalog.connection import Catalog, now
-from runnel.catalog.items import DAY, ItemSegment
+from runnel.catalog.items import ItemSegment
 from runnel.log.arrow_files import write_parquet
-from runnel.log.item_log import Slice, read_slice
+from runnel.log.item_files import read_items
 from runnel.log.storage import Storage
+from runnel.model.segment import Slice, Tier
 
 _FILE_ITEMS = 200_000
+_FILE_BYTES = 256 << 20
 
 
 def archive_matched(catalog: Catalog, storage: Storage, *, epoch: int, at_least: int = 1) -> int:
@@ -34,7 +36,7 @@ def archive_matched(catalog: Catalog, storage: Storage, *, epoch: int, at_least:
     for run in _runs(segments):
         day = _day(run[0])
         batches = [
-            read_slice(storage, Slice(one.tier, one.path, 0, one.items, one.first_sequence, one.accepted)).records
+            read_items(storage, Slice(one.tier, one.path, 0, one.items, one.first_sequence, one.accepted)).records
             for one in run
         ]
         path = f"items/day/{day}/{run[0].first_sequence:020d}-{uuid.uuid4().hex[:8]}.parquet"
@@ -44,7 +46,7 @@ def archive_matched(catalog: Catalog, storage: Storage, *, epoch: int, at_least:
             manifest.retire_segments(connection, run)
             manifest.add_segment(
                 connection,
-                DAY,
+                Tier.DAY,
                 path,
                 sequences=(run[0].first_sequence, run[-1].last_sequence),
                 times=(run[0].accepted, run[-1].last_accepted),
@@ -57,12 +59,15 @@ def _runs(segments: list[ItemSegment]) -> Iterator[list[ItemSegment]]:
     """Consecutive segments of one day, bounded in items."""
     for _, same_day in groupby(segments, key=_day):
         run: list[ItemSegment] = []
+        items = size = 0
         for segment in same_day:
             gap = run and segment.first_sequence != run[-1].last_sequence + 1
-            if run and (gap or sum(one.items for one in run) + segment.items > _FILE_ITEMS):
+            if run and (gap or items + segment.items > _FILE_ITEMS or size + segment.bytes > _FILE_BYTES):
                 yield run
-                run = []
+                run, items, size = [], 0, 0
             run.append(segment)
+            items += segment.items
+            size += segment.bytes
         if run:
             yield run
 
@@ -74,19 +79,21 @@ def _day(segment: ItemSegment) -> str:
 def collect_garbage(catalog: Catalog, storage: Storage, *, older_than: float) -> int:
     """Remove files of retired segments, and files that no manifest names, of at least this age in seconds.
 
-    A file without a row was left by a crash between writing and committing. A young one may still be committed.
+    A file without a row was left by a crash between writing and committing. A young one may still be committed; an
+    old one is removed under the catalog's write lock, and whoever commits looks whether the file is still there.
     """
-    with catalog.read() as connection:
-        retired = manifest.retired_paths(connection, now(connection) - int(older_than * 1e6))
-        keep = (manifest.all_paths(connection) - set(retired)) | matches.part_paths(connection)
-        folders = plans.plan_folders(connection)
-    removed = 0
     limit = time.time() - older_than
-    for file in [*storage.files("items"), *storage.files("matches"), *storage.files("plans")]:
-        planned = file.path.rsplit("/", 1)[0] in folders
-        if file.path not in keep and not planned and (file.modified < limit or file.path in retired):
-            storage.delete(file.path)
-            removed += 1
+    found = [file for folder in ("items", "matches", "plans") for file in storage.files(folder)]
+    removed = 0
     with catalog.write() as connection:
+        retired = set(manifest.retired_paths(connection, now(connection) - int(older_than * 1e6)))
+        keep = (manifest.all_paths(connection) - retired) | matches.part_paths(connection)
+        # A batch that was begun but not committed uses the plan of the last committed one, or a newer one.
+        folders = plans.plan_folders(connection, since=matches.last_plan(connection))
+        for file in found:
+            is_plan = file.path.rsplit("/", 1)[0] in folders
+            if file.path not in keep and not is_plan and (file.modified < limit or file.path in retired):
+                storage.delete(file.path)
+                removed += 1
         manifest.forget_segments(connection, retired)
     return removed

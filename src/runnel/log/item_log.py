@@ -10,23 +10,22 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from runnel.catalog import items as manifest
 from runnel.catalog.connection import Catalog
-from runnel.catalog.items import LOG, ItemSegment, Seen
+from runnel.catalog.items import ItemSegment, Seen
 from runnel.catalog.sequencer import last_sequence, take_sequences
-from runnel.log.arrow_files import read_arrow, read_parquet_rows, write_arrow
+from runnel.log.arrow_files import write_arrow
 from runnel.log.fingerprint import fingerprint
+from runnel.log.item_files import STORED_SCHEMA, read_items
 from runnel.log.storage import Storage
-from runnel.model.batch import ITEM_SCHEMA, ItemBatch
+from runnel.model.batch import ItemBatch
 from runnel.model.item import Item
+from runnel.model.segment import Slice, Tier
 
-_STORED = pa.schema(list(ITEM_SCHEMA)[2:], metadata=ITEM_SCHEMA.metadata)
 _SEGMENT_ITEMS = 5_000
 
 
@@ -48,23 +47,6 @@ class Accepted:
             self.accepted + other.accepted,
             self.unchanged + other.unchanged,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Slice:
-    """A run of items inside one segment: what a worker needs to read them without asking the catalog."""
-
-    tier: str
-    path: str
-    first_row: int
-    rows: int
-    first_sequence: int
-    accepted: int
-
-    @property
-    def last_sequence(self) -> int:
-        """The sequence of the last item."""
-        return self.first_sequence + self.rows - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +101,7 @@ class ItemLog:
             done = self._commit(feed, path, size, sifted)
             if done is not None:
                 return replace(done, unchanged=len(items) - done.accepted)
-            # Another publisher accepted one of these ids since we looked: look again, with a new file.
+            # Another publisher accepted one of these ids since we looked, say: look again, with a new file.
             self._storage.delete(path)
 
     def _sift(self, feed: int, items: Sequence[Item], remember: Sequence[Item]) -> _Sifted:
@@ -141,7 +123,7 @@ class ItemLog:
 
     def _write(self, path: str, feed: int, fresh: Sequence[_Fresh]) -> int:
         batch = ItemBatch.of([one.item for one in fresh], {one.item.feed: feed for one in fresh})
-        stored = batch.records.select(_STORED.names).replace_schema_metadata(_STORED.metadata)
+        stored = batch.records.select(STORED_SCHEMA.names).replace_schema_metadata(STORED_SCHEMA.metadata)
         return write_arrow(self._storage, path, [stored], stored.schema)
 
     def _commit(self, feed: int, path: str, size: int, sifted: _Sifted) -> Accepted | None:
@@ -149,6 +131,8 @@ class ItemLog:
         with self._catalog.write() as connection:
             if manifest.seen_of(connection, feed, sifted.keys) != sifted.known:
                 return None
+            if sifted.fresh and not self._storage.local(path).exists():
+                return None  # so much time has passed that it was taken for an orphan
             seen = {key: Seen(1, print_, None) for key, print_ in sifted.remember.items()}
             result = Accepted()
             if sifted.fresh:
@@ -157,7 +141,7 @@ class ItemLog:
                 result = Accepted(first, first + count - 1, count)
                 sequences = (first, first + count - 1)
                 manifest.add_segment(
-                    connection, LOG, path, sequences=sequences, times=(accepted, accepted), size=size
+                    connection, Tier.LOG, path, sequences=sequences, times=(accepted, accepted), size=size
                 )
                 for row, one in enumerate(sifted.fresh):
                     seen[one.key] = Seen(one.item.version, one.fingerprint, first + row)
@@ -178,19 +162,17 @@ class ItemLog:
     def read(self, after: int, upto: int) -> Iterator[ItemBatch]:
         """The items with sequences in (after, upto], in order."""
         for one in self.slices(after, upto, rows=_SEGMENT_ITEMS):
-            yield read_slice(self._storage, one)
+            yield read_items(self._storage, one)
 
-    def read_since(self, accepted: int) -> Iterator[ItemBatch]:
-        """The items accepted at or after a time (microseconds since 1970), in order."""
+    def sequence_before(self, accepted: int) -> int:
+        """The last sequence accepted before a time (microseconds since 1970); 0 if there is none."""
         with self._catalog.read() as connection:
-            segments = manifest.segments_since(connection, accepted)
-        for segment in segments:
-            for one in _slices_of(segment, 0, segment.last_sequence, _SEGMENT_ITEMS):
-                batch = read_slice(self._storage, one)
-                times = batch.records.column("accepted").cast(pa.int64())
-                kept = batch.records.filter(pc.greater_equal(times, accepted))
-                if kept.num_rows:
-                    yield ItemBatch(kept)
+            last, across = manifest.segments_before(connection, accepted)
+        for segment in across:
+            for one in _slices_of(segment, 0, segment.last_sequence, segment.items):
+                times = read_items(self._storage, one).records.column("accepted").cast(pa.int64()).to_numpy()
+                last = max(last, segment.first_sequence - 1 + int(np.searchsorted(times, accepted)))
+        return last
 
     def get(self, sequences: Sequence[int]) -> Iterator[ItemBatch]:
         """The items of these sequences (ascending), in batches."""
@@ -200,7 +182,7 @@ class ItemLog:
         for one in self.slices(int(wanted[0]) - 1, int(wanted[-1]), rows=_SEGMENT_ITEMS):
             low, high = np.searchsorted(wanted, [one.first_sequence, one.last_sequence + 1])
             if low < high:
-                batch = read_slice(self._storage, one)
+                batch = read_items(self._storage, one)
                 yield ItemBatch(batch.records.take(pa.array(wanted[low:high] - one.first_sequence)))
 
 
@@ -210,20 +192,3 @@ def _slices_of(segment: ItemSegment, after: int, upto: int, rows: int) -> Iterat
     for first in range(start, end + 1, rows):
         count = min(rows, end - first + 1)
         yield Slice(segment.tier, segment.path, first - segment.first_sequence, count, first, segment.accepted)
-
-
-def read_slice(storage: Storage, one: Slice) -> ItemBatch:
-    """The items of a slice, with their sequences and times."""
-    if one.tier != LOG:
-        table = read_parquet_rows(storage, one.path, one.first_row, one.rows)
-        return ItemBatch(_single_batch(table.select(ITEM_SCHEMA.names), ITEM_SCHEMA))
-    stored = _single_batch(read_arrow(storage, one.path).slice(one.first_row, one.rows), _STORED)
-    sequences = pa.array(np.arange(one.first_sequence, one.first_sequence + one.rows, dtype=np.int64))
-    times = pa.array(np.full(one.rows, one.accepted, dtype=np.int64)).cast(ITEM_SCHEMA.field("accepted").type)
-    return ItemBatch(pa.RecordBatch.from_arrays([sequences, times, *stored.columns], schema=ITEM_SCHEMA))
-
-
-def _single_batch(table: Any, schema: Any) -> Any:
-    """A table's rows as one record batch."""
-    batches = table.combine_chunks().cast(schema).to_batches()
-    return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=schema)

@@ -1,32 +1,18 @@
-"""The match log: which queries each item satisfied. One row per item that matched anything.
-
-A part file is Arrow with MATCH_SCHEMA; a worker writes it, and the commit of its batch makes it exist.
-"""
+"""The match log: which queries each item satisfied, read by range of sequences and by query."""
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from runnel.catalog.connection import Catalog
-from runnel.catalog.matches import MatchPart, match_parts, matched_upto
-from runnel.log.arrow_files import read_arrow, write_arrow
+from runnel.catalog.matches import match_parts, matched_upto
+from runnel.log.arrow_files import read_arrow
 from runnel.log.storage import Storage
-from runnel.model.match import Matches
-
-MATCH_SCHEMA = pa.schema(
-    [
-        pa.field("sequence", pa.int64(), nullable=False),
-        pa.field("queries", pa.list_(pa.field("item", pa.int64(), nullable=False)), nullable=False),
-    ],
-    metadata={"runnel.format": "matches/1"},
-)
+from runnel.model.segment import MatchPart
 
 
 @dataclass(frozen=True)
@@ -42,22 +28,6 @@ class MatchRows:
         pairs = np.repeat(self.sequences, np.diff(self.offsets))
         chosen = np.isin(self.queries, np.fromiter(wanted, dtype=np.int64, count=len(wanted)))
         return pairs[chosen], self.queries[chosen]
-
-
-def match_records(sequences: npt.NDArray[np.int64], matches: Matches) -> Any:
-    """A record batch of MATCH_SCHEMA: the items that matched something."""
-    lengths = np.diff(matches.offsets)
-    kept = lengths > 0
-    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths[kept])]).astype(np.int32)
-    queries = pa.ListArray.from_arrays(pa.array(offsets), pa.array(matches.queries), type=MATCH_SCHEMA.field(1).type)
-    return pa.RecordBatch.from_arrays([pa.array(sequences[kept]), queries], schema=MATCH_SCHEMA)
-
-
-def write_part(storage: Storage, lineage: int, batches: Sequence[Any], sequences: tuple[int, int]) -> MatchPart:
-    """Write one part under a name that no other attempt uses."""
-    path = f"matches/{lineage}/{sequences[0]:020d}-{uuid.uuid4().hex}.arrow"
-    size = write_arrow(storage, path, list(batches), MATCH_SCHEMA)
-    return MatchPart(path, sequences[0], sequences[1], size)
 
 
 class MatchLog:

@@ -15,7 +15,7 @@ from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Protocol
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from runnel.errors import RootError, StorageFull
 
@@ -60,7 +60,7 @@ class FileStorage:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._folder = Path(urlsplit(url).path)
+        self._folder = Path(unquote(urlsplit(url).path))
 
     def write(self, path: str, data: bytes | memoryview) -> None:
         target = self._folder / path
@@ -96,7 +96,7 @@ class FileStorage:
 
     def _put(self, target: Path, data: bytes | memoryview, flags: int) -> None:
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
+            _make_folder(target.parent)
             handle = os.open(target, flags, 0o644)
             try:
                 view = memoryview(data).cast("B")
@@ -112,6 +112,14 @@ class FileStorage:
                     f"no room left in {self._folder}", hint="free some space; work goes on by itself"
                 ) from error
             raise
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, durably."""
+    if not folder.exists():
+        _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        _sync_folder(folder.parent)
 
 
 def _sync_folder(folder: Path) -> None:

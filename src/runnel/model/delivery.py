@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 
@@ -19,7 +19,8 @@ class Message:
     """One message of one subscription: the matches of a log range, sent as one POST, digest or file write.
 
     `key` is the idempotency key: it stays the same over retries and restarts. `digest` is the digest of the item
-    keys inside, so that a replay can be compared with what was sent.
+    keys inside, so that a replay can be compared with what was sent. `created` is when it was recorded, in
+    microseconds since 1970.
     """
 
     subscription: int
@@ -32,3 +33,4 @@ class Message:
     state: MessageState = MessageState.OPEN
     attempts: int = 0
     outcome: str | None = None
+    created: int = field(default=0, compare=False)

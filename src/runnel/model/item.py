@@ -76,7 +76,7 @@ def _walk(raw: Mapping[str, Any], prefix: str, depth: int, place: str) -> Iterat
     if depth > _DEEPEST:
         raise InvalidItem("values are nested too deeply", place=place, hint=f"at most {_DEEPEST} levels")
     for key, value in raw.items():
-        name = prefix + unicodedata.normalize("NFC", str(key)).strip()
+        name = prefix + clean_text(str(key)).strip()
         if not name or len(name) > MAX_NAME:
             raise InvalidItem(
                 f"an attribute's name must have 1 to {MAX_NAME} characters, not {len(name)}", place=place

@@ -6,6 +6,7 @@ and hurt no other.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,9 +15,8 @@ from pathlib import Path
 from runnel.catalog import feeds, inspection, matches
 from runnel.catalog.connection import Catalog
 from runnel.catalog.inspection import DOCUMENT, ITEM, Quarantined, SourceFile
-from runnel.catalog.items import has_seen_any
 from runnel.catalog.sequencer import last_sequence
-from runnel.errors import BrokenDocument, InputError
+from runnel.errors import BrokenDocument, Fenced, InputError, StorageFull
 from runnel.log.item_log import Accepted, ItemLog
 from runnel.log.storage import Storage
 from runnel.model.feed import Feed, FeedKind
@@ -26,9 +26,13 @@ from runnel.sources.adapt import adapt
 from runnel.sources.address import parse_address
 from runnel.sources.decode import decode
 from runnel.sources.first_fetch import FirstFetch, first_fetch
-from runnel.sources.folder import FileState, FoundFile, read_file, scan
+from runnel.sources.folder import FileState, FoundFile, digest_of, read_file, scan
+
+logger = logging.getLogger("runnel")
 
 _PROBLEMS_KEPT = 100
+_FIRST_LOOK_DONE = ""
+"""The name, which no file has, of the row that says that a feed's address was looked at once, to the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,12 @@ class Acquirer:
         for feed in sources:
             if self.lag() >= self._settings.lag_limit:
                 break
-            total += self.acquire(feed)
+            try:
+                total += self.acquire(feed)
+            except (StorageFull, Fenced):
+                raise
+            except Exception:
+                logger.exception("the feed %s could not be read", feed.name)  # and the others go on
         return total
 
     def acquire(self, feed: Feed) -> Acquisition:
@@ -89,11 +98,12 @@ class Acquirer:
         except InputError as error:
             return self._unreachable(feed, error, known)
         self._forget_mended(feed, known)
-        with self._catalog.read() as connection:
-            is_first = not has_seen_any(connection, feed.id)
+        is_first = _FIRST_LOOK_DONE not in known
         total = Acquisition()
         for file in found:
             total += self._take_file(feed, file, is_first)
+        if is_first:
+            self._remember(feed, FileState(_FIRST_LOOK_DONE, 0, 0, ""), None)
         return total
 
     def take_document(
@@ -132,6 +142,8 @@ class Acquirer:
         if problem is None and file.changed:
             try:
                 data = read_file(file.path, limit=self._settings.max_document_bytes)
+                if digest_of(data) != file.state.digest:
+                    return Acquisition()  # not what was looked at a moment ago: the next look will tell
                 result, refused = self.take_document(feed, data, file.state.path, is_first=is_first)
                 put_aside = len(refused)
                 if refused:

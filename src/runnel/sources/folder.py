@@ -85,8 +85,11 @@ def _candidates(folder: Path) -> list[Path]:
 
 
 def _look(path: Path, folder: Path | None, known: Mapping[str, FileState], limit: int) -> FoundFile | None:
-    name = str(path)
+    name = os.fsencode(path).decode("utf-8", "backslashreplace")
     before = known.get(name)
+    if name != str(path):
+        odd = InputError("the name of the file is not UTF-8", place=name, hint="give it another name")
+        return _refused(name, before, odd, None)
     try:
         status = path.stat()
         if before is not None and (before.size, before.mtime_ns) == (status.st_size, status.st_mtime_ns):
@@ -100,7 +103,7 @@ def _look(path: Path, folder: Path | None, known: Mapping[str, FileState], limit
         return _refused(name, before, InputError(f"cannot be read: {_reason(error)}", place=name), None)
     except InputError as problem:
         return _refused(name, before, problem, status)
-    digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+    digest = digest_of(data)
     changed = before is None or before.digest != digest
     return FoundFile(FileState(name, status.st_size, status.st_mtime_ns, digest), changed)
 
@@ -111,6 +114,15 @@ def _refused(
     size, time = (-1, -1) if status is None else (status.st_size, status.st_mtime_ns)
     state = FileState(name, size, time, "")
     return None if state == before else FoundFile(state, problem=problem)
+
+
+def digest_of(data: bytes) -> str:
+    """The digest of a file's content.
+
+    >>> digest_of(b"")
+    'cae66941d9efbd404e4d88758ea67670'
+    """
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def read_file(path: Path, *, limit: int = MAX_DOCUMENT) -> bytes:

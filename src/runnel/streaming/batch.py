@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from runnel.log.item_log import Slice
-from runnel.log.match_log import MATCH_SCHEMA
+from runnel.log.match_files import MATCH_SCHEMA
+from runnel.model.segment import Slice
 from runnel.streaming.match_job import BLOCK_DDL, match_slices
 from runnel.streaming.reader import SLICE_DDL
 

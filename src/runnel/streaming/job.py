@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
 
-from runnel.catalog.connection import Catalog
 from runnel.log.storage import Storage, open_storage
+
+if TYPE_CHECKING:
+    from runnel.catalog.connection import Catalog
 
 FORM = "match/1"
 """The form of the job and of its offsets: a checkpoint of another form is abandoned."""
@@ -38,6 +41,8 @@ class Job:
 
     def open_catalog(self) -> Catalog:
         """The catalog, in this process."""
+        from runnel.catalog.connection import Catalog  # most processes of a run never ask it
+
         return Catalog(self.catalog, max_bytes=self.catalog_max_bytes)
 
     def open_storage(self) -> Storage:

@@ -9,12 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from runnel.log.item_log import Slice, read_slice
-from runnel.log.match_log import match_records
+from runnel.log.item_files import read_items
+from runnel.log.match_files import match_records
 from runnel.log.storage import Storage, open_storage
 from runnel.matching.build import build_matcher
 from runnel.matching.contract import Matcher
 from runnel.model.match import Matches
+from runnel.model.segment import Slice
 from runnel.plan.store import PlanVersion, load
 
 BLOCK_DDL = (
@@ -48,7 +49,7 @@ def match_slices(storage_url: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
 def match_slice(storage: Storage, row: dict[str, Any]) -> Any:
     """One slice matched: a record batch of one row."""
     one = Slice(row["tier"], row["path"], row["first_row"], row["rows"], row["first_sequence"], row["accepted"])
-    items = read_slice(storage, one)
+    items = read_items(storage, one)
     if row["base"] is None:
         matches, counters = Matches.of([[]] * len(items)), dict[str, int]()
     else:

@@ -7,6 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from runnel.catalog import leases
 from runnel.catalog.connection import Catalog
 from runnel.catalog.matches import Lineage, current_lineage, last_batch, start_lineage
 from runnel.log.storage import Storage
@@ -16,9 +17,10 @@ from runnel.streaming.match_job import BLOCK_DDL, match_slices
 from runnel.streaming.session import make_active
 
 
-def choose_lineage(catalog: Catalog, storage: Storage, *, force_new: str | None = None) -> Lineage:
+def choose_lineage(catalog: Catalog, storage: Storage, *, epoch: int, force_new: str | None = None) -> Lineage:
     """The lineage to go on with: the current one, or a new one where its checkpoint cannot be continued."""
     with catalog.write() as connection:
+        leases.check(connection, epoch)
         lineage = current_lineage(connection)
         committed = None if lineage is None else last_batch(connection, lineage.id)
         reason = force_new or _unfit(storage, lineage, committed)

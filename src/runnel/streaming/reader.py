@@ -3,6 +3,9 @@
 The offset is {"sequence": last item of the batch, "plan": version it is matched with}. Spark writes it down before
 the batch runs, so a replay after a crash reads the same items and uses the same plan. Without new items the offset
 does not move, whatever happens to the plan. Only references travel through Spark; workers map the files.
+
+Spark imports this module in half a dozen processes, one after the other, before the first batch. Only one of them
+asks the catalog, so what that needs is imported where it is used.
 """
 
 from __future__ import annotations
@@ -11,18 +14,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
 
-from runnel.catalog import items, plans
-from runnel.catalog.connection import Catalog
-from runnel.catalog.plans import PlanRow
-from runnel.catalog.sequencer import last_sequence
-from runnel.log.item_log import ItemLog, Slice
+from runnel.model.segment import Slice
 from runnel.streaming.job import Job
+
+if TYPE_CHECKING:
+    from runnel.catalog.connection import Catalog
+    from runnel.log.item_log import ItemLog
 
 FORMAT = "runnel_items"
 SLICE_DDL = (
@@ -53,12 +56,14 @@ class SlicePartition(InputPartition):  # type: ignore[misc]
     """The slices that one task matches, and the plan to match them with."""
 
     slices: tuple[Slice, ...]
-    plan: PlanRow | None
+    plan: int
+    base: str | None
+    delta: str | None
 
-    def __init__(self, slices: Sequence[Slice], plan: PlanRow | None) -> None:
+    def __init__(self, slices: Sequence[Slice], plan: int, base: str | None, delta: str | None) -> None:
         super().__init__(None)
         self.slices = tuple(slices)
-        self.plan = plan
+        self.plan, self.base, self.delta = plan, base, delta
 
 
 class ItemLogSource(DataSource):  # type: ignore[misc]
@@ -92,6 +97,8 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
 
     @cached_property
     def _items(self) -> ItemLog:
+        from runnel.log.item_log import ItemLog
+
         return ItemLog(self._catalog, self._job.open_storage())
 
     def initialOffset(self) -> Offset:  # noqa: N802
@@ -102,6 +109,9 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
         self._last = self._items.last_sequence()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        from runnel.catalog import plans
+        from runnel.catalog.sequencer import last_sequence
+
         with self._catalog.read() as connection:
             last = last_sequence(connection)
             if self._last is not None:
@@ -114,9 +124,11 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
 
     def _bounded(self, connection: Any, after: int, last: int) -> int:
         """The last sequence of a batch after `after` that stays within the limits of items and bytes."""
+        from runnel.catalog.items import segments_between
+
         last = min(last, after + self._job.max_batch_items)
         room = self._job.max_batch_bytes
-        for segment in items.segments_between(connection, after, last):
+        for segment in segments_between(connection, after, last):
             per_item = max(1, segment.bytes // segment.items)
             taken = min(segment.last_sequence, last) - max(segment.first_sequence, after + 1) + 1
             if per_item * taken > room:
@@ -126,6 +138,8 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
         return last
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        from runnel.catalog import plans
+
         slices = self._items.slices(start["sequence"], end["sequence"], rows=self._job.slice_items)
         with self._catalog.read() as connection:
             plan = plans.plan_by_version(connection, end["plan"])
@@ -133,10 +147,10 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
         enough = max(1, (end["sequence"] - start["sequence"]) // _TASK_ITEMS)
         count = min(self._job.parallelism, len(slices), enough)
         bounds = [len(slices) * part // count for part in range(count + 1)] if count else []
-        return [SlicePartition(slices[low:high], plan) for low, high in pairwise(bounds)]
+        version, base, delta = (plan.version, plan.base, plan.delta) if plan else (0, None, None)
+        return [SlicePartition(slices[low:high], version, base, delta) for low, high in pairwise(bounds)]
 
     def read(self, partition: SlicePartition) -> Iterator[Any]:
-        plan = partition.plan
         rows = [
             {
                 "tier": one.tier,
@@ -145,9 +159,9 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
                 "rows": one.rows,
                 "first_sequence": one.first_sequence,
                 "accepted": one.accepted,
-                "plan": plan.version if plan else 0,
-                "base": plan.base if plan else None,
-                "delta": plan.delta if plan else None,
+                "plan": partition.plan,
+                "base": partition.base,
+                "delta": partition.delta,
             }
             for one in partition.slices
         ]

@@ -15,9 +15,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from runnel.catalog.inspection import EVALUATION, Quarantined, put_aside
-from runnel.catalog.matches import MatchPart, MatchSegment, commit_segment
-from runnel.log.match_log import MATCH_SCHEMA, write_part
+from runnel.errors import RunnelError
+from runnel.log.match_files import MATCH_SCHEMA, write_part
+from runnel.model.segment import MatchPart
 from runnel.streaming.job import Job
 
 FORMAT = "runnel_matches"
@@ -75,6 +75,9 @@ class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
     def commit(self, messages: Sequence[PartWritten | None], batchId: int) -> None:  # noqa: N803
         """In the driver: the batch becomes a segment, once."""
+        from runnel.catalog.inspection import EVALUATION, Quarantined, put_aside
+        from runnel.catalog.matches import MatchSegment, commit_segment
+
         written = [message for message in messages if message is not None and message.part is not None]
         if not written:
             return
@@ -93,6 +96,9 @@ class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             sum(message.matches for message in written),
             dict(counters),
         )
+        storage = self._job.open_storage()
+        if not all(storage.local(part.path).exists() for part in parts):
+            raise RunnelError("a part of the batch was removed before it could be committed")
         catalog = self._job.open_catalog()
         with catalog.write() as connection:
             if commit_segment(connection, segment, parts, epoch=self._job.epoch):

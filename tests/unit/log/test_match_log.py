@@ -9,7 +9,8 @@ import numpy as np
 from runnel.catalog import leases, matches
 from runnel.catalog.connection import Catalog
 from runnel.catalog.matches import MatchSegment
-from runnel.log.match_log import MatchLog, match_records, write_part
+from runnel.log.match_files import match_records, write_part
+from runnel.log.match_log import MatchLog
 from runnel.log.storage import FileStorage
 from runnel.model.match import Matches
 
