@@ -98,7 +98,7 @@ class StatementError(RunnelError):
         if self.span is None or self.text is None:
             return str(self)
         lines = self.text.split("\n")
-        line = "".join(map(_visible, lines[min(self.span.line, len(lines)) - 1].removesuffix("\r")))
+        line = "".join(map(visible, lines[min(self.span.line, len(lines)) - 1].removesuffix("\r")))
         width = max(1, min(self.span.end_column, len(line) + 1) - self.span.column)
         shown, column = _window(line, self.span.column, width)
         parts = [
@@ -111,7 +111,7 @@ class StatementError(RunnelError):
         return "\n".join(parts)
 
 
-def _visible(character: str) -> str:
+def visible(character: str) -> str:
     """One column for every character: what a terminal would act on is shown as a mark instead."""
     return " " if character == "\t" else character if character.isprintable() else "�"
 

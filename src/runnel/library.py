@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import tempfile
 import weakref
@@ -35,7 +36,7 @@ class CompiledPlan:
         self._sources = dict(sources)
         self._names = dict(names)
         self._folder = tempfile.mkdtemp(prefix="runnel-plan-")
-        weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+        self._removal = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._storage = FileStorage(Path(self._folder).as_uri())
         compile_base(self._storage, "plan", [PlanQuery(query) for query in sorted(nodes)], nodes)
 
@@ -43,6 +44,11 @@ class CompiledPlan:
     def folder(self) -> str:
         """Where the plan's arrays are, for other processes on this machine."""
         return self._folder
+
+    def keep_until_exit(self) -> None:
+        """Let the folder outlive this object: something lazy, such as a DataFrame, will need it later."""
+        if self._removal.detach() is not None:
+            atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
 
     @property
     def sources(self) -> dict[str, int]:

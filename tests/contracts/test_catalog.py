@@ -7,7 +7,6 @@ import multiprocessing
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -16,7 +15,7 @@ import pytest
 from sqlalchemy import inspect, text
 
 from runnel.algebra.query import Read, Union
-from runnel.catalog import feeds, items, leases, ledger, matches, schema, sequencer, subscriptions
+from runnel.catalog import feeds, items, leases, ledger, matches, plans, schema, sequencer, subscriptions
 from runnel.catalog.connection import Catalog
 from runnel.catalog.items import Seen
 from runnel.catalog.matches import MatchSegment
@@ -37,7 +36,7 @@ def catalog(tmp_path: Path) -> Iterator[Catalog]:
 
 def _source(catalog: Catalog, name: str) -> int:
     with catalog.write() as connection:
-        return feeds.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};", address=None, node=None)
+        return feeds.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};")
 
 
 def test_tables_are_those_that_the_migrations_make(catalog: Catalog) -> None:
@@ -64,9 +63,13 @@ def test_a_newer_catalog_is_refused(catalog: Catalog) -> None:
 
 
 def test_a_failed_transaction_leaves_nothing(catalog: Catalog) -> None:
-    with pytest.raises(RuntimeError), catalog.write() as connection:
-        feeds.add_feed(connection, "A", FeedKind.SOURCE, "register feed A;", address=None, node=None)
-        raise RuntimeError
+    def declare_and_fail() -> None:
+        with catalog.write() as connection:
+            feeds.add_feed(connection, "A", FeedKind.SOURCE, "register feed A;")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        declare_and_fail()
     with catalog.read() as connection:
         assert feeds.live_names(connection) == []
 
@@ -85,10 +88,9 @@ def test_ids_are_never_reused(catalog: Catalog) -> None:
 def test_definitions_follow_views_and_keep_history(catalog: Catalog) -> None:
     a, b = _source(catalog, "A"), _source(catalog, "B")
     with catalog.write() as connection:
-        view = feeds.add_feed(connection, "V", FeedKind.VIRTUAL, "v1", address=None, node=Read(a))
-        top = feeds.add_feed(connection, "T", FeedKind.VIRTUAL, "t1", address=None, node=Union((Read(view), Read(b))))
-        before = int(time.time() * 1e6)
-        time.sleep(0.002)
+        view = feeds.add_feed(connection, "V", FeedKind.VIRTUAL, "v1", node=Read(a))
+        top = feeds.add_feed(connection, "T", FeedKind.VIRTUAL, "t1", node=Union((Read(view), Read(b))))
+        before = plans.publish_plan(connection, "base", None, 0)
         found = feeds.feed_by_name(connection, "V")
         assert found is not None
         feeds.replace_feed(connection, found, "v2", Read(b))
@@ -247,10 +249,14 @@ def test_periods_that_were_missed_are_skipped(catalog: Catalog) -> None:
 def test_a_full_catalog_says_so_and_goes_on(tmp_path: Path) -> None:
     small = Catalog(f"sqlite:///{tmp_path / 'small.sqlite'}", max_bytes=400_000)
     small.migrate()
-    with pytest.raises(StorageFull, match="no room"), small.write() as connection:
-        for number in range(2000):
-            name = f"F{number}" + "x" * 500
-            feeds.add_feed(connection, name, FeedKind.SOURCE, "s", address=None, node=None)
+
+    def declare_too_much() -> None:
+        with small.write() as connection:
+            for number in range(2000):
+                feeds.add_feed(connection, f"F{number}" + "x" * 500, FeedKind.SOURCE, "s")
+
+    with pytest.raises(StorageFull, match="no room"):
+        declare_too_much()
     roomy = Catalog(small.url)
     assert _source(roomy, "A") > 0
     with roomy.read() as connection:

@@ -1,4 +1,4 @@
-"""Death at every boundary between a file and its row, and between a row and the next step. Then: as if nothing had been."""
+"""Death at every boundary between a file and its row, and between a row and the next step."""
 
 from __future__ import annotations
 

@@ -93,7 +93,9 @@ class InProcess:
         """Expire, match and deliver, as one bounded run does; gives how many messages were handed over."""
         end_expired(self.engine.root)
         self.match()
-        return self.deliver()
+        sent = self.deliver()
+        end_expired(self.engine.root)
+        return sent
 
 
 def live_names(engine: Engine) -> set[str]:

@@ -178,7 +178,6 @@ def test_a_refused_statement_is_3_and_shows_its_place(declared: Command) -> None
 
 
 def test_a_refused_preview_shows_its_place(declared: Command) -> None:
-    # FAILS until mended: Engine.preview does not give the error the text it speaks of, as `execute` does.
     refused = declared("preview", "create feed Y from Wrie;", code=3)
     assert "line 1, column 20" in refused.stderr
     assert "^^^^" in refused.stderr
@@ -195,7 +194,6 @@ def test_markup_in_texts_is_shown_as_it_is(declared: Command) -> None:
 
 
 def test_control_characters_from_outside_do_not_reach_the_terminal(declared: Command) -> None:
-    # FAILS until mended: cli/output.py escapes Rich's markup but prints ESC from items' titles as it is.
     declared("publish", "Wire", "-", given='{"id": "1", "title": "rock \\u001b[31m\\u0007"}\n')
     assert "\x1b[31m" not in declared("preview", "Rock").stdout
     assert "\x1b[31m" not in declared("why", "1", "Rock").stdout
@@ -238,7 +236,6 @@ def test_what_is_not_there_is_6(declared: Command) -> None:
 
 
 def test_a_backlog_has_a_code_of_its_meaning(declared: Command, monkeypatch: pytest.MonkeyPatch) -> None:
-    # FAILS until mended: Backlogged is 1, "something failed that should not have"; it is a state of the root (4).
     monkeypatch.setenv("RUNNEL_LAG_LIMIT", "2")
     monkeypatch.setenv("RUNNEL_PUBLISH_WAIT_SECONDS", "0")
     declared("publish", "Wire", "-", given=LINES)
@@ -248,14 +245,12 @@ def test_a_backlog_has_a_code_of_its_meaning(declared: Command, monkeypatch: pyt
 
 @pytest.mark.parametrize("words", [("report", "-o", "/nowhere/page.html"), ("init", "/dev/null/root")])
 def test_a_place_that_cannot_be_written_is_no_stack_trace(declared: Command, words: tuple[str, ...]) -> None:
-    # FAILS until mended: an OSError of a path that the person gave goes through `told` as it is.
     result = CliRunner().invoke(app, [*words, *(["-r", str(declared.root)] if words[0] == "report" else [])])
     assert isinstance(result.exception, SystemExit), result.exception
     assert "error" in result.stderr
 
 
 def test_bytes_that_are_no_text_are_refused_or_replaced(declared: Command) -> None:
-    # FAILS until mended: `exec -` reads standard input as text, strictly; `exec -f` replaces what is not UTF-8.
     result = CliRunner().invoke(app, ["exec", "-", "-r", str(declared.root)], input=b"register feed \xff;")
     assert isinstance(result.exception, SystemExit), result.exception
     assert result.exit_code == 3
@@ -291,7 +286,6 @@ def test_doctor_without_a_root_says_how_to_make_one(command: Command) -> None:
 
 
 def test_doctor_survives_a_catalog_that_is_none(declared: Command) -> None:
-    # FAILS until mended: catalog/connection.py translates OperationalError only; sqlite3 says DatabaseError here.
     for file in declared.root.glob("catalog.sqlite*"):
         file.write_bytes(b"this is not a database, but it is long enough to be looked at" * 100)
     found = declared("doctor", code=5)

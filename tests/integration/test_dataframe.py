@@ -148,8 +148,6 @@ def test_a_dataframe_that_does_not_fit_is_refused_at_once(spark: Any) -> None:
 
 @pytest.mark.spark
 def test_a_row_from_an_unknown_feed_is_explained(spark: Any) -> None:
-    # FAILS until mended: streaming/dataframe.py lets a bare KeyError out of the worker, where the library says which
-    # item comes from no feed of the plan.
     plan = runnel.compile("create feed One from A where n > 1; create feed Two from B where n > 1;")
     frame = spark.createDataFrame([("A", 2), ("C", 2)], "feed string, n long")
     with pytest.raises(Exception, match="comes from no feed of the plan"):
@@ -158,7 +156,6 @@ def test_a_row_from_an_unknown_feed_is_explained(spark: Any) -> None:
 
 @pytest.mark.spark
 def test_a_dataframe_keeps_the_plan_it_needs(spark: Any) -> None:
-    # FAILS until mended: the plan's folder is removed with the CompiledPlan, which a lazy DataFrame outlives.
     frame = spark.createDataFrame([("rock",), ("jazz",)], "title string")
     matched = runnel.spark.match(frame, runnel.compile("create feed Rock from Wire where title contains 'rock';"))
     gc.collect()

@@ -152,7 +152,6 @@ def test_a_refusal_says_what_where_and_what_to_do(
 
 
 def test_a_cycle_is_refused_through_a_paused_view_too(engine: Engine) -> None:
-    # FAILS until mended: engine/declare.py `_refuse_cycle` asks `feeds.definitions`, which leaves paused views out.
     engine.execute(f"{WIRE} create feed Hard from Rock; subscribe to Hard output log; pause feed Hard;")
     with pytest.raises(CyclicFeeds, match="Rock would read itself"):
         engine.execute("create or replace feed Rock from Hard;")
@@ -315,8 +314,6 @@ def test_moving_a_subscription_inside_one_script_leaves_no_gap(engine: Engine) -
 
 
 def test_small_changes_are_deltas_and_many_become_a_base(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    # FAILS until mended: in engine/planning.py `dead` takes the delta's own queries, which write_delta lists among
-    # the tombstones, so every added query counts twice and a base comes at half the limit. Wanted: `dead &= in_base`.
     monkeypatch.setattr(planning, "_DELTA_AT_LEAST", 3)
     engine.execute(f"{WIRE} subscribe to Rock output log;")
 
@@ -472,8 +469,6 @@ def test_a_replaced_query_and_what_was_matched_before(engine: Engine, clock: Fak
 
 
 def test_why_needs_no_clock_that_goes_forward(engine: Engine, clock: FakeClock) -> None:
-    # FAILS until mended: answer.why finds "the query as it was" by comparing creation times of revision and plan, so
-    # a clock that stands still or is set back finds the new definition for an item that the old one matched.
     engine.execute("register feed Wire; create feed Hot from Wire where n > 5; subscribe to Hot output log;")
     engine.publish("Wire", [{"id": "1", "n": 3}])
     InProcess(engine).match()
@@ -484,7 +479,6 @@ def test_why_needs_no_clock_that_goes_forward(engine: Engine, clock: FakeClock) 
 
 
 def test_why_knows_that_a_view_was_paused(engine: Engine, clock: FakeClock) -> None:
-    # FAILS until mended: catalog.feeds.definitions_at does not know which feeds were paused at that time.
     engine.execute(f"{WIRE} create feed Hard from Rock; subscribe to Hard output log; pause feed Rock;")
     engine.publish("Wire", [{"id": "1", "title": "rock"}])
     InProcess(engine).match()

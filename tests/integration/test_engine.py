@@ -219,7 +219,6 @@ def _accepted_ids(engine: Engine, name: str) -> list[str]:
 
 
 def test_a_feed_is_previewed_by_name_whatever_its_name_begins_with(engine: Engine) -> None:
-    # FAILS until mended: Engine.preview takes every text that begins with "create" or "preview" for a statement.
     engine.execute("register feed Wire; create feed CreatedItems from Wire where n > 1;")
     engine.publish("Wire", _numbered(1, 3))
     assert engine.preview("CreatedItems").matched == 2

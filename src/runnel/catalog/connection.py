@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DatabaseError, OperationalError
 from sqlalchemy.pool import NullPool, QueuePool
 
 from runnel.catalog.migrations import MIGRATIONS, statements
-from runnel.errors import NewerRoot, RootError, StorageFull
+from runnel.errors import CorruptData, NewerRoot, RootError, StorageFull
 
 _BUSY_SECONDS = 60
 _WRITER_LOCK = 0x52554E4E
@@ -162,4 +162,9 @@ def _translated() -> Iterator[None]:
             ) from error
         if "locked" in reason or "busy" in reason:
             raise RootError("the catalog is busy", hint="another transaction takes long; try again") from error
+        raise
+    except DatabaseError as error:
+        reason = str(error.orig).lower()
+        if "not a database" in reason or "malformed" in reason:
+            raise CorruptData(f"the catalog cannot be read: {error.orig}", hint="restore it from a backup") from error
         raise

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from runnel.algebra.encode import decode_node, encode_node
 from runnel.algebra.query import Node, reads
@@ -26,43 +26,53 @@ def add_feed(
     *,
     address: str | None = None,
     node: Node | None = None,
-    sequence: int = 0,
 ) -> int:
-    """Declare a feed, at a sequence of the log; gives its id."""
+    """Declare a feed; gives its id."""
     result = connection.execute(
         insert(schema.feeds)
         .values(name=name, kind=kind.value, address=address, revision=1, paused=0, created=now(connection))
         .returning(_f.id)
     )
     feed = int(result.scalar_one())
-    _add_revision(connection, feed, 1, statement, node, sequence)
+    _add_revision(connection, feed, 1, statement, _encoded(node), paused=False)
+    _add_reads(connection, feed, node)
     return feed
 
 
-def replace_feed(connection: Connection, feed: Feed, statement: str, node: Node, *, sequence: int = 0) -> None:
+def replace_feed(connection: Connection, feed: Feed, statement: str, node: Node) -> None:
     """Give a virtual feed another query; its id, subscriptions and readers stay."""
     revision = feed.revision + 1
     connection.execute(update(schema.feeds).where(_f.id == feed.id).values(revision=revision))
     connection.execute(delete(schema.reads).where(schema.reads.c.feed == feed.id))
-    _add_revision(connection, feed.id, revision, statement, node, sequence)
+    _add_revision(connection, feed.id, revision, statement, _encoded(node), paused=feed.paused)
+    _add_reads(connection, feed.id, node)
 
 
 def _add_revision(
-    connection: Connection, feed: int, revision: int, statement: str, node: Node | None, sequence: int
+    connection: Connection, feed: int, revision: int, statement: str, node: str | None, *, paused: bool
 ) -> None:
+    """A revision knows the plan that was current before it: it counts in all plans after that one."""
     connection.execute(
         insert(schema.revisions).values(
             feed=feed,
             revision=revision,
             statement=statement,
-            node=None if node is None else json.dumps(encode_node(node), separators=(",", ":")),
-            sequence=sequence,
+            node=node,
+            paused=int(paused),
+            plan=select(func.coalesce(func.max(schema.plans.c.version), 0)).scalar_subquery(),
             created=now(connection),
         )
     )
+
+
+def _add_reads(connection: Connection, feed: int, node: Node | None) -> None:
     if node is not None:
         rows = [{"feed": feed, "source": source} for source in sorted(set(reads(node)))]
         connection.execute(insert(schema.reads), rows)
+
+
+def _encoded(node: Node | None) -> str | None:
+    return None if node is None else json.dumps(encode_node(node), separators=(",", ":"))
 
 
 def drop_feed(connection: Connection, feed: int) -> None:
@@ -71,9 +81,13 @@ def drop_feed(connection: Connection, feed: int) -> None:
     connection.execute(delete(schema.reads).where(schema.reads.c.feed == feed))
 
 
-def pause_feed(connection: Connection, feed: int, paused: bool) -> None:
-    """Hold or release a feed."""
-    connection.execute(update(schema.feeds).where(_f.id == feed).values(paused=int(paused)))
+def pause_feed(connection: Connection, feed: Feed, paused: bool) -> None:
+    """Hold or release a feed; that is a revision too, since it changes what the feed has."""
+    revision = feed.revision + 1
+    current = select(_r.node).where(_r.feed == feed.id, _r.revision == feed.revision)
+    node = connection.execute(current).scalar_one()
+    connection.execute(update(schema.feeds).where(_f.id == feed.id).values(paused=int(paused), revision=revision))
+    _add_revision(connection, feed.id, revision, feed.statement, node, paused=paused)
 
 
 def feed_by_name(connection: Connection, name: str) -> Feed | None:
@@ -160,23 +174,26 @@ def definitions(
     return {row.id: decode_node(json.loads(row.node)) for row in rows if with_paused or not row.paused}
 
 
-def definitions_at(connection: Connection, feed: int, moment: int) -> dict[int, Node]:
-    """The query nodes of a feed and all that it read, as they were declared at a time (microseconds since 1970)."""
+def definitions_at(connection: Connection, feed: int, plan: int) -> dict[int, Node]:
+    """The query nodes of a feed and all that it read, as they were in a plan version."""
     found: dict[int, Node] = {}
     waiting = [feed]
     while waiting:
         current = waiting.pop()
-        node = _node_at(connection, current, moment)
-        if current not in found and node is not None:
+        node = None if current in found else _node_in(connection, current, plan)
+        if node is not None:
             found[current] = node
             waiting.extend(reads(node))
     return found
 
 
-def _node_at(connection: Connection, feed: int, moment: int) -> Node | None:
-    query = select(_r.node).where(_r.feed == feed).order_by(_r.revision)
-    row = connection.execute(query.where(_r.created <= moment)).all() or connection.execute(query).all()
-    return decode_node(json.loads(row[-1].node)) if row and row[-1].node is not None else None
+def _node_in(connection: Connection, feed: int, plan: int) -> Node | None:
+    """A feed's node in a plan version (its first one, if it was declared later); None while it was paused."""
+    query = select(_r.node, _r.paused).where(_r.feed == feed).order_by(_r.revision)
+    rows = connection.execute(query.where(_r.plan < plan)).all() or connection.execute(query).all()[:1]
+    if not rows or rows[-1].paused or rows[-1].node is None:
+        return None
+    return decode_node(json.loads(rows[-1].node))
 
 
 def since_of(connection: Connection, feeds: Iterable[int] | None = None) -> dict[int, int]:

@@ -61,6 +61,7 @@ def record_messages(connection: Connection, messages: Iterable[Message]) -> None
             "items": message.count,
             "key": message.key,
             "digest": message.digest,
+            "plan": message.plan,
             "state": MessageState.OPEN.value,
             "attempts": 0,
             "created": now(connection),
@@ -121,5 +122,5 @@ def _message(row: Any) -> Message:
         state=MessageState(row.state),
         attempts=row.attempts,
         outcome=row.outcome,
-        created=row.created,
+        plan=row.plan,
     )

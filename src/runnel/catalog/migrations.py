@@ -18,13 +18,15 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "create unique index feeds_live_name on feeds (name) where dropped is null",
         """create table revisions (
             feed bigint not null, revision integer not null, statement text not null, node text,
-            sequence bigint not null, created bigint not null, primary key (feed, revision))""",
+            paused integer not null, plan bigint not null, created bigint not null,
+            primary key (feed, revision))""",
         "create table reads (feed bigint not null, source bigint not null, primary key (feed, source))",
         "create index reads_source on reads (source)",
         """create table subscriptions (
             id {identity}, feed bigint not null, kind text not null, target text, period bigint, expires bigint,
             since bigint not null, due bigint, paused integer not null, created bigint not null, ended bigint)""",
         "create index subscriptions_feed on subscriptions (feed)",
+        "create index subscriptions_target on subscriptions (target)",
         """create table item_segments (
             id {identity}, tier text not null, path text not null unique, first_sequence bigint not null,
             last_sequence bigint not null, bytes bigint not null, accepted bigint not null,
@@ -59,8 +61,8 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         """create table messages (
             subscription bigint not null, number bigint not null, first_sequence bigint not null,
             last_sequence bigint not null, items bigint not null, key text not null unique, digest text not null,
-            state text not null, attempts integer not null, outcome text, created bigint not null,
-            finished bigint, primary key (subscription, number))""",
+            plan bigint not null, state text not null, attempts integer not null, outcome text,
+            created bigint not null, finished bigint, primary key (subscription, number))""",
         "create index messages_open on messages (state) where state = 'open'",
         "create table cursors (subscription bigint primary key, sequence bigint not null)",
         """create table quarantine (

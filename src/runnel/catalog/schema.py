@@ -26,7 +26,7 @@ feeds = _table(
     created=_I,
     dropped=_I,
 )
-revisions = _table("revisions", feed=_I, revision=_S, statement=_T, node=_T, sequence=_I, created=_I)
+revisions = _table("revisions", feed=_I, revision=_S, statement=_T, node=_T, paused=_S, plan=_I, created=_I)
 reads = _table("reads", feed=_I, source=_I)
 subscriptions = _table(
     "subscriptions",
@@ -82,6 +82,7 @@ messages = _table(
     items=_I,
     key=_T,
     digest=_T,
+    plan=_I,
     state=_T,
     attempts=_S,
     outcome=_T,

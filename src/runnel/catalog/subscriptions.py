@@ -72,6 +72,11 @@ def subscription_by_number(connection: Connection, number: int) -> Subscription 
     return None if row is None else _subscription(row)
 
 
+def subscription_to_target(connection: Connection, target: str) -> int | None:
+    """The number of a live subscription with this target."""
+    return connection.execute(select(_s.id).where(_LIVE, _s.target == target).limit(1)).scalar_one_or_none()
+
+
 def subscribed_among(connection: Connection, feeds: Iterable[int]) -> set[int]:
     """Those of the feeds that somebody subscribes to directly."""
     query = select(_s.feed).where(_LIVE).distinct()

@@ -12,7 +12,7 @@ import typer
 from runnel import __version__
 from runnel.cli.demo import demo
 from runnel.cli.doctor import doctor
-from runnel.cli.output import console, print_json, tell_outcomes, told
+from runnel.cli.output import console, print_json, shown, tell_outcomes, told
 from runnel.cli.report import report
 from runnel.cli.run import run
 from runnel.engine import Engine, open_engine
@@ -101,7 +101,7 @@ def execute(
         if file is not None:
             text = read_file(file).decode("utf-8", "replace")
         else:
-            text = sys.stdin.read() if script == "-" else script or ""
+            text = sys.stdin.buffer.read().decode("utf-8", "replace") if script == "-" else script or ""
         tell_outcomes(engine.execute(text), as_json)
 
 
@@ -138,7 +138,7 @@ def publish(
                 f"{len(refused)} refused"
             )
             for problem in refused[:10]:
-                console.print(f"  {problem}", markup=False, soft_wrap=True)
+                console.print(f"  {shown(str(problem))}", soft_wrap=True)
         if refused and not accepted.accepted and not accepted.unchanged:
             raise typer.Exit(3)
 
@@ -217,7 +217,7 @@ def status(root: RootOption = Path(), as_json: JsonOption = False) -> None:
             print_json(found.to_json())
         else:
             for line in found.lines():
-                console.print(line, markup=False, soft_wrap=True)
+                console.print(shown(line), soft_wrap=True)
 
 
 app.command()(run)

@@ -14,6 +14,7 @@ from rich.markup import escape
 
 from runnel.engine.declare import Outcome
 from runnel.errors import (
+    Backlogged,
     InputError,
     JavaMissing,
     NotFound,
@@ -21,6 +22,7 @@ from runnel.errors import (
     RunnelError,
     StatementError,
     StorageFull,
+    visible,
 )
 
 EXIT_CODES: Final[dict[int, str]] = {
@@ -28,7 +30,7 @@ EXIT_CODES: Final[dict[int, str]] = {
     1: "something failed that should not have",
     2: "the command was not understood (usage)",
     3: "a statement or an input was refused",
-    4: "the root cannot be used so: there is none, or a runner is active",
+    4: "the root cannot be used so: there is none, a runner is active, or too many items wait",
     5: "the machine lacks something: Java, or room on the disk",
     6: "what was asked for is not there",
 }
@@ -61,7 +63,7 @@ def exit_code(error: RunnelError) -> int:
     match error:
         case StatementError() | InputError():
             return 3
-        case RootError():
+        case RootError() | Backlogged():
             return 4
         case JavaMissing() | StorageFull():
             return 5
@@ -83,10 +85,10 @@ def tell_error(error: RunnelError, as_json: bool) -> None:
         problems.print(f"[red]error[/red] {escape(error.render())}", soft_wrap=True)
         return
     place = getattr(error, "place", None)
-    shown = f"{place}: {error.message}" if place else error.message
-    problems.print(f"[red]error[/red] {escape(shown)}", soft_wrap=True)
+    message = f"{place}: {error.message}" if place else error.message
+    problems.print(f"[red]error[/red] {shown(message)}", soft_wrap=True)
     if error.hint:
-        problems.print(f"hint: {escape(error.hint)}", soft_wrap=True)
+        problems.print(f"hint: {shown(error.hint)}", soft_wrap=True)
 
 
 def tell_outcomes(outcomes: Iterable[Outcome], as_json: bool) -> None:
@@ -96,9 +98,18 @@ def tell_outcomes(outcomes: Iterable[Outcome], as_json: bool) -> None:
             print_json({"message": outcome.message, **outcome.data})
             continue
         mark = "[yellow]✗[/yellow]" if outcome.data.get("holds") is False else "[green]✓[/green]"
-        console.print(f"{mark} {escape(outcome.message)}", soft_wrap=True)
+        console.print(f"{mark} {shown(outcome.message)}", soft_wrap=True)
         for line in outcome.lines:
-            console.print(f"  {escape(line)}", soft_wrap=True)
+            console.print(f"  {shown(line)}", soft_wrap=True)
+
+
+def shown(text: str) -> str:
+    """A text from outside, fit for a terminal: nothing in it is markup, and nothing moves the cursor.
+
+    >>> shown("a\\x1b[31mb")
+    'a�\\\\[31mb'
+    """
+    return escape("".join(map(visible, text)))
 
 
 def counted(number: int, noun: str) -> str:

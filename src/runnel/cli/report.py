@@ -9,6 +9,7 @@ import typer
 
 from runnel.cli.output import console, print_json, told
 from runnel.engine import open_engine
+from runnel.errors import InputError
 
 
 def report(
@@ -30,7 +31,11 @@ def report(
 
     with told(as_json), open_engine(root, create=False) as engine:
         place = output or engine.root.folder / "report.html"
-        place.write_text(render_report(collect_report(engine, title)), "utf-8")
+        page = render_report(collect_report(engine, title))
+        try:
+            place.write_text(page, "utf-8")
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", place=str(place)) from error
         if as_json:
             print_json({"report": str(place)})
         else:

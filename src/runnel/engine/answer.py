@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Connection
@@ -173,9 +173,10 @@ def why(root: Root, item_id: str, name: str) -> Outcome:
             raise NotFound(f"no item {item_id} was accepted", hint="ids are those that the publisher gave")
         source, sequence = near[-1]
         version = matches.plan_of_sequence(connection, sequence)
-        row = None if version is None else plans.plan_by_version(connection, version)
-        moment = int(datetime.now(UTC).timestamp() * 1e6) if row is None else row.created
-        definitions = feeds.definitions_at(connection, feed.id, moment)
+        if version is None:
+            definitions = feeds.definitions(connection, [feed.id])
+        else:
+            definitions = feeds.definitions_at(connection, feed.id, version)
     item = item_at(root, sequence, names)
     trace = trace_node(Read(feed.id), source, item.attributes, definitions, names)
     recorded = None if version is None else bool(_recorded(root, sequence, feed.id))

@@ -108,7 +108,6 @@ class Declarer:
             FeedKind.SOURCE,
             print_statement(statement),
             address=statement.address,
-            sequence=self._sequence,
         )
         self._feeds[statement.name.text] = Feed(
             feed, statement.name.text, FeedKind.SOURCE, print_statement(statement), statement.address
@@ -125,11 +124,11 @@ class Declarer:
         # Stored without `or replace`: a declaration says what is, not how it came to be.
         text = print_statement(CreateFeed(statement.name, statement.query))
         if existing is None:
-            feed = feeds.add_feed(self._connection, name, FeedKind.VIRTUAL, text, node=node, sequence=self._sequence)
+            feed = feeds.add_feed(self._connection, name, FeedKind.VIRTUAL, text, node=node)
         else:
             self._refuse_cycle(statement, existing, node)
             feed = existing.id
-            feeds.replace_feed(self._connection, existing, text, node, sequence=self._sequence)
+            feeds.replace_feed(self._connection, existing, text, node)
             self.redefined.add(feed)
             self.touched |= feeds.all_sources(self._connection, [feed])
         revision = 1 if existing is None else existing.revision + 1
@@ -183,9 +182,18 @@ class Declarer:
     def _target(self, statement: Subscribe) -> str | None:
         try:
             sink = open_sink(statement.kind)
-            return sink.validate_target(statement.target, self._root.folder, self._root.settings.out_folders)
+            target = sink.validate_target(statement.target, self._root.folder, self._root.settings.out_folders)
         except (InputError, NotFound) as error:
             raise StatementError(error.message, hint=error.hint, span=statement.span) from error
+        if target is not None and getattr(sink, "owns_target", False):
+            taken = subscriptions.subscription_to_target(self._connection, target)
+            if taken is not None:
+                raise DuplicateName(
+                    f"subscription {taken} writes into {target} already",
+                    span=statement.span,
+                    hint="choose another file, or end that subscription first",
+                )
+        return target
 
     def _unsubscribe(self, statement: Unsubscribe) -> Outcome:
         ended = self._matching(statement)
@@ -254,7 +262,7 @@ class Declarer:
         verb = "paused" if statement.paused else "resumed"
         if statement.feed is not None:
             feed = self.find(statement.feed)
-            feeds.pause_feed(self._connection, feed.id, statement.paused)
+            feeds.pause_feed(self._connection, feed, statement.paused)
             self._feeds.pop(feed.name, None)
             if feed.kind is FeedKind.VIRTUAL:
                 self.redefined.add(feed.id)

@@ -159,9 +159,11 @@ class Engine:
         parsed = parse(text)
         match [one.statement for one in parsed]:
             case [said.CreateFeed() as query]:
-                return preview_query(self.root, query, since, self._session)
+                with _placed(text, parsed[0].span):
+                    return preview_query(self.root, query, since, self._session)
             case [said.Preview(said.CreateFeed() as query, _, back)]:
-                return preview_query(self.root, query, since or back, self._session)
+                with _placed(text, parsed[0].span):
+                    return preview_query(self.root, query, since or back, self._session)
             case [said.Preview(None, said.Name(name), back)]:
                 return preview_feed(self.root, name, since or back, self._session)
         raise StatementError("one `create feed` statement can be previewed", text=text, hint="give just one")
@@ -249,12 +251,12 @@ class Engine:
     def _dispatcher(self) -> Dispatcher:
         root = self.root
 
-        def history(feed: int, after: int, upto: int, moment: int | None) -> list[int]:
+        def history(feed: int, after: int, upto: int, plan: int | None) -> list[int]:
             with root.catalog.read() as connection:
                 nodes = (
                     feeds.definitions(connection, [feed])
-                    if moment is None
-                    else feeds.definitions_at(connection, feed, moment)
+                    if plan is None
+                    else feeds.definitions_at(connection, feed, plan)
                 )
             return [int(one) for one in past_matches(root, feed, nodes, after, upto)]
 

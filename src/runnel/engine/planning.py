@@ -34,14 +34,15 @@ def publish_change(root: Root, connection: Connection, change: Activation, dropp
     dead = {int(one) for one in loaded.delta.tombstones} if loaded.delta else set()
     added = {int(one) for one in loaded.delta.logical.query_ids} if loaded.delta else set()
     added = (added | change.compile) - removed
-    dead |= (removed | change.compile) & in_base
-    if len(added) > len(in_base):
-        return _publish_base(root, connection)
+    dead = (dead | removed | change.compile) & in_base
+    is_small = len(added) + len(dead) <= max(_DELTA_AT_LEAST, _DELTA_SHARE * len(in_base))
+    if not is_small and len(added) > len(in_base):
+        return _publish_base(root, connection)  # more is new than old: merging would save nothing
     folder = _folder()
     definitions = feeds.definitions(connection, added)
     compile_delta(root.storage, folder, _queries(connection, added), definitions, dead, current.base)
     queries = len(in_base - dead) + len(added)
-    if len(added) + len(dead) <= max(_DELTA_AT_LEAST, _DELTA_SHARE * len(in_base)):
+    if is_small:
         return plans.publish_plan(connection, current.base, folder, queries)
     merged = _folder()
     compile_merged(root.storage, merged, load(root.storage, PlanVersion(0, current.base, folder)))

@@ -49,8 +49,10 @@ def create_root(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> 
     folder = folder.absolute()
     if (folder / FILE).exists():
         raise RootExists(f"{folder} is a Runnel root already", hint="use it, or choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "out").mkdir(exist_ok=True)
+    try:
+        (folder / "out").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RootError(f"{folder} cannot be made: {error.strerror}", hint="choose another folder") from error
     settings = Settings.load(folder, **overrides)
     root = _open(folder, settings, clock)
     root.catalog.migrate()

@@ -19,8 +19,8 @@ class Message:
     """One message of one subscription: the matches of a log range, sent as one POST, digest or file write.
 
     `key` is the idempotency key: it stays the same over retries and restarts. `digest` is the digest of the item
-    keys inside, so that a replay can be compared with what was sent. `created` is when it was recorded, in
-    microseconds since 1970.
+    keys inside, so that a replay can be compared with what was sent. `plan` is the plan version that was
+    current when it was recorded.
     """
 
     subscription: int
@@ -33,4 +33,4 @@ class Message:
     state: MessageState = MessageState.OPEN
     attempts: int = 0
     outcome: str | None = None
-    created: int = field(default=0, compare=False)
+    plan: int = field(default=0, compare=False)

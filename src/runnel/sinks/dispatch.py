@@ -15,7 +15,7 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from runnel.catalog import feeds, leases, ledger, matches, subscriptions
+from runnel.catalog import feeds, leases, ledger, matches, plans, subscriptions
 from runnel.catalog.connection import Catalog, chunks, now
 from runnel.catalog.ledger import SHARED
 from runnel.errors import DeliveryFailed, StorageFull
@@ -145,7 +145,7 @@ class Dispatcher:
             return []
         keys = self._shares.item_keys(sequence for share in shares for sequence in share.sequences)
         with self._catalog.read() as connection:
-            root = self._shares.root_number
+            current = plans.current_plan(connection)
             numbers = {
                 one: ledger.next_number(connection, one) for one in {share.subscription.id for share in shares}
             }
@@ -160,8 +160,9 @@ class Dispatcher:
                     first_sequence=share.after + 1,
                     last_sequence=share.upto,
                     count=len(share.sequences),
-                    key=f"{root:x}-{share.subscription.id}-{number}",
+                    key=f"{self._shares.root_number:x}-{share.subscription.id}-{number}",
                     digest=digest_of(keys[one] for one in share.sequences),
+                    plan=current.version if current else 0,
                 )
             )
         return messages

@@ -83,6 +83,7 @@ class RssFile(_FeedFile):
     """A file in RSS 2.0."""
 
     kind = "rss"
+    owns_target = True
     _format = Rss()
 
 
@@ -90,6 +91,7 @@ class AtomFile(_FeedFile):
     """A file in Atom 1.0."""
 
     kind = "atom"
+    owns_target = True
     _format = Atom()
 
 
@@ -97,4 +99,5 @@ class JsonFeedFile(_FeedFile):
     """A file in JSON Feed 1.1."""
 
     kind = "json"
+    owns_target = True
     _format = JsonFeed()

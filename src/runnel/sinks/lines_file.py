@@ -29,6 +29,7 @@ class JsonLinesFile:
     """A file of JSON lines."""
 
     kind = "jsonl"
+    owns_target = True
 
     def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
         """The path of the file below the root's out folder."""

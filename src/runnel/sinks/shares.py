@@ -23,7 +23,7 @@ _MESSAGE_ITEMS = 1_000
 
 History = Callable[[int, int, int, int | None], list[int]]
 """The sequences in (after, upto] of the items that a query, by its id, would have matched; with the definitions as
-they were at a time (microseconds since 1970), or as they are."""
+they were in a plan version, or as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +54,11 @@ class Shares:
             return root_number(connection)
 
     def sequences(
-        self, feed: int, after: int, upto: int, live_since: int | None, moment: int | None = None
+        self, feed: int, after: int, upto: int, live_since: int | None, plan: int | None = None
     ) -> list[int]:
         """What matched in a range: from the match log where the query was live, by evaluation before that."""
         border = min(upto, max(after, live_since if live_since is not None else upto))
-        past = self._history(feed, after, border, moment) if border > after else []
+        past = self._history(feed, after, border, plan) if border > after else []
         return [*past, *self.logged({feed}, border, upto).get(feed, [])]
 
     def logged(self, queries: set[int], after: int, upto: int) -> dict[int, list[int]]:
@@ -109,7 +109,7 @@ class Shares:
         if prepared is not None and live_since is not None and live_since <= after:
             found = prepared.get(subscription.feed, [])
         else:
-            found = self.sequences(subscription.feed, after, upto, live_since, message.created)
+            found = self.sequences(subscription.feed, after, upto, live_since, message.plan)
         return [one for one in found if one > subscription.since]
 
     def item_keys(self, sequences: Iterable[int]) -> dict[int, str]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from runnel.errors import InputError
+from runnel.errors import InputError, InvalidItem
 from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher
 from runnel.matching.contract import Matcher
@@ -29,6 +29,7 @@ class Plan(Protocol):
     def sources(self) -> dict[str, int]: ...
     @property
     def queries(self) -> dict[int, str]: ...
+    def keep_until_exit(self) -> None: ...
 
 
 def match(dataframe: DataFrame, plan: Plan, *, feed: str | None = None, column: str = "feeds") -> DataFrame:
@@ -44,6 +45,7 @@ def match(dataframe: DataFrame, plan: Plan, *, feed: str | None = None, column: 
         raise InputError("the plan reads several feeds", hint="give feed=, or a column `feed`")
     if only is not None and only not in plan.sources:
         raise InputError(f"the plan does not read {only}", hint=f"it reads {', '.join(plan.sources)}")
+    plan.keep_until_exit()
     schema = StructType([*dataframe.schema.fields, StructField(column, ArrayType(StringType()))])
     run = _matching(plan.folder, dict(plan.sources), dict(plan.queries), only, column)
     return dataframe.mapInArrow(run, schema)
@@ -55,7 +57,7 @@ def _matching(
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         matcher = _matcher(folder)
         for batch in batches:
-            items = ItemBatch.of([_item(row, only) for row in batch.to_pylist()], sources)
+            items = ItemBatch.of([_item(row, only, sources) for row in batch.to_pylist()], sources)
             matches = matcher.match(items)
             names = [[queries[int(one)] for one in matches.row(row)] for row in range(len(items))]
             fields = [*batch.schema, pa.field(column, pa.list_(pa.string()))]
@@ -65,8 +67,12 @@ def _matching(
     return run
 
 
-def _item(row: dict[str, Any], only: str | None) -> Item:
+def _item(row: dict[str, Any], only: str | None, sources: Mapping[str, int]) -> Item:
     feed = only or str(row.pop("feed"))
+    if feed not in sources:
+        raise InvalidItem(
+            f"a row comes from {feed}, which the plan does not read", hint=f"known: {', '.join(sources)}"
+        )
     return Item(feed, str(row.pop("id", "")), attributes_of(row, place="row"))
 
 

@@ -180,8 +180,12 @@ def test_items_are_found_by_time(kit: _Log) -> None:
     [item] = [item for batch in kit.log.read(0, 9) for item in batch.items({})]
     assert item.time is not None
     accepted = int(item.time.timestamp() * 1_000_000)
-    assert [len(batch) for batch in kit.log.read_since(accepted - 1)] == [1]
-    assert list(kit.log.read_since(accepted + 1_000_000)) == []
+    assert kit.log.sequence_before(accepted) == 0
+    assert kit.log.sequence_before(accepted + 1) == 1
+    kit.log.accept(1, _items("b"))
+    archive_matched(kit.catalog, kit.storage, epoch=kit.match_all())
+    assert collect_garbage(kit.catalog, kit.storage, older_than=0) == 2
+    assert kit.log.sequence_before(accepted + 1) == 1, "also when one archived file holds both"
 
 
 def test_a_damaged_segment_says_so(kit: _Log) -> None:

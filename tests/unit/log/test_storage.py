@@ -40,5 +40,5 @@ def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, monkeypatch: p
 
 
 def test_an_unknown_scheme_names_the_known_ones() -> None:
-    with pytest.raises(RootError, match="known: .*file"):
+    with pytest.raises(RootError, match=r"known: .*file"):
         open_storage("gopher://x")

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runnel.log.fingerprint import fingerprint
 from runnel.model.item import Item, Value
 from runnel.sources.dates import parse_date
-from runnel.log.fingerprint import fingerprint
 from runnel.sources.first_fetch import FirstFetch, first_fetch
 from runnel.sources.wire import DocumentKind
 
