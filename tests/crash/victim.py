@@ -39,7 +39,7 @@ def _die_after_output() -> None:
         os.killpg(os.getpgrp(), signal.SIGKILL)
         return "never"
 
-    JsonLinesFile.deliver = fatal  # type: ignore[method-assign]
+    JsonLinesFile.deliver = fatal  # type: ignore[method-assign, assignment]
 
 
 if __name__ == "__main__":

@@ -70,9 +70,7 @@ def _matching(
 def _item(row: dict[str, Any], only: str | None, sources: Mapping[str, int]) -> Item:
     feed = only or str(row.pop("feed"))
     if feed not in sources:
-        raise InvalidItem(
-            f"a row comes from {feed}, which the plan does not read", hint=f"known: {', '.join(sources)}"
-        )
+        raise InvalidItem(f"a row comes from no feed of the plan: {feed[:60]}", hint=f"known: {', '.join(sources)}")
     return Item(feed, str(row.pop("id", "")), attributes_of(row, place="row"))
 
 
