@@ -104,10 +104,10 @@ def tell_outcomes(outcomes: Iterable[Outcome], as_json: bool) -> None:
 
 
 def shown(text: str) -> str:
-    """A text from outside, fit for a terminal: nothing in it is markup, and nothing moves the cursor.
+    r"""A text from outside, fit for a terminal: nothing in it is markup, and nothing moves the cursor.
 
-    >>> shown("a\\x1b[31mb")
-    'a�\\\\[31mb'
+    >>> shown("[red]a" + chr(27))
+    '\\[red]a�'
     """
     return escape("".join(map(visible, text)))
 
