@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from runnel.engine import open_engine
 from runnel.errors import RootError, StorageFull
 from runnel.log.storage import FileStorage, open_storage
 
@@ -42,3 +43,12 @@ def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, monkeypatch: p
 def test_an_unknown_scheme_names_the_known_ones() -> None:
     with pytest.raises(RootError, match=r"known: .*file"):
         open_storage("gopher://x")
+
+
+def test_a_folder_may_have_any_name_that_needs_no_question_mark(tmp_path: Path) -> None:
+    with open_engine(tmp_path / "my röot 100%") as engine:
+        engine.execute("register feed Wire;")
+        engine.publish("Wire", [{"id": "1"}])
+    assert [path.name for path in tmp_path.iterdir()] == ["my röot 100%"]
+    with pytest.raises(RootError, match="must not have"):
+        open_engine(tmp_path / "a?b")

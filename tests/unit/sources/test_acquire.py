@@ -1,0 +1,119 @@
+"""Acquisition: first looks that are cut short, files that change under the hand, names that are no text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runnel.engine import Engine, open_engine
+from runnel.errors import StorageFull
+from runnel.sources import acquire, folder
+
+_RSS = "<rss version='2.0'><channel><title>t</title>{items}</channel></rss>"
+
+
+def _document(prefix: str, count: int) -> str:
+    items = "".join(f"<item><guid>{prefix}{number}</guid><title>{prefix}</title></item>" for number in range(count))
+    return _RSS.format(items=items)
+
+
+@pytest.fixture
+def drop(tmp_path: Path) -> Path:
+    folder = tmp_path / "drop"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def engine(tmp_path: Path, drop: Path) -> Iterator[Engine]:
+    with open_engine(tmp_path / "root", first_fetch_items=3) as opened:
+        opened.execute(f"register feed '{drop}' as Wire;")
+        yield opened
+
+
+def _accepted(engine: Engine) -> int:
+    return engine.root.items.last_sequence()
+
+
+def test_every_document_of_the_first_look_is_cut_and_later_ones_are_not(engine: Engine, drop: Path) -> None:
+    (drop / "a.xml").write_text(_document("a", 10))
+    (drop / "b.xml").write_text(_document("b", 10))
+    engine._acquirer.acquire_all()
+    assert _accepted(engine) == 6
+    (drop / "c.xml").write_text(_document("c", 10))
+    engine._acquirer.acquire_all()
+    assert _accepted(engine) == 16
+
+
+def test_a_first_look_that_is_cut_short_goes_on_as_one(
+    engine: Engine, drop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in "abc":
+        (drop / f"{name}.xml").write_text(_document(name, 10))
+    read, turns = folder.read_file, iter([False, True])
+
+    def fail_later(path: Path, *, limit: int) -> bytes:
+        if next(turns, False):
+            raise StorageFull("no room")
+        return read(path, limit=limit)
+
+    monkeypatch.setattr(acquire, "read_file", fail_later)
+    with pytest.raises(StorageFull):
+        engine._acquirer.acquire_all()
+    engine._acquirer.acquire_all()
+    assert _accepted(engine) == 9
+
+
+def test_a_file_that_changes_after_the_look_is_left_for_the_next(
+    engine: Engine, drop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = tmp_path / "secret.xml"
+    secret.write_text(_document("secret", 1))
+    (drop / "a.xml").write_text(_document("a", 1))
+    read = folder.read_file
+
+    def swap(path: Path, *, limit: int) -> bytes:
+        path.unlink()
+        path.symlink_to(secret)
+        return read(path, limit=limit)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(acquire, "read_file", swap)
+        engine._acquirer.acquire_all()
+    assert _accepted(engine) == 0
+    engine._acquirer.acquire_all()
+    assert _accepted(engine) == 0, "a link out of the folder is not followed"
+    assert "not followed" in engine.show("quarantine").lines[0]
+
+
+def test_a_name_that_is_no_text_hurts_nobody_else(engine: Engine, drop: Path) -> None:
+    (drop / "z.xml").write_text(_document("z", 1))
+    with open(os.fsencode(drop) + b"/\xff.xml", "w") as file:  # noqa: PTH123
+        file.write(_document("odd", 1))
+    engine._acquirer.acquire_all()
+    engine._acquirer.acquire_all()
+    assert _accepted(engine) == 1
+    assert len(engine.show("quarantine").lines) == 1, "and is told once"
+
+
+def test_a_feed_that_cannot_be_read_hurts_no_other(
+    engine: Engine, drop: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (drop / "a.xml").write_text(_document("a", 1))
+    (other / "b.xml").write_text(_document("b", 1))
+    engine.execute(f"register feed '{other}' as Other;")
+    take = engine._acquirer.acquire
+
+    def fail_on_wire(feed):  # type: ignore[no-untyped-def]
+        if feed.name == "Wire":
+            raise ValueError("unforeseen")
+        return take(feed)
+
+    monkeypatch.setattr(engine._acquirer, "acquire", fail_on_wire)
+    engine._acquirer.acquire_all()
+    assert _accepted(engine) == 1
