@@ -228,7 +228,7 @@ def test_the_ledger_shows_each_message_once(catalog: Catalog) -> None:
         [done] = ledger.messages_of(connection, 1)
         assert (done.state, done.attempts, done.outcome) == (MessageState.DONE, 2, "written")
         assert ledger.next_number(connection, 1) == 2
-    with pytest.raises(Exception, match="(?i)unique"), catalog.write() as connection:
+    with pytest.raises(Exception, match=r"(?i)unique"), catalog.write() as connection:
         ledger.record_messages(connection, [Message(1, 2, 1, 5, 2, "key-1", "digest")])
 
 
