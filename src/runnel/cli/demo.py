@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -107,11 +109,13 @@ def _report(engine: Engine, folder: Path) -> Path:
 
 
 def _next_steps(folder: Path) -> list[tuple[str, str]]:
+    # Before its environment is activated the command is found only by its path.
+    program = "runnel" if shutil.which("runnel") else os.path.relpath(sys.argv[0])
     return [
-        (f"runnel status -r {folder}", "how the root is"),
-        (f"runnel show subscriptions -r {folder}", "who gets what, and how many messages were sent"),
+        (f"{program} status -r {folder}", "how the root is"),
+        (f"{program} show subscriptions -r {folder}", "who gets what, and how many messages were sent"),
         (f"ls {folder}/out", "the feeds that were written"),
-        ("runnel --help", "all commands; docs/tutorial.md starts from nothing"),
+        (f"{program} --help", "all commands; docs/tutorial.md starts from nothing"),
     ]
 
 
