@@ -32,6 +32,7 @@ _TICK = 0.05
 _DRAIN_SECONDS = 60.0
 _RETRIES = 5
 _MATCHING = "matching"
+_WATCHING = "watching"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,8 +105,14 @@ class Runner:
         finally:
             finished.set()
             heart.join()
+            self._release()
+
+    def _release(self) -> None:
+        try:
             with self._root.catalog.write() as connection:
-                leases.release(connection, self._lease)
+                leases.release(connection, self._held())
+        except StorageFull as error:
+            logger.warning("the lease could not be given back; it ends with this process: %s", error)
 
     # --- bounded run ---------------------------------------------------------------------------------------------
 
@@ -154,23 +161,37 @@ class Runner:
         for loop in loops:
             loop.start()
         try:
-            self._say("running", report)
-            last_report = 0.0
-            while not self._stop.wait(_TICK):
-                if not self._query.isActive:
-                    self._query = self._restart(spark, self._query, report)
-                if time.monotonic() - last_report >= 1.0:
-                    self._notice_progress()
-                    report(self.progress())
-                    last_report = time.monotonic()
+            self._watch(spark, report)
         finally:
             # Whatever ended the run, nothing of it may go on working under a lease that is given back.
             self._stop.set()
             for loop in loops:
                 loop.join()
-            self._drain(self._query, report)
+            try:
+                self._drain(self._query, report)
+            except StorageFull as error:
+                logger.warning("what is left stays for the next run: %s", error)
+            finally:
+                if self._query.isActive:
+                    self._query.stop()
 
-    def _restart(self, spark: Any, query: Any, report: Callable[[Progress], None]) -> Any:
+    def _watch(self, spark: Any, report: Callable[[Progress], None]) -> None:
+        """Keep the query going until the run is stopped; a full disk is waited for, here as everywhere."""
+        self._counts.state = "running"
+        last_report = 0.0
+        while not self._stop.wait(_TICK):
+            try:
+                if not self._query.isActive:
+                    self._query = self._restart(spark, self._query)
+                if time.monotonic() - last_report >= 1.0:
+                    self._notice_progress()
+                    report(self.progress())
+                    last_report = time.monotonic()
+                self._held_up.pop(_WATCHING, None)
+            except StorageFull as error:
+                self._pause_for_room(_WATCHING, error)
+
+    def _restart(self, spark: Any, query: Any) -> Any:
         error = query.exception()
         force = None
         if error is not None:
@@ -180,7 +201,6 @@ class Runner:
                 self._counts.error = final
                 self._stop.set()
                 return query
-        self._say("running", report)
         return self._start(spark, once=False, force=force)
 
     def _notice_progress(self) -> None:
@@ -319,6 +339,8 @@ class Runner:
         except Fenced as error:
             self._counts.error = error
             self._stop.set()
+        except StorageFull:
+            pass  # whoever has no room says so, and the lease is tried again
         except Exception as error:
             logger.warning("the lease could not be renewed: %s", error)
 

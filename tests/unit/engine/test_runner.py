@@ -13,7 +13,7 @@ import pytest
 from runnel.catalog import leases
 from runnel.engine import Engine, open_engine, runner
 from runnel.engine.runner import Progress, Runner
-from runnel.errors import CorruptData, Fenced, RunnelError
+from runnel.errors import CorruptData, Fenced, RunnelError, StorageFull
 
 
 class _Query:
@@ -125,3 +125,23 @@ def test_losing_the_lease_ends_the_run(engine: Engine, monkeypatch: pytest.Monke
     with pytest.raises(Fenced):
         made.run(once=False, report=report)
     assert _loops() == []
+
+
+def test_a_full_disk_is_waited_for_wherever_it_shows(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = _runner(engine, monkeypatch, None)
+    progress, turns = made.progress, iter([False, False, True, True])
+    told: list[str] = []
+
+    def full_at_times() -> Progress:
+        if made._counts.state == "running" and next(turns, False):
+            raise StorageFull("no room left for the catalog")
+        return progress()
+
+    def report(now: Progress) -> None:
+        told.append(now.state)
+
+    monkeypatch.setattr(made, "progress", full_at_times)
+    threading.Timer(5.0, made.stop).start()
+    made.run(once=False, report=report)
+    assert told.count("running") >= 2
+    assert next(turns, None) is None, "it must have met the full disk"
