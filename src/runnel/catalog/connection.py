@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import DatabaseError, OperationalError
-from sqlalchemy.pool import NullPool, QueuePool
+from sqlalchemy.pool import QueuePool
 
 from runnel.catalog.migrations import MIGRATIONS, statements
 from runnel.errors import CorruptData, NewerRoot, RootError, StorageFull
@@ -127,8 +127,8 @@ def _open_postgresql(url: str) -> Engine:
 
 
 def _open_sqlite(url: str, max_bytes: int) -> Engine:
-    # A connection is a file handle here, so none is kept: forks and threads need no care.
-    engine = create_engine(url, poolclass=NullPool, connect_args={"timeout": _BUSY_SECONDS})
+    # Connections are kept: closing the last one would write the log back and remove it, at every turn.
+    engine = create_engine(url, poolclass=QueuePool, connect_args={"timeout": _BUSY_SECONDS})
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, record: Any) -> None:

@@ -187,7 +187,7 @@ class Runner:
                     self._notice_progress()
                     report(self.progress())
                     last_report = time.monotonic()
-                self._held_up.pop(_WATCHING, None)
+                self._has_room(_WATCHING)
             except StorageFull as error:
                 self._pause_for_room(_WATCHING, error)
 
@@ -209,8 +209,7 @@ class Runner:
         if matched > self._counts.last_seen:
             self._counts.last_seen = matched
             self._counts.failures = 0
-            if self._held_up.pop(_MATCHING, None) is not None:
-                self._renew()
+            self._has_room(_MATCHING)
 
     def _drain(self, query: Any, report: Callable[[Progress], None]) -> None:
         """What was accepted before the stop is matched and delivered; then the query ends."""
@@ -230,7 +229,7 @@ class Runner:
         while not self._stop.is_set():
             try:
                 step()
-                self._held_up.pop(name, None)
+                self._has_room(name)
             except StorageFull as error:
                 self._pause_for_room(name, error)
             except Fenced as error:
@@ -298,6 +297,11 @@ class Runner:
         self._held_up[part] = error.message
         self._renew()
         self._stop.wait(1.0)
+
+    def _has_room(self, part: str) -> None:
+        """A part that was held up and got on is held up no more; say so at once."""
+        if self._held_up.pop(part, None) is not None:
+            self._renew()
 
     def _state(self) -> str:
         held_up = next(iter(dict(self._held_up).values()), None)
