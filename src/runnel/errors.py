@@ -10,13 +10,18 @@
     │   └── InvalidCondition          a condition without a meaning
     ├── InputError                something from outside was refused; carries its place and a hint
     │   ├── BrokenDocument            a file that cannot be decoded
-    │   └── InvalidItem               an item that cannot be accepted
+    │   ├── InvalidItem               an item that cannot be accepted
+    │   ├── Unreachable               an address that did not answer as it should
+    │   │   └── RefusedAddress            an address that must not be reached from here
+    │   └── SheetFailed               a stylesheet that cannot be used, or failed on a document
     ├── RootError                 the root cannot be used as asked
     │   ├── NotARoot                  no installation there
     │   ├── RootExists                an installation is there already
     │   ├── NewerRoot                 written by a newer Runnel
     │   ├── RunnerActive              another runner holds the lease
     │   └── Fenced                    this runner lost its lease; nothing more may be committed
+    ├── NotAllowed                an owner may not do this, or a secret is wrong
+    │   └── QuotaExceeded             an owner has as much as the quota allows
     ├── NotFound                  an item, feed or subscription that was asked for is not there
     ├── Backlogged                the log is too far ahead of matching to accept more
     ├── StorageFull               no room left; work pauses and goes on when there is room
@@ -170,6 +175,18 @@ class InvalidItem(InputError):
     """An item that cannot be accepted."""
 
 
+class Unreachable(InputError):
+    """An address that did not answer as it should: no connection, too slow, too much, or not HTTP."""
+
+
+class RefusedAddress(Unreachable):
+    """An address that must not be reached from here: private, local, or not allowed by the settings."""
+
+
+class SheetFailed(InputError):
+    """A stylesheet that cannot be used, or that failed on a document (or took too long, or too much memory)."""
+
+
 class RootError(RunnelError):
     """The root cannot be used as asked."""
 
@@ -194,6 +211,14 @@ class Fenced(RootError):
     """This runner lost its lease: a newer epoch exists, so nothing more may be committed."""
 
 
+class NotAllowed(RunnelError):
+    """An owner may not do this, or a token or ticket is wrong."""
+
+
+class QuotaExceeded(NotAllowed):
+    """An owner has as much as the quota allows."""
+
+
 class NotFound(RunnelError):
     """An item, feed or subscription that was asked for is not there."""
 
@@ -215,7 +240,25 @@ class LineageConflict(CorruptData):
 
 
 class DeliveryFailed(RunnelError):
-    """An endpoint did not take a message."""
+    """An endpoint did not take a message.
+
+    `retry_after` is the wait in seconds that the endpoint asked for; `permanent` says that trying again cannot help
+    (the message is dead at once); `gone` that the endpoint wants nothing more (the subscription is disabled).
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        hint: str | None = None,
+        retry_after: float | None = None,
+        permanent: bool = False,
+        gone: bool = False,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after = retry_after
+        self.permanent = permanent
+        self.gone = gone
 
 
 class JavaMissing(RunnelError):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -50,6 +50,54 @@ class Settings(BaseSettings):
     archive_segments: int = Field(64, ge=1, description="Matched log segments that are enough to archive.")
     orphan_seconds: float = Field(3600.0, ge=0, description="Age at which a file that no manifest names is removed.")
     lease_seconds: float = Field(20.0, gt=0, description="How long a runner's lease holds without renewal.")
+    allowed_addresses: tuple[str, ...] = Field(
+        (),
+        description="Networks (`10.1.0.0/16`), addresses and host names that may be reached although private.",
+    )
+    user_agent: str = Field("Runnel/0.1", min_length=1, description="How Runnel names itself to web servers.")
+    http_seconds: float = Field(30.0, gt=0, description="Longest that a whole HTTP exchange may take.")
+    poll_seconds: float = Field(1800.0, ge=1, description="How often a web feed without `every` is asked.")
+    poll_budget: int = Field(600, ge=1, description="Most polls of web feeds per minute.")
+    poll_concurrency: int = Field(64, ge=1, description="Most polls under way at once.")
+    poll_host_concurrency: int = Field(2, ge=1, description="Most polls of one host under way at once.")
+    poll_retry_seconds: float = Field(60.0, gt=0, description="First wait after a failed poll; it doubles each time.")
+    poll_retry_limit_seconds: float = Field(86_400.0, gt=0, description="Longest wait after failed polls.")
+    listen: str = Field(
+        "",
+        description="`host:port` on which a runner answers: health, metrics, WebSub, unsubscribing; empty: none.",
+    )
+    public_url: str = Field(
+        "", description="Where others reach what `listen` offers; needed for WebSub and unsubscribe links."
+    )
+    smtp_host: str = Field("", description="Mail server that takes messages; empty means that mail is refused.")
+    smtp_port: int = Field(587, ge=1, le=65535, description="Port of the mail server.")
+    smtp_security: Literal["starttls", "tls", "none"] = Field("starttls", description="How mail is kept private.")
+    smtp_user: str = Field("", description="Name at the mail server; empty means no login.")
+    smtp_password: str = Field("", description="Password at the mail server.", repr=False)
+    mail_from: str = Field("", description="Sender of mail, `name@host` or `Runnel <name@host>`.")
+    send_concurrency: int = Field(200, ge=1, description="Most messages to endpoints under way at once.")
+    send_host_concurrency: int = Field(8, ge=1, description="Most messages to one endpoint's host under way at once.")
+    send_seconds: float = Field(15.0, gt=0, description="How long an endpoint may take over one message.")
+    retry_seconds: tuple[float, ...] = Field(
+        (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400),
+        description="Waits before a message is tried again; after the last the message is dead.",
+    )
+    subscription_days: int = Field(
+        365, ge=0, description="How long a subscription without `for` lasts; 0 means until somebody ends it."
+    )
+    owner_queries: int = Field(10_000, ge=0, description="Queries that an owner may have, unless set for the owner.")
+    owner_subscriptions: int = Field(
+        10_000, ge=0, description="Subscriptions that an owner may have, unless set for the owner."
+    )
+    owner_bytes: int = Field(
+        1 << 30, ge=0, description="Bytes that an owner may publish in all, unless set for the owner."
+    )
+    sheet_seconds: float = Field(5.0, gt=0, description="Processor time that a stylesheet may take for a document.")
+    sheet_megabytes: int = Field(512, ge=64, description="Memory that a stylesheet may take.")
+    keep_items_days: int = Field(365, ge=0, description="Days that items and matches are kept; 0 means for ever.")
+    keep_receipts_days: int = Field(90, ge=0, description="Days that sent messages stay in the ledger one by one.")
+    keep_aside_bytes: int = Field(1 << 30, ge=0, description="Most bytes of refused documents kept for inspection.")
+    log_format: Literal["text", "json"] = Field("text", description="How the runner writes its log.")
     preview_items: int = Field(
         5_000, ge=1, description="Items that `preview` looks at in the client; more are a Spark batch."
     )

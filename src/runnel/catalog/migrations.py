@@ -69,6 +69,50 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             id {identity}, kind text not null, feed bigint, query bigint, sequence bigint, place text not null,
             reason text not null, path text, created bigint not null)""",
     ),
+    (
+        """create table owners (
+            id {identity}, name text not null unique, created bigint not null, disabled bigint,
+            max_queries bigint, max_subscriptions bigint, max_bytes bigint)""",
+        "insert into owners (name, created) values ('operator', 0)",
+        """create table tokens (
+            id {identity}, owner bigint not null, label text not null, hash text not null, created bigint not null,
+            used bigint, revoked bigint)""",
+        "create index tokens_owner on tokens (owner)",
+        "create table secrets (name text primary key, value {bytes} not null)",
+        "alter table feeds add column owner bigint not null default 1",
+        "alter table feeds add column period bigint",
+        "alter table feeds add column origin bigint",
+        "alter table feeds add column sheet text",
+        "alter table feeds add column bytes bigint not null default 0",
+        "drop index feeds_live_name",
+        "create unique index feeds_live_name on feeds (owner, name) where dropped is null",
+        "create index feeds_origin on feeds (origin) where origin is not null",
+        "alter table subscriptions add column owner bigint not null default 1",
+        "alter table subscriptions add column ticket {bytes}",
+        "alter table subscriptions add column sheet text",
+        "alter table subscriptions add column disabled text",
+        "create unique index subscriptions_ticket on subscriptions (ticket) where ticket is not null",
+        "create index subscriptions_owner on subscriptions (owner)",
+        "create index subscriptions_due on subscriptions (due) where ended is null and due is not null",
+        """create table signing_keys (
+            subscription bigint not null, value {bytes} not null, created bigint not null, expires bigint,
+            primary key (subscription, created))""",
+        "alter table messages add column not_before bigint not null default 0",
+        "drop index messages_open",
+        "create index messages_open on messages (not_before) where state = 'open'",
+        "create index messages_dead on messages (finished) where state = 'dead'",
+        """create table attempts (
+            subscription bigint not null, number bigint not null, attempt integer not null, at bigint not null,
+            outcome text not null, primary key (subscription, number, attempt))""",
+        """create table polls (
+            feed bigint primary key, address text not null, etag text, modified text, due bigint not null,
+            checked bigint, changed bigint, status integer, failures integer not null, problem text,
+            stopped text, learned text, requests bigint not null, unchanged bigint not null)""",
+        "create index polls_due on polls (due) where stopped is null",
+        """create table hubs (
+            feed bigint primary key, hub text not null, topic text not null, callback text not null unique,
+            secret {bytes} not null, state text not null, requested bigint, lease_until bigint, problem text)""",
+    ),
 )
 
 DIALECTS: Final[dict[str, dict[str, str]]] = {

@@ -25,6 +25,11 @@ feeds = _table(
     since=_I,
     created=_I,
     dropped=_I,
+    owner=_I,
+    period=_I,
+    origin=_I,
+    sheet=_T,
+    bytes=_I,
 )
 revisions = _table("revisions", feed=_I, revision=_S, statement=_T, node=_T, paused=_S, plan=_I, created=_I)
 reads = _table("reads", feed=_I, source=_I)
@@ -41,6 +46,10 @@ subscriptions = _table(
     paused=_S,
     created=_I,
     ended=_I,
+    owner=_I,
+    ticket=_B,
+    sheet=_T,
+    disabled=_T,
 )
 item_segments = _table(
     "item_segments",
@@ -88,7 +97,9 @@ messages = _table(
     outcome=_T,
     created=_I,
     finished=_I,
+    not_before=_I,
 )
+attempts = _table("attempts", subscription=_I, number=_I, attempt=_S, at=_I, outcome=_T)
 cursors = _table("cursors", subscription=_I, sequence=_I)
 quarantine = _table(
     "quarantine",
@@ -101,4 +112,37 @@ quarantine = _table(
     reason=_T,
     path=_T,
     created=_I,
+)
+owners = _table("owners", id=_I, name=_T, created=_I, disabled=_I, max_queries=_I, max_subscriptions=_I, max_bytes=_I)
+tokens = _table("tokens", id=_I, owner=_I, label=_T, hash=_T, created=_I, used=_I, revoked=_I)
+secrets = _table("secrets", name=_T, value=_B)
+signing_keys = _table("signing_keys", subscription=_I, value=_B, created=_I, expires=_I)
+polls = _table(
+    "polls",
+    feed=_I,
+    address=_T,
+    etag=_T,
+    modified=_T,
+    due=_I,
+    checked=_I,
+    changed=_I,
+    status=_S,
+    failures=_S,
+    problem=_T,
+    stopped=_T,
+    learned=_T,
+    requests=_I,
+    unchanged=_I,
+)
+hubs = _table(
+    "hubs",
+    feed=_I,
+    hub=_T,
+    topic=_T,
+    callback=_T,
+    secret=_B,
+    state=_T,
+    requested=_I,
+    lease_until=_I,
+    problem=_T,
 )

@@ -20,7 +20,7 @@ class Message:
 
     `key` is the idempotency key: it stays the same over retries and restarts. `digest` is the digest of the item
     keys inside, so that a replay can be compared with what was sent. `plan` is the plan version that was
-    current when it was recorded.
+    current when it was recorded; `not_before` (microseconds since 1970) is when it may be tried next.
     """
 
     subscription: int
@@ -34,3 +34,4 @@ class Message:
     attempts: int = 0
     outcome: str | None = None
     plan: int = field(default=0, compare=False)
+    not_before: int = field(default=0, compare=False)

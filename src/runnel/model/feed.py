@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
+
+OPERATOR = 1
+"""The owner who installed the root. What the operator declares others may read; all else is private."""
 
 
 class FeedKind(StrEnum):
@@ -18,7 +22,9 @@ class Feed:
     """A named stream of items.
 
     `id` is the catalog's, never reused; it is also the query's id in match logs. `statement` is the canonical
-    text that declares the feed. `address` is where a source feed's items come from (empty: only by `publish`).
+    text that declares the feed. `address` is where a source feed's items come from (empty: only by `publish`) and
+    `every` how often it is asked. A materialised feed is a source feed whose items are made from those of the feed
+    `origin` by the stylesheet at the path `sheet`.
     """
 
     id: int
@@ -28,3 +34,7 @@ class Feed:
     address: str | None = None
     revision: int = 1
     paused: bool = False
+    owner: int = OPERATOR
+    every: timedelta | None = None
+    origin: int | None = None
+    sheet: str | None = None

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from runnel.model.feed import OPERATOR
+
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """One standing delivery. `since` is the log sequence after which its items begin."""
+    """One standing delivery. `since` is the log sequence after which its items begin.
+
+    `sheet` is the path of the stylesheet that is applied to each message; `disabled` says why nothing is sent any
+    more although nobody ended it (its endpoint said that it is gone).
+    """
 
     id: int
     feed: int
@@ -19,3 +25,6 @@ class Subscription:
     every: timedelta | None = None
     expires: datetime | None = None
     paused: bool = False
+    owner: int = OPERATOR
+    sheet: str | None = None
+    disabled: str | None = None

@@ -14,6 +14,8 @@ from typing import Protocol, runtime_checkable
 
 from runnel.model.item import Item
 from runnel.model.subscription import Subscription
+from runnel.outside.door import Door
+from runnel.settings import Settings
 
 MAX_ENTRIES = 200
 """How many entries a feed file keeps unless told otherwise; readers poll, so they need only the newest."""
@@ -28,11 +30,20 @@ class DeliveredItem:
 
 
 @dataclass(frozen=True, slots=True)
+class Content:
+    """What a subscription's stylesheet made of a message, where that is not a feed."""
+
+    media_type: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Delivery:
     """One message: items that matched, for one subscription.
 
     `key` stays the same over retries. `out` is the folder for relative targets; absolute ones must lie in one of the
-    `allowed` folders.
+    `allowed` folders. `content` stands in place of the items where a stylesheet made something else of them.
+    `signing_keys` are those of the subscription, newest first; `unsubscribe` is a link that ends it.
     """
 
     key: str
@@ -44,6 +55,9 @@ class Delivery:
     out: Path
     allowed: tuple[Path, ...] = ()
     max_entries: int = MAX_ENTRIES
+    content: Content | None = None
+    signing_keys: tuple[bytes, ...] = ()
+    unsubscribe: str | None = None
 
 
 @runtime_checkable
@@ -57,3 +71,29 @@ class Sink(Protocol):
 
     def deliver(self, delivery: Delivery) -> str:
         """Hand a message over; doing so again with the same key changes nothing."""
+
+
+@runtime_checkable
+class RemoteSink(Protocol):
+    """Takes messages for endpoints on the network; these are sent side by side, so that nobody waits for others."""
+
+    kind: str
+
+    def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
+        """The target in its canonical form, or InputError; called when somebody subscribes."""
+
+    def host(self, target: str) -> str:
+        """Whose limit of messages under way a target counts for."""
+
+    def connect(self, settings: Settings, door: Door) -> Route:
+        """A way to the endpoints of this kind, for as long as a runner lives."""
+
+
+class Route(Protocol):
+    """An open way to endpoints; it may keep connections between messages."""
+
+    async def deliver(self, delivery: Delivery) -> str:
+        """Hand a message over; the endpoint can tell by the key that it had it already."""
+
+    async def close(self) -> None:
+        """Let go of connections."""
