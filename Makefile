@@ -47,6 +47,7 @@ bench: setup  ## measure the pipeline; a JSON line for every figure
 lock:  ## make the lock files anew (needs uv)
 	uv pip compile requirements/build.in --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements/build.lock
 	uv pip compile pyproject.toml --group dev --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements/dev.lock
+	uv pip compile pyproject.toml --extra postgresql --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements/run.lock
 
 clean:  ## remove what was made here
 	rm -rf $(VENV) demo-root .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

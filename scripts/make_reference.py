@@ -20,6 +20,7 @@ from scripts.reference_commands import commands_page
 from scripts.reference_errors import errors_page
 from scripts.reference_formats import formats_page
 from scripts.reference_markdown import NOTE
+from scripts.reference_metrics import metrics_page
 from scripts.reference_settings import settings_page
 from scripts.reference_vocabulary import attributes_page
 
@@ -31,6 +32,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "settings.md": settings_page,
     "commands.md": commands_page,
     "errors.md": errors_page,
+    "metrics.md": metrics_page,
     "formats.md": formats_page,
     "attributes.md": attributes_page,
 }

@@ -18,6 +18,7 @@
     │   ├── NotARoot                  no installation there
     │   ├── RootExists                an installation is there already
     │   ├── NewerRoot                 written by a newer Runnel
+    │   ├── CatalogUnavailable        the catalog does not answer now; what was not committed can be tried again
     │   ├── RunnerActive              another runner holds the lease
     │   └── Fenced                    this runner lost its lease; nothing more may be committed
     ├── NotAllowed                an owner may not do this, or a secret is wrong
@@ -201,6 +202,10 @@ class RootExists(RootError):
 
 class NewerRoot(RootError):
     """The root was written by a newer Runnel than this one."""
+
+
+class CatalogUnavailable(RootError):
+    """The catalog does not answer now: its server is away, restarting or busy. Trying again later may help."""
 
 
 class RunnerActive(RootError):

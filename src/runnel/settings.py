@@ -23,11 +23,17 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="RUNNEL_", frozen=True, extra="forbid")
 
-    catalog: str = Field("", description="URL of the catalog; empty means a SQLite file in the root's folder.")
+    catalog: str = Field(
+        "", description="URL of the catalog; empty means a SQLite file in the root's folder.", repr=False
+    )
     catalog_max_bytes: int = Field(0, ge=0, description="Quota of a SQLite catalog in bytes; 0 means no quota.")
     storage: str = Field("", description="URL of the root's files; empty means the root's folder.")
     master: str = Field("local[*]", description="Spark master URL.")
     driver_memory: str = Field("2g", description="Memory of Spark's driver.")
+    executor_memory: str = Field("1g", description="Memory of each Spark executor on a cluster.")
+    executor_cores: int = Field(
+        0, ge=0, description="Cores of each Spark executor on a cluster; 0 leaves it to Spark's own settings."
+    )
     max_batch_items: int = Field(20_000, ge=1, description="Most items matched in one micro-batch.")
     max_batch_bytes: int = Field(64 << 20, ge=1, description="Most bytes of items matched in one micro-batch.")
     slice_items: int = Field(1_000, ge=1, description="Items that one matching call takes together.")

@@ -83,11 +83,16 @@ class InProcess:
 
     def deliver(self) -> int:
         """Record what is due and send what is open; gives how many messages were handed over."""
-        return self.dispatcher.deliver(self.epoch)
+        return self.dispatcher.deliver(self.epoch, wait=True)
 
     def restart_delivery(self) -> None:
-        """A dispatcher that remembers nothing, as after a restart: what failed is tried again at once."""
+        """A dispatcher that remembers nothing, as after a restart."""
+        self.close()
         self.dispatcher = self.engine._dispatcher()
+
+    def close(self) -> None:
+        """Let go of threads and connections; the next delivery opens them again."""
+        self.dispatcher.close()
 
     def run(self) -> int:
         """Expire, match and deliver, as one bounded run does; gives how many messages were handed over."""

@@ -330,7 +330,9 @@ def test_pausing_twice_and_before_anything_came_loses_nothing(engine: Engine, ru
     assert MemorySink.item_ids("rock") == ["2", "4"]
 
 
-def test_a_failing_endpoint_holds_back_only_itself_and_keeps_its_order(engine: Engine, runner: InProcess) -> None:
+def test_a_failing_endpoint_holds_back_only_itself_and_keeps_its_order(
+    engine: Engine, runner: InProcess, clock: FakeClock
+) -> None:
     engine.execute("subscribe to Rock output memory 'down'; subscribe to Rock output memory 'up';")
     MemorySink.fail("down", "connection refused")
     _publish(engine, 2)
@@ -344,6 +346,8 @@ def test_a_failing_endpoint_holds_back_only_itself_and_keeps_its_order(engine: E
     MemorySink.fail("down", None)
     assert runner.deliver() == 0, "it is not tried again at once"
     runner.restart_delivery()
+    assert runner.deliver() == 0, "nor after a restart"
+    clock.advance(timedelta(seconds=6))
     assert runner.deliver() == 2
     delivered = MemorySink.delivered("down")
     assert [one.key for one in delivered] == [first.key, second.key]
@@ -353,14 +357,16 @@ def test_a_failing_endpoint_holds_back_only_itself_and_keeps_its_order(engine: E
     assert [one.attempts for one in again] == [2, 1]
 
 
-def test_an_endpoint_that_never_answers_kills_the_message_at_last(engine: Engine, runner: InProcess) -> None:
+def test_an_endpoint_that_never_answers_kills_the_message_at_last(
+    engine: Engine, runner: InProcess, clock: FakeClock
+) -> None:
     engine.execute("subscribe to Rock output memory 'down';")
     MemorySink.fail("down", "gone")
     _publish(engine, 2)
     runner.match()
     for _ in range(12):
-        runner.restart_delivery()
         runner.deliver()
+        clock.advance(timedelta(days=1.1))
     (message,) = _messages(engine, 1)
     assert (message.state, message.attempts, message.outcome) == (MessageState.DEAD, 10, "gone")
     MemorySink.fail("down", None)
@@ -381,21 +387,23 @@ def test_a_message_holds_what_was_recorded_even_if_the_query_changes_before_it_i
     engine.execute("create or replace feed Rock from Wire where title contains '6';")
     MemorySink.fail("rock", None)
     runner.restart_delivery()
-    runner.deliver()
+    assert runner.deliver() == 1
     (message,) = _messages(engine, 1)
     assert message.count == 3
     assert MemorySink.item_ids("rock") == ["2", "4", "6"]
 
 
 @pytest.mark.parametrize("end", ["unsubscribe 1;", "drop feed Rock cascade;"])
-def test_open_messages_of_an_ended_subscription_are_dead(engine: Engine, runner: InProcess, end: str) -> None:
+def test_open_messages_of_an_ended_subscription_are_dead(
+    engine: Engine, runner: InProcess, clock: FakeClock, end: str
+) -> None:
     engine.execute("subscribe to Rock output memory 'down'; subscribe to Jazz output memory 'jazz';")
     MemorySink.fail("down", "refused")
     _publish(engine, 2, 3)
     runner.run()
     engine.execute(end)
     MemorySink.fail("down", None)
-    runner.restart_delivery()
+    clock.advance(HOUR)
     runner.run()
     assert _states(engine, 1) == [MessageState.DEAD]
     assert MemorySink.item_ids("down") == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -12,10 +13,16 @@ from runnel.algebra.encode import decode_node, encode_node
 from runnel.algebra.query import Node, reads
 from runnel.catalog import schema
 from runnel.catalog.connection import chunks, now
-from runnel.model.feed import Feed, FeedKind
+from runnel.model.feed import OPERATOR, Feed, FeedKind
 
-_f, _r = schema.feeds.c, schema.revisions.c
-_FEEDS = select(schema.feeds, _r.statement).join(schema.revisions, (_r.feed == _f.id) & (_r.revision == _f.revision))
+_f, _r, _o = schema.feeds.c, schema.revisions.c, schema.owners.c
+_FEEDS = (
+    select(schema.feeds, _r.statement, _o.disabled.label("owner_disabled"))
+    .join(schema.revisions, (_r.feed == _f.id) & (_r.revision == _f.revision))
+    .outerjoin(schema.owners, _o.id == _f.owner)
+)
+_LIVE = _f.dropped.is_(None)
+_MICROSECOND = timedelta(microseconds=1)
 
 
 def add_feed(
@@ -26,11 +33,27 @@ def add_feed(
     *,
     address: str | None = None,
     node: Node | None = None,
+    owner: int = OPERATOR,
+    every: timedelta | None = None,
+    origin: int | None = None,
+    sheet: str | None = None,
 ) -> int:
     """Declare a feed; gives its id."""
     result = connection.execute(
         insert(schema.feeds)
-        .values(name=name, kind=kind.value, address=address, revision=1, paused=0, created=now(connection))
+        .values(
+            name=name,
+            kind=kind.value,
+            address=address,
+            revision=1,
+            paused=0,
+            created=now(connection),
+            owner=owner,
+            period=None if every is None else every // _MICROSECOND,
+            origin=origin,
+            sheet=sheet,
+            bytes=0,
+        )
         .returning(_f.id)
     )
     feed = int(result.scalar_one())
@@ -90,10 +113,11 @@ def pause_feed(connection: Connection, feed: Feed, paused: bool) -> None:
     _add_revision(connection, feed.id, revision, feed.statement, node, paused=paused)
 
 
-def feed_by_name(connection: Connection, name: str) -> Feed | None:
-    """The live feed of a name."""
-    row = connection.execute(_FEEDS.where(_f.name == name, _f.dropped.is_(None))).one_or_none()
-    return None if row is None else _feed(row)
+def feed_by_name(connection: Connection, name: str, owner: int = OPERATOR) -> Feed | None:
+    """The live feed that a name means to an owner: one's own, else the operator's."""
+    rows = connection.execute(_FEEDS.where(_f.name == name, _f.owner.in_({owner, OPERATOR}), _LIVE)).all()
+    found = [_feed(row) for row in rows]
+    return max(found, key=lambda feed: feed.owner == owner, default=None)
 
 
 def feed_by_id(connection: Connection, feed: int) -> Feed | None:
@@ -102,9 +126,12 @@ def feed_by_id(connection: Connection, feed: int) -> Feed | None:
     return None if row is None else _feed(row)
 
 
-def live_feeds(connection: Connection) -> list[Feed]:
-    """All live feeds, in the order of their declaration."""
-    return [_feed(row) for row in connection.execute(_FEEDS.where(_f.dropped.is_(None)).order_by(_f.id))]
+def live_feeds(connection: Connection, owner: int = OPERATOR) -> list[Feed]:
+    """The live feeds that an owner may read, in the order of their declaration; the operator may read all."""
+    query = _FEEDS.where(_LIVE).order_by(_f.id)
+    if owner != OPERATOR:
+        query = query.where(_f.owner.in_((owner, OPERATOR)))
+    return [_feed(row) for row in connection.execute(query)]
 
 
 def feed_names(connection: Connection) -> dict[int, str]:
@@ -112,9 +139,43 @@ def feed_names(connection: Connection) -> dict[int, str]:
     return {row.id: row.name for row in connection.execute(select(_f.id, _f.name))}
 
 
-def live_names(connection: Connection) -> list[str]:
-    """The names that are taken."""
-    return [row.name for row in connection.execute(select(_f.name).where(_f.dropped.is_(None)))]
+def feed_owners(connection: Connection, feeds: Iterable[int]) -> dict[int, int]:
+    """The owners of some feeds, dropped or not."""
+    query = select(_f.id, _f.owner)
+    rows = (row for ids in chunks(sorted(feeds)) for row in connection.execute(query.where(_f.id.in_(ids))))
+    return {row.id: row.owner for row in rows}
+
+
+def readable_names(connection: Connection, owner: int) -> dict[int, str]:
+    """Names by id of the feeds that an owner may read, dropped ones too; of the operator's and one's own."""
+    query = select(_f.id, _f.name).where(_f.owner.in_((owner, OPERATOR)))
+    return {row.id: row.name for row in connection.execute(query)}
+
+
+def live_names(connection: Connection, owner: int = OPERATOR) -> list[str]:
+    """The names that mean a feed to an owner."""
+    query = select(_f.name).where(_LIVE, _f.owner.in_((owner, OPERATOR))).distinct()
+    return [row.name for row in connection.execute(query.order_by(_f.name))]
+
+
+def origins(connection: Connection) -> dict[int, int]:
+    """The live materialised feeds, each with the feed that its items are made from."""
+    query = select(_f.id, _f.origin).where(_f.origin.is_not(None), _LIVE)
+    return {row.id: row.origin for row in connection.execute(query)}
+
+
+def materialised_from(connection: Connection, feeds: Iterable[int]) -> set[int]:
+    """The live feeds whose items are made from those of these feeds."""
+    return _gather(connection, feeds, lambda ids: select(_f.id.label("found")).where(_f.origin.in_(ids), _LIVE))
+
+
+def all_dependents(connection: Connection, feeds: Iterable[int]) -> set[int]:
+    """These feeds and all that cannot be without them: readers and materialised feeds, through others too."""
+
+    def step(connection: Connection, some: Iterable[int]) -> set[int]:
+        return direct_readers(connection, some) | materialised_from(connection, some)
+
+    return _closure(connection, feeds, step)
 
 
 def direct_readers(connection: Connection, feeds: Iterable[int]) -> set[int]:
@@ -139,7 +200,7 @@ def reader_pairs(connection: Connection, feeds: Iterable[int]) -> list[tuple[int
 
 def live_kinds(connection: Connection, feeds: Iterable[int]) -> dict[int, FeedKind]:
     """The kinds of those of the feeds that are not dropped."""
-    query = select(_f.id, _f.kind).where(_f.dropped.is_(None))
+    query = select(_f.id, _f.kind).where(_LIVE)
     rows = (row for ids in chunks(sorted(feeds)) for row in connection.execute(query.where(_f.id.in_(ids))))
     return {row.id: FeedKind(row.kind) for row in rows}
 
@@ -167,7 +228,7 @@ def definitions(
         .where(_f.kind == FeedKind.VIRTUAL.value)
     )
     if feeds is None:
-        rows: Iterable[Any] = connection.execute(query.where(_f.dropped.is_(None)))
+        rows: Iterable[Any] = connection.execute(query.where(_LIVE))
     else:
         ids = sorted(all_sources(connection, feeds))
         rows = [row for chunk in chunks(ids) for row in connection.execute(query.where(_f.id.in_(chunk)))]
@@ -198,7 +259,7 @@ def _node_in(connection: Connection, feed: int, plan: int) -> Node | None:
 
 def since_of(connection: Connection, feeds: Iterable[int] | None = None) -> dict[int, int]:
     """The feeds that are matched now, each with the sequence after which it is."""
-    query = select(_f.id, _f.since).where(_f.since.is_not(None), _f.dropped.is_(None))
+    query = select(_f.id, _f.since).where(_f.since.is_not(None), _LIVE)
     if feeds is None:
         return {row.id: row.since for row in connection.execute(query)}
     return {
@@ -235,5 +296,10 @@ def _feed(row: Any) -> Feed:
         statement=row.statement,
         address=row.address,
         revision=row.revision,
-        paused=bool(row.paused),
+        # A disabled owner's sources are not read, and nothing can be published into them.
+        paused=bool(row.paused) or (row.kind == FeedKind.SOURCE.value and row.owner_disabled is not None),
+        owner=row.owner,
+        every=None if row.period is None else timedelta(microseconds=row.period),
+        origin=row.origin,
+        sheet=row.sheet,
     )

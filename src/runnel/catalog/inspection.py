@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, insert, select, update
 
-from runnel.catalog import schema
-from runnel.catalog.connection import now
+from runnel.catalog import schema, totals
+from runnel.catalog.connection import chunks, now
 
 DOCUMENT, ITEM, EVALUATION = "document", "item", "evaluation"
+NO_BYTES = "; its bytes are no longer kept"
 _q, _s = schema.quarantine.c, schema.source_files.c
 
 
@@ -56,6 +57,7 @@ def put_aside(connection: Connection, thing: Quarantined) -> None:
             created=now(connection),
         )
     )
+    totals.count(connection, totals.ASIDE, 1)
 
 
 def put_aside_things(connection: Connection, limit: int = 1000) -> list[Quarantined]:
@@ -78,8 +80,69 @@ def put_aside_things(connection: Connection, limit: int = 1000) -> list[Quaranti
 
 
 def put_aside_count(connection: Connection) -> int:
-    """How many things were put aside."""
-    return int(connection.execute(select(func.count()).select_from(schema.quarantine)).scalar_one())
+    """How many things are put aside."""
+    return totals.total(connection, totals.ASIDE)
+
+
+def unmeasured_asides(connection: Connection, limit: int) -> list[str]:
+    """Files with the bytes of what was put aside whose size nobody has counted yet."""
+    query = select(_q.path).where(_q.path.is_not(None), _q.bytes.is_(None)).order_by(_q.id).limit(limit)
+    return list(dict.fromkeys(row.path for row in connection.execute(query)))
+
+
+def measure_asides(connection: Connection, sizes: Mapping[str, int]) -> None:
+    """Count the sizes of files; several things put aside may share one."""
+    for path, size in sizes.items():
+        row = connection.execute(select(_q.bytes).where(_q.path == path, _q.bytes.is_not(None)).limit(1)).first()
+        connection.execute(update(schema.quarantine).where(_q.path == path, _q.bytes.is_(None)).values(bytes=size))
+        totals.count(connection, totals.ASIDE_BYTES, size if row is None else 0)
+
+
+def aside_bytes(connection: Connection) -> int:
+    """The bytes of all measured files of what was put aside."""
+    return totals.total(connection, totals.ASIDE_BYTES)
+
+
+def drop_oldest_asides(connection: Connection, surplus: int, limit: int) -> list[str]:
+    """Let go of the oldest bytes until so many are gone; what was put aside stays, with a note. Gives the files."""
+    query = select(_q.path, _q.bytes).where(_q.path.is_not(None), _q.bytes.is_not(None)).order_by(_q.id).limit(limit)
+    dropped: dict[str, int] = {}
+    for row in connection.execute(query):
+        if surplus <= 0:
+            break
+        surplus -= 0 if row.path in dropped else row.bytes
+        dropped[row.path] = row.bytes
+    for path in dropped:
+        connection.execute(
+            update(schema.quarantine)
+            .where(_q.path == path)
+            .values(path=None, bytes=None, reason=_q.reason + NO_BYTES)
+        )
+    totals.count(connection, totals.ASIDE_BYTES, -sum(dropped.values()))
+    return list(dropped)
+
+
+def forget_asides(connection: Connection, before: int, limit: int) -> list[str]:
+    """Forget the oldest things that were put aside before a time, so many at once; gives their files."""
+    query = select(_q.id, _q.path, _q.bytes).where(_q.created < before).order_by(_q.id).limit(limit)
+    rows = connection.execute(query).all()
+    for some in chunks([row.id for row in rows]):
+        connection.execute(delete(schema.quarantine).where(_q.id.in_(some)))
+    totals.count(connection, totals.ASIDE, -len(rows))
+    sizes = {row.path: row.bytes for row in rows if row.path is not None}
+    shared = {
+        row.path
+        for some in chunks(sorted(sizes))
+        for row in connection.execute(select(_q.path).where(_q.path.in_(some)))
+    }
+    gone = {path: size for path, size in sizes.items() if path not in shared}
+    totals.count(connection, totals.ASIDE_BYTES, -sum(size or 0 for size in gone.values()))
+    return list(gone)
+
+
+def aside_paths(connection: Connection) -> set[str]:
+    """Every file with bytes of what was put aside."""
+    return {row.path for row in connection.execute(select(_q.path).where(_q.path.is_not(None)))}
 
 
 def source_files(connection: Connection, feed: int | None = None) -> list[SourceFile]:
@@ -95,6 +158,12 @@ def forget_source_files(connection: Connection, feed: int, paths: Iterable[str])
     """Forget files that are gone."""
     for path in paths:
         connection.execute(delete(schema.source_files).where(_s.feed == feed, _s.path == path))
+
+
+def forget_files_of_dropped(connection: Connection, before: int) -> int:
+    """Forget the files of feeds that were dropped before a time; gives how many."""
+    dropped = select(schema.feeds.c.id).where(schema.feeds.c.dropped < before)
+    return connection.execute(delete(schema.source_files).where(_s.feed.in_(dropped))).rowcount
 
 
 def record_source_file(connection: Connection, file: SourceFile) -> None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Connection, func, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, or_, select, update
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from runnel.catalog import schema
+from runnel.catalog import schema, totals
 from runnel.catalog.connection import chunks, now
+from runnel.errors import NotFound
 from runnel.model.segment import Tier
 
+DAY = 86_400_000_000
+"""A day in the catalog's time."""
+
+_LARGEST_LEVEL = 3
 _i, _e = schema.item_segments.c, schema.seen.c
 
 
@@ -29,6 +34,12 @@ class ItemSegment:
     bytes: int
     accepted: int
     last_accepted: int
+    level: int = 0
+
+    @property
+    def began(self) -> int:
+        """When its first item was accepted."""
+        return self.accepted
 
     @property
     def items(self) -> int:
@@ -38,11 +49,15 @@ class ItemSegment:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The newest version of an item that was accepted or only remembered (then without a sequence)."""
+    """The newest version of an item that was accepted or only remembered (then without a sequence).
+
+    `day` is the number of the day on which its source last showed it.
+    """
 
     version: int
     fingerprint: bytes
     sequence: int | None
+    day: int = field(default=0, compare=False)
 
 
 def add_segment(
@@ -53,6 +68,7 @@ def add_segment(
     sequences: tuple[int, int],
     times: tuple[int, int],
     size: int,
+    level: int = 0,
 ) -> None:
     """Make a written file part of the log."""
     connection.execute(
@@ -64,46 +80,57 @@ def add_segment(
             accepted=times[0],
             last_accepted=times[1],
             bytes=size,
+            level=level,
         )
     )
 
 
-def segments_between(connection: Connection, after: int, upto: int) -> list[ItemSegment]:
-    """The live segments that hold sequences in (after, upto], in order."""
+def segments_between(connection: Connection, after: int, upto: int, *, limit: int | None = None) -> list[ItemSegment]:
+    """The live segments that hold sequences in (after, upto], in order; the first so many of them."""
     query = (
         select(schema.item_segments)
         .where(_i.retired.is_(None), _i.last_sequence > after, _i.first_sequence <= upto)
-        .order_by(_i.first_sequence)
+        .order_by(_i.last_sequence)
+        .limit(limit)
     )
     return [_segment(row) for row in connection.execute(query)]
 
 
-def log_segments_upto(connection: Connection, sequence: int) -> list[ItemSegment]:
-    """The segments not yet archived whose items are all at or below a sequence, in order."""
+def small_segments(connection: Connection, upto: int, limit: int) -> list[ItemSegment]:
+    """The first so many segments that are not whole days yet and whose items are all at or below a sequence."""
     query = (
         select(schema.item_segments)
-        .where(_i.retired.is_(None), _i.tier == Tier.LOG.value, _i.last_sequence <= sequence)
-        .order_by(_i.first_sequence)
+        .where(_i.retired.is_(None), _i.level < _LARGEST_LEVEL, _i.last_sequence <= upto)
+        .order_by(_i.last_sequence)
+        .limit(limit)
     )
     return [_segment(row) for row in connection.execute(query)]
 
 
-def retire_segments(connection: Connection, segments: Iterable[ItemSegment]) -> None:
-    """Take segments out of the log: others hold their items now. The files go later."""
-    for segment in segments:
-        connection.execute(update(schema.item_segments).where(_i.id == segment.id).values(retired=now(connection)))
+def retire_segments(connection: Connection, segments: Iterable[ItemSegment]) -> int:
+    """Take segments out of the log: others hold their items now. The files go later. Gives how many were live."""
+    time, retired = now(connection), 0
+    for some in chunks([segment.id for segment in segments]):
+        statement = update(schema.item_segments).where(_i.id.in_(some), _i.retired.is_(None)).values(retired=time)
+        retired += connection.execute(statement).rowcount
+    return retired
 
 
-def retired_paths(connection: Connection, before: int) -> list[str]:
-    """Files of segments that were retired before a time."""
-    query = select(_i.path).where(_i.retired < before)
+def set_level(connection: Connection, segment: ItemSegment, level: int) -> None:
+    """Let a segment count as one of another level, as it is."""
+    connection.execute(update(schema.item_segments).where(_i.id == segment.id).values(level=level))
+
+
+def retired_paths(connection: Connection, before: int, *, limit: int | None = None) -> list[str]:
+    """Files of segments that were retired at a time or before."""
+    query = select(_i.path).where(_i.retired <= before).limit(limit)
     return [row.path for row in connection.execute(query)]
 
 
 def forget_segments(connection: Connection, paths: Iterable[str]) -> None:
     """Drop the rows of retired segments whose files are gone."""
-    for path in paths:
-        connection.execute(schema.item_segments.delete().where(_i.path == path, _i.retired.is_not(None)))
+    for some in chunks(sorted(paths)):
+        connection.execute(delete(schema.item_segments).where(_i.path.in_(some), _i.retired.is_not(None)))
 
 
 def all_paths(connection: Connection) -> set[str]:
@@ -111,13 +138,57 @@ def all_paths(connection: Connection) -> set[str]:
     return {row.path for row in connection.execute(select(_i.path))}
 
 
+def is_live(connection: Connection, path: str) -> bool:
+    """Whether a file is part of the log now."""
+    query = select(_i.id).where(_i.path == path, _i.retired.is_(None))
+    return connection.execute(query).first() is not None
+
+
 def segments_before(connection: Connection, accepted: int) -> tuple[int, list[ItemSegment]]:
     """The last sequence of the segments that ended before a time, and the live segments that go across it."""
-    last = connection.execute(select(func.max(_i.last_sequence)).where(_i.last_accepted < accepted)).scalar()
-    query = select(schema.item_segments).where(
-        _i.retired.is_(None), _i.accepted < accepted, _i.last_accepted >= accepted
+    # Times never go back along the log, so each answer is one step into an index.
+    query = select(_i.last_sequence).where(_i.last_accepted < accepted)
+    ended = connection.execute(query.order_by(_i.last_accepted.desc(), _i.last_sequence.desc()).limit(1)).scalar()
+    across = (
+        select(schema.item_segments)
+        .where(_i.retired.is_(None), _i.last_accepted >= accepted)
+        .order_by(_i.last_accepted, _i.last_sequence)
+        .limit(1)
     )
-    return int(last or 0), [_segment(row) for row in connection.execute(query)]
+    found = [_segment(row) for row in connection.execute(across) if row.accepted < accepted]
+    return max(int(ended or 0), retained_upto(connection)), found
+
+
+def retained_upto(connection: Connection) -> int:
+    """The last sequence that is no longer kept; 0 while everything is. What is kept begins just after it."""
+    return totals.total(connection, totals.RETAINED)
+
+
+def check_kept(connection: Connection, sequence: int) -> None:
+    """Raise NotFound if an item, by its sequence, is no longer kept."""
+    retained = retained_upto(connection)
+    if sequence <= retained:
+        raise NotFound(
+            f"the items up to number {retained} are no longer kept",
+            hint=f"read after {retained}; the setting keep_items_days says how long items are kept",
+        )
+
+
+def kept_after(connection: Connection, after: int) -> int:
+    """Where reading after a sequence begins: 0 means all that is kept; what is no longer kept cannot be asked for."""
+    if after > 0:
+        check_kept(connection, after + 1)
+    return max(after, retained_upto(connection))
+
+
+def retain_items(connection: Connection, accepted: int, floor: int) -> int:
+    """Let go of whole segments that ended before a time and at or below a sequence; gives how many went."""
+    old = (_i.retired.is_(None), _i.last_accepted < accepted, _i.last_sequence <= floor)
+    last = connection.execute(select(func.max(_i.last_sequence)).where(*old)).scalar()
+    if last is None:
+        return 0
+    totals.set_total(connection, totals.RETAINED, max(int(last), retained_upto(connection)))
+    return connection.execute(update(schema.item_segments).where(*old).values(retired=now(connection))).rowcount
 
 
 def seen_of(connection: Connection, feed: int, keys: Sequence[bytes]) -> dict[bytes, Seen]:
@@ -126,7 +197,7 @@ def seen_of(connection: Connection, feed: int, keys: Sequence[bytes]) -> dict[by
     for some in chunks(keys):
         query = select(schema.seen).where(_e.feed == feed, _e.key.in_(some))
         for row in connection.execute(query):
-            found[bytes(row.key)] = Seen(row.version, bytes(row.fingerprint), row.sequence)
+            found[bytes(row.key)] = Seen(row.version, bytes(row.fingerprint), row.sequence, row.day)
     return found
 
 
@@ -136,7 +207,8 @@ def has_seen_any(connection: Connection, feed: int) -> bool:
 
 
 def record_seen(connection: Connection, feed: int, seen: Mapping[bytes, Seen]) -> None:
-    """Put versions into the seen-set, or newer ones in their place."""
+    """Put versions into the seen-set, or newer ones in their place; all were shown today."""
+    day = now(connection) // DAY
     rows: list[dict[str, Any]] = [
         {
             "feed": feed,
@@ -144,21 +216,90 @@ def record_seen(connection: Connection, feed: int, seen: Mapping[bytes, Seen]) -
             "version": one.version,
             "fingerprint": one.fingerprint,
             "sequence": one.sequence,
+            "day": day,
         }
         for key, one in seen.items()
     ]
     if not rows:
         return
-    build = postgresql_insert if connection.dialect.name == "postgresql" else sqlite_insert
-    statement = build(schema.seen)
+    statement = _upsert(connection, schema.seen)
     fresh = statement.excluded
     connection.execute(
         statement.on_conflict_do_update(
             index_elements=["feed", "key"],
-            set_={"version": fresh.version, "fingerprint": fresh.fingerprint, "sequence": fresh.sequence},
+            set_={
+                "version": fresh.version,
+                "fingerprint": fresh.fingerprint,
+                "sequence": fresh.sequence,
+                "day": fresh.day,
+            },
         ),
         rows,
     )
+    record_offer(connection, feed)
+
+
+def touch_seen(connection: Connection, feed: int, keys: Sequence[bytes]) -> None:
+    """Say that a source showed these keys today."""
+    if not keys:
+        return
+    day = now(connection) // DAY
+    for some in chunks(keys):
+        connection.execute(update(schema.seen).where(_e.feed == feed, _e.key.in_(some)).values(day=day))
+    record_offer(connection, feed)
+
+
+def record_offer(connection: Connection, feed: int) -> None:
+    """Say that a feed was offered items today."""
+    statement = _upsert(connection, schema.offers)
+    connection.execute(
+        statement.on_conflict_do_update(index_elements=["feed"], set_={"day": statement.excluded.day}),
+        {"feed": feed, "day": now(connection) // DAY},
+    )
+
+
+def expired_seen(connection: Connection, day: int, limit: int) -> list[tuple[int, bytes]]:
+    """(feed, key) of items that no source has shown since a day, and that none can still be showing.
+
+    What a source shows is told only when it changes: of a page, or a file, that has been the same for a year, nothing
+    was offered since. So a key goes only if its feed was offered something after it, and every file of the feed that
+    is still there was read after it. A dropped feed shows nothing.
+    """
+    files, offers, feeds = schema.source_files.c, schema.offers.c, schema.feeds.c
+    read = (
+        select(files.feed, (func.min(files.checked) // DAY).label("day"))
+        .where(files.digest != "")
+        .group_by(files.feed)
+        .subquery()
+    )
+    query = (
+        select(_e.feed, _e.key)
+        .join(schema.offers, offers.feed == _e.feed, isouter=True)
+        .join(schema.feeds, feeds.id == _e.feed, isouter=True)
+        .join(read, read.c.feed == _e.feed, isouter=True)
+        .where(
+            _e.day < day,
+            or_(
+                feeds.dropped.is_not(None),
+                (_e.day < offers.day) & or_(read.c.day.is_(None), _e.day < read.c.day),
+            ),
+        )
+        .limit(limit)
+    )
+    return [(row.feed, bytes(row.key)) for row in connection.execute(query)]
+
+
+def forget_seen(connection: Connection, keys: Sequence[tuple[int, bytes]], day: int) -> int:
+    """Take keys out of the seen-set unless they were shown again meanwhile; gives how many went."""
+    forgotten = 0
+    by_feed: dict[int, list[bytes]] = {}
+    for feed, key in keys:
+        by_feed.setdefault(feed, []).append(key)
+    for feed, some_keys in by_feed.items():
+        for some in chunks(some_keys):
+            statement = delete(schema.seen).where(_e.feed == feed, _e.key.in_(some), _e.day < day)
+            forgotten += connection.execute(statement).rowcount
+    return forgotten
 
 
 def newest_sequences(connection: Connection, key: bytes) -> list[tuple[int, int]]:
@@ -177,4 +318,10 @@ def _segment(row: Any) -> ItemSegment:
         row.bytes,
         row.accepted,
         row.last_accepted,
+        row.level,
     )
+
+
+def _upsert(connection: Connection, table: Any) -> Any:
+    """An insertion that may say what to do where the row is there already."""
+    return postgresql_insert(table) if connection.dialect.name == "postgresql" else sqlite_insert(table)

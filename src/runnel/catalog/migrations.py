@@ -1,7 +1,7 @@
 """The catalog's history: an append-only list. The version of a catalog is how many of these it has seen.
 
-Never edit a step that has been released; add one. `{identity}` and `{bytes}` differ by dialect. Times are
-microseconds since 1970 in UTC.
+Never edit a step that has been released; add one. `{identity}`, `{bytes}` and `{today}` (the day's number) differ
+by dialect. Times are microseconds since 1970 in UTC.
 """
 
 from __future__ import annotations
@@ -99,7 +99,8 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             primary key (subscription, created))""",
         "alter table messages add column not_before bigint not null default 0",
         "drop index messages_open",
-        "create index messages_open on messages (not_before) where state = 'open'",
+        "create index messages_open on messages (not_before, subscription, number) where state = 'open'",
+        "create index messages_waiting on messages (subscription, number) where state = 'open'",
         "create index messages_dead on messages (finished) where state = 'dead'",
         """create table attempts (
             subscription bigint not null, number bigint not null, attempt integer not null, at bigint not null,
@@ -112,12 +113,62 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         """create table hubs (
             feed bigint primary key, hub text not null, topic text not null, callback text not null unique,
             secret {bytes} not null, state text not null, requested bigint, lease_until bigint, problem text)""",
+        "create index source_files_problem on source_files (feed) where problem is not null",
+        "create index polls_failing on polls (feed) where failures > 0 or stopped is not null",
+        "create index subscriptions_disabled on subscriptions (id) where disabled is not null and ended is null",
+    ),
+    (
+        # A long life: files are merged by hour and day, what is old goes, and totals are counted, not summed up.
+        "alter table item_segments add column level integer not null default 0",
+        "update item_segments set level = 1 where tier = 'day'",
+        "drop index item_segments_last",
+        "create index item_segments_live on item_segments (last_sequence) where retired is null",
+        "create index item_segments_small on item_segments (last_sequence) where retired is null and level < 3",
+        "create index item_segments_retired on item_segments (retired) where retired is not null",
+        "create index item_segments_time on item_segments (last_accepted)",
+        "alter table match_parts add column level integer not null default 0",
+        "alter table match_parts add column committed bigint not null default 0",
+        "alter table match_parts add column retired bigint",
+        "alter table match_parts add column by_query text",
+        """update match_parts set committed = coalesce((select s.committed from match_segments s
+            where s.lineage = match_parts.lineage and s.batch = match_parts.batch), 0)""",
+        "drop index match_parts_batch",
+        "drop index match_parts_last",
+        "create index match_parts_live on match_parts (last_sequence) where retired is null",
+        "create index match_parts_small on match_parts (last_sequence) where retired is null and level < 3",
+        "create index match_parts_retired on match_parts (retired) where retired is not null",
+        "alter table seen add column day bigint not null default 0",
+        "update seen set day = {today}",
+        "create index seen_day on seen (day)",
+        "create table offers (feed bigint primary key, day bigint not null)",
+        "insert into offers (feed, day) select feed, max(day) from seen group by feed",
+        """create table receipts (
+            subscription bigint primary key, number bigint not null, done bigint not null, dead bigint not null,
+            items bigint not null, attempts bigint not null, first_created bigint not null,
+            last_finished bigint not null)""",
+        "create index messages_finished on messages (finished) where finished is not null",
+        "alter table quarantine add column bytes bigint",
+        "create index quarantine_path on quarantine (path) where path is not null",
+        "create index quarantine_unmeasured on quarantine (id) where path is not null and bytes is null",
+        """insert into counters (name, value) values
+            ('retained', 0), ('merged', 0), ('aside_bytes', 0), ('chores', 0), ('messages_dead', 0)""",
+        "insert into counters (name, value) select 'matches', coalesce(sum(matches), 0) from match_segments",
+        "insert into counters (name, value) select 'aside', count(*) from quarantine",
+        "insert into counters (name, value) select 'messages', count(*) from messages",
     ),
 )
 
 DIALECTS: Final[dict[str, dict[str, str]]] = {
-    "sqlite": {"identity": "integer primary key autoincrement", "bytes": "blob"},
-    "postgresql": {"identity": "bigint generated by default as identity primary key", "bytes": "bytea"},
+    "sqlite": {
+        "identity": "integer primary key autoincrement",
+        "bytes": "blob",
+        "today": "cast(strftime('%s', 'now') as integer) / 86400",
+    },
+    "postgresql": {
+        "identity": "bigint generated by default as identity primary key",
+        "bytes": "bytea",
+        "today": "cast(extract(epoch from now()) as bigint) / 86400",
+    },
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sqlalchemy import Connection, func, insert, or_, select
+from sqlalchemy import Connection, delete, func, insert, or_, select
 
 from runnel.catalog import schema
 from runnel.catalog.connection import now
@@ -51,3 +51,10 @@ def plan_folders(connection: Connection, *, since: int = 0) -> set[str]:
     newest = select(func.max(_c.version)).scalar_subquery()
     rows = connection.execute(select(_c.base, _c.delta).where(or_(_c.version >= since, _c.version == newest))).all()
     return {folder for row in rows for folder in (row.base, row.delta) if folder}
+
+
+def forget_plans(connection: Connection, *, before: int, created: int) -> int:
+    """Drop versions below one that were made before a time, but never the current one; gives how many went."""
+    newest = select(func.max(_c.version)).scalar_subquery()
+    statement = delete(schema.plans).where(_c.version < before, _c.created < created, _c.version != newest)
+    return connection.execute(statement).rowcount

@@ -62,8 +62,10 @@ item_segments = _table(
     accepted=_I,
     last_accepted=_I,
     retired=_I,
+    level=_S,
 )
-seen = _table("seen", feed=_I, key=_B, version=_S, fingerprint=_B, sequence=_I)
+seen = _table("seen", feed=_I, key=_B, version=_S, fingerprint=_B, sequence=_I, day=_I)
+offers = _table("offers", feed=_I, day=_I)
 source_files = _table("source_files", feed=_I, path=_T, size=_I, modified=_I, digest=_T, problem=_T, checked=_I)
 plans = _table("plans", version=_I, base=_T, delta=_T, queries=_I, sequence=_I, created=_I)
 lineages = _table("lineages", id=_I, job=_T, after_sequence=_I, created=_I, abandoned=_I, reason=_T)
@@ -80,7 +82,19 @@ match_segments = _table(
     epoch=_I,
     committed=_I,
 )
-match_parts = _table("match_parts", path=_T, lineage=_I, batch=_I, first_sequence=_I, last_sequence=_I, bytes=_I)
+match_parts = _table(
+    "match_parts",
+    path=_T,
+    lineage=_I,
+    batch=_I,
+    first_sequence=_I,
+    last_sequence=_I,
+    bytes=_I,
+    level=_S,
+    committed=_I,
+    retired=_I,
+    by_query=_T,
+)
 leases = _table("leases", name=_T, holder=_T, epoch=_I, expires=_I, detail=_T)
 messages = _table(
     "messages",
@@ -100,6 +114,17 @@ messages = _table(
     not_before=_I,
 )
 attempts = _table("attempts", subscription=_I, number=_I, attempt=_S, at=_I, outcome=_T)
+receipts = _table(
+    "receipts",
+    subscription=_I,
+    number=_I,
+    done=_I,
+    dead=_I,
+    items=_I,
+    attempts=_I,
+    first_created=_I,
+    last_finished=_I,
+)
 cursors = _table("cursors", subscription=_I, sequence=_I)
 quarantine = _table(
     "quarantine",
@@ -112,6 +137,7 @@ quarantine = _table(
     reason=_T,
     path=_T,
     created=_I,
+    bytes=_I,
 )
 owners = _table("owners", id=_I, name=_T, created=_I, disabled=_I, max_queries=_I, max_subscriptions=_I, max_bytes=_I)
 tokens = _table("tokens", id=_I, owner=_I, label=_T, hash=_T, created=_I, used=_I, revoked=_I)

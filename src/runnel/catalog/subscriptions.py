@@ -8,12 +8,18 @@ from typing import Any
 
 from sqlalchemy import Connection, exists, insert, or_, select, update
 
-from runnel.catalog import schema
+from runnel.catalog import ledger, schema
 from runnel.catalog.connection import chunks, now
+from runnel.model.feed import OPERATOR
 from runnel.model.subscription import Subscription
+
+INTERNAL = "feed"
+"""The kind of the subscriptions that serve materialised feeds: nobody made them, and no quota counts them."""
 
 _s = schema.subscriptions.c
 _LIVE = _s.ended.is_(None)
+# Neither paused by somebody nor disabled.
+_SERVED = _LIVE & (_s.paused == 0) & _s.disabled.is_(None)
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -26,8 +32,14 @@ def add_subscription(
     since: int,
     every: timedelta | None,
     lifetime: timedelta | None,
+    owner: int = OPERATOR,
+    ticket: bytes | None = None,
+    sheet: str | None = None,
 ) -> int:
-    """Declare a subscription that starts after the sequence `since`; gives its number."""
+    """Declare a subscription that starts after the sequence `since`; gives its number.
+
+    `ticket` is the digest of the ticket, which nobody keeps but who got it.
+    """
     created = now(connection)
     period = None if every is None else every // _MICROSECOND
     result = connection.execute(
@@ -42,6 +54,9 @@ def add_subscription(
             due=None if period is None else created + period,
             paused=0,
             created=created,
+            owner=owner,
+            ticket=ticket,
+            sheet=sheet,
         )
         .returning(_s.id)
     )
@@ -58,18 +73,72 @@ def pause_subscription(connection: Connection, subscription: int, paused: bool) 
     connection.execute(update(schema.subscriptions).where(_s.id == subscription).values(paused=int(paused)))
 
 
-def live_subscriptions(connection: Connection, feed: int | None = None) -> list[Subscription]:
-    """All live subscriptions, or those to one feed."""
+def renew_subscription(connection: Connection, subscription: int, lifetime: timedelta | None) -> int | None:
+    """Let a subscription last this long from now on (None: until somebody ends it); gives when it expires."""
+    expires = None if lifetime is None else now(connection) + lifetime // _MICROSECOND
+    connection.execute(update(schema.subscriptions).where(_s.id == subscription).values(expires=expires))
+    return expires
+
+
+def disable_subscription(connection: Connection, subscription: Subscription, reason: str | None) -> None:
+    """Send nothing more, for a reason that is shown; None ends that. What matches meanwhile is kept for it."""
+    if reason is not None:
+        keep_place(connection, subscription)
+    connection.execute(update(schema.subscriptions).where(_s.id == subscription.id).values(disabled=reason))
+
+
+def keep_place(connection: Connection, subscription: Subscription) -> None:
+    """Give a subscription that is to wait a cursor of its own, where the others are now."""
+    if ledger.cursor(connection, subscription.id) is None:
+        shared = ledger.cursor(connection, ledger.SHARED) or 0
+        ledger.set_cursor(connection, subscription.id, max(shared, subscription.since))
+
+
+def live_subscriptions(
+    connection: Connection, feed: int | None = None, *, owner: int | None = None
+) -> list[Subscription]:
+    """All live subscriptions, or those to one feed, or those of one owner."""
     query = select(schema.subscriptions).where(_LIVE).order_by(_s.id)
     if feed is not None:
         query = query.where(_s.feed == feed)
+    if owner is not None:
+        query = query.where(_s.owner == owner)
     return [_subscription(row) for row in connection.execute(query)]
+
+
+def internal_subscriptions(connection: Connection, feeds: Iterable[int]) -> list[Subscription]:
+    """The live subscriptions that serve these materialised feeds."""
+    query = select(schema.subscriptions).where(_LIVE, _s.kind == INTERNAL)
+    targets = [str(feed) for feed in sorted(feeds)]
+    rows = (row for some in chunks(targets) for row in connection.execute(query.where(_s.target.in_(some))))
+    return [_subscription(row) for row in rows]
+
+
+def subscription_by_ticket(connection: Connection, ticket: bytes) -> Subscription | None:
+    """The live subscription whose ticket has this digest."""
+    row = connection.execute(select(schema.subscriptions).where(_s.ticket == ticket, _LIVE)).one_or_none()
+    return None if row is None else _subscription(row)
 
 
 def subscription_by_number(connection: Connection, number: int) -> Subscription | None:
     """A live subscription by its number."""
     row = connection.execute(select(schema.subscriptions).where(_s.id == number, _LIVE)).one_or_none()
     return None if row is None else _subscription(row)
+
+
+def owner_of_message(connection: Connection, key: str) -> int | None:
+    """The owner of the subscription that a message belongs to, ended or not."""
+    message = schema.messages.c
+    query = select(_s.owner).join(schema.messages, message.subscription == _s.id).where(message.key == key)
+    return connection.execute(query).scalar_one_or_none()
+
+
+def with_dead_letters(connection: Connection, owner: int) -> list[int]:
+    """The subscriptions of an owner, ended or not, that have messages which no endpoint took."""
+    message = schema.messages.c
+    query = select(_s.id).join(schema.messages, message.subscription == _s.id)
+    query = query.where(_s.owner == owner, message.state == "dead").distinct().order_by(_s.id.desc())
+    return [row.id for row in connection.execute(query)]
 
 
 def subscription_to_target(connection: Connection, target: str) -> int | None:
@@ -92,25 +161,23 @@ def expired_subscriptions(connection: Connection) -> list[Subscription]:
 
 
 def due_subscriptions(connection: Connection) -> list[Subscription]:
-    """Live, unpaused subscriptions with a period that is over, or whose time is."""
+    """Subscriptions that are served and whose period, or time, is over."""
     over = or_(_s.due <= now(connection), _s.expires <= now(connection))
-    query = select(schema.subscriptions).where(_LIVE, _s.paused == 0, _s.due.is_not(None), over)
+    query = select(schema.subscriptions).where(_SERVED, _s.due.is_not(None), over)
     return [_subscription(row) for row in connection.execute(query)]
 
 
 def lagging_subscriptions(connection: Connection) -> list[Subscription]:
-    """Live, unpaused subscriptions without a period that have a cursor of their own."""
+    """Subscriptions that are served, without a period, and have a cursor of their own."""
     query = select(schema.subscriptions).join(schema.cursors, schema.cursors.c.subscription == _s.id)
-    rows = connection.execute(query.where(_LIVE, _s.paused == 0, _s.period.is_(None)))
+    rows = connection.execute(query.where(_SERVED, _s.period.is_(None)))
     return [_subscription(row) for row in rows]
 
 
 def sharing_subscriptions(connection: Connection, *, but: Iterable[str] = ()) -> list[Subscription]:
-    """Live, unpaused subscriptions without a period that follow the shared cursor, `but` for some kinds."""
+    """Subscriptions that are served, without a period, and follow the shared cursor, `but` for some kinds."""
     own = exists().where(schema.cursors.c.subscription == _s.id)
-    query = select(schema.subscriptions).where(
-        _LIVE, _s.paused == 0, _s.period.is_(None), _s.kind.not_in(list(but)), ~own
-    )
+    query = select(schema.subscriptions).where(_SERVED, _s.period.is_(None), _s.kind.not_in(list(but)), ~own)
     return [_subscription(row) for row in connection.execute(query)]
 
 
@@ -137,6 +204,9 @@ def _subscription(row: Any) -> Subscription:
         every=None if row.period is None else timedelta(microseconds=row.period),
         expires=None if row.expires is None else moment_of(row.expires),
         paused=bool(row.paused),
+        owner=row.owner,
+        sheet=row.sheet,
+        disabled=row.disabled,
     )
 
 

@@ -12,18 +12,16 @@ import typer
 from runnel import __version__
 from runnel.cli.demo import demo
 from runnel.cli.doctor import doctor
+from runnel.cli.letters import letters
+from runnel.cli.opml import opml
+from runnel.cli.options import ActingOption, JsonOption, RootOption, TokenOption, opened
 from runnel.cli.output import console, print_json, shown, tell_outcomes, told
+from runnel.cli.owners import owner, token
 from runnel.cli.report import report
 from runnel.cli.run import run
-from runnel.engine import Engine, open_engine
 from runnel.engine.root import create_root
 from runnel.errors import InputError
 from runnel.sources.folder import read_file
-
-RootOption = Annotated[
-    Path, typer.Option("--root", "-r", envvar="RUNNEL_ROOT", help="The root: the folder of one installation.")
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, a line each, instead of text.")]
 
 app = typer.Typer(
     name="runnel",
@@ -59,10 +57,6 @@ def runnel(
     pass
 
 
-def _open(root: Path) -> Engine:
-    return open_engine(root, create=False)
-
-
 @app.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="Where the root shall be; made if it is not there.")] = Path(),
@@ -89,13 +83,15 @@ def execute(
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the statements from a file.")] = None,
     root: RootOption = Path(),
+    token: TokenOption = None,
+    acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run statements: all declarations of a script are one transaction.
 
     Example: `runnel exec "create feed Rock from Wire where title contains 'rock';"`
     """
-    with told(as_json), _open(root) as engine:
+    with told(as_json), opened(root, token, acting) as engine:
         if (script is None) == (file is None):
             raise InputError("give statements, or a file with --file", hint="runnel exec 'show feeds;'")
         if file is not None:
@@ -112,13 +108,15 @@ def publish(
         str, typer.Argument(help="A file (RSS, Atom, JSON Feed, JSON lines); `-` reads standard input.")
     ],
     root: RootOption = Path(),
+    token: TokenOption = None,
+    acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Publish the items of a document into a source feed.
 
     Example: `echo '{"id": "1", "title": "Rock am Ring"}' | runnel publish Wire -`
     """
-    with told(as_json), _open(root) as engine:
+    with told(as_json), opened(root, token, acting) as engine:
         limit = engine.root.settings.max_document_bytes
         data = sys.stdin.buffer.read(limit + 1) if document == "-" else read_file(Path(document), limit=limit)
         accepted, refused = engine.publish_document(feed, data, name=document)
@@ -146,16 +144,18 @@ def publish(
 @app.command()
 def show(
     what: Annotated[
-        str, typer.Argument(help="`feeds`, `subscriptions`, `quarantine`, or the name of a feed.")
+        str, typer.Argument(help="`feeds`, `subscriptions`, `quarantine`, `dead letters`, or the name of a feed.")
     ] = "feeds",
     root: RootOption = Path(),
+    token: TokenOption = None,
+    acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show feeds, subscriptions, what was put aside, or one feed.
 
     Example: `runnel show subscriptions`
     """
-    with told(as_json), _open(root) as engine:
+    with told(as_json), opened(root, token, acting) as engine:
         tell_outcomes([engine.show(what)], as_json)
 
 
@@ -163,13 +163,15 @@ def show(
 def explain(
     feed: Annotated[str, typer.Argument(help="The feed.")],
     root: RootOption = Path(),
+    token: TokenOption = None,
+    acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Explain how a feed is matched, and what it shares with others.
 
     Example: `runnel explain Rock`
     """
-    with told(as_json), _open(root) as engine:
+    with told(as_json), opened(root, token, acting) as engine:
         tell_outcomes([engine.explain(feed)], as_json)
 
 
@@ -178,13 +180,15 @@ def why(
     item: Annotated[str, typer.Argument(help="The item's id, as its publisher gave it.")],
     feed: Annotated[str, typer.Argument(help="The feed.")],
     root: RootOption = Path(),
+    token: TokenOption = None,
+    acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Say why an item is, or is not, in a feed.
 
     Example: `runnel why 1 Rock`
     """
-    with told(as_json), _open(root) as engine:
+    with told(as_json), opened(root, token, acting) as engine:
         tell_outcomes([engine.why(item, feed)], as_json)
 
 
@@ -193,6 +197,8 @@ def preview(
     query: Annotated[str, typer.Argument(help="A `create feed` statement, or the name of a feed.")],
     days: Annotated[float, typer.Option(help="How many days to look back.", min=0.001)] = 7,
     root: RootOption = Path(),
+    token: TokenOption = None,
+    acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a query would have matched. Nothing is declared and nothing is written.
@@ -201,17 +207,17 @@ def preview(
     """
     from datetime import timedelta
 
-    with told(as_json), _open(root) as engine:
+    with told(as_json), opened(root, token, acting) as engine:
         tell_outcomes([engine.preview(query, since=timedelta(days=days)).outcome()], as_json)
 
 
 @app.command()
-def status(root: RootOption = Path(), as_json: JsonOption = False) -> None:
+def status(root: RootOption = Path(), token: TokenOption = None, as_json: JsonOption = False) -> None:
     """Say how the root is: lag, plan, runner, messages, failing sources.
 
     Example: `runnel status --json`
     """
-    with told(as_json), _open(root) as engine:
+    with told(as_json), opened(root, token) as engine:
         found = engine.status()
         if as_json:
             print_json(found.to_json())
@@ -220,6 +226,10 @@ def status(root: RootOption = Path(), as_json: JsonOption = False) -> None:
                 console.print(shown(line), soft_wrap=True)
 
 
+app.add_typer(owner, name="owner")
+app.add_typer(token, name="token")
+app.add_typer(letters, name="letters")
+app.add_typer(opml, name="opml")
 app.command()(run)
 app.command()(report)
 app.command()(doctor)

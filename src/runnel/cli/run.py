@@ -16,6 +16,8 @@ from rich.text import Text
 
 from runnel.cli.output import console, counted, print_json, told
 from runnel.engine import Engine, open_engine
+from runnel.engine.health import Companion
+from runnel.engine.journal import configure
 
 if TYPE_CHECKING:
     from runnel.engine.runner import Progress
@@ -36,16 +38,27 @@ def run(
     settings: dict[str, Any] = {"master": master} if master else {}
     with told(as_json), open_engine(root, create=False, **settings) as engine, stopped_by_signals(engine):
         logging.getLogger("py4j").setLevel(logging.ERROR)
+        configure(engine.root.settings, engine.root.folder)
+        beside = companions(engine)
         if as_json:
-            final = engine.run(once=once, report=lambda progress: print_json(_row(progress)))
+            final = engine.run(once=once, report=lambda progress: print_json(_row(progress)), companions=beside)
             print_json(_row(final))
             return
         with shown_progress() as report:
-            final = engine.run(once=once, report=report)
+            final = engine.run(once=once, report=report, companions=beside)
         console.print(
             f"[green]✓[/green] {counted(final.matched, 'item')} matched, "
             f"{counted(final.delivered, 'message')} delivered, {final.lag:,} waiting"
         )
+
+
+def companions(engine: Engine) -> list[Companion]:
+    """What lives beside a run: the HTTP side, where the setting `listen` asks for it."""
+    if not engine.root.settings.listen:
+        return []
+    from runnel.web.server import Server  # a second of imports that most runs do not need
+
+    return [Server(engine.root, engine.hubs())]
 
 
 def _row(progress: Progress) -> dict[str, int | str]:

@@ -1,4 +1,7 @@
-"""Questions: show, explain and why, answered from the catalog and the logs. Nothing here changes anything."""
+"""Questions: show, explain and why, answered from the catalog and the logs. Nothing here changes anything.
+
+Every answer is for an actor: what that one may not read is neither shown nor counted.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +9,16 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection
-
 from runnel.algebra.query import Read
 from runnel.algebra.why import trace_node
 from runnel.catalog import feeds, inspection, items, ledger, matches, plans, subscriptions
-from runnel.catalog.subscriptions import moment_of
+from runnel.catalog.people import owner_names
+from runnel.catalog.subscriptions import INTERNAL, moment_of
 from runnel.engine.adhoc import adhoc_plan
-from runnel.engine.declare import Outcome
+from runnel.engine.outcome import Outcome
+from runnel.engine.people import Actor, feed_named, names_for
 from runnel.engine.root import Root
 from runnel.errors import NotFound
-from runnel.language.nearest import did_you_mean
 from runnel.language.printing import print_duration
 from runnel.log.item_log import item_key
 from runnel.model.feed import Feed, FeedKind
@@ -26,34 +28,37 @@ from runnel.plan.logical import PlanQuery
 from runnel.plan.store import PlanVersion, load
 
 
-def feed_named(connection: Connection, name: str) -> Feed:
-    """The live feed of a name; raises NotFound with a near one."""
-    found = feeds.feed_by_name(connection, name)
-    if found is None:
-        near = did_you_mean(name, feeds.live_names(connection))
-        raise NotFound(f"there is no feed {name}", hint=near or "`show feeds` lists what there is")
-    return found
-
-
-def show_feeds(root: Root) -> Outcome:
-    """All feeds, a line each."""
+def show_feeds(root: Root, actor: Actor) -> Outcome:
+    """All feeds that the actor may read, a line each."""
     with root.catalog.read() as connection:
-        declared = feeds.live_feeds(connection)
+        declared = feeds.live_feeds(connection, actor.owner)
         live = feeds.since_of(connection)
-    rows = [_feed_row(feed, feed.id in live) for feed in declared]
-    return Outcome(f"{len(rows)} feeds", {"feeds": rows}, tuple(row["statement"] for row in rows))
+        owners = owner_names(connection)
+    rows = [_feed_row(feed, feed.id in live, owners[feed.owner]) for feed in declared]
+    # Whose a feed is stands behind it as a comment: the lines are still a script.
+    lines = tuple(
+        row["statement"] if feed.owner == actor.owner else f"{row['statement']}  -- of {row['owner']}"
+        for feed, row in zip(declared, rows, strict=True)
+    )
+    return Outcome(f"{len(rows)} feeds", {"feeds": rows}, lines)
 
 
-def show_feed(root: Root, name: str) -> Outcome:
+def show_feed(root: Root, name: str, actor: Actor) -> Outcome:
     """One feed: its statement, what it reads, who reads it and who subscribes."""
     with root.catalog.read() as connection:
-        feed = feed_named(connection, name)
-        names = feeds.feed_names(connection)
-        reads = sorted(names[one] for one in feeds.direct_sources(connection, [feed.id]))
-        readers = sorted(names[one] for one in feeds.direct_readers(connection, [feed.id]))
-        held = [one.id for one in subscriptions.live_subscriptions(connection, feed.id)]
+        feed = feed_named(connection, name, actor)
+        names = names_for(connection, actor)
+        reads = _named(names, feeds.direct_sources(connection, [feed.id]) | {feed.origin or 0})
+        using = feeds.direct_readers(connection, [feed.id]) | feeds.materialised_from(connection, [feed.id])
+        readers = _named(names, using)
+        held = [
+            one.id
+            for one in subscriptions.live_subscriptions(connection, feed.id)
+            if one.kind != INTERNAL and actor.holds(one)
+        ]
         is_live = feed.id in feeds.since_of(connection, [feed.id])
-    row = _feed_row(feed, is_live) | {"reads": reads, "read_by": readers, "subscriptions": held}
+        owner = owner_names(connection)[feed.owner]
+    row = _feed_row(feed, is_live, owner) | {"reads": reads, "read_by": readers, "subscriptions": held}
     lines = (
         feed.statement,
         f"reads: {', '.join(reads) or '-'}",
@@ -64,18 +69,23 @@ def show_feed(root: Root, name: str) -> Outcome:
     return Outcome(f"feed {feed.name}", row, lines)
 
 
+def _named(names: Mapping[int, str], ids: set[int]) -> list[str]:
+    return sorted(names[one] for one in ids if one in names)
+
+
 def _state_of(feed: Feed, is_live: bool) -> str:
     if feed.paused:
         return "paused"
     if feed.kind is FeedKind.SOURCE:
-        return "source feed"
+        return "source feed" if feed.origin is None else "materialised feed"
     return "matched" if is_live else "not matched: nobody subscribes to it"
 
 
-def _feed_row(feed: Feed, is_live: bool) -> dict[str, Any]:
+def _feed_row(feed: Feed, is_live: bool, owner: str) -> dict[str, Any]:
     return {
         "id": feed.id,
         "name": feed.name,
+        "owner": owner,
         "kind": feed.kind.value,
         "matched": is_live,
         "paused": feed.paused,
@@ -84,12 +94,14 @@ def _feed_row(feed: Feed, is_live: bool) -> dict[str, Any]:
     }
 
 
-def show_subscriptions(root: Root) -> Outcome:
-    """All subscriptions, with what was sent."""
+def show_subscriptions(root: Root, actor: Actor) -> Outcome:
+    """The actor's subscriptions (to the operator: everybody's), with what was sent."""
     with root.catalog.read() as connection:
-        held = subscriptions.live_subscriptions(connection)
-        names = feeds.feed_names(connection)
-        rows = [
+        owner = None if actor.is_operator else actor.owner
+        held = [one for one in subscriptions.live_subscriptions(connection, owner=owner) if one.kind != INTERNAL]
+        names = names_for(connection, actor)
+        owners = owner_names(connection)
+        rows: list[dict[str, Any]] = [
             {
                 "subscription": one.id,
                 "feed": names[one.feed],
@@ -98,13 +110,16 @@ def show_subscriptions(root: Root) -> Outcome:
                 "every_seconds": None if one.every is None else one.every.total_seconds(),
                 "expires": None if one.expires is None else one.expires.isoformat(),
                 "paused": one.paused,
+                "disabled": one.disabled,
+                "owner": owners[one.owner],
                 "messages": ledger.next_number(connection, one.id) - 1,
             }
             for one in held
         ]
     lines = tuple(
         f"{row['subscription']:>6}  {row['feed']}  {row['kind']}  {row['target'] or '-'}"
-        f"{_timing(row)}{'  paused' if row['paused'] else ''}  messages: {row['messages']}"
+        f"{_timing(row)}{_standing(row)}{'' if row['owner'] == actor.name else '  of ' + row['owner']}"
+        f"  messages: {row['messages']}"
         for row in rows
     )
     return Outcome(f"{len(rows)} subscriptions", {"subscriptions": rows}, lines)
@@ -115,11 +130,20 @@ def _timing(row: Mapping[str, Any]) -> str:
     return every + (f"  until {row['expires'][:16]}" if row["expires"] else "")
 
 
-def show_quarantine(root: Root) -> Outcome:
-    """What was put aside, newest first."""
+def _standing(row: Mapping[str, Any]) -> str:
+    disabled = f"  disabled: {row['disabled']}" if row["disabled"] else ""
+    return f"{'  paused' if row['paused'] else ''}{disabled}"
+
+
+def show_quarantine(root: Root, actor: Actor) -> Outcome:
+    """What was put aside, newest first: of the actor's own feeds, or on the way to the actor's own queries."""
     with root.catalog.read() as connection:
         things = inspection.put_aside_things(connection)
-        names = feeds.feed_names(connection)
+        names = names_for(connection, actor)
+        about = {one for thing in things for one in (thing.feed, thing.query) if one is not None}
+        owners = feeds.feed_owners(connection, about)
+    if not actor.is_operator:
+        things = [one for one in things if _is_own(one, owners, actor)]
     rows = [
         {
             "id": one.id,
@@ -137,16 +161,22 @@ def show_quarantine(root: Root) -> Outcome:
     return Outcome(f"{len(rows)} put aside", {"quarantine": rows}, lines)
 
 
-def explain_feed(root: Root, name: str) -> Outcome:
+def _is_own(thing: inspection.Quarantined, owners: Mapping[int, int], actor: Actor) -> bool:
+    """An evaluation that failed is its query's owner's matter; all else is that of the feed it came from."""
+    about = thing.feed if thing.query is None else thing.query
+    return about is not None and owners.get(about) == actor.owner
+
+
+def explain_feed(root: Root, name: str, actor: Actor) -> Outcome:
     """How a feed is matched: its part of the shared plan, and what it shares with others.
 
     A feed that nobody subscribes to is in no plan; it is compiled alone, to show what would become of it.
     """
     with root.catalog.read() as connection:
-        feed = feed_named(connection, name)
+        feed = feed_named(connection, name, actor)
         current = plans.current_plan(connection)
         is_live = feed.id in feeds.since_of(connection, [feed.id])
-        names = feeds.feed_names(connection)
+        names = names_for(connection, actor)
         definitions = feeds.definitions(connection, [feed.id], with_paused=True)
     if is_live and not feed.paused and current is not None:
         plan = load(root.storage, PlanVersion(current.version, current.base, current.delta))
@@ -161,14 +191,14 @@ def explain_feed(root: Root, name: str) -> Outcome:
     return Outcome(f"explain feed {feed.name}", data, lines)
 
 
-def why(root: Root, item_id: str, name: str) -> Outcome:
+def why(root: Root, item_id: str, name: str, actor: Actor) -> Outcome:
     """Why an item is, or is not, in a feed: evaluated again, on the archived item, with the query as it was."""
     with root.catalog.read() as connection:
-        feed = feed_named(connection, name)
-        names = feeds.feed_names(connection)
-        readable = feeds.all_sources(connection, [feed.id])
-        found = items.newest_sequences(connection, item_key(item_id))
-        near = [one for one in found if one[0] in readable] or found
+        feed = feed_named(connection, name, actor)
+        names = names_for(connection, actor)
+        reads = feeds.all_sources(connection, [feed.id])
+        found = [one for one in items.newest_sequences(connection, item_key(item_id)) if one[0] in names]
+        near = [one for one in found if one[0] in reads] or found
         if not near:
             raise NotFound(f"no item {item_id} was accepted", hint="ids are those that the publisher gave")
         source, sequence = near[-1]

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from runnel.algebra.query import Node
+from runnel.algebra.query import Node, reads
 from runnel.catalog import feeds
 from runnel.catalog.connection import now
 from runnel.catalog.sequencer import last_sequence
 from runnel.engine.adhoc import past_matches
-from runnel.engine.answer import feed_named
-from runnel.engine.declare import Outcome
+from runnel.engine.outcome import Outcome
+from runnel.engine.people import Actor, feed_named, names_for
 from runnel.engine.root import Root
 from runnel.language.binding import bind_query
 from runnel.language.statements import CreateFeed
@@ -59,25 +59,27 @@ class Preview:
         )
 
 
-def preview_query(root: Root, query: CreateFeed, back: timedelta | None, spark: Callable[[], Any]) -> Preview:
+def preview_query(
+    root: Root, query: CreateFeed, back: timedelta | None, spark: Callable[[], Any], actor: Actor
+) -> Preview:
     """Preview a `create feed` statement without declaring it."""
     with root.catalog.read() as connection:
 
         def resolve(name: str) -> int | None:
-            found = feeds.feed_by_name(connection, name)
+            found = feeds.feed_by_name(connection, name, actor.owner)
             return None if found is None else found.id
 
-        node = bind_query(query.query, resolve, lambda: feeds.live_names(connection))
-        nodes = feeds.definitions(connection)
-    return _preview(root, query.name.text, _PREVIEWED, {**nodes, _PREVIEWED: node}, back, spark)
+        node = bind_query(query.query, resolve, lambda: feeds.live_names(connection, actor.owner))
+        nodes = feeds.definitions(connection, set(reads(node)))
+    return _preview(root, query.name.text, _PREVIEWED, {**nodes, _PREVIEWED: node}, back, spark, actor)
 
 
-def preview_feed(root: Root, name: str, back: timedelta | None, spark: Callable[[], Any]) -> Preview:
+def preview_feed(root: Root, name: str, back: timedelta | None, spark: Callable[[], Any], actor: Actor) -> Preview:
     """Preview a declared feed."""
     with root.catalog.read() as connection:
-        feed = feed_named(connection, name)
+        feed = feed_named(connection, name, actor)
         nodes = feeds.definitions(connection, [feed.id], with_paused=True)
-    return _preview(root, feed.name, feed.id, nodes, back, spark)
+    return _preview(root, feed.name, feed.id, nodes, back, spark, actor)
 
 
 def _preview(
@@ -87,12 +89,13 @@ def _preview(
     nodes: Mapping[int, Node],
     back: timedelta | None,
     spark: Callable[[], Any],
+    actor: Actor,
 ) -> Preview:
     span = int((back or DEFAULT_SPAN).total_seconds() * 1e6)
     with root.catalog.read() as connection:
         begin = now(connection) - span
         last = last_sequence(connection)
-        names = feeds.feed_names(connection)
+        names = names_for(connection, actor)
     after = root.items.sequence_before(begin)
     is_small = last - after <= root.settings.preview_items
     if is_small:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from runnel.catalog.connection import Catalog, Clock
+from runnel.catalog.connection import Catalog, Clock, without_password
+from runnel.catalog.feeds import feed_names
+from runnel.catalog.sequencer import last_sequence
 from runnel.errors import NotARoot, RootError, RootExists
 from runnel.log.item_log import ItemLog
 from runnel.log.match_log import MatchLog
 from runnel.log.storage import Storage, open_storage
 from runnel.settings import FILE, Settings
+from runnel.streaming.cluster import refuse_lone_catalog
 
 _TEMPLATE = """\
 # Settings of this Runnel root. Every setting has a default; the settings reference lists them all.
@@ -20,6 +24,10 @@ _TEMPLATE = """\
 
 # master = "local[*]"
 # lag_limit = 1000000
+"""
+_CATALOG_LINES = """
+# The password belongs into RUNNEL_CATALOG (the whole URL) or ~/.pgpass; or here, if only you can read this file.
+catalog = {url}
 """
 
 
@@ -56,8 +64,11 @@ def create_root(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> 
     settings = Settings.load(folder, **overrides)
     root = _open(folder, settings, clock)
     root.catalog.migrate()
-    # The settings file makes the folder a root, so it comes last.
-    (folder / FILE).write_text(_TEMPLATE, "utf-8")
+    _refuse_used(root.catalog)
+    # The settings file makes the folder a root, so it comes last. A root whose catalog is elsewhere says so: opened
+    # without RUNNEL_CATALOG it must not quietly begin a catalog of its own.
+    elsewhere = _CATALOG_LINES.format(url=json.dumps(without_password(settings.catalog))) if settings.catalog else ""
+    (folder / FILE).write_text(_TEMPLATE + elsewhere, "utf-8")
     return root
 
 
@@ -71,6 +82,17 @@ def open_root(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> Ro
     return root
 
 
+def _refuse_used(catalog: Catalog) -> None:
+    """A catalog names the files of one root; for another root they would all be missing."""
+    with catalog.read() as connection:
+        used = last_sequence(connection) > 0 or feed_names(connection)
+    if used:
+        raise RootError(
+            f"the catalog {catalog.shown} belongs to another root",
+            hint="give every root a database or a schema of its own; to move a root, copy its folder",
+        )
+
+
 def _refuse_odd_name(folder: Path) -> None:
     if "?" in str(folder) or "#" in str(folder):
         raise RootError(f"{folder}: a root's path must not have ? or # in it", hint="choose another folder")
@@ -78,10 +100,8 @@ def _refuse_odd_name(folder: Path) -> None:
 
 def _open(folder: Path, settings: Settings, clock: Clock) -> Root:
     _refuse_odd_name(folder)
-    catalog = Catalog(
-        settings.catalog or f"sqlite:///{folder / 'catalog.sqlite'}",
-        max_bytes=settings.catalog_max_bytes,
-        clock=clock,
-    )
+    url = settings.catalog or f"sqlite:///{folder / 'catalog.sqlite'}"
+    refuse_lone_catalog(settings.master, url)
+    catalog = Catalog(url, max_bytes=settings.catalog_max_bytes, clock=clock)
     storage = open_storage(settings.storage or folder.as_uri())
     return Root(folder, settings, catalog, storage, ItemLog(catalog, storage), MatchLog(catalog, storage))

@@ -1,38 +1,49 @@
 """The runner: the one process that acquires, matches and delivers for a root.
 
-It holds a lease whose epoch every commit checks. Matching is one Spark query; acquisition and delivery are loops
-beside it, so that a slow source or endpoint never holds back matching.
+It holds a lease whose epoch every commit checks. Matching is one Spark query; looking at files, polling, delivery and
+tidying are loops beside it, so that a slow source or endpoint never holds back matching.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from runnel.catalog import leases, matches
 from runnel.catalog.leases import Lease
 from runnel.catalog.sequencer import last_sequence
 from runnel.engine.expiry import end_expired
+from runnel.engine.health import Companion, Health
+from runnel.engine.pulse import Pulse
+from runnel.engine.query_keeper import QueryKeeper
 from runnel.engine.root import Root
-from runnel.errors import CorruptData, Fenced, RunnelError, StorageFull
-from runnel.log.archive import archive_matched, collect_garbage
+from runnel.engine.tidy import tidy
+from runnel.errors import CatalogUnavailable, Fenced, RunnelError, StorageFull
 from runnel.sinks.dispatch import Dispatcher
-from runnel.sources.acquire import Acquirer
-from runnel.streaming.job import Job
-from runnel.streaming.query import choose_lineage, drop_old_checkpoints, start_query
+from runnel.sources.acquire import Acquirer, Acquisition
 
 logger = logging.getLogger("runnel")
 
 _TICK = 0.05
+_POLL_TICK = 0.5
 _DRAIN_SECONDS = 60.0
-_RETRIES = 5
-_MATCHING = "matching"
 _WATCHING = "watching"
+_PASSING = (StorageFull, CatalogUnavailable)
+"""What passes by itself: it is waited for, wherever it shows."""
+
+
+class Polls(Protocol):
+    """Asks web feeds for what is new."""
+
+    def poll(self, *, once: bool = False) -> Acquisition:
+        """One round; with `once` every feed that is due is asked, and the round waits for all of them."""
+
+    def close(self) -> None:
+        """Let go of connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,30 +57,29 @@ class Progress:
     state: str
 
 
-@dataclass
-class _Counts:
-    first_matched: int = 0
-    accepted: int = 0
-    delivered: int = 0
-    state: str = "starting"
-    failures: int = 0
-    last_seen: int = -1
-    error: BaseException | None = field(default=None)
+@dataclass(frozen=True)
+class Parts:
+    """What a run is made of, besides Spark."""
+
+    acquirer: Acquirer
+    polls: Polls
+    dispatcher: Dispatcher
+    companions: Sequence[Companion] = ()
 
 
 class Runner:
     """One run over a root. `run` returns when everything is matched and delivered (`once`), or after `stop`."""
 
-    def __init__(self, root: Root, spark: Callable[[], Any], acquirer: Acquirer, dispatcher: Dispatcher) -> None:
+    def __init__(self, root: Root, spark: Callable[[], Any], parts: Parts) -> None:
         self._root = root
         self._open_spark = spark
-        self._acquirer = acquirer
-        self._dispatcher = dispatcher
+        self._parts = parts
         self._stop = threading.Event()
-        self._counts = _Counts()
+        self.pulse = Pulse()
         self._lease: Lease | None = None
-        self._held_up: dict[str, str] = {}
-        self._query: Any = None
+        self._keeper: QueryKeeper | None = None
+        self._first_matched = 0
+        self._error: BaseException | None = None
 
     def stop(self) -> None:
         """Ask the run to end: what is accepted is still matched and delivered, within a bound."""
@@ -80,29 +90,53 @@ class Runner:
         with self._root.catalog.read() as connection:
             matched = matches.matched_upto(connection)
             lag = last_sequence(connection) - matched
-        counts = self._counts
-        return Progress(counts.accepted, matched - counts.first_matched, lag, counts.delivered, self._state())
+        pulse = self.pulse
+        return Progress(
+            pulse.counted("items accepted"),
+            matched - self._first_matched,
+            lag,
+            pulse.counted("messages delivered"),
+            pulse.told_state(),
+        )
+
+    def health(self) -> Health:
+        """How the run is, for those who watch it."""
+        try:
+            lag: int | None = self._parts.acquirer.lag()
+        except RunnelError:
+            lag = None
+        matching = self._keeper is not None and self._keeper.is_active
+        return self.pulse.health(matching=matching, lag=lag, lag_limit=self._root.settings.lag_limit)
 
     def run(self, *, once: bool, report: Callable[[Progress], None] = lambda progress: None) -> Progress:
         """Acquire, match and deliver, under the lease of this root."""
-        settings = self._root.settings
         with self._root.catalog.write() as connection:
-            self._lease = leases.acquire(connection, settings.lease_seconds)
-            self._counts.first_matched = matches.matched_upto(connection)
+            self._lease = leases.acquire(connection, self._root.settings.lease_seconds)
+            self._first_matched = matches.matched_upto(connection)
+        self._keeper = QueryKeeper(self._root, self._lease, self.pulse, self._stop)
+        self._keeper.on_hold_up = lambda error: self._pause("matching", error)
         finished = threading.Event()
         heart = threading.Thread(target=self._beat, args=(finished,), name="runnel-lease", daemon=True)
         heart.start()
+        started: list[Companion] = []
         try:
+            for companion in self._parts.companions:
+                companion.start(self)
+                started.append(companion)
             if once:
-                self._run_once(report)
+                self._run_once(self._keeper, report)
             else:
-                self._run_on(report)
-            if self._counts.error is not None:
-                raise self._counts.error
-            self._counts.state = "stopped"
+                self._run_on(self._keeper, report)
+            if self._error is not None:
+                raise self._error
+            self.pulse.state = "stopped"
             report(self.progress())
             return self.progress()
         finally:
+            for companion in reversed(started):
+                companion.close()
+            self._parts.polls.close()
+            self._parts.dispatcher.close()
             finished.set()
             heart.join()
             self._release()
@@ -111,225 +145,152 @@ class Runner:
         try:
             with self._root.catalog.write() as connection:
                 leases.release(connection, self._held())
-        except StorageFull as error:
+        except _PASSING as error:
             logger.warning("the lease could not be given back; it ends with this process: %s", error)
 
     # --- bounded run ---------------------------------------------------------------------------------------------
 
-    def _run_once(self, report: Callable[[Progress], None]) -> None:
-        self._expire()
+    def _run_once(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> None:
+        end_expired(self._root)
         self._acquire()
+        self._poll_once(report)
         self._say("starting Spark", report)
-        spark = self._open_spark()
+        keeper.open(self._open_spark)
         while True:
             self._say("matching", report)
-            self._match_once(spark)
+            keeper.match_all(lambda: self.progress().lag)
             self._deliver_all(report)
-            self._expire()
+            end_expired(self._root)
             self._acquire()
             if self.progress().lag == 0 or self._stop.is_set():
                 break
         self._tidy(at_least=1)
 
-    def _match_once(self, spark: Any) -> None:
-        force: str | None = None
-        while self.progress().lag and not self._stop.is_set():
-            query = self._start(spark, once=True, force=force)
-            try:
-                while not query.awaitTermination(_TICK):
-                    if self._stop.is_set():
-                        query.stop()
-                force = None
-                self._notice_progress()
-            except Exception as error:
-                force = self._after_failure(error)
-
     # --- unbounded run -------------------------------------------------------------------------------------------
 
-    def _run_on(self, report: Callable[[Progress], None]) -> None:
+    def _run_on(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> None:
         self._say("starting Spark", report)
-        spark = self._open_spark()
+        keeper.open(self._open_spark)
+        settings = self._root.settings
         loops = [
-            threading.Thread(target=self._loop, args=(step, pause), name=name, daemon=True)
+            threading.Thread(target=self._loop, args=(step, pause), name=f"runnel-{name}", daemon=True)
             for name, step, pause in (
-                ("runnel-acquire", self._acquire_and_expire, self._root.settings.scan_seconds),
-                ("runnel-deliver", self._deliver, _TICK),
-                ("runnel-tidy", self._tidy, self._root.settings.archive_seconds),
+                ("acquire", self._acquire_and_expire, settings.scan_seconds),
+                ("poll", self._poll, _POLL_TICK),
+                ("deliver", self._deliver, _TICK),
+                ("tidy", self._tidy, settings.archive_seconds),
             )
         ]
-        self._query = self._start(spark, once=False)
+        keeper.start()
         for loop in loops:
             loop.start()
         try:
-            self._watch(spark, report)
+            self._watch(keeper, report)
         finally:
             # Whatever ended the run, nothing of it may go on working under a lease that is given back.
             self._stop.set()
             for loop in loops:
                 loop.join()
             try:
-                self._drain(self._query, report)
-            except StorageFull as error:
+                self._drain(keeper, report)
+            except _PASSING as error:
                 logger.warning("what is left stays for the next run: %s", error)
             finally:
-                if self._query.isActive:
-                    self._query.stop()
+                keeper.end()
 
-    def _watch(self, spark: Any, report: Callable[[Progress], None]) -> None:
-        """Keep the query going until the run is stopped; a full disk is waited for, here as everywhere."""
-        self._counts.state = "running"
+    def _watch(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> None:
+        """Keep the query going until the run is stopped; what passes by itself is waited for."""
+        self.pulse.state = "running"
         last_report = 0.0
         while not self._stop.wait(_TICK):
             try:
-                if not self._query.isActive:
-                    self._query = self._restart(spark, self._query)
+                keeper.keep_going()
                 if time.monotonic() - last_report >= 1.0:
-                    self._notice_progress()
+                    keeper.notice_progress()
                     report(self.progress())
                     last_report = time.monotonic()
-                self._has_room(_WATCHING)
-            except StorageFull as error:
-                self._pause_for_room(_WATCHING, error)
+                self._goes_on(_WATCHING)
+            except _PASSING as error:
+                self._pause(_WATCHING, error)
+            except RunnelError as final:
+                self._fail(final)
 
-    def _restart(self, spark: Any, query: Any) -> Any:
-        error = query.exception()
-        force = None
-        if error is not None:
-            try:
-                force = self._after_failure(error)
-            except Exception as final:
-                self._counts.error = final
-                self._stop.set()
-                return query
-        return self._start(spark, once=False, force=force)
-
-    def _notice_progress(self) -> None:
-        """Matching that was held up and has got somewhere is held up no more."""
-        matched = self._matched()
-        if matched > self._counts.last_seen:
-            self._counts.last_seen = matched
-            self._counts.failures = 0
-            self._has_room(_MATCHING)
-
-    def _drain(self, query: Any, report: Callable[[Progress], None]) -> None:
+    def _drain(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> None:
         """What was accepted before the stop is matched and delivered; then the query ends."""
         self._say("draining", report)
         with self._root.catalog.read() as connection:
             goal = last_sequence(connection)
-        deadline = time.monotonic() + (_DRAIN_SECONDS if self._counts.error is None else 0.0)
-        while query.isActive and self._matched() < goal and time.monotonic() < deadline:
-            time.sleep(_TICK)
-        query.stop()
-        if self._counts.error is None:
+        keeper.drain(goal, _DRAIN_SECONDS if self._error is None else 0.0)
+        if self._error is None:
             self._deliver_all(report)
             self._tidy()
 
     def _loop(self, step: Callable[[], None], pause: float) -> None:
         name = threading.current_thread().name
         while not self._stop.is_set():
+            self.pulse.turned(name)
             try:
                 step()
-                self._has_room(name)
-            except StorageFull as error:
-                self._pause_for_room(name, error)
+                self._goes_on(name)
+            except _PASSING as error:
+                self._pause(name, error)
             except Fenced as error:
-                self._counts.error = error
-                self._stop.set()
+                self._fail(error)
             except Exception:
-                # A loop never dies of one bad turn; the reason is in the log and the next turn tries again.
+                # A loop never dies of one bad turn; the reason is in the journal and the next turn tries again.
                 logger.exception("%s failed", name)
+                self.pulse.count("turns failed")
                 self._stop.wait(1.0)
             self._stop.wait(pause)
+        self.pulse.ended(name)
+
+    def _fail(self, error: BaseException) -> None:
+        self._error = error
+        self._stop.set()
 
     # --- steps ---------------------------------------------------------------------------------------------------
 
-    def _start(self, spark: Any, *, once: bool, force: str | None = None) -> Any:
-        root, lease = self._root, self._held()
-        lineage = choose_lineage(root.catalog, root.storage, epoch=lease.epoch, force_new=force)
-        drop_old_checkpoints(root.storage, lineage.id)
-        settings = root.settings
-        job = Job(
-            catalog=root.catalog.url,
-            catalog_max_bytes=settings.catalog_max_bytes,
-            storage=root.storage.url,
-            lineage=lineage.id,
-            after_sequence=lineage.after_sequence,
-            epoch=lease.epoch,
-            max_batch_items=settings.max_batch_items,
-            max_batch_bytes=settings.max_batch_bytes,
-            slice_items=settings.slice_items,
-            parallelism=spark.sparkContext.defaultParallelism,
-        )
-        return start_query(spark, job, once=once)
-
-    def _after_failure(self, error: Exception) -> str | None:
-        """What to do after the query failed: gives the reason for a new lineage, or raises what cannot be mended."""
-        text = str(error)
-        if "runnel.errors.Fenced" in text or "Fenced:" in text:
-            raise Fenced("another runner took this root over", hint="stop one of them")
-        if any(sign in text for sign in ("StorageFull", "No space left on device", "disk is full")):
-            self._pause_for_room(_MATCHING, StorageFull("no room left in the root"))
-            return None
-        self._notice_progress()
-        self._counts.failures += 1
-        reason = _reason(text)
-        if "LineageConflict" in text and self._counts.failures < _RETRIES:
-            logger.warning("the checkpoint does not continue the match log; a new lineage starts: %s", reason)
-            self._stop.wait(self._counts.failures - 1.0)
-            return "the checkpoint does not continue the match log"
-        if "CorruptData" in text and "LineageConflict" not in text:
-            raise CorruptData(
-                reason, hint="restore the file from a backup; `runnel doctor` checks the rest"
-            ) from error
-        logger.error("matching failed: %s", reason)
-        if self._counts.failures >= _RETRIES:
-            raise RunnelError(
-                f"matching failed {_RETRIES} times without progress: {reason}",
-                hint="logs/spark.log in the root has the whole story",
-            ) from error
-        self._stop.wait(min(2.0**self._counts.failures, 30.0))
-        return None
-
-    def _pause_for_room(self, part: str, error: StorageFull) -> None:
-        """Say that there is no room, wait a little, and let the caller try again."""
-        if part not in self._held_up:
+    def _pause(self, part: str, error: RunnelError) -> None:
+        """Say what holds a part up, wait a little, and let the caller try again."""
+        if self.pulse.hold_up(part, error.message):
             logger.warning("%s", error)
-        self._held_up[part] = error.message
         self._renew()
         self._stop.wait(1.0)
 
-    def _has_room(self, part: str) -> None:
+    def _goes_on(self, part: str) -> None:
         """A part that was held up and got on is held up no more; say so at once."""
-        if self._held_up.pop(part, None) is not None:
+        if self.pulse.release(part):
             self._renew()
 
-    def _state(self) -> str:
-        held_up = next(iter(dict(self._held_up).values()), None)
-        return f"paused: {held_up}" if held_up else self._counts.state
-
     def _acquire_and_expire(self) -> None:
-        self._expire()
+        end_expired(self._root)
         self._acquire()
 
-    def _expire(self) -> None:
-        end_expired(self._root)
-
     def _acquire(self) -> None:
-        self._counts.accepted += self._acquirer.acquire_all().accepted
+        self._took_in(self._parts.acquirer.acquire_all())
+
+    def _poll(self) -> None:
+        self._took_in(self._parts.polls.poll())
+
+    def _poll_once(self, report: Callable[[Progress], None]) -> None:
+        self._say("polling", report)
+        self._took_in(self._parts.polls.poll(once=True))
+
+    def _took_in(self, taken: Acquisition) -> None:
+        self.pulse.count("items accepted", taken.accepted)
+        self.pulse.count("items unchanged", taken.unchanged)
+        self.pulse.count("things put aside", taken.put_aside)
 
     def _deliver(self) -> None:
-        self._counts.delivered += self._dispatcher.deliver(self._held().epoch)
+        self.pulse.count("messages delivered", self._parts.dispatcher.deliver(self._held().epoch))
 
     def _deliver_all(self, report: Callable[[Progress], None]) -> None:
         self._say("delivering", report)
-        self._counts.delivered += self._dispatcher.deliver(self._held().epoch)
+        self.pulse.count("messages delivered", self._parts.dispatcher.deliver(self._held().epoch, wait=True))
         report(self.progress())
 
     def _tidy(self, at_least: int | None = None) -> None:
-        root, epoch = self._root, self._held().epoch
-        wanted = root.settings.archive_segments if at_least is None else at_least
-        archive_matched(root.catalog, root.storage, epoch=epoch, at_least=wanted)
-        collect_garbage(root.catalog, root.storage, older_than=root.settings.orphan_seconds)
+        tidy(self._root, self._held().epoch, at_least=at_least)
 
     def _beat(self, finished: threading.Event) -> None:
         """Renew the lease while the run lives; losing it ends the run."""
@@ -339,36 +300,20 @@ class Runner:
     def _renew(self) -> None:
         try:
             with self._root.catalog.write() as connection:
-                leases.renew(connection, self._held(), self._root.settings.lease_seconds, self._state())
+                leases.renew(connection, self._held(), self._root.settings.lease_seconds, self.pulse.told_state())
         except Fenced as error:
-            self._counts.error = error
-            self._stop.set()
-        except StorageFull:
-            pass  # whoever has no room says so, and the lease is tried again
+            self._fail(error)
+        except StorageFull as error:
+            logger.debug("the lease waits for room: %s", error)
         except Exception as error:
             logger.warning("the lease could not be renewed: %s", error)
 
     def _say(self, state: str, report: Callable[[Progress], None]) -> None:
-        self._counts.state = state
+        self.pulse.state = state
         self._renew()
         report(self.progress())
-
-    def _matched(self) -> int:
-        with self._root.catalog.read() as connection:
-            return matches.matched_upto(connection)
 
     def _held(self) -> Lease:
         if self._lease is None:
             raise Fenced("no lease is held")
         return self._lease
-
-
-def _reason(text: str) -> str:
-    """What went wrong, from the long story that Spark tells: our own error if one is in it, else its first line.
-
-    >>> _reason("x\\n  runnel.errors.CorruptData: plans/1 cannot be read\\n  at y")
-    'plans/1 cannot be read'
-    """
-    ours = re.findall(r"runnel\.errors\.\w+: (.+)", text)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return (ours or lines or ["no reason given"])[0][:300]

@@ -1,17 +1,23 @@
-"""Status: how a root is, at a glance."""
+"""Status: how a root is, at a glance, and what needs a person."""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from typing import Any
 
-from runnel.catalog import feeds, inspection, leases, ledger, matches, plans, subscriptions
+from sqlalchemy import Connection
+
+from runnel.catalog import feeds, inspection, leases, matches, plans, polls, receipts, subscriptions, vitals
 from runnel.catalog.sequencer import last_sequence
 from runnel.engine.root import Root
 from runnel.model.feed import FeedKind
 
-_FAILING_SHOWN = 5
+_SHOWN = 5
+_LITTLE_ROOM = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +39,17 @@ class Status:
     messages: dict[str, int]
     put_aside: int
     failing_sources: list[dict[str, str]]
+    dead_letters: list[dict[str, str]]
+    disabled_subscriptions: list[dict[str, str]]
+    polls: dict[str, int]
+    room_bytes: int
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON value."""
         return asdict(self)
 
     def lines(self) -> list[str]:
-        """For a terminal."""
-        more = len(self.failing_sources) - _FAILING_SHOWN
+        """For a terminal: what is always there, then what needs a person."""
         messages = ", ".join(f"{count} {state}" for state, count in sorted(self.messages.items())) or "none"
         plan = f"version {self.plan_version}, {self.plan_queries} queries" if self.plan_version else "none yet"
         return [
@@ -53,16 +62,46 @@ class Status:
             f"runner         {self.runner}",
             f"messages       {messages}",
             f"put aside      {self.put_aside}",
-            *(f"failing        {one['feed']}: {one['problem']}" for one in self.failing_sources[:_FAILING_SHOWN]),
-            *([f"               and {more} more sources; `runnel show quarantine` lists all"] if more > 0 else []),
+            *self._polling(),
+            *self._little_room(),
+            *_some("failing", [_failing_line(one) for one in self.failing_sources], "runnel show quarantine"),
+            *_some("dead", [f"{one['message']}: {one['reason']}" for one in self.dead_letters], "runnel letters"),
+            *_some(
+                "disabled",
+                [f"subscription {one['subscription']}: {one['reason']}" for one in self.disabled_subscriptions],
+                "runnel show subscriptions",
+            ),
         ]
+
+    def _polling(self) -> list[str]:
+        told = self.polls
+        if not told["feeds"]:
+            return []
+        return [
+            f"web feeds      {told['feeds']}, {told['due']} due, {told['failing']} failing, {told['stopped']} stopped"
+        ]
+
+    def _little_room(self) -> list[str]:
+        return [f"room           {self.room_bytes >> 20} MiB left"] if self.room_bytes < _LITTLE_ROOM else []
+
+
+def _failing_line(one: Mapping[str, str]) -> str:
+    since = f" (since {one['since']})" if one.get("since") else ""
+    after = f"; next try {one['next_try']}" if one.get("next_try") else ""
+    return f"{one['feed']}: {one['problem']}{since}{after}"
+
+
+def _some(label: str, lines: list[str], command: str) -> list[str]:
+    """The first few lines under a label, and the command that lists all."""
+    more = [f"{'':<15}and {len(lines) - _SHOWN} more; `{command}` lists all"] if len(lines) > _SHOWN else []
+    return [*(f"{label:<15}{line}" for line in lines[:_SHOWN]), *more]
 
 
 def read_status(root: Root) -> Status:
     """The status of a root, from one view of its catalog."""
+    room = os.statvfs(root.folder)
     with root.catalog.read() as connection:
         declared = feeds.live_feeds(connection)
-        names = {feed.id: feed.name for feed in declared}
         accepted, matched = last_sequence(connection), matches.matched_upto(connection)
         plan = plans.current_plan(connection)
         return Status(
@@ -78,14 +117,42 @@ def read_status(root: Root) -> Status:
             plan_version=plan.version if plan else None,
             plan_queries=plan.queries if plan else 0,
             runner=_runner(leases.state(connection)),
-            messages=ledger.message_counts(connection),
+            messages=receipts.message_counts(connection),
             put_aside=inspection.put_aside_count(connection),
-            failing_sources=[
-                {"feed": names[file.feed], "problem": file.problem}
-                for file in inspection.source_files(connection)
-                if file.problem and file.feed in names
+            failing_sources=_failing(connection, {feed.id: feed.name for feed in declared}),
+            dead_letters=[{"message": one.key, "reason": one.reason} for one in vitals.newest_dead(connection, 100)],
+            disabled_subscriptions=[
+                {"subscription": str(number), "reason": reason}
+                for number, reason in vitals.disabled_subscriptions(connection, 100)
             ],
+            polls=asdict(polls.poll_counts(connection)),
+            room_bytes=room.f_bavail * room.f_frsize,
         )
+
+
+def _failing(connection: Connection, names: Mapping[int, str]) -> list[dict[str, str]]:
+    """Files and web feeds that cannot be read."""
+    files = [
+        {"feed": names[file.feed], "problem": file.problem}
+        for file in inspection.source_files(connection)
+        if file.problem and file.feed in names
+    ]
+    web = [
+        {
+            "feed": one.name,
+            "problem": one.problem,
+            "since": _moment(one.since),
+            "next_try": "never: the feed is gone" if one.stopped else _moment(one.next_try),
+        }
+        for one in polls.failing(connection)
+    ]
+    return files + web
+
+
+def _moment(microseconds: int | None) -> str:
+    if microseconds is None:
+        return ""
+    return datetime.fromtimestamp(microseconds / 1e6, UTC).isoformat(sep=" ", timespec="minutes")
 
 
 def _runner(state: leases.LeaseState | None) -> str:

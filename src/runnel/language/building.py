@@ -57,14 +57,20 @@ from runnel.language.statements import (
     CreateFeed,
     Drop,
     Explain,
+    ExplainMessage,
     FeedTerm,
     GroupTerm,
+    MaterialiseFeed,
     Name,
     Parsed,
     Pause,
+    Places,
     Preview,
     QueryText,
     RegisterFeed,
+    Renew,
+    Replay,
+    RotateKey,
     Show,
     Statement,
     Subscribe,
@@ -83,8 +89,11 @@ class Builder(Transformer[Token, list[Parsed]]):
 
     # Statements.
 
-    def register_address(self, keyword: Token, address: Token, name: Name) -> Parsed:
-        return _parsed(keyword, RegisterFeed(name, read_exact(address, "an address")))
+    def register_address(
+        self, keyword: Token, address: Token, name: Name, every: Token | None, period: Duration | None
+    ) -> Parsed:
+        text = read_exact(address, "an address")
+        return _parsed(keyword, RegisterFeed(name, text, period and period.length, span_of(address)))
 
     def register_published(self, keyword: Token, name: Name) -> Parsed:
         return _parsed(keyword, RegisterFeed(name))
@@ -97,7 +106,13 @@ class Builder(Transformer[Token, list[Parsed]]):
         return _parsed(keyword, CreateFeed(name, query, replace is not None))
 
     def subscribe(
-        self, keyword: Token, feed: Name, kind: str, target: Token | None, *clauses: tuple[Token, Duration]
+        self,
+        keyword: Token,
+        feed: Name,
+        sheet: Token | None,
+        kind: Token,
+        target: Token | None,
+        *clauses: tuple[Token, Duration],
     ) -> Parsed:
         lengths: dict[str, timedelta] = {}
         for word, duration in clauses:
@@ -108,14 +123,39 @@ class Builder(Transformer[Token, list[Parsed]]):
             keyword,
             Subscribe(
                 feed,
-                kind,
+                kind.lower(),
                 _target(target),
                 lengths.get("EVERY"),
                 lengths.get("FOR"),
                 lengths.get("FROM_CLAUSE"),
-                span_of(keyword),
+                None if sheet is None else read_exact(sheet, "a stylesheet's name"),
+                Places(span_of(kind), span_of(target or kind), span_of(sheet or kind)),
             ),
         )
+
+    def materialise(self, keyword: Token, origin: Name, sheet: Token, name: Name) -> Parsed:
+        text = read_exact(sheet, "a stylesheet's name")
+        return _parsed(keyword, MaterialiseFeed(name, origin, text, span_of(sheet)))
+
+    def renew_number(self, keyword: Token, number: Token, word: Token | None, length: Duration | None) -> Parsed:
+        renewed = Renew(number=read_integer(number), lifetime=length and length.length, span=span_of(number))
+        return _parsed(keyword, renewed)
+
+    def renew_ticket(self, keyword: Token, ticket: Token, word: Token | None, length: Duration | None) -> Parsed:
+        text = read_exact(ticket, "a ticket")
+        return _parsed(keyword, Renew(ticket=text, lifetime=length and length.length, span=span_of(ticket)))
+
+    def rotate_key(self, keyword: Token, number: Token) -> Parsed:
+        return _parsed(keyword, RotateKey(read_integer(number), span_of(number)))
+
+    def replay_message(self, keyword: Token, key: Token) -> Parsed:
+        return _parsed(keyword, Replay(message=read_exact(key, "a message's key"), span=span_of(key)))
+
+    def replay_subscription(self, keyword: Token, number: Token) -> Parsed:
+        return _parsed(keyword, Replay(subscription=read_integer(number), span=span_of(number)))
+
+    def unsubscribe_ticket(self, keyword: Token, ticket: Token) -> Parsed:
+        return _parsed(keyword, Unsubscribe(ticket=read_exact(ticket, "a ticket"), span=span_of(ticket)))
 
     def unsubscribe_number(self, keyword: Token, number: Token) -> Parsed:
         return _parsed(keyword, Unsubscribe(read_integer(number), span=span_of(number)))
@@ -137,11 +177,17 @@ class Builder(Transformer[Token, list[Parsed]]):
     def show_all(self, keyword: Token, what: Token) -> Parsed:
         return _parsed(keyword, Show(cast(OneOf["feeds", "subscriptions", "quarantine"], what.lower())))
 
+    def show_letters(self, keyword: Token, dead: Token) -> Parsed:
+        return _parsed(keyword, Show("dead letters"))
+
     def show_feed(self, keyword: Token, name: Name) -> Parsed:
         return _parsed(keyword, Show("feed", name))
 
     def explain(self, keyword: Token, name: Name) -> Parsed:
         return _parsed(keyword, Explain(name))
+
+    def explain_message(self, keyword: Token, key: Token) -> Parsed:
+        return _parsed(keyword, ExplainMessage(read_exact(key, "a message's key"), span_of(key)))
 
     def why(self, keyword: Token, item: Token, feed: Name) -> Parsed:
         return _parsed(keyword, Why(read_item_id(item), feed))

@@ -13,13 +13,18 @@ from runnel.language.statements import (
     CreateFeed,
     Drop,
     Explain,
+    ExplainMessage,
     FeedTerm,
     GroupTerm,
+    MaterialiseFeed,
     Name,
     Pause,
     Preview,
     QueryText,
     RegisterFeed,
+    Renew,
+    Replay,
+    RotateKey,
     Show,
     Statement,
     Subscribe,
@@ -67,16 +72,24 @@ def print_duration(duration: timedelta) -> str:
 
 def _text(statement: Statement) -> str:
     match statement:
-        case RegisterFeed(name, None):
-            return f"register feed {_name(name)}"
-        case RegisterFeed(name, address) if address is not None:
-            return f"register feed {quote(address)} as {_name(name)}"
+        case RegisterFeed():
+            return _register(statement)
+        case MaterialiseFeed(name, origin, sheet):
+            return f"register feed {_name(origin)} apply {quote(sheet)} as {_name(name)}"
         case CreateFeed(name, query, replace):
             return f"create {'or replace ' if replace else ''}feed {_name(name)} {_query(query)}"
         case Subscribe():
             return _subscribe(statement)
         case Unsubscribe():
             return _unsubscribe(statement)
+        case Renew(number, ticket, lifetime):
+            subject = f"subscription {number}" if ticket is None else f"ticket {quote(ticket)}"
+            return f"renew {subject}{_clause('for', lifetime)}"
+        case RotateKey(subscription):
+            return f"rotate key of subscription {subscription}"
+        case Replay(message, subscription_or_none):
+            subject = f"subscription {subscription_or_none}" if message is None else f"message {quote(message)}"
+            return f"replay {subject}"
         case Drop(name, cascade):
             return f"drop feed {_name(name)}{' cascade' if cascade else ''}"
         case Pause(paused, feed, number):
@@ -86,6 +99,8 @@ def _text(statement: Statement) -> str:
             return f"show {what}" if name is None else f"show feed {_name(name)}"
         case Explain(name):
             return f"explain feed {_name(name)}"
+        case ExplainMessage(message):
+            return f"explain message {quote(message)}"
         case Why(item, feed):
             return f"why item {quote(item)} in {_name(feed)}"
         case Preview():
@@ -93,19 +108,27 @@ def _text(statement: Statement) -> str:
     raise TypeError(f"not a statement: {statement!r}")
 
 
+def _register(statement: RegisterFeed) -> str:
+    if statement.address is None:
+        return f"register feed {_name(statement.name)}"
+    text = f"register feed {quote(statement.address)} as {_name(statement.name)}"
+    return text + _clause("every", statement.every)
+
+
 def _subscribe(statement: Subscribe) -> str:
-    parts = [f"subscribe to {_name(statement.feed)}", _output(statement.kind, statement.target)]
-    for word, duration in (
-        ("every", statement.every),
-        ("for", statement.lifetime),
-        ("from last", statement.back),
-    ):
-        if duration is not None:
-            parts.append(f"{word} {print_duration(duration)}")
-    return " ".join(parts)
+    sheet = "" if statement.sheet is None else f" apply {quote(statement.sheet)}"
+    text = f"subscribe to {_name(statement.feed)}{sheet} {_output(statement.kind, statement.target)}"
+    clauses = (("every", statement.every), ("for", statement.lifetime), ("from last", statement.back))
+    return text + "".join(_clause(word, duration) for word, duration in clauses)
+
+
+def _clause(word: str, duration: timedelta | None) -> str:
+    return "" if duration is None else f" {word} {print_duration(duration)}"
 
 
 def _unsubscribe(statement: Unsubscribe) -> str:
+    if statement.ticket is not None:
+        return f"unsubscribe ticket {quote(statement.ticket)}"
     if statement.feed is None:
         return f"unsubscribe {statement.number}"
     text = f"unsubscribe from {_name(statement.feed)}"
@@ -123,7 +146,7 @@ def _preview(statement: Preview) -> str:
         subject = f"feed {_name(statement.feed)}"
     else:
         raise ValueError("a preview needs a query or a feed")
-    return f"preview {subject}" + (f" over last {print_duration(statement.back)}" if statement.back else "")
+    return f"preview {subject}{_clause('over last', statement.back)}"
 
 
 def _query(query: QueryText) -> str:

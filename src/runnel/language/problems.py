@@ -52,7 +52,22 @@ _NAMED = {
 _CONSTANT = frozenset({"NUMBER", "STRING", "TRUE_CONSTANT", "FALSE_CONSTANT", "_DATE"})
 _CONDITION = frozenset({"NAME", "QUOTED", "VARIABLE", "_NOT", "_TRUE", "_FALSE", "_LPAR"})
 _STATEMENT = frozenset(
-    {"CREATE", "REGISTER", "SUBSCRIBE", "UNSUBSCRIBE", "DROP", "PAUSE", "RESUME", "SHOW", "EXPLAIN", "WHY", "PREVIEW"}
+    [
+        "CREATE",
+        "REGISTER",
+        "SUBSCRIBE",
+        "UNSUBSCRIBE",
+        "RENEW",
+        "ROTATE",
+        "REPLAY",
+        "DROP",
+        "PAUSE",
+        "RESUME",
+        "SHOW",
+        "EXPLAIN",
+        "WHY",
+        "PREVIEW",
+    ]
 )
 _GROUPS = (
     (_STATEMENT, "a statement"),
@@ -61,9 +76,7 @@ _GROUPS = (
 )
 
 _TYPOGRAPHIC = frozenset("“”„‟‘’‚‛«»‹›`´")
-_LATER = frozenset(
-    {"join", "apply", "graph", "tree", "window", "with", "using", "on", "similar", "table", "operator"}
-)
+_LATER = frozenset({"join", "graph", "tree", "window", "with", "using", "on", "similar", "table", "operator"})
 _SIGNS = {
     "==": "write = once",
     "&&": "write and",
@@ -183,6 +196,8 @@ def _word_hint(place: _Place, text: str) -> str | None:
         return "a missing attribute has no value: write attribute exists, or not attribute exists"
     if place.expected & {"STRING"} and word not in RESERVED and "NAME" not in place.expected and word != "as":
         return f"texts are written in single quotes: '{_cut(place.found)}'"
+    if word == "apply" and not place.expected & {"NAME", "KIND"}:
+        return "apply stands right after the feed: subscribe to Feed apply 'sheet.xsl' output …"
     if word in _LATER and not place.expected & {"NAME", "KIND"}:
         return f"{word} is not part of this version's language"
     return None

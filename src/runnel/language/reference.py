@@ -39,9 +39,17 @@ class Row:
 STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "register feed",
-        "register feed 'path or URL' as Name;\nregister feed Name;",
-        "Declares a source feed. With an address its items are read from there; without one they come by `publish`.",
-        "register feed 'https://muse.example/rss' as MuseNews;\nregister feed Friends;",
+        "register feed 'path or URL' as Name [every duration];\nregister feed Name;",
+        "Declares a source feed. With an address its items are read from there; without one they come by `publish`. "
+        "`every` says how often an address on the web is asked.",
+        "register feed 'https://muse.example/rss' as MuseNews every 10 minutes;\nregister feed Friends;",
+    ),
+    Entry(
+        "register feed … apply",
+        "register feed Feed apply 'stylesheet' as Name;",
+        "Declares a materialised feed: a source feed whose items a stylesheet makes from those of another feed. The "
+        "stylesheet is a file in the root's folder `sheets`, taken as it is at this moment.",
+        "register feed MusePhotos apply 'IncludePhotos.xsl' as MuseWithPhotos;",
     ),
     Entry(
         "create feed",
@@ -54,16 +62,33 @@ STATEMENTS: tuple[Entry, ...] = (
     ),
     Entry(
         "subscribe",
-        "subscribe to Feed output kind ['target'] [every duration] [for duration] [from last duration];",
-        "Delivers a feed's items: `every` collects them to one delivery per period, `for` ends the subscription, "
-        "`from last` begins in the past instead of now. The clauses may stand in any order.",
-        "subscribe to RockConcerts output rss 'concerts.rss' every 10 minutes for 30 days from last 7 days;",
+        "subscribe to Feed [apply 'stylesheet'] output kind ['target'] [every duration] [for duration] "
+        "[from last duration];",
+        "Delivers a feed's items: `apply` shapes messages with a stylesheet of the root's folder `sheets`, `every` "
+        "collects items to one delivery per period, `for` ends the subscription, `from last` begins in the past "
+        "instead of now. The clauses after the target may stand in any order. The answer shows the subscription's "
+        "ticket, and a webhook's signing key, this once.",
+        "subscribe to RockConcerts output rss 'concerts.rss' every 10 minutes for 30 days from last 7 days;\n"
+        "subscribe to RockConcerts apply 'Title.xsl' output mail 'me@mail.example' every 3 hours;",
     ),
     Entry(
         "unsubscribe",
-        "unsubscribe number;\nunsubscribe from Feed [output kind ['target']];",
-        "Ends one subscription by its number, or all of a feed that have this kind and target.",
-        "unsubscribe 12;\nunsubscribe from RockConcerts output rss;",
+        "unsubscribe number;\nunsubscribe ticket 'ticket';\nunsubscribe from Feed [output kind ['target']];",
+        "Ends one subscription by its number, or by its ticket (whoever has it), or all of one's own to a feed that "
+        "have this kind and target.",
+        "unsubscribe 12;\nunsubscribe ticket 'qL2x…';\nunsubscribe from RockConcerts output rss;",
+    ),
+    Entry(
+        "renew",
+        "renew subscription number [for duration];\nrenew ticket 'ticket' [for duration];",
+        "Lets a subscription last for this long from now on; without `for`, as long as a new one would.",
+        "renew subscription 12 for 30 days;",
+    ),
+    Entry(
+        "rotate key",
+        "rotate key of subscription number;",
+        "Gives a webhook's subscription a new signing key, shown this once. The old one signs as well for a day.",
+        "rotate key of subscription 12;",
     ),
     Entry(
         "drop feed",
@@ -79,8 +104,9 @@ STATEMENTS: tuple[Entry, ...] = (
     ),
     Entry(
         "show",
-        "show feeds;\nshow subscriptions;\nshow quarantine;\nshow feed Name;",
-        "Lists what was declared, or what was set aside because it could not be processed, or shows one feed.",
+        "show feeds;\nshow subscriptions;\nshow quarantine;\nshow dead letters;\nshow feed Name;",
+        "Lists what was declared, or what was set aside because it could not be processed, or the messages that no "
+        "endpoint took, or shows one feed.",
         "show feeds;\nshow feed RockConcerts;",
     ),
     Entry(
@@ -88,6 +114,18 @@ STATEMENTS: tuple[Entry, ...] = (
         "explain feed Name;",
         "Shows how a feed is computed, what it shares with others, and what it costs.",
         "explain feed RockConcerts;",
+    ),
+    Entry(
+        "explain message",
+        "explain message 'key';",
+        "Shows what is in a message, and every attempt to deliver it that failed.",
+        "explain message '5f3a-12-7';",
+    ),
+    Entry(
+        "replay",
+        "replay message 'key';\nreplay subscription number;",
+        "Sends a dead letter, or all dead letters of a subscription, again, under the same key.",
+        "replay message '5f3a-12-7';\nreplay subscription 12;",
     ),
     Entry(
         "why item",

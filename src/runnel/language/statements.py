@@ -60,10 +60,24 @@ class QueryText:
 
 @dataclass(frozen=True, slots=True)
 class RegisterFeed:
-    """`register feed 'address' as Name`; without an address items come by `publish` only."""
+    """`register feed 'address' as Name [every …]`; without an address items come by `publish` only."""
 
     name: Name
     address: str | None = None
+    every: timedelta | None = None
+    place: Span = field(default=NOWHERE, compare=False)
+    """Where the address stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class MaterialiseFeed:
+    """`register feed Origin apply 'sheet' as Name`: a source feed whose items a stylesheet makes from another's."""
+
+    name: Name
+    origin: Name
+    sheet: str
+    place: Span = field(default=NOWHERE, compare=False)
+    """Where the stylesheet is named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +90,17 @@ class CreateFeed:
 
 
 @dataclass(frozen=True, slots=True)
+class Places:
+    """Where the parts of a `subscribe` stand, so that a refusal points at what is wrong."""
+
+    kind: Span = NOWHERE
+    target: Span = NOWHERE
+    sheet: Span = NOWHERE
+
+
+@dataclass(frozen=True, slots=True)
 class Subscribe:
-    """`subscribe to Feed output kind ['target'] [every …] [for …] [from last …]`."""
+    """`subscribe to Feed [apply 'sheet'] output kind ['target'] [every …] [for …] [from last …]`."""
 
     feed: Name
     kind: str
@@ -85,17 +108,46 @@ class Subscribe:
     every: timedelta | None = None
     lifetime: timedelta | None = None
     back: timedelta | None = None
-    span: Span = field(default=NOWHERE, compare=False)
+    sheet: str | None = None
+    places: Places = field(default=Places(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:
-    """`unsubscribe 12`, or `unsubscribe from Feed [output kind ['target']]`."""
+    """`unsubscribe 12`, `unsubscribe ticket '…'`, or `unsubscribe from Feed [output kind ['target']]`."""
 
     number: int | None = None
     feed: Name | None = None
     kind: str | None = None
     target: str | None = None
+    ticket: str | None = field(default=None, repr=False)
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """`renew subscription 12 [for …]`, or `renew ticket '…' [for …]`."""
+
+    number: int | None = None
+    ticket: str | None = field(default=None, repr=False)
+    lifetime: timedelta | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RotateKey:
+    """`rotate key of subscription 12`."""
+
+    subscription: int
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """`replay message 'key'`, or `replay subscription 12`: dead letters are sent again."""
+
+    message: str | None = None
+    subscription: int | None = None
     span: Span = field(default=NOWHERE, compare=False)
 
 
@@ -119,9 +171,9 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """`show feeds`, `show subscriptions`, `show quarantine`, or `show feed Name`."""
+    """`show feeds`, `show subscriptions`, `show quarantine`, `show dead letters`, or `show feed Name`."""
 
-    what: Literal["feeds", "subscriptions", "quarantine", "feed"]
+    what: Literal["feeds", "subscriptions", "quarantine", "dead letters", "feed"]
     name: Name | None = None
 
 
@@ -130,6 +182,14 @@ class Explain:
     """`explain feed Name`."""
 
     name: Name
+
+
+@dataclass(frozen=True, slots=True)
+class ExplainMessage:
+    """`explain message 'key'`."""
+
+    message: str
+    span: Span = field(default=NOWHERE, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +209,10 @@ class Preview:
     back: timedelta | None = None
 
 
-Declaration = RegisterFeed | CreateFeed | Subscribe | Unsubscribe | Drop | Pause
-Question = Show | Explain | Why | Preview
+Declaration = (
+    RegisterFeed | MaterialiseFeed | CreateFeed | Subscribe | Unsubscribe | Renew | RotateKey | Replay | Drop | Pause
+)
+Question = Show | Explain | ExplainMessage | Why | Preview
 Statement = Declaration | Question
 
 

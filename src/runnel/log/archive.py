@@ -1,99 +1,100 @@
-"""The archive: matched items by day of acceptance, in Parquet; and the removal of files that nobody needs.
+"""The archive: matched items in Parquet, by minutes, then hours, then days of acceptance.
 
-Archiving replaces small log segments by day files in one transaction. Readers that still hold the old list go on,
-because the old files stay for a while after they are retired.
+In: log segments whose items are all matched. Out: fewer and larger files, put in their place in one transaction.
+Readers that still hold the old list go on, because the old files stay for a while after they are retired.
 """
 
 from __future__ import annotations
 
-import time
 import uuid
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from itertools import groupby
-
-import pyarrow as pa
+from typing import Any
 
 from runnel.catalog import items as manifest
-from runnel.catalog import leases, matches, plans
+from runnel.catalog import leases, matches
 from runnel.catalog.connection import Catalog, now
 from runnel.catalog.items import ItemSegment
+from runnel.errors import CorruptData
 from runnel.log.arrow_files import write_parquet
+from runnel.log.garbage import collect_garbage
 from runnel.log.item_files import read_items
 from runnel.log.storage import Storage
+from runnel.log.tiers import Level, Run, due_runs
+from runnel.model.batch import ITEM_SCHEMA
 from runnel.model.segment import Slice, Tier
 
-_FILE_ITEMS = 200_000
-_FILE_BYTES = 256 << 20
+__all__ = ["archive_matched", "archive_steps", "collect_garbage"]
+
+_SEGMENTS = 20_000
+_ROWS = 5_000
 
 
 def archive_matched(catalog: Catalog, storage: Storage, *, epoch: int, at_least: int = 1) -> int:
-    """Move log segments whose items are all matched into day files; gives how many segments moved."""
+    """Merge matched segments where it is due, all of them; gives how many segments were merged into others."""
+    return sum(len(run.pieces) for run in archive_steps(catalog, storage, epoch=epoch, at_least=at_least))
+
+
+def archive_steps(catalog: Catalog, storage: Storage, *, epoch: int, at_least: int = 1) -> Iterator[Run[ItemSegment]]:
+    """Merge matched segments, a run at each step; gives the run that was merged."""
     with catalog.read() as connection:
-        segments = manifest.log_segments_upto(connection, matches.matched_upto(connection))
-    if len(segments) < at_least:
-        return 0
-    for run in _runs(segments):
-        day = _day(run[0])
-        batches = [
-            read_items(storage, Slice(one.tier, one.path, 0, one.items, one.first_sequence, one.accepted)).records
-            for one in run
-        ]
-        path = f"items/day/{day}/{run[0].first_sequence:020d}-{uuid.uuid4().hex[:8]}.parquet"
-        size = write_parquet(storage, path, pa.Table.from_batches(batches))
-        with catalog.write() as connection:
-            leases.check(connection, epoch)
-            manifest.retire_segments(connection, run)
-            manifest.add_segment(
-                connection,
-                Tier.DAY,
-                path,
-                sequences=(run[0].first_sequence, run[-1].last_sequence),
-                times=(run[0].accepted, run[-1].last_accepted),
-                size=size,
-            )
-    return len(segments)
+        upto = matches.matched_upto(connection)
+        segments = manifest.small_segments(connection, upto, _SEGMENTS)
+        waiting = manifest.segments_between(
+            connection, segments[-1].last_sequence if segments else 0, 1 << 62, limit=1
+        )
+        # Whatever is not looked at here, because it is not matched or because there is too much, keeps its hour open.
+        open_from = min(now(connection), *(one.began for one in waiting), 1 << 62)
+    for run in due_runs(segments, open_from=open_from, at_least=at_least):
+        if len(run.pieces) == 1 and run.pieces[0].level > Level.FRESH:
+            with catalog.write() as connection:
+                leases.check(connection, epoch)
+                manifest.set_level(connection, run.pieces[0], run.level)
+            continue
+        _merge(catalog, storage, run, epoch)
+        yield run
 
 
-def _runs(segments: list[ItemSegment]) -> Iterator[list[ItemSegment]]:
-    """Consecutive segments of one day, bounded in items."""
-    for _, same_day in groupby(segments, key=_day):
-        run: list[ItemSegment] = []
-        items = size = 0
-        for segment in same_day:
-            gap = run and segment.first_sequence != run[-1].last_sequence + 1
-            if run and (gap or items + segment.items > _FILE_ITEMS or size + segment.bytes > _FILE_BYTES):
-                yield run
-                run, items, size = [], 0, 0
-            run.append(segment)
-            items += segment.items
-            size += segment.bytes
-        if run:
-            yield run
-
-
-def _day(segment: ItemSegment) -> str:
-    return datetime.fromtimestamp(segment.accepted / 1e6, UTC).date().isoformat()
-
-
-def collect_garbage(catalog: Catalog, storage: Storage, *, older_than: float) -> int:
-    """Remove files of retired segments, and files that no manifest names, of at least this age in seconds.
-
-    A file without a row was left by a crash between writing and committing. A young one may still be committed; an
-    old one is removed under the catalog's write lock, and whoever commits looks whether the file is still there.
-    """
-    limit = time.time() - older_than
-    found = [file for folder in ("items", "matches", "plans") for file in storage.files(folder)]
-    removed = 0
+def _merge(catalog: Catalog, storage: Storage, run: Run[ItemSegment], epoch: int) -> None:
+    first, last = run.sequences
+    day = datetime.fromtimestamp(run.pieces[0].accepted / 1e6, UTC).date().isoformat()
+    path = f"items/day/{day}/{first:020d}-{uuid.uuid4().hex[:8]}.parquet"
+    size = write_parquet(storage, path, _checked(_batches(storage, run), first, last), ITEM_SCHEMA)
     with catalog.write() as connection:
-        retired = set(manifest.retired_paths(connection, now(connection) - int(older_than * 1e6)))
-        keep = (manifest.all_paths(connection) - retired) | matches.part_paths(connection)
-        # A batch that was begun but not committed uses the plan of the last committed one, or a newer one.
-        folders = plans.plan_folders(connection, since=matches.last_plan(connection))
-        for file in found:
-            is_plan = file.path.rsplit("/", 1)[0] in folders
-            if file.path not in keep and not is_plan and (file.modified < limit or file.path in retired):
-                storage.delete(file.path)
-                removed += 1
-        manifest.forget_segments(connection, retired)
-    return removed
+        leases.check(connection, epoch)
+        if manifest.retire_segments(connection, run.pieces) != len(run.pieces) or not storage.local(path).exists():
+            raise CorruptData(
+                f"items {first}-{last} were archived by somebody else", hint="the next turn tries again"
+            )
+        manifest.add_segment(
+            connection,
+            Tier.DAY,
+            path,
+            sequences=(first, last),
+            times=(run.pieces[0].accepted, run.pieces[-1].last_accepted),
+            size=size,
+            level=run.level,
+        )
+
+
+def _batches(storage: Storage, run: Run[ItemSegment]) -> Iterator[Any]:
+    """The items of a run, some thousand at a time."""
+    for one in run.pieces:
+        for row in range(0, one.items, _ROWS):
+            rows = min(_ROWS, one.items - row)
+            yield read_items(
+                storage, Slice(one.tier, one.path, row, rows, one.first_sequence + row, one.accepted)
+            ).records
+
+
+def _checked(batches: Iterator[Any], first: int, last: int) -> Iterator[Any]:
+    """The same batches, after making sure that nothing is missing: the old files will go."""
+    expected = first
+    for batch in batches:
+        sequences = batch.column("sequence")
+        if batch.num_rows and (sequences[0].as_py(), sequences[-1].as_py() - batch.num_rows + 1) != (expected,) * 2:
+            raise CorruptData(f"the items from {expected} on are not where the manifest says")
+        expected += batch.num_rows
+        yield batch
+    if expected != last + 1:
+        raise CorruptData(f"items {expected}-{last} are not where the manifest says")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -33,10 +34,20 @@ def read_arrow(storage: Storage, path: str) -> Any:
         raise CorruptData(f"{path} cannot be read: {error}") from error
 
 
-def write_parquet(storage: Storage, path: str, table: Any) -> int:
-    """Write a table as a Parquet file; gives its size in bytes."""
+def write_parquet(storage: Storage, path: str, batches: Iterable[Any], schema: Any) -> int:
+    """Write record batches, one after the other, as a Parquet file; gives its size in bytes."""
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd", row_group_size=_ROW_GROUP)
+    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+        waiting: list[Any] = []
+        rows = 0
+        for batch in batches:
+            waiting.append(batch)
+            rows += batch.num_rows
+            if rows >= _ROW_GROUP:
+                writer.write_table(pa.Table.from_batches(waiting, schema), row_group_size=_ROW_GROUP)
+                waiting, rows = [], 0
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting, schema), row_group_size=_ROW_GROUP)
     data = sink.getvalue()
     storage.write(path, memoryview(data))
     return int(data.size)

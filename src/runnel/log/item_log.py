@@ -15,9 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from runnel.catalog import items as manifest
-from runnel.catalog.connection import Catalog
+from runnel.catalog.connection import Catalog, now
 from runnel.catalog.items import ItemSegment, Seen
 from runnel.catalog.sequencer import last_sequence, take_sequences
+from runnel.errors import CorruptData
 from runnel.log.arrow_files import write_arrow
 from runnel.log.fingerprint import fingerprint
 from runnel.log.item_files import STORED_SCHEMA, read_items
@@ -27,6 +28,7 @@ from runnel.model.item import Item
 from runnel.model.segment import Slice, Tier
 
 _SEGMENT_ITEMS = 5_000
+_SEGMENTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +62,16 @@ class _Fresh:
 
 @dataclass(frozen=True, slots=True)
 class _Sifted:
-    """Offered items held against the seen-set, and what that said: the basis on which they may be accepted."""
+    """Offered items held against the seen-set, and what that said: the basis on which they may be accepted.
+
+    `shown` are keys of items that the source showed again, for the first time today.
+    """
 
     fresh: tuple[_Fresh, ...]
     remember: dict[bytes, bytes]
     keys: tuple[bytes, ...]
     known: dict[bytes, Seen]
+    shown: tuple[bytes, ...]
 
 
 def item_key(item_id: str) -> bytes:
@@ -95,6 +101,7 @@ class ItemLog:
         while True:
             sifted = self._sift(feed, items, remember)
             if not sifted.fresh and not sifted.remember:
+                self._touch(feed, sifted.shown)
                 return Accepted(unchanged=len(items))
             path = f"items/log/{uuid.uuid4().hex}.arrow"
             size = self._write(path, feed, sifted.fresh) if sifted.fresh else 0
@@ -111,6 +118,7 @@ class ItemLog:
         keys = list(dict.fromkeys([*(key for key, _, _ in keyed), *recalled]))
         with self._catalog.read() as connection:
             known = manifest.seen_of(connection, feed, keys)
+            today = now(connection) // manifest.DAY
         newest = {key: (seen.version, seen.fingerprint) for key, seen in known.items()}
         fresh: list[_Fresh] = []
         for key, item, print_ in keyed:
@@ -119,7 +127,14 @@ class ItemLog:
                 newest[key] = (version + 1, print_)
                 fresh.append(_Fresh(key, Item(item.feed, item.id, item.attributes, version + 1), print_))
         kept = {key: print_ for key, print_ in recalled.items() if key not in newest}
-        return _Sifted(tuple(fresh), kept, tuple(keys), known)
+        shown = tuple(key for key, seen in known.items() if seen.day < today)
+        return _Sifted(tuple(fresh), kept, tuple(keys), known, shown)
+
+    def _touch(self, feed: int, shown: Sequence[bytes]) -> None:
+        """Note that a source still shows what it showed before: once a day, so that it is not forgotten."""
+        if shown:
+            with self._catalog.write() as connection:
+                manifest.touch_seen(connection, feed, shown)
 
     def _write(self, path: str, feed: int, fresh: Sequence[_Fresh]) -> int:
         batch = ItemBatch.of([one.item for one in fresh], {one.item.feed: feed for one in fresh})
@@ -146,6 +161,7 @@ class ItemLog:
                 for row, one in enumerate(sifted.fresh):
                     seen[one.key] = Seen(one.item.version, one.fingerprint, first + row)
             manifest.record_seen(connection, feed, seen)
+            manifest.touch_seen(connection, feed, [key for key in sifted.shown if key not in seen])
         return result
 
     def last_sequence(self) -> int:
@@ -156,13 +172,38 @@ class ItemLog:
     def slices(self, after: int, upto: int, *, rows: int) -> list[Slice]:
         """The items with sequences in (after, upto] as slices of at most so many rows."""
         with self._catalog.read() as connection:
-            segments = manifest.segments_between(connection, after, upto)
+            segments = manifest.segments_between(connection, manifest.kept_after(connection, after), upto)
         return [one for segment in segments for one in _slices_of(segment, after, upto, rows)]
 
     def read(self, after: int, upto: int) -> Iterator[ItemBatch]:
-        """The items with sequences in (after, upto], in order."""
-        for one in self.slices(after, upto, rows=_SEGMENT_ITEMS):
-            yield read_items(self._storage, one)
+        """The items with sequences in (after, upto], in order; NotFound if they are no longer kept.
+
+        Segments are merged while others read: a reader that finds a file gone looks at the manifest again.
+        """
+        position = after
+        while position < upto:
+            with self._catalog.read() as connection:
+                position = max(position, manifest.kept_after(connection, after and position))
+                segments = manifest.segments_between(connection, position, upto, limit=_SEGMENTS)
+            if not segments:
+                return
+            slices = [one for segment in segments for one in _slices_of(segment, position, upto, _SEGMENT_ITEMS)]
+            for one in slices:
+                batch = self._read_live(one)
+                if batch is None:
+                    break
+                yield batch
+                position = one.last_sequence
+
+    def _read_live(self, one: Slice) -> ItemBatch | None:
+        """The items of a slice; None if its file is part of the log no more."""
+        try:
+            return read_items(self._storage, one)
+        except CorruptData:
+            with self._catalog.read() as connection:
+                if manifest.is_live(connection, one.path):
+                    raise
+            return None
 
     def sequence_before(self, accepted: int) -> int:
         """The last sequence accepted before a time (microseconds since 1970); 0 if there is none."""
@@ -175,15 +216,25 @@ class ItemLog:
         return last
 
     def get(self, sequences: Sequence[int]) -> Iterator[ItemBatch]:
-        """The items of these sequences (ascending), in batches."""
+        """The items of these sequences (ascending), in batches; NotFound if one of them is no longer kept."""
         wanted = np.asarray(sequences, dtype=np.int64)
-        if not len(wanted):
-            return
-        for one in self.slices(int(wanted[0]) - 1, int(wanted[-1]), rows=_SEGMENT_ITEMS):
-            low, high = np.searchsorted(wanted, [one.first_sequence, one.last_sequence + 1])
-            if low < high:
-                batch = read_items(self._storage, one)
+        while len(wanted):
+            with self._catalog.read() as connection:
+                manifest.check_kept(connection, int(wanted[0]))
+                segments = manifest.segments_between(connection, int(wanted[0]) - 1, int(wanted[-1]), limit=_SEGMENTS)
+            if not segments:
+                return
+            reached = segments[-1].last_sequence
+            for one in (one for segment in segments for one in _slices_of(segment, 0, reached, _SEGMENT_ITEMS)):
+                low, high = np.searchsorted(wanted, [one.first_sequence, one.last_sequence + 1])
+                if low == high:
+                    continue
+                batch = self._read_live(one)
+                if batch is None:
+                    reached = one.first_sequence - 1
+                    break
                 yield ItemBatch(batch.records.take(pa.array(wanted[low:high] - one.first_sequence)))
+            wanted = wanted[np.searchsorted(wanted, reached + 1) :]
 
 
 def _slices_of(segment: ItemSegment, after: int, upto: int, rows: int) -> Iterator[Slice]:

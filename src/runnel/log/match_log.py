@@ -1,33 +1,32 @@
-"""The match log: which queries each item satisfied, read by range of sequences and by query."""
+"""The match log: which queries each item satisfied, read by range of sequences and by query.
+
+Files are merged into larger ones while others read. A reader that finds a file gone looks at the manifest again, and
+goes on behind the last item that it had.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from runnel.catalog import matches as manifest
 from runnel.catalog.connection import Catalog
-from runnel.catalog.matches import match_parts, matched_upto
-from runnel.log.arrow_files import read_arrow
+from runnel.catalog.items import kept_after
+from runnel.catalog.matches import KeptPart
+from runnel.errors import CorruptData
+from runnel.log.match_files import MatchRows, read_part
+from runnel.log.query_index import QueryIndex
 from runnel.log.storage import Storage
-from runnel.model.segment import MatchPart
 
+__all__ = ["MatchLog", "MatchRows"]
 
-@dataclass(frozen=True)
-class MatchRows:
-    """Matches as stored: row i says that the item `sequences[i]` satisfies its slice of `queries`."""
+_PARTS = 64
 
-    sequences: npt.NDArray[np.int64]
-    offsets: npt.NDArray[np.int64]
-    queries: npt.NDArray[np.int64]
-
-    def of_queries(self, wanted: Collection[int]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """The (sequence, query) pairs of these queries, in order of sequence."""
-        pairs = np.repeat(self.sequences, np.diff(self.offsets))
-        chosen = np.isin(self.queries, np.fromiter(wanted, dtype=np.int64, count=len(wanted)))
-        return pairs[chosen], self.queries[chosen]
+Ids = npt.NDArray[np.int64]
+_T = TypeVar("_T")
 
 
 class MatchLog:
@@ -40,32 +39,74 @@ class MatchLog:
     def matched_upto(self) -> int:
         """The last sequence whose matches are committed."""
         with self._catalog.read() as connection:
-            return matched_upto(connection)
+            return manifest.matched_upto(connection)
 
     def read(self, after: int, upto: int) -> Iterator[MatchRows]:
-        """The matches of the items in (after, upto], part by part, in order."""
-        with self._catalog.read() as connection:
-            parts = match_parts(connection, after, upto)
-        for part in parts:
-            rows = self._part(part)
-            low, high = np.searchsorted(rows.sequences, [after + 1, upto + 1])
-            if low < high:
-                base = rows.offsets[low]
-                yield MatchRows(
-                    rows.sequences[low:high],
-                    rows.offsets[low : high + 1] - base,
-                    rows.queries[base : rows.offsets[high]],
-                )
+        """The matches of the items in (after, upto], part by part, in order; NotFound if they are no longer kept."""
 
-    def _part(self, part: MatchPart) -> MatchRows:
-        table = read_arrow(self._storage, part.path).combine_chunks()
-        batches = table.to_batches()
-        if not batches:
-            empty = np.empty(0, dtype=np.int64)
-            return MatchRows(empty, np.zeros(1, dtype=np.int64), empty)
-        queries = batches[0].column("queries")
-        return MatchRows(
-            batches[0].column("sequence").to_numpy(),
-            np.asarray(queries.offsets.to_numpy(), dtype=np.int64),
-            np.asarray(queries.values.to_numpy(), dtype=np.int64),
-        )
+        def rows_of(part: KeptPart, behind: int) -> MatchRows:
+            return read_part(self._storage, part.path).between(behind, upto)
+
+        for rows in self._each(after, upto, rows_of):
+            if len(rows.sequences):
+                yield rows
+
+    def of_queries(self, queries: Collection[int], after: int, upto: int) -> dict[int, Ids]:
+        """The sequences in (after, upto], ascending, of each of these queries that matched any item there.
+
+        Merged files have an index for queries that somebody reads this way; the rest is found by scanning.
+        """
+        wanted = np.unique(np.fromiter(queries, dtype=np.int64, count=len(queries)))
+        if not len(wanted):
+            return {}
+
+        def matches_of(part: KeptPart, behind: int) -> dict[int, Ids]:
+            return self._of_part(part, wanted, behind, upto)
+
+        found: dict[int, list[Ids]] = {}
+        for by_query in self._each(after, upto, matches_of):
+            for query, sequences in by_query.items():
+                found.setdefault(query, []).append(sequences)
+        return {query: np.concatenate(several) for query, several in found.items()}
+
+    def _of_part(self, part: KeptPart, wanted: Ids, after: int, upto: int) -> dict[int, Ids]:
+        found: dict[int, Ids] = {}
+        rest = wanted
+        if part.by_query is not None:
+            index = QueryIndex(self._storage, part.by_query)
+            covered = index.covers(wanted)
+            found = index.of_queries(wanted[covered], after, upto)
+            rest = wanted[~covered]
+        return found | self._scan(part, rest, after, upto) if len(rest) else found
+
+    def _scan(self, part: KeptPart, wanted: Ids, after: int, upto: int) -> dict[int, Ids]:
+        """The same, by looking at every match."""
+        sequences, of = read_part(self._storage, part.path).between(after, upto).of_queries(wanted)
+        order = np.argsort(of, kind="stable")
+        present, starts = np.unique(of[order], return_index=True)
+        runs = np.split(sequences[order], starts[1:])
+        return dict(zip(present.tolist(), runs, strict=True)) if len(present) else {}
+
+    def _each(self, after: int, upto: int, look: Callable[[KeptPart, int], _T]) -> Iterator[_T]:
+        """What `look` makes of each file of a range, in order, and of the sequence behind which it is wanted."""
+        position = after
+        while position < upto:
+            with self._catalog.read() as connection:
+                kept = kept_after(connection, after and position)
+                position = max(position, kept)
+                parts = manifest.match_parts(connection, position, upto, limit=_PARTS)
+            if not parts:
+                return
+            for part in parts:
+                try:
+                    seen = look(part, position)
+                except CorruptData:
+                    if self._is_live(part):
+                        raise
+                    break
+                yield seen
+                position = part.last_sequence
+
+    def _is_live(self, part: KeptPart) -> bool:
+        with self._catalog.read() as connection:
+            return manifest.is_live(connection, part.path)

@@ -10,12 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from runnel.model.item import Item
 from runnel.model.subscription import Subscription
-from runnel.outside.door import Door
 from runnel.settings import Settings
+
+if TYPE_CHECKING:
+    from runnel.outside.door import Door  # asyncio and TLS are for runners that reach out, not for every client
 
 MAX_ENTRIES = 200
 """How many entries a feed file keeps unless told otherwise; readers poll, so they need only the newest."""
@@ -93,7 +95,11 @@ class Route(Protocol):
     """An open way to endpoints; it may keep connections between messages."""
 
     async def deliver(self, delivery: Delivery) -> str:
-        """Hand a message over; the endpoint can tell by the key that it had it already."""
+        """Hand a message over; the endpoint can tell by the key that it had it already.
+
+        A DeliveryFailed that is raised `from` an OSError, a TimeoutError or Unreachable says that the host did not
+        answer at all: after some of those in a row the host is asked by one message at a time only.
+        """
 
     async def close(self) -> None:
         """Let go of connections."""

@@ -1,252 +1,206 @@
 """Delivery: from committed matches to messages, and from messages to endpoints.
 
-`plan_messages` records messages in the ledger and moves cursors past them, in one transaction; `send` hands open
-messages over and settles them. A crash between the two leaves open messages, which are sent again under the same key.
-Nothing is written per item and subscription.
+In: the match log and the ledger. Out: messages at their endpoints. `record.py` records what is due; local sinks take
+their messages here, one after the other; all others are handed to the Sender, which nobody waits for.
+A crash leaves open messages, which are sent again under the same key.
 """
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sqlalchemy import Connection
-
-from runnel.catalog import feeds, leases, ledger, matches, plans, subscriptions
-from runnel.catalog.connection import Catalog, chunks, now
-from runnel.catalog.ledger import SHARED
-from runnel.errors import DeliveryFailed, StorageFull
-from runnel.model.delivery import Message, MessageState
-from runnel.model.item import Item
-from runnel.model.subscription import Subscription
+from runnel.catalog import ledger
+from runnel.catalog.connection import Catalog, now
+from runnel.catalog.ledger import Due
+from runnel.errors import DeliveryFailed, InputError, StorageFull
+from runnel.log.storage import Storage, open_storage
 from runnel.settings import Settings
-from runnel.sinks.contract import DeliveredItem, Delivery
+from runnel.sinks.apply import Decode
+from runnel.sinks.compose import Composer, Lane
+from runnel.sinks.contract import RemoteSink, Sink
+from runnel.sinks.materialise import Accept, MaterialisedFeed
+from runnel.sinks.record import LOOK_AGAIN, NO_MESSAGES, Recorder
 from runnel.sinks.registry import open_sink
-from runnel.sinks.shares import Share, Shares, digest_of
+from runnel.sinks.send import Sender
+from runnel.sinks.settle import Attempt, Settler
+from runnel.sinks.shape import Shaper
+from runnel.sinks.shares import Shares
+from runnel.sinks.ways import Ways
 
-logger = logging.getLogger("runnel")
+__all__ = ["NO_MESSAGES", "Dispatcher"]
 
-NO_MESSAGES = frozenset({"log"})
-"""Kinds whose subscribers read the match log themselves: nothing is sent, so nothing is recorded."""
-
-_TURN_ITEMS = 20_000
-_ATTEMPTS = 10
-
-_Run = tuple[Subscription, int, int]
-"""A subscription and the run of the log (after, upto] that it is to get."""
+_PAGE = 2_000
+_LOCAL_BLOCK = 100
+_OVERLAP = 2_000_000
 
 
 class Dispatcher:
-    """Delivers the matches of a root."""
+    """Delivers the matches of a root.
 
-    def __init__(self, catalog: Catalog, shares: Shares, out: Path, settings: Settings) -> None:
+    `accept` takes the documents of materialised feeds, `decode` the feeds that stylesheets make; both come from
+    whoever knows sources. `storage` is where stylesheets are: the root's.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        shares: Shares,
+        out: Path,
+        settings: Settings,
+        *,
+        storage: Storage | None = None,
+        accept: Accept | None = None,
+        decode: Decode | None = None,
+    ) -> None:
         self._catalog = catalog
-        self._shares = shares
-        self._out = out
-        self._settings = settings
-        self._not_before: dict[str, float] = {}
+        self._materialised = MaterialisedFeed(accept)
+        self._shaper = Shaper(storage or open_storage(settings.storage or out.parent.as_uri()), settings, decode)
+        self.recorder = Recorder(catalog, shares)
+        self.settler = Settler(catalog, settings)
+        self._composer = Composer(catalog, shares.another(), out, settings)
+        self._ways = Ways(self._open_sink, self._shaper, settings)
+        self._sender = Sender(catalog, self._composer, self.settler, self._ways, settings)
+        self._watermark = 0
+        self._look_at_all = 0.0
 
-    def deliver(self, epoch: int) -> int:
-        """Record what is due and send what is open, up to the last committed match; gives how many were sent."""
-        sent = 0
-        while True:
+    def start(self) -> None:
+        """Nothing is opened before it is needed; here so that a runner can start and close all its parts alike."""
+
+    def close(self) -> None:
+        """Stop sending and let go of connections; what is under way stays open in the ledger."""
+        self._sender.close()
+        self._shaper.close()
+
+    def deliver(self, epoch: int, *, wait: bool = False) -> int:
+        """Record what is due and send what is open; gives how many messages were taken since this was last asked.
+
+        Endpoints on the network are not waited for, unless told to `wait`: then until everything due was tried.
+        """
+        taken = self._sender.collect()
+        goes_on = self.recorder.record(epoch, look_at_all=wait)
+        taken += self.send(epoch, wait=wait)
+        while goes_on:
             goes_on = self.plan_messages(epoch)
-            sent += self.send(epoch)
-            if not goes_on:
-                return sent
-
-    # --- recording -----------------------------------------------------------------------------------------------
+            taken += self.send(epoch, wait=wait)
+        return taken
 
     def plan_messages(self, epoch: int) -> bool:
         """Record the messages that are due, for a bounded run of the log; True if there is more to do at once."""
-        goes_on = self._plan_shared(epoch)
-        return self._plan_own(epoch) or goes_on
+        return self.recorder.record(epoch)
 
-    def _plan_shared(self, epoch: int) -> bool:
-        """Immediate subscriptions that do not lag, all together."""
-        with self._catalog.read() as connection:
-            start = ledger.cursor(connection, SHARED) or 0
-            last = matches.matched_upto(connection)
-            if last <= start:
-                return False
-            upto = min(last, start + _TURN_ITEMS)
-            sharing = subscriptions.sharing_subscriptions(connection, but=NO_MESSAGES)
-        found = self._shares.logged({one.feed for one in sharing}, start, upto)
-        shares = [share for one in sharing for share in self._shares.cut(one, start, upto, found.get(one.feed, []))]
-        messages = self._messages(shares)
-        with self._catalog.write() as connection:
-            leases.check(connection, epoch)
-            # Somebody may have paused or ended a subscription meanwhile; a paused one has its own cursor by now.
-            live = {one.id for one in subscriptions.sharing_subscriptions(connection, but=NO_MESSAGES)}
-            ledger.record_messages(connection, [one for one in messages if one.subscription in live])
-            ledger.set_cursor(connection, SHARED, upto)
-        return upto < last
-
-    def _plan_own(self, epoch: int) -> bool:
-        """Subscriptions with cursors of their own: those that lag, and those whose period is over."""
-        with self._catalog.read() as connection:
-            shared = ledger.cursor(connection, SHARED) or 0
-            last = matches.matched_upto(connection)
-            own = ledger.cursors(connection)
-            lagging = [(one, own[one.id], shared) for one in subscriptions.lagging_subscriptions(connection)]
-            due = [(one, own.get(one.id, one.since), last) for one in subscriptions.due_subscriptions(connection)]
-            live_since = feeds.since_of(connection, {one.feed for one, _, _ in lagging + due})
-        bounded = [(one, start, min(end, start + _TURN_ITEMS)) for one, start, end in lagging + due]
-        for some in chunks(bounded):
-            self._plan_some(epoch, some, live_since)
-        return any(reached < end for (_, _, reached), (_, _, end) in zip(bounded, lagging + due, strict=True))
-
-    def _plan_some(self, epoch: int, runs: Sequence[_Run], live_since: Mapping[int, int]) -> None:
-        """Record what some subscriptions are to get of their runs, in one transaction."""
-        shares, able = self._shares_of(runs, live_since)
-        messages = self._messages(shares)
-        with self._catalog.write() as connection:
-            leases.check(connection, epoch)
-            shared = ledger.cursor(connection, SHARED) or 0
-            for subscription, start, end in able:
-                current = subscriptions.subscription_by_number(connection, subscription.id)
-                if current is None or current.paused or ledger.cursor(connection, subscription.id) != start:
-                    continue  # changed meanwhile: the next turn sees how it is now
-                own = [one for one in messages if one.subscription == subscription.id]
-                ledger.record_messages(connection, own)
-                ledger.set_cursor(connection, subscription.id, max(start, end))
-                self._go_on(connection, subscription, end, max(shared, live_since.get(subscription.feed, 0)))
-
-    def _go_on(self, connection: Connection, subscription: Subscription, end: int, goal: int) -> None:
-        """After its run: the next period, or, once it has all that is not in the match log, the shared cursor."""
-        if subscription.every is not None:
-            if end >= matches.matched_upto(connection):
-                subscriptions.next_period(connection, subscription)
-        elif end >= goal:
-            ledger.drop_cursor(connection, subscription.id)
-
-    def _shares_of(self, runs: Sequence[_Run], live_since: Mapping[int, int]) -> tuple[list[Share], list[_Run]]:
-        """The shares of runs, and the runs that could be looked at: one that fails holds back only itself."""
-        shares: list[Share] = []
-        able: list[_Run] = []
-        for subscription, start, end in runs:
-            try:
-                if end > start and subscription.kind not in NO_MESSAGES:
-                    found = self._shares.sequences(subscription.feed, start, end, live_since.get(subscription.feed))
-                    shares += self._shares.cut(subscription, start, end, found)
-                able.append((subscription, start, end))
-            except StorageFull:
-                raise
-            except Exception:
-                logger.exception("the matches of subscription %d could not be read", subscription.id)
-        return shares, able
-
-    def _messages(self, shares: Sequence[Share]) -> list[Message]:
-        """Messages for shares; the digest is over the keys of the items inside."""
-        if not shares:
-            return []
-        keys = self._shares.item_keys(sequence for share in shares for sequence in share.sequences)
-        with self._catalog.read() as connection:
-            current = plans.current_plan(connection)
-            numbers = {
-                one: ledger.next_number(connection, one) for one in {share.subscription.id for share in shares}
-            }
-        messages = []
-        for share in shares:
-            number = numbers[share.subscription.id]
-            numbers[share.subscription.id] += 1
-            messages.append(
-                Message(
-                    subscription=share.subscription.id,
-                    number=number,
-                    first_sequence=share.after + 1,
-                    last_sequence=share.upto,
-                    count=len(share.sequences),
-                    key=f"{self._shares.root_number:x}-{share.subscription.id}-{number}",
-                    digest=digest_of(keys[one] for one in share.sequences),
-                    plan=current.version if current else 0,
-                )
-            )
-        return messages
-
-    # --- sending -------------------------------------------------------------------------------------------------
-
-    def send(self, epoch: int) -> int:
+    def send(self, epoch: int, *, wait: bool = False) -> int:
         """Hand open messages over, each subscription's in order; a failing one holds back only itself."""
-        with self._catalog.read() as connection:
-            messages = ledger.open_messages(connection)
-            if not messages:
-                return 0
-            names = feeds.feed_names(connection)
-            held = {
-                one: subscriptions.subscription_by_number(connection, one)
-                for one in {message.subscription for message in messages}
-            }
-            live_since = feeds.since_of(connection, {one.feed for one in held.values() if one is not None})
-        self._shares.prepare([(m, held[m.subscription]) for m in messages], live_since)
-        sent = 0
-        blocked: set[int] = set()
+        taken, handed_over = self._send_due(epoch, look_at_all=wait)
+        while wait and handed_over:
+            tried = self._sender.tried
+            has_ended = self._sender.wait()
+            taken += self._sender.collect()
+            if not has_ended or self._sender.tried == tried:
+                break
+            more, handed_over = self._send_due(epoch, look_at_all=True)
+            taken += more
+        return taken
+
+    def _send_due(self, epoch: int, *, look_at_all: bool) -> tuple[int, int]:
+        """Look once at what is due: gives how many messages local sinks took, and how many lines are being served."""
+        taken = handed_over = 0
+        done: set[int] = set()
         no_room: StorageFull | None = None
-        for message in messages:
-            subscription = held[message.subscription]
-            if message.subscription in blocked or self._not_before.get(message.key, 0) > time.monotonic():
-                blocked.add(message.subscription)
-            elif subscription is None:
-                self._settle(epoch, message, MessageState.DEAD, "the subscription ended before this was sent")
-            elif not subscription.paused:
-                try:
-                    if self._send_one(epoch, message, subscription, names):
-                        sent += 1
-                        continue
-                except StorageFull as error:
-                    no_room = error
-                blocked.add(message.subscription)
-        if no_room is not None and not sent:
+        for page in self._due(look_at_all):
+            fresh = {one.subscription: one for one in reversed(page) if one.subscription not in done}
+            done |= fresh.keys()
+            self.settler.settle(epoch, (), [one.subscription for one in fresh.values() if one.ended])
+            hosts = {number: self._host(one) for number, one in fresh.items() if not one.ended}
+            remote = [(number, host) for number, host in hosts.items() if host is not None]
+            self._sender.hand_over(epoch, remote)
+            handed_over += len(remote)
+            try:
+                taken += self._send_local(epoch, [number for number, host in hosts.items() if host is None])
+            except StorageFull as error:
+                no_room = error
+        if no_room is not None and not taken:
             raise no_room  # nobody has room, so it is not one endpoint's matter
-        return sent
+        return taken, handed_over
 
-    def _send_one(self, epoch: int, message: Message, subscription: Subscription, names: Mapping[int, str]) -> bool:
+    def _due(self, look_at_all: bool) -> Iterator[list[Due]]:
+        """What may be tried now, in pages. Looking at all of it is left for now if it took long a moment ago."""
+        look_at_all = look_at_all or time.monotonic() >= self._look_at_all
+        since = 0 if look_at_all else self._watermark - _OVERLAP
+        spent, after, begun = 0.0, None, 0
+        while True:
+            started = time.monotonic()
+            with self._catalog.read() as connection:
+                begun = begun or now(connection)
+                page = ledger.due_page(connection, after=after, since=max(since, 0), limit=_PAGE)
+            spent += time.monotonic() - started
+            if page:
+                yield page
+            if len(page) < _PAGE:
+                break
+            after = page[-1].place
+        self._watermark = begun
+        if look_at_all:
+            self._look_at_all = time.monotonic() + LOOK_AGAIN * spent
+
+    def _host(self, due: Due) -> str | None:
         try:
-            outcome = open_sink(subscription.kind).deliver(self._delivery(message, subscription, names))
-        except StorageFull:
-            raise
-        except Exception as error:
-            self._failed(epoch, message, error)
-            return False
-        self._settle(epoch, message, MessageState.DONE, outcome)
-        self._not_before.pop(message.key, None)
-        return True
+            return self._ways.host(due)
+        except InputError:
+            return None  # an output that is not installed any more: the attempt says so
 
-    def _failed(self, epoch: int, message: Message, error: Exception) -> None:
-        """Try again later, a little later each time; at last the message is dead and can be looked at."""
-        attempts = message.attempts + 1
-        reason = str(error) if isinstance(error, DeliveryFailed) else f"{type(error).__name__}: {error}"
-        logger.warning("message %s failed (attempt %d): %s", message.key, attempts, reason)
-        self._not_before[message.key] = time.monotonic() + min(2.0**attempts, 300.0)
-        state = MessageState.DEAD if attempts >= _ATTEMPTS else MessageState.OPEN
-        self._settle(epoch, message, state, reason)
+    # --- local sinks ---------------------------------------------------------------------------------------------
 
-    def _settle(self, epoch: int, message: Message, state: MessageState, outcome: str) -> None:
-        with self._catalog.write() as connection:
-            leases.check(connection, epoch)
-            ledger.settle(connection, message, state, outcome)
+    def _send_local(self, epoch: int, subscriptions: Sequence[int]) -> int:
+        """Hand over the messages of local sinks, in order, and settle them block by block."""
+        taken = 0
+        no_room: StorageFull | None = None
+        for first in range(0, len(subscriptions), _LOCAL_BLOCK):
+            waiting = list(subscriptions[first : first + _LOCAL_BLOCK])
+            while waiting:
+                composed = self._composer.compose(waiting, epoch)
+                waiting = list(composed.left)
+                attempts: list[Attempt] = []
+                for lane in composed.lanes:
+                    try:
+                        attempts += self._run(lane)
+                        if lane.more and attempts[-1].is_done:
+                            waiting.append(lane.subscription)
+                    except StorageFull as error:
+                        no_room = error
+                taken += self.settler.settle(epoch, attempts)
+        if no_room is not None and not taken:
+            raise no_room
+        return taken
 
-    def _delivery(self, message: Message, subscription: Subscription, names: Mapping[int, str]) -> Delivery:
-        sequences = self._shares.of_message(message, subscription)
-        delivered: list[Item] = self._shares.items(sequences, names)
-        if len(delivered) != message.count:
-            raise DeliveryFailed(
-                f"the message was recorded with {message.count} items and would have {len(delivered)} now"
-            )
-        name = names[subscription.feed]
-        with self._catalog.read() as connection:
-            sent = datetime.fromtimestamp(now(connection) / 1e6, UTC)
-        return Delivery(
-            key=message.key,
-            subscription=subscription,
-            feed_name=name,
-            feed_title=name,
-            items=[DeliveredItem(item, item.feed) for item in delivered],
-            sent=sent,
-            out=self._out,
-            allowed=self._settings.out_folders,
-            max_entries=self._settings.feed_entries,
-        )
+    def _run(self, lane: Lane) -> list[Attempt]:
+        """Hand over the messages of one subscription up to the first that fails."""
+        attempts: list[Attempt] = []
+        for parcel in lane.parcels:
+            try:
+                if parcel.trouble is not None or parcel.delivery is None:
+                    raise parcel.trouble or DeliveryFailed("there is nothing to send")
+                sink = self._local_sink(parcel.delivery.subscription.kind)
+                attempts.append(Attempt(parcel.message, sink.deliver(parcel.delivery)))
+            except StorageFull:
+                if not attempts:
+                    raise
+                break  # what was handed over before is settled; this one comes again
+            except Exception as error:
+                attempts.append(Attempt(parcel.message, error=error))
+                break
+        return attempts
+
+    def _local_sink(self, kind: str) -> Sink:
+        try:
+            sink = self._open_sink(kind)
+        except InputError as error:
+            # It may be installed again tomorrow.
+            raise DeliveryFailed(error.message, hint=error.hint) from error
+        if isinstance(sink, RemoteSink):
+            raise DeliveryFailed(f"the output {kind!r} is sent elsewhere")
+        return sink
+
+    def _open_sink(self, kind: str) -> Sink | RemoteSink:
+        return self._materialised if kind == self._materialised.kind else open_sink(kind)

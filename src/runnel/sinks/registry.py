@@ -7,9 +7,11 @@ from functools import cache
 from importlib.metadata import entry_points
 
 from runnel.errors import InputError
-from runnel.sinks.contract import Sink
+from runnel.sinks.contract import RemoteSink, Sink
 
 GROUP = "runnel.sinks"
+_NOT_OFFERED = frozenset({"memory", "feed"})
+"""One is for tests, one is behind materialised feeds."""
 
 
 def sink_kinds() -> list[str]:
@@ -18,7 +20,7 @@ def sink_kinds() -> list[str]:
 
 
 @cache
-def open_sink(kind: str) -> Sink:
+def open_sink(kind: str) -> Sink | RemoteSink:
     """The sink of a name such as `rss`; an unknown one is refused, with the name that was probably meant."""
     for entry in entry_points(group=GROUP):
         if entry.name == kind:
@@ -28,10 +30,10 @@ def open_sink(kind: str) -> Sink:
                 raise InputError(
                     f"the output {kind!r} cannot be loaded: {error}", hint=f"reinstall the package of {entry.value}"
                 ) from error
-            if not isinstance(sink, Sink):
+            if not isinstance(sink, Sink | RemoteSink):
                 raise InputError(f"the output {kind!r} is not a sink", hint=f"correct {entry.value}")
             return sink
-    known = [name for name in sink_kinds() if name != "memory"]  # that one is for tests
+    known = [name for name in sink_kinds() if name not in _NOT_OFFERED]
     near = get_close_matches(kind.lower(), known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}" if known else "install runnel"
     raise InputError(f"there is no output named {kind[:60]!r}", hint=hint)

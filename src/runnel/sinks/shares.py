@@ -1,25 +1,36 @@
-"""Shares: which items of a run of the log one subscription is to get.
+"""Shares: which items of a run of the log one subscription is to get, and the items themselves.
 
 Where its query was live the match log tells; before that (a subscription `from last …`) the query is evaluated on
 the items of the past. A share is cut so that its range holds exactly its items: so a message is found again.
+However many subscriptions want the same stretch of the log, its matches and its items are read once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import logging
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 
+from runnel.catalog import outbox
 from runnel.catalog.connection import Catalog
 from runnel.catalog.sequencer import root_number
+from runnel.errors import StorageFull
 from runnel.log.item_log import ItemLog
 from runnel.log.match_log import MatchLog
-from runnel.model.delivery import Message
 from runnel.model.item import Item
 from runnel.model.subscription import Subscription
+from runnel.sinks.contract import DeliveredItem
+from runnel.sinks.stretches import SPAN, Stretches
+
+logger = logging.getLogger("runnel")
 
 _MESSAGE_ITEMS = 1_000
+_CACHED_BYTES = 64 << 20
+_ITEM_BYTES = 600
+_FOR_EVER = 1 << 62
 
 History = Callable[[int, int, int, int | None], list[int]]
 """The sequences in (after, upto] of the items that a query, by its id, would have matched; with the definitions as
@@ -36,16 +47,32 @@ class Share:
     sequences: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run (after, upto] of the log that a feed's matches are wanted of; as in a plan version, or as they are."""
+
+    feed: int
+    after: int
+    upto: int
+    plan: int | None = None
+
+
 class Shares:
-    """Finds shares in the logs of a root."""
+    """Finds shares in the logs of a root. Not for several threads at once."""
 
     def __init__(self, catalog: Catalog, items: ItemLog, matched: MatchLog, history: History) -> None:
         self._catalog = catalog
         self._items = items
         self._matched = matched
         self._history = history
-        self._live_since: Mapping[int, int] = {}
-        self._prepared: dict[tuple[int, int], dict[int, list[int]]] = {}
+        self._stretches = Stretches(matched)
+        self._names: dict[int, str] = {}
+        self._kept: OrderedDict[int, tuple[DeliveredItem, int]] = OrderedDict()
+        self._kept_bytes = 0
+
+    def another(self) -> Shares:
+        """The same for another thread."""
+        return Shares(self._catalog, self._items, self._matched, self._history)
 
     @cached_property
     def root_number(self) -> int:
@@ -53,64 +80,60 @@ class Shares:
         with self._catalog.write() as connection:
             return root_number(connection)
 
-    def sequences(
-        self, feed: int, after: int, upto: int, live_since: int | None, plan: int | None = None
-    ) -> list[int]:
-        """What matched in a range: from the match log where the query was live, by evaluation before that."""
-        border = min(upto, max(after, live_since if live_since is not None else upto))
-        past = self._history(feed, after, border, plan) if border > after else []
-        return [*past, *self.logged({feed}, border, upto).get(feed, [])]
+    # --- which items ---------------------------------------------------------------------------------------------
 
-    def logged(self, queries: set[int], after: int, upto: int) -> dict[int, list[int]]:
-        """The sequences in (after, upto] that the match log has for each of these queries."""
-        found: dict[int, list[int]] = {}
-        if not queries or upto <= after:
-            return found
-        for rows in self._matched.read(after, upto):
-            sequences, of = rows.of_queries(queries)
-            for sequence, query in zip(sequences.tolist(), of.tolist(), strict=True):
-                found.setdefault(query, []).append(sequence)
-        return found
+    def matched_feeds(self, after: int, upto: int) -> set[int] | None:
+        """The feeds that anything in a range matched; None if they are too many to look at one by one."""
+        return self._stretches.feeds(after, upto)
 
-    def cut(self, subscription: Subscription, after: int, upto: int, sequences: Sequence[int]) -> list[Share]:
-        """The shares of a subscription in a range: several where there is much, none where there is nothing."""
-        until = self._until(subscription)
-        wanted = [one for one in sequences if subscription.since < one <= until]
+    def of_runs(self, runs: Sequence[Run], live_since: Mapping[int, int]) -> list[tuple[int, ...] | None]:
+        """What matched in each run; None for one that could not be found out, which holds back only itself."""
+        answers: dict[Run, tuple[int, ...] | None] = {}
+        stretches: dict[int, list[Run]] = {}
+        for one in dict.fromkeys(runs):
+            stretches.setdefault(one.after // SPAN, []).append(one)
+        for alike in stretches.values():
+            self._stretches.load([(one.feed, one.after, one.upto) for one in alike])
+            answers |= {one: self._of_run(one, live_since.get(one.feed)) for one in alike}
+        return [answers[one] for one in runs]
+
+    def _of_run(self, run: Run, live_since: int | None) -> tuple[int, ...] | None:
+        try:
+            border = min(run.upto, max(run.after, live_since if live_since is not None else run.upto))
+            past = self._history(run.feed, run.after, border, run.plan) if border > run.after else []
+            logged = self._stretches.of(run.feed, border, run.upto)
+            return (*past, *logged) if past else logged
+        except StorageFull:
+            raise
+        except Exception:
+            logger.exception("the matches of feed %d in %d-%d could not be read", run.feed, run.after, run.upto)
+            return None
+
+    def cut(
+        self, subscription: Subscription, after: int, upto: int, sequences: Sequence[int], newest: int
+    ) -> list[Share]:
+        """The shares of a subscription in a range: several where there is much, none where there is nothing.
+
+        `newest` is the time of the newest item that was accepted, in microseconds since 1970.
+        """
+        until = self._until(subscription, newest)
+        if subscription.since > after or until < upto:
+            sequences = [one for one in sequences if subscription.since < one <= until]
         shares: list[Share] = []
         start = after
-        for first in range(0, len(wanted), _MESSAGE_ITEMS):
-            some = tuple(wanted[first : first + _MESSAGE_ITEMS])
-            end = min(upto, until) if first + _MESSAGE_ITEMS >= len(wanted) else some[-1]
+        for first in range(0, len(sequences), _MESSAGE_ITEMS):
+            some = tuple(sequences[first : first + _MESSAGE_ITEMS])
+            end = min(upto, until) if first + _MESSAGE_ITEMS >= len(sequences) else some[-1]
             shares.append(Share(subscription, start, end, some))
             start = end
         return shares
 
-    def _until(self, subscription: Subscription) -> int:
+    def _until(self, subscription: Subscription, newest: int) -> int:
         """The last sequence that a subscription is to get: what was accepted before it expired."""
         if subscription.expires is None:
-            return 1 << 62
-        return self._items.sequence_before(int(subscription.expires.timestamp() * 1e6))
-
-    def prepare(self, messages: Sequence[tuple[Message, Subscription | None]], live_since: Mapping[int, int]) -> None:
-        """Read the match log once for all messages of a range, however many subscriptions they go to."""
-        self._live_since = live_since
-        wanted: dict[tuple[int, int], set[int]] = {}
-        for message, subscription in messages:
-            if subscription is not None:
-                run = (message.first_sequence - 1, message.last_sequence)
-                wanted.setdefault(run, set()).add(subscription.feed)
-        self._prepared = {run: self.logged(queries, *run) for run, queries in wanted.items() if len(queries) > 1}
-
-    def of_message(self, message: Message, subscription: Subscription) -> list[int]:
-        """The sequences of a message, as they were when it was recorded."""
-        after, upto = message.first_sequence - 1, message.last_sequence
-        live_since = self._live_since.get(subscription.feed)
-        prepared = self._prepared.get((after, upto))
-        if prepared is not None and live_since is not None and live_since <= after:
-            found = prepared.get(subscription.feed, [])
-        else:
-            found = self.sequences(subscription.feed, after, upto, live_since, message.plan)
-        return [one for one in found if one > subscription.since]
+            return _FOR_EVER
+        expires = int(subscription.expires.timestamp() * 1e6)
+        return _FOR_EVER if newest < expires else self._items.sequence_before(expires)
 
     def item_keys(self, sequences: Iterable[int]) -> dict[int, str]:
         """The keys (feed, id, version) of items by sequence."""
@@ -120,9 +143,48 @@ class Shares:
             keys.update({row["sequence"]: f"{row['feed']}/{row['id']}/{row['version']}" for row in columns})
         return keys
 
-    def items(self, sequences: Iterable[int], names: Mapping[int, str]) -> list[Item]:
-        """The items of some sequences, in order."""
-        return [item for batch in self._items.get(sorted(sequences)) for item in batch.items(names)]
+    # --- the items themselves ------------------------------------------------------------------------------------
+
+    def items(self, sequences: Collection[int]) -> tuple[dict[int, DeliveredItem], int]:
+        """The items of some sequences, and how many bytes they are, roughly; those used last are kept for others."""
+        found: dict[int, DeliveredItem] = {}
+        size = 0
+        missing = [one for one in sequences if one not in self._kept]
+        for one in sequences:
+            if one in self._kept:
+                self._kept.move_to_end(one)
+                found[one], bytes_ = self._kept[one]
+                size += bytes_
+        for item in self._read(sorted(set(missing))):
+            delivered, bytes_ = DeliveredItem(item, item.feed), _size(item)
+            self._keep(item.sequence or 0, delivered, bytes_)
+            found[item.sequence or 0] = delivered
+            size += bytes_
+        return found, size
+
+    def _read(self, sequences: Sequence[int]) -> Iterable[Item]:
+        for batch in self._items.get(sequences):
+            yield from batch.items(self.names({int(one) for one in batch.feeds}))
+
+    def _keep(self, sequence: int, item: DeliveredItem, size: int) -> None:
+        self._kept[sequence] = (item, size)
+        self._kept_bytes += size
+        while self._kept_bytes > _CACHED_BYTES:
+            _, (_, gone) = self._kept.popitem(last=False)
+            self._kept_bytes -= gone
+
+    def names(self, feeds: Collection[int]) -> Mapping[int, str]:
+        """The names of feeds, which never change; these among them."""
+        missing = [one for one in feeds if one not in self._names]
+        if missing:
+            with self._catalog.read() as connection:
+                self._names |= outbox.names_of(connection, missing)
+        return self._names
+
+
+def _size(item: Item) -> int:
+    texts = (len(one) for values in item.attributes.values() for one in values if isinstance(one, str))
+    return _ITEM_BYTES + sum(texts)
 
 
 def digest_of(keys: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
-"""Acquisition: from the addresses of source feeds to accepted items.
+"""Acquisition: from files, folders and documents to accepted items.
 
-In: the registered feeds. Out: items in the log; broken documents and refused items are kept aside with the reason,
-and hurt no other.
+In: the registered feeds, and documents that others fetched or were handed. Out: items in the log; broken documents
+and refused items are kept aside with the reason, and hurt no other.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from runnel.catalog import feeds, inspection, matches
@@ -22,11 +22,12 @@ from runnel.log.storage import Storage
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.item import Item
 from runnel.settings import Settings
-from runnel.sources.adapt import adapt
-from runnel.sources.address import parse_address
+from runnel.sources.adapt import AdaptedFeed, adapt
+from runnel.sources.address import is_web, parse_address
 from runnel.sources.decode import decode
 from runnel.sources.first_fetch import FirstFetch, first_fetch
 from runnel.sources.folder import FileState, FoundFile, digest_of, read_file, scan
+from runnel.sources.links import join_base
 
 logger = logging.getLogger("runnel")
 
@@ -67,12 +68,15 @@ class Acquirer:
             return last_sequence(connection) - matches.matched_upto(connection)
 
     def acquire_all(self) -> Acquisition:
-        """Look once at every source feed with an address; nothing is read above the lag limit."""
+        """Look once at every source feed whose address is a file or folder; nothing is read above the lag limit.
+
+        Feeds on the web are left to the Poller.
+        """
         with self._catalog.read() as connection:
             sources = [
                 feed
                 for feed in feeds.live_feeds(connection)
-                if feed.kind is FeedKind.SOURCE and feed.address and not feed.paused
+                if feed.kind is FeedKind.SOURCE and feed.address and not feed.paused and not is_web(feed.address)
             ]
         total = Acquisition()
         for feed in sources:
@@ -113,13 +117,28 @@ class Acquirer:
 
         `is_first` says that nothing was read from the feed's address before: its past must not flood anybody.
         """
-        document = decode(data, place, limit=self._settings.max_document_bytes)
-        adapted = adapt(document, feed.name)
+        adapted = self.read_document(feed, data, place)
+        return self.accept_adapted(feed, adapted, is_first=is_first), list(adapted.problems)
+
+    def read_document(
+        self, feed: Feed, data: bytes, place: str, *, base: str | None = None, charset: str | None = None
+    ) -> AdaptedFeed:
+        """The items of a document, not accepted yet.
+
+        `base` is the URL that its relative links are relative to, `charset` the one that its server named.
+        """
+        document = decode(data, place, limit=self._settings.max_document_bytes, charset=charset)
+        if base is not None:
+            document = replace(document, base=join_base(base, document.base))
+        return adapt(document, feed.name)
+
+    def accept_adapted(self, feed: Feed, adapted: AdaptedFeed, *, is_first: bool = False) -> Accepted:
+        """Accept what `read_document` gave."""
         accept, remember = list(adapted.items), list[Item]()
         if is_first:
             policy = FirstFetch(newest=self._settings.first_fetch_items)
-            accept, remember = first_fetch(adapted.items, policy, kind=document.kind)
-        return self._items.accept(feed.id, accept, remember=remember), list(adapted.problems)
+            accept, remember = first_fetch(adapted.items, policy, kind=adapted.kind)
+        return self._items.accept(feed.id, accept, remember=remember)
 
     def keep_aside(self, feed: Feed, problems: Sequence[InputError], kind: str, data: bytes | None) -> None:
         """Keep what was refused, with its bytes, for inspection."""

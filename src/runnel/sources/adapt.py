@@ -37,7 +37,18 @@ from datetime import datetime
 from typing import Any
 
 from runnel.errors import InputError, InvalidItem
-from runnel.model.item import MAX_ID, MAX_TEXT, MOMENTS, Attributes, Item, attributes_of, clean_text
+from runnel.model.item import (
+    MAX_ID,
+    MAX_NAME,
+    MAX_TEXT,
+    MAX_VALUES,
+    MOMENTS,
+    Attributes,
+    Item,
+    Value,
+    attributes_of,
+    clean_text,
+)
 from runnel.sources.dates import parse_date
 from runnel.sources.links import join_base, safe_link
 from runnel.sources.markup import plain_text, read_markup, tidy_spaces
@@ -51,7 +62,10 @@ _WITH_HTML = frozenset({"description", "content"})
 
 @dataclass(frozen=True, slots=True)
 class AdaptedFeed:
-    """What a document gives: the feed's own description, its items oldest first, and what was wrong."""
+    """What a document gives: the feed's own description, its items oldest first, and what was wrong.
+
+    `note` says that (and why) the document could only be read tolerantly.
+    """
 
     kind: DocumentKind
     title: str | None
@@ -59,6 +73,7 @@ class AdaptedFeed:
     link: str | None
     items: list[Item]
     problems: list[InputError]
+    note: str | None = None
 
 
 def adapt(document: WireDocument, feed: str) -> AdaptedFeed:
@@ -81,6 +96,7 @@ def adapt(document: WireDocument, feed: str) -> AdaptedFeed:
         link=link,
         items=items,
         problems=problems,
+        note=document.note,
     )
 
 
@@ -106,7 +122,7 @@ def _adapt_entries(document: WireDocument, feed: str, base: str | None, problems
 
 def _adapt_entry(entry: WireEntry, feed: str, base: str | None, language: str | None, place: str) -> Item:
     inner = join_base(base, entry.base)
-    raw: dict[str, list[Any]] = {}
+    raw: dict[str, list[str | datetime]] = {}
     permanent: str | None = None
     for field in entry.fields:
         if field.name == "guid":
@@ -117,11 +133,28 @@ def _adapt_entry(entry: WireEntry, feed: str, base: str | None, language: str | 
         raw["link"] = [permanent]
     if language and "language" not in raw:
         raw["language"] = [language]
-    attributes = attributes_of(raw, place=place)
+    attributes = _attributes(raw, place)
     return Item(feed, _identifier(entry.id, attributes, place), attributes)
 
 
-def _adapt_field(field: WireField, base: str | None, raw: dict[str, list[Any]], place: str) -> None:
+def _attributes(raw: Mapping[str, list[str | datetime]], place: str) -> Attributes:
+    """What `attributes_of` gives, for what is flat and typed already: each value once, however many there are."""
+    if sum(map(len, raw.values())) > MAX_VALUES:
+        raise InvalidItem(f"more than {MAX_VALUES} values", place=place, hint="split the item")
+    found: dict[str, tuple[Value, ...]] = {}
+    for name, values in raw.items():
+        cleaned = clean_text(name).strip()
+        if not cleaned or len(cleaned) > MAX_NAME:
+            raise InvalidItem(f"an element's name must have 1 to {MAX_NAME} characters", place=place)
+        kept: list[Value] = [clean_text(value) if isinstance(value, str) else value for value in values]
+        if len(kept) > 1 or cleaned in found or not kept[0]:
+            kept = list(dict.fromkeys([*found.get(cleaned, ()), *(value for value in kept if value)]))
+        if kept:
+            found[cleaned] = tuple(kept)
+    return found
+
+
+def _adapt_field(field: WireField, base: str | None, raw: dict[str, list[str | datetime]], place: str) -> None:
     """Add what a field says to the raw attributes; a field that says nothing adds nothing."""
     name, text = field.name, field.text
     if len(text) > MAX_TEXT:

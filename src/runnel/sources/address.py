@@ -24,14 +24,24 @@ class Address:
     url: str | None = None
 
     def local_path(self) -> Path:
-        """The path of a file or folder; a web address is refused, with what to do instead."""
+        """The path of a file or folder; a web address has none."""
         if self.path is None:
             raise InputError(
-                "this address needs polling over HTTP, which this version does not have",
+                "this address is on the web: polling over HTTP reads it, and not as a file",
                 place=self.text,
-                hint="save the document to a file, or into a folder, and register that",
+                hint="a runner polls it by itself (`runnel run`)",
             )
         return self.path
+
+
+def is_web(text: str) -> bool:
+    """Whether an address is one on the web, which is polled.
+
+    >>> is_web("HTTPS://muse.example/rss"), is_web("drop/news"), is_web("file:///srv/news")
+    (True, False, False)
+    """
+    scheme, separator, _ = text.partition("://")
+    return bool(separator) and scheme.lower() in _HTTP
 
 
 def parse_address(text: str, folder: Path) -> Address:

@@ -139,9 +139,9 @@ def _construct(name: str, element: etree._Element) -> WireField:
     kind = (element.get("type") or "text").strip().lower()
     mode = element.get("mode")
     if mode == "base64" or (mode is None and "/" in kind and not kind.startswith("text/") and not _is_xml(kind)):
-        return WireField(
-            name, _decode_base64(all_text(element)) if kind.startswith("text/") else "", Form.PLAIN, base
-        )
+        # What is neither text nor a title is a picture or the like.
+        text = _decode_base64(all_text(element)) if name == "title" or kind.startswith("text/") else ""
+        return WireField(name, text, Form.PLAIN if kind == "text/plain" else Form.MARKUP, base)
     if kind in ("xhtml", "application/xhtml+xml") or mode == "xml" or (_is_xml(kind) and len(element)):
         return WireField(name, _inner(element), Form.MARKUP, join_base(base, _first_base(element)))
     if kind in ("html", "text/html") or (mode == "escaped" and kind != "text/plain"):

@@ -14,6 +14,7 @@ from runnel.errors import BrokenDocument
 from runnel.sources.links import join_base
 from runnel.sources.vocabulary import (
     ATOM,
+    PREFIXES,
     RDF,
     RSS,
     XML_BASE,
@@ -25,6 +26,7 @@ from runnel.sources.vocabulary import (
 )
 from runnel.sources.wire import DocumentKind, Form, WireDocument, WireEntry, WireField
 
+_HEAD = frozenset({"title", "description", "link", "language"})
 _ABOUT = f"{{{RDF}}}about"
 
 
@@ -66,9 +68,14 @@ def _head(channel: etree._Element) -> dict[str, str]:
     found: dict[str, str] = {}
     for child in channel:
         local = _local(child)
-        if local in ("title", "description", "link", "language"):
-            found.setdefault(local, all_text(child).strip())
-    return {local: text for local, text in found.items() if text}
+        if local in _HEAD and (text := all_text(child).strip()):
+            found.setdefault(local, text)
+    for child in channel:
+        # Dublin Core speaks where RSS itself is silent.
+        namespace, local = split_name(child)
+        if local in _HEAD and PREFIXES.get(namespace) == "dc" and (text := all_text(child).strip()):
+            found.setdefault(local, text)
+    return found
 
 
 def _entry(item: etree._Element) -> WireEntry:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import quote, urljoin, urlsplit
 
 SAFE_SCHEMES = frozenset(
     {
@@ -28,6 +28,8 @@ MAX_LINK = 8192
 # Browsers drop these wherever they stand, so "java\nscript:" would be a script after all.
 _DROPPED = re.compile(r"[\t\r\n\0]")
 _EDGES = "".join(map(chr, range(0x21)))
+# What no address may hold as it is (RFC 3986 §2) and what would end it where somebody pastes it into a page.
+_UNSAFE = re.compile(r'[\x00-\x20"<>\\^`{|}\x7f-\x9f]')
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 
 
@@ -38,8 +40,10 @@ def safe_link(text: str, base: str | None = None) -> str | None:
     'https://muse.example/b?c=1'
     >>> safe_link(" java\\nscript:alert(1)") is None
     True
+    >>> safe_link('https://muse.example/a b?q="<i>')
+    'https://muse.example/a%20b?q=%22%3Ci%3E'
     """
-    text = _DROPPED.sub("", text.strip(_EDGES))
+    text = _UNSAFE.sub(_encoded, _DROPPED.sub("", text.strip(_EDGES)))
     if not text or len(text) > MAX_LINK:
         return None
     scheme = _SCHEME.match(text)
@@ -61,7 +65,13 @@ def join_base(outer: str | None, inner: str | None) -> str | None:
     return joined if joined is not None and _SCHEME.match(joined) else outer
 
 
+def _encoded(found: re.Match[str]) -> str:
+    return quote(found[0], safe="")
+
+
 def _splits(link: str) -> bool:
+    if link.isascii() and "[" not in link and "]" not in link:
+        return True  # only a host in brackets, or one beyond ASCII, can be refused
     try:
         urlsplit(link)
     except ValueError:

@@ -7,6 +7,7 @@ named `prefix:name`.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 from lxml import etree
 
@@ -23,7 +24,9 @@ RSS = frozenset(
         "http://purl.org/rss/1.0/",
         "http://my.netscape.com/rdf/simple/0.9/",
         "http://channel.netscape.com/rdf/simple/0.9/",
+        "http://backend.userland.com/rss",
         "http://backend.userland.com/rss2",
+        "http://backend.userland.com/rss091",
         "http://backend.userland.com/RSS2",
         "http://blogs.law.harvard.edu/tech/rss",
         "http://cyber.law.harvard.edu/rss/rss.html",
@@ -87,7 +90,11 @@ def split_name(element: etree._Element) -> tuple[str, str]:
     >>> split_name(etree.Element("{urn:x}title"))
     ('urn:x', 'title')
     """
-    tag = element.tag
+    return _split(element.tag)
+
+
+@lru_cache(maxsize=1024)
+def _split(tag: str) -> tuple[str, str]:
     if tag[0] != "{":
         return "", tag
     namespace, _, local = tag[1:].partition("}")

@@ -72,7 +72,10 @@ class WireRecord:
 
 @dataclass(frozen=True, slots=True)
 class WireDocument:
-    """A decoded document. Feeds have entries, JSON lines have records; `problems` are unreadable lines."""
+    """A decoded document. Feeds have entries, JSON lines have records; `problems` are unreadable lines.
+
+    `note` says what was wrong with a document that was read all the same.
+    """
 
     kind: DocumentKind
     name: str
@@ -84,3 +87,4 @@ class WireDocument:
     entries: tuple[WireEntry, ...] = ()
     records: tuple[WireRecord, ...] = ()
     problems: tuple[InputError, ...] = ()
+    note: str | None = None

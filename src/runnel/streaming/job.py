@@ -1,9 +1,16 @@
-"""What the reader, the workers and the writer of one run must agree on; it travels as a Spark option."""
+"""What the reader, the workers and the writer of one run must agree on; it travels as a Spark option.
+
+Options can be seen: in plans, in Spark's pages and logs. So a catalog's password does not travel in one. A sealed job
+names a file of the root instead, which only this user may read. Only processes beside the driver ask the catalog; a
+worker on another machine needs neither the file nor the catalog.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+import os
+import uuid
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from runnel.log.storage import Storage, open_storage
@@ -14,12 +21,15 @@ if TYPE_CHECKING:
 FORM = "match/1"
 """The form of the job and of its offsets: a checkpoint of another form is abandoned."""
 
+_SEALED = "sealed:"
+_SECRET_FILE = "private/catalog-url"  # noqa: S105
+
 
 @dataclass(frozen=True, slots=True)
 class Job:
     """One run: where the root is, which lineage it continues, under which epoch, and how it cuts batches."""
 
-    catalog: str
+    catalog: str = field(repr=False)
     catalog_max_bytes: int
     storage: str
     lineage: int
@@ -30,9 +40,22 @@ class Job:
     slice_items: int
     parallelism: int
 
+    def sealed(self) -> Job:
+        """The same job without the catalog's URL, which is put into a file that only this user may read."""
+        if self.catalog.startswith((_SEALED, "sqlite:")):
+            return self
+        path = self.open_storage().local(_SECRET_FILE)
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = path.with_name(f".{uuid.uuid4().hex}")
+        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(self.catalog)
+        draft.replace(path)
+        return replace(self, catalog=f"{_SEALED}{_SECRET_FILE}")
+
     def dump(self) -> str:
-        """As text, for an option."""
-        return json.dumps(asdict(self))
+        """As text, for an option; sealed."""
+        return json.dumps(asdict(self.sealed()))
 
     @staticmethod
     def load(text: str) -> Job:
@@ -43,7 +66,12 @@ class Job:
         """The catalog, in this process."""
         from runnel.catalog.connection import Catalog  # most processes of a run never ask it
 
-        return Catalog(self.catalog, max_bytes=self.catalog_max_bytes)
+        return Catalog(self._catalog_url(), max_bytes=self.catalog_max_bytes)
+
+    def _catalog_url(self) -> str:
+        if not self.catalog.startswith(_SEALED):
+            return self.catalog
+        return self.open_storage().local(self.catalog.removeprefix(_SEALED)).read_text("utf-8")
 
     def open_storage(self) -> Storage:
         """The storage, in this process."""

@@ -9,9 +9,11 @@ from pyspark.sql import SparkSession
 
 from runnel.catalog import leases
 from runnel.catalog.connection import Catalog
-from runnel.catalog.matches import Lineage, current_lineage, last_batch, start_lineage
+from runnel.catalog.matches import Lineage, current_lineage, last_batch, matched_upto, start_lineage
 from runnel.log.storage import Storage
 from runnel.streaming import reader, writer
+from runnel.streaming.checkpoint import unfit
+from runnel.streaming.cluster import check_cluster
 from runnel.streaming.job import FORM, Job
 from runnel.streaming.match_job import BLOCK_DDL, match_slices
 from runnel.streaming.session import make_active
@@ -23,32 +25,19 @@ def choose_lineage(catalog: Catalog, storage: Storage, *, epoch: int, force_new:
         leases.check(connection, epoch)
         lineage = current_lineage(connection)
         committed = None if lineage is None else last_batch(connection, lineage.id)
-        reason = force_new or _unfit(storage, lineage, committed)
+        reason = force_new or _unfit(storage, lineage, committed, matched_upto(connection))
         if lineage is not None and reason is None:
             return lineage
         return start_lineage(connection, FORM, reason=reason or "first run")
 
 
-def _unfit(storage: Storage, lineage: Lineage | None, committed: int | None) -> str | None:
-    """Why a checkpoint cannot be continued, or None."""
+def _unfit(storage: Storage, lineage: Lineage | None, committed: int | None, matched: int) -> str | None:
+    """Why a lineage cannot be continued, or None."""
     if lineage is None:
         return "first run"
     if lineage.job != FORM:
         return f"the checkpoint has the form {lineage.job}, this version writes {FORM}"
-    folder = storage.local(checkpoint_path(lineage.id))
-    planned = _numbers(folder / "offsets")
-    finished = _numbers(folder / "commits")
-    if committed is None:
-        return None if not finished else "the checkpoint knows batches that the match log does not"
-    if not planned or max(planned) < committed:
-        return "the checkpoint is missing or behind the match log"
-    if finished and max(finished) > committed:
-        return "the checkpoint knows batches that the match log does not"
-    return None
-
-
-def _numbers(folder: Any) -> list[int]:
-    return [int(path.name) for path in folder.glob("[0-9]*") if path.name.isdigit()]
+    return unfit(storage.local(checkpoint_path(lineage.id)), committed, matched)
 
 
 def checkpoint_path(lineage: int) -> str:
@@ -66,16 +55,18 @@ def drop_old_checkpoints(storage: Storage, keep: int) -> None:
 
 def start_query(spark: SparkSession, job: Job, *, once: bool) -> Any:
     """Start matching: until all items that are there now are matched (`once`), or until stopped."""
+    check_cluster(spark, job.catalog, job.storage)
     make_active(spark)
     spark.dataSource.register(reader.ItemLogSource)
     spark.dataSource.register(writer.MatchLogSink)
     storage = job.open_storage()
     checkpoint = storage.local(checkpoint_path(job.lineage)).as_uri()
-    slices = spark.readStream.format(reader.FORMAT).option("job", job.dump()).load()
+    option = job.dump()
+    slices = spark.readStream.format(reader.FORMAT).option("job", option).load()
     blocks = slices.mapInArrow(match_slices(job.storage), BLOCK_DDL)
     stream = (
         blocks.writeStream.format(writer.FORMAT)
-        .option("job", job.dump())
+        .option("job", option)
         .option("checkpointLocation", checkpoint)
         .outputMode("append")
         .queryName("runnel")

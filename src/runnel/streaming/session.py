@@ -1,4 +1,7 @@
-"""The Spark session of a runner: embedded defaults that suit many small micro-batches on few cores."""
+"""The Spark session of a runner: embedded defaults that suit many small micro-batches on few cores.
+
+Everything that is not set here can be set in Spark's own way: `spark-defaults.conf` in the folder SPARK_CONF_DIR.
+"""
 
 from __future__ import annotations
 
@@ -11,15 +14,25 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from runnel.streaming.cluster import explained, is_local, refuse_silent_master
 from runnel.streaming.java import java_version
 
 
-def open_session(*, master: str, driver_memory: str, logs: Path, local_folder: Path | None = None) -> SparkSession:
-    """A Spark session; raises JavaMissing with the fix where there is no Java.
+def open_session(
+    *,
+    master: str,
+    driver_memory: str,
+    logs: Path,
+    local_folder: Path | None = None,
+    executor_memory: str = "1g",
+    executor_cores: int = 0,
+) -> SparkSession:
+    """A Spark session; raises JavaMissing with the fix where there is no Java, RootError where there is no cluster.
 
     Spark's own log goes to `logs/spark.log`, so that a terminal shows only what Runnel says.
     """
     java_version()
+    refuse_silent_master(master)
     logs.mkdir(parents=True, exist_ok=True)
     # Workers must run this interpreter, not the first python3 on the PATH.
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -41,12 +54,16 @@ def open_session(*, master: str, driver_memory: str, logs: Path, local_folder: P
             .config("spark.sql.streaming.numRecentProgressUpdates", "10")
             .config("spark.sql.execution.arrow.pyspark.enabled", "true")
         )
-        if master.startswith("local"):
+        if is_local(master):
             # Nothing outside this machine has business with an embedded driver.
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+        else:
+            builder = builder.config("spark.executor.memory", executor_memory)
+            if executor_cores:
+                builder = builder.config("spark.executor.cores", str(executor_cores))
         if local_folder is not None:
             builder = builder.config("spark.local.dir", str(local_folder))
-        with _stderr_into(logs / "spark-stderr.log"):
+        with _stderr_into(logs / "spark-stderr.log"), explained(master):
             return builder.getOrCreate()
 
 

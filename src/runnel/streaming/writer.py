@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,8 +100,8 @@ class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         storage = self._job.open_storage()
         if not all(storage.local(part.path).exists() for part in parts):
             raise RunnelError("a part of the batch was removed before it could be committed")
-        catalog = self._job.open_catalog()
-        with catalog.write() as connection:
+        # Spark commits every batch in a process of its own: a connection that is left open is never used again.
+        with closing(self._job.open_catalog()) as catalog, catalog.write() as connection:
             if commit_segment(connection, segment, parts, epoch=self._job.epoch):
                 for sequence, query, reason in (one for message in written for one in message.failures):
                     put_aside(

@@ -11,7 +11,6 @@ from runnel.catalog import feeds, inspection, matches, plans, subscriptions
 from runnel.catalog.connection import now
 from runnel.catalog.subscriptions import moment_of
 from runnel.engine import Engine
-from runnel.engine.answer import why
 from runnel.model.feed import Feed, FeedKind
 from runnel.plan.store import PlanVersion, load
 from runnel.web.report import (
@@ -180,7 +179,7 @@ def _samples(engine: Engine, ranked: Sequence[QueryMatches], declared: dict[str,
     for query in dict.fromkeys(chosen):
         first = next(engine.matches(query.name), None)
         if first is not None:
-            explained = why(engine.root, first.item.id, query.name)
+            explained = engine.why(first.item.id, query.name)
             title = str(first.item.first("title") or first.item.id)
             samples.append(
                 SampleMatch(

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from runnel.catalog import leases
-from runnel.engine import Engine, open_engine, runner
+from runnel.engine import Engine, open_engine, query_keeper, runner
 from runnel.engine.runner import Progress, Runner
 from runnel.errors import CorruptData, Fenced, RunnelError, StorageFull
 
@@ -54,9 +54,9 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 def _runner(engine: Engine, monkeypatch: pytest.MonkeyPatch, reason: str | None) -> Runner:
-    monkeypatch.setattr(runner, "start_query", lambda spark, job, once: _Query(reason))
+    monkeypatch.setattr(query_keeper, "start_query", lambda spark, job, once: _Query(reason))
     monkeypatch.setattr(runner, "_DRAIN_SECONDS", 0.2)
-    return Runner(engine.root, lambda: _SPARK, engine._acquirer, engine._dispatcher())
+    return Runner(engine.root, lambda: _SPARK, engine._parts())
 
 
 def _loops() -> list[str]:
@@ -133,7 +133,7 @@ def test_a_full_disk_is_waited_for_wherever_it_shows(engine: Engine, monkeypatch
     told: list[str] = []
 
     def full_at_times() -> Progress:
-        if made._counts.state == "running" and next(turns, False):
+        if made.pulse.state == "running" and next(turns, False):
             raise StorageFull("no room left for the catalog")
         return progress()
 

@@ -28,13 +28,19 @@ from runnel.language.statements import (
     CreateFeed,
     Drop,
     Explain,
+    ExplainMessage,
     FeedTerm,
     GroupTerm,
+    MaterialiseFeed,
     Name,
     Pause,
+    Places,
     Preview,
     QueryText,
     RegisterFeed,
+    Renew,
+    Replay,
+    RotateKey,
     Show,
     Statement,
     Subscribe,
@@ -78,6 +84,8 @@ def test_an_empty_script_has_no_statements(text: str) -> None:
     [
         ("register feed 'https://a.example/rss' as News", RegisterFeed(Name("News"), "https://a.example/rss")),
         ("register feed News", RegisterFeed(Name("News"))),
+        ("register feed 'x' as A every 2 hours", RegisterFeed(Name("A"), "x", timedelta(hours=2))),
+        ("register feed V apply 'x.xsl' as W", MaterialiseFeed(Name("W"), Name("V"), "x.xsl")),
         ("create feed A from B", CreateFeed(Name("A"), QueryText(FeedTerm(Name("B"))))),
         ("create or replace feed A from B", CreateFeed(Name("A"), QueryText(FeedTerm(Name("B"))), replace=True)),
         ("subscribe to A output RSS", Subscribe(Name("A"), "rss")),
@@ -85,6 +93,16 @@ def test_an_empty_script_has_no_statements(text: str) -> None:
         ("subscribe to A output rss every 3 hours", Subscribe(Name("A"), "rss", every=timedelta(hours=3))),
         ("subscribe to A output rss for 1 week", Subscribe(Name("A"), "rss", lifetime=timedelta(days=7))),
         ("subscribe to A output rss from last 1 day", Subscribe(Name("A"), "rss", back=timedelta(days=1))),
+        ("subscribe to A apply 'x.xsl' output rss", Subscribe(Name("A"), "rss", sheet="x.xsl")),
+        ("renew subscription 12", Renew(12)),
+        ("renew subscription 12 for 1 day", Renew(12, lifetime=timedelta(days=1))),
+        ("renew ticket 'a''b' for 1 day", Renew(ticket="a'b", lifetime=timedelta(days=1))),
+        ("rotate key of subscription 12", RotateKey(12)),
+        ("replay message 'a-1-2'", Replay("a-1-2")),
+        ("replay subscription 12", Replay(subscription=12)),
+        ("explain message 'a-1-2'", ExplainMessage("a-1-2")),
+        ("show dead letters", Show("dead letters")),
+        ("unsubscribe ticket 'x'", Unsubscribe(ticket="x")),
         ("unsubscribe 12", Unsubscribe(12)),
         ("unsubscribe from A", Unsubscribe(feed=Name("A"))),
         ("unsubscribe from A output rss", Unsubscribe(feed=Name("A"), kind="rss")),
@@ -113,6 +131,26 @@ def test_an_empty_script_has_no_statements(text: str) -> None:
 def test_every_statement(text: str, statement: Statement) -> None:
     for written in (text, f"{text};", f"  {text}\n;\n-- done"):
         assert one(written) == statement
+
+
+def test_new_words_are_no_reserved_words() -> None:
+    for word in ("renew", "ticket", "rotate", "key", "of", "replay", "message", "dead", "letters", "subscription"):
+        assert one(f"drop feed {word}") == Drop(Name(word))
+        assert query(f"from {word} where {word} = 1").source == FeedTerm(Name(word))
+
+
+def test_the_parts_of_a_subscription_know_their_places() -> None:
+    found = one("subscribe to A\n apply 'x.xsl' output\n rss 'a.rss'")
+    assert isinstance(found, Subscribe)
+    assert found.places == Places(kind=Span(3, 2, 5), target=Span(3, 6, 13), sheet=Span(2, 8, 15))
+    without = one("subscribe to A output rss")
+    assert isinstance(without, Subscribe)
+    assert without.places.target == Span(1, 23, 26), "where nothing is said, the kind asks for it"
+
+
+def test_secrets_are_not_in_a_statement_s_shape() -> None:
+    for text in ("renew ticket 'geheim'", "unsubscribe ticket 'geheim'"):
+        assert "geheim" not in repr(one(text))
 
 
 def test_keywords_in_capitals() -> None:

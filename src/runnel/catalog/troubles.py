@@ -1,0 +1,82 @@
+"""What a database's trouble means for a person: its own errors in, ours out, with a hint and without secrets."""
+
+from __future__ import annotations
+
+from sqlalchemy.exc import DBAPIError, OperationalError
+
+from runnel.errors import CatalogUnavailable, CorruptData, RootError, RunnelError, StorageFull
+
+_ROOM_HINT = "free some space; work goes on by itself"
+_BUSY = "the catalog is busy"
+_BUSY_HINT = "another transaction takes long; try again"
+
+# SQLSTATE codes of PostgreSQL, by what they mean here.
+_FULL = {"53100"}
+_SLOW = {"55P03", "57014", "25P03", "40001", "40P01"}
+_CROWDED = {"53300", "53200", "53000", "53400"}
+_AWAY = {"57P01", "57P02", "57P03", "57P05", "25006"}
+_DENIED = {"28P01", "28000", "42501", "3D000", "3F000", "25P01"}
+_DAMAGED = {"XX001", "XX002"}
+
+
+def translate(error: DBAPIError, place: str) -> RunnelError | None:
+    """Our error for a database's; None if it is no trouble of the database but a mistake of ours.
+
+    `place` is the catalog as people may see it.
+    """
+    code = getattr(error.orig, "sqlstate", None)
+    if code is not None:
+        return _by_code(str(code), _reason(error), place)
+    return _by_words(error, _reason(error), place)
+
+
+def _by_code(code: str, reason: str, place: str) -> RunnelError | None:
+    if code in _FULL:
+        return StorageFull("no room left for the catalog", hint=_ROOM_HINT)
+    if code in _SLOW:
+        return CatalogUnavailable(_BUSY, hint=_BUSY_HINT)
+    if code in _CROWDED:
+        return CatalogUnavailable(
+            f"the catalog's server takes no more: {reason}", hint="raise its limits, or try later"
+        )
+    if code in _AWAY or code.startswith("08"):
+        return CatalogUnavailable(
+            f"the catalog's server went away: {reason}",
+            hint="try again when it is back; what was accepted is kept, and publishing it again is harmless",
+        )
+    if code in _DENIED:
+        return RootError(
+            f"{place} cannot be used: {reason}", hint="check the user, its rights and the database's name"
+        )
+    if code in _DAMAGED:
+        return CorruptData(f"the catalog cannot be read: {reason}", hint="restore it from a backup")
+    return None
+
+
+def _by_words(error: DBAPIError, reason: str, place: str) -> RunnelError | None:
+    """SQLite has no codes, and neither has a connection to PostgreSQL that did not come about."""
+    words = str(error.orig).lower()
+    if any(sign in words for sign in ("disk is full", "no space left", "disk i/o error")):
+        return StorageFull("no room left for the catalog", hint=_ROOM_HINT)
+    if "not a database" in words or "malformed" in words:
+        return CorruptData(f"the catalog cannot be read: {error.orig}", hint="restore it from a backup")
+    if not isinstance(error, OperationalError):
+        return None
+    if "locked" in words or "busy" in words:
+        return CatalogUnavailable(_BUSY, hint=_BUSY_HINT)
+    if type(error.orig).__module__.startswith("sqlite3"):
+        return None
+    if any(sign in words for sign in ("authentication failed", "no password supplied", "does not exist", "pg_hba")):
+        return RootError(
+            f"{place} cannot be used: {reason}", hint="check the user, the password and the database's name"
+        )
+    return CatalogUnavailable(
+        f"the catalog's server does not answer: {reason}",
+        hint="is it running, and is its address right? Trying again later does no harm",
+    )
+
+
+def _reason(error: DBAPIError) -> str:
+    """The database's own words, one line of them."""
+    lines = [line.strip() for line in str(error.orig).splitlines() if line.strip()]
+    return (lines or ["no reason given"])[-1 if len(lines) > 1 and lines[0].endswith(":") else 0][:200]

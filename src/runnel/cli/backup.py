@@ -1,0 +1,115 @@
+"""`runnel backup` and `runnel restore`: a copy of a root, and a root from a copy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from runnel.cli.output import console, counted, print_json, shown, told
+from runnel.engine.backup import back_up
+from runnel.engine.restore import restore as restore_root
+from runnel.engine.root import open_root
+
+
+def backup(
+    target: Annotated[Path, typer.Argument(help="The folder of the backup; made if it is not there.")],
+    link: Annotated[
+        bool, typer.Option("--link", help="Give files a second name instead of copying them, on the same disk.")
+    ] = False,
+    root: Annotated[
+        Path, typer.Option("--root", "-r", envvar="RUNNEL_ROOT", help="The root: the folder of one installation.")
+    ] = Path(),
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line each, instead of text.")] = False,
+) -> None:
+    """Copy a root into a folder, also while it runs; a second time only what is new is copied.
+
+    Example: `runnel backup /mnt/backups/news`
+    """
+    with told(as_json):
+        opened = open_root(root)
+        try:
+            with _shown_files("backing up", as_json) as report:
+                made = back_up(opened, target, link=link, report=report)
+        finally:
+            opened.close()
+        if as_json:
+            print_json(
+                {
+                    "backup": str(made.folder),
+                    "files": made.files,
+                    "copied": made.copied,
+                    "bytes": made.bytes,
+                    "rows": made.rows,
+                    "last_sequence": made.last_sequence,
+                }
+            )
+            return
+        console.print(
+            f"[green]✓[/green] backed up {counted(made.files, 'file')} ({_size(made.bytes)}, {made.copied:,} of them "
+            f"new) and {counted(made.rows, 'row')} into {shown(str(made.folder))}",
+            soft_wrap=True,
+        )
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(help="The folder of a backup.")],
+    folder: Annotated[Path, typer.Argument(help="Where the root shall be; an empty folder, or none.")],
+    catalog: Annotated[
+        str,
+        typer.Option(envvar="RUNNEL_CATALOG", help="URL of an empty database for the catalog; SQLite otherwise."),
+    ] = "",
+    storage: Annotated[
+        str, typer.Option(envvar="RUNNEL_STORAGE", help="URL of an empty place for the files; the folder otherwise.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line each, instead of text.")] = False,
+) -> None:
+    """Make a root from a backup, after comparing every file with its digest.
+
+    Example: `runnel restore /mnt/backups/news news`
+    """
+    with told(as_json):
+        with _shown_files("restoring", as_json) as report:
+            made = restore_root(source, folder, catalog=catalog, storage=storage, report=report)
+        if as_json:
+            print_json(
+                {
+                    "root": str(made.folder),
+                    "files": made.files,
+                    "bytes": made.bytes,
+                    "made": made.made,
+                    "last_sequence": made.last_sequence,
+                }
+            )
+            return
+        console.print(
+            f"[green]✓[/green] restored {counted(made.files, 'file')} ({_size(made.bytes)}) into "
+            f"{shown(str(made.folder))}, as of {made.made[:19]}",
+            soft_wrap=True,
+        )
+        console.print("next: stop the old root for good before [bold]runnel run[/bold] starts this one")
+
+
+@contextmanager
+def _shown_files(what: str, as_json: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar that shows how many files are done; nothing where output is no terminal."""
+    if as_json or not console.is_terminal:
+        yield lambda done, every: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, every: progress.update(task, completed=done, total=every)
+
+
+def _size(number: int) -> str:
+    """A number of bytes for people.
+
+    >>> _size(0), _size(5_300_000)
+    ('0 MB', '5 MB')
+    """
+    return f"{number / 1e6:,.0f} MB"

@@ -1,0 +1,66 @@
+"""`runnel letters`: messages that no endpoint took."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runnel.cli.options import ActingOption, JsonOption, RootOption, TokenOption, opened
+from runnel.cli.output import tell_outcomes, told
+from runnel.language.statements import ExplainMessage, Replay
+
+letters = typer.Typer(
+    no_args_is_help=True,
+    help="Look at messages that no endpoint took, and send them again.\n\nExample: `runnel letters list`",
+)
+
+KeyArgument = Annotated[str, typer.Argument(help="The message's key, as `runnel letters list` shows it.")]
+
+
+@letters.command("list")
+def list_letters(
+    root: RootOption = Path(),
+    token: TokenOption = None,
+    acting: ActingOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show dead letters, the newest first.
+
+    Example: `runnel letters list`
+    """
+    with told(as_json), opened(root, token, acting) as engine:
+        tell_outcomes([engine.show("dead letters")], as_json)
+
+
+@letters.command("explain")
+def explain_letter(
+    key: KeyArgument,
+    root: RootOption = Path(),
+    token: TokenOption = None,
+    acting: ActingOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what is in a message, and every attempt to deliver it that failed.
+
+    Example: `runnel letters explain 5f3a-12-7`
+    """
+    with told(as_json), opened(root, token, acting) as engine:
+        tell_outcomes([engine.apply(ExplainMessage(key))], as_json)
+
+
+@letters.command("replay")
+def replay_letter(
+    key: KeyArgument,
+    root: RootOption = Path(),
+    token: TokenOption = None,
+    acting: ActingOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send a dead letter again, under the same key.
+
+    Example: `runnel letters replay 5f3a-12-7`
+    """
+    with told(as_json), opened(root, token, acting) as engine:
+        tell_outcomes([engine.apply(Replay(message=key))], as_json)

@@ -1,0 +1,64 @@
+"""`runnel opml`: lists of web feeds, from and for other feed readers."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from runnel.cli.options import ActingOption, JsonOption, RootOption, TokenOption, opened
+from runnel.cli.output import tell_outcomes, told
+from runnel.engine.opml import export_feeds, import_feeds
+from runnel.errors import InputError
+from runnel.sources.folder import read_file
+
+opml = typer.Typer(
+    no_args_is_help=True,
+    help="Bring lists of web feeds here from another reader, and back.\n\nExample: `runnel opml import feeds.opml`",
+)
+
+
+@opml.command("import")
+def import_opml(
+    file: Annotated[str, typer.Argument(help="An OPML file; `-` reads standard input.")],
+    root: RootOption = Path(),
+    token: TokenOption = None,
+    acting: ActingOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Register the feeds of an OPML file that are not registered yet.
+
+    Example: `runnel opml import feeds.opml`
+    """
+    with told(as_json), opened(root, token, acting) as engine:
+        limit = engine.root.settings.max_document_bytes
+        data = sys.stdin.buffer.read(limit + 1) if file == "-" else read_file(Path(file), limit=limit)
+        if len(data) > limit:
+            raise InputError(f"the list is larger than {limit:,} bytes", place=file)
+        tell_outcomes([import_feeds(engine, data)], as_json)
+
+
+@opml.command("export")
+def export_opml(
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="Where to write; standard output by default.")
+    ] = None,
+    root: RootOption = Path(),
+    token: TokenOption = None,
+    acting: ActingOption = None,
+) -> None:
+    """Write one's own web feeds as OPML.
+
+    Example: `runnel opml export -o feeds.opml`
+    """
+    with told(False), opened(root, token, acting) as engine:
+        data = export_feeds(engine)
+        if output is None:
+            sys.stdout.buffer.write(data)
+            return
+        try:
+            output.write_bytes(data)
+        except OSError as error:
+            raise InputError(f"cannot be written: {error.strerror}", place=str(output)) from error

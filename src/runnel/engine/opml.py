@@ -1,0 +1,46 @@
+"""OPML: lists of web feeds become source feeds, and back."""
+
+from __future__ import annotations
+
+from runnel.catalog import feeds
+from runnel.engine.facade import Engine
+from runnel.engine.outcome import Outcome
+from runnel.language.printing import print_script
+from runnel.language.statements import Name, RegisterFeed
+from runnel.model.feed import Feed
+from runnel.sources.address import is_web
+from runnel.sources.opml import OpmlFeed, feed_names, read_opml, write_opml
+
+
+def import_feeds(engine: Engine, data: bytes) -> Outcome:
+    """Register the web feeds of a list, in one transaction; addresses that are registered already are passed over."""
+    listed = read_opml(data)
+    known = {feed.address for feed in _web_feeds(engine)}
+    fresh = [one for one in listed.feeds if one.address not in known]
+    names = feed_names(fresh, _taken(engine))
+    statements = [RegisterFeed(Name(name), one.address) for name, one in zip(names, fresh, strict=True)]
+    engine.execute(print_script(statements))
+    problems = [str(one) for one in listed.problems]
+    passed = len(listed.feeds) - len(fresh)
+    return Outcome(
+        f"registered {len(names)} feeds, {passed} were known already, {len(problems)} could not be used",
+        {"registered": names, "known": passed, "problems": problems},
+        (*names, *problems),
+    )
+
+
+def export_feeds(engine: Engine) -> bytes:
+    """The actor's own web feeds as an OPML document."""
+    return write_opml([OpmlFeed(feed.name, feed.address or "") for feed in _web_feeds(engine)])
+
+
+def _web_feeds(engine: Engine) -> list[Feed]:
+    with engine.root.catalog.read() as connection:
+        found = feeds.live_feeds(connection, engine.actor.owner)
+    own = [feed for feed in found if feed.owner == engine.actor.owner]
+    return [feed for feed in own if feed.address is not None and is_web(feed.address)]
+
+
+def _taken(engine: Engine) -> list[str]:
+    with engine.root.catalog.read() as connection:
+        return feeds.live_names(connection, engine.actor.owner)

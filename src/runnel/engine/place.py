@@ -1,0 +1,34 @@
+"""Places: errors raised while a statement is applied learn where that statement stands in its script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from runnel.errors import NotAllowed, NotFound, Span, StatementError
+
+
+@contextmanager
+def placed(text: str, span: Span, done: str | None = None) -> Iterator[None]:
+    """Gives errors raised inside their place in the script, and says what was `done` before.
+
+    >>> with placed("drop feed A;", Span(1, 1, 5)):
+    ...     raise NotFound("there is no feed A")
+    Traceback (most recent call last):
+    runnel.errors.StatementError: there is no feed A
+    """
+    try:
+        yield
+    except StatementError as error:
+        error.hint = _joined(error.hint, done)
+        error.located(text, span)
+        raise
+    except NotFound as error:
+        raise StatementError(error.message, hint=_joined(error.hint, done), span=span, text=text) from error
+    except NotAllowed as error:
+        error.hint = _joined(error.hint, done, f"line {span.line}, column {span.column}")
+        raise
+
+
+def _joined(*parts: str | None) -> str | None:
+    return "; ".join(part for part in parts if part) or None

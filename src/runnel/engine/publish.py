@@ -1,0 +1,91 @@
+"""Publishing: items and documents that somebody brings, into a source feed of one's own."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from runnel.catalog import people
+from runnel.engine.people import Actor, own_feed, size_of
+from runnel.engine.root import Root
+from runnel.errors import Backlogged, BrokenDocument, InputError, NotFound
+from runnel.log.item_log import Accepted
+from runnel.model.feed import Feed, FeedKind
+from runnel.sources.acquire import Acquirer
+from runnel.sources.adapt import item_of_object
+
+
+class Publisher:
+    """Accepts what an actor publishes, within the lag limit and the actor's quota of bytes."""
+
+    def __init__(self, root: Root, acquirer: Acquirer, actor: Actor) -> None:
+        self._root = root
+        self._acquirer = acquirer
+        self._actor = actor
+
+    def publish(self, feed: str, items: Iterable[Mapping[str, Any]]) -> Accepted:
+        """Accept items given as mappings; all of them or, where one is not valid, none."""
+        target = self._source(feed)
+        adapted = [item_of_object(one, feed, f"item {number}") for number, one in enumerate(items, 1)]
+        self._wait_for_room()
+        with self._charged(target, lambda: size_of(adapted)):
+            return self._root.items.accept(target.id, adapted)
+
+    def publish_document(self, feed: str, data: bytes, name: str) -> tuple[Accepted, list[InputError]]:
+        """Accept the items of a document; gives also what was refused in it."""
+        target = self._source(feed)
+        self._wait_for_room()
+        with self._charged(target, lambda: len(data)):
+            try:
+                accepted, problems = self._acquirer.take_document(target, data, name)
+            except BrokenDocument as error:
+                self._acquirer.keep_aside(target, [error], "document", data)
+                raise
+        if problems:
+            self._acquirer.keep_aside(target, problems, "item", data)
+        return accepted, problems
+
+    def _source(self, name: str) -> Feed:
+        with self._root.catalog.read() as connection:
+            feed = own_feed(connection, name, self._actor)
+        if feed.kind is not FeedKind.SOURCE:
+            raise NotFound(f"{name} is a virtual feed", hint="items are published into source feeds")
+        if feed.origin is not None:
+            raise NotFound(f"{name} is a materialised feed", hint="its items are made from another feed's")
+        if feed.paused:
+            raise NotFound(f"{name} is paused", hint=f"`resume feed {name}`")
+        return feed
+
+    def _wait_for_room(self) -> None:
+        settings = self._root.settings
+        deadline = time.monotonic() + settings.publish_wait_seconds
+        while (lag := self._acquirer.lag()) >= settings.lag_limit:
+            if time.monotonic() >= deadline:
+                raise Backlogged(f"{lag} items wait for matching", hint="start `runnel run`, or try later")
+            time.sleep(0.1)
+
+    @contextmanager
+    def _charged(self, feed: Feed, size: Callable[[], int]) -> Iterator[None]:
+        """Count bytes before they are taken, so that two clients cannot pass a quota together.
+
+        What was brought is counted though it was refused and put aside; what could not be written is given back.
+        """
+        settings = self._root.settings
+        with self._root.catalog.read() as connection:
+            limited = people.has_byte_quota(connection, feed.id, settings)
+        if not limited:
+            yield  # nobody's quota: one transaction less
+            return
+        count = size()
+        with self._root.catalog.write() as connection:
+            people.add_bytes(connection, feed.id, count, settings)
+        try:
+            yield
+        except InputError:
+            raise
+        except BaseException:
+            with self._root.catalog.write() as connection:
+                people.add_bytes(connection, feed.id, -count)
+            raise

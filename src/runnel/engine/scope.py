@@ -1,0 +1,115 @@
+"""A scope: one open transaction as one actor sees it. Statements look names up here and note here what they touch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from sqlalchemy import Connection
+
+from runnel.catalog import feeds, ledger, subscriptions
+from runnel.catalog.people import Allowance
+from runnel.catalog.sequencer import last_sequence
+from runnel.catalog.subscriptions import INTERNAL
+from runnel.engine.people import Actor, names_for
+from runnel.engine.root import Root
+from runnel.errors import DuplicateName, Span, StatementError, UnknownName
+from runnel.language.nearest import did_you_mean
+from runnel.language.statements import Name
+from runnel.model.feed import Feed, FeedKind
+from runnel.model.subscription import Subscription
+
+
+class Scope:
+    """What a script's declarations share: the actor, the quotas, and what the plan must be told at the end."""
+
+    def __init__(self, root: Root, connection: Connection, actor: Actor, sheets: Mapping[str, str]) -> None:
+        self.root = root
+        self.connection = connection
+        self.actor = actor
+        self.sheets = sheets
+        self.allowance = Allowance(connection, actor.owner, root.settings)
+        # Nobody else can accept or declare anything while this transaction is open, so these may be kept.
+        self.sequence = last_sequence(connection)
+        self._feeds: dict[str, Feed | None] = {}
+        self.touched: set[int] = set()
+        self.redefined: set[int] = set()
+        self.dropped: set[int] = set()
+
+    # --- feeds ---------------------------------------------------------------------------------------------------
+
+    def known(self, name: str) -> Feed | None:
+        """The live feed that a name means to the actor."""
+        if name not in self._feeds:
+            self._feeds[name] = feeds.feed_by_name(self.connection, name, self.actor.owner)
+        return self._feeds[name]
+
+    def find(self, name: Name) -> Feed:
+        """As `known`; raises UnknownName with a near name."""
+        found = self.known(name.text)
+        if found is None:
+            near = did_you_mean(name.text, self.names())
+            hint = near or "`show feeds` lists what there is"
+            raise UnknownName(f"there is no feed {name.text}", span=name.span, hint=hint)
+        return found
+
+    def find_own(self, name: Name) -> Feed:
+        """As `find`, for a statement that changes the feed."""
+        found = self.find(name)
+        if found.owner != self.actor.owner:
+            raise StatementError(
+                f"{name.text} is the operator's feed: you may read it, not change it",
+                span=name.span,
+                hint="declare a feed of your own",
+            )
+        return found
+
+    def own(self, name: str) -> Feed | None:
+        """The actor's own live feed of a name, if there is one."""
+        found = self.known(name)
+        return found if found is not None and found.owner == self.actor.owner else None
+
+    def refuse_taken(self, name: Name) -> None:
+        """A name that the actor has given already cannot be given again; the operator's names can."""
+        existing = self.own(name.text)
+        if existing is not None:
+            hint = "use `create or replace feed` to change it" if existing.kind is FeedKind.VIRTUAL else None
+            raise DuplicateName(f"there is a feed {name.text} already", span=name.span, hint=hint)
+
+    def remember(self, feed: Feed) -> None:
+        """A feed as it is now, for the statements that follow."""
+        self._feeds[feed.name] = feed
+
+    def forget(self, name: str) -> None:
+        """A name means something else now, or nothing."""
+        self._feeds.pop(name, None)
+
+    def names(self) -> list[str]:
+        """The names that mean a feed to the actor; many, so only to help after an error."""
+        return feeds.live_names(self.connection, self.actor.owner)
+
+    def shown(self, ids: Iterable[int]) -> list[str]:
+        """Feeds by the names under which the actor knows them, in order."""
+        names = names_for(self.connection, self.actor)
+        return sorted(names[one] for one in ids if one in names)
+
+    # --- subscriptions -------------------------------------------------------------------------------------------
+
+    def subscription(self, number: int, span: Span) -> Subscription:
+        """A live subscription of the actor (to the operator: of anybody) by its number."""
+        found = subscriptions.subscription_by_number(self.connection, number)
+        if found is None or not self.actor.holds(found):
+            raise UnknownName(f"there is no subscription {number}", span=span, hint="`show subscriptions` lists them")
+        return found
+
+    def end(self, ended: Iterable[Subscription]) -> list[int]:
+        """End subscriptions; gives the numbers of those that somebody made."""
+        numbers = []
+        for one in ended:
+            subscriptions.end_subscription(self.connection, one.id)
+            ledger.drop_cursor(self.connection, one.id)
+            self.touched.add(one.feed)
+            if one.kind != INTERNAL:
+                numbers.append(one.id)
+                if one.owner == self.actor.owner:
+                    self.allowance.give_back("subscriptions")
+        return numbers

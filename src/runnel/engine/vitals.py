@@ -1,0 +1,62 @@
+"""The vital signs of a root: the few figures that say whether it keeps up, read in one cheap look."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from runnel.catalog import leases, matches, plans
+from runnel.catalog.connection import now
+from runnel.catalog.sequencer import last_sequence
+from runnel.catalog.vitals import unsettled
+from runnel.engine.root import Root
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """What an operator watches; None where there is nothing to say yet."""
+
+    accepted: int
+    matched: int
+    lag: int
+    plan_version: int | None
+    plan_queries: int
+    batch_seconds: float | None
+    messages_open: int
+    messages_dead: int
+    subscriptions_disabled: int
+    feeds_failing: int
+    feeds_stopped: int
+    quarantine_last: int
+    lease_epoch: int
+    room_bytes: int
+
+
+def read_vitals(root: Root) -> Vitals:
+    """The vital signs of a root, from one view of its catalog."""
+    with root.catalog.read() as connection:
+        accepted, matched = last_sequence(connection), matches.matched_upto(connection)
+        plan, lease = plans.current_plan(connection), leases.state(connection)
+        waiting = unsettled(connection)
+        committed = waiting.batch_committed
+        return Vitals(
+            accepted=accepted,
+            matched=matched,
+            lag=accepted - matched,
+            plan_version=plan.version if plan else None,
+            plan_queries=plan.queries if plan else 0,
+            batch_seconds=None if committed is None else max(0.0, (now(connection) - committed) / 1e6),
+            messages_open=waiting.messages_open,
+            messages_dead=waiting.messages_dead,
+            subscriptions_disabled=waiting.subscriptions_disabled,
+            feeds_failing=waiting.feeds_failing,
+            feeds_stopped=waiting.feeds_stopped,
+            quarantine_last=waiting.quarantine_last,
+            lease_epoch=lease.epoch if lease else 0,
+            room_bytes=_room(root),
+        )
+
+
+def _room(root: Root) -> int:
+    status = os.statvfs(root.folder)
+    return status.f_bavail * status.f_frsize

@@ -1,0 +1,144 @@
+"""The body of an answer, in bounded memory.
+
+In: a response whose headers have come. Out: its bytes, decompressed here step by step, so that a megabyte that would
+grow to a gigabyte stops at the limit; or Unreachable.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Protocol
+
+from aiohttp import ClientResponse
+
+from runnel.errors import Unreachable
+
+STEP = 16 << 10
+"""Bytes that are decompressed at a time."""
+
+MAX_MEMBERS = 1000
+"""Most parts that a gzip body may have; each is a fresh start, and a body of empty ones would cost only time."""
+
+_GZIP = 0x1F
+OFFERED = "gzip, deflate"
+"""What requests offer; whoever answers in anything else was not asked to."""
+
+
+async def read_body(response: ClientResponse, limit: int, place: str) -> bytes:
+    """The whole body; Unreachable where it, or what it grows to, is larger than a limit."""
+    if response.content_length is not None and response.content_length > limit:
+        raise too_large(limit, place)
+    body = bytearray()
+    received = 0
+    decoder = decoder_for(response.headers.get("Content-Encoding", ""), place)
+    async for chunk in response.content.iter_any():
+        received += len(chunk)
+        if received > limit:
+            raise too_large(limit, place)
+        for start in range(0, len(chunk), STEP):
+            try:
+                decoder.feed(chunk[start : start + STEP], body, limit + 1)
+            except zlib.error as error:
+                raise Unreachable("the answer's compressed body is damaged", place=place) from error
+            if len(body) > limit:
+                raise too_large(limit, place)
+    if received and not decoder.done():
+        raise Unreachable("the answer was cut off", place=place, hint="its compressed body has no end")
+    return bytes(body)
+
+
+async def read_beginning(response: ClientResponse, limit: int) -> bytes:
+    """As much of a body as comes, up to a limit: for answers whose status says all that matters.
+
+    Such a body is not decompressed; where it would have to be, there is none.
+    """
+    if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+        return b""
+    body = bytearray()
+    async for chunk in response.content.iter_any():
+        body += chunk[: limit - len(body)]
+        if len(body) >= limit:
+            break
+    return bytes(body)
+
+
+def too_large(limit: int, place: str) -> Unreachable:
+    """The error for an answer above a limit."""
+    return Unreachable(
+        f"the answer has more than the {limit} bytes that are taken", place=place, hint="ask for less of it at once"
+    )
+
+
+class Decoder(Protocol):
+    """Takes a body as it was sent, piece by piece, and gives what it stands for."""
+
+    def feed(self, data: bytes, into: bytearray, limit: int) -> None:
+        """Decode a piece; at `limit` bytes in all it may stop."""
+
+    def done(self) -> bool:
+        """Whether the body came to its end."""
+
+
+class _Plain:
+    def feed(self, data: bytes, into: bytearray, limit: int) -> None:
+        into += data
+
+    def done(self) -> bool:
+        return True
+
+
+class _Inflating:
+    """gzip with all its members, or deflate with its header or (as some servers send it) without."""
+
+    def __init__(self, place: str, *, gzip: bool) -> None:
+        self._place = place
+        self._gzip = gzip
+        self._members = 0
+        self._stream = zlib.decompressobj(zlib.MAX_WBITS | 16) if gzip else None
+
+    def feed(self, data: bytes, into: bytearray, limit: int) -> None:
+        stream = self._stream or zlib.decompressobj(_deflate_window(data))
+        self._stream = stream
+        while data and len(into) < limit:
+            if stream.eof:
+                if not self._gzip or data[0] != _GZIP:
+                    self._gzip = False  # What follows is padding: common, harmless, and no member begins after it.
+                    return
+                stream = self._stream = self._next_member()
+            into += stream.decompress(data, limit - len(into))
+            data = stream.unused_data if stream.eof else stream.unconsumed_tail
+
+    def _next_member(self) -> zlib._Decompress:
+        self._members += 1
+        if self._members >= MAX_MEMBERS:
+            raise Unreachable(f"the answer's gzip body has more than {MAX_MEMBERS} parts", place=self._place)
+        return zlib.decompressobj(zlib.MAX_WBITS | 16)
+
+    def done(self) -> bool:
+        return self._stream is not None and self._stream.eof
+
+
+def _deflate_window(data: bytes) -> int:
+    wrapped = data[0] & 0x0F == 8 and (len(data) < 2 or (data[0] << 8 | data[1]) % 31 == 0)
+    return zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS
+
+
+def decoder_for(encoding: str, place: str) -> Decoder:
+    """What undoes a Content-Encoding; Unreachable for one that was not offered.
+
+    >>> body = bytearray()
+    >>> decoder_for("deflate", "http://muse.example/").feed(zlib.compress(b"Muse"), body, 100)
+    >>> bytes(body)
+    b'Muse'
+    """
+    match encoding.strip().lower():
+        case "" | "identity":
+            return _Plain()
+        case "gzip" | "x-gzip":
+            return _Inflating(place, gzip=True)
+        case "deflate":
+            return _Inflating(place, gzip=False)
+        case other:
+            raise Unreachable(
+                f"the answer is packed as {other[:40]!r}", place=place, hint=f"only {OFFERED} was asked for"
+            )

@@ -1,0 +1,218 @@
+"""Composing: from open messages to deliveries.
+
+In: numbers of subscriptions with something due. Out: for each its next messages, in order, with their items, names,
+keys and links. All is read for many subscriptions at once, and bounded in bytes: what does not fit comes later.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from runnel.catalog import feeds, leases, ledger, outbox, signing_keys
+from runnel.catalog.connection import Catalog, now
+from runnel.catalog.root_secrets import UNSUBSCRIBE, root_secret, unsubscribe_token
+from runnel.errors import DeliveryFailed
+from runnel.model.delivery import Message
+from runnel.model.subscription import Subscription
+from runnel.settings import Settings
+from runnel.sinks.contract import DeliveredItem, Delivery
+from runnel.sinks.shares import Run, Shares
+
+logger = logging.getLogger("runnel")
+
+_EACH = 8
+_LOADED = 5_000
+_MOST_BYTES = 64 << 20
+REACHING_PEOPLE = frozenset({"mail", "webhook"})
+"""Kinds whose messages go to others: they are signed, and have a link that ends the subscription."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A message and what is to be handed over; or why it cannot be."""
+
+    message: Message
+    delivery: Delivery | None = None
+    trouble: Exception | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """The next messages of one subscription, to be sent one after the other. `more` says that others wait behind."""
+
+    subscription: int
+    parcels: tuple[Parcel, ...]
+    more: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Composed:
+    """Lanes, and the subscriptions that there was no room for this time."""
+
+    lanes: tuple[Lane, ...]
+    left: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the catalog says about some subscriptions, as of one moment."""
+
+    messages: Mapping[int, Sequence[Message]]
+    subscriptions: Mapping[int, Subscription]
+    live_since: Mapping[int, int]
+    keys: Mapping[int, tuple[bytes, ...]]
+    sent: datetime
+
+
+class Composer:
+    """Makes deliveries. Threads may share it; one composes at a time."""
+
+    def __init__(self, catalog: Catalog, shares: Shares, out: Path, settings: Settings) -> None:
+        self._catalog = catalog
+        self._shares = shares
+        self._out = out
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._secret: bytes | None = None
+
+    def compose(self, subscriptions: Sequence[int], epoch: int) -> Composed:
+        """The next messages of subscriptions; those with none to send have no lane. Raises Fenced."""
+        with self._lock:
+            known = self._look_up(subscriptions, epoch)
+            return self._lanes(known)
+
+    def _look_up(self, numbers: Sequence[int], epoch: int) -> _Known:
+        with self._catalog.read() as connection:
+            leases.check(connection, epoch)
+            served = {
+                number: one
+                for number, one in outbox.subscriptions_of(connection, numbers).items()
+                if not one.paused and one.disabled is None
+            }
+            outward = [number for number, one in served.items() if one.kind in REACHING_PEOPLE]
+            known = _Known(
+                messages=ledger.first_open(connection, sorted(served), _EACH),
+                subscriptions=served,
+                live_since=feeds.since_of(connection, {one.feed for one in served.values()}),
+                keys=signing_keys.keys_of(connection, outward),
+                sent=datetime.fromtimestamp(now(connection) / 1e6, UTC),
+            )
+        if outward and self._settings.public_url and self._secret is None:
+            with self._catalog.write() as connection:
+                self._secret = root_secret(connection, UNSUBSCRIBE)
+        return known
+
+    def _lanes(self, known: _Known) -> Composed:
+        contents = self._contents(known)
+        self._shares.names({one.feed for one in known.subscriptions.values()})
+        lanes: list[Lane] = []
+        pending = list(known.messages)
+        room = _MOST_BYTES
+        while pending and (room > 0 or not lanes):
+            block = list(_block(pending, known.messages, contents))
+            try:
+                items, size = self._items(block, known, contents)
+                lanes += [self._lane(number, known, contents, items) for number in block]
+                room -= size
+            except Exception:
+                logger.exception("some items cannot be read; subscriptions are looked at one by one")
+                lanes += [self._lane_alone(number, known, contents) for number in block]
+            pending = pending[len(block) :]
+        return Composed(tuple(lanes), tuple(pending))
+
+    def _items(
+        self, block: Sequence[int], known: _Known, contents: Mapping[str, tuple[int, ...] | None]
+    ) -> tuple[Mapping[int, DeliveredItem], int]:
+        messages = (message for number in block for message in known.messages[number])
+        return self._shares.items(sorted({one for message in messages for one in contents.get(message.key) or ()}))
+
+    def _lane_alone(self, number: int, known: _Known, contents: Mapping[str, tuple[int, ...] | None]) -> Lane:
+        """The lane of one subscription, whatever is wrong with its items."""
+        try:
+            items, _ = self._items([number], known, contents)
+            return self._lane(number, known, contents, items)
+        except Exception as error:
+            trouble = DeliveryFailed(f"the items of this message cannot be read: {error}")
+            return Lane(number, (Parcel(known.messages[number][0], trouble=trouble),), more=False)
+
+    def _contents(self, known: _Known) -> dict[str, tuple[int, ...] | None]:
+        """The sequences of every message, as they were when it was recorded; None where they cannot be found out."""
+        messages = [one for some in known.messages.values() for one in some]
+        feeds_ = {one.id: one.feed for one in known.subscriptions.values()}
+        runs = [
+            Run(feeds_[one.subscription], one.first_sequence - 1, one.last_sequence, one.plan) for one in messages
+        ]
+        found: dict[str, tuple[int, ...] | None] = {}
+        for message, sequences in zip(messages, self._shares.of_runs(runs, known.live_since), strict=True):
+            since = known.subscriptions[message.subscription].since
+            if sequences is not None and message.first_sequence <= since:
+                sequences = tuple(one for one in sequences if one > since)
+            found[message.key] = sequences
+        return found
+
+    def _lane(
+        self,
+        number: int,
+        known: _Known,
+        contents: Mapping[str, tuple[int, ...] | None],
+        items: Mapping[int, DeliveredItem],
+    ) -> Lane:
+        parcels = []
+        for message in known.messages[number]:
+            sequences = contents[message.key]
+            found = [items[one] for one in sequences or () if one in items]
+            if sequences is None or len(found) != message.count:
+                parcels.append(Parcel(message, trouble=_trouble(message, sequences, len(found))))
+                break
+            parcels.append(Parcel(message, self._delivery(message, known, found)))
+        return Lane(number, tuple(parcels), len(known.messages[number]) == _EACH)
+
+    def _delivery(self, message: Message, known: _Known, items: Sequence[DeliveredItem]) -> Delivery:
+        subscription = known.subscriptions[message.subscription]
+        name = self._shares.names({subscription.feed})[subscription.feed]
+        return Delivery(
+            key=message.key,
+            subscription=subscription,
+            feed_name=name,
+            feed_title=name,
+            items=items,
+            sent=known.sent,
+            out=self._out,
+            allowed=self._settings.out_folders,
+            max_entries=self._settings.feed_entries,
+            signing_keys=known.keys.get(subscription.id, ()),
+            unsubscribe=self._unsubscribe(subscription),
+        )
+
+    def _unsubscribe(self, subscription: Subscription) -> str | None:
+        if self._secret is None or subscription.kind not in REACHING_PEOPLE:
+            return None
+        token = unsubscribe_token(self._secret, subscription.id)
+        return f"{self._settings.public_url.rstrip('/')}/unsubscribe/{token}"
+
+
+def _block(
+    pending: Sequence[int], messages: Mapping[int, Sequence[Message]], contents: Mapping[str, tuple[int, ...] | None]
+) -> Iterator[int]:
+    """The first subscriptions, as many as have items for one reading."""
+    count = 0
+    for number in pending:
+        yield number
+        count += sum(len(contents.get(one.key) or ()) for one in messages[number])
+        if count >= _LOADED:
+            return
+
+
+def _trouble(message: Message, sequences: Sequence[int] | None, found: int) -> DeliveryFailed:
+    """Why a message cannot be sent as it was recorded."""
+    if sequences is None:
+        return DeliveryFailed("the matches of this message cannot be read", hint="the runner's log says why")
+    return DeliveryFailed(
+        f"the message was recorded with {message.count} items and would have {found} now",
+        hint="items are kept for the time that `keep_items_days` sets",
+    )

@@ -1,0 +1,92 @@
+"""Mail addresses: one address, in one form, that nobody can make mean two.
+
+In: the target of a subscription, or the setting `mail_from`. Out: an address in its canonical form. What RFC 5321
+would still allow but nobody uses (quoted names, comments, routes, addresses in brackets) is refused, since such forms
+serve to smuggle a second recipient or another route past whoever looks at the text.
+"""
+
+from __future__ import annotations
+
+import re
+from email.headerregistry import Address
+
+from runnel.errors import InputError
+
+_HINT = "give one address, such as 'me@mail.example'"
+_LONGEST = 254
+_LONGEST_NAME = 64
+# Without % and !, by which old servers were told to send a mail on to somewhere else.
+_NAME = re.compile(r"[A-Za-z0-9#$&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9#$&'*+/=?^_`{|}~-]+)*")
+_LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_FROM = re.compile(r'\s*(?:"?([^"<>]*?)"?\s*<([^<>]*)>|([^<>]*))\s*')
+
+
+def check_address(text: str | None) -> str:
+    """One address, its domain in lower case and in ASCII, or InputError.
+
+    >>> check_address(" Me.Too+runnel@Mail.Example ")
+    'Me.Too+runnel@mail.example'
+    """
+    if text is None or not text.strip():
+        raise InputError("this output needs a target", hint=_HINT)
+    name, domain = _parts(text.strip(" "))
+    if "." not in domain:
+        raise InputError("the address has no full domain", place=repr(text[:80]), hint=_HINT)
+    return f"{name}@{domain}"
+
+
+def sender_of(setting: str) -> Address:
+    """The sender that `mail_from` names; it may have a name in front.
+
+    >>> str(sender_of("Runnel <runnel@muse.example>"))
+    'Runnel <runnel@muse.example>'
+    """
+    found = _FROM.fullmatch(setting)
+    if found is None or not setting.isprintable():
+        raise InputError("mail_from is not an address", hint="write it as 'Runnel <name@host>'")
+    shown, bracketed, bare = found.groups()
+    name, domain = _parts((bracketed or bare or "").strip())
+    return Address(display_name=(shown or "").strip(), username=name, domain=domain)
+
+
+def _parts(text: str) -> tuple[str, str]:
+    """The name and the domain of an address."""
+    place = repr(text[:80])
+    if len(text) > _LONGEST:
+        raise InputError(f"the address is longer than {_LONGEST} characters", place=place, hint=_HINT)
+    if re.search(r"[,;]", text):
+        raise InputError("only one address is possible", place=place, hint="make a subscription for each address")
+    if not text.isprintable() or " " in text:
+        raise InputError("the address has spaces or characters that cannot be seen", place=place, hint=_HINT)
+    name, at, domain = text.rpartition("@")
+    if not at or not name or not domain:
+        raise InputError("the address must have the form name@domain", place=place, hint=_HINT)
+    if not name.isascii():
+        hint = "few mail servers take such names; use an address whose part before the @ is plain ASCII"
+        raise InputError("the name before the @ has characters beyond ASCII", place=place, hint=hint)
+    if len(name) > _LONGEST_NAME or _NAME.fullmatch(name) is None:
+        raise InputError("the name before the @ has characters that are not usual there", place=place, hint=_HINT)
+    canonical = _domain(domain, place)
+    if len(name) + 1 + len(canonical) > _LONGEST:
+        raise InputError(f"the address is longer than {_LONGEST} characters", place=place, hint=_HINT)
+    return name, canonical
+
+
+def _domain(text: str, place: str) -> str:
+    """A domain in lower case and in ASCII (IDNA)."""
+    domain = text.lower()
+    if not domain.isascii():
+        try:
+            encoded = domain.encode("idna")
+            # Names that this older form of IDNA would silently change (ß → ss) belong to somebody else there.
+            readable = encoded.decode("idna") == domain
+        except UnicodeError:
+            encoded, readable = b"", False
+        if not readable:
+            hint = "write it in its ASCII form, which begins with xn--"
+            raise InputError("the domain cannot be written in ASCII without doubt", place=place, hint=hint)
+        domain = encoded.decode("ascii")
+    labels = domain.split(".")
+    if len(domain) > 253 or not all(_LABEL.fullmatch(label) for label in labels) or labels[-1].isdigit():
+        raise InputError("the part after the @ is not the name of a domain", place=place, hint=_HINT)
+    return domain

@@ -1,0 +1,157 @@
+"""HTML and text that may stand in a mail.
+
+In: HTML that nobody vouches for, titles and names. Out: HTML without scripts, styles, forms and anything that a mail
+program would fetch (a picture tells its server who reads when); the same as plain text; and single clean lines.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from html.parser import HTMLParser
+
+import nh3
+from lxml import etree, html
+
+LARGEST = 1 << 20
+"""Characters of HTML that a mail may have."""
+
+_DEEPEST = 100
+_JOINERS = frozenset("\u200c\u200d")
+
+
+def _names(listed: str) -> frozenset[str]:
+    return frozenset(listed.split())
+
+
+_BLOCKS = _names(
+    "address article aside blockquote caption dd details div dl dt figcaption figure footer h1 h2 h3 h4 h5 h6 header "
+    "hr li nav ol p pre section summary table tr ul"
+)
+_SPACED = _BLOCKS - _names("li dt dd tr caption summary")
+_INLINE = _names(
+    "a abbr b bdi bdo br cite code del dfn em i ins kbd mark q rp rt ruby s samp small span strong sub sup time u "
+    "var wbr"
+)
+_CELLS = _names("tbody td tfoot th thead")
+_SPACES = re.compile(r"\s+")
+_CLEANER = nh3.Cleaner(
+    tags=set(_INLINE | _BLOCKS | _CELLS),
+    clean_content_tags={"script", "style", "title", "template", "textarea", "noscript", "iframe", "svg", "math"},
+    attributes={
+        "*": {"lang", "dir", "title"},
+        "a": {"href"},
+        "ol": {"start"},
+        "td": {"colspan", "rowspan"},
+        "th": {"colspan", "rowspan"},
+        "time": {"datetime"},
+    },
+    url_schemes={"http", "https", "mailto"},
+    url_relative="deny",
+    link_rel="noopener noreferrer",
+)
+
+
+class TooMuch(Exception):
+    """HTML that is too large, or nested too deeply, to be cleaned in good time."""
+
+
+def one_line(text: str, most: int) -> str:
+    """A text as one line: no control or direction characters, at most so many characters.
+
+    >>> one_line("Muse\\r\\nBcc: all@muse.example\\u202e", 60)
+    'Muse Bcc: all@muse.example'
+    """
+    kept = "".join(one if one.isprintable() or one in _JOINERS else " " for one in text[: most * 4])
+    line = " ".join(kept.split())
+    return line if len(line) <= most else f"{line[: most - 1].rstrip()}…"
+
+
+def safe_html(source: str) -> str:
+    """HTML that a mail program may show; TooMuch where that could take long.
+
+    >>> safe_html('<p onclick="x()">Muse <img src="https://spy.example/p.gif"><a href="javascript:x()">tour</a></p>')
+    '<p>Muse <a rel="noopener noreferrer">tour</a></p>'
+    """
+    if len(source) > LARGEST:
+        raise TooMuch(f"it has {len(source):,} characters; a mail may have {LARGEST:,}")
+    if "<" not in source:
+        return _CLEANER.clean(source)
+    # Cleaning takes quadratic time in the depth of nesting, so that is bounded first, by a parser that does not.
+    parser = etree.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False, remove_comments=True)
+    try:
+        root = html.document_fromstring(source.encode("utf-8", "replace"), parser=parser)
+    except (etree.ParserError, etree.XMLSyntaxError):
+        return ""  # nothing but comments and the like
+    _refuse_depth(root)
+    body = root.find("body")
+    written: bytes = etree.tostring(root if body is None else body, method="html", encoding="utf-8")
+    return _CLEANER.clean(written.decode("utf-8")).strip()
+
+
+def _refuse_depth(root: etree._Element) -> None:
+    depth = 0
+    for event, _ in etree.iterwalk(root, events=("start", "end")):
+        depth += 1 if event == "start" else -1
+        if depth > _DEEPEST:
+            raise TooMuch(f"elements are nested more than {_DEEPEST} deep")
+
+
+def text_of_html(cleaned: str) -> str:
+    """The plain text of HTML that was cleaned: a line for each block, links with their addresses.
+
+    >>> text_of_html('<h1>Muse</h1><p>On <a href="https://muse.example/">tour</a></p><ul><li>Bern</li></ul>')
+    'Muse\\n\\nOn tour <https://muse.example/>\\n\\n- Bern'
+    """
+    reading = _Reading()
+    reading.feed(cleaned)
+    reading.close()
+    lines = [line.strip() for line in "".join(reading.parts).split("\n")]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+class _Reading(HTMLParser):
+    """Gathers text. What it reads was written by the cleaner, so it is well formed and bounded."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.parts: list[str] = []
+        self._links: list[str] = []
+        self._verbatim = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self._break(tag)
+        match tag:
+            case "a":
+                self._links.append(dict(attrs).get("href") or "")
+            case "li":
+                self.parts.append("- ")
+            case "br":
+                self.parts.append("\n")
+            case "pre":
+                self._verbatim += 1
+            case "td" | "th":
+                self.parts.append(" ")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag == "a" and self._links:
+            link = self._links.pop()
+            if link and "".join(self.parts[-1:]).strip() != link:
+                self.parts.append(f" <{link}>")
+        elif tag == "pre":
+            self._verbatim -= 1
+        self._break(tag)
+
+    def handle_data(self, data: str) -> None:
+        text = data.expandtabs(4) if self._verbatim else _SPACES.sub(" ", data)
+        self.parts.append("".join(one for one in text if one == "\n" or _is_shown(one)))
+
+    def _break(self, tag: str) -> None:
+        if tag in _SPACED:
+            self.parts.append("\n\n")
+        elif tag in _BLOCKS and not "".join(self.parts[-1:]).endswith("\n"):
+            self.parts.append("\n")
+
+
+def _is_shown(character: str) -> bool:
+    return character in _JOINERS or unicodedata.category(character) not in ("Cc", "Cf", "Cs")

@@ -1,0 +1,207 @@
+"""Webhooks: messages posted to an endpoint, signed by Standard Webhooks (https://www.standardwebhooks.com).
+
+In: a delivery. Out: one POST of JSON through the guarded door. The header `webhook-id` is the key of the message, the
+same however often it is tried; `webhook-signature` has one signature for each of the subscription's keys. Any 2xx
+answer settles the message; redirects are never followed, since they would lead a signed message elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from http import HTTPStatus
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from standardwebhooks.webhooks import Webhook
+
+from runnel.errors import DeliveryFailed, InputError, RefusedAddress, Unreachable
+from runnel.model.item import Item, Value
+from runnel.outside.urls import canonical_url
+from runnel.settings import Settings
+from runnel.sinks.contract import Content, Delivery
+
+if TYPE_CHECKING:
+    from runnel.outside.door import Answer, Door
+
+TYPE = "feed.items"
+"""What the body's `type` says."""
+
+_SHOWN = 1024
+_LONGEST_WAIT = 86_400.0
+_HINT = "give the address of an endpoint, such as 'https://muse.example/hooks/runnel'"
+
+
+class WebhookSink:
+    """An endpoint that takes signed JSON by POST."""
+
+    kind = "webhook"
+    takes_content = True
+
+    def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
+        """The canonical address of the endpoint; whether it may be reached the door decides, at each attempt."""
+        if target is None or not target.strip():
+            raise InputError("this output needs a target", hint=_HINT)
+        return canonical_url(target.strip())
+
+    def host(self, target: str) -> str:
+        """The endpoint's host and port."""
+        return urlsplit(target).netloc
+
+    def connect(self, settings: Settings, door: Door) -> WebhookRoute:
+        """A way to all endpoints, through the door."""
+        return WebhookRoute(door, seconds=settings.send_seconds)
+
+
+class WebhookRoute:
+    """Posts messages. The door keeps the connections."""
+
+    def __init__(self, door: Door, *, seconds: float, clock: Callable[[], float] = time.time) -> None:
+        self._door = door
+        self._seconds = seconds
+        self._clock = clock
+
+    async def deliver(self, delivery: Delivery) -> str:
+        """Post a message; 2xx is taken, anything else is DeliveryFailed."""
+        if delivery.content is None and not delivery.items:
+            return "nothing to send: the stylesheet left no entries"
+        target = _usable(delivery)
+        body = webhook_body(delivery)
+        headers = webhook_headers(delivery, body, self._clock())
+        try:
+            answer = await self._door.post(target, body, headers=headers, seconds=self._seconds)
+        except RefusedAddress as error:
+            # A name may lead elsewhere tomorrow; an address that stands in the target stays what it is.
+            raise DeliveryFailed(str(error), permanent=_is_literal(target)) from error
+        except Unreachable as error:
+            raise DeliveryFailed(str(error)) from error
+        return self._judge(answer)
+
+    async def close(self) -> None:
+        """Nothing is held here."""
+
+    def _judge(self, answer: Answer) -> str:
+        """What an answer means for the message."""
+        if 200 <= answer.status < 300:
+            return f"the endpoint took it with {_status(answer.status)}"
+        said = _said(answer.body)
+        message = f"the endpoint answered {_status(answer.status)}" + (f": {said}" if said else "")
+        match answer.status:
+            case 410:
+                hint = "it wants nothing more; resume the subscription once it does"
+                raise DeliveryFailed(message, hint=hint, permanent=True, gone=True)
+            case 413:
+                hint = "messages are too large for it; shorten its period, or apply a stylesheet"
+                raise DeliveryFailed(message, hint=hint)
+            case status if 300 <= status < 400:
+                raise DeliveryFailed(message, hint="redirects are not followed; subscribe the final address")
+            case 429 | 503:
+                wait = retry_after(answer.headers.get("Retry-After"), self._clock())
+                raise DeliveryFailed(message, retry_after=wait)
+            case _:
+                raise DeliveryFailed(message)
+
+
+def webhook_body(delivery: Delivery) -> bytes:
+    """The JSON that is posted: the items as in a file of JSON lines, or what the stylesheet made of them."""
+    data: dict[str, Any] = {"feed": delivery.feed_name, "subscription": delivery.subscription.id}
+    if delivery.content is not None:
+        data["content"] = _content(delivery.content)
+    else:
+        data["items"] = [_item(one.item) for one in delivery.items]
+    document = {"type": TYPE, "timestamp": delivery.sent.isoformat(), "data": data}
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def webhook_headers(delivery: Delivery, body: bytes, seconds: float) -> dict[str, str]:
+    """The headers of an attempt at a time (seconds since 1970).
+
+    A subscription without keys cannot have its messages told from forged ones, so nothing is sent for it.
+    """
+    if not delivery.signing_keys:
+        raise DeliveryFailed(
+            "this subscription has no signing key",
+            hint=f"rotate key of subscription {delivery.subscription.id};",
+        )
+    # The timestamp is that of the attempt: receivers refuse old ones, so that nobody can replay a message.
+    moment = datetime.fromtimestamp(int(seconds), UTC)
+    text = body.decode("utf-8")
+    signatures = [Webhook(key).sign(delivery.key, moment, text) for key in delivery.signing_keys]
+    return {
+        "Content-Type": "application/json",
+        "webhook-id": delivery.key,
+        "webhook-timestamp": str(int(seconds)),
+        "webhook-signature": " ".join(signatures),
+    }
+
+
+def retry_after(value: str | None, seconds: float) -> float | None:
+    """The wait that a Retry-After header asks for, at a time: it has seconds or a date; at most a day counts.
+
+    >>> retry_after("120", 0.0), retry_after("Thu, 01 Jan 1970 00:01:00 GMT", 20.0), retry_after("soon", 0.0)
+    (120.0, 40.0, None)
+    """
+    text = (value or "").strip()[:64]
+    if text.isascii() and text.isdigit():
+        wait = float(text)
+    else:
+        try:
+            wait = parsedate_to_datetime(text).timestamp() - seconds
+        except (ValueError, TypeError, IndexError, OverflowError):
+            return None
+    return min(max(wait, 0.0), _LONGEST_WAIT) if math.isfinite(wait) else None
+
+
+def _usable(delivery: Delivery) -> str:
+    """The target, held against today's rules: those of yesterday may have been looser."""
+    target = delivery.subscription.target or ""
+    try:
+        return canonical_url(target)
+    except InputError as error:
+        raise DeliveryFailed(f"the target cannot be used: {error}", permanent=True) from error
+
+
+def _is_literal(target: str) -> bool:
+    try:
+        ip_address(urlsplit(target).hostname or "")
+    except ValueError:
+        return False
+    return True
+
+
+def _item(item: Item) -> dict[str, Any]:
+    return {
+        "feed": item.feed,
+        "id": item.id,
+        "version": item.version,
+        "sequence": item.sequence,
+        "accepted": item.time.isoformat() if item.time else None,
+        "attributes": {name: [_plain(value) for value in values] for name, values in item.attributes.items()},
+    }
+
+
+def _plain(value: Value) -> str | float | bool:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _content(content: Content) -> Mapping[str, str]:
+    return {"media_type": content.media_type, "text": content.data.decode("utf-8", "replace")}
+
+
+def _status(status: int) -> str:
+    try:
+        return f"{status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
+
+
+def _said(body: bytes) -> str:
+    """The beginning of an answer, on one line and without what a terminal would act on."""
+    text = body[:_SHOWN].decode("utf-8", "replace")
+    return " ".join("".join(one if one.isprintable() else " " for one in text).split())

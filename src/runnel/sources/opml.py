@@ -1,0 +1,215 @@
+"""Lists of feeds as other readers keep them (OPML): read on the way in, written on the way out.
+
+In: the bytes of an OPML document. Out: `read_opml` gives its feeds, each with a title, an address and the folders
+that it stands in, and the problems of the outlines that are no feeds; `feed_names` makes names for them that
+statements can use. `write_opml` is the way back.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import quoteattr
+
+from lxml import etree
+
+from runnel.algebra.render import RESERVED
+from runnel.errors import BrokenDocument, InputError, InvalidItem
+from runnel.outside.xml import parse_xml
+from runnel.sources.charset import decode_text, guess_text
+from runnel.sources.mend import mend
+from runnel.sources.vocabulary import line_of, split_name
+
+MAX_OPML = 15 << 20
+MAX_FEEDS = 100_000
+_LONGEST_ADDRESS = 8192
+_LONGEST_TITLE = 1000
+_LONGEST_NAME = 60
+_ADDRESS = re.compile(r"(?:https?|feed)://[^\s/?#]", re.IGNORECASE)
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
+
+
+@dataclass(frozen=True, slots=True)
+class OpmlFeed:
+    """A feed of a list: what it is called there, where it is, and the folders around it, outermost first."""
+
+    title: str
+    address: str
+    folders: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OpmlList:
+    """The feeds of a document, in its order, and what was wrong with other outlines."""
+
+    feeds: tuple[OpmlFeed, ...]
+    problems: tuple[InputError, ...] = ()
+
+    def __iter__(self) -> Iterator[OpmlFeed]:
+        return iter(self.feeds)
+
+    def __len__(self) -> int:
+        return len(self.feeds)
+
+
+def read_opml(data: bytes, name: str = "opml", *, limit: int = MAX_OPML) -> OpmlList:
+    """The feeds of an OPML document.
+
+    >>> outline = b'<outline text="Music"><outline xmlUrl="https://muse.example/rss"/></outline>'
+    >>> read_opml(b"<opml><body>" + outline + b"</body></opml>").feeds
+    (OpmlFeed(title='muse.example', address='https://muse.example/rss', folders=('Music',)),)
+    """
+    if len(data) > limit:
+        raise BrokenDocument(
+            f"the list has {len(data)} bytes, more than the {limit} that are taken", place=f"{name}:1"
+        )
+    root = _parse(data, name)
+    body = next((child for child in root if split_name(child)[1].lower() == "body"), None)
+    if split_name(root)[1].lower() != "opml" or body is None:
+        raise BrokenDocument(
+            "this is not an OPML document",
+            place=f"{name}:{line_of(root)}",
+            hint="export the list of subscriptions as OPML from your feed reader",
+        )
+    feeds: dict[str, OpmlFeed] = {}
+    problems: list[InputError] = []
+    for outline, folders in _outlines(body):
+        place = f"{name}:{line_of(outline)}"
+        try:
+            feed = _feed(outline, folders, place)
+            if feed.address in feeds:
+                raise InvalidItem(
+                    f"{feed.address[:200]} stands more than once in the list; the first one was taken", place=place
+                )
+            if len(feeds) == MAX_FEEDS:
+                raise BrokenDocument(f"the list has more than {MAX_FEEDS} feeds", place=place, hint="split it")
+        except InvalidItem as problem:
+            problems.append(problem)
+        else:
+            feeds[feed.address] = feed
+    return OpmlList(tuple(feeds.values()), tuple(problems))
+
+
+def _parse(data: bytes, name: str) -> etree._Element:
+    try:
+        text = decode_text(data, name).lstrip("\ufeff")
+    except BrokenDocument:
+        text = guess_text(data)
+    try:
+        return parse_xml(text, name)
+    except BrokenDocument as refusal:
+        mended = mend(text) if isinstance(refusal.__cause__, etree.XMLSyntaxError) else None
+        if mended is None:
+            raise
+        try:
+            return parse_xml(mended, name)
+        except BrokenDocument:
+            raise refusal from None
+
+
+def _outlines(body: etree._Element) -> Iterator[tuple[etree._Element, tuple[str, ...]]]:
+    """The outlines with an address, in document order, each with the titles of the folders around it."""
+    waiting: list[tuple[etree._Element, tuple[str, ...]]] = [(child, ()) for child in reversed(body)]
+    while waiting:
+        outline, folders = waiting.pop()
+        if split_name(outline)[1].lower() != "outline":
+            continue
+        if _attribute(outline, "xmlurl") or _attribute(outline, "type").lower() in ("rss", "atom"):
+            yield outline, folders
+            inner = folders
+        else:
+            title = _title(outline)
+            inner = (*folders, title) if title else folders
+        waiting.extend((child, inner) for child in reversed(outline))
+
+
+def _feed(outline: etree._Element, folders: tuple[str, ...], place: str) -> OpmlFeed:
+    address = _attribute(outline, "xmlurl") or _attribute(outline, "url")
+    title = _title(outline)
+    if not address:
+        raise InvalidItem(f"the outline {title[:60]!r} has no address", place=place, hint="give it an xmlUrl")
+    if len(address) > _LONGEST_ADDRESS or not _ADDRESS.match(address) or not address.isprintable():
+        raise InvalidItem(
+            f"{address[:200]!r} is not an address on the web", place=place, hint="http and https can be polled"
+        )
+    if address[:5].lower() == "feed:":
+        address = "http" + address[4:]
+    return OpmlFeed(title or _host(address), address, folders)
+
+
+def _attribute(outline: etree._Element, name: str) -> str:
+    """An attribute, in whichever case it is written."""
+    for key, value in outline.attrib.items():
+        if str(key).lower() == name:
+            return str(value).strip()
+    return ""
+
+
+def _title(outline: etree._Element) -> str:
+    text = _attribute(outline, "title") or _attribute(outline, "text")
+    return " ".join(text.split())[:_LONGEST_TITLE]
+
+
+def _host(address: str) -> str:
+    return re.split(r"[/?#]", address.partition("://")[2], maxsplit=1)[0].rpartition("@")[2].removeprefix("www.")
+
+
+def write_opml(feeds: Sequence[OpmlFeed], title: str = "Runnel") -> bytes:
+    """An OPML 2.0 document of some feeds, with their folders.
+
+    >>> read_opml(write_opml([OpmlFeed("Muse", "https://muse.example/rss", ("Music",))])).feeds[0].folders
+    ('Music',)
+    """
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        f'<opml version="2.0"><head><title>{_quoted(title)[1:-1]}</title></head><body>',
+    ]
+    open_folders: tuple[str, ...] = ()
+    for feed in feeds:
+        shared = 0
+        while shared < min(len(open_folders), len(feed.folders)) and open_folders[shared] == feed.folders[shared]:
+            shared += 1
+        lines.extend("</outline>" for _ in open_folders[shared:])
+        lines.extend(f"<outline text={_quoted(folder)}>" for folder in feed.folders[shared:])
+        open_folders = feed.folders
+        named = _quoted(feed.title)
+        lines.append(f'<outline type="rss" text={named} title={named} xmlUrl={_quoted(feed.address)}/>')
+    lines.extend("</outline>" for _ in open_folders)
+    lines.append("</body></opml>\n")
+    return "\n".join(lines).encode()
+
+
+def _quoted(text: str) -> str:
+    return quoteattr(_FORBIDDEN.sub("", text).replace("\r", " "), {"\n": " ", "\t": " ", '"': "&quot;"})
+
+
+def feed_names(feeds: Sequence[OpmlFeed], taken: Collection[str] = ()) -> list[str]:
+    """A name for each feed that statements can use: made from its title, and like no other, whatever the case.
+
+    >>> feed_names([OpmlFeed("The Muse: news & tours", "https://muse.example/"), OpmlFeed("7", "https://7.example/")])
+    ['TheMuseNewsTours', 'Feed7']
+    >>> feed_names([OpmlFeed("Muse", "https://a.example/"), OpmlFeed("muse", "https://b.example/")], taken=["Muse2"])
+    ['Muse', 'Muse3']
+    """
+    used = {name.casefold() for name in taken}
+    names: list[str] = []
+    numbers: dict[str, int] = {}
+    for feed in feeds:
+        stem = _stem(feed.title) or _stem(_host(feed.address)) or "Feed"
+        name, key = stem, stem.casefold()
+        while name.casefold() in used:
+            numbers[key] = numbers.get(key, 1) + 1
+            name = f"{stem}{numbers[key]}"
+        used.add(name.casefold())
+        names.append(name)
+    return names
+
+
+def _stem(title: str) -> str:
+    """The words of a title in one, in the letters that names may have."""
+    plain = unicodedata.normalize("NFKD", title).encode("ascii", "ignore").decode()
+    words = re.findall(r"[A-Za-z0-9]+", plain.replace("'", ""))
+    stem = "".join(word[:1].upper() + word[1:] for word in words)[:_LONGEST_NAME]
+    return f"Feed{stem}" if stem[:1].isdigit() or stem.lower() in RESERVED else stem

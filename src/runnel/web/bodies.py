@@ -1,0 +1,22 @@
+"""Bodies of requests, bounded: whoever sends more than is wanted is told so and read no further."""
+
+from __future__ import annotations
+
+from fastapi import Request
+
+
+class TooLarge(Exception):
+    """A body with more bytes than are taken."""
+
+
+async def read_body(request: Request, limit: int) -> bytes:
+    """The body of a request; raises TooLarge as soon as it has more than `limit` bytes."""
+    declared = request.headers.get("content-length", "")
+    if declared.isascii() and declared.isdigit() and int(declared) > limit:
+        raise TooLarge
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > limit:
+            raise TooLarge
+    return bytes(body)

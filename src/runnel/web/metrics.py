@@ -1,0 +1,100 @@
+"""Metrics for Prometheus: one view of the catalog and the counts of the run, in its text format.
+
+In: a root and its run. Out: the text of a scrape. A scrape must stay cheap however old the root is, so nothing here
+counts rows: it asks for counters, for ends of indexes, and for partial indexes that only hold what is unsettled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+
+from runnel.engine.health import Health, Watched
+from runnel.engine.root import Root
+from runnel.engine.vitals import read_vitals
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A metric: its name, what kind it is, what it says, and the label that tells its values apart."""
+
+    name: str
+    kind: Literal["gauge", "counter"]
+    help: str
+    label: str | None = None
+
+
+METRICS: Final = (
+    Figure("runnel_up", "gauge", "1 if the runner's loops turn."),
+    Figure("runnel_ready", "gauge", "1 if items are matched as they come."),
+    Figure("runnel_items_accepted", "gauge", "Sequence of the newest accepted item."),
+    Figure("runnel_items_matched", "gauge", "Sequence up to which items are matched."),
+    Figure("runnel_items_lag", "gauge", "Accepted items that wait for matching."),
+    Figure("runnel_plan_version", "gauge", "Version of the current plan."),
+    Figure("runnel_plan_queries", "gauge", "Queries in the current plan."),
+    Figure("runnel_batch_seconds", "gauge", "Seconds since the last batch was committed."),
+    Figure("runnel_messages_open", "gauge", "Messages recorded and not yet handed over."),
+    Figure("runnel_messages_dead", "gauge", "Dead letters: messages that were given up."),
+    Figure("runnel_subscriptions_disabled", "gauge", "Subscriptions whose endpoint said that it is gone."),
+    Figure("runnel_feeds_failing", "gauge", "Source feeds whose last look failed."),
+    Figure("runnel_feeds_stopped", "gauge", "Web feeds that are no longer asked because they are gone."),
+    Figure("runnel_quarantine_last", "gauge", "Number of the newest thing put aside; it grows with each."),
+    Figure("runnel_lease_epoch", "gauge", "Epoch of the runner's lease; it grows with each take-over."),
+    Figure("runnel_room_bytes", "gauge", "Free bytes where the root's files are."),
+    Figure("runnel_run", "counter", "What this run did, by what it counts.", "what"),
+)
+"""Every metric; the reference is made from this."""
+
+
+class _Scrape:
+    """A collector that lives for one scrape."""
+
+    def __init__(self, values: dict[str, float], health: Health) -> None:
+        self._values = values
+        self._health = health
+
+    def collect(self) -> Iterable[Metric]:
+        for figure in METRICS:
+            if figure.kind == "counter":
+                counter = CounterMetricFamily(figure.name, figure.help, labels=[figure.label or ""])
+                for what, value in sorted(self._health.counts.items()):
+                    counter.add_metric([what], value)
+                yield counter
+            elif figure.name in self._values:
+                yield GaugeMetricFamily(figure.name, figure.help, value=self._values[figure.name])
+
+
+def render_metrics(root: Root, run: Watched) -> tuple[bytes, str]:
+    """The text of a scrape, and its media type."""
+    health = run.health()
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Scrape(_values(root, health), health))
+    return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
+
+
+def _values(root: Root, health: Health) -> dict[str, float]:
+    vitals = read_vitals(root)
+    values: dict[str, float | None] = {
+        "runnel_up": health.live,
+        "runnel_ready": health.ready,
+        "runnel_items_accepted": vitals.accepted,
+        "runnel_items_matched": vitals.matched,
+        "runnel_items_lag": vitals.lag,
+        "runnel_plan_version": vitals.plan_version,
+        "runnel_plan_queries": vitals.plan_queries,
+        "runnel_batch_seconds": vitals.batch_seconds,
+        "runnel_messages_open": vitals.messages_open,
+        "runnel_messages_dead": vitals.messages_dead,
+        "runnel_subscriptions_disabled": vitals.subscriptions_disabled,
+        "runnel_feeds_failing": vitals.feeds_failing,
+        "runnel_feeds_stopped": vitals.feeds_stopped,
+        "runnel_quarantine_last": vitals.quarantine_last,
+        "runnel_lease_epoch": vitals.lease_epoch,
+        "runnel_room_bytes": vitals.room_bytes,
+    }
+    return {name: float(value) for name, value in values.items() if value is not None}

@@ -1,0 +1,46 @@
+"""WebSub: where hubs verify what we asked for (GET) and push what is new (POST)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from fastapi import FastAPI, Request
+from fastapi.responses import PlainTextResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from runnel.sources.acquire import Acquisition
+from runnel.web.bodies import TooLarge, read_body
+
+
+class Hubs(Protocol):
+    """Who asked hubs for pushes, and takes them."""
+
+    def verify(self, callback: str, params: Mapping[str, str]) -> str | None:
+        """The challenge to give back, or None where nobody asked for this."""
+
+    def receive(self, callback: str, headers: Mapping[str, str], body: bytes) -> Acquisition | None:
+        """Take a push; None where nobody asked for it."""
+
+
+def add_hub_routes(app: FastAPI, hubs: Hubs, limit: int) -> None:
+    """`/websub/{callback}`; an unknown callback is 404, so that a hub forgets it."""
+
+    @app.get("/websub/{callback}")
+    async def verify(callback: str, request: Request) -> Response:
+        given = {name: value for name, value in request.query_params.items() if name.startswith("hub.")}
+        challenge = await run_in_threadpool(hubs.verify, callback, given)
+        if challenge is None:
+            return PlainTextResponse("nobody asked for this\n", status_code=404)
+        return PlainTextResponse(challenge)
+
+    @app.post("/websub/{callback}")
+    async def receive(callback: str, request: Request) -> Response:
+        try:
+            body = await read_body(request, limit)
+        except TooLarge:
+            return PlainTextResponse("the document is larger than what is taken\n", status_code=413)
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        known = await run_in_threadpool(hubs.receive, callback, headers, body)
+        # WebSub §8: a wrong signature is still answered with success, so that it cannot be probed.
+        return Response(status_code=404 if known is None else 202)

@@ -1,0 +1,163 @@
+"""What a runner answers over HTTP: health and metrics for operators, WebSub for hubs, unsubscribing for readers.
+
+In: requests that nobody vouches for. Out: small answers with tight headers. It is started beside a run where the
+setting `listen` names a host and port; it never does work that a request could make long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+
+from runnel.engine.health import Health, Watched
+from runnel.engine.root import Root
+from runnel.errors import Backlogged, CatalogUnavailable, RootError, StorageFull
+from runnel.web.metrics import render_metrics
+from runnel.web.routes_hub import Hubs, add_hub_routes
+from runnel.web.routes_people import add_people_routes
+
+logger = logging.getLogger("runnel")
+
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": (
+        "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'; frame-ancestors 'none'"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
+_CLOSE_SECONDS = 5.0
+
+
+def listen_address(text: str) -> tuple[str, int]:
+    """The host and port in `host:port`.
+
+    >>> listen_address("127.0.0.1:8080"), listen_address("[::1]:0")
+    (('127.0.0.1', 8080), ('::1', 0))
+    """
+    host, separator, port = text.rpartition(":")
+    if not separator or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise RootError(f"the setting listen is {text!r}", hint='write host:port, such as "127.0.0.1:8080"')
+    return host.strip("[]"), int(port)
+
+
+class Server:
+    """A companion of a run: the HTTP side of one root."""
+
+    def __init__(self, root: Root, hubs: Hubs, listen: str | None = None) -> None:
+        self._root = root
+        self._hubs = hubs
+        self._host, self._port = listen_address(listen or root.settings.listen)
+        self._server: uvicorn.Server | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def address(self) -> str:
+        """Where the server listens, once it is started."""
+        host = f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._port}"
+
+    def start(self, run: Watched) -> None:
+        """Listen, in a thread of its own; raises RootError where the port cannot be had."""
+        bound = self._bind()
+        config = uvicorn.Config(
+            make_app(self._root, self._hubs, run),
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            date_header=False,
+            h11_max_incomplete_event_size=16 << 10,
+            limit_concurrency=200,
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=int(_CLOSE_SECONDS),
+            lifespan="off",
+            loop="asyncio",
+            http="h11",
+            ws="none",
+        )
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(
+            target=self._serve, args=(self._server, bound), name="runnel-web", daemon=True
+        )
+        self._thread.start()
+        logger.info("listening on %s", self.address)
+
+    def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None and self._thread is not None:
+            self._server.should_exit = True
+            self._thread.join(_CLOSE_SECONDS + 2)
+        self._server = self._thread = None
+
+    def _bind(self) -> socket.socket:
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        bound = socket.socket(family, socket.SOCK_STREAM)
+        try:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            bound.bind((self._host, self._port))
+            bound.listen(128)  # from here on whoever comes waits a moment instead of being refused
+        except OSError as error:
+            bound.close()
+            raise RootError(
+                f"cannot listen on {self._host}:{self._port}: {error.strerror or error}",
+                hint="choose another port in the setting listen",
+            ) from error
+        self._port = bound.getsockname()[1]
+        return bound
+
+    def _serve(self, server: uvicorn.Server, bound: socket.socket) -> None:
+        try:
+            asyncio.run(server.serve(sockets=[bound]))
+        except Exception:
+            logger.exception("the HTTP side of the runner failed")
+        finally:
+            bound.close()
+
+
+def make_app(root: Root, hubs: Hubs, run: Watched) -> FastAPI:
+    """The application: routes without documentation pages, and the same headers on every answer."""
+    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+
+    @app.middleware("http")
+    async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        try:
+            response = await answer(request)
+        except (Backlogged, CatalogUnavailable, StorageFull) as error:
+            logger.warning("a request has to wait: %s", error)
+            response = PlainTextResponse("not now; try again later\n", status_code=503, headers={"Retry-After": "60"})
+        except Exception:
+            logger.exception("a request to %s failed", request.url.path[:100])
+            response = PlainTextResponse("something failed here; the journal says what\n", status_code=500)
+        response.headers.update(_HEADERS)
+        return response
+
+    @app.get("/healthz")
+    def healthz() -> Response:
+        health = run.health()
+        return JSONResponse(_told(health, health.live), status_code=200 if health.live else 503)
+
+    @app.get("/readyz")
+    def readyz() -> Response:
+        health = run.health()
+        return JSONResponse(_told(health, health.ready), status_code=200 if health.ready else 503)
+
+    @app.get("/metrics")
+    def metrics() -> Response:
+        body, kind = render_metrics(root, run)
+        return Response(body, media_type=kind)
+
+    add_hub_routes(app, hubs, root.settings.max_document_bytes)
+    add_people_routes(app, root)
+    return app
+
+
+def _told(health: Health, good: bool) -> dict[str, Any]:
+    return {"status": "ok" if good else "failing", "reasons": list(health.reasons)}

@@ -1,0 +1,125 @@
+"""A real standalone Spark cluster, a PostgreSQL catalog and a shared root: the whole way, and a worker that dies."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runnel.engine import Engine, open_engine
+from tests.crash.harness import SCRIPT, item, verify, wait_until
+from tests.services import PostgreSQL, SparkCluster, kill_session, postgresql
+
+__all__ = ["postgresql"]
+pytestmark = [pytest.mark.crash, pytest.mark.spark]
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
+    """A master and two workers."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    made = SparkCluster(folder)
+    yield made
+    made.close()
+
+
+class _Driver:
+    """The runner: a process of its own, with its JVM."""
+
+    def __init__(self, root: Path, master: str, catalog: str) -> None:
+        self._log = root / "driver.log"
+        environment = os.environ | {"RUNNEL_CATALOG": catalog, "SPARK_LOCAL_IP": "127.0.0.1"}
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, Path(__file__).with_name("driver.py"), root, master],
+                start_new_session=True,
+                env=environment,
+                stdout=log,
+                stderr=log,
+            )
+
+    @property
+    def told(self) -> str:
+        return self._log.read_text()
+
+    def check(self) -> bool:
+        """True; or an AssertionError with what it said, if it has ended."""
+        assert self._process.poll() is None, self.told
+        return True
+
+    def drain(self) -> None:
+        self._process.terminate()
+        assert self._process.wait(120) == 0, self.told
+
+    def kill(self) -> None:
+        kill_session(self._process)
+
+
+class _Trickle(threading.Thread):
+    """Publishes a few items at a time until it is stopped."""
+
+    def __init__(self, engine: Engine, first: int) -> None:
+        super().__init__(daemon=True)
+        self._engine = engine
+        self._ended = threading.Event()
+        self.published = first
+
+    def run(self) -> None:
+        while not self._ended.wait(0.05):
+            batch = [item(self.published + more) for more in range(1 + self.published % 4)]
+            self._engine.publish("Wire" if self.published % 2 else "Other", batch)
+            self.published += len(batch)
+
+    def stop(self) -> None:
+        self._ended.set()
+        self.join()
+
+
+def test_a_cluster_matches_as_the_oracle_does_and_survives_a_worker(
+    tmp_path: Path, cluster: SparkCluster, postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, catalog = tmp_path / "root", postgresql.database()
+    monkeypatch.setenv("RUNNEL_CATALOG", catalog)
+    with open_engine(root) as engine:
+        engine.execute(SCRIPT)
+        engine.publish("Wire", [item(number) for number in range(600)])
+        engine.publish("Other", [item(number) for number in range(600, 900)])
+        driver = _Driver(root, cluster.url, catalog)
+        trickle = _Trickle(engine, 900)
+        try:
+            wait_until(lambda: driver.check() and (root / "caught-up").exists())
+            verify(engine, 900)
+
+            trickle.start()
+            wait_until(lambda: driver.check() and _matched(engine) > 900)
+            assert all(cluster.executors(worker) > 0 for worker in (0, 1)), "both workers take part"
+            time.sleep(0.5)
+            cluster.kill_worker(0)
+            reached = engine.root.items.last_sequence()
+            wait_until(lambda: driver.check() and _matched(engine) > reached + 20)
+            trickle.stop()
+            wait_until(lambda: driver.check() and _matched(engine) == engine.root.items.last_sequence())
+            driver.drain()
+        finally:
+            trickle.stop() if trickle.is_alive() else None
+            driver.kill()
+        verify(engine, trickle.published)
+    assert _files_with(postgresql.password, tmp_path) == ["catalog-url"], "only the private file has the password"
+
+
+def _matched(engine: Engine) -> int:
+    return engine.root.matches.matched_upto()
+
+
+def _files_with(secret: str, folder: Path) -> list[str]:
+    quoted = secret.replace("%", "%25").replace("@", "%40").replace(":", "%3A").replace("/", "%2F")
+    signs = [secret.encode(), quoted.encode()]
+    found = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
+    return [path.name for path in found if any(sign in path.read_bytes() for sign in signs)]

@@ -1,0 +1,47 @@
+"""Every database that can hold a catalog: the contract runs on each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.services import PostgreSQL, postgresql
+
+from runnel.catalog.connection import Catalog
+from runnel.testing import FakeClock
+
+__all__ = ["postgresql"]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a new, empty catalog."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'catalog.sqlite'}"
+    server: PostgreSQL = request.getfixturevalue("postgresql")
+    return server.database()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    """A clock that stands still until a test moves it."""
+    return FakeClock()
+
+
+@pytest.fixture
+def catalog(url: str) -> Iterator[Catalog]:
+    """A new catalog, on the machine's own clock."""
+    made = Catalog(url)
+    made.migrate()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def timed(url: str, clock: FakeClock) -> Iterator[Catalog]:
+    """A new catalog, on the clock of the test."""
+    made = Catalog(url, clock=clock)
+    made.migrate()
+    yield made
+    made.close()

@@ -1,0 +1,264 @@
+"""A catalog in trouble says so in a person's words, loses nothing, keeps its password to itself, and goes on."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sqlalchemy import text
+from tests.services import PostgreSQL
+
+from runnel.catalog import connection as opening
+from runnel.catalog import feeds, inspection, sequencer
+from runnel.catalog.connection import Catalog, is_shared, without_password
+from runnel.catalog.inspection import Quarantined
+from runnel.catalog.migrations import MIGRATIONS
+from runnel.engine.root import create_root, open_root
+from runnel.errors import CatalogUnavailable, RootError, RunnelError, StorageFull
+from runnel.model.feed import FeedKind
+
+
+@pytest.fixture
+def on_server(postgresql: PostgreSQL) -> Iterator[Catalog]:
+    """A new catalog on PostgreSQL."""
+    made = Catalog(postgresql.database())
+    made.migrate()
+    yield made
+    made.close()
+
+
+def _told(error: BaseException) -> str:
+    """All that anybody could print of an error, its causes too."""
+    return "".join(traceback.format_exception(error)) + repr(error)
+
+
+def _names(catalog: Catalog) -> list[str]:
+    with catalog.read() as connection:
+        return feeds.live_names(connection)
+
+
+def _declare(catalog: Catalog, name: str) -> None:
+    with catalog.write() as connection:
+        feeds.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};")
+
+
+def _migrate(catalog: Catalog, versions: list[int]) -> None:
+    versions.append(catalog.migrate())
+
+
+def _cut_off(postgresql: PostgreSQL) -> None:
+    postgresql.execute("select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'runnel'")
+
+
+def test_a_writer_waits_only_so_long_for_another(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "_BUSY_SECONDS", 0.2)
+    catalog = Catalog(url)
+    catalog.migrate()
+    with catalog.write(), pytest.raises(CatalogUnavailable, match="busy"), catalog.write():
+        pass
+    with catalog.write(), catalog.read() as reader:
+        assert sequencer.last_sequence(reader) == 0, "readers do not wait for writers"
+    _declare(catalog, "A")
+    assert _names(catalog) == ["A"]
+    catalog.close()
+
+
+def test_several_may_be_the_first_to_open_a_catalog(url: str) -> None:
+    catalogs = [Catalog(url) for _ in range(4)]
+    versions: list[int] = []
+    threads = [threading.Thread(target=_migrate, args=(one, versions)) for one in catalogs]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for one in catalogs:
+        one.close()
+    assert versions == [len(MIGRATIONS)] * 4
+
+
+def test_a_transaction_that_is_cut_off_leaves_nothing(on_server: Catalog, postgresql: PostgreSQL) -> None:
+    def declare() -> None:
+        with on_server.write() as connection:
+            feeds.add_feed(connection, "A", FeedKind.SOURCE, "register feed A;")
+            _cut_off(postgresql)
+            feeds.add_feed(connection, "B", FeedKind.SOURCE, "register feed B;")
+
+    with pytest.raises(CatalogUnavailable, match="went away"):
+        declare()
+    assert _names(on_server) == [], "the next transaction finds a new connection by itself"
+    _declare(on_server, "A")
+    _cut_off(postgresql)
+    assert _names(on_server) == ["A"], "a connection that died in the pool is not noticed at all"
+
+
+def test_a_commit_that_is_cut_off_says_so(on_server: Catalog, postgresql: PostgreSQL) -> None:
+    def declare() -> None:
+        with on_server.write() as connection:
+            feeds.add_feed(connection, "A", FeedKind.SOURCE, "register feed A;")
+            _cut_off(postgresql)
+
+    with pytest.raises(CatalogUnavailable):
+        declare()
+    assert _names(on_server) == []
+
+
+def test_a_statement_that_never_ends_is_ended(postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "_STATEMENT_SECONDS", 0.0)
+    monkeypatch.setattr(opening, "_BUSY_SECONDS", 0.2)
+    catalog = Catalog(postgresql.database())
+    with pytest.raises(CatalogUnavailable, match="busy"), catalog.read() as connection:
+        connection.execute(text("select pg_sleep(30)"))
+    catalog.close()
+
+
+def test_a_writer_that_hangs_does_not_keep_others_out(
+    postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = postgresql.database()
+    monkeypatch.setattr(opening, "_IDLE_SECONDS", 0.2)
+    hanging = Catalog(url)
+    hanging.migrate()
+    other = Catalog(url)
+
+    def hang() -> None:
+        with hanging.write() as connection:
+            feeds.add_feed(connection, "Late", FeedKind.SOURCE, "register feed Late;")
+            _declare(other, "A")  # waits until the server has cut the first one off
+            feeds.add_feed(connection, "Later", FeedKind.SOURCE, "register feed Later;")
+
+    with pytest.raises(CatalogUnavailable):
+        hang()
+    assert _names(other) == ["A"]
+    hanging.close()
+    other.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "error", "words"),
+    [
+        ("53100", StorageFull, "no room"),
+        ("53300", CatalogUnavailable, "takes no more"),
+        ("40P01", CatalogUnavailable, "busy"),
+        ("57P03", CatalogUnavailable, "went away"),
+        ("42501", RootError, "cannot be used"),
+        ("XX001", RunnelError, "cannot be read"),
+    ],
+)
+def test_every_trouble_of_a_server_has_its_words(
+    on_server: Catalog, code: str, error: type[RunnelError], words: str
+) -> None:
+    raising = f"do $$ begin raise exception 'some reason' using errcode = '{code}'; end $$"
+    with pytest.raises(error, match=words) as raised, on_server.write() as connection:
+        connection.execute(text(raising))
+    assert raised.value.hint
+
+
+def test_more_connections_than_the_pool_has_wait_and_are_told(
+    postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "_POOL_SIZE", 1)
+    monkeypatch.setattr(opening, "_POOL_EXTRA", 0)
+    monkeypatch.setattr(opening, "_BUSY_SECONDS", 0.2)
+    catalog = Catalog(postgresql.database())
+    with catalog.read(), pytest.raises(CatalogUnavailable, match="busy"), catalog.read():
+        pass
+    catalog.close()
+
+
+def test_no_error_tells_the_password(postgresql: PostgreSQL) -> None:
+    url = postgresql.database()
+    right = postgresql.url("postgres").split("runnel:", 1)[1].split("@", 1)[0]
+    secret = "hunter2hunter2"
+    wrong = [
+        (url.replace(right, secret), "cannot be used"),
+        (url.replace(right, secret).replace(f":{postgresql.port}", ":1"), "does not answer"),
+        (f"postgresql://u:{secret}@{secret}@127.0.0.1/db", "cannot be read"),
+        (f"postgresql://u:{secret}@127.0.0.1:{secret}/db", "cannot be read"),
+        (f"postgresql:/u:{secret}@127.0.0.1", "cannot be"),
+        (f"oracle://u:{secret}@127.0.0.1/db", "cannot hold a catalog"),
+        (url.replace(right, secret).replace("/root_", "/no_such_root_"), "cannot be used"),
+    ]
+    for given_url, words in wrong:
+        with pytest.raises(RootError, match=words) as raised:
+            Catalog(given_url).migrate()
+        assert secret not in _told(raised.value), given_url
+        assert raised.value.hint
+
+
+def test_neither_a_root_nor_its_settings_tell_the_password(postgresql: PostgreSQL, tmp_path: Path) -> None:
+    url = postgresql.database()
+    root = create_root(tmp_path / "root", catalog=url)
+    for told in (repr(root), repr(root.settings), str(root.settings), root.catalog.shown):
+        assert postgresql.password not in told
+        assert "p%40ss" not in told
+    written = (root.folder / "runnel.toml").read_text()
+    assert f'catalog = "{without_password(url)}"' in written
+    assert "p%40ss" not in written
+    root.close()
+
+
+def test_a_root_does_not_forget_where_its_catalog_is(postgresql: PostgreSQL, tmp_path: Path) -> None:
+    url = postgresql.database()
+    create_root(tmp_path / "root", catalog=url).close()
+    with pytest.raises(RootError, match="cannot be used"):
+        open_root(tmp_path / "root")
+    assert not (tmp_path / "root" / "catalog.sqlite").exists()
+    again = open_root(tmp_path / "root", catalog=url)
+    _declare(again.catalog, "A")
+    with pytest.raises(RootError, match="belongs to another root"):
+        create_root(tmp_path / "other", catalog=url)
+    again.close()
+
+
+def test_a_cluster_is_refused_with_a_catalog_for_one_machine(tmp_path: Path) -> None:
+    create_root(tmp_path / "root").close()
+    with pytest.raises(RootError, match="needs a PostgreSQL catalog") as raised:
+        open_root(tmp_path / "root", master="spark://cluster.example:7077")
+    assert "postgresql://" in str(raised.value.hint)
+
+
+def test_a_database_that_cannot_hold_every_character_is_refused(postgresql: PostgreSQL) -> None:
+    url = postgresql.database("encoding 'LATIN1' template template0")
+    with pytest.raises(RootError, match="every character"):
+        Catalog(url).migrate()
+
+
+def test_roots_may_share_a_database_each_in_its_schema(postgresql: PostgreSQL) -> None:
+    url = postgresql.database()
+    for name in ("one", "two"):
+        postgresql.execute(f"create schema {name}", url.rsplit("/", 1)[1])
+    one, two = (Catalog(f"{url}?options=-csearch_path%3D{name}") for name in ("one", "two"))
+    one.migrate()
+    two.migrate()
+    _declare(one, "A")
+    with one.write():
+        _declare(two, "B")  # one writer for each root, not for all of them
+    assert (_names(one), _names(two)) == (["A"], ["B"])
+    missing = Catalog(f"{url}?options=-csearch_path%3Dnowhere")
+    with pytest.raises(RootError, match="schema"):
+        missing.migrate()
+    for catalog in (one, two, missing):
+        catalog.close()
+
+
+@settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(said=st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
+def test_any_text_can_be_put_aside(catalog: Catalog, said: str) -> None:
+    with catalog.write() as connection:
+        inspection.put_aside(connection, Quarantined("item", said, said + "\x00end"))
+        [kept] = inspection.put_aside_things(connection, limit=1)
+    nul = "\x00" if catalog.url.startswith("sqlite") else "\ufffd"
+    assert kept.place == said.replace("\x00", nul)
+    assert kept.reason == said.replace("\x00", nul) + nul + "end"
+
+
+def test_who_shares_a_catalog() -> None:
+    assert not is_shared("sqlite:///x.sqlite")
+    assert is_shared("postgresql://h/d")
+    with pytest.raises(RootError):
+        is_shared("mysql://h/d")

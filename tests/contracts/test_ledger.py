@@ -1,0 +1,216 @@
+"""The ledger's and the outbox's contract: what is due, in which order, and what settling leaves, on any database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import Connection
+
+from runnel.catalog import ledger, outbox, subscriptions
+from runnel.catalog.connection import Catalog, now
+from runnel.catalog.ledger import Settled
+from runnel.model.delivery import Message, MessageState
+from runnel.sinks.letters import dead_letters, explain_letter, replay
+from runnel.testing import FakeClock
+
+SECOND = 1_000_000
+HOUR = timedelta(hours=1)
+
+
+def _subscribe(
+    connection: Connection, count: int, *, every: timedelta | None = None, kind: str = "memory"
+) -> list[int]:
+    return [
+        subscriptions.add_subscription(connection, 7, kind, f"box {number}", since=0, every=every, lifetime=None)
+        for number in range(count)
+    ]
+
+
+def _record(connection: Connection, subscription: int, count: int = 1) -> list[Message]:
+    """Messages recorded as delivery does: numbered on, and not before those that wait."""
+    number, wait = ledger.next_places(connection, [subscription])[subscription]
+    made = [
+        Message(subscription, one, one, one, 1, f"key-{subscription}-{one}", "digest", not_before=wait)
+        for one in range(number, number + count)
+    ]
+    ledger.record_messages(connection, made)
+    return made
+
+
+def _all_due(connection: Connection, limit: int = 2) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    after = None
+    while page := ledger.due_page(connection, after=after, limit=limit):
+        found += [(one.subscription, one.number) for one in page]
+        after = page[-1].place
+    return found
+
+
+def _failed(message: Message, not_before: int) -> Settled:
+    return Settled(message, MessageState.OPEN, "busy", not_before=not_before)
+
+
+def _numbers(connection: Connection, wanted: Sequence[int], each: int = 8) -> dict[int, list[int]]:
+    found = ledger.first_open(connection, wanted, each)
+    return {subscription: [one.number for one in some] for subscription, some in found.items()}
+
+
+def test_what_is_due_comes_in_pages_and_in_order(timed: Catalog) -> None:
+    with timed.write() as connection:
+        first, second, third = _subscribe(connection, 3)
+        for one in (third, first, second):
+            _record(connection, one, 3)
+    with timed.read() as connection:
+        expected = [(one, number) for one in (first, second, third) for number in (1, 2, 3)]
+        for limit in (1, 2, 4, 100):
+            assert _all_due(connection, limit) == expected
+
+
+def test_paused_and_disabled_subscriptions_wait_and_ended_ones_are_told_apart(timed: Catalog) -> None:
+    with timed.write() as connection:
+        paused, disabled, ended, served = _subscribe(connection, 4)
+        for one in (paused, disabled, ended, served):
+            _record(connection, one)
+        subscriptions.pause_subscription(connection, paused, paused=True)
+        held = subscriptions.subscription_by_number(connection, disabled)
+        assert held is not None
+        subscriptions.disable_subscription(connection, held, "gone")
+        subscriptions.end_subscription(connection, ended)
+        page = ledger.due_page(connection)
+        assert {one.subscription: one.ended for one in page} == {ended: True, served: False}
+        ledger.bury(connection, [ended], "it ended")
+        assert [one.subscription for one in ledger.due_page(connection)] == [served]
+        assert [(one.state, one.attempts) for one in ledger.messages_of(connection, ended)] == [
+            (MessageState.DEAD, 0)
+        ]
+
+
+def test_a_failure_holds_back_what_is_behind_it_and_what_comes_later(timed: Catalog, clock: FakeClock) -> None:
+    with timed.write() as connection:
+        failing, fine = _subscribe(connection, 2)
+        messages = _record(connection, failing, 3)
+        _record(connection, fine)
+        moment = now(connection)
+        ledger.settle_all(connection, [_failed(messages[0], moment + 60 * SECOND)])
+        _record(connection, failing)
+        assert _all_due(connection) == [(fine, 1)]
+        assert _numbers(connection, [failing, fine]) == {fine: [1]}
+        assert {one.not_before for one in ledger.messages_of(connection, failing)} == {moment + 60 * SECOND}
+    clock.advance(timedelta(seconds=61))
+    with timed.write() as connection:
+        assert _numbers(connection, [failing]) == {failing: [1, 2, 3, 4]}
+        assert _numbers(connection, [failing], each=2) == {failing: [1, 2]}
+        assert [one.number for one in ledger.due_page(connection, since=moment + 1)] == [1, 2, 3, 4]
+        [first, *_] = ledger.first_open(connection, [failing], 1)[failing]
+        assert first.attempts == 1
+        ledger.settle_all(connection, [Settled(first, MessageState.DONE, "taken")])
+        assert _numbers(connection, [failing]) == {failing: [2, 3, 4]}
+
+
+def test_a_message_is_settled_once(timed: Catalog) -> None:
+    with timed.write() as connection:
+        [subscription] = _subscribe(connection, 1)
+        [message] = _record(connection, subscription)
+        ledger.settle_all(connection, [Settled(message, MessageState.DONE, "taken")])
+        ledger.settle_all(connection, [Settled(message, MessageState.DEAD, "too late")])
+        [after] = ledger.messages_of(connection, subscription)
+        assert (after.state, after.outcome, after.attempts) == (MessageState.DONE, "taken", 1)
+        assert ledger.message_by_key(connection, message.key) == after
+        assert ledger.message_by_key(connection, "none") is None
+
+
+def test_waiting_for_others_is_no_attempt(timed: Catalog) -> None:
+    with timed.write() as connection:
+        [subscription] = _subscribe(connection, 1)
+        [message] = _record(connection, subscription)
+        later = Settled(message, MessageState.OPEN, "wait", not_before=now(connection) + 1, tried=False)
+        ledger.settle_all(connection, [later])
+        [after] = ledger.messages_of(connection, subscription)
+        assert (after.state, after.attempts) == (MessageState.OPEN, 0)
+
+
+def test_the_history_goes_on_when_a_letter_is_sent_again(timed: Catalog) -> None:
+    with timed.write() as connection:
+        connection.exec_driver_sql(
+            "insert into feeds (id, name, kind, revision, paused, created) values (7, 'News', 'source', 1, 0, 0)"
+        )
+        [subscription] = _subscribe(connection, 1)
+        messages = _record(connection, subscription, 2)
+        for state in (MessageState.OPEN, MessageState.DEAD):
+            ledger.settle_all(connection, [Settled(one, state, "500") for one in messages])
+        assert [one.key for one in dead_letters(connection, 10)] == [messages[1].key, messages[0].key]
+        assert replay(connection, messages[0].key) == 1
+        [again] = ledger.first_open(connection, [subscription], 8)[subscription]
+        assert (again.key, again.attempts) == (messages[0].key, 0)
+        ledger.settle_all(connection, [Settled(again, MessageState.DEAD, "404")])
+        story = explain_letter(connection, again.key)
+        assert [(one.number, one.outcome) for one in story.failures] == [(1, "500"), (2, "500"), (3, "404")]
+        assert replay(connection, subscription) == 2
+
+
+def test_numbers_go_on_and_given_up_neighbours_are_known(timed: Catalog) -> None:
+    with timed.write() as connection:
+        one, other = _subscribe(connection, 2)
+        first, second = _record(connection, one, 2)
+        assert ledger.next_places(connection, [one, other])[other] == (1, 0)
+        assert ledger.next_places(connection, [one])[one][0] == ledger.next_number(connection, one) == 3
+        ledger.settle_all(connection, [Settled(first, MessageState.DEAD, "500")])
+        assert ledger.gave_up_before(connection, second, 1)
+        assert not ledger.gave_up_before(connection, second, 2)
+        assert not ledger.gave_up_before(connection, first, 1)
+
+
+# --- the outbox ----------------------------------------------------------------------------------------------------
+
+
+def test_those_that_share_a_cursor_are_found_by_their_feeds(timed: Catalog) -> None:
+    with timed.write() as connection:
+        plain, lagging, paused = _subscribe(connection, 3)
+        _subscribe(connection, 1, kind="log")
+        _subscribe(connection, 1, every=HOUR)
+        ledger.set_cursor(connection, lagging, 3)
+        subscriptions.pause_subscription(connection, paused, paused=True)
+        for feeds in (None, {7}, set(range(6_000))):
+            assert [one.id for one in outbox.sharing(connection, feeds, {"log"})] == [plain]
+            assert outbox.sharing_numbers(connection, feeds, {"log"}) == {plain}
+        assert outbox.sharing(connection, {8}, {"log"}) == []
+        [behind] = outbox.behind(connection, after=0, limit=10)
+        assert (behind.subscription.id, behind.sequence) == (lagging, 3)
+        assert outbox.behind(connection, after=lagging, limit=10) == []
+        assert outbox.places(connection, [plain, lagging, paused]) == {plain: None, lagging: 3}
+        outbox.leave_own_places(connection, [lagging])
+        assert outbox.places(connection, [lagging]) == {lagging: None}
+
+
+def test_periods_end_and_begin_in_bulk(timed: Catalog, clock: FakeClock) -> None:
+    with timed.write() as connection:
+        made = _subscribe(connection, 5, every=HOUR)
+        for one in made[:4]:
+            ledger.set_cursor(connection, one, one * 10)
+        assert outbox.due(connection, after=0, limit=10) == []
+    clock.advance(HOUR * 2.5)
+    with timed.write() as connection:
+        found = outbox.due(connection, after=0, limit=3)
+        found += outbox.due(connection, after=found[-1].subscription.id, limit=3)
+        assert [one.subscription.id for one in found] == made
+        assert [one.sequence for one in found] == [*(one * 10 for one in made[:4]), 0]
+        outbox.begin_next_periods(connection, [one.subscription for one in found])
+        ledger.move_cursors(connection, dict.fromkeys(made, 99))
+        assert outbox.due(connection, after=0, limit=10) == []
+        assert ledger.cursors(connection) == dict.fromkeys(made[:4], 99)
+    clock.advance(HOUR / 2)
+    with timed.read() as connection:
+        assert len(outbox.due(connection, after=0, limit=10)) == 5, "they keep their beat"
+
+
+@pytest.mark.parametrize("count", [0, 1, 1200])
+def test_subscriptions_are_looked_up_in_bulk(timed: Catalog, count: int) -> None:
+    with timed.write() as connection:
+        made = _subscribe(connection, count)
+        for one in made[:1]:
+            subscriptions.end_subscription(connection, one)
+        assert sorted(outbox.subscriptions_of(connection, made)) == made[1:]
+        again = [subscriptions.subscription_by_number(connection, one) for one in made[1:3]]
+        assert again == [outbox.subscriptions_of(connection, made)[one] for one in made[1:3]]

@@ -1,0 +1,670 @@
+"""People: owners and what they may do, tickets, validity, stylesheets, materialised feeds, quotas."""
+
+from __future__ import annotations
+
+import json
+import threading
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from tests.integration.in_process import InProcess, live_names, matched_ids
+from typer.testing import CliRunner
+
+import runnel
+from runnel.catalog import feeds, people, signing_keys, subscriptions
+from runnel.cli.main import app
+from runnel.engine import Engine
+from runnel.engine.expiry import end_expired
+from runnel.errors import (
+    CyclicFeeds,
+    DuplicateName,
+    InputError,
+    NotAllowed,
+    NotARoot,
+    NotFound,
+    QuotaExceeded,
+    StatementError,
+    StillNeeded,
+    UnknownName,
+)
+from runnel.language.statements import Renew, Unsubscribe
+from runnel.testing import FakeClock
+
+WIRE = "register feed Wire; create feed Rock from Wire where title contains 'rock';"
+COPY = """<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">
+<xsl:template match="@*|node()"><xsl:copy><xsl:apply-templates select="@*|node()"/></xsl:copy></xsl:template>
+<xsl:template match="item/title"><title>%s <xsl:value-of select="."/></title></xsl:template>
+</xsl:stylesheet>"""
+
+
+@pytest.fixture
+def ann(engine: Engine) -> Engine:
+    engine.owners.add("ann")
+    return engine.acting_as("ann")
+
+
+@pytest.fixture
+def bob(engine: Engine) -> Engine:
+    engine.owners.add("bob")
+    return engine.acting_as("bob")
+
+
+def _sheet(engine: Engine, name: str, text: str) -> None:
+    folder = engine.root.folder / "sheets"
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text)
+
+
+# --- who acts ------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_opens_the_root_for_its_owner(engine: Engine) -> None:
+    engine.owners.add("ann")
+    token = engine.owners.new_token("ann", "laptop").data["token"]
+    with runnel.open(engine.root.folder, token=token) as opened:
+        assert (opened.actor.name, opened.actor.is_operator) == ("ann", False)
+        opened.execute("register feed Mine;")
+    assert engine.authenticated(token).execute("show feeds;")[0].lines == ("register feed Mine;",)
+    listed = engine.owners.tokens("ann")
+    assert "used never" not in listed.lines[0]
+    assert token not in str(listed)
+    engine.owners.revoke(listed.data["tokens"][0]["id"])
+    with pytest.raises(NotAllowed, match="not valid"):
+        runnel.open(engine.root.folder, token=token)
+
+
+def test_a_token_makes_no_root(tmp_path: Path) -> None:
+    with pytest.raises(NotARoot):
+        runnel.open(tmp_path / "none", token="runnel_1_x")
+    assert not (tmp_path / "none").exists()
+
+
+def test_what_is_the_operator_s_alone(ann: Engine) -> None:
+    for attempt in (
+        ann.status,
+        ann.run,
+        lambda: ann.owners,
+        lambda: ann.acting_as("operator"),
+        lambda: ann.authenticated("runnel_1_x"),
+    ):
+        with pytest.raises(NotAllowed, match="only the operator"):
+            attempt()
+
+
+# --- what owners may do --------------------------------------------------------------------------------------------
+
+REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int]]] = [
+    ("register feed 'drop' as X;", StatementError, "by the operator alone", (1, 15)),
+    ("register feed '/etc' as X;", StatementError, "by the operator alone", (1, 15)),
+    ("register feed 'file:///etc/passwd' as X;", StatementError, "by the operator alone", (1, 15)),
+    ("subscribe to Rock output rss 'x.xml';", StatementError, "output rss is the operator's alone", (1, 26)),
+    ("subscribe to Rock output jsonl 'x';", StatementError, "output jsonl is the operator's alone", (1, 26)),
+    ("subscribe to Rock output memory 'x';", StatementError, "output memory is the operator's alone", (1, 26)),
+    ("subscribe to Rock output mail 'no address';", StatementError, "address", (1, 31)),
+    ("subscribe to Rock output webhook 'gopher://x';", StatementError, "http", (1, 34)),
+    ("drop feed Wire;", StatementError, "Wire is the operator's feed", (1, 11)),
+    ("drop feed Wire cascade;", StatementError, "Wire is the operator's feed", (1, 11)),
+    ("pause feed Rock;", StatementError, "Rock is the operator's feed", (1, 12)),
+    ("resume feed Rock;", StatementError, "Rock is the operator's feed", (1, 13)),
+    ("unsubscribe 1;", UnknownName, "there is no subscription 1", (1, 13)),
+    ("unsubscribe from Rock;", UnknownName, "there is no such subscription to Rock", (1, 18)),
+    ("pause subscription 1;", UnknownName, "there is no subscription 1", (1, 20)),
+    ("renew subscription 1;", UnknownName, "there is no subscription 1", (1, 20)),
+    ("rotate key of subscription 1;", UnknownName, "there is no subscription 1", (1, 28)),
+    ("replay subscription 1;", UnknownName, "there is no subscription 1", (1, 21)),
+    ("show feed Secret;", StatementError, "there is no feed Secret", (1, 1)),
+    ("explain feed Secret;", StatementError, "there is no feed Secret", (1, 1)),
+    ("preview feed Secret;", StatementError, "there is no feed Secret", (1, 1)),
+    ("why item 's' in Secret;", StatementError, "there is no feed Secret", (1, 1)),
+    ("create feed X from Secret;", UnknownName, "there is no feed Secret", (1, 20)),
+    ("preview create feed X from Secret;", UnknownName, "there is no feed Secret", (1, 28)),
+    ("subscribe to Secret output log;", UnknownName, "there is no feed Secret", (1, 14)),
+    ("drop feed Secret;", UnknownName, "there is no feed Secret", (1, 11)),
+]
+
+
+@pytest.mark.parametrize(("text", "kind", "message", "place"), REFUSALS)
+def test_an_owner_is_refused_at_the_place(
+    engine: Engine,
+    ann: Engine,
+    bob: Engine,
+    text: str,
+    kind: type[StatementError],
+    message: str,
+    place: tuple[int, int],
+) -> None:
+    engine.execute(f"{WIRE} subscribe to Rock output log;")
+    bob.execute("register feed Secret;")
+    bob.publish("Secret", [{"id": "s"}])
+    before = (engine.execute("show feeds; show subscriptions;"), bob.execute("show feeds; show subscriptions;"))
+    with pytest.raises(kind, match=message) as refused:
+        ann.execute(text)
+    assert refused.value.span is not None
+    assert (refused.value.span.line, refused.value.span.column) == place
+    assert "Secret" not in (refused.value.hint or "")
+    assert (
+        engine.execute("show feeds; show subscriptions;"),
+        bob.execute("show feeds; show subscriptions;"),
+    ) == before
+
+
+def test_owners_read_the_operator_s_feeds_and_name_their_own_as_they_like(
+    engine: Engine, ann: Engine, bob: Engine
+) -> None:
+    engine.execute(WIRE)
+    ann.execute("create feed Rock from Rock where n > 1; subscribe to Rock output log;")
+    ann.execute("register feed Wire; create feed Both from Wire | Rock; subscribe to Both output log;")
+    bob.execute("create feed Rock from Wire where n > 7; subscribe to Rock output log;")
+    engine.publish("Wire", [{"id": "1", "title": "rock", "n": 2}, {"id": "2", "title": "pop", "n": 9}])
+    ann.publish("Wire", [{"id": "3", "title": "rock", "n": 9}])
+    InProcess(engine).match()
+    assert matched_ids(ann, "Rock") == ["1"], "her Rock reads the operator's Rock"
+    assert matched_ids(ann, "Both") == ["1", "3"], "her Both reads her own Wire and Rock"
+    assert matched_ids(bob, "Rock") == ["2"]
+    shown = ann.execute("show feed Rock;")[0].data
+    assert (shown["owner"], shown["reads"], shown["read_by"]) == ("ann", ["Rock"], ["Both"])
+    with pytest.raises(DuplicateName):
+        ann.execute("create feed Both from Wire;")
+    operators = engine.execute("show feed Rock;")[0].data
+    assert (operators["reads"], operators["read_by"]) == (["Wire"], ["Rock of ann"])
+    assert bob.execute("show feed Wire;")[0].data["read_by"] == ["Rock", "Rock"], "her Rock is not among them"
+
+
+def test_the_operator_sees_whose_everything_is_and_may_end_it(engine: Engine, ann: Engine) -> None:
+    engine.execute(WIRE)
+    ann.execute("create feed Mine from Rock; subscribe to Mine output webhook 'https://ann.example/';")
+    assert engine.execute("show feeds;")[0].lines[-1] == "create feed Mine from Rock;  -- of ann"
+    assert "of ann" in engine.execute("show subscriptions;")[0].lines[0]
+    with pytest.raises(StillNeeded, match="feed Mine of ann and subscription 1"):
+        engine.execute("drop feed Rock;")
+    engine.execute("pause subscription 1;")
+    assert "paused" in ann.execute("show subscriptions;")[0].lines[0]
+    engine.execute("drop feed Rock cascade;")
+    assert [row["name"] for row in ann.execute("show feeds;")[0].data["feeds"]] == ["Wire"]
+    assert ann.execute("show subscriptions;")[0].data["subscriptions"] == []
+
+
+def test_the_operator_ends_own_subscriptions_by_feed_and_others_by_number(engine: Engine, ann: Engine) -> None:
+    engine.execute(f"{WIRE} subscribe to Rock output log;")
+    ann.execute("subscribe to Rock output log;")
+    assert engine.execute("unsubscribe from Rock;")[0].data["subscriptions"] == [1]
+    assert engine.execute("unsubscribe 2;")[0].data["subscriptions"] == [2]
+
+
+def test_publishing_is_for_one_s_own_source_feeds(engine: Engine, ann: Engine, bob: Engine) -> None:
+    engine.execute(WIRE)
+    ann.execute("register feed Mine;")
+    with pytest.raises(NotAllowed, match="Wire is the operator's feed"):
+        ann.publish("Wire", [{"id": "1"}])
+    with pytest.raises(NotAllowed, match="Wire is the operator's feed"):
+        ann.publish_document("Wire", b'{"id": "1"}\n')
+    with pytest.raises(NotFound, match="there is no feed Mine"):
+        bob.publish("Mine", [{"id": "1"}])
+    with pytest.raises(NotFound, match="there is no feed Mine"):
+        engine.publish("Mine", [{"id": "1"}])
+    assert ann.publish("Mine", [{"id": "1"}]).accepted == 1
+
+
+def test_why_knows_nothing_of_others_items(engine: Engine, ann: Engine, bob: Engine) -> None:
+    engine.execute(WIRE)
+    bob.execute("register feed Secret;")
+    bob.publish("Secret", [{"id": "x", "title": "hidden"}])
+    with pytest.raises(NotFound, match="no item x was accepted"):
+        ann.why("x", "Rock")
+    assert "hidden" in str(engine.why("x", "Rock")), "the operator may know"
+
+
+def test_what_was_put_aside_is_shown_to_its_owner(engine: Engine, ann: Engine, bob: Engine) -> None:
+    ann.execute("register feed Mine;")
+    with pytest.raises(InputError):
+        ann.publish_document("Mine", b"<rss", name="mine.xml")
+    assert ann.show("quarantine").data["quarantine"][0]["place"].startswith("mine.xml")
+    assert bob.show("quarantine").data["quarantine"] == []
+    assert len(engine.show("quarantine").data["quarantine"]) == 1
+
+
+# --- disabled owners -----------------------------------------------------------------------------------------------
+
+
+def test_nothing_of_a_disabled_owner_is_served_and_nothing_is_lost(engine: Engine, ann: Engine) -> None:
+    engine.execute(WIRE)
+    ann.execute(
+        "register feed Mine; create feed All from Wire | Mine; subscribe to All output webhook 'https://a.example/';"
+    )
+    token = engine.owners.new_token("ann", "x").data["token"]
+    engine.owners.disable("ann")
+    with pytest.raises(NotAllowed, match="not valid"):
+        engine.authenticated(token)
+    with pytest.raises(NotFound, match="Mine is paused"):
+        ann.publish("Mine", [{"id": "1"}])
+    engine.publish("Wire", [{"id": "2", "title": "rock"}])
+    runner = InProcess(engine)
+    runner.match()
+    runner.dispatcher.recorder.record(runner.epoch)
+    with engine.root.catalog.read() as connection:
+        assert "disabled: the owner is disabled" in engine.execute("show subscriptions;")[0].lines[0]
+        assert subscriptions.lagging_subscriptions(connection) == []
+    assert engine.execute("show subscriptions;")[0].data["subscriptions"][0]["messages"] == 0
+    engine.owners.disable("ann", False)
+    assert engine.authenticated(token).actor.name == "ann"
+    runner.dispatcher.recorder.record(runner.epoch)
+    assert engine.execute("show subscriptions;")[0].data["subscriptions"][0]["messages"] == 1
+
+
+# --- tickets, validity, keys ---------------------------------------------------------------------------------------
+
+
+def test_whoever_has_the_ticket_renews_and_ends(engine: Engine, ann: Engine, bob: Engine, clock: FakeClock) -> None:
+    engine.execute(WIRE)
+    made = ann.execute("subscribe to Rock output mail 'ann@mail.example' for 2 days;")[0]
+    ticket = made.data["ticket"]
+    assert made.lines[0].startswith(f"ticket: {ticket}  (shown only now")
+    assert ticket not in str(ann.execute("show subscriptions;"))
+    clock.advance(timedelta(days=1))
+    renewed = bob.execute(f"renew ticket '{ticket}' for 10 days;")[0]
+    assert renewed.data["expires"] == "2026-01-12T00:00:00+00:00"
+    assert bob.apply(Unsubscribe(ticket=ticket)).data["subscriptions"] == [1]
+    assert ann.execute("show subscriptions;")[0].data["subscriptions"] == []
+    for again in (
+        Unsubscribe(ticket=ticket),
+        Renew(ticket=ticket),
+        Unsubscribe(ticket="1"),
+        Renew(ticket=ticket[1:]),
+    ):
+        with pytest.raises(UnknownName, match="no subscription has this ticket"):
+            ann.apply(again)
+
+
+def test_every_subscription_has_a_ticket_and_files_do_not_talk_about_it(engine: Engine) -> None:
+    made = engine.execute(f"{WIRE} subscribe to Rock output rss 'r.xml';")[2]
+    assert (made.message, made.lines) == ("subscription 1 to Rock: rss into r.xml", ())
+    engine.apply(Unsubscribe(ticket=made.data["ticket"]))
+    assert live_names(engine) == set()
+
+
+@pytest.mark.parametrize(
+    ("owner", "output", "days"),
+    [
+        ("operator", "log", None),
+        ("operator", "rss 'r.xml'", None),
+        ("operator", "mail 'me@mail.example'", 365),
+        ("operator", "webhook 'https://me.example/'", 365),
+        ("ann", "log", 365),
+        ("ann", "mail 'ann@mail.example'", 365),
+    ],
+)
+def test_how_long_a_subscription_lasts(
+    engine: Engine, ann: Engine, clock: FakeClock, owner: str, output: str, days: int | None
+) -> None:
+    engine.execute(WIRE)
+    actor = ann if owner == "ann" else engine
+    actor.execute(f"subscribe to Rock output {output};")
+
+    def expires() -> object:
+        return actor.execute("show subscriptions;")[0].data["subscriptions"][0]["expires"]
+
+    assert expires() == (None if days is None else (clock.now + timedelta(days=days)).isoformat())
+    clock.advance(timedelta(days=100))
+    actor.execute("renew subscription 1;")
+    assert expires() == (None if days is None else (clock.now + timedelta(days=days)).isoformat())
+    actor.execute("renew subscription 1 for 3 days;")
+    assert expires() == (clock.now + timedelta(days=3)).isoformat()
+
+
+def test_no_days_mean_until_somebody_ends_it(tmp_path: Path) -> None:
+    with runnel.open(tmp_path / "root", subscription_days=0) as engine:
+        engine.execute(f"{WIRE} subscribe to Rock output mail 'me@mail.example';")
+        assert engine.execute("show subscriptions;")[0].data["subscriptions"][0]["expires"] is None
+        assert engine.execute("renew subscription 1;")[0].message == "subscription 1 lasts until it is ended"
+
+
+def test_what_has_ended_cannot_be_renewed(engine: Engine, clock: FakeClock) -> None:
+    made = engine.execute(f"{WIRE} subscribe to Rock output log for 1 day;")[2]
+    clock.advance(timedelta(days=1))
+    with pytest.raises(StatementError, match="subscription 1 ended on 2026-01-02"):
+        engine.execute("renew subscription 1;")
+    assert end_expired(engine.root) == 1
+    with pytest.raises(UnknownName, match="there is no subscription 1"):
+        engine.execute("renew subscription 1;")
+    with pytest.raises(UnknownName, match="no subscription has this ticket"):
+        engine.apply(Renew(ticket=made.data["ticket"]))
+    assert live_names(engine) == set()
+
+
+def test_a_disabled_subscription_ends_in_time_though_nothing_is_sent(engine: Engine, clock: FakeClock) -> None:
+    engine.execute(f"{WIRE} subscribe to Rock output webhook 'https://a.example/' for 1 day;")
+    engine.publish("Wire", [{"id": "1", "title": "rock"}])
+    InProcess(engine).match()
+    with engine.root.catalog.write() as connection:
+        (one,) = subscriptions.live_subscriptions(connection)
+        subscriptions.disable_subscription(connection, one, "gone")
+    clock.advance(timedelta(days=2))
+    assert end_expired(engine.root) == 1
+
+
+def test_resuming_takes_back_that_a_subscription_was_disabled(engine: Engine) -> None:
+    engine.execute(f"{WIRE} subscribe to Rock output webhook 'https://a.example/';")
+    with engine.root.catalog.write() as connection:
+        (one,) = subscriptions.live_subscriptions(connection)
+        subscriptions.disable_subscription(connection, one, "gone")
+    assert "disabled: gone" in engine.execute("show subscriptions;")[0].lines[0]
+    engine.execute("resume subscription 1;")
+    assert "disabled" not in engine.execute("show subscriptions;")[0].lines[0]
+
+
+def test_a_webhook_s_key_is_shown_once_and_rotated(engine: Engine, ann: Engine) -> None:
+    engine.execute(WIRE)
+    made = ann.execute("subscribe to Rock output webhook 'https://ann.example/hook';")[0]
+    key = made.data["key"]
+    assert key.startswith("whsec_")
+    assert any(key in line for line in made.lines)
+    rotated = ann.execute("rotate key of subscription 1;")[0]
+    assert rotated.data["key"] not in (key, None)
+    with engine.root.catalog.read() as connection:
+        kept = [signing_keys.key_text(one) for one in signing_keys.keys_of(connection, [1])[1]]
+    assert kept == [rotated.data["key"], key]
+    everything = str(ann.execute("show subscriptions; show feeds; show feed Rock;"))
+    assert key not in everything
+    assert rotated.data["key"] not in everything
+
+
+# --- stylesheets ---------------------------------------------------------------------------------------------------
+
+
+def test_a_sheet_is_taken_as_it_is_when_declared(engine: Engine) -> None:
+    _sheet(engine, "t.xsl", COPY % "One:")
+    engine.execute(f"{WIRE} subscribe to Rock apply 't.xsl' output rss 'one.xml';")
+    _sheet(engine, "t.xsl", COPY % "Two:")
+    engine.execute("subscribe to Rock apply 't.xsl' output rss 'two.xml';")
+    _sheet(engine, "t.xsl", "this is no stylesheet any more")
+    with engine.root.catalog.read() as connection:
+        first, second = (one.sheet for one in subscriptions.live_subscriptions(connection))
+    assert first is not None
+    assert second is not None
+    assert b"One:" in engine.root.storage.read(first)
+    assert b"Two:" in engine.root.storage.read(second)
+    with pytest.raises(StatementError) as refused:
+        engine.execute("subscribe to Rock\n apply 't.xsl' output rss 'three.xml';")
+    assert refused.value.span is not None
+    assert (refused.value.span.line, refused.value.span.column) == (2, 8)
+    assert engine.status().subscriptions == 2
+
+
+def test_a_kept_sheet_that_was_changed_by_hand_is_mended(engine: Engine) -> None:
+    _sheet(engine, "t.xsl", COPY % "One:")
+    engine.execute(f"{WIRE} subscribe to Rock apply 't.xsl' output rss 'one.xml';")
+    with engine.root.catalog.read() as connection:
+        (one,) = subscriptions.live_subscriptions(connection)
+    (engine.root.folder / (one.sheet or "")).write_text("changed")
+    engine.execute("subscribe to Rock apply 't.xsl' output rss 'two.xml';")
+    assert b"One:" in engine.root.storage.read(one.sheet or "")
+
+
+def test_log_has_no_messages_to_shape(engine: Engine) -> None:
+    _sheet(engine, "t.xsl", COPY % "x")
+    with pytest.raises(StatementError, match="sends no messages"):
+        engine.execute(f"{WIRE} subscribe to Rock apply 't.xsl' output log;")
+
+
+# --- materialised feeds --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shaped(engine: Engine) -> Engine:
+    """An engine with a materialised feed: Shaped, made from Rock."""
+    _sheet(engine, "t.xsl", COPY % "Shaped:")
+    engine.execute(f"{WIRE} register feed Rock apply 't.xsl' as Shaped;")
+    return engine
+
+
+def test_items_flow_through_a_materialised_feed(shaped: Engine) -> None:
+    shaped.execute("create feed Both from Shaped | Wire where title contains 'shaped'; subscribe to Both output log;")
+    shaped.publish("Wire", [{"id": "1", "title": "rock one"}, {"id": "2", "title": "pop"}])
+    runner = InProcess(shaped)
+    runner.run()
+    runner.run()
+    assert [one.item.first("title") for one in shaped.matches("Both")] == ["Shaped: rock one"]
+    runner.run()
+    assert shaped.status().accepted == 3, "an item is made once"
+
+
+def test_a_materialised_feed_is_shown_as_what_it_is(shaped: Engine) -> None:
+    row = shaped.execute("show feed Shaped;")[0]
+    assert row.lines[0] == "register feed Rock apply 't.xsl' as Shaped;"
+    assert row.lines[-1] == "materialised feed"
+    assert (row.data["kind"], row.data["reads"]) == ("source", ["Rock"])
+    assert shaped.execute("show feed Rock;")[0].data["read_by"] == ["Shaped"]
+    assert shaped.execute("show subscriptions;")[0].data["subscriptions"] == []
+    assert live_names(shaped) == {"Rock"}, "Rock is wanted, for the sake of Shaped"
+    with pytest.raises(NotFound, match="Shaped is a materialised feed"):
+        shaped.publish("Shaped", [{"id": "1"}])
+
+
+def test_a_materialised_feed_cannot_feed_itself(shaped: Engine) -> None:
+    with pytest.raises(CyclicFeeds, match="Rock would read itself: it reads Shaped, which reads Rock"):
+        shaped.execute("create or replace feed Rock from Wire | Shaped;")
+    shaped.execute(
+        "create feed View from Shaped; register feed View apply 't.xsl' as Again; create feed Final from Again;"
+    )
+    with pytest.raises(CyclicFeeds, match="it reads Final, which reads Again, which reads View, which reads Shaped"):
+        shaped.execute("create or replace feed Rock from Final;")
+    shaped.execute("create or replace feed View from Wire;")
+    shaped.execute("create or replace feed Rock from Final;")
+
+
+def test_dropping_what_is_materialised_and_what_it_is_made_from(shaped: Engine) -> None:
+    with pytest.raises(StillNeeded, match="Rock is still needed by feed Shaped "):
+        shaped.execute("drop feed Rock;")
+    with pytest.raises(StatementError, match="subscription 1 serves feed Shaped"):
+        shaped.execute("unsubscribe 1;")
+    with pytest.raises(UnknownName, match="no such subscription to Rock"):
+        shaped.execute("unsubscribe from Rock;")
+    assert shaped.execute("drop feed Shaped;")[0].message == "dropped feed Shaped"
+    assert live_names(shaped) == set()
+    shaped.execute(
+        "register feed Rock apply 't.xsl' as Shaped; create feed View from Shaped; subscribe to View output log;"
+    )
+    told = shaped.execute("drop feed Wire cascade;")[0]
+    assert told.data == {"feeds": ["Rock", "Shaped", "View", "Wire"], "subscriptions": [3]}
+    with shaped.root.catalog.read() as connection:
+        assert subscriptions.live_subscriptions(connection) == []
+        assert feeds.origins(connection) == {}
+
+
+def test_pausing_a_materialised_feed_holds_its_items_back(shaped: Engine) -> None:
+    shaped.execute("pause feed Shaped;")
+    shaped.publish("Wire", [{"id": "1", "title": "rock"}])
+    runner = InProcess(shaped)
+    runner.run()
+    assert shaped.status().accepted == 1
+    shaped.execute("resume feed Shaped;")
+    runner.run()
+    assert shaped.status().accepted == 2
+
+
+def test_an_owner_materialises_what_the_operator_offers(shaped: Engine) -> None:
+    shaped.owners.add("ann")
+    ann = shaped.acting_as("ann")
+    ann.execute("register feed Rock apply 't.xsl' as Mine; create feed View from Mine; subscribe to View output log;")
+    shaped.publish("Wire", [{"id": "1", "title": "rock"}])
+    runner = InProcess(shaped)
+    runner.run()
+    runner.run()
+    assert [one.item.first("title") for one in ann.matches("View")] == ["Shaped: rock"]
+    with shaped.root.catalog.read() as connection:
+        usage = people.usage_of(connection, ann.actor.owner)
+    assert (usage.queries, usage.subscriptions) == (2, 1), "the subscription that serves Mine is not counted"
+    with pytest.raises(StillNeeded, match="feeds Mine of ann, Shaped, View of ann"):
+        shaped.execute("drop feed Rock;")
+
+
+# --- quotas --------------------------------------------------------------------------------------------------------
+
+
+def test_a_quota_names_its_numbers_and_the_script_changes_nothing(engine: Engine, ann: Engine) -> None:
+    engine.execute(WIRE)
+    engine.owners.quota("ann", people.Quotas(queries=2, subscriptions=1))
+    with pytest.raises(QuotaExceeded, match="you have 2 feeds and may have 2") as refused:
+        ann.execute("register feed A;\nregister feed B;\n register feed C;")
+    assert "line 3" in (refused.value.hint or "")
+    assert [row["owner"] for row in ann.execute("show feeds;")[0].data["feeds"]] == ["operator", "operator"]
+    ann.execute("register feed A; register feed B; drop feed A; register feed C; subscribe to B output log;")
+    with pytest.raises(QuotaExceeded, match="you have 1 subscriptions and may have 1"):
+        ann.execute("subscribe to C output log;")
+    ann.execute("unsubscribe from B; subscribe to C output log;")
+    with pytest.raises(QuotaExceeded):
+        ann.execute("create feed D from C;")
+
+
+def test_bytes_published_are_counted_and_refused(engine: Engine, ann: Engine) -> None:
+    ann.execute("register feed Mine;")
+    engine.owners.quota("ann", people.Quotas(bytes=100))
+    ann.publish("Mine", [{"id": "1", "title": "x" * 50}])
+    with pytest.raises(QuotaExceeded, match="of 100 are used up"):
+        ann.publish("Mine", [{"id": "2", "title": "x" * 50}])
+    with pytest.raises(QuotaExceeded):
+        ann.publish_document("Mine", b'{"id": "2", "title": "' + b"x" * 50 + b'"}\n')
+    with pytest.raises(InputError):
+        ann.publish_document("Mine", b"<rss" + b" " * 30)
+    have = engine.owners.list().data["owners"][1]["bytes"]
+    assert have == {"have": 56 + 34, "most": 100}, "what was put aside was brought in all the same"
+    assert engine.status().accepted == 1
+
+
+def test_clients_cannot_pass_a_quota_of_bytes_together(engine: Engine, ann: Engine) -> None:
+    ann.execute("register feed Mine;")
+    engine.owners.quota("ann", people.Quotas(bytes=500))
+    done: list[bool] = []
+
+    def publish(number: int) -> None:
+        try:
+            ann.publish("Mine", [{"id": f"{number:03}", "t": "x" * 96}])
+            done.append(True)
+        except QuotaExceeded:
+            done.append(False)
+
+    threads = [threading.Thread(target=publish, args=(number,)) for number in range(10)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (done.count(True), engine.status().accepted) == (5, 5)
+
+
+class Quotas(RuleBasedStateMachine):
+    """Whatever an owner declares and drops, the counts are those of a plain model, and no quota is passed."""
+
+    QUERIES, SUBSCRIPTIONS = 4, 3
+
+    @initialize(target=None)
+    def begin(self) -> None:
+        import tempfile
+
+        self.folder = tempfile.TemporaryDirectory()
+        self.engine = runnel.open(Path(self.folder.name) / "root")
+        self.engine.execute("register feed Wire;")
+        self.engine.owners.add("ann")
+        self.engine.owners.quota("ann", people.Quotas(self.QUERIES, self.SUBSCRIPTIONS))
+        self.ann = self.engine.acting_as("ann")
+        self.views: set[str] = set()
+        self.held: dict[int, str] = {}
+
+    def _try(self, text: str, allowed: bool) -> list[object]:
+        if allowed:
+            return [one.data for one in self.ann.execute(text)]
+        with pytest.raises(QuotaExceeded):
+            self.ann.execute(text)
+        return []
+
+    @rule(name=st.sampled_from("ABCDEFG"), source=st.booleans())
+    def declare(self, name: str, source: bool) -> None:
+        if name in self.views:
+            return
+        text = f"register feed {name};" if source else f"create feed {name} from Wire;"
+        if self._try(text, len(self.views) < self.QUERIES):
+            self.views.add(name)
+
+    @rule(name=st.sampled_from("ABCDEFG"))
+    def replace(self, name: str) -> None:
+        if name in self.views:
+            return
+        self._try(f"create or replace feed {name} from Wire; drop feed {name};", len(self.views) < self.QUERIES)
+
+    @precondition(lambda self: self.views)
+    @rule(data=st.data())
+    def drop(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.views)))
+        self.ann.execute(f"drop feed {name} cascade;")
+        self.views.discard(name)
+        self.held = {number: feed for number, feed in self.held.items() if feed != name}
+
+    @rule(count=st.integers(1, 3), data=st.data())
+    def subscribe(self, count: int, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from([*sorted(self.views), "Wire"]))
+        made = self._try(f"subscribe to {name} output log;" * count, len(self.held) + count <= self.SUBSCRIPTIONS)
+        self.held |= {one["subscription"]: name for one in made}  # type: ignore[index]
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data())
+    def unsubscribe(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.held)))
+        self.ann.execute(f"unsubscribe {number};")
+        del self.held[number]
+
+    @invariant()
+    def counts_are_right(self) -> None:
+        with self.engine.root.catalog.read() as connection:
+            usage = people.usage_of(connection, self.ann.actor.owner)
+        assert (usage.queries, usage.subscriptions) == (len(self.views), len(self.held))
+        assert usage.queries <= self.QUERIES
+        assert usage.subscriptions <= self.SUBSCRIPTIONS
+
+    def teardown(self) -> None:
+        self.engine.close()
+        self.folder.cleanup()
+
+
+TestQuotas = Quotas.TestCase
+TestQuotas.settings = settings(max_examples=8, stateful_step_count=15, deadline=None)
+
+
+# --- the commands --------------------------------------------------------------------------------------------------
+
+
+def _command(root: Path, *words: str, code: int = 0, **environment: str) -> str:
+    result = CliRunner().invoke(app, [*words, "-r", str(root)], env=environment)
+    assert result.exit_code == code, result.output
+    return result.stdout if code == 0 else result.stderr
+
+
+def test_the_commands_about_people(engine: Engine) -> None:
+    root = engine.root.folder
+    engine.execute(WIRE)
+    assert "made the owner ann" in _command(root, "owner", "add", "ann")
+    assert "already" in _command(root, "owner", "add", "ann", code=3)
+    made = json.loads(_command(root, "token", "new", "ann", "--label", "laptop", "--json"))
+    token = made["token"]
+    assert "registered feed Mine" in _command(root, "exec", "register feed Mine;", RUNNEL_TOKEN=token)
+    assert "register feed Wire;  -- of operator" in _command(root, "show", "feeds", "--token", token)
+    assert "created feed Hers" in _command(root, "exec", "create feed Hers from Wire;", "--as", "ann")
+    assert "give one of the two" in _command(root, "show", "--as", "ann", "--token", token, code=3)
+    assert "no owner bob" in _command(root, "show", "--as", "bob", code=6)
+    assert "2 of 5 feeds" in _command(root, "owner", "quota", "ann", "--feeds", "5")
+    assert "of 10,000 feeds" in _command(root, "owner", "quota", "ann", "--reset")
+    listed = json.loads(_command(root, "owner", "list", "--json"))["owners"]
+    assert [(one["owner"], one["queries"]["have"]) for one in listed] == [("operator", 2), ("ann", 2)]
+    assert "laptop" in _command(root, "token", "list", "ann")
+    assert "0 dead letters" in _command(root, "letters", "list", "--token", token)
+    assert "no message x" in _command(root, "letters", "explain", "x", code=3)
+    assert "no message x" in _command(root, "letters", "replay", "x", "--as", "ann", code=3)
+    assert "disabled the owner ann" in _command(root, "owner", "disable", "ann")
+    refused = CliRunner().invoke(app, ["show", "-r", str(root)], env={"RUNNEL_TOKEN": token})
+    assert refused.exit_code != 0
+    assert "this token is not valid" in refused.stderr
+    assert "enabled the owner ann" in _command(root, "owner", "disable", "ann", "--undo")
+    assert "revoked token 1" in _command(root, "token", "revoke", "1")
+    assert "no token 7" in _command(root, "token", "revoke", "7", code=6)

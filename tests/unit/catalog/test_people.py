@@ -1,0 +1,379 @@
+"""Owners, quotas, tokens and tickets in the catalog, on every database that can hold one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import select
+from tests.services import PostgreSQL, postgresql
+
+from runnel.catalog import feeds, people, schema, subscriptions, tokens
+from runnel.catalog.connection import Catalog
+from runnel.catalog.people import Allowance, Owner, Quotas, Usage
+from runnel.catalog.sheets import MAX_BYTES, kept_path, read_sheet, sheets_in_use
+from runnel.errors import InputError, NotAllowed, NotFound, QuotaExceeded
+from runnel.model.feed import OPERATOR, FeedKind
+from runnel.settings import Settings
+from runnel.testing import FakeClock
+
+__all__ = ["postgresql"]
+
+SETTINGS = Settings.load(Path("/nowhere"), owner_queries=5, owner_subscriptions=4, owner_bytes=1000)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def catalog(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) -> Iterator[Catalog]:
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path / 'catalog.sqlite'}"
+    else:
+        server: PostgreSQL = request.getfixturevalue("postgresql")
+        url = server.database()
+    made = Catalog(url, clock=clock)
+    made.migrate()
+    yield made
+    made.close()
+
+
+def _owner(catalog: Catalog, name: str = "ann") -> Owner:
+    with catalog.write() as connection:
+        return people.add_owner(connection, name)
+
+
+def _source(catalog: Catalog, name: str, owner: int) -> int:
+    with catalog.write() as connection:
+        return feeds.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};", owner=owner)
+
+
+def _subscribe(catalog: Catalog, feed: int, owner: int, kind: str = "log", ticket: bytes | None = None) -> int:
+    with catalog.write() as connection:
+        return subscriptions.add_subscription(
+            connection, feed, kind, None, since=0, every=None, lifetime=None, owner=owner, ticket=ticket
+        )
+
+
+# --- owners --------------------------------------------------------------------------------------------------------
+
+
+def test_the_operator_is_there_and_has_no_quotas(catalog: Catalog) -> None:
+    with catalog.read() as connection:
+        (operator,) = people.all_owners(connection)
+    assert (operator.id, operator.name, operator.disabled) == (OPERATOR, "operator", False)
+    assert people.quotas_of(operator, SETTINGS) == Quotas()
+
+
+def test_owners_are_added_once_and_found_by_name(catalog: Catalog) -> None:
+    ann = _owner(catalog)
+    with catalog.write() as connection:
+        assert people.owner_by_name(connection, "ann") == ann == people.owner_by_id(connection, ann.id)
+        for name in ("ann", "operator"):
+            with pytest.raises(InputError, match="already"):
+                people.add_owner(connection, name)
+        with pytest.raises(NotFound, match="no owner bob"):
+            people.owner_by_name(connection, "bob")
+
+
+@pytest.mark.parametrize("name", ["", "1a", "a b", "a\n", "a'b", "é", "a" * 65, "../a"])
+def test_names_that_could_be_mistaken_are_refused(catalog: Catalog, name: str) -> None:
+    with catalog.write() as connection, pytest.raises(InputError, match="an owner's name"):
+        people.add_owner(connection, name)
+
+
+def test_a_name_means_one_s_own_feed_and_then_the_operator_s(catalog: Catalog) -> None:
+    ann, bob = _owner(catalog), _owner(catalog, "bob")
+    wire = _source(catalog, "Wire", OPERATOR)
+    own = _source(catalog, "Wire", ann.id)
+    secret = _source(catalog, "Secret", ann.id)
+    with catalog.read() as connection:
+
+        def meant(name: str, owner: int) -> int | None:
+            found = feeds.feed_by_name(connection, name, owner)
+            return None if found is None else found.id
+
+        assert [meant("Wire", one) for one in (OPERATOR, ann.id, bob.id)] == [wire, own, wire]
+        assert [meant("Secret", one) for one in (OPERATOR, ann.id, bob.id)] == [None, secret, None]
+        assert feeds.live_names(connection, ann.id) == ["Secret", "Wire"]
+        assert feeds.live_names(connection, bob.id) == ["Wire"]
+        assert [one.id for one in feeds.live_feeds(connection, bob.id)] == [wire]
+        assert [one.id for one in feeds.live_feeds(connection)] == [wire, own, secret]
+        assert feeds.readable_names(connection, bob.id) == {wire: "Wire"}
+        assert feeds.feed_owners(connection, [wire, own]) == {wire: OPERATOR, own: ann.id}
+
+
+def test_disabling_an_owner_holds_what_they_have_and_enabling_lets_it_go(catalog: Catalog) -> None:
+    ann = _owner(catalog)
+    feed = _source(catalog, "Mine", ann.id)
+    plain, ended_by_itself = _subscribe(catalog, feed, ann.id), _subscribe(catalog, feed, ann.id)
+    others = _subscribe(catalog, feed, OPERATOR)
+    with catalog.write() as connection:
+        gone = subscriptions.subscription_by_number(connection, ended_by_itself)
+        assert gone is not None
+        subscriptions.disable_subscription(connection, gone, "its endpoint is gone")
+        people.disable_owner(connection, ann, True)
+    with catalog.read() as connection:
+        assert people.owner_by_name(connection, "ann").disabled
+        found = {one.id: one.disabled for one in subscriptions.live_subscriptions(connection)}
+        assert found == {plain: people.OWNER_DISABLED, ended_by_itself: "its endpoint is gone", others: None}
+        assert [one.id for one in subscriptions.sharing_subscriptions(connection)] == [others]
+        source = feeds.feed_by_name(connection, "Mine", ann.id)
+        assert source is not None
+        assert source.paused
+    with catalog.write() as connection:
+        people.disable_owner(connection, ann, False)
+    with catalog.read() as connection:
+        found = {one.id: one.disabled for one in subscriptions.live_subscriptions(connection)}
+        assert found == {plain: None, ended_by_itself: "its endpoint is gone", others: None}
+        lagging = [one.id for one in subscriptions.lagging_subscriptions(connection)]
+        assert lagging == [plain], "it has its own place, so what matched meanwhile is sent"
+
+
+def test_the_operator_cannot_be_disabled(catalog: Catalog) -> None:
+    with catalog.write() as connection, pytest.raises(InputError, match="operator cannot"):
+        people.disable_owner(connection, people.owner_by_id(connection, OPERATOR), True)
+
+
+# --- quotas --------------------------------------------------------------------------------------------------------
+
+
+def test_quotas_are_the_settings_unless_set_for_the_owner(catalog: Catalog) -> None:
+    ann = _owner(catalog)
+    assert people.quotas_of(ann, SETTINGS) == Quotas(5, 4, 1000)
+    with catalog.write() as connection:
+        people.set_quotas(connection, ann, Quotas(queries=0))
+        ann = people.owner_by_name(connection, "ann")
+        assert people.quotas_of(ann, SETTINGS) == Quotas(0, 4, 1000)
+        for wrong in (-1, 1 << 62):
+            with pytest.raises(InputError, match="a quota is"):
+                people.set_quotas(connection, ann, Quotas(bytes=wrong))
+
+
+def test_usage_counts_what_is_live_and_made_by_people(catalog: Catalog) -> None:
+    ann = _owner(catalog)
+    first, second = _source(catalog, "A", ann.id), _source(catalog, "B", ann.id)
+    _subscribe(catalog, first, ann.id)
+    ended = _subscribe(catalog, first, ann.id)
+    _subscribe(catalog, first, ann.id, subscriptions.INTERNAL)
+    _subscribe(catalog, first, OPERATOR)
+    with catalog.write() as connection:
+        subscriptions.end_subscription(connection, ended)
+        people.add_bytes(connection, second, 70)
+        people.add_bytes(connection, first, 7)
+        feeds.drop_feed(connection, second)
+    with catalog.read() as connection:
+        assert people.usage_of(connection, ann.id) == Usage(1, 1, 77)
+
+
+def test_bytes_are_refused_before_they_are_counted(catalog: Catalog) -> None:
+    ann = _owner(catalog)
+    feed, wire = _source(catalog, "A", ann.id), _source(catalog, "Wire", OPERATOR)
+    with catalog.write() as connection:
+        people.add_bytes(connection, feed, 999, SETTINGS)
+        with pytest.raises(QuotaExceeded, match="2 more bytes are too many: 999 of 1,000") as refused:
+            people.add_bytes(connection, feed, 2, SETTINGS)
+        assert "operator" in (refused.value.hint or "")
+        people.add_bytes(connection, feed, 1, SETTINGS)
+        people.add_bytes(connection, wire, 10**9, SETTINGS)
+        assert people.usage_of(connection, ann.id).bytes == 1000
+        assert people.has_byte_quota(connection, feed, SETTINGS)
+        assert not people.has_byte_quota(connection, wire, SETTINGS)
+        people.add_bytes(connection, feed, -400)
+        assert people.usage_of(connection, ann.id).bytes == 600
+
+
+def test_an_allowance_counts_within_its_transaction(catalog: Catalog) -> None:
+    ann = _owner(catalog)
+    for name in "ABC":
+        _source(catalog, name, ann.id)
+    with catalog.read() as connection:
+        allowance = Allowance(connection, ann.id, SETTINGS)
+        allowance.take("queries")
+        allowance.take("queries")
+        with pytest.raises(QuotaExceeded, match="you have 5 feeds and may have 5"):
+            allowance.take("queries")
+        allowance.give_back("queries")
+        allowance.take("queries")
+        allowance.take("subscriptions")
+        unlimited = Allowance(connection, OPERATOR, SETTINGS)
+        for _ in range(20):
+            unlimited.take("queries")
+
+
+def test_two_writers_cannot_pass_a_quota_together(catalog: Catalog) -> None:
+    ann = _owner(catalog)
+    refused: list[int] = []
+
+    def declare(number: int) -> None:
+        try:
+            with catalog.write() as connection:
+                Allowance(connection, ann.id, SETTINGS).take("queries")
+                feeds.add_feed(connection, f"F{number}", FeedKind.SOURCE, "s", owner=ann.id)
+        except QuotaExceeded:
+            refused.append(number)
+
+    threads = [threading.Thread(target=declare, args=(number,)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with catalog.read() as connection:
+        assert people.usage_of(connection, ann.id).queries == 5
+    assert len(refused) == 7
+
+
+# --- tokens and tickets --------------------------------------------------------------------------------------------
+
+
+def _token(catalog: Catalog, owner: Owner, label: str = "test") -> tuple[int, str]:
+    with catalog.write() as connection:
+        made, text = tokens.new_token(connection, owner.id, label)
+    return made.id, text
+
+
+def test_a_token_is_its_owner_s_until_it_is_revoked(catalog: Catalog, clock: FakeClock) -> None:
+    ann, bob = _owner(catalog), _owner(catalog, "bob")
+    number, text = _token(catalog, ann)
+    _, other = _token(catalog, bob)
+    assert text.startswith(f"runnel_{number}_")
+    assert len(text.removeprefix(f"runnel_{number}_")) == 43
+    with catalog.read() as connection:
+        assert tokens.verify_token(connection, text) == tokens.Verified(number, ann.id, fresh=True)
+        assert tokens.verify_token(connection, text) == tokens.Verified(number, ann.id, fresh=False)
+        assert tokens.verify_token(connection, other).owner == bob.id
+    clock.advance(timedelta(minutes=11))
+    with catalog.write() as connection:
+        assert tokens.verify_token(connection, text).fresh, "it is held against its hash again"
+        tokens.note_use(connection, number)
+        tokens.revoke_token(connection, number)
+        with pytest.raises(NotAllowed, match="not valid"):
+            tokens.verify_token(connection, text)
+        listed = tokens.tokens_of(connection, ann.id)
+        assert [(one.id, one.label, one.used is None, one.revoked is None) for one in listed] == [
+            (number, "test", False, False)
+        ]
+        assert tokens.verify_token(connection, other).owner == bob.id
+        with pytest.raises(NotFound, match="no token 99"):
+            tokens.revoke_token(connection, 99)
+
+
+def test_wrong_tokens_are_refused_in_the_same_words(catalog: Catalog) -> None:
+    ann, bob = _owner(catalog), _owner(catalog, "bob")
+    number, text = _token(catalog, ann)
+    other_number, other = _token(catalog, bob)
+    secret, other_secret = text.split("_", 2)[2], other.split("_", 2)[2]
+    wrong = [
+        "",
+        "runnel_",
+        secret,
+        text[:-1],
+        text + "x",
+        text.upper(),
+        f"runnel_999_{secret}",
+        f"runnel_{other_number}_{secret}",
+        f"runnel_{number}_{other_secret}",
+        f"runnel_{number}_{'x' * 5000}",
+        f"runnel_{10**30}_{secret}",
+        f" {text}",
+        f"{text}\n",
+        "runnel_1_\ud800" + "x" * 30,
+    ]
+    said = set()
+    with catalog.read() as connection:
+        for one in wrong:
+            with pytest.raises(NotAllowed) as refused:
+                tokens.verify_token(connection, one)
+            said.add(str(refused.value))
+    assert len(said) == 1
+
+
+def test_a_disabled_owner_s_token_is_refused_though_it_is_remembered(catalog: Catalog) -> None:
+    ann = _owner(catalog)
+    _, text = _token(catalog, ann)
+    with catalog.write() as connection:
+        tokens.verify_token(connection, text)
+        people.disable_owner(connection, ann, True)
+        with pytest.raises(NotAllowed, match="not valid"):
+            tokens.verify_token(connection, text)
+        people.disable_owner(connection, ann, False)
+        assert tokens.verify_token(connection, text).owner == ann.id
+
+
+def test_secrets_are_nowhere_in_the_catalog(catalog: Catalog) -> None:
+    ann = _owner(catalog)
+    _, text = _token(catalog, ann)
+    ticket, digest = tokens.new_ticket()
+    number = _subscribe(catalog, _source(catalog, "A", ann.id), ann.id, ticket=digest)
+    with catalog.read() as connection:
+        everything = [
+            str(row) for table in schema.metadata.sorted_tables for row in connection.execute(select(table))
+        ]
+        for secret in (text, text.split("_", 2)[2], ticket):
+            assert not any(secret in row for row in everything)
+        found = subscriptions.subscription_by_ticket(connection, tokens.ticket_digest(ticket))
+        assert found is not None
+        assert found.id == number
+        assert subscriptions.subscription_by_ticket(connection, tokens.ticket_digest(ticket[:-1])) is None
+
+
+@pytest.mark.parametrize("label", ["", "  ", "a\nb", "x" * 81, "\x1b[31m"])
+def test_labels_are_short_and_printable(catalog: Catalog, label: str) -> None:
+    ann = _owner(catalog)
+    with catalog.write() as connection, pytest.raises(InputError, match="label"):
+        tokens.new_token(connection, ann.id, label)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(max_size=80))
+def test_any_text_has_a_ticket_s_digest(text: str) -> None:
+    assert len(tokens.ticket_digest(text)) == 32
+
+
+# --- sheets --------------------------------------------------------------------------------------------------------
+
+
+def test_sheets_are_read_from_their_folder_and_nowhere_else(tmp_path: Path) -> None:
+    folder = tmp_path / "sheets"
+    (folder / "mail").mkdir(parents=True)
+    (folder / "a.xsl").write_bytes(b"one")
+    (folder / "mail" / "b.xsl").write_bytes(b"two")
+    (tmp_path / "secret").write_bytes(b"secret")
+    (folder / "link.xsl").symlink_to(tmp_path / "secret")
+    (folder / "out").symlink_to(tmp_path)
+    (folder / "large.xsl").write_bytes(b"x" * (MAX_BYTES + 1))
+    (folder / f"{'a' * 64}.xsl").write_bytes(b"kept")
+    assert read_sheet(tmp_path, "a.xsl") == b"one"
+    assert read_sheet(tmp_path, "mail/b.xsl") == read_sheet(tmp_path, "./mail//b.xsl") == b"two"
+    wrong = ["", ".", "mail", "no.xsl", "a.xsl/x", "../secret", "mail/../../secret", str(tmp_path / "secret")]
+    wrong += ["link.xsl", "out/secret", "large.xsl", "file:///etc/passwd", "a\0.xsl", f"{'a' * 64}.xsl", "x" * 5000]
+    for name in wrong:
+        with pytest.raises(InputError, match="stylesheet"):
+            read_sheet(tmp_path, name)
+
+
+def test_a_root_without_the_folder_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot be read") as refused:
+        read_sheet(tmp_path, "a.xsl")
+    assert "sheets" in (refused.value.hint or "")
+
+
+def test_sheets_in_use_are_those_of_live_things(catalog: Catalog) -> None:
+    used, ended = kept_path(b"used"), kept_path(b"ended")
+    assert used != ended
+    with catalog.write() as connection:
+        origin = feeds.add_feed(connection, "A", FeedKind.SOURCE, "s")
+        feeds.add_feed(connection, "B", FeedKind.SOURCE, "s", origin=origin, sheet=used)
+        gone = feeds.add_feed(connection, "C", FeedKind.SOURCE, "s", origin=origin, sheet=ended)
+        assert feeds.materialised_from(connection, [origin]) == {origin + 1, gone}
+        feeds.drop_feed(connection, gone)
+    with catalog.read() as connection:
+        assert sheets_in_use(connection) == {used}
+        assert feeds.origins(connection) == {origin + 1: origin}

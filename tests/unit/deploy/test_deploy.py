@@ -1,0 +1,98 @@
+"""The files for running Runnel as a service: each read by a real parser or linter, and held to what it promises."""
+
+from __future__ import annotations
+
+import configparser
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from runnel.settings import Settings
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+
+
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text("utf-8"))
+    return loaded
+
+
+def settings_named(text: str) -> set[str]:
+    return {name.lower() for name in re.findall(r"\bRUNNEL_([A-Z_]+)\b", text)} - {"root"}
+
+
+def test_the_container_file_passes_its_linter() -> None:
+    hadolint = Path(sys.executable).parent / "hadolint"
+    told = subprocess.run([hadolint, DEPLOY / "Containerfile"], capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stdout) == (0, "")
+
+
+def test_the_container_runs_as_a_user_without_rights_and_drains() -> None:
+    lines = (DEPLOY / "Containerfile").read_text("utf-8").splitlines()
+    words = {line.split()[0]: line for line in lines if line and not line.startswith(("#", " "))}
+    assert words["USER"] == "USER 10001"
+    assert words["STOPSIGNAL"] == "STOPSIGNAL SIGTERM"
+    assert "HEALTHCHECK" in words
+
+
+def test_everything_the_container_copies_is_there() -> None:
+    text = (DEPLOY / "Containerfile").read_text("utf-8")
+    copied = [name for line in re.findall(r"^COPY (?!--from)(.+)$", text, re.MULTILINE) for name in line.split()[:-1]]
+    copied += re.findall(r"-r (\S+)", text)
+    assert len(copied) >= 6
+    assert [name for name in copied if not (DEPLOY.parent / name).exists()] == []
+
+
+def test_compose_is_whole() -> None:
+    told = compose()
+    assert set(told["services"]) == {"catalog", "runnel"}
+    for service in told["services"].values():
+        named = [volume.split(":")[0] for volume in service["volumes"]]
+        assert set(named) <= set(told["volumes"])
+        assert set(service["secrets"]) <= set(told["secrets"])
+    runnel = told["services"]["runnel"]
+    assert (DEPLOY / runnel["build"]["context"] / runnel["build"]["dockerfile"]).exists()
+    assert runnel["depends_on"]["catalog"]["condition"] == "service_healthy"
+    assert told["services"]["catalog"]["healthcheck"]["test"]
+
+
+def test_no_secret_stands_in_any_of_the_files() -> None:
+    for service in compose()["services"].values():
+        for name, value in service["environment"].items():
+            assert "PASSWORD" not in name or name.endswith("_FILE"), name
+            assert not re.search(r"://[^/@]*:[^/@]+@", str(value)), name
+
+
+@pytest.mark.parametrize("name", ["Containerfile", "compose.yaml", "runnel.service"])
+def test_only_settings_that_exist_are_named(name: str) -> None:
+    named = settings_named((DEPLOY / name).read_text("utf-8"))
+    assert named
+    assert named <= set(Settings.model_fields)
+
+
+def test_the_unit_is_read_by_systemd_itself() -> None:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:  # not everywhere; the next test reads the unit without it
+        pytest.skip("systemd is not on this machine")
+    told = subprocess.run(
+        [analyze, "verify", str(DEPLOY / "runnel.service")], capture_output=True, text=True, check=False
+    )
+    problems = [line for line in told.stderr.splitlines() if "runnel.service" in line]
+    # The command is installed later, by whoever uses the unit.
+    assert [line for line in problems if "is not executable" not in line] == []
+
+
+def test_the_unit_restarts_drains_and_is_hardened() -> None:
+    unit = configparser.ConfigParser(strict=False, interpolation=None)
+    unit.optionxform = str  # type: ignore[assignment,method-assign]
+    unit.read(DEPLOY / "runnel.service", encoding="utf-8")
+    service = unit["Service"]
+    assert service["ExecStart"].endswith("runnel run")
+    assert (service["Restart"], service["KillSignal"], service["NoNewPrivileges"]) == ("on-failure", "SIGTERM", "yes")
+    assert service["ProtectSystem"] == "strict"

@@ -1,0 +1,41 @@
+"""What a run tells Spark about itself, and what it does not tell."""
+
+from __future__ import annotations
+
+import pickle
+import stat
+from pathlib import Path
+
+from runnel.streaming.job import Job
+from runnel.streaming.reader import ItemLogSource
+
+_SECRET = "correct-horse"
+_URL = f"postgresql://runnel:{_SECRET}@127.0.0.1:1/runnel"
+
+
+def _job(folder: Path, catalog: str) -> Job:
+    return Job(catalog, 0, folder.as_uri(), 1, 0, 1, 100, 1000, 10, 2)
+
+
+def test_no_option_has_the_catalog_s_password(tmp_path: Path) -> None:
+    job = _job(tmp_path, _URL)
+    told = job.dump()
+    assert _SECRET not in told + repr(job) + str(job)
+    reader = ItemLogSource({"job": told}).streamReader(None)
+    assert _SECRET.encode() not in pickle.dumps(reader), "nor does it travel to workers"
+    assert Job.load(told).open_catalog().url.replace("+psycopg", "") == _URL
+
+
+def test_the_file_with_the_password_is_this_user_s_alone(tmp_path: Path) -> None:
+    _job(tmp_path, _URL.replace(_SECRET, "older")).dump()
+    _job(tmp_path, _URL).dump()
+    [file] = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert file.read_text() == _URL, "the newest, and no drafts"
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+def test_a_catalog_without_a_password_needs_no_file(tmp_path: Path) -> None:
+    job = _job(tmp_path, f"sqlite:///{tmp_path / 'catalog.sqlite'}")
+    assert Job.load(job.dump()) == job
+    assert list(tmp_path.iterdir()) == []
