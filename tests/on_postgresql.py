@@ -1,4 +1,4 @@
-"""A pytest plugin: every catalog that would be a SQLite file is a database of a real PostgreSQL server instead.
+"""A pytest plugin: every catalog that would be a SQLite file is a schema of a real PostgreSQL server instead.
 
 python -m pytest -p tests.on_postgresql -m "not spark" tests/unit/catalog tests/integration
 
@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
     def on_server(catalog: Catalog, url: str, **options: Any) -> None:
         if url.startswith("sqlite:"):
             if url not in databases:
-                databases[url] = server.database()
+                databases[url] = server.schema()
             url = databases[url]
         open_catalog(catalog, url, **options)
 

@@ -26,6 +26,9 @@ class Settings(BaseSettings):
     catalog: str = Field(
         "", description="URL of the catalog; empty means a SQLite file in the root's folder.", repr=False
     )
+    catalog_password_file: str = Field(
+        "", description="File that holds the password of the catalog's server; empty means that the URL has it."
+    )
     catalog_max_bytes: int = Field(0, ge=0, description="Quota of a SQLite catalog in bytes; 0 means no quota.")
     storage: str = Field("", description="URL of the root's files; empty means the root's folder.")
     master: str = Field("local[*]", description="Spark master URL.")

@@ -18,6 +18,7 @@ from tests.services import PostgreSQL, SparkCluster, kill_session, postgresql
 
 __all__ = ["postgresql"]
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
+_PATIENCE = 600.0
 
 
 @pytest.fixture
@@ -56,7 +57,7 @@ class _Driver:
 
     def drain(self) -> None:
         self._process.terminate()
-        assert self._process.wait(120) == 0, self.told
+        assert self._process.wait(_PATIENCE) == 0, self.told
 
     def kill(self) -> None:
         kill_session(self._process)
@@ -94,18 +95,18 @@ def test_a_cluster_matches_as_the_oracle_does_and_survives_a_worker(
         driver = _Driver(root, cluster.url, catalog)
         trickle = _Trickle(engine, 900)
         try:
-            wait_until(lambda: driver.check() and (root / "caught-up").exists())
+            wait_until(lambda: driver.check() and (root / "caught-up").exists(), _PATIENCE)
             verify(engine, 900)
 
             trickle.start()
-            wait_until(lambda: driver.check() and _matched(engine) > 900)
+            wait_until(lambda: driver.check() and _matched(engine) > 900, _PATIENCE)
             assert all(cluster.executors(worker) > 0 for worker in (0, 1)), "both workers take part"
             time.sleep(0.5)
             cluster.kill_worker(0)
             reached = engine.root.items.last_sequence()
-            wait_until(lambda: driver.check() and _matched(engine) > reached + 20)
+            wait_until(lambda: driver.check() and _matched(engine) > reached + 20, _PATIENCE)
             trickle.stop()
-            wait_until(lambda: driver.check() and _matched(engine) == engine.root.items.last_sequence())
+            wait_until(lambda: driver.check() and _caught_up(engine), _PATIENCE)
             driver.drain()
         finally:
             trickle.stop() if trickle.is_alive() else None
@@ -116,6 +117,10 @@ def test_a_cluster_matches_as_the_oracle_does_and_survives_a_worker(
 
 def _matched(engine: Engine) -> int:
     return engine.root.matches.matched_upto()
+
+
+def _caught_up(engine: Engine) -> bool:
+    return _matched(engine) == engine.root.items.last_sequence()
 
 
 def _files_with(secret: str, folder: Path) -> list[str]:

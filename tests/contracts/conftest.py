@@ -20,7 +20,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'catalog.sqlite'}"
     server: PostgreSQL = request.getfixturevalue("postgresql")
-    return server.database()
+    return server.schema()
 
 
 @pytest.fixture

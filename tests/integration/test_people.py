@@ -668,3 +668,29 @@ def test_the_commands_about_people(engine: Engine) -> None:
     assert "enabled the owner ann" in _command(root, "owner", "disable", "ann", "--undo")
     assert "revoked token 1" in _command(root, "token", "revoke", "1")
     assert "no token 7" in _command(root, "token", "revoke", "7", code=6)
+
+
+def test_lists_of_feeds_come_and_go(engine: Engine, tmp_path: Path) -> None:
+    root = engine.root.folder
+    listed = tmp_path / "feeds.opml"
+    outlines = "".join(
+        f'<outline text="{title}" xmlUrl="{address}"/>'
+        for title, address in [
+            ("Muse", "https://muse.example/rss"),
+            ("Muse", "https://muse.example/tour"),
+            ("Router", "http://192.168.0.1/rss"),
+            ("Old", "gopher://old.example/"),
+        ]
+    )
+    listed.write_text(f'<opml version="2.0"><body><outline text="Music">{outlines}</outline></body></opml>')
+    told = json.loads(_command(root, "opml", "import", str(listed), "--json"))
+    assert (len(told["registered"]), told["known"], len(told["problems"])) == (2, 0, 2)
+    assert "192.168.0.1" in " ".join(told["problems"])
+    again = json.loads(_command(root, "opml", "import", str(listed), "--json"))
+    assert (again["registered"], again["known"]) == ([], 2)
+    engine.owners.add("ann")
+    assert len(json.loads(_command(root, "opml", "import", str(listed), "--json", "--as", "ann"))["registered"]) == 2
+    written = tmp_path / "mine.opml"
+    _command(root, "opml", "export", "-o", str(written))
+    assert written.read_text().count("xmlUrl") == 2
+    assert "cannot be written" in _command(root, "opml", "export", "-o", "/nowhere/x", code=3)

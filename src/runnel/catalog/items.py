@@ -20,6 +20,7 @@ DAY = 86_400_000_000
 
 _LARGEST_LEVEL = 3
 _i, _e = schema.item_segments.c, schema.seen.c
+_ADD = insert(schema.item_segments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +72,17 @@ def add_segment(
     level: int = 0,
 ) -> None:
     """Make a written file part of the log."""
-    connection.execute(
-        insert(schema.item_segments).values(
-            tier=tier.value,
-            path=path,
-            first_sequence=sequences[0],
-            last_sequence=sequences[1],
-            accepted=times[0],
-            last_accepted=times[1],
-            bytes=size,
-            level=level,
-        )
-    )
+    row = {
+        "tier": tier.value,
+        "path": path,
+        "first_sequence": sequences[0],
+        "last_sequence": sequences[1],
+        "accepted": times[0],
+        "last_accepted": times[1],
+        "bytes": size,
+        "level": level,
+    }
+    connection.execute(_ADD, row)
 
 
 def segments_between(connection: Connection, after: int, upto: int, *, limit: int | None = None) -> list[ItemSegment]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, takewhile
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, or_, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
 
 from runnel.catalog import leases, schema, totals
 from runnel.catalog.connection import chunks, now
@@ -16,6 +16,9 @@ from runnel.errors import LineageConflict
 from runnel.model.segment import MatchPart
 
 _g, _p, _n = schema.match_segments.c, schema.match_parts.c, schema.lineages.c
+_FIND = select(schema.match_segments).where(_g.lineage == bindparam("of"), _g.batch == bindparam("number"))
+_LAST = select(func.max(_g.last_sequence))
+_ADD, _ADD_PART = insert(schema.match_segments), insert(schema.match_parts)
 _DAY = 86_400_000_000
 _LARGEST_LEVEL = 3
 
@@ -66,15 +69,13 @@ class Lineage:
 
 def matched_upto(connection: Connection) -> int:
     """The last sequence whose matches are committed; 0 if there is none."""
-    return int(connection.execute(select(func.max(_g.last_sequence))).scalar() or 0)
+    return int(connection.execute(_LAST).scalar() or 0)
 
 
 def commit_segment(connection: Connection, segment: MatchSegment, parts: Sequence[MatchPart], *, epoch: int) -> bool:
     """Publish a batch: False if it was there already. Raises Fenced, or LineageConflict if it does not fit."""
     leases.check(connection, epoch)
-    there = connection.execute(
-        select(schema.match_segments).where(_g.lineage == segment.lineage, _g.batch == segment.batch)
-    ).one_or_none()
+    there = connection.execute(_FIND, {"of": segment.lineage, "number": segment.batch}).one_or_none()
     if there is not None:
         if (there.first_sequence, there.last_sequence) == (segment.first_sequence, segment.last_sequence):
             return False  # the batch was committed before a crash, and Spark replays it
@@ -88,20 +89,19 @@ def commit_segment(connection: Connection, segment: MatchSegment, parts: Sequenc
             f"batch {segment.batch} of lineage {segment.lineage} begins at {segment.first_sequence},"
             f" the log ends at {last}"
         )
-    connection.execute(
-        insert(schema.match_segments).values(
-            lineage=segment.lineage,
-            batch=segment.batch,
-            first_sequence=segment.first_sequence,
-            last_sequence=segment.last_sequence,
-            plan=segment.plan,
-            items=segment.items,
-            matches=segment.matches,
-            counters=json.dumps(segment.counters),
-            epoch=epoch,
-            committed=now(connection),
-        )
-    )
+    row = {
+        "lineage": segment.lineage,
+        "batch": segment.batch,
+        "first_sequence": segment.first_sequence,
+        "last_sequence": segment.last_sequence,
+        "plan": segment.plan,
+        "items": segment.items,
+        "matches": segment.matches,
+        "counters": json.dumps(segment.counters),
+        "epoch": epoch,
+        "committed": now(connection),
+    }
+    connection.execute(_ADD, row)
     totals.count(connection, totals.MATCHES, segment.matches)
     for part in parts:
         _add_part(connection, part, segment.lineage, segment.batch, level=0, committed=now(connection))
@@ -118,19 +118,18 @@ def _add_part(
     committed: int,
     by_query: str | None = None,
 ) -> None:
-    connection.execute(
-        insert(schema.match_parts).values(
-            path=part.path,
-            lineage=lineage,
-            batch=batch,
-            first_sequence=part.first_sequence,
-            last_sequence=part.last_sequence,
-            bytes=part.bytes,
-            level=level,
-            committed=committed,
-            by_query=by_query,
-        )
-    )
+    row = {
+        "path": part.path,
+        "lineage": lineage,
+        "batch": batch,
+        "first_sequence": part.first_sequence,
+        "last_sequence": part.last_sequence,
+        "bytes": part.bytes,
+        "level": level,
+        "committed": committed,
+        "by_query": by_query,
+    }
+    connection.execute(_ADD_PART, row)
 
 
 def match_segments(connection: Connection, after: int = 0, upto: int | None = None) -> list[MatchSegment]:

@@ -26,8 +26,7 @@ def last_sequence(connection: Connection) -> int:
 def take_sequences(connection: Connection, count: int) -> tuple[int, int]:
     """Reserve `count` sequences: gives the first one and the acceptance time, in this transaction."""
     first = last_sequence(connection) + 1
-    # A clock that is set back must not reorder the log: time stands still until the clock has caught up.
-    accepted = max(now(connection), _value(connection, "clock"))
+    accepted = log_time(connection)
     connection.execute(update(schema.counters).where(_c.name == "sequence").values(value=first + count - 1))
     connection.execute(update(schema.counters).where(_c.name == "clock").values(value=accepted))
     return first, accepted
@@ -66,6 +65,14 @@ def _set_back(current: int, back: int) -> list[Update]:
         update(schema.polls).where(poll > current).values(due=poll - back),
         update(schema.hubs).where(renewal > current).values(lease_until=renewal - back),
     ]
+
+
+def log_time(connection: Connection) -> int:
+    """The log's time: what an item accepted now is stamped with.
+
+    A clock that is set back must not reorder the log: its time stands still until the clock has caught up.
+    """
+    return max(now(connection), _value(connection, "clock"))
 
 
 def root_number(connection: Connection) -> int:

@@ -5,7 +5,7 @@ In: what was added or taken away, in the transaction that does so. Out: the tota
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, select, update
+from sqlalchemy import Connection, bindparam, select, update
 
 from runnel.catalog import schema
 
@@ -27,17 +27,19 @@ CHORES = "chores"
 """When rare chores were last done (microseconds since 1970)."""
 
 _c = schema.counters.c
+_TOTAL = select(_c.value).where(_c.name == bindparam("which"))
+_COUNT = update(schema.counters).where(_c.name == bindparam("which")).values(value=_c.value + bindparam("by"))
 
 
 def total(connection: Connection, name: str) -> int:
     """A total."""
-    return int(connection.execute(select(_c.value).where(_c.name == name)).scalar_one())
+    return int(connection.execute(_TOTAL, {"which": name}).scalar_one())
 
 
 def count(connection: Connection, name: str, by: int) -> None:
     """Change a total by so much."""
     if by:
-        connection.execute(update(schema.counters).where(_c.name == name).values(value=_c.value + by))
+        connection.execute(_COUNT, {"which": name, "by": by})
 
 
 def set_total(connection: Connection, name: str, value: int) -> None:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from runnel import __version__
+from runnel.cli.backup import backup, restore
 from runnel.cli.demo import demo
 from runnel.cli.doctor import doctor
 from runnel.cli.letters import letters
@@ -232,6 +233,8 @@ app.add_typer(letters, name="letters")
 app.add_typer(opml, name="opml")
 app.command()(run)
 app.command()(report)
+app.command()(backup)
+app.command()(restore)
 app.command()(doctor)
 app.command()(demo)
 

@@ -11,8 +11,9 @@ from typing import Any
 
 from runnel.algebra.query import Read
 from runnel.algebra.why import trace_node
-from runnel.catalog import feeds, inspection, items, ledger, matches, plans, subscriptions
+from runnel.catalog import feeds, inspection, items, ledger, matches, plans, polls, subscriptions
 from runnel.catalog.people import owner_names
+from runnel.catalog.polls import PollState
 from runnel.catalog.subscriptions import INTERNAL, moment_of
 from runnel.engine.adhoc import adhoc_plan
 from runnel.engine.outcome import Outcome
@@ -58,15 +59,34 @@ def show_feed(root: Root, name: str, actor: Actor) -> Outcome:
         ]
         is_live = feed.id in feeds.since_of(connection, [feed.id])
         owner = owner_names(connection)[feed.owner]
+        polled = polls.poll_states(connection, [feed.id])
     row = _feed_row(feed, is_live, owner) | {"reads": reads, "read_by": readers, "subscriptions": held}
+    row |= {"poll": _poll_row(polled[0])} if polled else {}
     lines = (
         feed.statement,
         f"reads: {', '.join(reads) or '-'}",
         f"read by: {', '.join(readers) or '-'}",
         f"subscriptions: {', '.join(map(str, held)) or '-'}",
         _state_of(feed, is_live),
+        *(f"{name}: {value}" for name, value in row.get("poll", {}).items() if value not in (None, "")),
     )
     return Outcome(f"feed {feed.name}", row, lines)
+
+
+def _poll_row(state: PollState) -> dict[str, Any]:
+    """What is known of a web feed's polls; `address` is where it is now, after permanent redirects."""
+    return {
+        "address": state.address,
+        "last asked": _moment(state.checked),
+        "answered": state.status,
+        "asked next": "never: the feed is gone" if state.stopped else _moment(state.due),
+        "problem": state.problem,
+        "polls in which items were probably missed": state.memory.saturated or None,
+    }
+
+
+def _moment(microseconds: int | None) -> str | None:
+    return None if microseconds is None else moment_of(microseconds).isoformat(sep=" ", timespec="seconds")
 
 
 def _named(names: Mapping[int, str], ids: set[int]) -> list[str]:

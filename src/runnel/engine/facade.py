@@ -314,7 +314,11 @@ class Engine:
             return active
         settings = self.root.settings
         self._spark = open_session(
-            master=settings.master, driver_memory=settings.driver_memory, logs=self.root.folder / "logs"
+            master=settings.master,
+            driver_memory=settings.driver_memory,
+            logs=self.root.folder / "logs",
+            executor_memory=settings.executor_memory,
+            executor_cores=settings.executor_cores,
         )
         self._owns_spark = True
         return self._spark

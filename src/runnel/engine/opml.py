@@ -5,9 +5,11 @@ from __future__ import annotations
 from runnel.catalog import feeds
 from runnel.engine.facade import Engine
 from runnel.engine.outcome import Outcome
+from runnel.errors import InputError
 from runnel.language.printing import print_script
 from runnel.language.statements import Name, RegisterFeed
 from runnel.model.feed import Feed
+from runnel.outside.door import check_url
 from runnel.sources.address import is_web
 from runnel.sources.opml import OpmlFeed, feed_names, read_opml, write_opml
 
@@ -16,17 +18,30 @@ def import_feeds(engine: Engine, data: bytes) -> Outcome:
     """Register the web feeds of a list, in one transaction; addresses that are registered already are passed over."""
     listed = read_opml(data)
     known = {feed.address for feed in _web_feeds(engine)}
-    fresh = [one for one in listed.feeds if one.address not in known]
+    passed = sum(one.address in known for one in listed.feeds)
+    fresh, problems = _usable(engine, [one for one in listed.feeds if one.address not in known])
     names = feed_names(fresh, _taken(engine))
     statements = [RegisterFeed(Name(name), one.address) for name, one in zip(names, fresh, strict=True)]
     engine.execute(print_script(statements))
-    problems = [str(one) for one in listed.problems]
-    passed = len(listed.feeds) - len(fresh)
+    problems = [str(one) for one in listed.problems] + problems
     return Outcome(
         f"registered {len(names)} feeds, {passed} were known already, {len(problems)} could not be used",
         {"registered": names, "known": passed, "problems": problems},
         (*names, *problems),
     )
+
+
+def _usable(engine: Engine, listed: list[OpmlFeed]) -> tuple[list[OpmlFeed], list[str]]:
+    """The feeds whose addresses may be asked, and why the others may not: one of them must not refuse the rest."""
+    usable: list[OpmlFeed] = []
+    problems: list[str] = []
+    for one in listed:
+        try:
+            check_url(one.address, engine.root.settings.allowed_addresses)
+            usable.append(one)
+        except InputError as error:
+            problems.append(str(error))
+    return usable, problems
 
 
 def export_feeds(engine: Engine) -> bytes:

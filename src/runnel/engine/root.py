@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy.engine import make_url
+
 from runnel.catalog.connection import Catalog, Clock, without_password
 from runnel.catalog.feeds import feed_names
 from runnel.catalog.sequencer import last_sequence
@@ -100,8 +102,21 @@ def _refuse_odd_name(folder: Path) -> None:
 
 def _open(folder: Path, settings: Settings, clock: Clock) -> Root:
     _refuse_odd_name(folder)
-    url = settings.catalog or f"sqlite:///{folder / 'catalog.sqlite'}"
+    url = _with_password(settings) or f"sqlite:///{folder / 'catalog.sqlite'}"
     refuse_lone_catalog(settings.master, url)
     catalog = Catalog(url, max_bytes=settings.catalog_max_bytes, clock=clock)
     storage = open_storage(settings.storage or folder.as_uri())
     return Root(folder, settings, catalog, storage, ItemLog(catalog, storage), MatchLog(catalog, storage))
+
+
+def _with_password(settings: Settings) -> str:
+    """The URL of the catalog, with the password from a file where one is named (as containers hand secrets over)."""
+    if not settings.catalog or not settings.catalog_password_file:
+        return settings.catalog
+    try:
+        password = Path(settings.catalog_password_file).read_text("utf-8").strip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RootError(
+            f"{settings.catalog_password_file} cannot be read: {error}", hint="see the setting catalog_password_file"
+        ) from error
+    return make_url(settings.catalog).set(password=password).render_as_string(hide_password=False)

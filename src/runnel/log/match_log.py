@@ -6,6 +6,7 @@ goes on behind the last item that it had.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterator
 from typing import TypeVar
 
@@ -22,6 +23,8 @@ from runnel.log.query_index import QueryIndex
 from runnel.log.storage import Storage
 
 __all__ = ["MatchLog", "MatchRows"]
+
+logger = logging.getLogger("runnel")
 
 _PARTS = 64
 
@@ -72,12 +75,20 @@ class MatchLog:
     def _of_part(self, part: KeptPart, wanted: Ids, after: int, upto: int) -> dict[int, Ids]:
         found: dict[int, Ids] = {}
         rest = wanted
-        if part.by_query is not None:
-            index = QueryIndex(self._storage, part.by_query)
+        index = self._index(part)
+        if index is not None:
             covered = index.covers(wanted)
             found = index.of_queries(wanted[covered], after, upto)
             rest = wanted[~covered]
         return found | self._scan(part, rest, after, upto) if len(rest) else found
+
+    def _index(self, part: KeptPart) -> QueryIndex | None:
+        """The index of a file. One that cannot be read is done without: the matches themselves say the same."""
+        try:
+            return None if part.by_query is None else QueryIndex(self._storage, part.by_query)
+        except CorruptData as error:
+            logger.warning("an index of matches is not used: %s", error)
+            return None
 
     def _scan(self, part: KeptPart, wanted: Ids, after: int, upto: int) -> dict[int, Ids]:
         """The same, by looking at every match."""

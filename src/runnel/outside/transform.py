@@ -31,6 +31,9 @@ MAX_SHEET = 1 << 20
 START_SECONDS = 60.0
 """How long a child may take to be ready."""
 
+CLOCK = 2
+"""How much longer than its processor time a stylesheet may take by the clock."""
+
 SERVED = 1000
 """Documents after which a child is replaced by a fresh one."""
 
@@ -103,9 +106,9 @@ class _Child:
         )
 
     def ask(self, do: Do, sheet: bytes, document: bytes) -> _Outcome:
-        """Send a task and wait for what becomes of it, twice the processor time at most."""
+        """Send a task and wait for what becomes of it, CLOCK times the processor time at most."""
         assert self._process.stdin is not None  # noqa: S101 - for the type checker
-        with self._watched(2 * self._seconds):
+        with self._watched(CLOCK * self._seconds):
             with suppress(BrokenPipeError):  # The exit code tells more.
                 self._process.stdin.write(TASK.pack(do, len(sheet), len(document)) + sheet + document)
                 self._process.stdin.flush()
@@ -161,7 +164,7 @@ class _Child:
         self.kill()
         match self._process.returncode:
             case _ if late:
-                return _Died(f"it took more than {2 * self._seconds:g} seconds", _Blame.SHEET)
+                return _Died(f"it took more than {CLOCK * self._seconds:g} seconds", _Blame.SHEET)
             case code if code == -signal.SIGPROF:
                 return _Died(f"it took more than {self._seconds:g} seconds of processor time", _Blame.SHEET)
             case code if code == EXHAUSTED:

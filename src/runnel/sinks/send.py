@@ -34,6 +34,7 @@ _BATCH = 2_000
 _GATHER_SECONDS = 0.02
 _GRACE_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
+_HAND_OVER_SECONDS = 60.0
 
 Shape = Callable[[Delivery], Delivery]
 
@@ -116,7 +117,7 @@ class Sender:
         self._error = None
 
     def _start(self) -> None:
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
             started = threading.Event()
             self._thread = threading.Thread(
                 target=lambda: asyncio.run(self._main(started)), name="runnel-send", daemon=True
@@ -128,7 +129,7 @@ class Sender:
         if self._loop is None:
             work.close()
             return
-        asyncio.run_coroutine_threadsafe(work, self._loop).result()
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(_HAND_OVER_SECONDS)
 
     # --- in the loop ---------------------------------------------------------------------------------------------
 
@@ -142,9 +143,14 @@ class Sender:
         self._settling = ThreadPoolExecutor(1, "runnel-send-settle")
         started.set()
         composing, settling = asyncio.create_task(self._compose_on()), asyncio.create_task(self._settle_on())
+        closing = asyncio.create_task(self._closing.wait())
         try:
-            await self._closing.wait()
+            await asyncio.wait((closing, composing, settling), return_when=asyncio.FIRST_COMPLETED)
+            for task in (composing, settling):
+                if task.done() and task.exception() is not None:
+                    logger.error("sending broke off, and starts anew", exc_info=task.exception())
         finally:
+            self._closing.set()
             for task in (composing, *self._lanes):
                 task.cancel()
             await asyncio.gather(composing, *self._lanes, return_exceptions=True)

@@ -83,6 +83,16 @@ def retry_wait(attempts: int, error: Exception, schedule: Sequence[float]) -> fl
     return min(max(schedule[attempts - 1], asked or 0.0), _LONGEST_WAIT)
 
 
+def _tell(attempt: Attempt, settled: Settled) -> None:
+    """Say in the log what failed; of those that were not tried for the sake of a silent host only who asks hears."""
+    if attempt.error is None or not settled.tried:
+        return
+    end = "is given up" if settled.state is MessageState.DEAD else "is tried again"
+    level = logging.DEBUG if isinstance(attempt.error, HostSilent) else logging.WARNING
+    number = attempt.message.attempts + 1
+    logger.log(level, "message %s failed (attempt %d) and %s: %s", attempt.message.key, number, end, settled.outcome)
+
+
 def reason_of(error: Exception) -> str:
     """An error in words for the person who looks at the ledger."""
     if isinstance(error, RunnelError):
@@ -116,12 +126,7 @@ class Settler:
         self.transactions += 1
         self.seconds += perf_counter() - started
         for one, result in zip(attempts, settled, strict=True):
-            if one.error is not None and result.tried:
-                end = "is given up" if result.state is MessageState.DEAD else "is tried again"
-                number = one.message.attempts + 1
-                logger.warning(
-                    "message %s failed (attempt %d) and %s: %s", one.message.key, number, end, result.outcome
-                )
+            _tell(one, result)
         return sum(one.is_done for one in attempts)
 
     def _judge(self, attempt: Attempt, moment: int) -> Settled:

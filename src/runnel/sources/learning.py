@@ -25,7 +25,7 @@ Numbers = NDArray[np.float64]
 DAY = 86_400.0
 HOUR = 3_600.0
 SLOW_HALF_LIFE = 10 * DAY
-FAST_HALF_LIFE = 3 * HOUR
+FAST_HALF_LIFE = HOUR
 LONGEST = 60 * DAY
 """A longer time between two polls counts as this."""
 
@@ -34,10 +34,10 @@ HOUR_ITEMS = slice(8, 32)
 HOUR_EXPECTED = slice(32, 56)
 WIDTH = 56
 
-FLOOR_ITEMS = 0.3
+FLOOR_ITEMS = 1.0
 """Items credited to every feed: together with forgetting, they keep a dead feed worth a look now and then."""
 
-_CENSORED = 1.5
+_CENSORED = 2.0
 """A document full of new items has pushed out others: so many times more are assumed, until a poll comes in time."""
 
 _HOURLY_DOUBT = 4.0
@@ -45,7 +45,7 @@ _START_BURSTINESS = 0.5
 _START_SQUARE = 2.0
 _MOST_BURSTY = 20.0
 _START_CAPACITY = 10.0
-_WIDEST = 2.0
+_WIDEST = 0.7
 
 
 @dataclass(frozen=True, slots=True)

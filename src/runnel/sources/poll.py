@@ -12,7 +12,7 @@ import logging
 import random as randomness
 from collections import deque
 from collections.abc import Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from runnel.catalog import hubs, people, polls
@@ -22,13 +22,17 @@ from runnel.catalog.polls import DuePoll
 from runnel.errors import InputError, RefusedAddress, RootError, RunnelError, StorageFull, Unreachable
 from runnel.model.feed import Feed
 from runnel.outside.door import Door, door_of
+from runnel.outside.urls import shown_url
 from runnel.settings import Settings
 from runnel.sources.acquire import Acquirer, Acquisition
+from runnel.sources.folder import digest_of
+from runnel.sources.freshness import charset_of
 from runnel.sources.hub_links import Offer
 from runnel.sources.loop_thread import LoopThread
 from runnel.sources.pace import Budget, Hosts, host_of
+from runnel.sources.parse_pool import INLINE_BYTES, ParsePool
 from runnel.sources.poll_order import Order
-from runnel.sources.poll_outcome import Fetched, Judge, Outcome, states_of
+from runnel.sources.poll_outcome import DOCUMENT_STATUS, Fetched, Judge, Outcome, states_of
 from runnel.sources.websub import Subscriber
 
 logger = logging.getLogger("runnel")
@@ -42,6 +46,8 @@ _RANK_SECONDS = 5.0
 """How long an order of urgency is good for, where more feeds are due than may be asked."""
 _MOST_UNREAD_BYTES = 64 << 20
 """No more is asked for while so much waits to be read."""
+_READERS = 2
+"""Processes that read large documents; they are started when the first one comes."""
 _TEND_MICROSECONDS = 60_000_000
 _ACCEPT = (
     "application/atom+xml, application/rss+xml, application/feed+json, application/rdf+xml;q=0.9, "
@@ -105,6 +111,7 @@ class Poller:
         self._fetched: deque[Fetched] = deque()
         self._settled: list[Outcome] = []
         self._under_way: set[int] = set()
+        self._pool = ParsePool(_READERS)
         self._thread = LoopThread("runnel-poll-loop")
 
     def poll(self, *, once: bool = False) -> Acquisition:
@@ -130,6 +137,8 @@ class Poller:
         if self._owns_door and self._door is not None:
             await self._door.__aexit__(None, None, None)
             self._door = None
+        pool, self._pool = self._pool, ParsePool(_READERS)
+        await asyncio.to_thread(pool.close)
 
     # --- rounds -------------------------------------------------------------------------------------------------
 
@@ -147,8 +156,9 @@ class Poller:
         try:
             self._begin(view, once)
             self._launch(door)
-            while self._tasks and (once or clock() < deadline):
-                await asyncio.wait(self._tasks, timeout=_GATHER_SECONDS)
+            while (self._tasks or self._fetched) and (once or clock() < deadline):
+                if self._tasks:
+                    await asyncio.wait(self._tasks, timeout=_GATHER_SECONDS)
                 total += await self._settle()
                 self._launch(door)
         finally:
@@ -236,8 +246,9 @@ class Poller:
         """Ask for one feed. Whatever happens is an answer to be judged, never an end of the round."""
         address = poll.state.address
         try:
-            fetched = Fetched(poll, await door.get(address, headers=_headers(poll)))
+            answer = await door.get(address, headers=_headers(poll))
             self._hosts.answered(address)
+            fetched = Fetched(poll, answer)
         except InputError as error:
             fetched = Fetched(poll, None, error)
             if _is_silence(error):
@@ -247,12 +258,31 @@ class Poller:
             fetched = Fetched(poll, None, Unreachable(f"it could not be asked: {type(error).__name__}"))
         finally:
             self._hosts.end(address)
-        self._fetched.append(fetched)
+        self._fetched.append(await self._read_large(fetched))
         held = self._held.get(host_of(address))
         if held:
             self._waiting.appendleft(held.popleft())
         self._tasks.discard(asyncio.current_task())
         self._launch(door)
+
+    async def _read_large(self, fetched: Fetched) -> Fetched:
+        """Have a large new document read in a process of its own, while others are fetched."""
+        answer, poll = fetched.answer, fetched.poll
+        if answer is None or answer.status not in DOCUMENT_STATUS or len(answer.body) <= INLINE_BYTES:
+            return fetched
+        if await asyncio.to_thread(digest_of, answer.body) == poll.state.memory.digest:
+            return fetched
+        limit, charset = self._settings.max_document_bytes, charset_of(answer.headers)
+        try:
+            read = await self._pool.read(
+                answer.body, shown_url(answer.url), poll.feed.name, limit=limit, charset=charset, base=answer.url
+            )
+        except InputError as error:
+            return replace(fetched, read=error)
+        except Exception:
+            logger.exception("a large document of the feed %s is read again, here", poll.feed.name)
+            return fetched
+        return replace(fetched, read=read)
 
     # --- answers ------------------------------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ from runnel.outside.door import Answer
 from runnel.outside.urls import shown_url
 from runnel.settings import Settings
 from runnel.sources.acquire import Acquirer, Acquisition
+from runnel.sources.adapt import AdaptedFeed
 from runnel.sources.folder import digest_of
 from runnel.sources.freshness import DAY, Head, back_off, charset_of, fresh_for, next_wait, read_head, retry_after
 from runnel.sources.learning import learn
@@ -39,7 +40,7 @@ FALL_BACK_AFTER = 3
 
 _LONGEST_VALIDATOR = 1000
 _MOST_PROBLEM = 500
-_DOCUMENT_STATUS = frozenset({200, 203, 226})
+DOCUMENT_STATUS = frozenset({200, 203, 226})
 _WORDS = {
     401: "the server asks for a login",
     403: "the server refuses to show it",
@@ -51,11 +52,12 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What came of a request: an answer, or why there is none."""
+    """What came of a request: an answer, or why there is none; `read` is what a large document said."""
 
     poll: DuePoll
     answer: Answer | None
     error: InputError | None = None
+    read: AdaptedFeed | InputError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +100,8 @@ class Judge:
         match answer.status:
             case 304 if poll.state.changed is not None:
                 return self._unchanged(poll, answer, moment, hub)
-            case status if status in _DOCUMENT_STATUS:
-                return self._document(poll, answer, moment, hub)
+            case status if status in DOCUMENT_STATUS:
+                return self._document(fetched, answer, moment, hub)
             case 410 if poll.state.address == poll.feed.address:
                 return self._gone(poll, moment)
             case 304:
@@ -111,8 +113,8 @@ class Judge:
 
     # --- what went well -----------------------------------------------------------------------------------------
 
-    def _document(self, poll: DuePoll, answer: Answer, moment: int, hub: HubRow | None) -> Outcome:
-        memory = poll.state.memory
+    def _document(self, fetched: Fetched, answer: Answer, moment: int, hub: HubRow | None) -> Outcome:
+        poll, memory = fetched.poll, fetched.poll.state.memory
         digest = digest_of(answer.body)
         if digest == memory.digest:
             return self._unchanged(poll, answer, moment, hub)
@@ -122,9 +124,7 @@ class Judge:
         except QuotaExceeded as error:
             return self._failed(poll, moment, answer, str(error))
         try:
-            adapted = self._acquirer.read_document(
-                feed, answer.body, shown_url(answer.url), base=answer.url, charset=charset_of(answer.headers)
-            )
+            adapted = self._read(fetched, answer)
         except InputError as error:
             return replace(self._broken(poll, answer, moment, digest, error), counted_bytes=uncounted)
         accepted = self._acquirer.accept_adapted(feed, adapted, is_first=is_first)
@@ -152,6 +152,17 @@ class Judge:
             saturated=saturated,
             is_read=True,
             counted_bytes=uncounted,
+        )
+
+    def _read(self, fetched: Fetched, answer: Answer) -> AdaptedFeed:
+        if isinstance(fetched.read, InputError):
+            raise fetched.read
+        return fetched.read or self._acquirer.read_document(
+            fetched.poll.feed,
+            answer.body,
+            shown_url(answer.url),
+            base=answer.url,
+            charset=charset_of(answer.headers),
         )
 
     def _unchanged(self, poll: DuePoll, answer: Answer, moment: int, hub: HubRow | None) -> Outcome:

@@ -20,6 +20,7 @@ from runnel.sources.learning import (
     CAPACITY,
     CHANGED,
     DAY,
+    HOUR,
     HOUR_EXPECTED,
     HOUR_ITEMS,
     LONGEST,
@@ -33,7 +34,7 @@ from runnel.sources.learning import (
     start_rows,
 )
 
-MISSED_SECONDS = DAY
+MISSED_WAITS = 8.0
 """How many seconds of one item's waiting weigh as much as one item that is never seen."""
 
 WORTH_A_LOOK = 0.05
@@ -165,7 +166,8 @@ def index(items: Numbers, waiting: Numbers, spread: Numbers, capacity: Numbers, 
     waited = np.nan_to_num(waited, nan=LONGEST, posinf=LONGEST)
     saved = capacity * overflow_chance(items, spread, capacity)
     stale = np.maximum(waited * items - waiting, 0.0) / (1.0 + (items / capacity) ** 2)
-    total: Numbers = MISSED_SECONDS * saved + stale
+    missed_seconds = np.clip(MISSED_WAITS * np.median(waited), 600.0, DAY)
+    total: Numbers = missed_seconds * saved + stale
     return total
 
 

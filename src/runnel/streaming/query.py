@@ -8,7 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from runnel.catalog import leases
-from runnel.catalog.connection import Catalog
+from runnel.catalog.connection import Catalog, is_shared
 from runnel.catalog.matches import Lineage, current_lineage, last_batch, matched_upto, start_lineage
 from runnel.log.storage import Storage
 from runnel.streaming import reader, writer
@@ -17,6 +17,8 @@ from runnel.streaming.cluster import check_cluster
 from runnel.streaming.job import FORM, Job
 from runnel.streaming.match_job import BLOCK_DDL, match_slices
 from runnel.streaming.session import make_active
+
+_SHARED_LOOK = "50ms"
 
 
 def choose_lineage(catalog: Catalog, storage: Storage, *, epoch: int, force_new: str | None = None) -> Lineage:
@@ -61,6 +63,9 @@ def start_query(spark: SparkSession, job: Job, *, once: bool) -> Any:
     spark.dataSource.register(writer.MatchLogSink)
     storage = job.open_storage()
     checkpoint = storage.local(checkpoint_path(job.lineage)).as_uri()
+    if is_shared(job.catalog):
+        # Spark looks for new items a hundred times a second. Over a network that is a server's load for nothing.
+        spark.conf.set("spark.sql.streaming.pollingDelay", _SHARED_LOOK)
     option = job.dump()
     slices = spark.readStream.format(reader.FORMAT).option("job", option).load()
     blocks = slices.mapInArrow(match_slices(job.storage), BLOCK_DDL)

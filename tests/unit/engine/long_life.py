@@ -69,7 +69,7 @@ class LongLife:
         some = [Item("A", str(n), attributes_of({"title": f"item {n}"})) for n in range(first, first + count)]
         assert self.root.items.accept(FEED, some).accepted == count
         with self.root.catalog.read() as connection:
-            moment = now(connection)
+            moment = max(now(connection), max(self.times.values(), default=0))
         self.times |= dict.fromkeys(range(first, first + count), moment)
 
     def match(self, count: int, parts: int = 1) -> None:

@@ -14,7 +14,8 @@ from runnel.catalog import leases, matches
 from runnel.catalog.connection import Catalog
 from runnel.catalog.matches import MatchSegment
 from runnel.errors import CorruptData, StorageFull
-from runnel.log.archive import archive_matched, collect_garbage
+from runnel.log.archive import archive_matched
+from runnel.log.garbage import collect_garbage
 from runnel.log.item_log import Accepted, ItemLog
 from runnel.log.storage import FileStorage
 from runnel.model.item import Item, attributes_of

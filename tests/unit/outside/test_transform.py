@@ -199,6 +199,14 @@ def test_bombs_are_stopped_and_the_next_call_works(transformer: Transformer, nam
     still_works(transformer)
 
 
+def test_processor_time_is_limited_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runnel.outside.transform.CLOCK", 1000)
+    with Transformer(seconds=0.3, megabytes=192, children=1) as made:
+        with pytest.raises(SheetFailed, match=r"more than 0\.3 seconds of processor time"):
+            made.apply(BOMBS["triple count"][0], NODES, "count.xsl")
+        still_works(made)
+
+
 def _children() -> set[int]:
     return {int(name) for path in Path("/proc/self/task").glob("*/children") for name in path.read_text().split()}
 

@@ -19,6 +19,7 @@ from runnel.catalog.people import Quotas
 from runnel.errors import StorageFull
 from runnel.log.item_log import ItemLog
 from runnel.model.feed import Feed
+from runnel.sources.acquire import Acquisition
 from runnel.sources.poll import Poller
 
 
@@ -180,6 +181,19 @@ def test_a_hundred_thousand_items_are_read(tmp_path: Path, server: FeedServer) -
     server.pages["/a"] = Page(b"<rss><channel><title>t</title>" + items + b"</channel></rss>")
     assert world.poll_after(600).accepted == 100_000
     world.close()
+
+
+def test_a_large_document_is_read_like_a_small_one(world: PollWorld, server: FeedServer) -> None:
+    padding = "<description>" + "x" * 50_000 + "</description>"
+    server.pages["/deep/a"] = Page(rss("2", "1", item=f"<link>one.html</link>{padding}"))
+    server.pages["/b"] = Page(b"<!DOCTYPE rss [<!ENTITY a 'b'>]><rss>" + b" " * 50_000 + b"&a;</rss>")
+    world.register("/deep/a", name="Large")
+    broken = world.register("/b")
+    result = world.poll()
+    assert (result.accepted, result.put_aside) == (2, 1)
+    assert world.accepted()[0].first("link") == server.url("/deep/one.html")
+    assert "declares" in (world.state(broken).problem or "")
+    assert world.poll_after(600) == Acquisition()
 
 
 # --- what a server asks for ---------------------------------------------------------------------------------------
@@ -461,6 +475,30 @@ def test_a_bounded_run_asks_every_feed_that_is_due(tmp_path: Path, server: FeedS
     world.close()
 
 
+def test_a_bounded_run_asks_all_also_where_reading_is_slower_than_asking(
+    tmp_path: Path, server: FeedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = PollWorld(tmp_path / "root", server, poll_concurrency=4, poll_host_concurrency=4)
+    read = world.acquirer.read_document
+    pauses = iter([1.5])  # while the first document is read, so many answers come that asking has to wait
+
+    def slowly(*given: Any, **more: Any) -> Any:
+        time.sleep(next(pauses, 0.0))
+        return read(*given, **more)
+
+    async def later(request: web.Request) -> web.Response:
+        await asyncio.sleep(0.1)
+        return web.Response(body=rss(request.path))
+
+    monkeypatch.setattr(world.acquirer, "read_document", slowly)
+    server.pages["/0"] = Page(rss("0"))
+    for row in range(40):
+        server.handlers |= {f"/{row}": later} if row else {}
+        world.register(f"/{row}", name=f"Feed{row}")
+    assert world.poll(once=True).accepted == 40
+    world.close()
+
+
 def test_no_more_polls_are_under_way_than_allowed(tmp_path: Path, server: FeedServer) -> None:
     world = PollWorld(tmp_path / "root", server, poll_concurrency=8, poll_host_concurrency=3)
     under_way, most = 0, 0
@@ -627,13 +665,11 @@ def test_a_disabled_owner_is_not_served(world: PollWorld, server: FeedServer) ->
     assert server.seen == []
 
 
-def test_closing_with_requests_under_way_is_quick_and_they_stay_due(world: PollWorld, server: FeedServer) -> None:
+def test_requests_under_way_when_the_poller_closes_stay_due(world: PollWorld, server: FeedServer) -> None:
     server.pages["/h"] = Page(hangs=True)
     feed = world.register("/h")
     world.poll(once=False)
-    started = time.monotonic()
     world.poller.close()
-    assert time.monotonic() - started < 4, "it does not wait for the answer, which would take a minute"
     assert world.state(feed).checked is None
     world.new_poller()
     server.pages["/h"] = Page(rss("1"))
