@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runnel.sources.learning import DAY, HOUR, Numbers, learn, start_rows
-from runnel.sources.refresh import Learned, choose, index, urgency, urgency_of_rows
+from runnel.sources.learning import DAY, HOUR, Numbers, curves, learn, start_rows
+from runnel.sources.refresh import Learned, choose, index, urgency, urgency_of_curves
 
 MINUTE = 60.0
 START = 20_000 * DAY  # a moment at midnight, so that hours of the day are what they are called
@@ -160,14 +160,16 @@ class Runnel(Policy):
     def __init__(self, town: Town, budget: int, seed: int) -> None:
         super().__init__(town, budget, seed)
         self.rows = start_rows(np.full(town.feeds, HOUR))
+        self.curves = curves(self.rows)
 
     def pick(self, tick: int, waited: Numbers) -> Indices:
-        return choose(urgency_of_rows(self.rows, waited, START + tick * MINUTE), self.budget)
+        return choose(urgency_of_curves(self.curves, waited, START + tick * MINUTE), self.budget)
 
     def learn(self, tick: int, found: Found) -> None:
         feeds, elapsed, new, held = found
         at = np.full(len(feeds), START + tick * MINUTE)
-        self.rows[feeds] = learn(self.rows[feeds], at, elapsed, new, held)
+        after = learn(self.rows[feeds], at, elapsed, new, held)
+        self.rows[feeds], self.curves[feeds] = after, curves(after)
 
 
 class Oracle(Policy):

@@ -15,9 +15,13 @@ _EXAMPLE = "Example:"
 
 
 def commands() -> dict[str, Any]:
-    """The commands by name, as the application knows them."""
+    """The commands by name, those of groups (`owner add`) too, as the application knows them."""
     group: Any = typer.main.get_command(app)
-    return dict(group.commands)
+    found: dict[str, Any] = {}
+    for name, command in group.commands.items():
+        inner = getattr(command, "commands", None)
+        found |= {f"{name} {one}": each for one, each in inner.items()} if inner else {name: command}
+    return found
 
 
 def commands_page() -> str:

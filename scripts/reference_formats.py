@@ -27,12 +27,13 @@ _PLACES = (
     ("catalog.sqlite", "the catalog, unless `catalog` names another"),
     ("items/log/", "the item log's newest segments, in Arrow"),
     ("items/day/DAY/", "matched items by day of acceptance, in Parquet"),
-    ("matches/LINEAGE/", "the match log, in Arrow"),
+    ("matches/LINEAGE/", "the match log, in Arrow; merged ones are in `matches/day/DAY/`"),
     ("plans/ID/", "plan folders"),
     ("checkpoints/LINEAGE/", "Spark's checkpoint of the current lineage"),
     ("quarantine/", "the bytes of what was put aside"),
+    ("sheets/", "stylesheets, as people put them there; those in use are kept by their digest"),
     ("out/", "what subscriptions write"),
-    ("logs/", "Spark's own logs: `spark.log`, `spark-stderr.log`"),
+    ("logs/", "`runnel.log`, the runner's journal; Spark's own: `spark.log`, `spark-stderr.log`"),
 )
 
 _ITEM = {
@@ -82,6 +83,7 @@ _TABLES = {
     "subscriptions": "subscriptions, ended ones too",
     "item_segments": "the item log's manifest",
     "seen": "newest version and fingerprint of every item id",
+    "offers": "the last day on which each feed offered items, seen or new",
     "source_files": "files read so far, and what was wrong with them",
     "plans": "plan versions: base and delta folders",
     "lineages": "runs of batches with one checkpoint",
@@ -90,6 +92,14 @@ _TABLES = {
     "leases": "who runs, under which epoch, until when",
     "messages": "the delivery ledger: a row for a message",
     "cursors": "how far delivery has come; 0 is the shared cursor",
+    "attempts": "failed attempts to send a message, and why they failed",
+    "owners": "who has things here; 1 is the operator",
+    "tokens": "API tokens, as argon2 hashes",
+    "secrets": "secrets of the root itself",
+    "signing_keys": "keys that sign messages to webhooks",
+    "polls": "what is known of every web feed: validators, when it is due, what is wrong",
+    "hubs": "WebSub: what was asked of hubs, and until when they push",
+    "receipts": "sent messages that are no longer kept one by one: totals for each subscription",
     "quarantine": "what was put aside, and why",
 }
 

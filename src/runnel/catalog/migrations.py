@@ -86,6 +86,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "alter table feeds add column bytes bigint not null default 0",
         "drop index feeds_live_name",
         "create unique index feeds_live_name on feeds (owner, name) where dropped is null",
+        "create index feeds_owner on feeds (owner)",
         "create index feeds_origin on feeds (origin) where origin is not null",
         "alter table subscriptions add column owner bigint not null default 1",
         "alter table subscriptions add column ticket {bytes}",

@@ -12,11 +12,12 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from runnel.engine.declare import Outcome
+from runnel.engine.outcome import Outcome
 from runnel.errors import (
     Backlogged,
     InputError,
     JavaMissing,
+    NotAllowed,
     NotFound,
     RootError,
     RunnelError,
@@ -29,7 +30,7 @@ EXIT_CODES: Final[dict[int, str]] = {
     0: "done",
     1: "something failed that should not have",
     2: "the command was not understood (usage)",
-    3: "a statement or an input was refused",
+    3: "a statement or an input was refused, or is not allowed",
     4: "the root cannot be used so: there is none, a runner is active, or too many items wait",
     5: "the machine lacks something: Java, or room on the disk",
     6: "what was asked for is not there",
@@ -61,7 +62,7 @@ def exit_code(error: RunnelError) -> int:
     6
     """
     match error:
-        case StatementError() | InputError():
+        case StatementError() | InputError() | NotAllowed():
             return 3
         case RootError() | Backlogged():
             return 4

@@ -20,8 +20,6 @@ from runnel.model.feed import Feed, FeedKind
 from runnel.outside.door import check_url
 from runnel.sources.address import parse_address
 
-__all__ = ["Declarer", "Outcome"]
-
 
 class Declarer:
     """Applies declarations in one open transaction; its scope remembers what they touched."""

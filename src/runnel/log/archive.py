@@ -15,7 +15,7 @@ from runnel.catalog import items as manifest
 from runnel.catalog import leases, matches
 from runnel.catalog.connection import Catalog, now
 from runnel.catalog.items import ItemSegment
-from runnel.errors import CorruptData
+from runnel.errors import CorruptData, RunnelError
 from runnel.log.arrow_files import write_parquet
 from runnel.log.garbage import collect_garbage
 from runnel.log.item_files import read_items
@@ -63,7 +63,7 @@ def _merge(catalog: Catalog, storage: Storage, run: Run[ItemSegment], epoch: int
     with catalog.write() as connection:
         leases.check(connection, epoch)
         if manifest.retire_segments(connection, run.pieces) != len(run.pieces) or not storage.local(path).exists():
-            raise CorruptData(
+            raise RunnelError(
                 f"items {first}-{last} were archived by somebody else", hint="the next turn tries again"
             )
         manifest.add_segment(

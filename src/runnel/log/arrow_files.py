@@ -68,3 +68,11 @@ def read_parquet_rows(storage: Storage, path: str, first: int, count: int) -> An
         return file.read_row_groups(groups).slice(skip, count)
     except (OSError, pa.ArrowInvalid) as error:
         raise CorruptData(f"{path} cannot be read: {error}") from error
+
+
+def read_parquet_column(storage: Storage, path: str, name: str) -> Any:
+    """One column of a Parquet file; the others are not read."""
+    try:
+        return pq.ParquetFile(storage.local(path)).read(columns=[name]).column(name).combine_chunks()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise CorruptData(f"{path} cannot be read: {error}") from error

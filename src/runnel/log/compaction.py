@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from runnel.catalog import leases, matches
 from runnel.catalog.connection import Catalog, now
 from runnel.catalog.matches import KeptPart
-from runnel.errors import CorruptData
+from runnel.errors import RunnelError
 from runnel.log.match_files import MatchRows, joined, read_part, write_rows
 from runnel.log.query_index import write_index
 from runnel.log.storage import Storage
@@ -59,7 +59,7 @@ def _merge(catalog: Catalog, storage: Storage, run: Run[KeptPart], epoch: int, i
         leases.check(connection, epoch)
         there = all(storage.local(one).exists() for one in (path, by_query) if one)
         if not there or not matches.replace_parts(connection, run.pieces, part, run.level, by_query):
-            raise CorruptData(
+            raise RunnelError(
                 f"matches {part.first_sequence}-{part.last_sequence} were merged by somebody else",
                 hint="the next turn tries again",
             )

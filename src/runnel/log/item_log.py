@@ -19,7 +19,7 @@ from runnel.catalog.connection import Catalog, now
 from runnel.catalog.items import ItemSegment, Seen
 from runnel.catalog.sequencer import last_sequence, take_sequences
 from runnel.errors import CorruptData
-from runnel.log.arrow_files import write_arrow
+from runnel.log.arrow_files import read_parquet_column, write_arrow
 from runnel.log.fingerprint import fingerprint
 from runnel.log.item_files import STORED_SCHEMA, read_items
 from runnel.log.storage import Storage
@@ -207,13 +207,20 @@ class ItemLog:
 
     def sequence_before(self, accepted: int) -> int:
         """The last sequence accepted before a time (microseconds since 1970); 0 if there is none."""
-        with self._catalog.read() as connection:
-            last, across = manifest.segments_before(connection, accepted)
-        for segment in across:
-            for one in _slices_of(segment, 0, segment.last_sequence, segment.items):
-                times = read_items(self._storage, one).records.column("accepted").cast(pa.int64()).to_numpy()
-                last = max(last, segment.first_sequence - 1 + int(np.searchsorted(times, accepted)))
-        return last
+        while True:
+            with self._catalog.read() as connection:
+                last, across = manifest.segments_before(connection, accepted)
+            # A fresh segment was accepted at one moment, so only an archived one can go across another.
+            if not across:
+                return last
+            try:
+                times = read_parquet_column(self._storage, across[0].path, "accepted").cast(pa.int64()).to_numpy()
+            except CorruptData:
+                with self._catalog.read() as connection:
+                    if manifest.is_live(connection, across[0].path):
+                        raise
+                continue
+            return max(last, across[0].first_sequence - 1 + int(np.searchsorted(times, accepted)))
 
     def get(self, sequences: Sequence[int]) -> Iterator[ItemBatch]:
         """The items of these sequences (ascending), in batches; NotFound if one of them is no longer kept."""

@@ -46,7 +46,7 @@ _COMPLETE = "a stylesheet must be complete in itself"
 _NOISE = re.compile(
     r"compilation error\b|runtime error\b|unknown error|XPath evaluation returned|Undefined variable\Z|.* refused\Z"
 )
-_UNALLOCATED = re.compile(r"alloc\w* failed|out of memory", re.IGNORECASE)
+_UNALLOCATED = re.compile(r"alloc\w* failed|out of memory|failed to copy", re.IGNORECASE)
 _WORDS = (
     (
         r"\w+: (read|write) rights for (.*) denied",

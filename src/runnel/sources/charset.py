@@ -80,9 +80,8 @@ def _given(data: bytes, charset: str | None) -> str | None:
     named = _known(charset) if charset else None
     if named is None or data.startswith(tuple(mark for mark, _ in _MARKS + _UNMARKED)):
         return None
-    candidates = (named,) if named == "utf-8" or _DECLARED.match(data) is None else (named, "utf-8")
-    # Any bytes are Latin-1, while hardly any but UTF-8 are UTF-8.
-    candidates = ("utf-8", *candidates) if re.fullmatch(r"iso8859-\d{1,2}|cp\d{3,4}", named) else candidates
+    # Nearly any bytes are Latin-1 or GBK, while hardly any but UTF-8 are UTF-8.
+    candidates = (named,) if named.startswith("iso2022") else ("utf-8", named)
     for candidate in candidates:
         try:
             return data.decode(_WIDER.get(candidate, candidate))

@@ -1,7 +1,7 @@
 """What polls teach about the publishing of feeds, for many feeds at once.
 
 In: what each poll found (new items, items held, time since the poll before). Out: a matrix with a row for each feed,
-from which `expect` tells how many items are waiting. The model, in the order of its columns:
+and its `curves`, from which `expect` tells how many items are waiting. The model, in the order of its columns:
 
 - a slow rate: items and seconds, both forgotten with a half-life of days;
 - the momentary activity against that rate: items found and items expected, forgotten within hours;
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Numbers = NDArray[np.float64]
+Curves = NDArray[np.float32]
 
 DAY = 86_400.0
 HOUR = 3_600.0
@@ -33,11 +34,12 @@ SLOW_ITEMS, SLOW_SECONDS, FAST_ITEMS, FAST_EXPECTED, EXCESS, SQUARE, CAPACITY, C
 HOUR_ITEMS = slice(8, 32)
 HOUR_EXPECTED = slice(32, 56)
 WIDTH = 56
+CURVE_WIDTH = 54
 
-FLOOR_ITEMS = 1.0
+FLOOR_ITEMS = 0.7
 """Items credited to every feed: together with forgetting, they keep a dead feed worth a look now and then."""
 
-_CENSORED = 2.0
+_CENSORED = 1.5
 """A document full of new items has pushed out others: so many times more are assumed, until a poll comes in time."""
 
 _HOURLY_DOUBT = 4.0
@@ -46,6 +48,7 @@ _START_SQUARE = 2.0
 _MOST_BURSTY = 20.0
 _START_CAPACITY = 10.0
 _WIDEST = 0.7
+"""Burstiness beyond this does not make an overflow likelier: it says that there are bursts, not that one is on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ def learn(rows: Numbers, at: Numbers, elapsed: Numbers, new: Numbers, held: Numb
     counted = elapsed > 0
     found = np.where(counted, new, 0.0)
     found = np.where(counted & (held > 0) & (new >= held), _CENSORED * new, found)
-    expected = expect_base(rows, at - elapsed, at)[0]
+    expected = integrate(curves(rows), at - elapsed, at)[0]
     after = rows.copy()
     _learn_capacity(after, at, new, held)
     _learn_rate(after, elapsed, found)
@@ -158,31 +161,43 @@ def burstiness(rows: Numbers) -> Numbers:
     return np.clip(rows[:, EXCESS] / np.maximum(rows[:, SQUARE], 1e-9), 0.01, _MOST_BURSTY)
 
 
-def expect_base(rows: Numbers, start: Numbers, end: Numbers) -> tuple[Numbers, Numbers]:
-    """Items between two moments by the slow rate and the hours of the day, and their item-seconds until the end."""
+def curves(rows: Numbers) -> Curves:
+    """What `expect` needs to know, made ready once after each poll.
+
+    For every hour of the day the items expected since midnight by the slow rate, and the integral of that; then the
+    recent finds, the items that were expected instead, burstiness and capacity.
+    """
     rates = hourly_factors(rows) * slow_rates(rows)[:, None]
-    grown = np.zeros((len(rows), 25))
-    np.cumsum(rates * HOUR, axis=1, out=grown[:, 1:])
-    summed = np.zeros((len(rows), 25))
-    np.cumsum(grown[:, :-1] * HOUR + rates * (HOUR * HOUR / 2), axis=1, out=summed[:, 1:])
-    everyone = np.arange(len(rows))
+    made = np.zeros((len(rows), CURVE_WIDTH), dtype=np.float32)
+    items = np.cumsum(rates * HOUR, axis=1)
+    made[:, 1:25] = items
+    before = np.concatenate([np.zeros((len(rows), 1)), items[:, :-1]], axis=1)
+    made[:, 26:50] = np.cumsum(before * HOUR + rates * (HOUR * HOUR / 2), axis=1)
+    made[:, 50] = rows[:, FAST_ITEMS]
+    made[:, 51] = rows[:, FAST_EXPECTED]
+    made[:, 52] = burstiness(rows)
+    made[:, 53] = rows[:, CAPACITY]
+    return made
+
+
+def integrate(made: Curves, start: Numbers, end: Numbers) -> tuple[Numbers, Numbers]:
+    """Items between two moments by the slow rate and the hours of the day, and their item-seconds until the end."""
+    everyone = np.arange(len(made))
+    a_day, a_day_summed = made[:, 24].astype(np.float64), made[:, 49].astype(np.float64)
     first_day = np.floor(start / DAY)
 
     def primitives(moment: Numbers) -> tuple[Numbers, Numbers]:
         """The integral of the rate since the first day, and the integral of that."""
-        days, within = np.divmod(moment, DAY)
+        days = np.floor(moment / DAY)
+        within = moment - days * DAY
         days = days - first_day
         hour = np.minimum(within // HOUR, 23).astype(np.intp)
         rest = within - hour * HOUR
-        rate, before = rates[everyone, hour], grown[everyone, hour]
-        items = days * grown[:, 24] + before + rate * rest
-        area = (
-            grown[:, 24] * (DAY * days * (days - 1) / 2 + days * within)
-            + days * summed[:, 24]
-            + summed[everyone, hour]
-            + before * rest
-            + rate * rest * rest / 2
-        )
+        before = made[everyone, hour].astype(np.float64)
+        rate = (made[everyone, hour + 1] - before) / HOUR
+        items = days * a_day + before + rate * rest
+        area = a_day * (DAY * days * (days - 1) / 2 + days * within) + days * a_day_summed
+        area += made[everyone, hour + 25] + before * rest + rate * rest * rest / 2
         return items, area
 
     items_then, area_then = primitives(start)
@@ -191,15 +206,15 @@ def expect_base(rows: Numbers, start: Numbers, end: Numbers) -> tuple[Numbers, N
     return items, np.maximum(area_now - area_then - (end - start) * items_then, 0.0)
 
 
-def expect(rows: Numbers, waited: Numbers, now: float) -> Expected:
+def expect(made: Curves, waited: Numbers, now: float) -> Expected:
     """What waits at each feed that was polled last so many seconds ago."""
     waited = np.clip(np.nan_to_num(waited, nan=LONGEST, posinf=LONGEST), 0.0, LONGEST)
-    end = np.full(len(rows), now)
-    items, waiting = expect_base(rows, end - waited, end)
-    scatter = burstiness(rows)
+    end = np.full(len(made), now)
+    items, waiting = integrate(made, end - waited, end)
+    recent, usual, scatter = (made[:, column].astype(np.float64) for column in (50, 51, 52))
     # The posterior mean of a Gamma rate; what was learned of the last hours fades while nobody looks.
     remembered = np.exp2(-waited / (2 * FAST_HALF_LIFE))
     doubt = 1.0 / scatter
-    activity = (rows[:, FAST_ITEMS] * remembered + doubt) / (rows[:, FAST_EXPECTED] * remembered + doubt)
+    activity = (recent * remembered + doubt) / (usual * remembered + doubt)
     items = items * activity
     return Expected(items, waiting * activity, np.sqrt(items + np.minimum(scatter, _WIDEST) * items**2))

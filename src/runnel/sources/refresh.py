@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,46 +19,55 @@ from numpy.typing import NDArray
 from runnel.sources.learning import (
     CAPACITY,
     CHANGED,
+    CURVE_WIDTH,
     DAY,
-    HOUR,
     HOUR_EXPECTED,
     HOUR_ITEMS,
     LONGEST,
     WIDTH,
+    Curves,
     Numbers,
     burstiness,
+    curves,
     expect,
-    expect_base,
+    integrate,
     learn,
     slow_rates,
     start_rows,
 )
 
-MISSED_WAITS = 8.0
-"""How many seconds of one item's waiting weigh as much as one item that is never seen."""
+MISSED_WAITS = 4.0
+"""An item that is never seen weighs as much as one that waits so many times as long as feeds wait now.
+
+The weight has to go with the waits: a fixed one would starve small documents where the budget is small, and take
+from the search for bursts where it is large.
+"""
 
 WORTH_A_LOOK = 0.05
 """Expected new items below which a feed's next look may be put off."""
 
 _SCALARS = ("items", "seconds", "recent", "recent_expected", "excess", "square", "capacity", "changed")
 _LARGEST = 1e15
+_LEAST_WEIGHT = 600.0
+POWER = 2.0
 _LONGEST_TEXT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Learned:
-    """What was learned of a feed's publishing; `row` is its row of the matrix that `learning` describes."""
+    """What was learned of a feed's publishing: its row of the matrix that `learning` describes, and its curve."""
 
     row: bytes
+    curve: bytes = field(repr=False, compare=False)
 
     @staticmethod
     def start(period_seconds: float) -> Learned:
         """Nothing is known but how often the feed is to be asked.
 
         >>> round(Learned.start(600).rate * 600, 1)
-        1.3
+        1.7
         """
-        return Learned(start_rows(np.array([float(period_seconds)])).tobytes())
+        return Learned._of(start_rows(np.array([float(period_seconds)])))
 
     def observed(self, *, at: float, elapsed: float, new: int, held: int) -> Learned:
         """What is known after a poll: at which moment, how long after the one before, and what it found.
@@ -71,7 +80,7 @@ class Learned:
         (20.0, True)
         """
         told = (np.array([float(max(0.0, value))]) for value in (at, elapsed, new, held))
-        return Learned(learn(self._matrix(), *told).tobytes())
+        return Learned._of(learn(self._matrix(), *told))
 
     @property
     def rate(self) -> float:
@@ -114,7 +123,11 @@ class Learned:
         True
         """
         row = _row_of(text or "")
-        return Learned.start(period_seconds) if row is None else Learned(row.tobytes())
+        return Learned.start(period_seconds) if row is None else Learned._of(row.reshape(1, WIDTH))
+
+    @staticmethod
+    def _of(rows: Numbers) -> Learned:
+        return Learned(rows.tobytes(), curves(rows).tobytes())
 
     def _matrix(self) -> Numbers:
         return np.frombuffer(self.row).reshape(1, WIDTH)
@@ -145,14 +158,14 @@ def urgency(learned: Sequence[Learned], waited: Numbers, now: float) -> Numbers:
     >>> bool(fast_first[1] > fast_first[0])
     True
     """
-    rows = np.frombuffer(b"".join([one.row for one in learned])).reshape(len(learned), WIDTH)
-    return urgency_of_rows(rows, waited, now)
+    made = np.frombuffer(b"".join([one.curve for one in learned]), dtype=np.float32)
+    return urgency_of_curves(made.reshape(len(learned), CURVE_WIDTH), waited, now)
 
 
-def urgency_of_rows(rows: Numbers, waited: Numbers, now: float) -> Numbers:
-    """The same for feeds that stand in one matrix."""
-    expected = expect(rows, waited, now)
-    return index(expected.items, expected.waiting, expected.spread, rows[:, CAPACITY], waited)
+def urgency_of_curves(made: Curves, waited: Numbers, now: float) -> Numbers:
+    """The same for feeds whose curves stand in one matrix."""
+    expected = expect(made, waited, now)
+    return index(expected.items, expected.waiting, expected.spread, made[:, 53].astype(np.float64), waited)
 
 
 def index(items: Numbers, waiting: Numbers, spread: Numbers, capacity: Numbers, waited: Numbers) -> Numbers:
@@ -165,9 +178,9 @@ def index(items: Numbers, waiting: Numbers, spread: Numbers, capacity: Numbers, 
     """
     waited = np.nan_to_num(waited, nan=LONGEST, posinf=LONGEST)
     saved = capacity * overflow_chance(items, spread, capacity)
-    stale = np.maximum(waited * items - waiting, 0.0) / (1.0 + (items / capacity) ** 2)
-    missed_seconds = np.clip(MISSED_WAITS * np.median(waited), 600.0, DAY)
-    total: Numbers = missed_seconds * saved + stale
+    stale = np.maximum(waited * items - waiting, 0.0) / (1.0 + (items / capacity) ** POWER)
+    weight = np.clip(MISSED_WAITS * np.median(waited), _LEAST_WEIGHT, DAY) if len(waited) else 0.0
+    total: Numbers = weight * saved + stale
     return total
 
 
@@ -208,7 +221,7 @@ def next_look(learned: Learned, every: float, now: float, *, stretch: float = 4.
     """
     latest = max(every, min(every * stretch, DAY))
     ends = now + np.linspace(every, latest, 25)
-    rows = np.repeat(learned._matrix(), len(ends), axis=0)
-    items, _ = expect_base(rows, np.full(len(ends), now), ends)
+    made = np.frombuffer(learned.curve, dtype=np.float32).reshape(1, CURVE_WIDTH)
+    items, _ = integrate(np.repeat(made, len(ends), axis=0), np.full(len(ends), now), ends)
     enough = np.flatnonzero(items >= WORTH_A_LOOK)
     return float(ends[enough[0]] if len(enough) else ends[-1])
