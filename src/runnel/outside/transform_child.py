@@ -46,7 +46,8 @@ _COMPLETE = "a stylesheet must be complete in itself"
 _NOISE = re.compile(
     r"compilation error\b|runtime error\b|unknown error|XPath evaluation returned|Undefined variable\Z|.* refused\Z"
 )
-_UNALLOCATED = re.compile(r"alloc\w* failed|out of memory|failed to copy", re.IGNORECASE)
+# libxslt calls it an internal error where it cannot make a node, a text or an attribute: there was no memory for it.
+_UNALLOCATED = re.compile(r"alloc\w* failed|out of memory|internal error\b.*: failed to ", re.IGNORECASE | re.DOTALL)
 _WORDS = (
     (
         r"\w+: (read|write) rights for (.*) denied",

@@ -30,10 +30,10 @@ FAST_HALF_LIFE = HOUR
 LONGEST = 60 * DAY
 """A longer time between two polls counts as this."""
 
-SLOW_ITEMS, SLOW_SECONDS, FAST_ITEMS, FAST_EXPECTED, EXCESS, SQUARE, CAPACITY, CHANGED = range(8)
-HOUR_ITEMS = slice(8, 32)
-HOUR_EXPECTED = slice(32, 56)
-WIDTH = 56
+SLOW_ITEMS, SLOW_SECONDS, FAST_ITEMS, FAST_EXPECTED, EXCESS, SQUARE, CAPACITY, HELD, CHANGED = range(9)
+HOUR_ITEMS = slice(9, 33)
+HOUR_EXPECTED = slice(33, 57)
+WIDTH = 57
 CURVE_WIDTH = 54
 
 FLOOR_ITEMS = 0.7
@@ -64,7 +64,7 @@ def start_rows(periods: Numbers) -> Numbers:
     """The rows of feeds of which nothing is known yet: one item a period is expected, without much conviction.
 
     >>> start_rows(np.array([600.0])).shape
-    (1, 56)
+    (1, 57)
     """
     rows = np.zeros((len(periods), WIDTH))
     rows[:, SLOW_ITEMS] = 1.0
@@ -95,11 +95,13 @@ def learn(rows: Numbers, at: Numbers, elapsed: Numbers, new: Numbers, held: Numb
 
 
 def _learn_capacity(after: Numbers, at: Numbers, new: Numbers, held: Numbers) -> None:
-    before = after[:, CAPACITY]
-    sunk = before + 0.1 * (held - before)
-    after[:, CAPACITY] = np.where(held > 0, np.maximum(held, sunk), before)
-    # A document may grow as well as fill up: where it once held more than now, it sinks slowly; the first one counts.
-    after[:, CAPACITY] = np.where((held > 0) & (after[:, CHANGED] == 0), held, after[:, CAPACITY])
+    """A document is known to be full when new items have pushed out others; until then it may well grow."""
+    told = held > 0
+    before, capacity = after[:, HELD], after[:, CAPACITY]
+    full = told & (new > 0) & (before > 0) & (before + new > held)
+    sunk = np.maximum(held, capacity + 0.5 * (held - capacity))
+    after[:, CAPACITY] = np.where(full, sunk, np.where(told, np.maximum(held, capacity), capacity))
+    after[:, HELD] = np.where(told, held, before)
     after[:, CHANGED] = np.where((new > 0) | (after[:, CHANGED] == 0), at, after[:, CHANGED])
 
 

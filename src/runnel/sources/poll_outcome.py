@@ -314,7 +314,7 @@ def states_of(outcomes: Sequence[Outcome], settings: Settings) -> list[PollState
         found = np.array([outcomes[row].found for row in taught], dtype=np.float64)
         after = learn(np.frombuffer(b"".join(before)).reshape(len(taught), -1), at, elapsed, found[:, 0], found[:, 1])
         for row, learned in zip(taught, after, strict=True):
-            memories[row] = replace(memories[row], refresh=Learned(learned.tobytes()).to_text())
+            memories[row] = replace(memories[row], refresh=Learned(learned.tobytes(), b"").to_text())
     return [
         replace(outcome.state, learned=memory.to_text()) for outcome, memory in zip(outcomes, memories, strict=True)
     ]

@@ -36,7 +36,7 @@ from runnel.sources.learning import (
     start_rows,
 )
 
-MISSED_WAITS = 4.0
+MISSED_WAITS = 2.0
 """An item that is never seen weighs as much as one that waits so many times as long as feeds wait now.
 
 The weight has to go with the waits: a fixed one would starve small documents where the budget is small, and take
@@ -46,10 +46,9 @@ from the search for bursts where it is large.
 WORTH_A_LOOK = 0.05
 """Expected new items below which a feed's next look may be put off."""
 
-_SCALARS = ("items", "seconds", "recent", "recent_expected", "excess", "square", "capacity", "changed")
+_SCALARS = ("items", "seconds", "recent", "recent_expected", "excess", "square", "capacity", "held", "changed")
 _LARGEST = 1e15
 _LEAST_WEIGHT = 600.0
-POWER = 2.0
 _LONGEST_TEXT = 10_000
 
 
@@ -178,7 +177,7 @@ def index(items: Numbers, waiting: Numbers, spread: Numbers, capacity: Numbers, 
     """
     waited = np.nan_to_num(waited, nan=LONGEST, posinf=LONGEST)
     saved = capacity * overflow_chance(items, spread, capacity)
-    stale = np.maximum(waited * items - waiting, 0.0) / (1.0 + (items / capacity) ** POWER)
+    stale = np.maximum(waited * items - waiting, 0.0) / (1.0 + items / capacity)
     weight = np.clip(MISSED_WAITS * np.median(waited), _LEAST_WEIGHT, DAY) if len(waited) else 0.0
     total: Numbers = weight * saved + stale
     return total
