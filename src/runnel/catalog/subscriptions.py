@@ -10,6 +10,7 @@ from sqlalchemy import Connection, exists, insert, or_, select, update
 
 from runnel.catalog import ledger, schema
 from runnel.catalog.connection import chunks, now
+from runnel.catalog.sequencer import log_time
 from runnel.model.feed import OPERATOR
 from runnel.model.subscription import Subscription
 
@@ -41,6 +42,8 @@ def add_subscription(
     `ticket` is the digest of the ticket, which nobody keeps but who got it.
     """
     created = now(connection)
+    # Items are counted by the log's time, which never goes back; so a subscription's end is counted by it too.
+    accepted = log_time(connection)
     period = None if every is None else every // _MICROSECOND
     result = connection.execute(
         insert(schema.subscriptions)
@@ -49,7 +52,7 @@ def add_subscription(
             kind=kind,
             target=target,
             period=period,
-            expires=None if lifetime is None else created + lifetime // _MICROSECOND,
+            expires=None if lifetime is None else accepted + lifetime // _MICROSECOND,
             since=since,
             due=None if period is None else created + period,
             paused=0,

@@ -12,7 +12,6 @@ from typing import Annotated
 
 import typer
 from rich.markup import escape
-from sqlalchemy.engine import make_url
 
 from runnel.catalog import items, matches, plans
 from runnel.cli.output import console, print_json
@@ -81,9 +80,7 @@ def examine(folder: Path) -> Iterator[Finding]:
     except RunnelError as error:
         yield Finding("catalog", False, error.message, error.hint)
         return
-    yield Finding(
-        "catalog", True, f"version {root.catalog.version()}, {make_url(root.catalog.url).render_as_string()}"
-    )
+    yield Finding("catalog", True, f"version {root.catalog.version()}, {root.catalog.shown}")
     yield _checked("files", lambda: _files(root))
     yield _checked("plan", lambda: _plan(root))
     root.close()

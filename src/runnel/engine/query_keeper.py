@@ -16,7 +16,7 @@ from runnel.catalog import matches
 from runnel.catalog.leases import Lease
 from runnel.engine.pulse import Pulse
 from runnel.engine.root import Root
-from runnel.errors import CorruptData, Fenced, RunnelError, StorageFull
+from runnel.errors import CatalogUnavailable, CorruptData, Fenced, RunnelError, StorageFull
 from runnel.streaming.job import Job
 from runnel.streaming.query import choose_lineage, drop_old_checkpoints, start_query
 
@@ -25,6 +25,8 @@ logger = logging.getLogger("runnel")
 MATCHING = "matching"
 _TICK = 0.05
 _RETRIES = 5
+_FRESH_START = 3
+"""Failures without progress after which the checkpoint is not trusted any more."""
 
 
 class QueryKeeper:
@@ -39,7 +41,7 @@ class QueryKeeper:
         self._query: Any = None
         self._failures = 0
         self._last_seen = -1
-        self.on_hold_up: Callable[[StorageFull], None] = lambda error: None
+        self.on_hold_up: Callable[[RunnelError], None] = lambda error: None
 
     def open(self, spark: Callable[[], Any]) -> None:
         """Open Spark, which takes seconds."""
@@ -124,6 +126,9 @@ class QueryKeeper:
         if any(sign in text for sign in ("StorageFull", "No space left on device", "disk is full")):
             self.on_hold_up(StorageFull("no room left in the root"))
             return None
+        if "CatalogUnavailable" in text:
+            self.on_hold_up(CatalogUnavailable("the catalog does not answer"))
+            return None
         self.notice_progress()
         self._failures += 1
         reason = reason_of(text)
@@ -142,7 +147,8 @@ class QueryKeeper:
                 hint="logs/spark.log in the root has the whole story",
             ) from error
         self._stop.wait(min(2.0**self._failures, 30.0))
-        return None
+        # A checkpoint that only Spark finds unreadable fails every time; the match log knows how far matching has come.
+        return "matching failed three times with this checkpoint" if self._failures == _FRESH_START else None
 
 
 def reason_of(text: str) -> str:

@@ -303,8 +303,8 @@ class Runner:
                 leases.renew(connection, self._held(), self._root.settings.lease_seconds, self.pulse.told_state())
         except Fenced as error:
             self._fail(error)
-        except StorageFull as error:
-            logger.debug("the lease waits for room: %s", error)
+        except _PASSING as error:
+            logger.debug("the lease waits: %s", error)
         except Exception as error:
             logger.warning("the lease could not be renewed: %s", error)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from runnel.catalog import feeds, leases, ledger, outbox, signing_keys
 from runnel.catalog.connection import Catalog, now
 from runnel.catalog.root_secrets import UNSUBSCRIBE, root_secret, unsubscribe_token
-from runnel.errors import DeliveryFailed
+from runnel.errors import CatalogUnavailable, DeliveryFailed
 from runnel.model.delivery import Message
 from runnel.model.subscription import Subscription
 from runnel.settings import Settings
@@ -119,6 +119,8 @@ class Composer:
                 items, size = self._items(block, known, contents)
                 lanes += [self._lane(number, known, contents, items) for number in block]
                 room -= size
+            except CatalogUnavailable:
+                raise  # nobody's items are at fault; all of them wait
             except Exception:
                 logger.exception("some items cannot be read; subscriptions are looked at one by one")
                 lanes += [self._lane_alone(number, known, contents) for number in block]
@@ -136,6 +138,8 @@ class Composer:
         try:
             items, _ = self._items([number], known, contents)
             return self._lane(number, known, contents, items)
+        except CatalogUnavailable:
+            raise
         except Exception as error:
             trouble = DeliveryFailed(f"the items of this message cannot be read: {error}")
             return Lane(number, (Parcel(known.messages[number][0], trouble=trouble),), more=False)

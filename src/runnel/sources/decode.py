@@ -99,8 +99,8 @@ def decode_strictly(text: str, name: str) -> WireDocument:
         case "feed" | "entry" if namespace in (ATOM, ATOM_03):
             return decode_atom(root, name)
         case _:
-            raise UnknownRoot(
+            raise BrokenDocument(
                 f"the element {local[:60]!r} does not begin a feed",
                 place=f"{name}:{root.sourceline or 1}",
                 hint=_KNOWN,
-            )
+            ) from UnknownRoot(local)

@@ -59,11 +59,11 @@ def decode_tolerantly(
 
 def is_curable(refusal: BrokenDocument) -> bool:
     """Whether a document was refused for what it says, not for what it might do: a bomb gets no second reader."""
-    return isinstance(refusal.__cause__, etree.XMLSyntaxError) or isinstance(refusal, UnknownRoot)
+    return isinstance(refusal.__cause__, etree.XMLSyntaxError | UnknownRoot)
 
 
-class UnknownRoot(BrokenDocument):
-    """XML, but none of the families that the strict decoders know."""
+class UnknownRoot(Exception):
+    """The cause of a refusal: XML, but none of the families that the strict decoders know."""
 
 
 def note_of(refusal: BrokenDocument) -> str:

@@ -81,7 +81,7 @@ def learn(rows: Numbers, at: Numbers, elapsed: Numbers, new: Numbers, held: Numb
     `elapsed` is the time since the poll before; 0 where there was none, so that only the capacity is learned. `held`
     is the number of items in the document; 0 where it was not sent again because it had not changed.
     """
-    elapsed = np.clip(elapsed, 0.0, LONGEST)
+    elapsed = np.clip(np.where(elapsed < 1.0, 0.0, elapsed), 0.0, LONGEST)
     counted = elapsed > 0
     found = np.where(counted, new, 0.0)
     found = np.where(counted & (held > 0) & (new >= held), _CENSORED * new, found)

@@ -138,7 +138,7 @@ def _row_of(text: str) -> Numbers | None:
     try:
         told = json.loads(text)
         values = [told[name] for name in _SCALARS] + told["hours"] + told["hours_expected"]
-        if len(told["hours"]) != 24 or any(isinstance(value, bool) for value in values):
+        if len(told["hours"]) != 24 or any(type(value) not in (int, float) for value in values):
             return None
         row = np.array(values, dtype=np.float64)
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError):

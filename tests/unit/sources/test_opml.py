@@ -1,0 +1,122 @@
+"""Lists of feeds, in and out."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runnel.errors import BrokenDocument
+from runnel.language.parser import parse
+from runnel.sources.opml import OpmlFeed, feed_names, read_opml, write_opml
+
+
+def opml(body: str) -> bytes:
+    return (
+        f"<?xml version='1.0'?><opml version='2.0'><head><title>x</title></head><body>{body}</body></opml>".encode()
+    )
+
+
+def test_folders_titles_and_odd_spellings() -> None:
+    found = read_opml(
+        opml(
+            "<outline text='Music'><outline text='Rock &amp; pop'>"
+            "<outline type='rss' text='Muse' title='Muse news' xmlUrl='https://muse.example/rss'/></outline>"
+            "<outline TEXT='Shouted' XMLURL='http://loud.example/'/></outline>"
+            "<outline xmlurl='https://www.plain.example/feed?a=1'/>"
+            "<outline text='Old' type='rss' url='feed://old.example/rss'/>"
+        )
+    )
+    assert list(found) == [
+        OpmlFeed("Muse news", "https://muse.example/rss", ("Music", "Rock & pop")),
+        OpmlFeed("Shouted", "http://loud.example/", ("Music",)),
+        OpmlFeed("plain.example", "https://www.plain.example/feed?a=1"),
+        OpmlFeed("Old", "http://old.example/rss"),
+    ]
+    assert found.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("outline", "problem"),
+    [
+        ("<outline text='a' xmlUrl='file:///etc/passwd'/>", "not an address on the web"),
+        ("<outline text='a' xmlUrl='javascript:alert(1)'/>", "not an address on the web"),
+        ("<outline text='a' xmlUrl='https://'/>", "not an address on the web"),
+        ("<outline text='a' xmlUrl='https://a.example/&#10;x'/>", "not an address on the web"),
+        (f"<outline text='a' xmlUrl='https://a.example/{'x' * 9000}'/>", "not an address on the web"),
+        ("<outline text='a' type='rss'/>", "has no address"),
+        ("<outline text='a' xmlUrl='https://ok.example/'/>", "more than once"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line_and_hurts_no_other(outline: str, problem: str) -> None:
+    found = read_opml(opml(f"<outline xmlUrl='https://ok.example/'/>\n{outline}"), "list.opml")
+    assert [feed.address for feed in found.feeds] == ["https://ok.example/"]
+    (told,) = found.problems
+    assert problem in told.message
+    assert told.place == "list.opml:2"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"", b"words", b"{}", b"<rss/>", b"<opml/>", b"<opml><head/></opml>", b"<html><body><outline/></body></html>",
+        b"<!DOCTYPE opml [<!ENTITY a 'b'>]><opml><body><outline xmlUrl='http://a.example/&a;'/></body></opml>",
+        opml("<outline text='x'>" * 200 + "</outline>" * 200), b"<opml><body><outline xmlUrl='http://a.ex",
+    ],
+)  # fmt: skip
+def test_what_is_no_list_is_refused(data: bytes) -> None:
+    with pytest.raises(BrokenDocument):
+        read_opml(data)
+
+
+def test_a_careless_list_is_read() -> None:
+    (feed,) = read_opml(opml("<outline text='Q&A' xmlUrl='https://q.example/?a=1&b=2'/>")).feeds
+    assert (feed.title, feed.address) == ("Q&A", "https://q.example/?a=1&b=2")
+
+
+def test_a_list_that_is_too_large_is_refused() -> None:
+    with pytest.raises(BrokenDocument, match="more than the 50"):
+        read_opml(opml(""), limit=50)
+
+
+TITLES = st.text(st.characters(codec="utf-8"), max_size=30)
+ADDRESSES = st.from_regex(r"https?://[a-z0-9.-]{1,20}\.example(/[!-~]{0,20})?", fullmatch=True)
+
+
+def tidy(text: str) -> str:
+    """The text as XML can carry it, with its spaces as readers show them."""
+    return " ".join(re.sub("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", "", text).split())
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(TITLES, ADDRESSES, st.lists(TITLES, max_size=3)), max_size=8, unique_by=lambda one: one[1]))
+def test_what_is_written_is_read_again(rows: list[tuple[str, str, list[str]]]) -> None:
+    feeds = [OpmlFeed(title, address, tuple(folders)) for title, address, folders in rows]
+    found = read_opml(write_opml(feeds))
+    assert found.problems == ()
+    assert [feed.address for feed in found] == [feed.address for feed in feeds]
+    for given_feed, read_feed in zip(feeds, found, strict=True):
+        assert read_feed.title == (tidy(given_feed.title) or read_feed.title)
+        assert read_feed.folders == tuple(folder for folder in map(tidy, given_feed.folders) if folder)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(TITLES | st.sampled_from(["Muse", "muse", "and", "7"]), ADDRESSES), max_size=12),
+    st.sets(st.sampled_from(["Muse", "muse2", "Feed7", "MUSE3"])),
+)
+def test_names_are_valid_and_like_no_other(rows: list[tuple[str, str]], taken: set[str]) -> None:
+    names = feed_names([OpmlFeed(title, address) for title, address in rows], taken)
+    assert len(names) == len(rows)
+    folded = [name.casefold() for name in names]
+    assert len(set(folded)) == len(folded)
+    assert not set(folded) & {name.casefold() for name in taken}
+    for name in names:
+        assert len(parse(f"register feed 'https://a.example/' as {name};")) == 1
+
+
+def test_ten_thousand_feeds_of_one_name_are_named_in_no_time() -> None:
+    names = feed_names([OpmlFeed("News", f"https://{number}.example/") for number in range(10_000)])
+    assert (names[0], names[-1]) == ("News", "News10000")
