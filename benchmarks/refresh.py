@@ -291,7 +291,7 @@ def plot(lines: Sequence[dict[str, Any]], path: Path) -> None:
     import matplotlib as mpl
 
     mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "refresh"
+    mpl.rcParams.update({"svg.hashsalt": "refresh", "svg.fonttype": "none", "font.family": "sans-serif"})
     from matplotlib import pyplot
 
     styles = {

@@ -147,7 +147,7 @@ class QueryKeeper:
                 hint="logs/spark.log in the root has the whole story",
             ) from error
         self._stop.wait(min(2.0**self._failures, 30.0))
-        # A checkpoint that only Spark finds unreadable fails every time; the match log knows how far matching has come.
+        # A checkpoint that only Spark finds unreadable fails every time; the match log knows how far it has come.
         return "matching failed three times with this checkpoint" if self._failures == _FRESH_START else None
 
 
