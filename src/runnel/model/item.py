@@ -57,7 +57,7 @@ def attributes_of(raw: Mapping[str, Any], *, place: str = "item") -> dict[str, t
     >>> attributes_of({"title": "Rock", "tags": ["a", "b"], "price": 3, "author": {"name": "Ann"}, "x": None})
     {'title': ('Rock',), 'tags': ('a', 'b'), 'price': (3.0,), 'author:name': ('Ann',)}
     """
-    found: dict[str, list[Value]] = {}
+    found: dict[str, dict[tuple[type, Value], Value]] = {}  # by type and value: an item may have many thousand
     count = 0
     for name, value in _walk(raw, "", 0, place):
         typed = _typed(name, value, place)
@@ -66,10 +66,8 @@ def attributes_of(raw: Mapping[str, Any], *, place: str = "item") -> dict[str, t
         count += 1
         if count > MAX_VALUES:
             raise InvalidItem(f"more than {MAX_VALUES} values", place=place, hint="split the item")
-        values = found.setdefault(name, [])
-        if not any(typed == other and type(typed) is type(other) for other in values):
-            values.append(typed)
-    return {name: tuple(values) for name, values in found.items()}
+        found.setdefault(name, {}).setdefault((type(typed), typed), typed)
+    return {name: tuple(values.values()) for name, values in found.items()}
 
 
 def _walk(raw: Mapping[str, Any], prefix: str, depth: int, place: str) -> Iterator[tuple[str, Any]]:
