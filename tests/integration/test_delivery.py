@@ -53,8 +53,8 @@ def runner(engine: Engine) -> InProcess:
 
 
 def _number(key: str) -> str:
-    """A message's key without the root's own number, which is another one for every root."""
-    return key.split("-", 1)[1]
+    """A message's key without the root's own number, which is another one for every root, and the items' digest."""
+    return "-".join(key.split("-")[1:3])
 
 
 def test_immediate_subscriptions_get_every_match_once(engine: Engine, runner: InProcess) -> None:

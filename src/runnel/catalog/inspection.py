@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, delete, func, insert, select, update
 
 from runnel.catalog import schema, totals
 from runnel.catalog.connection import chunks, now
@@ -60,9 +60,15 @@ def put_aside(connection: Connection, thing: Quarantined) -> None:
     totals.count(connection, totals.ASIDE, 1)
 
 
-def put_aside_things(connection: Connection, limit: int = 1000) -> list[Quarantined]:
-    """What was put aside, newest first."""
+def put_aside_things(connection: Connection, limit: int = 1000, *, owner: int | None = None) -> list[Quarantined]:
+    """What was put aside, newest first: everybody's, or one owner's.
+
+    An evaluation that failed is its query's owner's matter; all else is that of the feed it came from.
+    """
     query = select(schema.quarantine).order_by(_q.id.desc()).limit(limit)
+    if owner is not None:
+        feed = schema.feeds.c
+        query = query.join(schema.feeds, feed.id == func.coalesce(_q.query, _q.feed)).where(feed.owner == owner)
     return [
         Quarantined(
             row.kind,

@@ -263,9 +263,11 @@ def expired_seen(connection: Connection, day: int, limit: int) -> list[tuple[int
 
     What a source shows is told only when it changes: of a page, or a file, that has been the same for a year, nothing
     was offered since. So a key goes only if its feed was offered something after it, and every file of the feed that
-    is still there was read after it. A dropped feed shows nothing.
+    is still there, and its page on the web, was read whole after it: what a hub pushes is not the page. A dropped
+    feed shows nothing.
     """
     files, offers, feeds = schema.source_files.c, schema.offers.c, schema.feeds.c
+    polls = schema.polls.c
     read = (
         select(files.feed, (func.min(files.checked) // DAY).label("day"))
         .where(files.digest != "")
@@ -277,11 +279,14 @@ def expired_seen(connection: Connection, day: int, limit: int) -> list[tuple[int
         .join(schema.offers, offers.feed == _e.feed, isouter=True)
         .join(schema.feeds, feeds.id == _e.feed, isouter=True)
         .join(read, read.c.feed == _e.feed, isouter=True)
+        .join(schema.polls, polls.feed == _e.feed, isouter=True)
         .where(
             _e.day < day,
             or_(
                 feeds.dropped.is_not(None),
-                (_e.day < offers.day) & or_(read.c.day.is_(None), _e.day < read.c.day),
+                (_e.day < offers.day)
+                & or_(read.c.day.is_(None), _e.day < read.c.day)
+                & or_(polls.feed.is_(None), _e.day < polls.changed // DAY),
             ),
         )
         .limit(limit)

@@ -78,7 +78,7 @@ def pause_subscription(connection: Connection, subscription: int, paused: bool) 
 
 def renew_subscription(connection: Connection, subscription: int, lifetime: timedelta | None) -> int | None:
     """Let a subscription last this long from now on (None: until somebody ends it); gives when it expires."""
-    expires = None if lifetime is None else now(connection) + lifetime // _MICROSECOND
+    expires = None if lifetime is None else log_time(connection) + lifetime // _MICROSECOND
     connection.execute(update(schema.subscriptions).where(_s.id == subscription).values(expires=expires))
     return expires
 

@@ -158,12 +158,8 @@ def _standing(row: Mapping[str, Any]) -> str:
 def show_quarantine(root: Root, actor: Actor) -> Outcome:
     """What was put aside, newest first: of the actor's own feeds, or on the way to the actor's own queries."""
     with root.catalog.read() as connection:
-        things = inspection.put_aside_things(connection)
+        things = inspection.put_aside_things(connection, owner=None if actor.is_operator else actor.owner)
         names = names_for(connection, actor)
-        about = {one for thing in things for one in (thing.feed, thing.query) if one is not None}
-        owners = feeds.feed_owners(connection, about)
-    if not actor.is_operator:
-        things = [one for one in things if _is_own(one, owners, actor)]
     rows = [
         {
             "id": one.id,
@@ -179,12 +175,6 @@ def show_quarantine(root: Root, actor: Actor) -> Outcome:
     ]
     lines = tuple(f"{row['kind']} {row['place']}: {row['reason']}" for row in rows)
     return Outcome(f"{len(rows)} put aside", {"quarantine": rows}, lines)
-
-
-def _is_own(thing: inspection.Quarantined, owners: Mapping[int, int], actor: Actor) -> bool:
-    """An evaluation that failed is its query's owner's matter; all else is that of the feed it came from."""
-    about = thing.feed if thing.query is None else thing.query
-    return about is not None and owners.get(about) == actor.owner
 
 
 def explain_feed(root: Root, name: str, actor: Actor) -> Outcome:

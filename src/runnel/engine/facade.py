@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -88,6 +89,7 @@ class Engine:
         self._owns_spark = False
         self._owns_root = True
         self._runner: Runner | None = None
+        self._stopping = threading.Event()
         self._acquirer = Acquirer(root.catalog, root.storage, root.items, root.folder, root.settings)
         self._publisher = Publisher(root, self._acquirer, actor)
 
@@ -280,13 +282,17 @@ class Engine:
         from runnel.engine.runner import Runner  # only a runner needs Spark, whose import takes a second
 
         self._runner = Runner(self.root, self._session, self._parts(companions))
+        if self._stopping.is_set():  # asked for while Spark and the rest were being imported
+            self._runner.stop()
         try:
             return self._runner.run(once=once, report=report)
         finally:
             self._runner = None
+            self._stopping.clear()
 
     def stop(self) -> None:
-        """Ask a run in another thread to drain and end."""
+        """Ask a run in another thread to drain and end; one that is just beginning ends too."""
+        self._stopping.set()
         if self._runner is not None:
             self._runner.stop()
 

@@ -16,11 +16,7 @@ _SHOWN = 1000
 def show_letters(root: Root, actor: Actor) -> Outcome:
     """The actor's dead letters (to the operator: everybody's), newest first."""
     with root.catalog.read() as connection:
-        if actor.is_operator:
-            found = dead_letters(connection, _SHOWN)
-        else:
-            own = subscriptions.with_dead_letters(connection, actor.owner)
-            found = [one for number in own[:_SHOWN] for one in dead_letters(connection, _SHOWN, number)][:_SHOWN]
+        found = dead_letters(connection, _SHOWN, owner=None if actor.is_operator else actor.owner)
     return Outcome(
         f"{len(found)} dead letters",
         {"letters": [one.to_json() for one in found]},

@@ -36,6 +36,7 @@ class Publisher:
     def publish_document(self, feed: str, data: bytes, name: str) -> tuple[Accepted, list[InputError]]:
         """Accept the items of a document; gives also what was refused in it."""
         target = self._source(feed)
+        name = name.encode("utf-8", "replace").decode("utf-8")  # a file's name may be anything
         self._wait_for_room()
         with self._charged(target, lambda: len(data)):
             try:

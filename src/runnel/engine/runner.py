@@ -222,7 +222,7 @@ class Runner:
             goal = last_sequence(connection)
         keeper.drain(goal, _DRAIN_SECONDS if self._error is None else 0.0)
         if self._error is None:
-            self._deliver_all(report)
+            self._deliver_all(report, _DRAIN_SECONDS)
             self._tidy()
 
     def _loop(self, step: Callable[[], None], pause: float) -> None:
@@ -284,9 +284,10 @@ class Runner:
     def _deliver(self) -> None:
         self.pulse.count("messages delivered", self._parts.dispatcher.deliver(self._held().epoch))
 
-    def _deliver_all(self, report: Callable[[Progress], None]) -> None:
+    def _deliver_all(self, report: Callable[[Progress], None], seconds: float | None = None) -> None:
         self._say("delivering", report)
-        self.pulse.count("messages delivered", self._parts.dispatcher.deliver(self._held().epoch, wait=True))
+        delivered = self._parts.dispatcher.deliver(self._held().epoch, wait=True, seconds=seconds)
+        self.pulse.count("messages delivered", delivered)
         report(self.progress())
 
     def _tidy(self, at_least: int | None = None) -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from runnel.catalog import ledger, signing_keys, subscriptions
 from runnel.catalog.connection import now
+from runnel.catalog.people import OWNER_DISABLED
 from runnel.catalog.subscriptions import INTERNAL, moment_of
 from runnel.catalog.tokens import new_ticket, ticket_digest
 from runnel.engine.outcome import Outcome, listed
@@ -209,6 +210,8 @@ def pause(scope: Scope, statement: Pause) -> Outcome:
     """`pause subscription 12` and `resume subscription 12`; resuming also takes back that it was disabled."""
     verb = "paused" if statement.paused else "resumed"
     found = scope.subscription(statement.subscription or 0, statement.span)
+    if not statement.paused and found.disabled == OWNER_DISABLED:
+        raise StatementError(OWNER_DISABLED, span=statement.span, hint="`runnel owner disable NAME --undo`")
     if statement.paused:
         subscriptions.keep_place(scope.connection, found)
     subscriptions.pause_subscription(scope.connection, found.id, statement.paused)

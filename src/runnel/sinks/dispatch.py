@@ -7,6 +7,7 @@ A crash leaves open messages, which are sent again under the same key.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -73,27 +74,29 @@ class Dispatcher:
         self._sender.close()
         self._shaper.close()
 
-    def deliver(self, epoch: int, *, wait: bool = False) -> int:
+    def deliver(self, epoch: int, *, wait: bool = False, seconds: float | None = None) -> int:
         """Record what is due and send what is open; gives how many messages were taken since this was last asked.
 
-        Endpoints on the network are not waited for, unless told to `wait`: then until everything due was tried.
+        Endpoints on the network are not waited for, unless told to `wait`: then until everything due was tried,
+        or for about so many `seconds`; what is left stays open in the ledger.
         """
         taken = self._sender.collect()
+        deadline = math.inf if seconds is None else time.monotonic() + seconds
         goes_on = self.recorder.record(epoch, look_at_all=wait)
-        taken += self.send(epoch, wait=wait)
-        while goes_on:
+        taken += self.send(epoch, wait=wait, deadline=deadline)
+        while goes_on and time.monotonic() < deadline:
             goes_on = self.plan_messages(epoch)
-            taken += self.send(epoch, wait=wait)
+            taken += self.send(epoch, wait=wait, deadline=deadline)
         return taken
 
     def plan_messages(self, epoch: int) -> bool:
         """Record the messages that are due, for a bounded run of the log; True if there is more to do at once."""
         return self.recorder.record(epoch)
 
-    def send(self, epoch: int, *, wait: bool = False) -> int:
+    def send(self, epoch: int, *, wait: bool = False, deadline: float = math.inf) -> int:
         """Hand open messages over, each subscription's in order; a failing one holds back only itself."""
         taken, handed_over = self._send_due(epoch, look_at_all=wait)
-        while wait and handed_over:
+        while wait and handed_over and time.monotonic() < deadline:
             tried = self._sender.tried
             has_ended = self._sender.wait()
             taken += self._sender.collect()

@@ -112,11 +112,15 @@ class Story:
         ]
 
 
-def dead_letters(connection: Connection, limit: int, subscription: int | None = None) -> list[DeadLetter]:
-    """Messages that were given up, the last one first; all of them, or those of one subscription."""
+def dead_letters(
+    connection: Connection, limit: int, subscription: int | None = None, *, owner: int | None = None
+) -> list[DeadLetter]:
+    """Messages that were given up, the last one first; all of them, or those of one subscription or one owner."""
     query = _told().where(_DEAD).order_by(_m.finished.desc(), _m.subscription, _m.number.desc()).limit(limit)
     if subscription is not None:
         query = query.where(_m.subscription == subscription)
+    if owner is not None:
+        query = query.where(schema.subscriptions.c.owner == owner)
     return [
         DeadLetter(
             key=row.key,

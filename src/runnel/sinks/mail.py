@@ -28,7 +28,7 @@ from runnel.sinks.compose_mail import compose_mail
 from runnel.sinks.contract import Delivery
 from runnel.sinks.mail_address import check_address, sender_of
 from runnel.sinks.mail_html import one_line
-from runnel.sinks.mail_server import MailServer, Sent
+from runnel.sinks.mail_server import DATA_TIMES, MailServer, Sent
 from runnel.sinks.render_mail import render_mail
 
 if TYPE_CHECKING:
@@ -43,6 +43,8 @@ class MailSink:
 
     kind = "mail"
     takes_content = True
+    patience = DATA_TIMES + 4.0
+    """How many times `send_seconds` a whole mail may take: see DATA_TIMES."""
 
     def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
         """The address in its canonical form."""

@@ -21,6 +21,9 @@ MAILS = 100
 """Mails over one connection, after which it is replaced, before the server does that in the middle of one."""
 
 _IDLE_SECONDS = 5.0
+DATA_TIMES = 40
+"""How many times `send_seconds` the data may take: with 15 the ten minutes that RFC 5321 §4.5.3.2.6 asks for. Who
+gives up sooner sends a mail again that the server was about to take."""
 _STALE_SECONDS = 60.0
 _TOO_LARGE = 552
 
@@ -51,7 +54,10 @@ class MailServer:
         self._closed = False
 
     async def send(self, sender: str, recipient: str, mail: bytes) -> Sent:
-        """Hand a mail over. Waiting for a connection takes as long as it takes; each step has `send_seconds`."""
+        """Hand a mail over. Waiting for a connection takes as long as it takes; each step has `send_seconds`,
+
+        but for the last, in which a server looks at the mail before it says that it has it.
+        """
         async with self._free:
             line = await self._line()
             try:
@@ -64,7 +70,7 @@ class MailServer:
                     line = await self._connect()
                     await self._begin(line, sender, mail)
                 await line.client.rcpt(recipient)
-                answer = await line.client.data(mail)
+                answer = await line.client.data(mail, timeout=self._settings.send_seconds * DATA_TIMES)
                 line.mails += 1
                 self._rest(line)
                 return Sent(f"{answer.code} {answer.message}")

@@ -164,12 +164,13 @@ class Recorder:
         for one, (place, end, _) in moved.items():
             if places[one] is None:
                 ledger.set_cursor(connection, one, max(place.sequence, end))
-        shared, last = ledger.cursor(connection, SHARED) or 0, matches.matched_upto(connection)
+        shared = ledger.cursor(connection, SHARED) or 0
         over: list[Subscription] = []
         caught_up: list[int] = []
-        for one, (place, end, _) in moved.items():
+        for one, (place, end, goal) in moved.items():
             if place.subscription.every is not None:
-                over += [place.subscription] if end >= last else []
+                # What was matched since the goal was set belongs to the next period.
+                over += [place.subscription] if end >= goal else []
             elif end >= max(shared, live_since.get(place.subscription.feed, 0)):
                 # It has all that is not in the match log, and all that the others have had.
                 caught_up.append(one)
@@ -200,6 +201,7 @@ class Recorder:
             subscription = share.subscription.id
             number, not_before = numbers[subscription]
             numbers[subscription] = number + 1, not_before
+            digest = self._digests[share.sequences]
             messages.append(
                 Message(
                     subscription=subscription,
@@ -207,8 +209,10 @@ class Recorder:
                     first_sequence=share.after + 1,
                     last_sequence=share.upto,
                     count=len(share.sequences),
-                    key=f"{self._root:x}-{subscription}-{number}",
-                    digest=self._digests[share.sequences],
+                    # With the digest in it: a root restored from a backup counts on from an older number, and an
+                    # endpoint must not take other items for a message that it had.
+                    key=f"{self._root:x}-{subscription}-{number}-{digest[:8]}",
+                    digest=digest,
                     plan=current.version if current else 0,
                     not_before=not_before,
                 )

@@ -247,8 +247,9 @@ class Sender:
             return Attempt(parcel.message, error=error)
 
     async def _hand_over(self, delivery: Delivery) -> str:
-        seconds = self._settings.send_seconds
-        delivery, deliver = await self._ways.open(delivery)
+        delivery, deliver, seconds = await self._ways.open(delivery)
+        if seconds is None:
+            return await deliver(delivery)
         try:
             async with asyncio.timeout(seconds + _GRACE_SECONDS):
                 return await deliver(delivery)

@@ -53,8 +53,11 @@ class Ways:
             return f"feed {due.target}"
         return None if due.sheet is None else f"sheet {due.sheet}"
 
-    async def open(self, delivery: Delivery) -> tuple[Delivery, HandOver]:
-        """The delivery in its shape, and the way it goes."""
+    async def open(self, delivery: Delivery) -> tuple[Delivery, HandOver, float | None]:
+        """The delivery in its shape, the way it goes, and how long that may take.
+
+        A local sink has no such bound: its thread could not be stopped, and would write beside the next attempt.
+        """
         sheet = delivery.subscription.sheet
         if sheet is not None:
             # One at a time for a sheet: a slow one may not take all threads.
@@ -63,8 +66,9 @@ class Ways:
                 delivery = await loop.run_in_executor(self._pool(), self._shaper.shape, delivery)
         sink = self._open_sink(delivery.subscription.kind)
         if isinstance(sink, RemoteSink):
-            return delivery, (await self._route(sink)).deliver
-        return delivery, self._in_thread(sink)
+            seconds = self._settings.send_seconds * getattr(sink, "patience", 1.0)
+            return delivery, (await self._route(sink)).deliver, seconds
+        return delivery, self._in_thread(sink), None
 
     async def close(self) -> None:
         """Let go of routes, of the door, and of threads."""

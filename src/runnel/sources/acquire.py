@@ -161,8 +161,11 @@ class Acquirer:
         if problem is None and file.changed:
             try:
                 data = read_file(file.path, limit=self._settings.max_document_bytes)
-                if digest_of(data) != file.state.digest:
-                    return Acquisition()  # not what was looked at a moment ago: the next look will tell
+            except InputError:
+                data = b""
+            if digest_of(data) != file.state.digest:
+                return Acquisition()  # not what was looked at a moment ago: the next look will tell
+            try:
                 result, refused = self.take_document(feed, data, file.state.path, is_first=is_first)
                 put_aside = len(refused)
                 if refused:

@@ -228,6 +228,12 @@ class Subscriber:
             row = hubs.hub_by_callback(connection, callback) if _CALLBACK.fullmatch(callback) else None
         return row if row is not None and params.get("hub.topic") == row.topic else None
 
+    def expects(self, callback: str) -> bool:
+        """Whether a hub may push to this callback now."""
+        with self._catalog.read() as connection:
+            row = hubs.hub_by_callback(connection, callback)
+        return row is not None and row.state in PUSHING
+
     def receive(self, callback: str, headers: Mapping[str, str], body: bytes) -> Acquisition | None:
         """Take what a hub pushes; None (404) where nobody waits for it.
 

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import Request
+
+_SECONDS = 30.0
+"""How long a body may take to come."""
 
 
 class TooLarge(Exception):
@@ -10,13 +15,16 @@ class TooLarge(Exception):
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The body of a request; raises TooLarge as soon as it has more than `limit` bytes."""
+    """The body of a request; raises TooLarge as soon as it has more than `limit` bytes,
+    and TimeoutError where it comes too slowly.
+    """
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared) > limit:
         raise TooLarge
     body = bytearray()
-    async for piece in request.stream():
-        body += piece
-        if len(body) > limit:
-            raise TooLarge
+    async with asyncio.timeout(_SECONDS):
+        async for piece in request.stream():
+            body += piece
+            if len(body) > limit:
+                raise TooLarge
     return bytes(body)

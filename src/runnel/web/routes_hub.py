@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Protocol
 
@@ -12,9 +13,15 @@ from starlette.concurrency import run_in_threadpool
 from runnel.sources.acquire import Acquisition
 from runnel.web.bodies import TooLarge, read_body
 
+_AT_ONCE = 8
+"""Bodies that are read at the same time; each may be as large as a document."""
+
 
 class Hubs(Protocol):
     """Who asked hubs for pushes, and takes them."""
+
+    def expects(self, callback: str) -> bool:
+        """Whether a push may come there."""
 
     def verify(self, callback: str, params: Mapping[str, str]) -> str | None:
         """The challenge to give back, or None where nobody asked for this."""
@@ -25,6 +32,7 @@ class Hubs(Protocol):
 
 def add_hub_routes(app: FastAPI, hubs: Hubs, limit: int) -> None:
     """`/websub/{callback}`; an unknown callback is 404, so that a hub forgets it."""
+    reading = asyncio.Semaphore(_AT_ONCE)
 
     @app.get("/websub/{callback}")
     async def verify(callback: str, request: Request) -> Response:
@@ -36,8 +44,11 @@ def add_hub_routes(app: FastAPI, hubs: Hubs, limit: int) -> None:
 
     @app.post("/websub/{callback}")
     async def receive(callback: str, request: Request) -> Response:
+        if not await run_in_threadpool(hubs.expects, callback):
+            return Response(status_code=404)  # before the body is read: who knows no callback sends nothing here
         try:
-            body = await read_body(request, limit)
+            async with reading:
+                body = await read_body(request, limit)
         except TooLarge:
             return PlainTextResponse("the document is larger than what is taken\n", status_code=413)
         headers = {name.lower(): value for name, value in request.headers.items()}

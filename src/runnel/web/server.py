@@ -16,6 +16,8 @@ from typing import Any
 import uvicorn
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from starlette.requests import ClientDisconnect
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from runnel.engine.health import Health, Watched
 from runnel.engine.root import Root
@@ -35,6 +37,8 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
 }
 _CLOSE_SECONDS = 5.0
+_HEAD_SECONDS = 10.0
+"""How long a new connection may take to say what it wants."""
 
 
 def listen_address(text: str) -> tuple[str, int]:
@@ -47,6 +51,18 @@ def listen_address(text: str) -> tuple[str, int]:
     if not separator or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise RootError(f"the setting listen is {text!r}", hint='write host:port, such as "127.0.0.1:8080"')
     return host.strip("[]"), int(port)
+
+
+class _Impatient(H11Protocol):
+    """Ends a connection whose first request does not come: uvicorn itself would keep it, and count it, for ever."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(_HEAD_SECONDS, self._give_up, transport)
+
+    def _give_up(self, transport: asyncio.Transport) -> None:
+        if self.cycle is None and not transport.is_closing():
+            transport.close()
 
 
 class Server:
@@ -75,12 +91,12 @@ class Server:
             server_header=False,
             date_header=False,
             h11_max_incomplete_event_size=16 << 10,
-            limit_concurrency=200,
+            limit_concurrency=1000,
             timeout_keep_alive=5,
             timeout_graceful_shutdown=int(_CLOSE_SECONDS),
             lifespan="off",
             loop="asyncio",
-            http="h11",
+            http=_Impatient,
             ws="none",
         )
         self._server = uvicorn.Server(config)
@@ -133,8 +149,13 @@ def make_app(root: Root, hubs: Hubs, run: Watched) -> FastAPI:
         except (Backlogged, CatalogUnavailable, StorageFull) as error:
             logger.warning("a request has to wait: %s", error)
             response = PlainTextResponse("not now; try again later\n", status_code=503, headers={"Retry-After": "60"})
+        except ClientDisconnect:
+            response = Response(status_code=400)  # nobody is left to read it
+        except TimeoutError:
+            response = PlainTextResponse("the request came too slowly\n", status_code=408)
         except Exception:
-            logger.exception("a request to %s failed", request.url.path[:100])
+            # The rest of a path may be a secret: that of a link, or of a hub's callback.
+            logger.exception("a request to /%s failed", request.url.path[1:].partition("/")[0][:20])
             response = PlainTextResponse("something failed here; the journal says what\n", status_code=500)
         response.headers.update(_HEADERS)
         return response

@@ -17,6 +17,7 @@ from runnel.engine import Engine, open_engine
 from runnel.engine.health import Health
 from runnel.errors import Backlogged, RootError
 from runnel.sources.acquire import Acquisition
+from runnel.web import server
 from runnel.web.metrics import METRICS
 from runnel.web.server import Server
 
@@ -39,6 +40,9 @@ class Asked:
 
     def verify(self, callback: str, params: Mapping[str, str]) -> str | None:
         return params.get("hub.challenge") if callback == "known" else None
+
+    def expects(self, callback: str) -> bool:
+        return callback == "known"
 
     def receive(self, callback: str, headers: Mapping[str, str], body: bytes) -> Acquisition | None:
         if callback != "known":
@@ -79,12 +83,12 @@ def world(tmp_path: Path) -> Iterator[World]:
     with open_engine(tmp_path / "root", max_document_bytes=1000) as engine:
         engine.execute("register feed Wire; create feed Rock from Wire; subscribe to Rock output log;")
         run, hubs = Run(), Asked()
-        server = Server(engine.root, hubs, "127.0.0.1:0")
-        server.start(run)
+        made = Server(engine.root, hubs, "127.0.0.1:0")
+        made.start(run)
         try:
-            yield World(engine, run, hubs, server.address)
+            yield World(engine, run, hubs, made.address)
         finally:
-            server.close()
+            made.close()
 
 
 def test_health_is_200_or_503_with_reasons(world: World) -> None:
@@ -156,6 +160,22 @@ def test_a_body_that_says_it_is_small_is_still_bounded(world: World) -> None:
         line.sendall(b"400\r\n" + b"x" * 1024 + b"\r\n0\r\n\r\n")
         assert b" 413 " in line.recv(4096).split(b"\r\n")[0]
     assert world.hubs.taken == []
+
+
+def test_connections_that_say_nothing_are_ended(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "_HEAD_SECONDS", 0.2)
+    place = urlsplit(world.address)
+    with socket.create_connection((str(place.hostname), place.port or 0), timeout=20) as silent:
+        silent.sendall(b"GET /healthz HTTP/1.1\r\nHost")
+        assert silent.recv(100) == b"", "ended from the other side"
+    assert world.ask("/healthz").status == 200
+
+
+def test_an_unknown_callback_is_refused_before_its_body_is_read(world: World) -> None:
+    place = urlsplit(world.address)
+    with socket.create_connection((str(place.hostname), place.port or 0), timeout=20) as line:
+        line.sendall(b"POST /websub/nobody HTTP/1.1\r\nHost: x\r\nContent-Length: 900\r\n\r\n")
+        assert b" 404 " in line.recv(4096).split(b"\r\n")[0]
 
 
 def test_every_answer_is_tight_and_says_nothing_of_its_making(world: World) -> None:
