@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runnel.engine import Engine, open_engine
-from runnel.errors import StorageFull
+from runnel.errors import InputError, StorageFull
 from runnel.sources import acquire, folder
 
 _RSS = "<rss version='2.0'><channel><title>t</title>{items}</channel></rss>"
@@ -117,3 +117,19 @@ def test_a_feed_that_cannot_be_read_hurts_no_other(
     monkeypatch.setattr(engine._acquirer, "acquire", fail_on_wire)
     engine._acquirer.acquire_all()
     assert _accepted(engine) == 1
+
+
+def test_a_file_that_could_not_be_read_for_a_moment_is_read_at_the_next_look(
+    engine: Engine, drop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (drop / "a.xml").write_text(_document("a", 2))
+    with monkeypatch.context() as trouble:
+
+        def fail(*_: object, **__: object) -> bytes:
+            raise InputError("cannot be read: Stale file handle")
+
+        trouble.setattr(acquire, "read_file", fail)
+        engine._acquirer.acquire_all()
+    assert _accepted(engine) == 0
+    engine._acquirer.acquire_all()
+    assert _accepted(engine) == 2

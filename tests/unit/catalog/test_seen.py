@@ -1,0 +1,35 @@
+"""The seen-set forgets an id only when its source cannot show it any more; what a hub pushes is not the page."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from sqlalchemy import insert, update
+
+from runnel.catalog import items, schema
+from runnel.engine import open_engine
+from runnel.testing import FakeClock
+
+DAYS = 31
+
+
+def test_a_push_does_not_make_a_polled_feed_forget_what_it_shows(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with open_engine(tmp_path / "root", clock=clock) as engine:
+        engine.execute("register feed Wire;")
+        engine.publish("Wire", [{"id": "old"}])
+        catalog = engine.root.catalog
+        with catalog.write() as connection:
+            poll = {"address": "https://news.example/", "due": 0, "failures": 0, "requests": 1, "unchanged": 0}
+            changed = int(clock() * 1e6)
+            connection.execute(insert(schema.polls).values(feed=1, changed=changed, **poll))
+        clock.advance(timedelta(days=DAYS))
+        engine.publish("Wire", [{"id": "pushed"}])
+        today = int(clock() // 86_400)
+        with catalog.read() as connection:
+            assert items.expired_seen(connection, today - 1, 10) == []
+        with catalog.write() as connection:
+            connection.execute(update(schema.polls).values(changed=int(clock() * 1e6)))
+        with catalog.read() as connection:
+            assert len(items.expired_seen(connection, today - 1, 10)) == 1, "the page was read whole since"
