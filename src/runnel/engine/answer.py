@@ -180,7 +180,8 @@ def show_quarantine(root: Root, actor: Actor) -> Outcome:
 def explain_feed(root: Root, name: str, actor: Actor) -> Outcome:
     """How a feed is matched: its part of the shared plan, and what it shares with others.
 
-    A feed that nobody subscribes to is in no plan; it is compiled alone, to show what would become of it.
+    A feed that nobody subscribes to is in no plan; it is compiled alone, to show what would become of it. So it is
+    for everybody but the operator: what the plan shares tells what others want.
     """
     with root.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
@@ -188,14 +189,14 @@ def explain_feed(root: Root, name: str, actor: Actor) -> Outcome:
         is_live = feed.id in feeds.since_of(connection, [feed.id])
         names = names_for(connection, actor)
         definitions = feeds.definitions(connection, [feed.id], with_paused=True)
-    if is_live and not feed.paused and current is not None:
+    if actor.is_operator and is_live and not feed.paused and current is not None:
         plan = load(root.storage, PlanVersion(current.version, current.base, current.delta))
         explained = explain_query(feed.id, plan, names)
         state = f"plan version {current.version}"
     else:
         with adhoc_plan([PlanQuery(feed.id)], definitions) as alone:
             explained = explain_query(feed.id, alone, names)
-        state = f"{_state_of(feed, False)}; compiled alone it would be:"
+        state = f"{_state_of(feed, is_live)}; compiled alone it would be:"
     lines = (feed.statement, state, *explained.lines())
     data = {"feed": feed.name, "statement": feed.statement, "matched": is_live, **explained.to_json()}
     return Outcome(f"explain feed {feed.name}", data, lines)

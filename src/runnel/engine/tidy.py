@@ -140,10 +140,11 @@ class _Turn:
             removed=0,
         )
         self._forget_files()
+        if not self._has_time():
+            return done  # the next turn goes on; the walk over all files comes last, and once
         done += Tidied(removed=remove_orphans(root.catalog, root.storage, older_than=settings.orphan_seconds))
-        if self._has_time():
-            with self._write() as connection:
-                totals.set_total(connection, totals.CHORES, now(connection))
+        with self._write() as connection:
+            totals.set_total(connection, totals.CHORES, now(connection))
         return done
 
     def _retain(self) -> int:

@@ -7,6 +7,7 @@ and refused items are kept aside with the reason, and hurt no other.
 from __future__ import annotations
 
 import logging
+import os
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -196,7 +197,7 @@ class Acquirer:
     def _forget_mended(self, feed: Feed, known: dict[str, SourceFile]) -> None:
         """Problems of files that are gone, or of an address that can be read again, are problems no more."""
         mended = [
-            path for path, file in known.items() if file.problem and (path == feed.address or not Path(path).exists())
+            path for path, file in known.items() if file.problem and (path == feed.address or not _is_there(path))
         ]
         if mended:
             with self._catalog.write() as connection:
@@ -210,3 +211,15 @@ class Acquirer:
         self.keep_aside(feed, [error], DOCUMENT, None)
         self._remember(feed, FileState(path, -1, -1, ""), error)
         return Acquisition(put_aside=1)
+
+
+def _is_there(path: str) -> bool:
+    """Whether a file is there; one whose name is no text is known by the spelling that `scan` gave it."""
+    place = Path(path)
+    if "\\x" not in place.name or place.exists():
+        return place.exists()
+    try:
+        names = [os.fsencode(one.name) for one in place.parent.iterdir()]
+    except OSError:
+        return False
+    return place.name in {name.decode("utf-8", "backslashreplace") for name in names}

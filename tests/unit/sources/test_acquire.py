@@ -93,10 +93,13 @@ def test_a_name_that_is_no_text_hurts_nobody_else(engine: Engine, drop: Path) ->
     (drop / "z.xml").write_text(_document("z", 1))
     with open(os.fsencode(drop) + b"/\xff.xml", "w") as file:  # noqa: PTH123
         file.write(_document("odd", 1))
-    engine._acquirer.acquire_all()
-    engine._acquirer.acquire_all()
+    for _ in range(4):
+        engine._acquirer.acquire_all()
     assert _accepted(engine) == 1
     assert len(engine.show("quarantine").lines) == 1, "and is told once"
+    os.unlink(os.fsencode(drop) + b"/\xff.xml")  # noqa: PTH108
+    engine._acquirer.acquire_all()
+    assert engine.status().failing_sources == [], "what is gone is a problem no more"
 
 
 def test_a_feed_that_cannot_be_read_hurts_no_other(
