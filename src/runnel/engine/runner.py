@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from runnel.catalog import leases, matches
+from runnel.catalog import feeds, leases, matches
 from runnel.catalog.leases import Lease
 from runnel.catalog.sequencer import last_sequence
 from runnel.engine.expiry import end_expired
@@ -25,6 +25,7 @@ from runnel.engine.tidy import tidy
 from runnel.errors import CatalogUnavailable, Fenced, RunnelError, StorageFull
 from runnel.sinks.dispatch import Dispatcher
 from runnel.sources.acquire import Acquirer, Acquisition
+from runnel.sources.address import is_web
 
 logger = logging.getLogger("runnel")
 
@@ -273,7 +274,10 @@ class Runner:
         self._took_in(self._parts.polls.poll())
 
     def _poll_once(self, report: Callable[[Progress], None]) -> None:
-        self._say("polling", report)
+        with self._root.catalog.read() as connection:
+            follows_any = any(is_web(feed.address or "") for feed in feeds.live_feeds(connection))
+        if follows_any:
+            self._say("polling", report)
         self._took_in(self._parts.polls.poll(once=True))
 
     def _took_in(self, taken: Acquisition) -> None:
