@@ -21,6 +21,7 @@ class _Query:
 
     started = 0
     stopped = 0
+    before: tuple[threading.Thread, ...] = ()
 
     def __init__(self, reason: str | None) -> None:
         type(self).started += 1
@@ -47,6 +48,7 @@ _SPARK = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     _Query.started = _Query.stopped = 0
+    _Query.before = tuple(threading.enumerate())
     with open_engine(tmp_path / "root") as opened:
         opened.execute("register feed Wire; subscribe to Wire output log;")
         opened.publish("Wire", [{"id": "1"}])
@@ -60,7 +62,8 @@ def _runner(engine: Engine, monkeypatch: pytest.MonkeyPatch, reason: str | None)
 
 
 def _loops() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("runnel-")]
+    """The loops of this test's run that still turn; threads of tests before it are none of its matter."""
+    return [one.name for one in threading.enumerate() if one.name.startswith("runnel-") and one not in _Query.before]
 
 
 def test_a_stopped_run_lets_go_of_everything(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
