@@ -47,7 +47,12 @@ _NOISE = re.compile(
     r"compilation error\b|runtime error\b|unknown error|XPath evaluation returned|Undefined variable\Z|.* refused\Z"
 )
 # libxslt calls it an internal error where it cannot make a node, a text or an attribute: there was no memory for it.
-_UNALLOCATED = re.compile(r"alloc\w* failed|out of memory|internal error\b.*: failed to ", re.IGNORECASE | re.DOTALL)
+# The same where it cannot evaluate a variable and gives no reason: for whatever else is wrong it has one.
+_UNALLOCATED = re.compile(
+    r"alloc\w* failed|out of memory|internal error\b.*: failed to "
+    r"|\Afailed to evaluate the expression of \S+ '[^']*'\.\Z",
+    re.IGNORECASE | re.DOTALL,
+)
 _WORDS = (
     (
         r"\w+: (read|write) rights for (.*) denied",
