@@ -14,7 +14,7 @@ from sqlalchemy import Connection, Select, bindparam, delete, exists, or_, selec
 
 from runnel.catalog import schema
 from runnel.catalog.connection import chunks, now
-from runnel.catalog.subscriptions import moment_of
+from runnel.catalog.subscriptions import subscription_of
 from runnel.model.subscription import Subscription
 
 _s, _c, _f = schema.subscriptions.c, schema.cursors.c, schema.feeds.c
@@ -33,7 +33,7 @@ class Place:
 
 def sharing(connection: Connection, feeds: Collection[int] | None, but: Iterable[str]) -> list[Subscription]:
     """The immediate subscriptions to these feeds (None: any) that follow the shared cursor, `but` for some kinds."""
-    return [_subscription(row) for row in _sharing(connection, select(schema.subscriptions), feeds, but)]
+    return [subscription_of(row) for row in _sharing(connection, select(schema.subscriptions), feeds, but)]
 
 
 def sharing_numbers(connection: Connection, feeds: Collection[int] | None, but: Iterable[str]) -> set[int]:
@@ -60,7 +60,7 @@ def behind(connection: Connection, *, after: int, limit: int) -> list[Place]:
         .order_by(_s.id)
         .limit(limit)
     )
-    return [Place(_subscription(row), row.sequence) for row in connection.execute(query).all()]
+    return [Place(subscription_of(row), row.sequence) for row in connection.execute(query).all()]
 
 
 def due(connection: Connection, *, after: int, limit: int) -> list[Place]:
@@ -74,7 +74,7 @@ def due(connection: Connection, *, after: int, limit: int) -> list[Place]:
         .limit(limit)
     )
     return [
-        Place(_subscription(row), row.since if row.sequence is None else row.sequence)
+        Place(subscription_of(row), row.since if row.sequence is None else row.sequence)
         for row in connection.execute(query).all()
     ]
 
@@ -113,7 +113,7 @@ def subscriptions_of(connection: Connection, numbers: Sequence[int]) -> dict[int
     """Live subscriptions by their numbers."""
     query = select(schema.subscriptions).where(_s.ended.is_(None))
     rows = (row for some in chunks(numbers) for row in connection.execute(query.where(_s.id.in_(some))).all())
-    return {row.id: _subscription(row) for row in rows}
+    return {row.id: subscription_of(row) for row in rows}
 
 
 def names_of(connection: Connection, feeds: Collection[int]) -> dict[int, str]:
@@ -127,20 +127,3 @@ def newest_acceptance(connection: Connection) -> int:
     """The time of the newest accepted item, in microseconds since 1970."""
     column = schema.counters.c
     return int(connection.execute(select(column.value).where(column.name == "clock")).scalar_one())
-
-
-def _subscription(row: Any) -> Subscription:
-    return Subscription(
-        id=row.id,
-        feed=row.feed,
-        kind=row.kind,
-        target=row.target,
-        since=row.since,
-        created=moment_of(row.created),
-        every=None if row.period is None else timedelta(microseconds=row.period),
-        expires=None if row.expires is None else moment_of(row.expires),
-        paused=bool(row.paused),
-        owner=row.owner,
-        sheet=row.sheet,
-        disabled=row.disabled,
-    )

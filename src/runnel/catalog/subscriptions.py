@@ -106,7 +106,7 @@ def live_subscriptions(
         query = query.where(_s.feed == feed)
     if owner is not None:
         query = query.where(_s.owner == owner)
-    return [_subscription(row) for row in connection.execute(query)]
+    return [subscription_of(row) for row in connection.execute(query)]
 
 
 def internal_subscriptions(connection: Connection, feeds: Iterable[int]) -> list[Subscription]:
@@ -114,19 +114,19 @@ def internal_subscriptions(connection: Connection, feeds: Iterable[int]) -> list
     query = select(schema.subscriptions).where(_LIVE, _s.kind == INTERNAL)
     targets = [str(feed) for feed in sorted(feeds)]
     rows = (row for some in chunks(targets) for row in connection.execute(query.where(_s.target.in_(some))))
-    return [_subscription(row) for row in rows]
+    return [subscription_of(row) for row in rows]
 
 
 def subscription_by_ticket(connection: Connection, ticket: bytes) -> Subscription | None:
     """The live subscription whose ticket has this digest."""
     row = connection.execute(select(schema.subscriptions).where(_s.ticket == ticket, _LIVE)).one_or_none()
-    return None if row is None else _subscription(row)
+    return None if row is None else subscription_of(row)
 
 
 def subscription_by_number(connection: Connection, number: int) -> Subscription | None:
     """A live subscription by its number."""
     row = connection.execute(select(schema.subscriptions).where(_s.id == number, _LIVE)).one_or_none()
-    return None if row is None else _subscription(row)
+    return None if row is None else subscription_of(row)
 
 
 def owner_of_message(connection: Connection, key: str) -> int | None:
@@ -160,28 +160,28 @@ def subscribed_among(connection: Connection, feeds: Iterable[int]) -> set[int]:
 def expired_subscriptions(connection: Connection) -> list[Subscription]:
     """Live subscriptions whose time is over."""
     query = select(schema.subscriptions).where(_LIVE, _s.expires <= now(connection))
-    return [_subscription(row) for row in connection.execute(query)]
+    return [subscription_of(row) for row in connection.execute(query)]
 
 
 def due_subscriptions(connection: Connection) -> list[Subscription]:
     """Subscriptions that are served and whose period, or time, is over."""
     over = or_(_s.due <= now(connection), _s.expires <= now(connection))
     query = select(schema.subscriptions).where(_SERVED, _s.due.is_not(None), over)
-    return [_subscription(row) for row in connection.execute(query)]
+    return [subscription_of(row) for row in connection.execute(query)]
 
 
 def lagging_subscriptions(connection: Connection) -> list[Subscription]:
     """Subscriptions that are served, without a period, and have a cursor of their own."""
     query = select(schema.subscriptions).join(schema.cursors, schema.cursors.c.subscription == _s.id)
     rows = connection.execute(query.where(_SERVED, _s.period.is_(None)))
-    return [_subscription(row) for row in rows]
+    return [subscription_of(row) for row in rows]
 
 
 def sharing_subscriptions(connection: Connection, *, but: Iterable[str] = ()) -> list[Subscription]:
     """Subscriptions that are served, without a period, and follow the shared cursor, `but` for some kinds."""
     own = exists().where(schema.cursors.c.subscription == _s.id)
     query = select(schema.subscriptions).where(_SERVED, _s.period.is_(None), _s.kind.not_in(list(but)), ~own)
-    return [_subscription(row) for row in connection.execute(query)]
+    return [subscription_of(row) for row in connection.execute(query)]
 
 
 def next_period(connection: Connection, subscription: Subscription) -> None:
@@ -196,7 +196,8 @@ def next_period(connection: Connection, subscription: Subscription) -> None:
     )
 
 
-def _subscription(row: Any) -> Subscription:
+def subscription_of(row: Any) -> Subscription:
+    """The subscription of a row of its table."""
     return Subscription(
         id=row.id,
         feed=row.feed,

@@ -44,7 +44,7 @@ def explain_letter(
 ) -> None:
     """Show what is in a message, and every attempt to deliver it that failed.
 
-    Example: `runnel letters explain 5f3a-12-7`
+    Example: `runnel letters explain 5f3a-12-7-9c41d20e`
     """
     with told(as_json), opened(root, token, acting) as engine:
         tell_outcomes([engine.apply(ExplainMessage(key))], as_json)
@@ -60,7 +60,7 @@ def replay_letter(
 ) -> None:
     """Send a dead letter again, under the same key.
 
-    Example: `runnel letters replay 5f3a-12-7`
+    Example: `runnel letters replay 5f3a-12-7-9c41d20e`
     """
     with told(as_json), opened(root, token, acting) as engine:
         tell_outcomes([engine.apply(Replay(message=key))], as_json)

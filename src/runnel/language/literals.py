@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
@@ -175,13 +176,12 @@ def read_duration(count: Token, unit: Token) -> Duration:
 def read_date(text: str, token: Token) -> date | datetime:
     """A whole day, or an instant in UTC; an instant without a zone is in UTC already."""
     text = text.strip()
-    try:
+    # Refused below: the 31st of November, or an instant before the year 1 once it is in UTC.
+    with suppress(ValueError, OverflowError):
         if _DAY.fullmatch(text):
             return date.fromisoformat(text)
         if _INSTANT.fullmatch(text):
             return moment(datetime.fromisoformat(text))
-    except (ValueError, OverflowError):
-        pass  # The 31st of November, or an instant before the year 1 once it is in UTC.
     shown = text if len(text) <= 40 else text[:40] + "…"
     raise InvalidCondition(f"{shown!r} is not a date", span=span_of(token), hint=DATE_HINT)
 

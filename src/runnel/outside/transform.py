@@ -84,6 +84,9 @@ class _Child:
         self.served = 0
         self.dead = False
         self._seconds = seconds
+        self._plenty = (megabytes << 20) // 2
+        self._used = 0
+        self._reaping = threading.Lock()
         self._most = most
         try:
             self._process = self._start(seconds, megabytes, most)
@@ -117,13 +120,23 @@ class _Child:
         return outcome
 
     def kill(self) -> None:
-        """End the process, whatever it does."""
-        self._process.kill()
-        self._process.wait()
+        """End the process, whatever it does, and learn how much memory it ever had."""
+        with self._reaping:
+            self._stop()
+            if self._process.returncode is None:
+                _, status, usage = os.wait4(self._process.pid, 0)
+                self._process.returncode = os.waitstatus_to_exitcode(status)
+                self._used = usage.ru_maxrss << 10
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 with suppress(BrokenPipeError):
                     stream.close()
+
+    def _stop(self) -> None:
+        # Not Popen.kill: that may reap the process, and what it had used would be lost. Until it is reaped, its
+        # number is nobody else's.
+        if self._process.returncode is None:
+            os.kill(self._process.pid, signal.SIGKILL)
 
     @contextmanager
     def _watched(self, seconds: float) -> Iterator[None]:
@@ -131,7 +144,8 @@ class _Child:
 
         def end() -> None:
             late.set()
-            self._process.kill()
+            with self._reaping:
+                self._stop()
 
         watchdog = threading.Timer(seconds, end)
         watchdog.daemon = True
@@ -167,7 +181,8 @@ class _Child:
                 return _Died(f"it took more than {CLOCK * self._seconds:g} seconds", _Blame.SHEET)
             case code if code == -signal.SIGPROF:
                 return _Died(f"it took more than {self._seconds:g} seconds of processor time", _Blame.SHEET)
-            case code if code == EXHAUSTED:
+            # A processor that finds no memory may fall over it before it can say so; what it had used tells.
+            case code if code == EXHAUSTED or (code and self._used > self._plenty):
                 return _Died("it took too much memory", _Blame.SHEET_OR_PAST)
             case _:
                 return _Died("it broke the stylesheet processor", _Blame.ANYBODY)

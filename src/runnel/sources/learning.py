@@ -30,6 +30,9 @@ FAST_HALF_LIFE = HOUR
 LONGEST = 60 * DAY
 """A longer time between two polls counts as this."""
 
+LARGEST = 1e15
+"""No number in a row is larger."""
+
 SLOW_ITEMS, SLOW_SECONDS, FAST_ITEMS, FAST_EXPECTED, EXCESS, SQUARE, CAPACITY, HELD, CHANGED = range(9)
 HOUR_ITEMS = slice(9, 33)
 HOUR_EXPECTED = slice(33, 57)
@@ -115,6 +118,9 @@ def _learn_activity(after: Numbers, elapsed: Numbers, found: Numbers, expected: 
     kept = np.exp2(-elapsed / SLOW_HALF_LIFE)
     after[:, EXCESS] = after[:, EXCESS] * kept + (found - expected) ** 2 - expected
     after[:, SQUARE] = after[:, SQUARE] * kept + expected**2
+    # Only their ratio matters: both shrink alike where a feed's numbers are out of all proportion.
+    size = np.maximum(np.abs(after[:, EXCESS]), after[:, SQUARE])
+    after[:, [EXCESS, SQUARE]] *= np.minimum(1.0, LARGEST / size)[:, None]
     kept = np.exp2(-elapsed / FAST_HALF_LIFE)
     # Of a long time without a poll only the end is recent; where in it the items fell is not known.
     recent = np.divide(1.0 - kept, np.log(2.0) * elapsed / FAST_HALF_LIFE, out=np.ones_like(kept), where=elapsed > 0)

@@ -23,6 +23,7 @@ from runnel.sources.learning import (
     DAY,
     HOUR_EXPECTED,
     HOUR_ITEMS,
+    LARGEST,
     LONGEST,
     WIDTH,
     Curves,
@@ -47,7 +48,6 @@ WORTH_A_LOOK = 0.05
 """Expected new items below which a feed's next look may be put off."""
 
 _SCALARS = ("items", "seconds", "recent", "recent_expected", "excess", "square", "capacity", "held", "changed")
-_LARGEST = 1e15
 _LEAST_WEIGHT = 600.0
 _LONGEST_TEXT = 10_000
 
@@ -144,7 +144,7 @@ def _row_of(text: str) -> Numbers | None:
     except (ValueError, TypeError, KeyError, RecursionError, OverflowError):
         return None
     positive = np.delete(row, 4) if row.shape == (WIDTH,) else row  # the excess alone may be negative
-    if row.shape != (WIDTH,) or not np.isfinite(row).all() or (np.abs(row) > _LARGEST).any() or (positive < 0).any():
+    if row.shape != (WIDTH,) or not np.isfinite(row).all() or (np.abs(row) > LARGEST).any() or (positive < 0).any():
         return None
     return row if row[1] >= 1.0 and row[CAPACITY] > 0 else None
 

@@ -171,9 +171,7 @@ DOUBLING = (
 )
 ENDLESS = '<xsl:template match="/" name="e"><xsl:call-template name="e"/></xsl:template>'
 TIME = r"stopped: it took more than [12] seconds"
-# Without memory libxslt gives up in one of several ways, or falls over; each of them is the end of the sheet alone.
-NO_MEMORY = r"stopped: it took too much memory|stopped: it broke the stylesheet processor"
-STOPPED = rf"{TIME}|{NO_MEMORY}"
+STOPPED = rf"{TIME}|stopped: it took too much memory"
 BOMBS = {
     "triple loop": (sheet(template=nested('<p a="b">some text</p>')), STOPPED),
     "triple count": (
@@ -184,7 +182,7 @@ BOMBS = {
         sheet(template=f"<xsl:value-of select=\"re:test('{'a' * 50}b', '(a+)+$')\"/>"),
         TIME,
     ),
-    "doubling": (sheet(DOUBLING), NO_MEMORY),
+    "doubling": (sheet(DOUBLING), "memory"),
     "text": (sheet('<xsl:output method="text"/>', template=nested("x" * 200)), STOPPED),
     "recursion": (sheet(ENDLESS), "without end"),
     "output": (sheet('<xsl:output method="text"/>', template=nested("x" * 50, 2)), "result has more than"),
@@ -289,7 +287,7 @@ def test_many_callers_at_once(transformer: Transformer) -> None:
     def one(number: int) -> Transformed | str:
         document = b"<a>" + b"<n/>" * number + b"</a>"
         if number % 10 == 7:
-            with pytest.raises(SheetFailed, match=NO_MEMORY):
+            with pytest.raises(SheetFailed, match="memory"):
                 transformer.apply(BOMBS["doubling"][0], document, "bomb.xsl")
             return "stopped"
         return transformer.apply(GOOD, document, "good.xsl")

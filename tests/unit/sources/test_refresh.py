@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from runnel.sources.learning import DAY, HOUR, curves, integrate, learn, start_rows
@@ -170,6 +170,7 @@ POLLS = st.lists(
 
 @settings(max_examples=80, deadline=None)
 @given(POLLS, st.floats(1, 30 * DAY), st.floats(0, 100 * DAY))
+@example([(1.0, 1131, 1), (1672.0, 0, 0)], 1.0, 0.0)
 def test_whatever_is_found_urgency_is_finite_and_what_is_kept_comes_back(
     polls: list[tuple[float, int, int]], period: float, waited: float
 ) -> None:
