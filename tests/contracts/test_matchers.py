@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import numpy as np
@@ -35,9 +36,14 @@ from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher
 from runnel.matching.compile import compile_base, compile_delta, compile_merged
 from runnel.matching.contract import Matcher
-from runnel.matching.filters import layout, truth
+from runnel.matching.filters import atom_layout, truth
 from runnel.matching.filters.columns import ItemColumns
+from runnel.matching.filters.index import IndexMatcher
+from runnel.matching.filters.part_index import PartIndex
 from runnel.matching.filters.scan import ScanMatcher
+from runnel.matching.filters.streams import settle
+from runnel.matching.filters.streams.matcher import StreamMatcher
+from runnel.matching.filters.streams.part import StreamPart
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Item
 from runnel.model.match import Matches
@@ -87,13 +93,13 @@ def rows(matches: Matches) -> list[list[int]]:
 def expected(batch: ItemBatch, queries: list[PlanQuery], definitions: Mapping[int, Node]) -> list[list[int]]:
     """What the definition of matching says, item by item and query by query."""
     found = []
-    pairs = zip(batch.feeds.tolist(), batch.sequences.tolist(), strict=True)
-    for (feed, sequence), attributes in zip(pairs, batch.attributes(), strict=True):
+    columns = batch.feeds.tolist(), batch.sequences.tolist(), batch.records.column("accepted").to_pylist()
+    for (feed, sequence, accepted), attributes in zip(zip(*columns, strict=True), batch.attributes(), strict=True):
         found.append(
             sorted(
                 query.id
                 for query in queries
-                if sequence > query.since and accepts(Read(query.id), feed, attributes, definitions)
+                if sequence > query.since and accepts(Read(query.id), feed, attributes, definitions, accepted)
             )
         )
     return found
@@ -110,14 +116,17 @@ def test_every_matcher_gives_what_the_evaluator_gives(world: GeneratedWorld, sin
     wanted = expected(world.batch, queries, world.definitions)
     matchers: dict[str, Matcher] = {
         "scan": ScanMatcher(queries, world.definitions),
-        "index": build_matcher(base_plan(queries, world.definitions)),
-        "index of cut normal forms": build_matcher(base_plan(queries, world.definitions, TINY)),
+        "streams": StreamMatcher(base_plan(queries, world.definitions)),
+        "streams of cut normal forms": StreamMatcher(base_plan(queries, world.definitions, TINY)),
+        "index": IndexMatcher(base_plan(queries, world.definitions)),
+        "index of cut normal forms": IndexMatcher(base_plan(queries, world.definitions, TINY)),
     }
     for name, matcher in matchers.items():
         matches = matcher.match(world.batch)
         assert rows(matches) == wanted, name
         assert matches.failures == ()
         assert matcher.statistics.items == len(world.items)
+        assert matcher.statistics.fallbacks == 0, name
         assert matcher.statistics.matches == sum(map(len, wanted))
 
 
@@ -175,7 +184,7 @@ def test_batches_larger_than_a_chunk_and_slices_of_batches_match_alike() -> None
 
 
 def test_keys_with_equal_hashes_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(layout, "hash_key", lambda slot, token: 7)
+    monkeypatch.setattr(atom_layout, "hash_key", lambda slot, token: 7)
     monkeypatch.setattr("runnel.matching.filters.keys.hash_key", lambda slot, token: 7)
     texts = ["rock", "jazz", "folk"]
     definitions: dict[int, Node] = {10 + n: Filter(Read(1), contains(text)) for n, text in enumerate(texts)}
@@ -184,13 +193,22 @@ def test_keys_with_equal_hashes_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> N
     assert rows(matcher.match(batch)) == [[10], [11], [12], []]
 
 
-def test_an_atom_that_raises_fails_its_queries_on_that_item_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    phrase = contains("red rock")
+INDEXED = pytest.mark.parametrize("made", [IndexMatcher, StreamMatcher])
+
+
+@INDEXED
+def test_an_atom_that_raises_fails_its_queries_on_that_item_only(
+    made: type[IndexMatcher | StreamMatcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Compare(Attribute("title"), ">=", "red")  # the order of texts is known to the reference evaluator only
     definitions: dict[int, Node] = {
-        10: Filter(Read(1), phrase),
+        10: Filter(Read(1), slow),
         11: Filter(Read(1), contains("rock")),
-        12: Filter(Read(1), And((phrase, contains("zebra")))),
-        13: Filter(Read(1), Or((phrase, contains("rock")))),
+        12: Filter(Read(1), And((slow, contains("zebra")))),
+        13: Filter(Read(1), Or((slow, contains("rock")))),
+        14: Filter(Read(1), Not(slow)),
+        15: Filter(Read(1), And((contains("rock"), Or((Not(slow), contains("red")))))),
+        16: Filter(Read(1), And((contains("rock"), Or((Not(slow), contains("zebra")))))),
     }
     evaluate = truth.evaluate_atom
 
@@ -200,43 +218,55 @@ def test_an_atom_that_raises_fails_its_queries_on_that_item_only(monkeypatch: py
         return evaluate(atom, columns, row)  # type: ignore[arg-type]
 
     monkeypatch.setattr(truth, "evaluate_atom", breaks)
+    monkeypatch.setattr(settle, "evaluate_atom", breaks)
     batch = ItemBatch.of([item(n, title="red rock") for n in (1, 2, 3)], {"One": 1})
-    matcher = build_matcher(base_plan([PlanQuery(feed) for feed in definitions], definitions))
-    matches = matcher.match(batch)
-    assert rows(matches) == [[10, 11, 13], [11, 13], [10, 11, 13]]
-    assert [(one.row, one.query, one.reason) for one in matches.failures] == [(1, 10, "ZeroDivisionError: injected")]
-    assert matcher.statistics.failures == 1
+    for limits in (None, TINY):
+        matcher = made(base_plan([PlanQuery(feed) for feed in definitions], definitions, limits))
+        matches = matcher.match(batch)
+        assert rows(matches) == [[10, 11, 13, 15], [11, 13, 15], [10, 11, 13, 15]]
+        assert [(one.row, one.query, one.reason) for one in matches.failures] == [
+            (1, query, "ZeroDivisionError: injected") for query in (10, 14, 16)
+        ]
+        assert matcher.statistics.failures == 3
 
 
-def test_an_item_that_breaks_the_index_is_taken_the_slow_way(monkeypatch: pytest.MonkeyPatch) -> None:
+@INDEXED
+def test_an_item_that_breaks_the_index_is_taken_the_slow_way(
+    made: type[IndexMatcher | StreamMatcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
     definitions: dict[int, Node] = {
         10: Filter(Read(1), contains("rock")),
         11: Filter(Read(1), Compare(Attribute("price"), ">", 3.0)),
     }
-    cut = ItemColumns.words
+    for part in (PartIndex, StreamPart):
+        matched = part.match
 
-    def breaks(self: ItemColumns, position: int) -> list[str]:
-        if self.texts[position] == "poison":
-            raise MemoryError("injected")
-        return cut(self, position)
+        def breaks(self: object, columns: ItemColumns, *rest: object, matched: Any = matched) -> Any:
+            if "poison" in columns.texts:
+                raise MemoryError("injected")
+            return matched(self, columns, *rest)
 
-    monkeypatch.setattr(ItemColumns, "words", breaks)
+        monkeypatch.setattr(part, "match", breaks)
     titles = ["rock", "poison", "rock"]
     batch = ItemBatch.of([item(n, title=title, price=5.0) for n, title in enumerate(titles)], {"One": 1})
-    matcher = build_matcher(base_plan([PlanQuery(10), PlanQuery(11)], definitions))
+    matcher = made(base_plan([PlanQuery(10), PlanQuery(11)], definitions))
     matches = matcher.match(batch)
     assert rows(matches) == [[10, 11], [11], [10, 11]]
     assert matches.failures == ()
     assert matcher.statistics.fallbacks == 1
 
 
-def test_the_slow_way_records_a_failure_for_each_query(monkeypatch: pytest.MonkeyPatch) -> None:
-    def breaks(*_: object) -> bool:
+@INDEXED
+def test_the_slow_way_records_a_failure_for_each_query(
+    made: type[IndexMatcher | StreamMatcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*_: object, **__: object) -> bool:
         raise ValueError("injected")
 
     definitions: dict[int, Node] = {10: Filter(Read(1), contains("rock")), 11: Read(1)}
-    matcher = build_matcher(base_plan([PlanQuery(10), PlanQuery(11)], definitions))
-    monkeypatch.setattr("runnel.matching.filters.part_index.PartIndex.match", breaks)
+    matcher = made(base_plan([PlanQuery(10), PlanQuery(11)], definitions))
+    monkeypatch.setattr(PartIndex, "match", breaks)
+    monkeypatch.setattr(StreamPart, "match", breaks)
     monkeypatch.setattr("runnel.matching.filters.fallback.holds", breaks)
     matches = matcher.match(ItemBatch.of([item(1, title="rock")], {"One": 1}))
     assert rows(matches) == [[11]]

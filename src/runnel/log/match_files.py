@@ -1,6 +1,8 @@
 """Match parts as files: what a worker writes. No catalog here, so that workers start quickly.
 
-A part is Arrow with MATCH_SCHEMA, one row per item that matched anything; the commit of its batch makes it exist.
+A part is Arrow with MATCH_SCHEMA, one row per item that matched anything; the commit of its batch makes it exist. One
+item may match ten thousand queries, so their ids, which ascend, are kept as steps from one to the next, in two bytes
+each. A step too long for that is LEAP, and the next of the row's leaps says how long it is.
 """
 
 from __future__ import annotations
@@ -22,10 +24,14 @@ from runnel.model.segment import MatchPart
 MATCH_SCHEMA = pa.schema(
     [
         pa.field("sequence", pa.int64(), nullable=False),
-        pa.field("queries", pa.list_(pa.field("item", pa.int64(), nullable=False)), nullable=False),
+        pa.field("steps", pa.list_(pa.field("item", pa.uint16(), nullable=False)), nullable=False),
+        pa.field("leaps", pa.list_(pa.field("item", pa.int64(), nullable=False)), nullable=False),
     ],
-    metadata={"runnel.format": "matches/1"},
+    metadata={"runnel.format": "matches/2"},
 )
+
+LEAP = 65535
+"""In place of a step that does not fit into two bytes."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +66,25 @@ def match_records(sequences: npt.NDArray[np.int64], matches: Matches) -> Any:
     """A record batch of MATCH_SCHEMA: the items that matched something."""
     lengths = np.diff(matches.offsets)
     kept = lengths > 0
-    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths[kept])]).astype(np.int32)
-    queries = pa.ListArray.from_arrays(pa.array(offsets), pa.array(matches.queries), type=MATCH_SCHEMA.field(1).type)
-    return pa.RecordBatch.from_arrays([pa.array(sequences[kept]), queries], schema=MATCH_SCHEMA)
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths[kept])])
+    return _records(MatchRows(sequences[kept], offsets, matches.queries))
+
+
+def _records(rows: MatchRows) -> Any:
+    # Imported here: who only reads matches needs no compiler.
+    from runnel.log.match_steps import steps_of
+
+    steps, leap_offsets, leaps = steps_of(rows.offsets, rows.queries)
+    columns = [
+        pa.array(rows.sequences),
+        _lists(rows.offsets, steps, MATCH_SCHEMA.field("steps")),
+        _lists(leap_offsets, leaps, MATCH_SCHEMA.field("leaps")),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=MATCH_SCHEMA)
+
+
+def _lists(offsets: npt.NDArray[np.int64], values: npt.NDArray[Any], field: Any) -> Any:
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pa.array(values), type=field.type)
 
 
 def write_part(storage: Storage, lineage: int, batches: Sequence[Any], sequences: tuple[int, int]) -> MatchPart:
@@ -73,17 +95,33 @@ def write_part(storage: Storage, lineage: int, batches: Sequence[Any], sequences
 
 
 def read_part(storage: Storage, path: str) -> MatchRows:
-    """The matches of a part, mapped into memory where it was written in one piece."""
+    """The matches of a part."""
     batches = read_arrow(storage, path).combine_chunks().to_batches()
     if not batches:
         empty = np.empty(0, dtype=np.int64)
         return MatchRows(empty, np.zeros(1, dtype=np.int64), empty)
-    queries = batches[0].column("queries")
-    return MatchRows(
-        batches[0].column("sequence").to_numpy(),
-        np.asarray(queries.offsets.to_numpy(), dtype=np.int64),
-        np.asarray(queries.values.to_numpy(), dtype=np.int64),
-    )
+    return _rows(batches[0])
+
+
+def _rows(batch: Any) -> MatchRows:
+    sequences = batch.column("sequence").to_numpy()
+    if "queries" in batch.schema.names:  # matches/1: the ids as they are
+        offsets, queries = _listed(batch.column("queries"))
+        return MatchRows(sequences, offsets, queries)
+    offsets, steps = _listed(batch.column("steps"))
+    _, leaps = _listed(batch.column("leaps"))
+    ids = steps.astype(np.int64)
+    ids[steps == LEAP] = leaps
+    np.cumsum(ids, out=ids)
+    # A row begins anew: what the rows before it added up to is taken away again.
+    before = np.concatenate([np.zeros(1, dtype=np.int64), ids])[offsets[:-1]]
+    ids -= np.repeat(before, np.diff(offsets))
+    return MatchRows(sequences, offsets, ids)
+
+
+def _listed(column: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
+    offsets = np.asarray(column.offsets.to_numpy(), dtype=np.int64)
+    return offsets - offsets[0], column.values.to_numpy()[offsets[0] : offsets[-1]]
 
 
 def joined(parts: Sequence[MatchRows]) -> MatchRows:
@@ -98,9 +136,5 @@ def joined(parts: Sequence[MatchRows]) -> MatchRows:
 
 def write_rows(storage: Storage, path: str, rows: MatchRows, sequences: tuple[int, int]) -> MatchPart:
     """Write matches as one part, in one piece."""
-    queries = pa.ListArray.from_arrays(
-        pa.array(rows.offsets.astype(np.int32)), pa.array(rows.queries), type=MATCH_SCHEMA.field(1).type
-    )
-    records = pa.RecordBatch.from_arrays([pa.array(rows.sequences), queries], schema=MATCH_SCHEMA)
-    size = write_arrow(storage, path, [records], MATCH_SCHEMA)
+    size = write_arrow(storage, path, [_records(rows)], MATCH_SCHEMA)
     return MatchPart(path, sequences[0], sequences[1], size)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from runnel.matching.contract import Matcher
-from runnel.matching.filters.index import IndexMatcher
+from runnel.matching.filters.streams.matcher import StreamMatcher
 from runnel.plan.store import Plan
 
 
 def build_matcher(plan: Plan) -> Matcher:
     """The matcher of a loaded plan: base and delta behind one contract."""
-    return IndexMatcher(plan)
+    return StreamMatcher(plan)

@@ -9,9 +9,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from time import perf_counter
 
+import numpy as np
+
 from runnel.algebra.query import Node
 from runnel.log.storage import Storage
-from runnel.matching.filters.layout import layout
+from runnel.matching.filters.anchors import choose_anchors
+from runnel.matching.filters.atom_layout import NOTHING, Frequencies, lay_out_atoms
+from runnel.matching.filters.streams.layout import lay_out_streams
 from runnel.optimizer.merge import merge
 from runnel.optimizer.optimize import optimize
 from runnel.optimizer.settings import OptimizerSettings
@@ -19,9 +23,6 @@ from runnel.plan.arrays import Arrays
 from runnel.plan.logical import CostRecord, LogicalPlan, PlanQuery
 from runnel.plan.manifest import PlanManifest
 from runnel.plan.store import Plan, write_base, write_delta
-
-Frequencies = Mapping[str, float]
-"""The part of all items that hold a word, where it is known; it decides speed, never answers."""
 
 
 def compile_base(
@@ -78,11 +79,14 @@ def compile_merged(
 
 def _laid_out(logical: LogicalPlan, frequencies: Frequencies | None) -> tuple[LogicalPlan, Arrays]:
     started = perf_counter()
-    laid_out = layout(logical, frequencies)
+    atoms = lay_out_atoms(logical, frequencies)
+    anchors = choose_anchors(logical, atoms)
+    streams = lay_out_streams(logical, atoms, anchors)
     counters = {
-        "keys": len(laid_out.key_hashes),
-        "postings": len(laid_out.postings.values),
-        "unanchored": len(laid_out.unanchored),
+        "keys": len(atoms.key_tokens),
+        "words": len(streams.vocabulary),
+        "entries": len(anchors.keys.values),
+        "unanchored": int(np.count_nonzero(anchors.clauses == NOTHING)),
     }
     record = CostRecord("layout", perf_counter() - started, counters)
-    return replace(logical, costs=(*logical.costs, record)), laid_out.arrays()
+    return replace(logical, costs=(*logical.costs, record)), atoms.arrays() | streams.arrays()

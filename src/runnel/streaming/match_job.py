@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 
 from runnel.log.item_files import read_items
-from runnel.log.match_files import match_records
+from runnel.log.match_files import MATCH_SCHEMA, match_records
 from runnel.log.storage import Storage, open_storage
 from runnel.matching.build import build_matcher
 from runnel.matching.contract import Matcher
-from runnel.model.match import Matches
+from runnel.model.batch import ItemBatch
 from runnel.model.segment import Slice
 from runnel.plan.store import PlanVersion, load
 
@@ -33,6 +33,9 @@ _ARROW = pa.schema(
     ]
 )
 
+_PIECE = 512
+"""Items that are matched at once: few enough for their matches to find room in memory that was used before."""
+
 
 def match_slices(storage_url: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The function for `mapInArrow`: matches every slice it is given with the plan that the slice names."""
@@ -50,30 +53,48 @@ def match_slice(storage: Storage, row: dict[str, Any]) -> Any:
     """One slice matched: a record batch of one row."""
     one = Slice(row["tier"], row["path"], row["first_row"], row["rows"], row["first_sequence"], row["accepted"])
     items = read_items(storage, one)
-    if row["base"] is None:
-        matches, counters = Matches.of([[]] * len(items)), dict[str, int]()
-    else:
+    found = _Found()
+    if row["base"] is not None:
         matcher = _matcher(storage.url, PlanVersion(row["plan"], row["base"], row["delta"]))
-        matches, counters = _counted(matcher, items)
-    failures = [[int(items.sequences[one.row]), one.query, one.reason] for one in matches.failures]
+        before = matcher.statistics.to_json()
+        for start in range(0, len(items), _PIECE):
+            found.add(ItemBatch(items.records.slice(start, _PIECE)), matcher)
+        after = matcher.statistics.to_json()
+        found.counters = {name: after[name] - before[name] for name in after}
     columns = [
         [one.first_sequence],
         [one.last_sequence],
         [row["plan"]],
-        [matches.total],
-        [json.dumps(counters)],
-        [json.dumps(failures)],
-        [match_records(items.sequences, matches).serialize().to_pybytes()],
+        [found.matches],
+        [json.dumps(found.counters)],
+        [json.dumps(found.failures)],
+        [found.block()],
     ]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
-def _counted(matcher: Matcher, items: Any) -> tuple[Matches, dict[str, int]]:
-    before = matcher.statistics.to_json()
-    matches = matcher.match(items)
-    after = matcher.statistics.to_json()
-    return matches, {name: after[name] - before[name] for name in after}
+class _Found:
+    """What was found in a slice so far. An item may match ten thousand queries: only the stored form is kept."""
+
+    def __init__(self) -> None:
+        self.matches = 0
+        self.counters: dict[str, int] = {}
+        self.failures: list[list[Any]] = []
+        self._records: list[Any] = []
+
+    def add(self, items: ItemBatch, matcher: Matcher) -> None:
+        """Match a piece of the slice."""
+        matches = matcher.match(items)
+        self.matches += matches.total
+        self.failures += [[int(items.sequences[one.row]), one.query, one.reason] for one in matches.failures]
+        self._records.append(match_records(items.sequences, matches))
+
+    def block(self) -> bytes:
+        """All matches as one sealed block."""
+        batches = pa.Table.from_batches(self._records, MATCH_SCHEMA).combine_chunks().to_batches()
+        batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=MATCH_SCHEMA)
+        return bytes(batch.serialize().to_pybytes())
 
 
 @lru_cache(maxsize=2)

@@ -11,7 +11,22 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from enum import IntEnum, IntFlag
 
-from runnel.algebra.expressions import Atom, Attribute, Between, Compare, Constant, Contains, Exists, In
+from runnel.algebra.expressions import (
+    Ago,
+    Atom,
+    Attribute,
+    Between,
+    Compare,
+    Constant,
+    Contains,
+    ContainsPattern,
+    Exists,
+    In,
+    Similar,
+)
+from runnel.algebra.patterns import is_wild
+from runnel.algebra.similarity import least_common
+from runnel.matching.filters.frequency import estimate
 from runnel.plan.arrays import encode_text
 
 Slot = tuple[str, str]
@@ -110,19 +125,36 @@ def test_of(atom: Atom) -> AtomTest:
             return AtomTest(TestKind.PHRASE, slot, tuple((slot, word_token(word)) for word in phrase))
         case Exists():
             return AtomTest(TestKind.KEY, slot, ((slot, PRESENCE),))
+        case ContainsPattern(Attribute(_, None), patterns):
+            plain = [word_token(one) for one in patterns if not is_wild(one)]
+            return AtomTest(TestKind.OTHER, slot, ((slot, _rarest(plain, 1)[0] if plain else PRESENCE),))
+        case Similar(Attribute(_, None), phrase, least):
+            # Whoever has `least_common` of the words has one of any set that leaves fewer of them out.
+            count = len(phrase) - least_common(len(phrase), least) + 1
+            tokens = _rarest([word_token(word) for word in phrase], count)
+            return AtomTest(TestKind.OTHER, slot, tuple((slot, token) for token in tokens))
         case Compare(attribute, "=", constant):
             key = _key(attribute, constant)
-            return AtomTest(TestKind.OTHER, slot) if key is None else AtomTest(TestKind.KEY, key[0], (key,))
+            return _other(slot) if key is None else AtomTest(TestKind.KEY, key[0], (key,))
         case In(attribute, constants):
             keys = [_key(attribute, constant) for constant in constants]
             known = tuple(key for key in keys if key is not None)
-            return AtomTest(TestKind.OTHER, slot, known if len(known) == len(keys) else ())
+            return AtomTest(TestKind.OTHER, slot, known) if len(known) == len(keys) else _other(slot)
         case Compare(attribute, operator, constant):
             return _compared(attribute, operator, constant)
         case Between(attribute, low, high):
             return _between(attribute, low, high)
         case _:
-            return AtomTest(TestKind.OTHER, slot)
+            return _other(slot)
+
+
+def _other(slot: Slot) -> AtomTest:
+    """The test of an atom that only the evaluator knows; where it holds, there is a value at least."""
+    return AtomTest(TestKind.OTHER, slot, ((slot, PRESENCE),))
+
+
+def _rarest(tokens: list[Token], count: int) -> list[Token]:
+    return sorted(tokens, key=lambda token: (estimate(token, {}), token))[:count]
 
 
 def _slot(attribute: Attribute) -> Slot:
@@ -145,7 +177,7 @@ def _key(attribute: Attribute, constant: Constant) -> tuple[Slot, Token] | None:
 def _measure(attribute: Attribute, constant: Constant) -> tuple[Slot, float] | None:
     """The slot and number that a constant compares with, if it is a number or a whole day."""
     match constant:
-        case bool() | str() | datetime():
+        case bool() | str() | datetime() | Ago():
             return None
         case date():
             return ((attribute.name, DAY), float(constant.toordinal())) if attribute.part is None else None
@@ -159,7 +191,7 @@ def _compared(attribute: Attribute, operator: str, constant: Constant) -> AtomTe
     """A comparison as a closed interval; an open end begins at the next double."""
     measured = _measure(attribute, constant)
     if measured is None:
-        return AtomTest(TestKind.OTHER, _slot(attribute))
+        return _other(_slot(attribute))
     slot, number = measured
     match operator:
         case "<":
@@ -175,5 +207,5 @@ def _compared(attribute: Attribute, operator: str, constant: Constant) -> AtomTe
 def _between(attribute: Attribute, low: Constant, high: Constant) -> AtomTest:
     first, last = _measure(attribute, low), _measure(attribute, high)
     if first is None or last is None or first[0] != last[0]:
-        return AtomTest(TestKind.OTHER, _slot(attribute))
+        return _other(_slot(attribute))
     return AtomTest(TestKind.RANGE, first[0], low=first[1], high=last[1])

@@ -12,8 +12,8 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from runnel.algebra.evaluate import values_of
-from runnel.algebra.expressions import PARTS, Attribute
+from runnel.algebra.evaluate import part_of
+from runnel.algebra.expressions import PARTS, WHOLE
 from runnel.algebra.text import words
 from runnel.matching.filters.atom_tests import DAY
 from runnel.model.batch import ItemBatch
@@ -62,10 +62,19 @@ class ItemColumns:
         """The numbers, NaN where a value is none."""
         return np.asarray(self._field("number").to_numpy(zero_copy_only=False))
 
+    @property
+    def text_array(self) -> pa.StringArray:
+        """The texts as Arrow has them, null where a value is none."""
+        return self._field("text")
+
     @cached_property
     def texts(self) -> list[str]:
         """The texts, None where a value is none."""
         return list(self._field("text").to_pylist())
+
+    @cached_property
+    def _accepted(self) -> list[int]:
+        return list(self.batch.records.column("accepted").cast(pa.int64()).to_pylist())
 
     @cached_property
     def moments(self) -> list[datetime | None]:
@@ -86,16 +95,21 @@ class ItemColumns:
         if facet == DAY:
             return [float(moment.toordinal()) for moment in moments]
         part = next(part for part in PARTS if part == facet)
-        looked_at = Attribute("moment", part)
-        return [cast(float, values_of(looked_at, {"moment": (moment,)})[0]) for moment in moments]
+        return [part_of(moment, part) for moment in moments]
 
     def positions(self, row: int, name: str) -> list[int]:
-        """The positions of the values of one item's attribute."""
+        """The positions of the values of one item's attribute, or of all its values."""
+        if name == WHOLE.name:
+            return list(range(*(self._offsets[row : row + 2] - self._offsets[0]).tolist()))
         positions = self.names.get(name)
         if positions is None:
             return []
         first, last = np.searchsorted(positions, self._offsets[row : row + 2] - self._offsets[0])
         return list(positions[first:last].tolist())
+
+    def accepted(self, row: int) -> datetime:
+        """When one item was accepted: what relative times count from."""
+        return _EPOCH + timedelta(microseconds=self._accepted[row])
 
     def attributes(self, row: int) -> Attributes:
         """The attributes of one item, as the reference evaluator takes them."""

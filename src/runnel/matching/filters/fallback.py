@@ -6,48 +6,48 @@ import numpy as np
 
 from runnel.algebra.evaluate import holds
 from runnel.matching.filters.columns import ItemColumns
-from runnel.matching.filters.part_index import Found, PartIndex
+from runnel.matching.filters.part_index import Found
+from runnel.matching.filters.reach import Reach
 from runnel.matching.filters.truth import formula_order
-from runnel.model.item import Attributes
 from runnel.model.match import Failure
 from runnel.plan.logical import EXACT, FormulaKind
 
 
-def match_slowly(index: PartIndex, columns: ItemColumns) -> Found:
+def match_slowly(reach: Reach, columns: ItemColumns) -> Found:
     """The queries of a part that a single item (row 0) matches, by the reference evaluator."""
-    predicates = np.flatnonzero(index.relevant(int(columns.feeds[0]))[0])
+    predicates = np.flatnonzero(reach.predicates(int(columns.feeds[0])))
     held: list[int] = []
     failures: list[Failure] = []
     for predicate in predicates.tolist():
         try:
-            if _satisfied(index, predicate, columns.attributes(0)):
+            if _satisfied(reach, predicate, columns):
                 held.append(predicate)
         except Exception as error:  # this is the last line of defence: a query's failure is recorded, never raised
-            _, queries = index.queries(columns, np.zeros(1, dtype=np.int64), np.array([predicate]))
+            _, queries = reach.queries(columns, np.zeros(1, dtype=np.int64), np.array([predicate]))
             reason = f"{type(error).__name__}: {error}"[:500]
             failures += [Failure(0, query, reason) for query in queries.tolist()]
     chosen = np.array(held, dtype=np.int64)
-    rows, queries = index.queries(columns, np.zeros(len(chosen), dtype=np.int64), chosen)
+    rows, queries = reach.queries(columns, np.zeros(len(chosen), dtype=np.int64), chosen)
     return Found(rows, queries, tuple(failures))
 
 
-def _satisfied(index: PartIndex, predicate: int, attributes: Attributes) -> bool:
-    logical = index.logical
+def _satisfied(reach: Reach, predicate: int, columns: ItemColumns) -> bool:
+    logical = reach.logical
     formula = int(logical.predicate_formulas[predicate])
     if formula != EXACT:
-        return _formula_holds(index, formula, attributes)
+        return _formula_holds(reach, formula, columns)
     return all(
-        any(_literal_holds(index, literal, attributes) for literal in logical.clauses.row(clause).tolist())
+        any(_literal_holds(reach, literal, columns) for literal in logical.clauses.row(clause).tolist())
         for clause in logical.predicates.row(predicate).tolist()
     )
 
 
-def _literal_holds(index: PartIndex, literal: int, attributes: Attributes) -> bool:
-    return holds(index.atoms[literal >> 1], attributes) != bool(literal & 1)
+def _literal_holds(reach: Reach, literal: int, columns: ItemColumns) -> bool:
+    return holds(reach.atoms[literal >> 1], columns.attributes(0), columns.accepted(0)) != bool(literal & 1)
 
 
-def _formula_holds(index: PartIndex, formula: int, attributes: Attributes) -> bool:
-    kinds, rows = index.logical.formula_kinds, index.logical.formulas
+def _formula_holds(reach: Reach, formula: int, columns: ItemColumns) -> bool:
+    kinds, rows = reach.logical.formula_kinds, reach.logical.formulas
     truths: dict[int, bool] = {}
     for one in formula_order(rows, kinds, formula):
         children = rows.row(one).tolist()
@@ -55,7 +55,7 @@ def _formula_holds(index: PartIndex, formula: int, attributes: Attributes) -> bo
             case FormulaKind.CONSTANT:
                 truths[one] = bool(children[0])
             case FormulaKind.LITERAL:
-                truths[one] = _literal_holds(index, children[0], attributes)
+                truths[one] = _literal_holds(reach, children[0], columns)
             case FormulaKind.NOT:
                 truths[one] = not truths[children[0]]
             case FormulaKind.AND:

@@ -32,9 +32,9 @@ class IndexMatcher:
     def __init__(self, plan: Plan) -> None:
         self.statistics = MatchStatistics()
         self._parts = [PartIndex(part, plan.removed(part)) for part in plan.parts]
-        keys = max(len(part.layout.key_hashes) for part in self._parts)
+        keys = max(len(part.layout.atoms.key_hashes) for part in self._parts)
         self._chunk = max(16, min(_CHUNK, _PRESENCE_BYTES // max(1, keys)))
-        self._queries = sum(int(np.count_nonzero(part.alive)) for part in self._parts)
+        self._queries = sum(part.reach.living for part in self._parts)
 
     def match(self, items: ItemBatch) -> Matches:
         """The queries that each item of the batch matches."""
@@ -60,7 +60,7 @@ class IndexMatcher:
                 return
             self.statistics.fallbacks += 1
             columns = ItemColumns(chunk)
-            found = [match_slowly(part, columns) for part in self._parts]
+            found = [match_slowly(part.reach, columns) for part in self._parts]
         yield from (_moved(one, start) for one in found)
 
 

@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 
+from runnel.algebra.expressions import WHOLE
+from runnel.matching.filters.atom_layout import NOTHING, AtomLayout, hash_key
 from runnel.matching.filters.atom_tests import (
     PRESENCE,
     SlotUse,
@@ -22,7 +24,6 @@ from runnel.matching.filters.atom_tests import (
     word_token,
 )
 from runnel.matching.filters.columns import ItemColumns
-from runnel.matching.filters.layout import NOTHING, FilterLayout, hash_key
 from runnel.model.batch import BOOLEAN, MOMENT, NUMBER, TEXT
 from runnel.plan.arrays import Array
 
@@ -93,22 +94,24 @@ class BatchKeys:
 
 
 class KeyFinder:
-    """Finds the keys of items for one part of a plan."""
+    """Finds the keys of items for one part of a plan; without `words`, only those of other things."""
 
-    def __init__(self, layout: FilterLayout) -> None:
+    def __init__(self, layout: AtomLayout, *, words: bool = True) -> None:
         self._layout = layout
         self.slots = len(layout.slots)
         self._by_name: dict[str, list[_SlotKeys]] = {}
         for number in range(self.slots):
             name, facet = json.loads(layout.slots.text(number))
-            slot = _SlotKeys(number, facet, int(layout.slot_uses[number]), self._find)
+            use = int(layout.slot_uses[number])
+            slot = _SlotKeys(number, facet, use if words else use & ~SlotUse.WORDS, self._find)
             self._by_name.setdefault(name, []).append(slot)
+        self._whole = self._by_name.pop(WHOLE.name, [])
 
     def keys(self, columns: ItemColumns) -> BatchKeys:
         """The keys and numbers of all items."""
         found = BatchKeys()
         for name, positions in columns.names.items():
-            for slot in self._by_name.get(name, ()):
+            for slot in (*self._by_name.get(name, ()), *self._whole):
                 if slot.facet:
                     self._facet_keys(slot, columns, positions, found)
                 else:
@@ -118,11 +121,12 @@ class KeyFinder:
     def _find(self, slot: int, token: Token) -> int:
         wanted = np.uint64(hash_key(slot, token))
         hashes = self._layout.key_hashes
-        key = int(np.searchsorted(hashes, wanted))
-        while key < len(hashes) and hashes[key] == wanted:
+        place = int(np.searchsorted(hashes, wanted))
+        while place < len(hashes) and hashes[place] == wanted:
+            key = int(self._layout.key_ids[place])
             if self._layout.key_slots[key] == slot and self._layout.key_tokens.raw(key) == token:
                 return key
-            key += 1
+            place += 1
         return NOTHING
 
     def _value_keys(self, slot: _SlotKeys, columns: ItemColumns, positions: Array, found: BatchKeys) -> None:

@@ -6,7 +6,6 @@ are checked clause by clause; predicates that hold lead to targets, targets to q
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,14 +13,13 @@ import numpy as np
 from runnel.matching.contract import MatchStatistics
 from runnel.matching.filters.columns import ItemColumns
 from runnel.matching.filters.keys import KeyFinder
-from runnel.matching.filters.layout import stored_layout
-from runnel.matching.filters.truth import FALSE, TRUE, UNKNOWN, Atoms, BatchTruth, formula_order
+from runnel.matching.filters.layout import layout, stored_atoms
+from runnel.matching.filters.reach import Reach
+from runnel.matching.filters.truth import FALSE, TRUE, UNKNOWN, BatchTruth, formula_order
 from runnel.model.match import Failure
 from runnel.plan.arrays import Array, Rows
 from runnel.plan.logical import EXACT
 from runnel.plan.store import PlanPart
-
-_MASK_BYTES = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -38,54 +36,29 @@ class PartIndex:
 
     def __init__(self, part: PlanPart, removed: Array) -> None:
         self.logical = part.logical
-        self.layout = stored_layout(part)
-        self.atoms = Atoms(part.logical)
-        self.alive = ~removed
-        self._finder = KeyFinder(self.layout)
-        self._masks: OrderedDict[int, tuple[Array, Array]] = OrderedDict()
+        self.layout = layout(part.logical, stored_atoms(part))
+        self.reach = Reach(part.logical, self.layout.predicate_targets, ~removed)
+        self._finder = KeyFinder(self.layout.atoms)
         self._orders: dict[int, list[int]] = {}
-        scopes = part.logical.scopes
-        self._scopes_of = _sources_to_scopes(scopes)
 
     def match(self, columns: ItemColumns, statistics: MatchStatistics) -> Found:
         """The queries of this part that the items match."""
         keys = self._finder.keys(columns)
-        truth = BatchTruth(self.logical, self.layout, self.atoms, columns, keys)
+        truth = BatchTruth(self.logical, self.layout.atoms, self.reach.atoms, columns, keys)
         rows, predicates = self._candidates(columns, *keys.pairs())
         statistics.candidates += len(rows)
         verdicts = self._check(rows, predicates, truth, statistics)
         statistics.atom_evaluations += truth.evaluations
         held = verdicts == TRUE
-        found_rows, queries = self.queries(columns, rows[held], predicates[held])
+        found_rows, queries = self.reach.queries(columns, rows[held], predicates[held])
         unknown = verdicts == UNKNOWN
         failures = self._failures(columns, rows[unknown], predicates[unknown], truth) if unknown.any() else ()
         return Found(found_rows, queries, failures)
 
-    def relevant(self, source: int) -> tuple[Array, Array]:
+    def _relevant(self, source: int) -> tuple[Array, Array]:
         """For a source: which predicates some query asks of it, and those of them that no key leads to."""
-        if source in self._masks:
-            self._masks.move_to_end(source)
-            return self._masks[source]
-        scoped = np.zeros(len(self.logical.scopes), dtype=bool)
-        scoped[self._scopes_of.get(source, [])] = True
-        mask = np.zeros(len(self.logical.predicates), dtype=bool)
-        mask[self.logical.target_predicates[scoped[self.logical.target_scopes]]] = True
-        always = self.layout.unanchored[mask[self.layout.unanchored]]
-        self._masks[source] = mask, always
-        while len(self._masks) > 1 and len(self._masks) * len(mask) > _MASK_BYTES:
-            self._masks.popitem(last=False)
-        return mask, always
-
-    def queries(self, columns: ItemColumns, rows: Array, predicates: Array) -> tuple[Array, Array]:
-        """The living queries behind predicates that hold, for the item's source and sequence."""
-        owners, targets = self.layout.predicate_targets.expand(predicates)
-        rows = rows[owners]
-        reached = self._in_scope(columns.feeds[rows], self.logical.target_scopes[targets])
-        rows, targets = rows[reached], targets[reached]
-        owners, positions = self.logical.targets.expand(targets)
-        rows = rows[owners]
-        wanted = self.alive[positions] & (self.logical.query_since[positions] < columns.sequences[rows])
-        return rows[wanted], self.logical.query_ids[positions[wanted]]
+        mask = self.reach.predicates(source)
+        return mask, self.layout.unanchored[mask[self.layout.unanchored]]
 
     def _candidates(self, columns: ItemColumns, rows: Array, keys: Array) -> tuple[Array, Array]:
         owners, predicates = self.layout.postings.expand(keys)
@@ -95,7 +68,7 @@ class PartIndex:
         by_source = Rows.grouped(which[rows], np.arange(len(rows)), len(sources))
         items = Rows.grouped(which, np.arange(len(columns)), len(sources))
         for index, source in enumerate(sources.tolist()):
-            mask, always = self.relevant(source)
+            mask, always = self._relevant(source)
             chosen = by_source.row(index)
             chosen = chosen[mask[predicates[chosen]]]
             here = items.row(index)
@@ -132,15 +105,6 @@ class PartIndex:
             self._orders[formula] = order
         return self._orders[formula]
 
-    def _in_scope(self, sources: Array, scopes: Array) -> Array:
-        inside = np.zeros(len(scopes), dtype=bool)
-        for source in np.unique(sources).tolist():
-            scoped = np.zeros(len(self.logical.scopes), dtype=bool)
-            scoped[self._scopes_of.get(source, [])] = True
-            here = sources == source
-            inside[here] = scoped[scopes[here]]
-        return inside
-
     def _failures(
         self, columns: ItemColumns, rows: Array, predicates: Array, truth: BatchTruth
     ) -> tuple[Failure, ...]:
@@ -148,13 +112,5 @@ class PartIndex:
         for row, predicate in sorted(set(zip(rows.tolist(), predicates.tolist(), strict=True))):
             reason = next(reason for (where, _), reason in truth.reasons.items() if where == row)
             one = np.array([row]), np.array([predicate])
-            failures += [Failure(row, query, reason) for query in self.queries(columns, *one)[1].tolist()]
+            failures += [Failure(row, query, reason) for query in self.reach.queries(columns, *one)[1].tolist()]
         return tuple(failures)
-
-
-def _sources_to_scopes(scopes: Rows) -> dict[int, Array]:
-    """The scopes that hold a source, by source."""
-    owners = np.repeat(np.arange(len(scopes)), scopes.lengths)
-    sources, which = np.unique(scopes.values, return_inverse=True)
-    grouped = Rows.grouped(which, owners, len(sources))
-    return {source: grouped.row(index) for index, source in enumerate(sources.tolist())}

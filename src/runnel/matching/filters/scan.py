@@ -6,6 +6,7 @@ The baseline, and the oracle of the others.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 
 from runnel.algebra.evaluate import accepts
 from runnel.algebra.query import Node, Read
@@ -29,11 +30,12 @@ class ScanMatcher:
         rows: list[list[int]] = []
         failures: list[Failure] = []
         feeds, sequences = items.feeds.tolist(), items.sequences.tolist()
+        moments = items.records.column("accepted").to_pylist()
         for row, attributes in enumerate(items.attributes()):
             matched = []
             for query in self._queries:
                 if sequences[row] > query.since:
-                    verdict = self._ask(row, query.id, feeds[row], attributes)
+                    verdict = self._ask(row, query.id, feeds[row], attributes, moments[row])
                     if isinstance(verdict, Failure):
                         failures.append(verdict)
                     elif verdict:
@@ -43,9 +45,9 @@ class ScanMatcher:
         self._count(len(rows), matches)
         return matches
 
-    def _ask(self, row: int, query: int, feed: int, attributes: Attributes) -> bool | Failure:
+    def _ask(self, row: int, query: int, feed: int, attributes: Attributes, accepted: datetime) -> bool | Failure:
         try:
-            return accepts(Read(query), feed, attributes, self._definitions)
+            return accepts(Read(query), feed, attributes, self._definitions, accepted)
         except Exception as error:  # a query that fails on an item is put aside; the rest goes on
             return Failure(row, query, f"{type(error).__name__}: {error}"[:500])
 

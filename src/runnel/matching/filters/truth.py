@@ -13,13 +13,12 @@ from typing import cast
 import numpy as np
 
 from runnel.algebra.encode import decode_expression
-from runnel.algebra.evaluate import holds
-from runnel.algebra.expressions import Atom, Contains
-from runnel.algebra.text import contains_phrase
+from runnel.algebra.evaluate import holds, satisfied_by_words
+from runnel.algebra.expressions import Atom, WordAtom
+from runnel.matching.filters.atom_layout import AtomLayout
 from runnel.matching.filters.atom_tests import TestKind
 from runnel.matching.filters.columns import ItemColumns
 from runnel.matching.filters.keys import BatchKeys
-from runnel.matching.filters.layout import FilterLayout
 from runnel.plan.arrays import Array, Rows
 from runnel.plan.logical import FormulaKind, LogicalPlan
 
@@ -41,19 +40,19 @@ class Atoms:
 
 
 def evaluate_atom(atom: Atom, columns: ItemColumns, row: int) -> bool:
-    """Whether an atom holds for an item; phrases use the words that were cut already."""
-    if isinstance(atom, Contains) and atom.attribute.part is None and atom.words:
+    """Whether an atom holds for an item; atoms on words use the words that were cut already."""
+    if isinstance(atom, WordAtom) and atom.attribute.part is None:
         positions = columns.positions(row, atom.attribute.name)
         texts = (position for position in positions if columns.texts[position] is not None)
-        return any(contains_phrase(columns.words(position), atom.words) for position in texts)
-    return holds(atom, columns.attributes(row))
+        return any(satisfied_by_words(atom, columns.words(position)) for position in texts)
+    return holds(atom, columns.attributes(row), columns.accepted(row))
 
 
 class BatchTruth:
     """The truths of one plan part on one batch; atoms are evaluated when asked for, once per item."""
 
     def __init__(
-        self, logical: LogicalPlan, layout: FilterLayout, atoms: Atoms, columns: ItemColumns, keys: BatchKeys
+        self, logical: LogicalPlan, layout: AtomLayout, atoms: Atoms, columns: ItemColumns, keys: BatchKeys
     ) -> None:
         self._logical = logical
         self._layout = layout

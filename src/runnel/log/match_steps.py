@@ -1,0 +1,56 @@
+"""The ids of matches as steps from one to the next: how they are stored (see `match_files`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from runnel.kernel import kernel
+
+_LEAP = 65535
+Ids = npt.NDArray[np.int64]
+
+
+def steps_of(offsets: Ids, queries: Ids) -> tuple[npt.NDArray[np.uint16], Ids, Ids]:
+    """Steps for rows of ascending ids, and the offsets and values of the rows' leaps.
+
+    >>> steps, offsets, leaps = steps_of(np.array([0, 3, 4]), np.array([7, 9, 70_009, 3]))
+    >>> steps.tolist(), offsets.tolist(), leaps.tolist()
+    ([7, 2, 65535, 3], [0, 1, 1], [70000])
+    """
+    steps = np.empty(len(queries), dtype=np.uint16)
+    leap_offsets = np.empty(len(offsets), dtype=np.int64)
+    count = _count_leaps(offsets, queries)
+    leaps = np.empty(count, dtype=np.int64)
+    _write_steps(offsets, queries, steps, leap_offsets, leaps)
+    return steps, leap_offsets, leaps
+
+
+@kernel
+def _count_leaps(offsets: Any, queries: Any) -> int:
+    count = 0
+    for row in range(len(offsets) - 1):
+        last = 0
+        for place in range(offsets[row], offsets[row + 1]):
+            count += queries[place] - last >= _LEAP
+            last = queries[place]
+    return count
+
+
+@kernel
+def _write_steps(offsets: Any, queries: Any, steps: Any, leap_offsets: Any, leaps: Any) -> None:
+    leap = 0
+    for row in range(len(offsets) - 1):
+        leap_offsets[row] = leap
+        last = 0
+        for place in range(offsets[row], offsets[row + 1]):
+            step = queries[place] - last
+            last = queries[place]
+            if step >= _LEAP:
+                leaps[leap] = step
+                leap += 1
+                step = _LEAP
+            steps[place] = step
+    leap_offsets[len(offsets) - 1] = leap

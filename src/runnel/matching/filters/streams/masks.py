@@ -1,0 +1,82 @@
+"""Masks: a bit for every item of a block, as four numbers of 64 bits. Many masks lie in one flat array.
+
+These functions become a part of the kernels that use them; a mask in hand is a tuple, which needs no memory.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runnel.kernel import Number, inlined
+from runnel.plan.arrays import Array
+
+WORDS = 4
+BLOCK = 64 * WORDS
+
+ONE = np.uint64(1)
+ZERO = np.uint64(0)
+ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
+
+Mask = tuple[Number, Number, Number, Number]
+NOBODY: Mask = (ZERO, ZERO, ZERO, ZERO)
+
+_TWO = np.uint64(2)
+_THREE = np.uint64(3)
+
+
+def make_masks(count: int) -> Array:
+    """Room for so many masks, all empty."""
+    return np.zeros(WORDS * count, dtype=np.uint64)
+
+
+@inlined
+def load(masks: Array, index: Number) -> Mask:
+    """The mask at an index, which is an unsigned number."""
+    at = index << _TWO
+    return masks[at], masks[at | ONE], masks[at | _TWO], masks[at | _THREE]
+
+
+@inlined
+def save(masks: Array, index: Number, mask: Mask) -> None:
+    """Put a mask at an index."""
+    at = index << _TWO
+    masks[at] = mask[0]
+    masks[at | ONE] = mask[1]
+    masks[at | _TWO] = mask[2]
+    masks[at | _THREE] = mask[3]
+
+
+@inlined
+def put_item(masks: Array, index: Number, item: Number) -> None:
+    """Set the bit of an item in the mask at an index."""
+    masks[(np.uint64(index) << _TWO) | np.uint64(item >> 6)] |= ONE << np.uint64(item & 63)
+
+
+@inlined
+def either(left: Mask, right: Mask) -> Mask:
+    """The items of any of the two."""
+    return left[0] | right[0], left[1] | right[1], left[2] | right[2], left[3] | right[3]
+
+
+@inlined
+def both(left: Mask, right: Mask) -> Mask:
+    """The items of both."""
+    return left[0] & right[0], left[1] & right[1], left[2] & right[2], left[3] & right[3]
+
+
+@inlined
+def without(left: Mask, right: Mask) -> Mask:
+    """The items of the first that are not in the second."""
+    return left[0] & ~right[0], left[1] & ~right[1], left[2] & ~right[2], left[3] & ~right[3]
+
+
+@inlined
+def flipped(mask: Mask, flip: Number) -> Mask:
+    """The mask, or where `flip` is ALL its complement."""
+    return mask[0] ^ flip, mask[1] ^ flip, mask[2] ^ flip, mask[3] ^ flip
+
+
+@inlined
+def some(mask: Mask) -> bool:
+    """Whether any item is there."""
+    return bool((mask[0] | mask[1] | mask[2] | mask[3]) != ZERO)

@@ -1,0 +1,221 @@
+"""The streams of one part of a plan at work: a batch in, the queries of every item out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from runnel.errors import CorruptData
+from runnel.matching.contract import MatchStatistics
+from runnel.matching.filters.anchors import choose_anchors
+from runnel.matching.filters.atom_layout import NOTHING, AtomLayout
+from runnel.matching.filters.atom_tests import SlotUse
+from runnel.matching.filters.columns import ItemColumns
+from runnel.matching.filters.keys import KeyFinder
+from runnel.matching.filters.layout import stored_atoms
+from runnel.matching.filters.reach import Reach
+from runnel.matching.filters.streams import emit, mark, masks, walk
+from runnel.matching.filters.streams.layout import StreamLayout, lay_out_streams
+from runnel.matching.filters.streams.settle import Settler
+from runnel.matching.filters.streams.texts import cut_texts
+from runnel.matching.filters.vocabulary import read_only
+from runnel.model.match import Failure
+from runnel.plan.arrays import Array, Rows
+from runnel.plan.store import PlanPart
+
+WHOLE = "*"
+"""The name of the slot of whole items."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The queries of every row, ascending, and the failures."""
+
+    offsets: Array
+    queries: Array
+    failures: tuple[Failure, ...] = ()
+
+
+class StreamPart:
+    """One part of a plan, over its mapped arrays."""
+
+    def __init__(self, part: PlanPart, removed: Array) -> None:
+        self.logical = part.logical
+        self.atoms = stored_atoms(part)
+        self.layout = _stored_streams(part, self.atoms)
+        self._alive = ~removed
+        self.reach = Reach(part.logical, self.layout.predicate_targets, self._alive)
+        self._word_slots = _word_slots(self.atoms)
+        self._whole = self._word_slots.pop(WHOLE, NOTHING)
+        self._finder = KeyFinder(self.atoms, words=False)
+        self._settler = Settler(part.logical, self.atoms, self.layout)
+        self._block = 0
+        scopes = part.logical.scopes
+        self._sources, dense = np.unique(scopes.values, return_inverse=True)
+        owners = np.repeat(np.arange(len(scopes)), scopes.lengths)
+        self._scopes_of = Rows.grouped(dense, owners, len(self._sources))
+
+    def match(self, columns: ItemColumns, statistics: MatchStatistics) -> Answer:
+        """The queries of this part that each item of the batch matches."""
+        keys = self._finder.keys(columns)
+        rows, found = keys.pairs()
+        order = np.argsort(rows, kind="stable")
+        rows, found = rows[order], found[order]
+        places, numbers = keys.numbers()
+        sources = self._dense_sources(columns.feeds)
+        words = cut_texts(columns, self.layout.vocabulary, self._word_slots, whole=self._whole != NOTHING)
+        offsets = np.zeros(len(columns) + 1, dtype=np.int64)
+        filled: list[Array] = []
+        failures: list[Failure] = []
+        for first in range(0, len(columns), masks.BLOCK):
+            last = min(first + masks.BLOCK, len(columns))
+            low, high = np.searchsorted(rows, [first, last])
+            self._mark(words, (first, last), rows[low:high], found[low:high])
+            low, high = np.searchsorted(places, [first * self._finder.slots, last * self._finder.slots])
+            slots = max(1, self._finder.slots)
+            block_numbers = mark.group_numbers(places[low:high], numbers[low:high], slots, first)
+            failures += self._walk(columns, words, block_numbers, (first, last), sources, statistics)
+            mark.clear(self._state)
+            emit.turn(self._found, self._lines, self._counts)
+            emit.add_lengths(self._counts, offsets, first)
+            filled.append(emit.copy_lines(self._lines, self._counts, last - first))
+        places = np.concatenate([np.empty(0, dtype=np.int32), *filled])
+        return Answer(offsets, self._queries.ids.take(places), tuple(failures))
+
+    def _mark(self, words: walk.Texts, rows: tuple[int, int], key_rows: Array, keys: Array) -> None:
+        layout = self.layout
+        mark.mark_words(
+            words,
+            rows,
+            self._whole,
+            layout.word_keys.offsets,
+            layout.word_keys.values,
+            self.atoms.key_slots,
+            self._state,
+        )
+        mark.mark_keys(key_rows, keys, rows[0], self._state)
+        mark.mark_all(rows[1] - rows[0], self._state)
+
+    def _walk(
+        self,
+        columns: ItemColumns,
+        words: walk.Texts,
+        numbers: walk.Numbers,
+        rows: tuple[int, int],
+        sources: Array,
+        statistics: MatchStatistics,
+    ) -> list[Failure]:
+        """Fill the masks of the queries for a block."""
+        self._block += 1
+        doubtful = walk.walk(self._arrays, words, numbers, self._state, self._block)
+        unknown = None
+        if doubtful:
+            unknown = self._settler.settle(columns, words, numbers, self._arrays, self._state, doubtful, statistics)
+        mark_scopes = sources[rows[0] : rows[1]], self._scopes_of.offsets, self._scopes_of.values
+        emit.mark_scopes(*mark_scopes, self._scope_masks)
+        sequences = columns.sequences[rows[0] : rows[1]]
+        failures: list[Failure] = []
+        if unknown is not None:
+            emit.expand(unknown.masks, self._queries, self._scope_masks, sequences, self._found)
+            failures = unknown.failures(self._found, self._queries.ids, rows[0])
+            self._found[:] = masks.ZERO
+        emit.expand(self._state.hits, self._queries, self._scope_masks, sequences, self._found)
+        counters = self._state.counters
+        statistics.candidates += int(counters[0])
+        statistics.clause_checks += int(counters[1])
+        statistics.atom_evaluations += int(counters[2])
+        counters[:3] = 0
+        return failures
+
+    def _dense_sources(self, feeds: Array) -> Array:
+        places = np.searchsorted(self._sources, feeds)
+        known = places < len(self._sources)
+        known[known] = self._sources[places[known]] == feeds[known]
+        return np.where(known, places, NOTHING)
+
+    @cached_property
+    def _arrays(self) -> walk.PartArrays:
+        atoms, layout = self.atoms, self.layout
+        return walk.PartArrays(
+            offsets=read_only(layout.offsets),
+            stream=read_only(layout.stream),
+            extras=read_only(layout.extras),
+            phrase_offsets=read_only(layout.phrases.offsets),
+            phrase_words=read_only(layout.phrases.values),
+            phrase_key_offsets=read_only(atoms.atom_phrases.offsets),
+            phrase_keys=read_only(atoms.atom_phrases.values),
+            atom_slots=read_only(atoms.atom_slots),
+            atom_lows=read_only(atoms.atom_lows),
+            atom_highs=read_only(atoms.atom_highs),
+            whole=self._whole,
+        )
+
+    @cached_property
+    def _queries(self) -> emit.QueryArrays:
+        logical, targets = self.logical, self.layout.predicate_targets
+        return emit.QueryArrays(
+            target_offsets=read_only(targets.offsets),
+            targets=read_only(targets.values),
+            target_scopes=read_only(logical.target_scopes),
+            query_offsets=read_only(logical.targets.offsets),
+            queries=read_only(logical.targets.values),
+            alive=read_only(self._alive),
+            since=read_only(logical.query_since),
+            ids=read_only(logical.query_ids),
+        )
+
+    @cached_property
+    def _state(self) -> walk.State:
+        keys, extras, room = len(self.atoms.key_tokens), len(self.layout.extras), int(self.layout.room[0])
+        return walk.State(
+            present=masks.make_masks(keys + 2),
+            flags=np.zeros(keys + 2, dtype=np.uint8),
+            keys=np.zeros(keys + 2 + walk.AHEAD, dtype=np.uint32),
+            extra_masks=masks.make_masks(extras),
+            stamps=np.zeros(extras, dtype=np.int64),
+            hits=masks.make_masks(len(self.logical.predicates)),
+            doubtful=np.zeros(room, dtype=np.int64),
+            doubts=masks.make_masks(room),
+            counters=np.zeros(4, dtype=np.int64),
+        )
+
+    @cached_property
+    def _found(self) -> Array:
+        return masks.make_masks(len(self.logical.query_ids))
+
+    @cached_property
+    def _lines(self) -> Array:
+        # Most of it is never written, and memory that is not written is not there.
+        return np.empty((masks.BLOCK, len(self.logical.query_ids)), dtype=np.int32)
+
+    @cached_property
+    def _counts(self) -> Array:
+        return np.zeros(masks.BLOCK, dtype=np.int64)
+
+    @cached_property
+    def _scope_masks(self) -> Array:
+        return masks.make_masks(len(self.logical.scopes))
+
+
+def _word_slots(atoms: AtomLayout) -> dict[str, int]:
+    """The slots whose words are asked for, by attribute."""
+    named = ((slot, *json.loads(atoms.slots.text(slot))) for slot in range(len(atoms.slots)))
+    return {name: slot for slot, name, facet in named if not facet and atoms.slot_uses[slot] & SlotUse.WORDS}
+
+
+def _stored_streams(part: PlanPart, atoms: AtomLayout) -> StreamLayout:
+    """The streams of a loaded plan part, checked; those of a folder of an earlier release are laid out anew."""
+    folder, logical = part.manifest.folder, part.logical
+    try:
+        if not StreamLayout.is_stored(part.layout):
+            return lay_out_streams(logical, atoms, choose_anchors(logical, atoms))
+        found = StreamLayout.stored(part.layout)
+        found.check(logical, atoms)
+    except KeyError as error:
+        raise CorruptData(f"{folder} has no index array {error.args[0]}") from error
+    except ValueError as error:
+        raise CorruptData(f"{folder}: the index array {error}") from error
+    return found

@@ -1,0 +1,267 @@
+"""The walk along the streams: for a block of items, the predicates that hold for each of them.
+
+`present` holds the mask of every key, and after the last key those of always and never. What has no exact key is
+known by other means: a range or phrase is evaluated for a block when it is first asked for; any other atom leaves its
+predicates *doubtful* for the items that it decides, and the caller settles these.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from runnel.kernel import Number, inlined, kernel, lowest_bit, prefetch
+from runnel.matching.filters.streams.layout import ENTRY, FORMULA, KEY, KEYS, KIND, MISSING, OTHER, RANGE
+from runnel.matching.filters.streams.masks import (
+    ALL,
+    BLOCK,
+    NOBODY,
+    ONE,
+    WORDS,
+    ZERO,
+    both,
+    either,
+    flipped,
+    load,
+    put_item,
+    save,
+    some,
+    without,
+)
+from runnel.plan.arrays import Array
+
+AHEAD = 6
+"""A stream's first lines are asked for so many keys before it is walked."""
+
+_LITERALS = np.uint32((1 << KIND) - 1)
+
+
+class PartArrays(NamedTuple):
+    """What the walk reads of a plan part."""
+
+    offsets: Array
+    stream: Array
+    extras: Array
+    phrase_offsets: Array
+    phrase_words: Array
+    phrase_key_offsets: Array
+    phrase_keys: Array
+    atom_slots: Array
+    atom_lows: Array
+    atom_highs: Array
+    whole: int
+
+
+class Texts(NamedTuple):
+    """The texts of a batch as words: `row_values` are the offsets of an item's texts, `slots` the slot of each."""
+
+    row_values: Array
+    slots: Array
+    offsets: Array
+    words: Array
+
+
+class Numbers(NamedTuple):
+    """The numbers of a block by slot, and the first row of the block.
+
+    `columns` has the number of every item for every slot, NaN where it has none; `several` marks the slots in which
+    some item has more than one.
+    """
+
+    offsets: Array
+    rows: Array
+    values: Array
+    columns: Array
+    several: Array
+    first_row: int
+
+
+class State(NamedTuple):
+    """What is written while a block is walked; kept from block to block.
+
+    `keys` has room for those that a block has. `stamps` say for which block an extra's mask was made. `doubtful` has
+    room for every entry that can be in doubt. `counters` are the entries walked, the tails checked, the extras
+    evaluated, and the number of the block.
+    """
+
+    present: Array
+    flags: Array
+    keys: Array
+    extra_masks: Array
+    stamps: Array
+    hits: Array
+    doubtful: Array
+    doubts: Array
+    counters: Array
+
+
+@kernel
+def walk(part: PartArrays, texts: Texts, numbers: Numbers, state: State, block: int) -> int:
+    """Add the block's items to the hits of the predicates that hold for them; gives how many entries are doubtful."""
+    # One long function: handing the arrays on to another one would count their references for every entry, which
+    # takes longer than the work.
+    offsets, stream, flags, present, hits = part.offsets, part.stream, state.flags, state.present, state.hits
+    extra_masks, stamps, doubtful, doubts = state.extra_masks, state.stamps, state.doubtful, state.doubts
+    extras, slots, lows, highs = part.extras, part.atom_slots, part.atom_lows, part.atom_highs
+    columns, several = numbers.columns, numbers.several
+    state.counters[3] = block
+    in_doubt, entries, tails = ZERO, ZERO, ZERO
+    keys = state.keys
+    count = 0
+    for key in range(len(offsets) - 1):
+        keys[count] = key
+        count += flags[key] != 0 and offsets[key] != offsets[key + 1]
+    keys[count : count + AHEAD] = 0
+    for number in range(count):
+        soon = np.uint64(offsets[keys[number + AHEAD]])
+        prefetch(stream, soon)
+        prefetch(stream, soon + np.uint64(16))
+        prefetch(stream, soon + np.uint64(32))
+        key = keys[number]
+        holders = load(present, np.uint64(key))
+        start = np.uint64(offsets[key])
+        spot = start + np.uint64(2)
+        joined = spot + np.uint64(stream[start])
+        end = joined + np.uint64(ENTRY) * np.uint64(stream[start + ONE])
+        entries += np.uint64(stream[start]) + np.uint64(stream[start + ONE])
+        while spot < joined:
+            predicate = np.uint64(stream[spot])
+            save(hits, predicate, either(load(hits, predicate), holders))
+            spot += ONE
+        while spot < end:
+            entry = spot
+            spot += np.uint64(ENTRY)
+            mask = load(present, np.uint64(stream[entry + np.uint64(2)]))
+            mask = either(mask, load(present, np.uint64(stream[entry + np.uint64(3)])))
+            mask = either(mask, load(present, np.uint64(stream[entry + np.uint64(4)])))
+            mask = either(mask, load(present, np.uint64(stream[entry + np.uint64(5)])))
+            mask = either(mask, load(present, np.uint64(stream[entry + np.uint64(6)])))
+            mask = both(mask, holders)
+            if not some(mask):
+                continue
+            tail = np.uint64(stream[entry + ONE])
+            if tail != ZERO:
+                tails += ONE
+                place = start + tail
+                last = place + ONE + np.uint64(stream[place])
+                place += ONE
+                doubt = NOBODY
+                while place < last and some(mask):
+                    header = stream[place]
+                    place += ONE
+                    clause_end = place + np.uint64(header & _LITERALS)
+                    kind = header >> np.uint32(KIND)
+                    found, unknown = NOBODY, kind == FORMULA
+                    if kind == MISSING:
+                        found = flipped(load(present, np.uint64(stream[place])), ALL)
+                        place += ONE
+                    elif kind == KEYS:
+                        while place < clause_end:
+                            found = either(found, load(present, np.uint64(stream[place])))
+                            place += ONE
+                    while place < clause_end:
+                        literal = stream[place]
+                        place += ONE
+                        flip = ALL if literal & np.uint32(1) else ZERO
+                        index = np.uint64(literal >> np.uint32(3))
+                        known_by = (literal >> np.uint32(1)) & np.uint32(3)
+                        if known_by == OTHER:
+                            unknown = True
+                        elif known_by == KEY:
+                            found = either(found, flipped(load(present, index), flip))
+                        elif known_by == RANGE and several[slots[extras[index]]] == 0:
+                            atom = extras[index]
+                            asked, column = without(mask, found), np.uint64(BLOCK) * np.uint64(slots[atom])
+                            within = (
+                                _within(columns, column, asked[0], lows[atom], highs[atom]),
+                                _within(columns, column + np.uint64(64), asked[1], lows[atom], highs[atom]),
+                                _within(columns, column + np.uint64(128), asked[2], lows[atom], highs[atom]),
+                                _within(columns, column + np.uint64(192), asked[3], lows[atom], highs[atom]),
+                            )
+                            found = either(found, flipped(within, flip))
+                        else:
+                            if stamps[index] != block:
+                                make_extra(part, texts, numbers, state, index, known_by == RANGE)
+                            found = either(found, flipped(load(extra_masks, index), flip))
+                    if unknown:
+                        doubt = either(doubt, without(mask, found))
+                    else:
+                        mask = both(mask, found)
+                doubt = both(mask, doubt)
+                if some(doubt):
+                    doubtful[in_doubt] = stream[entry]
+                    save(doubts, in_doubt, doubt)
+                    in_doubt += ONE
+                    mask = without(mask, doubt)
+            predicate = np.uint64(stream[entry])
+            save(hits, predicate, either(load(hits, predicate), mask))
+    state.counters[0] += entries
+    state.counters[1] += tails
+    return np.int64(in_doubt)  # type: ignore[return-value]
+
+
+@inlined
+def _within(columns: Array, first: Number, asked: Number, low: Number, high: Number) -> Number:
+    """Which of the items that are asked for have a number within bounds."""
+    within = ZERO
+    while asked != ZERO:
+        bit = np.uint64(lowest_bit(asked))
+        asked &= asked - ONE
+        if low <= columns[first + bit] <= high:
+            within |= ONE << bit
+    return within
+
+
+@kernel
+def make_extra(part: PartArrays, texts: Texts, numbers: Numbers, state: State, extra: Number, is_range: bool) -> None:
+    """The mask of a range or phrase for this block."""
+    state.stamps[extra] = state.counters[3]
+    state.counters[2] += 1
+    save(state.extra_masks, extra, NOBODY)
+    if is_range:
+        _mark_range(part, numbers, state, extra)
+    else:
+        _mark_phrase(part, texts, state, extra, numbers.first_row)
+
+
+@kernel
+def _mark_range(part: PartArrays, numbers: Numbers, state: State, extra: Number) -> None:
+    """The items of the block with a number within the bounds of an atom."""
+    atom = part.extras[extra]
+    low, high, slot = part.atom_lows[atom], part.atom_highs[atom], part.atom_slots[atom]
+    for place in range(numbers.offsets[slot], numbers.offsets[slot + 1]):
+        if low <= numbers.values[place] <= high:
+            put_item(state.extra_masks, extra, numbers.rows[place] - numbers.first_row)
+
+
+@kernel
+def _mark_phrase(part: PartArrays, texts: Texts, state: State, extra: Number, first_row: int) -> None:
+    """The items of the block that hold a phrase: those that have all its words, looked through."""
+    atom = part.extras[extra]
+    keys = part.phrase_keys[part.phrase_key_offsets[atom] : part.phrase_key_offsets[atom + 1]]
+    phrase = part.phrase_words[part.phrase_offsets[extra] : part.phrase_offsets[extra + ONE]]
+    for word in range(WORDS):
+        left = ALL
+        for key in keys:
+            left &= state.present[WORDS * key + word]
+        while left != ZERO:
+            item = 64 * word + lowest_bit(left)
+            left &= left - ONE
+            if _has_phrase(texts, first_row + item, part.atom_slots[atom], part.whole, phrase):
+                put_item(state.extra_masks, extra, item)
+
+
+@kernel
+def _has_phrase(texts: Texts, row: Number, slot: Number, whole: int, phrase: Array) -> bool:
+    size = len(phrase)
+    for value in range(texts.row_values[row], texts.row_values[row + 1]):
+        if slot != whole and texts.slots[value] != slot:
+            continue
+        for start in range(texts.offsets[value], texts.offsets[value + 1] - size + 1):
+            matched = 0
+            while matched < size and texts.words[start + matched] == phrase[matched]:
+                matched += 1
+            if matched == size:
+                return True
+    return False
