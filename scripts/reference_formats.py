@@ -47,7 +47,8 @@ _ITEM = {
 
 _MATCH = {
     "sequence": "the item",
-    "queries": "the ids of the feeds that the item is in, ascending",
+    "steps": "the ids of the feeds that the item is in, ascending: each as the step from the one before, first from 0",
+    "leaps": "the steps that do not fit into two bytes; 65535 stands for each in `steps`",
 }
 
 _VALUE = {
@@ -72,7 +73,7 @@ _ARRAYS = {
     "query_ids": "ids of the queries, ascending; they are ids of feeds",
     "query_since": "the sequence after which each query begins",
     "tombstones": "in a delta: queries of the base that count no more",
-    "layout": "the matcher's index: keys, postings, checks",
+    "layout": "the matcher's index: keys, streams, vocabulary",
 }
 
 _TABLES = {
@@ -100,6 +101,7 @@ _TABLES = {
     "polls": "what is known of every web feed: validators, when it is due, what is wrong",
     "hubs": "WebSub: what was asked of hubs, and until when they push",
     "receipts": "sent messages that are no longer kept one by one: totals for each subscription",
+    "observations": "what was learned of each feed's items: how often words and atoms occur",
     "quarantine": "what was put aside, and why",
 }
 

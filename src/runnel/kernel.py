@@ -33,12 +33,17 @@ def kernel(function: Callable[Given, Made]) -> Callable[Given, Made]:
     >>> total(np.arange(5))
     10
     """
-    return cast("Callable[Given, Made]", numba.njit(cache=_cached(function), nogil=True)(function))
+    return _compiled(function)
 
 
 def inlined(function: Callable[Given, Made]) -> Callable[Given, Made]:
     """A small function that kernels call; it becomes a part of them."""
     return cast("Callable[Given, Made]", numba.njit(inline="always", nogil=True)(function))
+
+
+def step(function: Callable[Given, Made]) -> Callable[Given, Made]:
+    """A small function that kernels call; it is compiled by itself, and the optimiser makes it a part of them."""
+    return cast("Callable[Given, Made]", numba.njit(nogil=True)(function))
 
 
 @intrinsic  # type: ignore[misc, untyped-decorator, unused-ignore]
@@ -67,6 +72,10 @@ def prefetch(typing: Any, array: Any, index: Any) -> Any:
     return types.void(array, types.uint64), generate
 
 
-def _cached(function: Callable[..., object]) -> bool:
-    """Whether the compiled code can be kept: it cannot for functions that were typed in or generated."""
-    return not function.__code__.co_filename.startswith("<")
+def _compiled(function: Callable[Given, Made]) -> Callable[Given, Made]:
+    """Compiled code is kept beside the module or in the user's cache; where neither can be written, not at all."""
+    kept = not function.__code__.co_filename.startswith("<")  # what was typed in or generated has no place
+    try:
+        return cast("Callable[Given, Made]", numba.njit(cache=kept, nogil=True)(function))
+    except RuntimeError:
+        return cast("Callable[Given, Made]", numba.njit(nogil=True)(function))

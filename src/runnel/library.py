@@ -7,6 +7,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from runnel.matching.build import build_matcher
 from runnel.matching.compile import compile_base
 from runnel.matching.contract import Matcher
 from runnel.model.batch import ItemBatch
-from runnel.model.item import Item, attributes_of
+from runnel.model.item import Item, attributes_of, moment
 from runnel.plan.logical import PlanQuery
 from runnel.plan.store import PlanVersion, load
 
@@ -65,23 +66,24 @@ class CompiledPlan:
         """The matcher, for those who have batches of items in columns."""
         return build_matcher(load(self._storage, PlanVersion(0, "plan")))
 
-    def match(self, items: Iterable[Mapping[str, Any]]) -> list[list[str]]:
+    def match(self, items: Iterable[Mapping[str, Any]], *, accepted: datetime | None = None) -> list[list[str]]:
         """The names of the feeds that each item is in, in the order of declaration.
 
-        An item is a mapping of attributes. With several source feeds, `feed` says from which one it comes.
+        An item is a mapping of attributes. With several source feeds, `feed` says from which one it comes. Relative
+        times (`2 days ago`) count from `accepted`; without it, from now.
 
         >>> plan = compile(["create feed Rock from Wire where title contains 'rock'"])
         >>> plan.match([{"title": "Rock am Ring"}, {"title": "Jazz"}])
         [['Rock'], []]
         """
-        batch = self.batch(items)
+        batch = self.batch(items, accepted=accepted)
         matches = self.matcher.match(batch)
         return [[self._names[int(query)] for query in matches.row(row)] for row in range(len(batch))]
 
-    def batch(self, items: Iterable[Mapping[str, Any]]) -> ItemBatch:
-        """Items in columns, as the matcher takes them."""
+    def batch(self, items: Iterable[Mapping[str, Any]], *, accepted: datetime | None = None) -> ItemBatch:
+        """Items in columns, as the matcher takes them; accepted then, or now."""
         adapted = [self._item(number, dict(item)) for number, item in enumerate(items, 1)]
-        return ItemBatch.of(adapted, self._sources)
+        return ItemBatch.of(adapted, self._sources, accepted=moment(accepted or datetime.now(UTC)))
 
     def _item(self, number: int, raw: dict[str, Any]) -> Item:
         only = next(iter(self._sources)) if len(self._sources) == 1 else None

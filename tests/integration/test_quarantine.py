@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -190,10 +191,10 @@ def test_publishing_waits_and_is_refused_at_the_lag_limit(tmp_path: Path) -> Non
 def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Conditions on `published` raise for an item whose title is poison."""
 
-    def raising(atom: Any, attributes: Any) -> bool:
+    def raising(atom: Any, attributes: Any, accepted: datetime | None = None) -> bool:
         if atom.attribute.name == "published" and "poison" in attributes.get("title", ()):
             raise ArithmeticError("cannot evaluate this")
-        return holds(atom, attributes)
+        return holds(atom, attributes, accepted)
 
     monkeypatch.setattr(truth, "holds", raising)
     monkeypatch.setattr(fallback, "holds", raising)

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
 from typing import Any, cast
 
 from runnel.algebra.expressions import (
+    Ago,
     And,
     Attribute,
     Between,
     Compare,
     Constant,
     Contains,
+    ContainsPattern,
+    ContainsStems,
     Exists,
     Expression,
+    Extends,
     In,
+    InNetwork,
     Not,
     Operator,
     Or,
     Part,
+    References,
+    RegularExpression,
+    Shares,
+    Similar,
+    TextAtom,
     Truth,
 )
 from runnel.algebra.query import Filter, Node, Read, Union
+from runnel.algebra.text import words
 
 
 def encode_expression(expression: Expression) -> Any:
@@ -39,8 +51,6 @@ def encode_expression(expression: Expression) -> Any:
             return ["not", encode_expression(part)]
         case Truth(value):
             return value
-        case Contains(attribute, phrase):
-            return ["contains", _encode_attribute(attribute), *phrase]
         case Compare(attribute, operator, constant):
             return [operator, _encode_attribute(attribute), encode_constant(constant)]
         case Between(attribute, low, high):
@@ -49,6 +59,31 @@ def encode_expression(expression: Expression) -> Any:
             return ["in", _encode_attribute(attribute), *map(encode_constant, constants)]
         case Exists(attribute):
             return ["exists", _encode_attribute(attribute)]
+        case atom:
+            tag, *rest = _encode_text_atom(atom)
+            return [tag, _encode_attribute(atom.attribute), *rest]
+
+
+def _encode_text_atom(atom: TextAtom) -> list[Any]:
+    match atom:
+        case Contains(_, phrase):
+            return ["contains", *phrase]
+        case ContainsPattern(_, patterns):
+            return ["pattern", *patterns]
+        case ContainsStems(_, language, phrase):
+            return ["stems", language, *phrase]
+        case Similar(_, phrase, least):
+            return ["similar", [least.numerator, least.denominator], *phrase]
+        case RegularExpression(_, pattern):
+            return ["matches", pattern]
+        case InNetwork(_, networks):
+            return ["network", *networks]
+        case References(_, target):
+            return ["references", target]
+        case Extends(_, prefix):
+            return ["extends", prefix]
+        case Shares(_, links):
+            return ["shares", *links]
 
 
 def decode_expression(value: Any) -> Expression:
@@ -66,7 +101,7 @@ def decode_expression(value: Any) -> Expression:
     attribute = _decode_attribute(rest[0])
     match tag:
         case "contains":
-            return Contains(attribute, tuple(rest[1:]))
+            return Contains(attribute, _decode_phrase(rest[1:]))
         case "between":
             return Between(attribute, decode_constant(rest[1]), decode_constant(rest[2]))
         case "in":
@@ -75,7 +110,36 @@ def decode_expression(value: Any) -> Expression:
             return Exists(attribute)
         case "=" | "<" | "<=" | ">" | ">=":
             return Compare(attribute, cast(Operator, tag), decode_constant(rest[1]))
+        case _:
+            return _decode_text_atom(tag, attribute, rest[1:])
+
+
+def _decode_text_atom(tag: str, attribute: Attribute, rest: list[Any]) -> TextAtom:
+    match tag:
+        case "pattern":
+            return ContainsPattern(attribute, tuple(rest))
+        case "stems":
+            return ContainsStems(attribute, rest[0], tuple(rest[1:]))
+        case "similar":
+            return Similar(attribute, tuple(rest[1:]), Fraction(*rest[0]))
+        case "matches":
+            return RegularExpression(attribute, rest[0])
+        case "network":
+            return InNetwork(attribute, tuple(rest))
+        case "references":
+            return References(attribute, rest[0])
+        case "extends":
+            return Extends(attribute, rest[0])
+        case "shares":
+            return Shares(attribute, tuple(rest))
     raise ValueError(f"unknown expression {tag!r}")
+
+
+def _decode_phrase(phrase: list[str]) -> tuple[str, ...]:
+    """The words as they are cut today: scripts without spaces were once cut into longer ones."""
+    if all(word.isascii() for word in phrase):
+        return tuple(phrase)
+    return tuple(word for one in phrase for word in words(one) or [one])
 
 
 def _encode_attribute(attribute: Attribute) -> Any:
@@ -93,6 +157,8 @@ def encode_constant(constant: Constant) -> Any:
             return {"moment": constant.isoformat()}
         case date():
             return {"day": constant.isoformat()}
+        case Ago(length):
+            return {"ago": length.total_seconds()}
         case _:
             return constant
 
@@ -104,6 +170,8 @@ def decode_constant(value: Any) -> Constant:
             return datetime.fromisoformat(text).astimezone(UTC)
         case {"day": text}:
             return date.fromisoformat(text)
+        case {"ago": seconds}:
+            return Ago(timedelta(seconds=seconds))
         case bool() | str():
             return value
         case _:

@@ -6,33 +6,54 @@ Matchers, optimiser passes and plans are tested against `holds` and `accepts`; w
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 from runnel.algebra.expressions import (
+    WHOLE,
+    Ago,
     And,
+    Atom,
     Attribute,
     Between,
     Compare,
     Constant,
     Contains,
+    ContainsPattern,
+    ContainsStems,
     Exists,
     Expression,
+    Extends,
     In,
+    InNetwork,
     Not,
     Operator,
     Or,
     Part,
+    References,
+    RegularExpression,
+    Shares,
+    Similar,
+    TextAtom,
     Truth,
+    WordAtom,
 )
+from runnel.algebra.links import leads_to, lies_below, links_in
+from runnel.algebra.networks import in_networks
+from runnel.algebra.patterns import pattern_steps, runs
 from runnel.algebra.query import Filter, Node, Read, Union, reads
+from runnel.algebra.regular import found_in
+from runnel.algebra.similarity import similar
+from runnel.algebra.stems import stem_words, stems_of
 from runnel.algebra.text import contains_phrase, words
 from runnel.errors import CyclicFeeds
 from runnel.model.item import Attributes, Value
 
 
-def holds(expression: Expression, attributes: Attributes) -> bool:
+def holds(expression: Expression, attributes: Attributes, accepted: datetime | None = None) -> bool:
     """Whether a condition holds for an item's attributes.
+
+    `accepted` is the item's acceptance, which relative times count from; without it they are false.
 
     >>> from runnel.algebra.expressions import Attribute, Contains
     >>> holds(Contains(Attribute("title"), ("rock",)), {"title": ("Rock am Ring",)})
@@ -40,41 +61,81 @@ def holds(expression: Expression, attributes: Attributes) -> bool:
     """
     match expression:
         case And(parts):
-            return all(holds(part, attributes) for part in parts)
+            return all(holds(part, attributes, accepted) for part in parts)
         case Or(parts):
-            return any(holds(part, attributes) for part in parts)
+            return any(holds(part, attributes, accepted) for part in parts)
         case Not(part):
-            return not holds(part, attributes)
+            return not holds(part, attributes, accepted)
         case Truth(value):
             return value
         case atom:
-            return any(satisfies(atom, value) for value in values_of(atom.attribute, attributes))
+            return any(satisfies(atom, value, accepted) for _, value in values_of(atom.attribute, attributes))
 
 
-def values_of(attribute: Attribute, attributes: Attributes) -> list[Value]:
-    """The values that an atom looks at: none where the attribute, or the part, is missing."""
-    values = attributes.get(attribute.name, ())
+def values_of(attribute: Attribute, attributes: Attributes) -> list[tuple[str, Value]]:
+    """The values that an atom looks at, each with its attribute's name: none where the attribute or part is missing.
+
+    >>> values_of(WHOLE, {"title": ("Rock",), "price": (3.0, 4.0)})
+    [('title', 'Rock'), ('price', 3.0), ('price', 4.0)]
+    """
+    if attribute.name == WHOLE.name:
+        values = [(name, value) for name, several in attributes.items() for value in several]
+    else:
+        values = [(attribute.name, value) for value in attributes.get(attribute.name, ())]
     if attribute.part is None:
-        return list(values)
-    return [_part_of(value, attribute.part) for value in values if isinstance(value, datetime)]
+        return values
+    return [(name, part_of(value, attribute.part)) for name, value in values if isinstance(value, datetime)]
 
 
-def satisfies(atom: Contains | Compare | Between | In | Exists, value: Value) -> bool:
+def satisfies(atom: Atom, value: Value, accepted: datetime | None = None) -> bool:
     """Whether one value satisfies an atom."""
     match atom:
-        case Contains(_, phrase):
-            return isinstance(value, str) and contains_phrase(words(value), phrase)
-        case Compare(_, operator, constant):
-            return compare(value, operator, constant)
-        case Between(_, low, high):
-            return compare(value, ">=", low) and compare(value, "<=", high)
-        case In(_, constants):
-            return any(compare(value, "=", constant) for constant in constants)
         case Exists():
             return True
+        case Compare(_, operator, constant):
+            return compare(value, operator, constant, accepted)
+        case Between(_, low, high):
+            return compare(value, ">=", low, accepted) and compare(value, "<=", high, accepted)
+        case In(_, constants):
+            return any(compare(value, "=", constant, accepted) for constant in constants)
+        case text_atom:
+            return isinstance(value, str) and _satisfied_by_text(text_atom, value)
 
 
-def compare(value: Value, operator: Operator, constant: Constant) -> bool:
+def _satisfied_by_text(atom: TextAtom, text: str) -> bool:
+    match atom:
+        case RegularExpression(_, pattern):
+            return found_in(pattern, text)
+        case InNetwork(_, networks):
+            return in_networks(text, networks)
+        case References(_, target):
+            return any(leads_to(link, target) for link in links_in(text))
+        case Extends(_, prefix):
+            return any(lies_below(link, prefix) for link in links_in(text))
+        case Shares(_, links):
+            return any(link.url in links for link in links_in(text))
+        case word_atom:
+            return satisfied_by_words(word_atom, words(text))
+
+
+def satisfied_by_words(atom: WordAtom, text_words: list[str]) -> bool:
+    """Whether a text satisfies an atom that looks at its words, which are given.
+
+    >>> satisfied_by_words(ContainsPattern(WHOLE, ("conc*",)), ["rock", "concert"])
+    True
+    """
+    match atom:
+        case Contains(_, phrase):
+            return contains_phrase(text_words, phrase)
+        case ContainsPattern(_, patterns):
+            return any(True for _ in runs(text_words, pattern_steps(patterns)))
+        case ContainsStems(_, language, phrase):
+            return contains_phrase(stem_words(language, text_words), stems_of(language, phrase))
+        case Similar(_, phrase, least):
+            return similar(phrase, text_words, least)
+
+
+def compare(value: Value, operator: Operator, constant: Constant, accepted: datetime | None = None) -> bool:
     """Compare values of one type; values of two types stand in no relation.
 
     A whole day compares with the UTC day of a moment, so `<= date '2026-11-15'` includes that day's evening.
@@ -82,6 +143,10 @@ def compare(value: Value, operator: Operator, constant: Constant) -> bool:
     >>> compare(3.0, "<", 4.0), compare("3", "<", 4.0)
     (True, False)
     """
+    if isinstance(constant, Ago):
+        if accepted is None:
+            return False
+        constant = moment_before(accepted, constant)
     pair = _comparable(value, constant)
     if pair is None:
         return False
@@ -99,6 +164,14 @@ def compare(value: Value, operator: Operator, constant: Constant) -> bool:
             return bool(left >= right)
 
 
+def moment_before(accepted: datetime, ago: Ago) -> datetime:
+    """The moment that a relative time means for an item that was accepted then."""
+    try:
+        return accepted - ago.length
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
+
+
 def _comparable(value: Value, constant: Constant) -> tuple[Any, Any] | None:
     if isinstance(value, bool) or isinstance(constant, bool):
         return (value, constant) if isinstance(value, bool) and isinstance(constant, bool) else None
@@ -111,11 +184,18 @@ def _comparable(value: Value, constant: Constant) -> tuple[Any, Any] | None:
     return (value, constant) if isinstance(constant, int | float) else None
 
 
-def _part_of(moment: datetime, part: Part) -> float:
+def part_of(moment: datetime, part: Part) -> float:
+    """A part of a moment, as a number."""
     return float(moment.isoweekday() if part == "weekday" else getattr(moment, part))
 
 
-def accepts(node: Node, feed: int, attributes: Attributes, definitions: Mapping[int, Node]) -> bool:
+def accepts(
+    node: Node,
+    feed: int,
+    attributes: Attributes,
+    definitions: Mapping[int, Node],
+    accepted: datetime | None = None,
+) -> bool:
     """Whether an item of the source feed `feed` reaches the output of a query node.
 
     `definitions` holds the nodes of the virtual feeds; a feed that is not in it is a source feed. If an item
@@ -126,19 +206,21 @@ def accepts(node: Node, feed: int, attributes: Attributes, definitions: Mapping[
     """
     inside: dict[int, bool] = {}
     for view in views_below(node, definitions):
-        inside[view] = _reaches(definitions[view], feed, attributes, inside)
-    return _reaches(node, feed, attributes, inside)
+        inside[view] = _reaches(definitions[view], feed, attributes, inside, accepted)
+    return _reaches(node, feed, attributes, inside, accepted)
 
 
-def _reaches(node: Node, feed: int, attributes: Attributes, inside: Mapping[int, bool]) -> bool:
+def _reaches(
+    node: Node, feed: int, attributes: Attributes, inside: Mapping[int, bool], accepted: datetime | None
+) -> bool:
     """As `accepts`, where it is known which of the views that the node reads hold the item."""
     match node:
         case Read(read):
             return inside.get(read, read == feed)
         case Union(inputs):
-            return any(_reaches(one, feed, attributes, inside) for one in inputs)
+            return any(_reaches(one, feed, attributes, inside, accepted) for one in inputs)
         case Filter(inner, condition):
-            return _reaches(inner, feed, attributes, inside) and holds(condition, attributes)
+            return _reaches(inner, feed, attributes, inside, accepted) and holds(condition, attributes, accepted)
 
 
 def views_below(node: Node, definitions: Mapping[int, Node]) -> list[int]:

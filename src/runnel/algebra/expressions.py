@@ -8,10 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
+from fractions import Fraction
 from typing import Literal
 
-Constant = str | float | bool | datetime | date
+
+@dataclass(frozen=True, slots=True)
+class Ago:
+    """A moment that lies this long before an item's acceptance: never before the reader's clock, so replays agree."""
+
+    length: timedelta
+
+
+Constant = str | float | bool | datetime | date | Ago
 """A constant of the language. A `date` is a whole UTC day, a `datetime` an instant in UTC."""
 
 Operator = Literal["=", "<", "<=", ">", ">="]
@@ -47,12 +56,82 @@ class Attribute:
     part: Part | None = None
 
 
+WHOLE = Attribute("*")
+"""The whole item: any value of any attribute. It is written `item`."""
+
+
 @dataclass(frozen=True, slots=True)
 class Contains:
     """The words occur next to each other, in this order, in a text value. Words are as `text.words` gives them."""
 
     attribute: Attribute
     words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainsPattern:
+    """Words that fit the patterns stand next to each other; `*` is any run of letters, `?` one (see `patterns`)."""
+
+    attribute: Attribute
+    patterns: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainsStems:
+    """Words with the stems of these words stand next to each other, by the stemmer of a language (see `stems`)."""
+
+    attribute: Attribute
+    language: str
+    words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Similar:
+    """A text value shares enough of its words with these distinct ones (see `similarity`)."""
+
+    attribute: Attribute
+    words: tuple[str, ...]
+    least: Fraction
+
+
+@dataclass(frozen=True, slots=True)
+class RegularExpression:
+    """The regular expression, of RE2, is found somewhere in a text value (see `regular`)."""
+
+    attribute: Attribute
+    pattern: str
+
+
+@dataclass(frozen=True, slots=True)
+class InNetwork:
+    """A text value is an IP address of one of the networks, which are in canonical form (see `networks`)."""
+
+    attribute: Attribute
+    networks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class References:
+    """A text value has a link to the target: a host and what is below it, or a URL (see `links`)."""
+
+    attribute: Attribute
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Extends:
+    """A text value has a link to the URL or to something below its path."""
+
+    attribute: Attribute
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """A text value has one of the links."""
+
+    attribute: Attribute
+    links: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -125,7 +204,16 @@ class Not:
     part: Expression
 
 
-Atom = Contains | Compare | Between | In | Exists
+WordAtom = Contains | ContainsPattern | ContainsStems | Similar
+"""Atoms that look at the words of a text."""
+
+LinkAtom = References | Extends | Shares
+"""Atoms that look at the links of a text."""
+
+TextAtom = WordAtom | LinkAtom | RegularExpression | InNetwork
+"""Atoms that only a text can satisfy."""
+
+Atom = TextAtom | Compare | Between | In | Exists
 Expression = Atom | Truth | And | Or | Not
 
 TRUE = Truth(True)

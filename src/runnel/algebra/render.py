@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 import re
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
+from fractions import Fraction
 
+from runnel.algebra.durations import render_duration
 from runnel.algebra.expressions import (
+    WHOLE,
+    Ago,
     And,
     Attribute,
     Between,
     Compare,
     Constant,
     Contains,
+    ContainsPattern,
+    ContainsStems,
     Exists,
     Expression,
+    Extends,
     In,
+    InNetwork,
     Not,
     Or,
+    References,
+    RegularExpression,
+    Shares,
+    Similar,
+    TextAtom,
     Truth,
 )
+from runnel.algebra.similarity import DEFAULT_LEAST
 
 RESERVED = frozenset(
     [
@@ -42,7 +56,6 @@ RESERVED = frozenset(
         "feed",
         "item",
         "last",
-        "item",
         "items",
         "every",
         "for",
@@ -56,6 +69,12 @@ RESERVED = frozenset(
     ]
 )
 """Words that cannot be bare attribute or feed names: quote them with double quotes."""
+
+NOW = Ago(timedelta(0))
+"""The moment of an item's acceptance itself."""
+
+FRACTION_DIGITS = 6
+"""The most digits behind the point of `at least`."""
 
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
@@ -76,10 +95,10 @@ def render(expression: Expression) -> str:
             return f"not {_operand(part, inside='not')}"
         case Truth(value):
             return "true" if value else "false"
-        case Contains(attribute, phrase):
-            return f"{render_attribute(attribute)} contains {quote(' '.join(phrase))}"
         case Compare(attribute, operator, constant):
             return f"{render_attribute(attribute)} {operator} {render_constant(constant)}"
+        case Between(attribute, Ago(length), high) if high == NOW and length:
+            return f"{render_attribute(attribute)} within last {render_duration(length)}"
         case Between(attribute, low, high):
             bounds = f"{render_constant(low)} and {render_constant(high)}"
             return f"{render_attribute(attribute)} between {bounds}"
@@ -87,6 +106,44 @@ def render(expression: Expression) -> str:
             return f"{render_attribute(attribute)} in ({', '.join(map(render_constant, constants))})"
         case Exists(attribute):
             return f"{render_attribute(attribute)} exists"
+        case atom:
+            return f"{render_attribute(atom.attribute)} {_render_text_atom(atom)}"
+
+
+def _render_text_atom(atom: TextAtom) -> str:
+    match atom:
+        case Contains(_, phrase):
+            return f"contains {quote(' '.join(phrase))}"
+        case ContainsPattern(_, patterns):
+            return f"contains pattern {quote(' '.join(patterns))}"
+        case ContainsStems(_, language, phrase):
+            return f"contains {quote(' '.join(phrase))} stemmed in {language}"
+        case Similar(_, phrase, least):
+            bound = "" if least == DEFAULT_LEAST else f" at least {_render_fraction(least)}"
+            return f"similar to {quote(' '.join(phrase))}{bound}"
+        case RegularExpression(_, pattern):
+            return f"matches {quote(pattern)}"
+        case InNetwork(_, networks):
+            return f"in network {_render_texts(networks)}"
+        case References(_, target):
+            return f"references {quote(target)}"
+        case Extends(_, prefix):
+            return f"extends {quote(prefix)}"
+        case Shares(_, links):
+            return f"shares {_render_texts(links)}"
+
+
+def _render_texts(texts: tuple[str, ...]) -> str:
+    """One text, or several in parentheses."""
+    return quote(texts[0]) if len(texts) == 1 else f"({', '.join(map(quote, texts))})"
+
+
+def _render_fraction(fraction: Fraction) -> str:
+    """A fraction that is a finite decimal, digit by digit; others as near as a double comes."""
+    digits = 0
+    while digits < FRACTION_DIGITS and (fraction * 10**digits).denominator != 1:
+        digits += 1
+    return f"{float(fraction):.{digits}f}"
 
 
 def _operand(part: Expression, *, inside: str) -> str:
@@ -105,7 +162,7 @@ def render_attribute(attribute: Attribute) -> str:
     >>> render_attribute(Attribute("dc:creator")), render_attribute(Attribute("published", "year"))
     ('"dc:creator"', 'published.year')
     """
-    name = render_name(attribute.name)
+    name = "item" if attribute.name == WHOLE.name else render_name(attribute.name)
     return f"{name}.{attribute.part}" if attribute.part else name
 
 
@@ -131,6 +188,8 @@ def render_constant(constant: Constant) -> str:
             return f"date '{constant.isoformat().replace('+00:00', 'Z')}'"
         case date():
             return f"date '{constant.isoformat()}'"
+        case Ago(length):
+            return "now" if constant == NOW else f"{render_duration(length)} ago"
         case _:
             return str(int(constant)) if constant == int(constant) and abs(constant) < 1e15 else repr(constant)
 

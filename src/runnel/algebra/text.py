@@ -1,30 +1,58 @@
 """Words: how a text is cut, for `contains` and for every index built on it.
 
 A word is a run of letters, digits, combining marks and connectors; an apostrophe between two of them belongs to the
-word. A character of a script written without spaces (Han, Hiragana, Katakana) is a word of its own, so that a
-phrase finds it anywhere. Words are compared after full case folding, in NFC.
+word. A character of a script written without spaces (Han, Hiragana, Katakana, Thai, Lao, Khmer, Myanmar) is a word
+of its own, so that a phrase finds it anywhere. Words are compared after full case folding, in NFC.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from functools import cache
+from functools import cache, lru_cache
+from itertools import pairwise
+from typing import NamedTuple
 
 _UNSPACED = (
+    # Thai, Lao, Myanmar, Khmer: letters, vowels and tones, each by itself; their digits make words as others do.
+    "\u0e01-\u0e3a\u0e40-\u0e4e\u0e81-\u0ebd\u0ec0-\u0ece\u0edc-\u0edf\u1000-\u103f\u1050-\u108f\u109a-\u109d"
+    "\u1780-\u17b3\u17b6-\u17d3\u17d7\u17dc-\u17dd\ua9e0-\ua9ef\ua9fa-\ua9fe\uaa60-\uaa76\uaa7a-\uaa7f"
+    # Han, Hiragana, Katakana.
     "\u3005-\u3007\u3021-\u3029\u3038-\u303b\u3041-\u3096\u309d-\u309f\u30a1-\u30fa\u30fc-\u30ff\u31f0-\u31ff"
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9d\U0001b000-\U0001b16f\U00020000-\U000323af"
 )
-"""Han, Hiragana and Katakana."""
+"""Characters of the scripts that are written without spaces."""
 
-_IGNORED = dict.fromkeys((0x00AD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF))
-"""Soft hyphen, zero-width characters: invisible, so they do not cut a word."""
+_IGNORED = dict.fromkeys(
+    [
+        *(0x00AD, 0x034F, 0x061C, 0x17B4, 0x17B5, 0x2060, 0xFEFF),
+        *(*range(0x200B, 0x2010), *range(0x202A, 0x202F), *range(0x2066, 0x206A)),
+        *(*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)),
+    ]
+)
+"""Soft hyphen, zero-width characters, marks of direction, selectors of a glyph: invisible, so they cut no word."""
+
+
+@cache
+def _letters() -> str:
+    """One character of a word, as a regular expression."""
+    return rf"(?:(?![{_UNSPACED}])[\w{_marks()}])"
 
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    letters = rf"(?:(?![{_UNSPACED}])[\w{_marks()}])"
-    return re.compile(rf"{letters}+(?:['’]{letters}+)*|[{_UNSPACED}]", re.UNICODE)
+    return re.compile(rf"{_letters()}+(?:['’]{_letters()}+)*|[{_UNSPACED}]", re.UNICODE)
+
+
+@cache
+def _wild_pattern() -> re.Pattern[str]:
+    wild = rf"(?:{_letters()}|[*?])"
+    return re.compile(rf"{wild}+(?:['’]{wild}+)*|[{_UNSPACED}]", re.UNICODE)
+
+
+@cache
+def _stray_pattern() -> re.Pattern[str]:
+    return re.compile(rf"[{_UNSPACED}][*?]|[*?][{_UNSPACED}]")
 
 
 def _marks() -> str:
@@ -46,13 +74,86 @@ def words(text: str) -> list[str]:
     ["muse's", 'new', 'album', 'strasse', '東', '京']
     """
     if not text.isascii():
-        text = text.translate(_IGNORED)
-        text = unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
-        return [word.replace("’", "'") for word in _pattern().findall(text)]
+        return [word.replace("’", "'") for word in _pattern().findall(_folded(text.translate(_IGNORED)))]
     return _ASCII.findall(text.lower())
 
 
 _ASCII = re.compile(r"\w+(?:'\w+)*", re.ASCII)
+
+
+def wild_words(text: str) -> list[str]:
+    """The words of a pattern: as `words`, where `*` and `?` are letters of words too.
+
+    ValueError where one of them stands beside a character that is a word of its own: it could stand for nothing.
+
+    >>> wild_words("Conc* H?LL, straß*!")
+    ['conc*', 'h?ll', 'strass*']
+    """
+    folded = _folded(text.translate(_IGNORED))
+    if stray := _stray_pattern().search(folded):
+        raise ValueError(stray[0])
+    return [word.replace("’", "'") for word in _wild_pattern().findall(folded)]
+
+
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+
+
+class PlacedWord(NamedTuple):
+    """A word, and from where to where its characters stand in the text that it was cut from."""
+
+    word: str
+    start: int
+    end: int
+
+
+def placed_words(text: str) -> list[PlacedWord]:
+    """The words of a text with their places: `words` says the same words, faster.
+
+    Folding and composing change lengths, so the text is folded in the smallest pieces that do not touch one another.
+
+    >>> placed_words("Straße (soft\u00adhyphen)")
+    [PlacedWord(word='strasse', start=0, end=6), PlacedWord(word='softhyphen', start=8, end=19)]
+    """
+    if text.isascii():
+        return [PlacedWord(found[0].lower(), *found.span()) for found in _ASCII.finditer(text)]
+    folded, starts, ends = _folded_pieces(text)
+    return [
+        PlacedWord(found[0].replace("’", "'"), starts[found.start()], ends[found.end() - 1])
+        for found in _pattern().finditer(folded)
+    ]
+
+
+def _folded_pieces(text: str) -> tuple[str, list[int], list[int]]:
+    """The folded text, and for each of its characters the start and end of the piece that it came from."""
+    kept = [(index, character) for index, character in enumerate(text) if ord(character) not in _IGNORED]
+    cuts = [at for at, (_, character) in enumerate(kept) if at == 0 or _begins(character)]
+    cuts.append(len(kept))
+    pieces: list[str] = []
+    starts: list[int] = []
+    ends: list[int] = []
+    for first, last in pairwise(cuts):
+        piece = _folded("".join(character for _, character in kept[first:last]))
+        pieces.append(piece)
+        starts += [kept[first][0]] * len(piece)
+        ends += [kept[last - 1][0] + 1] * len(piece)
+    return "".join(pieces), starts, ends
+
+
+@lru_cache(maxsize=4096)
+def _begins(character: str) -> bool:
+    """Whether a character, or what becomes of it, never melts with what stands before it."""
+    first = unicodedata.normalize("NFD", unicodedata.normalize("NFC", character).casefold())[0]
+    parts = unicodedata.normalize("NFD", character)[0], first
+    return not any(unicodedata.combining(part) or part in _seconds() for part in parts)
+
+
+@cache
+def _seconds() -> frozenset[str]:
+    """The characters that can be composed with one before them, beside those that combine: Hangul's, and a few."""
+    jamo = map(chr, (*range(0x1161, 0x1176), *range(0x11A8, 0x11C3)))
+    composed = (unicodedata.decomposition(chr(code)).split() for code in range(0x20000))
+    return frozenset(jamo) | {chr(int(parts[1], 16)) for parts in composed if len(parts) == 2 and parts[0][0] != "<"}
 
 
 def contains_phrase(text_words: list[str], phrase: tuple[str, ...]) -> bool:

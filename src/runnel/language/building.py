@@ -24,14 +24,15 @@ from runnel.algebra.expressions import (
     disjunction,
     negation,
 )
+from runnel.algebra.render import NOW
 from runnel.errors import InvalidCondition, SyntaxProblem
 from runnel.language.conditions import (
     AtomOf,
     Built,
     Conjuncts,
     build_between,
-    build_contains,
     build_one_of,
+    build_within,
     conditions_of,
     unscoped,
 )
@@ -40,6 +41,8 @@ from runnel.language.literals import (
     Literal,
     Located,
     fitting,
+    fitting_exactly,
+    read_ago,
     read_attribute,
     read_date,
     read_duration,
@@ -77,6 +80,17 @@ from runnel.language.statements import (
     Term,
     Unsubscribe,
     Why,
+)
+from runnel.language.text_conditions import (
+    Tokens,
+    build_contains,
+    build_extends,
+    build_in_network,
+    build_pattern,
+    build_references,
+    build_regular_expression,
+    build_shares,
+    build_similar,
 )
 
 
@@ -248,9 +262,9 @@ class Builder(Transformer[Token, list[Parsed]]):
         return FALSE
 
     def comparison(self, located: Located, operator: Token, literal: Literal) -> Expression:
-        constant = fitting(located, literal)
         if operator in ("!=", "<>"):
-            return Not(Compare(located.attribute, "=", constant))
+            return Not(Compare(located.attribute, "=", fitting_exactly(located, literal)))
+        constant = (fitting_exactly if operator == "=" else fitting)(located, literal)
         return Compare(located.attribute, cast(Operator, str(operator)), constant)
 
     def exists(self, located: Located) -> Expression:
@@ -263,10 +277,51 @@ class Builder(Transformer[Token, list[Parsed]]):
         return atom(located)
 
     def negated_atom(self, located: Located, atom: AtomOf) -> Expression:
-        return Not(atom(located))
+        return negation(atom(located))
 
-    def contains(self, token: Token) -> AtomOf:
-        return lambda located: build_contains(located, token)
+    def contains(self, token: Token, language: Token | None) -> AtomOf:
+        return lambda located: build_contains(located, token, language)
+
+    def contains_several(self, word: Token, tokens: Tokens, language: Token | None) -> AtomOf:
+        combine = conjunction if word.type == "ALL" else disjunction
+        return lambda located: combine([build_contains(located, token, language) for token in tokens])
+
+    def contains_pattern(self, token: Token) -> AtomOf:
+        return lambda located: build_pattern(located, token)
+
+    def contains_patterns(self, word: Token, tokens: Tokens) -> AtomOf:
+        combine = conjunction if word.type == "ALL" else disjunction
+        return lambda located: combine([build_pattern(located, token) for token in tokens])
+
+    def similar(self, token: Token, least: Token | None) -> AtomOf:
+        return lambda located: build_similar(located, token, least)
+
+    def matches(self, token: Token) -> AtomOf:
+        return lambda located: build_regular_expression(located, token)
+
+    def in_network(self, token: Token) -> AtomOf:
+        return lambda located: build_in_network(located, (token,))
+
+    def in_networks(self, tokens: Tokens) -> AtomOf:
+        return lambda located: build_in_network(located, tokens)
+
+    def references(self, token: Token) -> AtomOf:
+        return lambda located: build_references(located, token)
+
+    def extends(self, token: Token) -> AtomOf:
+        return lambda located: build_extends(located, token)
+
+    def shares(self, token: Token) -> AtomOf:
+        return lambda located: build_shares(located, (token,))
+
+    def shares_any(self, tokens: Tokens) -> AtomOf:
+        return lambda located: build_shares(located, tokens)
+
+    def texts(self, *tokens: Token) -> Tokens:
+        return tokens
+
+    def within(self, duration: Duration) -> AtomOf:
+        return lambda located: build_within(located, duration)
 
     def between(self, low: Literal, high: Literal) -> AtomOf:
         return lambda located: build_between(located, low, high)
@@ -281,6 +336,12 @@ class Builder(Transformer[Token, list[Parsed]]):
 
     def number(self, token: Token) -> Literal:
         return Literal(read_number(token), token)
+
+    def ago(self, count: Token, unit: Token) -> Literal:
+        return Literal(read_ago(count, unit), count)
+
+    def now(self, token: Token) -> Literal:
+        return Literal(NOW, token)
 
     def text(self, token: Token) -> Literal:
         return Literal(read_text(token), token)

@@ -8,23 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
+from typing import Any
 
 from lark import Token
 
 from runnel.algebra.expressions import (
+    Ago,
     And,
-    Atom,
     Between,
     Constant,
-    Contains,
     Expression,
     In,
     Not,
     Or,
     conjunction,
 )
+from runnel.algebra.render import NOW
 from runnel.errors import InvalidCondition, Span, SyntaxProblem
-from runnel.language.literals import Literal, Located, fitting, read_phrase, span_of
+from runnel.language.literals import Duration, Literal, Located, fitting, fitting_exactly, span_of
 from runnel.language.statements import Condition
 
 DEEPEST = 50
@@ -40,7 +41,8 @@ class Conjuncts:
 
 
 Built = Expression | Conjuncts
-AtomOf = Callable[[Located], Atom]
+AtomOf = Callable[[Located], Expression]
+"""What an atom becomes once its attribute is known: an atom, or several with `and` or `or`."""
 
 
 def too_deep(span: Span | None = None) -> SyntaxProblem:
@@ -89,17 +91,6 @@ def _nesting(expression: Expression) -> int:
             return 0
 
 
-def build_contains(located: Located, token: Token) -> Contains:
-    """`attribute contains 'words'`."""
-    if located.attribute.part is not None:
-        raise InvalidCondition(
-            f"{located.attribute.name}.{located.attribute.part} is a number and holds no words",
-            span=span_of(located.token),
-            hint="compare it with a number, as in published.year = 2026",
-        )
-    return Contains(located.attribute, read_phrase(token))
-
-
 def build_between(located: Located, low: Literal, high: Literal) -> Between:
     """`attribute between low and high`."""
     least, most = fitting(located, low), fitting(located, high)
@@ -110,7 +101,7 @@ def build_between(located: Located, low: Literal, high: Literal) -> Between:
             span=span_of(high.token),
         )
     # A day and an instant have no order of their own; `compare` takes each for itself.
-    if type(least) is type(most) and least > most:  # type: ignore[operator]
+    if type(least) is type(most) and _rank(least) > _rank(most):
         raise InvalidCondition(
             "the first constant of between is above the second, so nothing lies between them",
             span=span_of(low.token),
@@ -119,11 +110,21 @@ def build_between(located: Located, low: Literal, high: Literal) -> Between:
     return Between(located.attribute, least, most)
 
 
+def build_within(located: Located, duration: Duration) -> Between:
+    """`attribute within last duration`: not before that, and not after the item's acceptance."""
+    return Between(located.attribute, fitting(located, Literal(Ago(duration.length), located.token)), NOW)
+
+
 def build_one_of(located: Located, literals: tuple[Literal, ...]) -> In:
     """`attribute in (constant, …)`, each constant once."""
     # The type belongs to the key: in Python 1.0 == True, in the language 1 and true are two values.
-    found = {(type(value), value): value for value in (fitting(located, one) for one in literals)}
+    found = {(type(value), value): value for value in (fitting_exactly(located, one) for one in literals)}
     return In(located.attribute, tuple(found.values()))
+
+
+def _rank(constant: Constant) -> Any:
+    """What orders constants of one type; the longer ago, the earlier."""
+    return -constant.length if isinstance(constant, Ago) else constant
 
 
 def _sort(constant: Constant) -> str:
@@ -132,7 +133,7 @@ def _sort(constant: Constant) -> str:
             return "truth value"
         case str():
             return "text"
-        case datetime() | date():
+        case datetime() | date() | Ago():
             return "date"
         case _:
             return "number"

@@ -13,23 +13,13 @@ from typing import NamedTuple
 
 from lark import Token
 
-from runnel.algebra.expressions import PARTS, Attribute, Constant
-from runnel.algebra.text import words
+from runnel.algebra.durations import UNITS
+from runnel.algebra.expressions import PARTS, WHOLE, Ago, Attribute, Constant
+from runnel.algebra.render import render_attribute
 from runnel.errors import InvalidCondition, Span, SyntaxProblem
 from runnel.language.nearest import did_you_mean
 from runnel.language.statements import Name
 from runnel.model.item import MAX_ID, MAX_NAME, MOMENTS, clean_text, moment
-
-UNITS: dict[str, int] = {
-    "second": 1,
-    "minute": 60,
-    "hour": 3_600,
-    "day": 86_400,
-    "week": 7 * 86_400,
-    "month": 30 * 86_400,
-    "year": 365 * 86_400,
-}
-"""Units of time in seconds; each may be written in the plural."""
 
 LONGEST = timedelta(days=36_500)
 LARGEST_NUMBER = 2**63 - 1
@@ -122,16 +112,22 @@ def _unquoted(token: Token) -> str:
     return str(token)[1:-1].replace("''", "'")
 
 
-def read_phrase(token: Token) -> tuple[str, ...]:
-    """The words that a `contains` looks for."""
-    phrase = tuple(words(read_text(token)))
-    if not phrase:
-        raise InvalidCondition(
-            "there is no word to look for in this text",
-            span=span_of(token),
-            hint="contains finds words: letters and digits; for any value write: attribute exists",
-        )
-    return phrase
+def span_inside(token: Token, start: int, end: int) -> Span:
+    """The place of some characters of a text constant, counted without its quotes and with doubled ones undone."""
+    if read_text(token) != _unquoted(token):
+        return span_of(token)  # what was composed or left out has shifted the rest
+    offsets: list[int] = []
+    at = 1
+    while at < len(token) - 1:
+        offsets.append(at)
+        at += 2 if token[at] == "'" else 1
+    offsets.append(at)
+    first, last = offsets[min(start, len(offsets) - 1)], offsets[min(end, len(offsets) - 1)]
+    before = str(token)[:first]
+    line = (token.line or 1) + before.count("\n")
+    column = (token.column or 1) + first if "\n" not in before else first - before.rfind("\n")
+    width = 1 if "\n" in str(token)[first:last] else max(1, last - first)
+    return Span(line, column, column + width)
 
 
 def read_number(token: Token) -> float:
@@ -173,6 +169,22 @@ def read_duration(count: Token, unit: Token) -> Duration:
     return Duration(timedelta(seconds=total), span)
 
 
+def read_ago(count: Token, unit: Token) -> Ago:
+    """A moment that lies a whole number of some unit before an item's acceptance."""
+    if not count.isdigit():
+        raise InvalidCondition(
+            "a time ago is counted in whole units", span=span_of(count), hint="write 36 hours ago, not 1.5 days ago"
+        )
+    try:
+        return Ago(read_duration(count, unit).length)
+    except SyntaxProblem as problem:
+        raise InvalidCondition(
+            problem.message,
+            span=problem.span,
+            hint="write now, or at least 1 second ago and at most 100 years ago",
+        ) from None
+
+
 def read_date(text: str, token: Token) -> date | datetime:
     """A whole day, or an instant in UTC; an instant without a zone is in UTC already."""
     text = text.strip()
@@ -187,9 +199,14 @@ def read_date(text: str, token: Token) -> date | datetime:
 
 
 def read_attribute(name: Token, part: Token | None) -> Located:
-    """An attribute, or a part of its moments."""
+    """An attribute, or a part of its moments; `item` is all of them."""
+    read = WHOLE.name if name.type == "ITEM" else read_name(name)
+    if read == WHOLE.name and name.type != "ITEM":
+        raise InvalidCondition(
+            "no attribute can be named *", span=span_of(name), hint="for any value of any attribute write: item"
+        )
     if part is None:
-        return Located(Attribute(read_name(name)), name)
+        return Located(Attribute(read), name)
     wanted = part.lower()
     if wanted not in PARTS:
         raise InvalidCondition(
@@ -198,7 +215,7 @@ def read_attribute(name: Token, part: Token | None) -> Located:
             hint=did_you_mean(part, PARTS)
             or f"parts are {', '.join(PARTS)}; an attribute with a point in its name is written in double quotes",
         )
-    return Located(Attribute(read_name(name), wanted), name)
+    return Located(Attribute(read, wanted), name)
 
 
 def fitting(located: Located, literal: Literal) -> Constant:
@@ -206,10 +223,21 @@ def fitting(located: Located, literal: Literal) -> Constant:
     attribute, (value, token) = located.attribute, literal
     if attribute.part is not None and (isinstance(value, bool) or not isinstance(value, float)):
         raise InvalidCondition(
-            f"{attribute.name}.{attribute.part} is a number and is compared with numbers only",
+            f"{render_attribute(attribute)} is a number and is compared with numbers only",
             span=span_of(token),
             hint="weekdays count from Monday = 1 to Sunday = 7" if attribute.part == "weekday" else None,
         )
     if attribute.part is None and attribute.name in MOMENTS and isinstance(value, str):
         return read_date(value, token)
     return value
+
+
+def fitting_exactly(located: Located, literal: Literal) -> Constant:
+    """As `fitting`, for a constant that a value must be equal to."""
+    if isinstance(literal.value, Ago):
+        raise InvalidCondition(
+            "a time that passes is hardly ever met exactly",
+            span=span_of(literal.token),
+            hint="compare it with <, <=, > or >=, or write: published within last 2 days",
+        )
+    return fitting(located, literal)

@@ -19,7 +19,9 @@ from runnel.language.problems import describe_problem
 from runnel.language.statements import Parsed
 from runnel.model.item import MAX_NAME
 
-_WORDS = frozenset({"NAME", "KIND", "UNIT", "PART"})
+_WORDS = frozenset({"NAME", "KIND", "UNIT", "PART", "LANGUAGE"})
+_BEFORE_LISTS = frozenset({"_IN", "_NETWORK", "_SHARES", "_PATTERN", "ALL", "ANY"})
+"""A parenthesis after these opens a list of constants, which is no level of a condition."""
 
 
 def parse(text: str) -> list[Parsed]:
@@ -45,6 +47,7 @@ class _Watch(PostLex):
 
     def process(self, stream: Iterator[Token]) -> Iterator[Token]:
         depth = 0
+        in_list = False
         previous = ""
         for token in stream:
             kind = token.type
@@ -54,14 +57,16 @@ class _Watch(PostLex):
                     token.type = "RESERVED"
                 elif len(token) > MAX_NAME:
                     raise SyntaxProblem(f"a name has at most {MAX_NAME} characters", span=span_of(token))
-            elif kind == "_LPAR" and previous != "_IN":
-                depth += 1
+            elif kind == "_LPAR":
+                in_list = previous in _BEFORE_LISTS
+                depth += not in_list
                 if depth > DEEPEST:
                     raise too_deep(span_of(token))
             elif kind == "_RPAR":
-                depth -= 1
+                depth -= not in_list
+                in_list = False
             elif kind == "_SEMICOLON":
-                depth = 0
+                depth, in_list = 0, False
             previous = kind
             yield token
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
+from runnel.algebra.durations import render_duration
 from runnel.algebra.expressions import Or
 from runnel.algebra.render import quote, render, render_name
-from runnel.language.literals import UNITS
 from runnel.language.statements import (
     Condition,
     CreateFeed,
@@ -33,9 +33,6 @@ from runnel.language.statements import (
     Why,
 )
 
-_PRINTED_UNITS = ("day", "hour", "minute", "second")
-"""Weeks, months and years are only ways to write days."""
-
 
 def print_statement(statement: Statement) -> str:
     """The canonical text of a statement.
@@ -54,20 +51,6 @@ def print_script(statements: Iterable[Statement]) -> str:
     'show feeds;\\ndrop feed Old cascade;\\n'
     """
     return "".join(f"{print_statement(statement)}\n" for statement in statements)
-
-
-def print_duration(duration: timedelta) -> str:
-    """A duration in the largest unit that divides it.
-
-    >>> print_duration(timedelta(minutes=90)), print_duration(timedelta(days=1))
-    ('90 minutes', '1 day')
-    """
-    seconds, rest = divmod(duration, timedelta(seconds=1))
-    if seconds < 1 or rest:
-        raise ValueError(f"a duration is at least one second and whole, not {duration!r}")
-    unit = next(one for one in _PRINTED_UNITS if seconds % UNITS[one] == 0)
-    count = seconds // UNITS[unit]
-    return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
 
 
 def _text(statement: Statement) -> str:
@@ -123,7 +106,7 @@ def _subscribe(statement: Subscribe) -> str:
 
 
 def _clause(word: str, duration: timedelta | None) -> str:
-    return "" if duration is None else f" {word} {print_duration(duration)}"
+    return "" if duration is None else f" {word} {render_duration(duration)}"
 
 
 def _unsubscribe(statement: Unsubscribe) -> str:

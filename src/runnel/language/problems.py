@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 
+from runnel.algebra.durations import UNITS
 from runnel.algebra.render import RESERVED
 from runnel.errors import Span, SyntaxProblem
 from runnel.language.nearest import nearest
@@ -32,6 +33,8 @@ _NAMED = {
     "KIND": "a kind of output such as rss",
     "UNIT": "a unit of time such as hours",
     "PART": "a part of a date such as year",
+    "LANGUAGE": "a language such as english",
+    "AGO_UNIT": "a unit of time such as days",
     "STRING": "a text in single quotes",
     "NUMBER": "a number",
     "INTEGER": "a whole number",
@@ -49,8 +52,8 @@ _NAMED = {
     "_DOT": "`.`",
 }
 
-_CONSTANT = frozenset({"NUMBER", "STRING", "TRUE_CONSTANT", "FALSE_CONSTANT", "_DATE"})
-_CONDITION = frozenset({"NAME", "QUOTED", "VARIABLE", "_NOT", "_TRUE", "_FALSE", "_LPAR"})
+_CONSTANT = frozenset({"NUMBER", "STRING", "TRUE_CONSTANT", "FALSE_CONSTANT", "_DATE", "NOW"})
+_CONDITION = frozenset({"NAME", "QUOTED", "ITEM", "VARIABLE", "_NOT", "_TRUE", "_FALSE", "_LPAR"})
 _STATEMENT = frozenset(
     [
         "CREATE",
@@ -76,7 +79,7 @@ _GROUPS = (
 )
 
 _TYPOGRAPHIC = frozenset("“”„‟‘’‚‛«»‹›`´")
-_LATER = frozenset({"join", "graph", "tree", "window", "with", "using", "on", "similar", "table", "operator"})
+_LATER = frozenset({"join", "graph", "tree", "window", "with", "using", "on", "table", "operator"})
 _SIGNS = {
     "==": "write = once",
     "&&": "write and",
@@ -87,6 +90,7 @@ _SIGNS = {
     "//": "comments begin with --",
     "#": "comments begin with --",
 }
+_UNITS = tuple(f"{unit}s" for unit in UNITS)
 _LONGEST = 40
 
 
@@ -186,8 +190,10 @@ def _word_hint(place: _Place, text: str) -> str | None:
     if not word:
         return None
     infix = "OPERATOR" in place.expected
-    if infix and word in ("like", "ilike", "matches", "similar", "has"):
-        return "to find words write: attribute contains 'word'"
+    if infix and word in ("like", "ilike", "has", "rlike", "regexp"):
+        return "to find words write: attribute contains 'word', or contains pattern 'conc*', or matches 'gr[ae]y'"
+    if "AGO_UNIT" in place.expected and (unit := nearest(word, _UNITS)):
+        return f"did you mean {unit}?"
     if infix and word == "is":
         return "write: attribute exists, or: not attribute exists"
     if infix and word == "equals":
@@ -262,8 +268,9 @@ def _list(expected: frozenset[str]) -> str:
         if group <= left:
             left -= group
             found.append(name)
-    if len(left) > 1:
-        left.discard("_DOT")
+    for seldom in ("_DOT", "AGO_UNIT"):
+        if len(left) > 1:
+            left.discard(seldom)
     if left - {"$END"} or found:
         left.discard("$END")
     # Signs come after words.

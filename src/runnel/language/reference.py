@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from runnel.algebra.durations import UNITS
 from runnel.algebra.expressions import PARTS
 from runnel.algebra.render import RESERVED
+from runnel.algebra.stems import languages
 from runnel.errors import StatementError
 from runnel.language.conditions import DEEPEST
-from runnel.language.literals import UNITS
 from runnel.language.parser import parse
 from runnel.language.printing import print_script
 from runnel.model.item import MAX_NAME, MOMENTS
@@ -147,14 +148,54 @@ ATOMS: tuple[Row, ...] = (
         "the words stand next to each other in the text, in any case",
         "title contains 'rock band'",
     ),
+    Row("a contains all ('…', …)", "each of the phrases", "title contains all ('rock', 'new album')"),
+    Row("a contains any ('…', …)", "at least one of the phrases", "title contains any ('rock', 'pop')"),
+    Row(
+        "a contains pattern '…'",
+        "words that fit: `*` is any run of letters, `?` one letter, `*` alone any word",
+        "title contains pattern 'conc* h?ll'",
+    ),
+    Row(
+        "a contains '…' stemmed in language",
+        "words with the same stems",
+        "title contains 'running shoes' stemmed in english",
+    ),
+    Row(
+        "a similar to 'text' [at least n]",
+        "of all distinct words of both texts, at least this share (0.5 unless given) is in both",
+        "title similar to 'rock am ring' at least 0.6",
+    ),
+    Row("a matches '…'", "the regular expression (RE2) is found in the text", "title matches '(?i)gr[ae]y'"),
     Row("a = c", "a value equals the constant", "category = 'rock'"),
     Row("a != c, a <> c", "no value equals the constant: the same as not a = c", "category != 'rock'"),
     Row("a < c, <=, >, >=", "a value of the constant's type is smaller, …", "price <= 20"),
     Row("a between c and d", "a value lies between the two, both included", "price between 10 and 20"),
     Row("a in (c, …)", "a value equals one of the constants", "category in ('rock', 'pop')"),
+    Row(
+        "a within last duration",
+        "a moment not longer ago than this at the item's acceptance, and not after it",
+        "published within last 2 days",
+    ),
+    Row(
+        "a in network '…'",
+        "a text is an IP address of the network, or of one of several in parentheses",
+        "client in network ('10.0.0.0/8', '2001:db8::/32')",
+    ),
+    Row(
+        "a references '…'",
+        "a link in the text leads to the host, or a host below it, or to exactly this URL",
+        "link references 'muse.example'",
+    ),
+    Row("a extends 'URL'", "a link leads to the URL or below its path", "link extends 'https://muse.example/news'"),
+    Row(
+        "a shares 'URL'",
+        "a link is the URL, or one of several in parentheses",
+        "content shares ('https://muse.example/tour', 'https://muse.example/album')",
+    ),
     Row("a exists", "the attribute has a value", "author exists"),
-    Row("a not contains, in, between, exists", "the complement of the atom", "title not contains 'cancelled'"),
+    Row("a not …", "the complement of any atom above but those with a sign", "title not contains 'cancelled'"),
     Row("a.part …", "a part of a date, a number", "published.weekday in (6, 7)"),
+    Row("item …", "any value of any attribute", "item contains 'rock'"),
     Row("true, false", "always, never", "true"),
 )
 
@@ -164,6 +205,8 @@ CONSTANTS: tuple[Row, ...] = (
     Row("truth value", "true or false", "true"),
     Row("day", "a whole day in UTC", "date '2026-11-15'"),
     Row("instant", "in UTC where no zone is given", "date '2026-11-15T09:30:00+01:00'"),
+    Row("… ago", "so long before the item's acceptance; not with `=`, `!=` and `in`", "2 days ago"),
+    Row("now", "the item's acceptance", "now"),
 )
 
 MISTAKES: tuple[str, ...] = (
@@ -175,6 +218,11 @@ MISTAKES: tuple[str, ...] = (
     "create feed Rock from News as $n where not $n[title contains 'pop'];",
     "create feed Rock from News where price between 20 and 10;",
     "create feed Rock from News where published.yaer = 2026;",
+    "create feed Rock from News where title contains 'rocks' stemmed in englich;",
+    "create feed Rock from News where title matches 'rock (and|or pop';",
+    "create feed Rock from News where client in network '10.1.2.3/8';",
+    "create feed Rock from News where link references 'muse.example/news';",
+    "create feed Rock from News where published >= 2 dyas ago;",
     "subscribe to Rock output rss 'rock.rss' every 3 horus;",
     "create feed Rock from News\nshow feeds;",
 )
@@ -190,6 +238,7 @@ _SEMANTICS = """\
 - `not` binds more tightly than `and`, `and` more tightly than `or`; parentheses change that.
 - Words are compared without regard to case; punctuation separates them. Texts compared with `=` must be equal letter
   by letter.
+- Relative times count from the item's acceptance and never from the clock, so that a replay gives the same answer.
 - A day includes all of it: `published <= date '2026-11-15'` holds in that day's evening."""
 
 
@@ -212,6 +261,8 @@ def language_reference() -> str:
         _table("atom", ATOMS),
         f"The parts of a date are {_words(PARTS)}, in UTC; weekdays count from Monday = 1 to Sunday = 7. A text that "
         f"is compared with {_words(sorted(MOMENTS))} is read as a date.",
+        'An attribute that is really named `item` is written `"item"`. Languages of `stemmed in` are '
+        f"{_words(list(languages()))}. [Conditions](../explanation/conditions.md) says what each condition means.",
         "## Constants",
         _table("constant", CONSTANTS),
         "## Durations",

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable
 
 from runnel.algebra.encode import encode_constant, encode_expression
-from runnel.algebra.expressions import And, Atom, Compare, Expression, In, Not, Or, Truth
+from runnel.algebra.expressions import And, Atom, Compare, Expression, In, InNetwork, Not, Or, Shares, Similar, Truth
 from runnel.plan.logical import FormulaKind
 
 NEVER, ALWAYS = 0, 1
@@ -144,8 +144,20 @@ def canonical_atom(atom: Atom) -> Atom | Truth:
     >>> canonical_atom(In(Attribute("category"), ("rock", "rock")))
     Compare(attribute=Attribute(name='category', part=None), operator='=', constant='rock')
     """
-    if not isinstance(atom, In):
-        return atom
+    match atom:
+        case Similar(attribute, words, least):
+            return Similar(attribute, tuple(sorted(words)), least)
+        case InNetwork(attribute, networks):
+            return InNetwork(attribute, tuple(sorted(networks)))
+        case Shares(attribute, links):
+            return Shares(attribute, tuple(sorted(links)))
+        case In():
+            return _canonical_list(atom)
+        case _:
+            return atom
+
+
+def _canonical_list(atom: In) -> Atom | Truth:
     distinct = {json.dumps(encode_constant(constant), sort_keys=True): constant for constant in atom.constants}
     constants = tuple(distinct[key] for key in sorted(distinct))
     if not constants:

@@ -7,6 +7,8 @@ import pyarrow.parquet  # noqa: F401
 from pyspark import daemon
 
 import runnel.streaming.match_job  # noqa: F401
+from runnel.matching.warm import warm_up
 
 if __name__ == "__main__":
+    warm_up()
     daemon.manager()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
@@ -16,7 +17,7 @@ from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher
 from runnel.matching.contract import Matcher
 from runnel.model.batch import ItemBatch
-from runnel.model.item import Item, attributes_of
+from runnel.model.item import Item, attributes_of, moment
 from runnel.plan.store import PlanVersion, load
 
 
@@ -32,11 +33,19 @@ class Plan(Protocol):
     def keep_until_exit(self) -> None: ...
 
 
-def match(dataframe: DataFrame, plan: Plan, *, feed: str | None = None, column: str = "feeds") -> DataFrame:
+def match(
+    dataframe: DataFrame,
+    plan: Plan,
+    *,
+    feed: str | None = None,
+    column: str = "feeds",
+    accepted: datetime | None = None,
+) -> DataFrame:
     """The rows of a DataFrame with one more column: the names of the feeds that each row is in.
 
     `feed` names the source feed of all rows; without it a column `feed` says so row by row, unless the plan reads
-    only one. The plan's folder must be reachable from the workers, as it is in local mode.
+    only one. The plan's folder must be reachable from the workers, as it is in local mode. Relative times
+    (`2 days ago`) count from `accepted`; without it, from the moment at which a row is matched.
     """
     if column in dataframe.columns:
         raise InputError(f"there is a column {column} already", hint="give another name with column=")
@@ -47,17 +56,23 @@ def match(dataframe: DataFrame, plan: Plan, *, feed: str | None = None, column: 
         raise InputError(f"the plan does not read {only}", hint=f"it reads {', '.join(plan.sources)}")
     plan.keep_until_exit()
     schema = StructType([*dataframe.schema.fields, StructField(column, ArrayType(StringType()))])
-    run = _matching(plan.folder, dict(plan.sources), dict(plan.queries), only, column)
+    run = _matching(plan.folder, dict(plan.sources), dict(plan.queries), only, column, accepted)
     return dataframe.mapInArrow(run, schema)
 
 
 def _matching(
-    folder: str, sources: Mapping[str, int], queries: Mapping[int, str], only: str | None, column: str
+    folder: str,
+    sources: Mapping[str, int],
+    queries: Mapping[int, str],
+    only: str | None,
+    column: str,
+    accepted: datetime | None,
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         matcher = _matcher(folder)
         for batch in batches:
-            items = ItemBatch.of([_item(row, only, sources) for row in batch.to_pylist()], sources)
+            rows = [_item(row, only, sources) for row in batch.to_pylist()]
+            items = ItemBatch.of(rows, sources, accepted=moment(accepted or datetime.now(UTC)))
             matches = matcher.match(items)
             names = [[queries[int(one)] for one in matches.row(row)] for row in range(len(items))]
             fields = [*batch.schema, pa.field(column, pa.list_(pa.string()))]

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
+from runnel.matching.warm import warm_up
 from runnel.streaming.cluster import explained, is_local, refuse_silent_master
 from runnel.streaming.java import java_version
 
@@ -63,8 +65,20 @@ def open_session(
                 builder = builder.config("spark.executor.cores", str(executor_cores))
         if local_folder is not None:
             builder = builder.config("spark.local.dir", str(local_folder))
-        with _stderr_into(logs / "spark-stderr.log"), explained(master):
+        with _warming(master), _stderr_into(logs / "spark-stderr.log"), explained(master):
             return builder.getOrCreate()
+
+
+@contextmanager
+def _warming(master: str) -> Iterator[None]:
+    """Have the kernels compiled while the JVM starts: workers on this machine then find them on the disk."""
+    if not is_local(master):
+        yield
+        return
+    with ThreadPoolExecutor(1, thread_name_prefix="runnel-warm") as pool:
+        warm = pool.submit(warm_up)
+        yield
+        warm.result()
 
 
 def make_active(spark: SparkSession) -> None:

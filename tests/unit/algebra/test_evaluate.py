@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime
+import json
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.algebra.generated_atoms import text_atoms
 
 from runnel.algebra.encode import decode_expression, decode_node, encode_expression, encode_node
 from runnel.algebra.evaluate import accepts, compare, holds, views_below
 from runnel.algebra.expressions import (
+    WHOLE,
+    Ago,
     And,
     Attribute,
     Between,
     Compare,
     Contains,
+    ContainsPattern,
+    ContainsStems,
     Exists,
     Expression,
     In,
     Not,
     Or,
+    Truth,
     conjunction,
 )
 from runnel.algebra.query import Filter, Read, Union
@@ -129,10 +136,11 @@ _CONSTANTS = st.one_of(
     st.text(max_size=5),
     st.dates(),
     st.datetimes(timezones=st.just(UTC)),
+    st.integers(0, 10**9).map(lambda seconds: Ago(timedelta(seconds=seconds))),
 )
 _ATTRIBUTES = st.builds(Attribute, st.text(min_size=1, max_size=5), st.sampled_from([None, "year", "weekday"]))
 _ATOMS: st.SearchStrategy[Expression] = st.one_of(
-    st.builds(Contains, _ATTRIBUTES, st.lists(st.text(min_size=1, max_size=5), min_size=1, max_size=3).map(tuple)),
+    text_atoms(_ATTRIBUTES),
     st.builds(Compare, _ATTRIBUTES, st.sampled_from(["=", "<", "<=", ">", ">="]), _CONSTANTS),
     st.builds(Between, _ATTRIBUTES, _CONSTANTS, _CONSTANTS),
     st.builds(In, _ATTRIBUTES, st.lists(_CONSTANTS, min_size=1, max_size=3).map(tuple)),
@@ -152,6 +160,97 @@ _EXPRESSIONS = st.recursive(
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(_EXPRESSIONS)
 def test_the_stored_form_of_an_expression_is_read_back(expression: Expression) -> None:
-    assert decode_expression(encode_expression(expression)) == expression
+    assert decode_expression(json.loads(json.dumps(encode_expression(expression)))) == expression
     node = Union((Read(1), Filter(Read(2), expression)))
     assert decode_node(encode_node(node)) == node
+
+
+@pytest.mark.parametrize(
+    ("stored", "expression"),
+    [
+        (["contains", "title", "rock", "concert"], Contains(Attribute("title"), ("rock", "concert"))),
+        (["contains", "title", "東", "京"], Contains(Attribute("title"), ("東", "京"))),
+        (["contains", "title", "ไทย", "pop"], Contains(Attribute("title"), ("ไ", "ท", "ย", "pop"))),
+        (["not", ["=", ["published", "year"], 2026]], Not(Compare(Attribute("published", "year"), "=", 2026.0))),
+        (["<", "x", {"day": "2026-11-15"}], Compare(X, "<", date(2026, 11, 15))),
+        (["in", "x", 1.0, True, "a"], In(X, (1.0, True, "a"))),
+        (["between", "x", {"moment": "2026-11-15T22:30:00+00:00"}, 3], Between(X, EVENING, 3.0)),
+        (["and", True, ["exists", "x"]], And((Truth(True), Exists(X)))),
+    ],
+)
+def test_what_was_stored_before_there_were_more_conditions_is_still_read(
+    stored: list[object], expression: Expression
+) -> None:
+    assert decode_expression(stored) == expression
+
+
+def test_an_unknown_stored_form_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown expression 'resembles'"):
+        decode_expression(["resembles", "title", "rock"])
+
+
+def test_atoms_with_different_constants_or_kinds_differ() -> None:
+    different = [
+        Compare(X, "<", Ago(timedelta(days=1))),
+        Compare(X, "<", Ago(timedelta(days=2))),
+        Compare(X, "<", 86400.0),
+        Between(X, Ago(timedelta(days=1)), Ago(timedelta(0))),
+        Contains(X, ("a",)),
+        ContainsPattern(X, ("a",)),
+        ContainsStems(X, "english", ("a",)),
+        ContainsStems(X, "german", ("a",)),
+        Contains(WHOLE, ("a",)),
+    ]
+    assert len(set(different)) == len(different)
+    assert Compare(X, "<", Ago(timedelta(hours=24))) == Compare(X, "<", Ago(timedelta(days=1)))
+
+
+@pytest.mark.parametrize(
+    ("hours", "operator", "length", "truth"),
+    [
+        (1, ">=", timedelta(hours=2), True),
+        (1, "<", timedelta(hours=2), False),
+        (2, ">=", timedelta(hours=2), True),
+        (2, ">", timedelta(hours=2), False),
+        (3, ">=", timedelta(hours=2), False),
+        (3, "<=", timedelta(hours=2), True),
+        (-1, "<=", timedelta(0), False),
+        (-1, ">", timedelta(0), True),
+    ],
+)
+def test_relative_times_count_from_acceptance(hours: int, operator: str, length: timedelta, truth: bool) -> None:
+    published = EVENING - timedelta(hours=hours)
+    assert compare(published, operator, Ago(length), EVENING) is truth  # type: ignore[arg-type]
+    assert not compare(published, operator, Ago(length)), "without an acceptance there is no relative time"  # type: ignore[arg-type]
+
+
+def test_within_last_leaves_out_what_claims_to_be_of_the_future() -> None:
+    within = Between(X, Ago(timedelta(days=2)), Ago(timedelta(0)))
+    assert holds(within, {"x": (EVENING,)}, EVENING)
+    assert holds(within, {"x": (EVENING - timedelta(days=2),)}, EVENING)
+    assert not holds(within, {"x": (EVENING + timedelta(seconds=1),)}, EVENING)
+    assert not holds(within, {"x": ("2026-11-15",)}, EVENING), "a text is no moment"
+    assert not holds(within, {"x": (EVENING,)})
+
+
+def test_a_time_before_all_times_is_the_first_one() -> None:
+    first = datetime(1, 1, 1, 12, tzinfo=UTC)
+    assert compare(first, ">=", Ago(timedelta(days=36500)), first)
+
+
+def test_relative_times_reach_through_views_and_traces() -> None:
+    node = Filter(Read(1), Compare(X, ">=", Ago(timedelta(hours=1))))
+    item: Attributes = {"x": (EVENING,)}
+    assert accepts(Read(2), 1, item, {2: node}, EVENING + timedelta(minutes=59))
+    assert not accepts(Read(2), 1, item, {2: node}, EVENING + timedelta(minutes=61))
+    assert trace_node(Read(2), 1, item, {2: node}, {}, EVENING + timedelta(minutes=59)).holds
+
+
+def test_the_whole_item_is_any_value_of_any_attribute() -> None:
+    item: Attributes = {"title": ("Rock", "Jazz"), "price": (3.0,), "published": (EVENING,), "*": ("star",)}
+    assert holds(Contains(WHOLE, ("jazz",)), item)
+    assert holds(Compare(WHOLE, "=", 3.0), item)
+    assert holds(Contains(WHOLE, ("star",)), item)
+    assert holds(Compare(Attribute(WHOLE.name, "year"), "=", 2026.0), item)
+    assert not holds(Contains(WHOLE, ("rock", "jazz")), item), "not across values"
+    assert not holds(Exists(WHOLE), {})

@@ -9,15 +9,18 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.algebra.generated_atoms import text_atoms
 
+from runnel.algebra.durations import UNITS, render_duration
 from runnel.algebra.encode import encode_expression
 from runnel.algebra.expressions import (
     PARTS,
+    WHOLE,
+    Ago,
     Attribute,
     Between,
     Compare,
     Constant,
-    Contains,
     Exists,
     Expression,
     In,
@@ -27,11 +30,9 @@ from runnel.algebra.expressions import (
     disjunction,
     negation,
 )
-from runnel.algebra.render import RESERVED
-from runnel.algebra.text import words
-from runnel.language.literals import UNITS
+from runnel.algebra.render import NOW, RESERVED
 from runnel.language.parser import parse
-from runnel.language.printing import print_duration, print_script, print_statement
+from runnel.language.printing import print_script, print_statement
 from runnel.language.statements import (
     Condition,
     CreateFeed,
@@ -92,10 +93,11 @@ numbers = (st.floats(allow_nan=False, allow_infinity=False) | st.integers(-1000,
 texts = st.text(max_size=8).map(clean_text)
 days = st.dates()
 instants = st.datetimes(timezones=st.just(UTC))
-phrases = st.text(max_size=12).map(lambda text: tuple(words(clean_text(text)))).filter(bool)
+ages = durations.map(Ago) | st.just(NOW)
 operators: st.SearchStrategy[Operator] = st.sampled_from(["=", "<", "<=", ">", ">="])
-attributes = (name_texts | st.sampled_from(sorted(MOMENTS))).map(Attribute)
-part_attributes = st.builds(Attribute, name_texts, st.sampled_from(PARTS))
+attribute_texts = name_texts.filter(lambda name: name != WHOLE.name) | st.just(WHOLE.name)
+attributes = (attribute_texts | st.sampled_from(sorted(MOMENTS))).map(Attribute)
+part_attributes = st.builds(Attribute, attribute_texts, st.sampled_from(PARTS))
 
 
 def constants(attribute: Attribute) -> st.SearchStrategy[Constant]:
@@ -110,7 +112,8 @@ def betweens(attribute: Attribute) -> st.SearchStrategy[Expression]:
     of_numbers = st.builds(lambda a, b: Between(attribute, min(a, b), max(a, b)), numbers, numbers)
     of_days = st.builds(lambda a, b: Between(attribute, min(a, b), max(a, b)), days, days)
     of_instants = st.builds(lambda a, b: Between(attribute, min(a, b), max(a, b)), instants, instants)
-    return of_numbers if attribute.part is not None else of_numbers | of_days | of_instants
+    of_ages = st.builds(lambda a, b: Between(attribute, *sorted([a, b], key=lambda age: -age.length)), ages, ages)
+    return of_numbers if attribute.part is not None else of_numbers | of_days | of_instants | of_ages
 
 
 def lists(attribute: Attribute) -> st.SearchStrategy[Expression]:
@@ -119,12 +122,15 @@ def lists(attribute: Attribute) -> st.SearchStrategy[Expression]:
 
 
 def compares(attribute: Attribute) -> st.SearchStrategy[Expression]:
-    return st.builds(Compare, st.just(attribute), operators, constants(attribute))
+    equal = st.builds(Compare, st.just(attribute), operators, constants(attribute))
+    if attribute.part is not None:
+        return equal
+    return equal | st.builds(Compare, st.just(attribute), operators.filter(lambda sign: sign != "="), ages)
 
 
 located = attributes | part_attributes
 atoms: st.SearchStrategy[Expression] = (
-    st.builds(Contains, attributes, phrases)
+    text_atoms(attributes)
     | located.flatmap(compares)
     | located.flatmap(betweens)
     | located.flatmap(lists)
@@ -226,13 +232,13 @@ def test_a_printed_script_parses_to_its_statements(script: list[Statement]) -> N
     ],
 )
 def test_durations_in_the_largest_unit_that_divides_them(seconds: int, text: str) -> None:
-    assert print_duration(timedelta(seconds=seconds)) == text
+    assert render_duration(timedelta(seconds=seconds)) == text
 
 
 @pytest.mark.parametrize("duration", [timedelta(0), timedelta(seconds=-5), timedelta(milliseconds=1500)])
 def test_durations_that_cannot_be_written_are_refused(duration: timedelta) -> None:
     with pytest.raises(ValueError, match="at least one second"):
-        print_duration(duration)
+        render_duration(duration)
 
 
 def test_dates_print_as_they_are() -> None:

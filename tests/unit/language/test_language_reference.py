@@ -6,7 +6,9 @@ import typing
 
 import pytest
 
+from runnel.algebra.expressions import Atom, atoms
 from runnel.algebra.render import RESERVED
+from runnel.algebra.stems import languages
 from runnel.language import statements
 from runnel.language.parser import parse
 from runnel.language.reference import ATOMS, CONSTANTS, MISTAKES, STATEMENTS, Entry, Row, language_reference, refusal
@@ -28,9 +30,23 @@ def test_every_atom_parses(row: Row) -> None:
     assert parse(f"create feed F from A where {row.example}")
 
 
+def test_every_kind_of_atom_has_an_example() -> None:
+    shown: set[type[object]] = set()
+    for row in ATOMS:
+        (parsed,) = parse(f"create feed F from A where {row.example}")
+        assert isinstance(parsed.statement, statements.CreateFeed)
+        shown |= {type(atom) for atom in atoms(parsed.statement.query.conditions[0].expression)}
+    assert shown == set(typing.get_args(Atom))
+
+
+def test_the_page_names_every_language() -> None:
+    page = language_reference()
+    assert all(f"`{language}`" in page for language in languages())
+
+
 @pytest.mark.parametrize("row", CONSTANTS, ids=lambda row: row.form)
 def test_every_constant_parses(row: Row) -> None:
-    assert parse(f"create feed F from A where x = {row.example}")
+    assert parse(f"create feed F from A where x >= {row.example}")
 
 
 @pytest.mark.parametrize("text", MISTAKES)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from runnel.kernel import kernel
 from runnel.matching.filters.atom_layout import NOTHING, AtomLayout
 from runnel.matching.filters.atom_tests import TestKind
 from runnel.plan.arrays import IDENTIFIER, Array, Rows
-from runnel.kernel import kernel
 from runnel.plan.logical import LogicalPlan
 
 

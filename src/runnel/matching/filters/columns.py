@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from runnel.algebra.evaluate import part_of
 from runnel.algebra.expressions import PARTS, WHOLE
+from runnel.algebra.stems import stem_words
 from runnel.algebra.text import words
 from runnel.matching.filters.atom_tests import DAY
 from runnel.model.batch import ItemBatch
@@ -36,6 +37,7 @@ class ItemColumns:
         self._values = attributes.values.slice(int(offsets[0]), int(offsets[-1] - offsets[0]))
         self.value_rows: Array = np.repeat(np.arange(len(batch)), np.diff(offsets))
         self._words: dict[int, list[str]] = {}
+        self._stems: dict[tuple[int, str], list[str]] = {}
         self._attributes: dict[int, Attributes] = {}
 
     def __len__(self) -> int:
@@ -87,6 +89,13 @@ class ItemColumns:
         found = self._words.get(position)
         if found is None:
             found = self._words[position] = words(self.texts[position])
+        return found
+
+    def stems(self, position: int, language: str) -> list[str]:
+        """The stems of the words of the text at a position."""
+        found = self._stems.get((position, language))
+        if found is None:
+            found = self._stems[position, language] = stem_words(language, self.words(position))
         return found
 
     def facet(self, facet: str, positions: Array) -> list[float]:

@@ -8,23 +8,24 @@ points cannot decide is cut by that function.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from runnel.algebra.text import words
-from runnel.matching.filters.code_points import code_points
+from runnel.kernel import kernel
+from runnel.matching.filters.code_points import CodePoints, code_points
 from runnel.matching.filters.cut_words import UNDECIDED, cut_words, room_for
 from runnel.matching.filters.vocabulary import Vocabulary, packed, read_only
 from runnel.matching.filters.word_prefixes import Prefixes, find_prefixes
-from runnel.matching.filters.word_table import look_up
+from runnel.matching.filters.word_table import Table, look_up
 from runnel.plan.arrays import Array, Texts, decode_text, offsets_of
-from runnel.plan.kernel import kernel
 
 _NUMBER = 0xFFFFFFFF
+"""The bits of a pair that are the number of a prefix."""
 
 
 @dataclass(frozen=True)
@@ -56,35 +57,19 @@ def tokenize(texts: pa.Array, positions: Array, vocabulary: Vocabulary, prefixes
     ([[1, -1, 0], [-1, 1]], [0, 1, 1], [0, 1, 0])
     """
     data, starts, ends = _buffers(texts, positions)
-    sought = _sought(prefixes)
-    room = room_for(int((ends - starts).max(initial=0)))
-    counts = np.empty(len(starts), dtype=np.int64)
-    # No text has more words than bytes. What is never written to takes no memory.
-    numbers = np.empty(int((ends - starts).sum()), dtype=np.int32)
-    rooms = np.empty(room, dtype=np.uint64), np.empty(room, dtype=np.int64)
-    written, pairs, found = _cut_all(
-        data, starts, ends, code_points(), vocabulary.table, sought, *rooms, _seen(sought), counts, numbers
-    )
-    undecided = np.flatnonzero(counts == UNDECIDED)
-    if not len(undecided):
-        return _tokens(counts, numbers[:written], pairs[:found])
-    spelled = [words(_decoded(data[starts[one] : ends[one]].tobytes())) for one in undecided.tolist()]
-    slow = _find_spelled(spelled, undecided, vocabulary, sought)
-    return _merged(counts, numbers[:written], pairs[:found], undecided, *slow)
+    sought = _no_prefixes() if prefixes is None else prefixes.prefixes
+    cut = _cut(data, starts, ends, vocabulary.table, sought)
+    undecided = np.flatnonzero(cut.counts == UNDECIDED)
+    if len(undecided):
+        raw = (data[starts[value] : ends[value]].tobytes() for value in undecided.tolist())
+        cut = _merged(cut, _cut_slowly([_decoded(one) for one in raw], vocabulary, sought), undecided)
+    values, numbers = cut.pairs >> 32, (cut.pairs & _NUMBER).astype(np.int32)
+    return Tokens(offsets_of(cut.counts), cut.words, values, numbers)
 
 
 @cache
 def _no_prefixes() -> Prefixes:
     return Vocabulary.of([]).prefixes
-
-
-def _sought(prefixes: Vocabulary | None) -> Prefixes:
-    return _no_prefixes() if prefixes is None else prefixes.prefixes
-
-
-def _seen(prefixes: Prefixes) -> Array:
-    """The last value that has each prefix: none yet."""
-    return np.full(len(prefixes.table.chunk_offsets) - 1, -1, dtype=np.int64)
 
 
 def _buffers(texts: pa.Array, positions: Array) -> tuple[Array, Array, Array]:
@@ -114,38 +99,76 @@ def _decoded(data: bytes) -> str:
         return data.decode("utf-8", "replace")
 
 
-def _find_spelled(
-    spelled: Sequence[Sequence[str]], values: Array, vocabulary: Vocabulary, prefixes: Prefixes
-) -> tuple[Array, Array, Array]:
-    """The same for texts whose words are known already: how many, their numbers, and the pairs of prefixes."""
-    counts = np.array([len(one) for one in spelled], dtype=np.int64)
-    texts = Texts.of(word for one in spelled for word in one)
-    _, chunks = packed(texts)
-    pairs, found = _find_all_prefixes(
-        chunks, np.diff(texts.offsets), offsets_of(counts), values, prefixes, _seen(prefixes)
+class _Cut(NamedTuple):
+    """How many words each value has, the numbers of all, and pairs of a value and, 32 bits below, a prefix."""
+
+    counts: Array
+    words: Array
+    pairs: Array
+
+
+def _cut(data: Array, starts: Array, ends: Array, table: Table, prefixes: Prefixes) -> _Cut:
+    """Cut what the table of code points can decide; the other values are UNDECIDED and have no words."""
+    sizes = ends - starts
+    room = room_for(int(sizes.max(initial=0)))
+    rooms = np.empty(room, dtype=np.uint64), np.empty(room, dtype=np.int64)
+    counts = np.empty(len(sizes), dtype=np.int64)
+    # No text has more words than bytes. What is never written to takes no memory.
+    numbers = np.empty(int(sizes.sum()), dtype=np.int32)
+    codes = code_points().arrays
+    written, found, pairs = _cut_all(
+        data, starts, ends, codes, table, prefixes, *rooms, _unseen(prefixes), counts, numbers
     )
-    return counts, vocabulary.find_all(texts), pairs[:found]
+    return _Cut(counts, numbers[:written], pairs[:found])
 
 
-def _merged(
-    counts: Array, numbers: Array, pairs: Array, values: Array, more_counts: Array, more: Array, more_pairs: Array
-) -> Tokens:
-    """The words of both ways, each where its value stands."""
-    together = np.where(counts == UNDECIDED, 0, counts)
-    owners = np.repeat(np.arange(len(counts)), together)
-    together[values] = more_counts
-    order = np.argsort(np.concatenate([owners, np.repeat(values, more_counts)]), kind="stable")
-    all_pairs = np.concatenate([pairs, more_pairs])
-    pair_order = np.argsort(all_pairs >> 32, kind="stable")
-    return _tokens(together, np.concatenate([numbers, more])[order], all_pairs[pair_order])
+def _cut_slowly(texts: list[str], vocabulary: Vocabulary, prefixes: Prefixes) -> _Cut:
+    """Cut what was left undecided: once more when it is composed, and what is still undecided by `words`."""
+    composed = Texts.of(map(code_points().compose, texts))
+    starts, ends = composed.offsets[:-1].copy(), composed.offsets[1:].copy()
+    cut = _cut(read_only(composed.data), starts, ends, vocabulary.table, prefixes)
+    undecided = np.flatnonzero(cut.counts == UNDECIDED)
+    if not len(undecided):
+        return cut
+    spelled = [words(texts[value]) for value in undecided.tolist()]
+    counts = np.array([len(one) for one in spelled], dtype=np.int64)
+    known = Texts.of(word for one in spelled for word in one)
+    _, chunks = packed(known)
+    found, pairs = _prefixes_of_all(chunks, np.diff(known.offsets), offsets_of(counts), prefixes, _unseen(prefixes))
+    return _merged(cut, _Cut(counts, vocabulary.find_all(known), pairs[:found]), undecided)
 
 
-def _tokens(counts: Array, numbers: Array, pairs: Array) -> Tokens:
-    return Tokens(offsets_of(counts), numbers, pairs >> 32, (pairs & _NUMBER).astype(np.int32))
+def _merged(some: _Cut, others: _Cut, values: Array) -> _Cut:
+    """The words of both, each where its value stands; `values` are those of the others, which have none in `some`."""
+    counts = np.maximum(some.counts, 0)
+    owners = np.repeat(np.arange(len(counts)), counts), np.repeat(values, others.counts)
+    counts[values] = others.counts
+    order = np.argsort(np.concatenate(owners), kind="stable")
+    moved = values[others.pairs >> 32] << 32 | others.pairs & _NUMBER
+    pairs = np.concatenate([some.pairs, moved])
+    in_order = np.argsort(pairs >> 32, kind="stable")
+    return _Cut(counts, np.concatenate([some.words, others.words])[order], pairs[in_order])
+
+
+def _unseen(prefixes: Prefixes) -> Array:
+    """The last value that has each prefix: none yet."""
+    return np.full(len(prefixes.table.chunk_offsets) - 1, -1, dtype=np.int64)
 
 
 @kernel
-def _cut_all(data, starts, ends, codes, table, prefixes, chunks, sizes, seen, counts, numbers):  # type: ignore[no-untyped-def]
+def _cut_all(
+    data: Array,
+    starts: Array,
+    ends: Array,
+    codes: CodePoints,
+    table: Table,
+    prefixes: Prefixes,
+    chunks: Array,
+    sizes: Array,
+    seen: Array,
+    counts: Array,
+    numbers: Array,
+) -> tuple[int, int, Array]:
     """Cut all texts and look their words up; the undecided ones are left without words."""
     written, found, pairs = 0, 0, np.empty(16, np.int64)
     for value in range(len(starts)):
@@ -157,16 +180,18 @@ def _cut_all(data, starts, ends, codes, table, prefixes, chunks, sizes, seen, co
         written += count
         if len(prefixes.lengths):
             pairs, found = find_prefixes(chunks, 0, sizes, 0, count, prefixes, value, seen, found, pairs)
-    return written, pairs, found
+    return written, found, pairs
 
 
 @kernel
-def _find_all_prefixes(chunks, sizes, first_words, values, prefixes, seen):  # type: ignore[no-untyped-def]
-    """The prefixes of texts that were cut already; `values` are the numbers of these texts."""
+def _prefixes_of_all(
+    chunks: Array, sizes: Array, first_words: Array, prefixes: Prefixes, seen: Array
+) -> tuple[int, Array]:
+    """The prefixes of texts that were cut already."""
     start, found, pairs = 0, 0, np.empty(16, np.int64)
-    for text in range(len(values) if len(prefixes.lengths) else 0):
+    for text in range(len(first_words) - 1 if len(prefixes.lengths) else 0):
         first, count = first_words[text], first_words[text + 1] - first_words[text]
-        pairs, found = find_prefixes(chunks, start, sizes, first, count, prefixes, values[text], seen, found, pairs)
+        pairs, found = find_prefixes(chunks, start, sizes, first, count, prefixes, text, seen, found, pairs)
         for word in range(first, first + count):
             start += (sizes[word] + 7) >> 3
-    return pairs, found
+    return found, pairs

@@ -14,7 +14,9 @@ import numpy as np
 
 from runnel.algebra.encode import decode_expression
 from runnel.algebra.evaluate import holds, satisfied_by_words
-from runnel.algebra.expressions import Atom, WordAtom
+from runnel.algebra.expressions import Atom, ContainsStems, WordAtom
+from runnel.algebra.stems import stems_of
+from runnel.algebra.text import contains_phrase
 from runnel.matching.filters.atom_layout import AtomLayout
 from runnel.matching.filters.atom_tests import TestKind
 from runnel.matching.filters.columns import ItemColumns
@@ -43,7 +45,10 @@ def evaluate_atom(atom: Atom, columns: ItemColumns, row: int) -> bool:
     """Whether an atom holds for an item; atoms on words use the words that were cut already."""
     if isinstance(atom, WordAtom) and atom.attribute.part is None:
         positions = columns.positions(row, atom.attribute.name)
-        texts = (position for position in positions if columns.texts[position] is not None)
+        texts = [position for position in positions if columns.texts[position] is not None]
+        if isinstance(atom, ContainsStems):
+            stems = stems_of(atom.language, atom.words)
+            return any(contains_phrase(columns.stems(position, atom.language), stems) for position in texts)
         return any(satisfied_by_words(atom, columns.words(position)) for position in texts)
     return holds(atom, columns.attributes(row), columns.accepted(row))
 

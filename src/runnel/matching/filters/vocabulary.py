@@ -49,8 +49,9 @@ class Vocabulary:
     @cached_property
     def table(self) -> Table:
         """The arrays for kernels: all read-only, so that a mapped vocabulary needs no second compilation."""
+        first_key, second_key, shift = (np.uint64(key) for key in self.keys.tolist())
         arrays = (read_only(one) for one in (self.slots, self.chunk_offsets, self.chunks))
-        return Table(*(np.uint64(key) for key in self.keys.tolist()), *arrays)
+        return Table(first_key, second_key, shift, *arrays)
 
     @cached_property
     def prefixes(self) -> Prefixes:

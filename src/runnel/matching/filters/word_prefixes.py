@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from runnel.kernel import Number, inlined, kernel, lowest_bit
 from runnel.matching.filters.word_table import EMPTY, NUMBER, SIZE_SHIFT, UNKNOWN, Table, hash_of, seek
 from runnel.plan.arrays import Array
-from runnel.plan.kernel import inlined, kernel
 
 _BEGINNINGS = 1 << 12
 _LENGTHS = 64
@@ -43,18 +43,18 @@ def prefixes_of(table: Table) -> Prefixes:
 
 
 @inlined
-def _byte(chunks, start, size, index):  # type: ignore[no-untyped-def]
+def _byte(chunks: Array, start: Number, size: Number, index: Number) -> Number:
     """A byte of a word, or 0 behind its end."""
     return (chunks[start + (index >> 3)] >> np.uint64(8 * (index & 7))) & _EIGHT_BITS if index < size else _NONE
 
 
 @inlined
-def _beginning(first, second):  # type: ignore[no-untyped-def]
+def _beginning(first: Number, second: Number) -> Number:
     return np.int64(((first << np.uint64(5)) ^ second) & np.uint64(_BEGINNINGS - 1))
 
 
 @kernel
-def _mark_beginnings(table, numbers, sizes, bits, beginnings):  # type: ignore[no-untyped-def]
+def _mark_beginnings(table: Table, numbers: Array, sizes: Array, bits: Array, beginnings: Array) -> None:
     for index in range(len(numbers)):
         start, size, bit = table.chunk_offsets[numbers[index]], sizes[index], _ONE << np.uint64(bits[index])
         first, second = _byte(table.chunks, start, size, 0), _byte(table.chunks, start, size, 1)
@@ -69,7 +69,7 @@ def _mark_beginnings(table, numbers, sizes, bits, beginnings):  # type: ignore[n
 
 
 @inlined
-def _shorten(chunks, start, length, shortened):  # type: ignore[no-untyped-def]
+def _shorten(chunks: Array, start: Number, length: Number, shortened: Array) -> None:
     """Write the chunks of the first `length` bytes of a word."""
     whole, rest = length >> 3, length & 7
     for chunk in range(whole):
@@ -79,18 +79,29 @@ def _shorten(chunks, start, length, shortened):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def _grown(array, size):  # type: ignore[no-untyped-def]
-    """The array itself, or a longer one with the same content."""
-    if len(array) > size:
-        return array
-    longer = np.empty(2 * size + 16, np.int64)
-    for index in range(len(array)):
-        longer[index] = array[index]
+def _with_room(pairs: Array, found: Number, more: Number) -> Array:
+    """The pairs, of which `found` are there, in an array that has room for some more."""
+    if found + more <= len(pairs):
+        return pairs
+    longer = np.empty(2 * (found + more), np.int64)
+    for index in range(found):
+        longer[index] = pairs[index]
     return longer
 
 
 @kernel
-def find_prefixes(chunks, start, sizes, first, count, prefixes, value, seen, found, pairs):  # type: ignore[no-untyped-def]
+def find_prefixes(
+    chunks: Array,
+    start: Number,
+    sizes: Array,
+    first: Number,
+    count: Number,
+    prefixes: Prefixes,
+    value: Number,
+    seen: Array,
+    found: Number,
+    pairs: Array,
+) -> tuple[Array, int]:
     """Add the prefixes of a text's words to `pairs` (value above number), of which `found` are there already.
 
     `seen` holds for every prefix the last value that it was added for. The pairs, perhaps moved, and their number.
@@ -98,23 +109,29 @@ def find_prefixes(chunks, start, sizes, first, count, prefixes, value, seen, fou
     table, lengths, beginnings = prefixes
     first_key, second_key, shift, slots, chunk_offsets, held = table
     shortened = np.empty((lengths[-1] + 7) >> 3, np.uint64)
+    pairs = _with_room(pairs, found, min(len(seen), count * len(lengths)))
     for word in range(first, first + count):
         size = sizes[word]
-        beginning = _beginning(_byte(chunks, start, size, 0), _byte(chunks, start, size, 1))
-        bits = beginnings[beginning]
-        for index in range(len(lengths)):
-            if bits == _NONE or lengths[index] > size:
-                break
-            if (bits >> np.uint64(min(index, _LENGTHS - 1))) & _ONE == _NONE:
-                continue
+        bits = beginnings[_beginning(_byte(chunks, start, size, 0), _byte(chunks, start, size, 1))]
+        index = lowest_bit(bits) if bits != _NONE else len(lengths)
+        while index < len(lengths) and lengths[index] <= size:
             length = lengths[index]
             _shorten(chunks, start, length, shortened)
             hashed = hash_of(shortened, 0, length, first_key, second_key)
             number = seek(hashed, shortened, 0, length, shift, slots, chunk_offsets, held)
             if number != UNKNOWN and seen[number] != value:
                 seen[number] = value
-                pairs = _grown(pairs, found)
                 pairs[found] = value << 32 | number
                 found += 1
+            bits, index = _next_length(bits, index, len(lengths))
         start += (size + 7) >> 3
     return pairs, found
+
+
+@inlined
+def _next_length(bits: Number, index: Number, count: Number) -> tuple[Number, Number]:
+    """The bits that are left, and the next length that they name; the last bit names all lengths from its own on."""
+    if index >= _LENGTHS - 1:
+        return bits, index + 1
+    bits &= bits - _ONE
+    return bits, (lowest_bit(bits) if bits != _NONE else count)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from runnel.kernel import Number, inlined, kernel, prefetch
 from runnel.plan.arrays import Array
-from runnel.plan.kernel import inlined, kernel
 
 UNKNOWN = -1
 """In place of the number of a word that is not in the table."""
@@ -25,6 +25,7 @@ SIZE_SHIFT, NUMBER = np.uint64(32), np.uint64(0xFFFFFFFF)
 _FIRST_STEP, _SECOND_STEP = np.uint64(32), np.uint64(29)
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)
 _ONE = np.uint64(1)
+_TOGETHER = 64
 
 
 class Table(NamedTuple):
@@ -42,7 +43,7 @@ class Table(NamedTuple):
 
 
 @inlined
-def mix(value, first_key, second_key):  # type: ignore[no-untyped-def]
+def mix(value: Number, first_key: Number, second_key: Number) -> Number:
     """One round of the hash: a bijection of 64 bits, because the second key is odd."""
     value = (value ^ first_key) * second_key
     value ^= value >> _FIRST_STEP
@@ -51,7 +52,7 @@ def mix(value, first_key, second_key):  # type: ignore[no-untyped-def]
 
 
 @inlined
-def hash_of(chunks, start, size, first_key, second_key):  # type: ignore[no-untyped-def]
+def hash_of(chunks: Array, start: Number, size: Number, first_key: Number, second_key: Number) -> Number:
     """The hash of a word of `size` bytes, at least one, whose chunks begin at `start`."""
     hashed = mix(chunks[start], first_key, second_key)
     left = size
@@ -63,7 +64,16 @@ def hash_of(chunks, start, size, first_key, second_key):  # type: ignore[no-unty
 
 
 @inlined
-def seek(hashed, chunks, start, size, shift, slots, chunk_offsets, held):  # type: ignore[no-untyped-def]
+def seek(
+    hashed: Number,
+    chunks: Array,
+    start: Number,
+    size: Number,
+    shift: Number,
+    slots: Array,
+    chunk_offsets: Array,
+    held: Array,
+) -> Number:
     """The number of the word with this hash, size and chunks, or UNKNOWN; `held` are the chunks of the table.
 
     Kernels unpack a Table before their loops: its arrays are counted whenever they are taken out.
@@ -88,7 +98,7 @@ def seek(hashed, chunks, start, size, shift, slots, chunk_offsets, held):  # typ
 
 
 @inlined
-def pack(data, start, end, chunks, at):  # type: ignore[no-untyped-def]
+def pack(data: Array, start: Number, end: Number, chunks: Array, at: Number) -> Number:
     """Pack bytes into chunks from `at` on; the place after the last chunk."""
     packed = np.uint64(0)
     for index in range(start, end):
@@ -104,7 +114,7 @@ def pack(data, start, end, chunks, at):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def pack_all(data, sizes, chunks):  # type: ignore[no-untyped-def]
+def pack_all(data: Array, sizes: Array, chunks: Array) -> None:
     """Pack words that stand one after the other."""
     read, at = 0, 0
     for size in sizes:
@@ -113,7 +123,7 @@ def pack_all(data, sizes, chunks):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def fill(sizes, table, slots):  # type: ignore[no-untyped-def]
+def fill(sizes: Array, table: Table, slots: Array) -> int:
     """Put every word into the slots, the first of equal ones and no empty one; the longest chain that was walked.
 
     The slots are those of the table, here to be written to.
@@ -140,13 +150,24 @@ def fill(sizes, table, slots):  # type: ignore[no-untyped-def]
 
 
 @kernel
-def look_up(chunks, start, sizes, first, count, table, numbers, at):  # type: ignore[no-untyped-def]
-    """Write the numbers of `count` words from `at` on; the place after their chunks."""
+def look_up(
+    chunks: Array, start: Number, sizes: Array, first: Number, count: Number, table: Table, numbers: Array, at: Number
+) -> Number:
+    """Write the numbers of `count` words from `at` on; the place after their chunks.
+
+    The slots lie anywhere in memory, so those of some words are asked for before the first of them is read.
+    """
     first_key, second_key, shift, slots, chunk_offsets, held = table
-    for word in range(first, first + count):
-        size = sizes[word]
-        hashed = hash_of(chunks, start, size, first_key, second_key)
-        numbers[at] = seek(hashed, chunks, start, size, shift, slots, chunk_offsets, held)
-        at += 1
-        start += (size + 7) >> 3
+    hashes, last = np.empty(_TOGETHER, np.uint64), first + count
+    for group in range(first, last, _TOGETHER):
+        ahead = start
+        for word in range(group, min(group + _TOGETHER, last)):
+            hashes[word - group] = hash_of(chunks, ahead, sizes[word], first_key, second_key)
+            prefetch(slots, (hashes[word - group] >> shift) << _ONE)
+            ahead += (sizes[word] + 7) >> 3
+        for word in range(group, min(group + _TOGETHER, last)):
+            size = sizes[word]
+            numbers[at] = seek(hashes[word - group], chunks, start, size, shift, slots, chunk_offsets, held)
+            at += 1
+            start += (size + 7) >> 3
     return start

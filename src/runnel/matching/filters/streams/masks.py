@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from runnel.kernel import Number, inlined
+from runnel.kernel import Number, step
 from runnel.plan.arrays import Array
 
 WORDS = 4
@@ -29,14 +29,14 @@ def make_masks(count: int) -> Array:
     return np.zeros(WORDS * count, dtype=np.uint64)
 
 
-@inlined
+@step
 def load(masks: Array, index: Number) -> Mask:
     """The mask at an index, which is an unsigned number."""
     at = index << _TWO
     return masks[at], masks[at | ONE], masks[at | _TWO], masks[at | _THREE]
 
 
-@inlined
+@step
 def save(masks: Array, index: Number, mask: Mask) -> None:
     """Put a mask at an index."""
     at = index << _TWO
@@ -46,37 +46,37 @@ def save(masks: Array, index: Number, mask: Mask) -> None:
     masks[at | _THREE] = mask[3]
 
 
-@inlined
+@step
 def put_item(masks: Array, index: Number, item: Number) -> None:
     """Set the bit of an item in the mask at an index."""
     masks[(np.uint64(index) << _TWO) | np.uint64(item >> 6)] |= ONE << np.uint64(item & 63)
 
 
-@inlined
+@step
 def either(left: Mask, right: Mask) -> Mask:
     """The items of any of the two."""
     return left[0] | right[0], left[1] | right[1], left[2] | right[2], left[3] | right[3]
 
 
-@inlined
+@step
 def both(left: Mask, right: Mask) -> Mask:
     """The items of both."""
     return left[0] & right[0], left[1] & right[1], left[2] & right[2], left[3] & right[3]
 
 
-@inlined
+@step
 def without(left: Mask, right: Mask) -> Mask:
     """The items of the first that are not in the second."""
     return left[0] & ~right[0], left[1] & ~right[1], left[2] & ~right[2], left[3] & ~right[3]
 
 
-@inlined
+@step
 def flipped(mask: Mask, flip: Number) -> Mask:
     """The mask, or where `flip` is ALL its complement."""
     return mask[0] ^ flip, mask[1] ^ flip, mask[2] ^ flip, mask[3] ^ flip
 
 
-@inlined
+@step
 def some(mask: Mask) -> bool:
     """Whether any item is there."""
     return bool((mask[0] | mask[1] | mask[2] | mask[3]) != ZERO)

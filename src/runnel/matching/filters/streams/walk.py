@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runnel.kernel import Number, inlined, kernel, lowest_bit, prefetch
+from runnel.kernel import Number, kernel, lowest_bit, prefetch, step
 from runnel.matching.filters.streams.layout import ENTRY, FORMULA, KEY, KEYS, KIND, MISSING, OTHER, RANGE
 from runnel.matching.filters.streams.masks import (
     ALL,
@@ -201,7 +201,7 @@ def walk(part: PartArrays, texts: Texts, numbers: Numbers, state: State, block: 
     return np.int64(in_doubt)  # type: ignore[return-value]
 
 
-@inlined
+@step
 def _within(columns: Array, first: Number, asked: Number, low: Number, high: Number) -> Number:
     """Which of the items that are asked for have a number within bounds."""
     within = ZERO

@@ -1,0 +1,40 @@
+"""Having every kernel ready before the first item comes: compiled the first time, loaded from the disk later.
+
+Spark forks its workers from one process. What is ready there is ready in all of them.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from runnel.algebra.expressions import And, Attribute, Compare, Contains
+from runnel.algebra.query import Filter, Node, Read
+from runnel.log.match_files import match_records
+from runnel.log.storage import FileStorage
+from runnel.matching.build import build_matcher
+from runnel.matching.compile import compile_base, compile_delta
+from runnel.model.batch import ItemBatch
+from runnel.model.item import Item
+from runnel.plan.logical import PlanQuery
+from runnel.plan.store import PlanVersion, load
+
+
+def warm_up() -> int:
+    """Compile and match a query of every kind; gives how many matches there were.
+
+    >>> warm_up()
+    2
+    """
+    title, price = Attribute("title"), Attribute("price")
+    asked = And((Contains(title, ("rock",)), Contains(title, ("red", "rock")), Compare(price, ">", 3.0)))
+    ordered = And((Contains(title, ("rock",)), Compare(title, ">", "a")))
+    definitions: dict[int, Node] = {2: Filter(Read(1), asked), 3: Filter(Read(1), ordered)}
+    items = ItemBatch.of([Item("One", "1", {"title": ("red rock",), "price": (5.0,)})], {"One": 1})
+    with tempfile.TemporaryDirectory(prefix="runnel-warm-") as folder:
+        storage = FileStorage(Path(folder).as_uri())
+        compile_base(storage, "base", [PlanQuery(2)], definitions)
+        compile_delta(storage, "delta", [PlanQuery(3)], definitions, (), "base")
+        matches = build_matcher(load(storage, PlanVersion(1, "base", "delta"))).match(items)
+    match_records(items.sequences, matches)
+    return matches.total

@@ -1,0 +1,115 @@
+"""Words and their places, in scripts of all kinds."""
+
+from __future__ import annotations
+
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runnel.algebra.text import placed_words, wild_words, words
+
+AWKWARD = (
+    "aAßŉǰİıΣςéﬃᾳ'’ -_1東かก가"
+    + "\u0301\u0307\u0345\u0f73\u0f71\u1100\u1161\u11a8\u00ad\u200b\ufe0f\u3099\u0e31\u0344\u212b"
+)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("ΣΊΣΥΦΟΣ", "σίσυφος"),  # a final sigma is a sigma
+        ("STRASSE", "straße"),
+        ("ﬁnale", "FINALE"),
+        ("Å", "\u212b"),
+        ("e\u0301", "É"),
+        ("각", "\u1100\u1161\u11a8"),  # Hangul, composed and not
+        ("soft\u00adhyphen", "softhyphen"),
+        ("葛\U000e0100飾", "葛飾"),  # a selector of a glyph is not a letter
+        ("a\u200fb", "ab"),
+        ("don’t", "don't"),
+    ],
+)
+def test_what_is_one_word_in_two_spellings(one: str, other: str) -> None:
+    assert words(one) == words(other)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("İstanbul", "istanbul"),  # folding knows no language: the dot of a Turkish capital stays
+        ("ırmak", "irmak"),
+        ("resume", "résumé"),  # marks matter
+        ("Straße", "strase"),
+    ],
+)
+def test_what_are_two_words(one: str, other: str) -> None:
+    assert words(one) != words(other)
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("İstanbul", ["i\u0307stanbul"]),
+        ("한국어 단어", ["한국어", "단어"]),  # Hangul is written with spaces
+        ("สวัสดี", ["ส", "ว", "ั", "ส", "ด", "ี"]),
+        ("พ.ศ. ๒๕๖๙", ["พ", "ศ", "๒๕๖๙"]),  # digits make one word in any script
+        ("ຂອບໃຈ", ["ຂ", "ອ", "ບ", "ໃ", "ຈ"]),
+        ("អរគុណ។", ["អ", "រ", "គ", "ុ", "ណ"]),
+        ("မင်္ဂလာ", ["မ", "င", "်", "္", "ဂ", "လ", "ာ"]),
+        ("བོད་ཡིག", ["བོད", "ཡིག"]),  # Tibetan separates syllables by a mark
+        ("❤️ 100%", ["100"]),
+        ("שלום עולם", ["שלום", "עולם"]),
+    ],
+)
+def test_scripts(text: str, cut: list[str]) -> None:
+    assert words(text) == cut
+
+
+def test_a_phrase_finds_thai_anywhere_in_a_text() -> None:
+    text, phrase = words("ไปกรุงเทพมหานคร"), words("กรุงเทพ")
+    assert any(text[start : start + len(phrase)] == phrase for start in range(len(text)))
+
+
+@settings(max_examples=400, deadline=None, derandomize=True)
+@given(st.text(st.sampled_from(AWKWARD), max_size=12) | st.text(max_size=12))
+def test_places_are_those_of_the_words(text: str) -> None:
+    found = placed_words(text)
+    assert [one.word for one in found] == words(text)
+    assert all(0 <= one.start < one.end <= len(text) for one in found)
+    assert [one.start for one in found] == sorted(one.start for one in found)
+    for one in found:
+        # A piece of the text never begins or ends within a character that was composed of several.
+        assert one.word in "".join(words(text[one.start : one.end])) or len(words(text[one.start : one.end])) > 1
+
+
+@settings(max_examples=200, deadline=None, derandomize=True)
+@given(st.text(max_size=20))
+def test_cutting_twice_changes_nothing(text: str) -> None:
+    for word in words(text):
+        assert words(word) == [word]
+        assert unicodedata.is_normalized("NFC", word)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Die Straße.", ["Die", "Straße"]),
+        ("cafe\u0301 noir", ["cafe\u0301", "noir"]),
+        ("soft\u00adhyphen!", ["soft\u00adhyphen"]),
+        ("İstanbul’da", ["İstanbul’da"]),
+        ("\u1100\u1161\u11a8\u1100\u1161 x", ["\u1100\u1161\u11a8\u1100\u1161", "x"]),
+        ("ﬃ東京", ["ﬃ", "東", "京"]),
+        ("\u00ada\u00ad", ["a"]),
+    ],
+)
+def test_places_show_the_text_as_it_was_written(text: str, shown: list[str]) -> None:
+    assert [text[one.start : one.end] for one in placed_words(text)] == shown
+
+
+def test_wildcards_are_letters_of_patterns_only() -> None:
+    assert words("conc* h?ll") == ["conc", "h", "ll"]
+    assert wild_words("CONC* h?ll *") == ["conc*", "h?ll", "*"]
+    with pytest.raises(ValueError, match=r"東\*"):
+        wild_words("東*")
