@@ -101,7 +101,8 @@ _TABLES = {
     "polls": "what is known of every web feed: validators, when it is due, what is wrong",
     "hubs": "WebSub: what was asked of hubs, and until when they push",
     "receipts": "sent messages that are no longer kept one by one: totals for each subscription",
-    "observations": "what was learned of each feed's items: how often words and atoms occur",
+    "observations": "what workers saw in samples of batches, until it is folded into the statistics",
+    "statistics": "what was learned of each feed, and of all (0): how often words and atoms occur",
     "quarantine": "what was put aside, and why",
 }
 

@@ -40,6 +40,9 @@ class Settings(BaseSettings):
     max_batch_items: int = Field(20_000, ge=1, description="Most items matched in one micro-batch.")
     max_batch_bytes: int = Field(64 << 20, ge=1, description="Most bytes of items matched in one micro-batch.")
     slice_items: int = Field(1_000, ge=1, description="Items that one matching call takes together.")
+    reoptimise_seconds: float = Field(
+        600.0, ge=1, description="Pause between two looks at whether compiling the plan again would make it faster."
+    )
     scan_seconds: float = Field(2.0, gt=0, description="How often source files and drop folders are looked at.")
     first_fetch_items: int = Field(
         100,

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import inspect, text
 
 from runnel.algebra.query import Read, Union
-from runnel.catalog import feeds, items, leases, ledger, matches, plans, schema, sequencer, subscriptions
+from runnel.catalog import feeds, items, leases, ledger, matches, outbox, plans, schema, sequencer, subscriptions
 from runnel.catalog.connection import Catalog
 from runnel.catalog.items import Seen
 from runnel.catalog.matches import MatchSegment
@@ -225,12 +225,12 @@ def test_periods_that_were_missed_are_skipped(catalog: Catalog) -> None:
         number = subscriptions.add_subscription(
             connection, feed, "log", None, since=0, every=timedelta(hours=1), lifetime=timedelta(days=1)
         )
-        assert subscriptions.due_subscriptions(connection) == []
+        assert outbox.due(connection, after=0, limit=10) == []
         connection.execute(text("update subscriptions set created = created - 9000000000, due = due - 9000000000"))
-        [due] = subscriptions.due_subscriptions(connection)
-        assert due.id == number
-        subscriptions.next_period(connection, due)
-        assert subscriptions.due_subscriptions(connection) == []
+        [due] = outbox.due(connection, after=0, limit=10)
+        assert due.subscription.id == number
+        outbox.begin_next_periods(connection, [due.subscription])
+        assert outbox.due(connection, after=0, limit=10) == []
 
 
 def test_a_full_catalog_says_so_and_goes_on(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, insert, select, update
 from tests.services import PostgreSQL
 
-from runnel.catalog import feeds, leases, ledger, schema, sequencer, subscriptions
+from runnel.catalog import feeds, leases, ledger, outbox, schema, sequencer, subscriptions
 from runnel.catalog.connection import Catalog, now
 from runnel.errors import Fenced, RunnerActive
 from runnel.model.delivery import Message
@@ -36,7 +36,7 @@ def _elsewhere(connection: Connection, seconds: float) -> None:
 
 
 def _is_due(connection: Connection, subscription: int) -> bool:
-    return subscription in [one.id for one in subscriptions.due_subscriptions(connection)]
+    return subscription in [one.subscription.id for one in outbox.due(connection, after=0, limit=10)]
 
 
 @settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -72,7 +72,7 @@ def test_a_digest_comes_when_its_period_is_over_and_not_an_hour_later(timed: Cat
     with timed.write() as connection:
         assert _is_due(connection, digest)
         [held] = subscriptions.live_subscriptions(connection)
-        subscriptions.next_period(connection, held)
+        outbox.begin_next_periods(connection, [held])
         assert not _is_due(connection, digest)
     clock.advance(10 * _MINUTE)
     with timed.read() as connection:

@@ -11,7 +11,7 @@ import pytest
 
 from runnel.catalog import ledger, matches
 from runnel.engine import Engine, open_engine
-from runnel.log.archive import collect_garbage
+from runnel.log.garbage import collect_garbage
 from tests.crash.harness import SCRIPT, Victim, item, verify, wait_until
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]

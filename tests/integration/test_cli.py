@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 from tests.integration.in_process import InProcess
+from tests.unit.engine.long_life import LongLife
 from typer.testing import CliRunner
 
 from runnel.cli.main import app
 from runnel.cli.output import EXIT_CODES
 from runnel.engine import open_engine
+from runnel.engine.tidy import tidy
 from runnel.plan import store
 
 SCRIPT = (
@@ -279,6 +281,21 @@ def test_doctor_finds_missing_files_and_a_broken_plan(declared: Command) -> None
     store._parts.clear()  # another process would not have the plan in memory
     findings = map(json.loads, declared("doctor", "--json", code=5).stdout.splitlines())
     assert {one["check"] for one in findings if not one["well"]} == {"files", "plan"}
+
+
+def test_doctor_misses_the_index_of_a_file_of_matches(tmp_path: Path) -> None:
+    life = LongLife.make(tmp_path / "root", archive_segments=2)
+    for _ in range(4):
+        life.accept(2)
+        life.match(2)
+    life.advance(days=2)
+    tidy(life.root, life.epoch, asked=[5])
+    life.root.close()
+    command = Command(tmp_path / "root")
+    assert "3 log files, all there" in command("doctor").stdout, "items, matches, and the index of those by query"
+    [index] = (tmp_path / "root" / "matches").rglob("*.queries.arrow")
+    index.unlink()
+    assert f"1 files are missing, matches/day/{index.parent.name}/{index.name}" in command("doctor", code=5).stdout
 
 
 def test_doctor_without_a_root_says_how_to_make_one(command: Command) -> None:

@@ -135,11 +135,12 @@ def test_a_column_says_from_which_feed_a_row_comes(spark: Any) -> None:
 def test_a_dataframe_that_does_not_fit_is_refused_at_once(spark: Any) -> None:
     several = runnel.compile("create feed One from A where n > 1; create feed Two from B where n > 1;")
     frame = spark.createDataFrame([(1,)], "n long")
-    for arguments, message, hint in (
+    refusals: tuple[tuple[dict[str, Any], str, str], ...] = (
         ({"column": "n"}, "there is a column n already", "column="),
         ({}, "the plan reads several feeds", "feed="),
         ({"feed": "C"}, "the plan does not read C", "A, B"),
-    ):
+    )
+    for arguments, message, hint in refusals:
         with pytest.raises(InputError, match=message) as refused:
             runnel.spark.match(frame, several, **arguments)
         assert hint in (refused.value.hint or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import timedelta
 from itertools import pairwise
 
@@ -13,9 +14,12 @@ from runnel.catalog import ledger, matches
 from runnel.catalog.leases import acquire, release
 from runnel.engine import Engine
 from runnel.engine.expiry import end_expired
-from runnel.errors import Fenced, StatementError
-from runnel.log.archive import archive_matched, collect_garbage
+from runnel.errors import CatalogUnavailable, Fenced, StatementError
+from runnel.log.archive import archive_matched
+from runnel.log.garbage import collect_garbage
 from runnel.model.delivery import Message, MessageState
+from runnel.sinks.record import Recorder
+from runnel.sinks.shares import Share
 from runnel.testing import FakeClock, MemorySink
 
 HOUR = timedelta(hours=1)
@@ -274,6 +278,119 @@ def test_a_long_past_is_cut_into_messages(engine: Engine, runner: InProcess, mon
     assert runner.run() == 3
     assert [len(one.items) for one in MemorySink.delivered("rock")] == [3, 3, 2]
     assert MemorySink.item_ids("rock") == [str(number) for number in range(2, 17, 2)]
+
+
+def test_large_items_are_cut_into_more_messages(
+    engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runnel.sinks.shares._MESSAGE_BYTES", 250_000)
+    engine.execute("subscribe to All output memory 'all'; subscribe to All output memory 'late' every 1 hour;")
+    sizes = [100, 100, 100, 400, 10, 10, 300]
+    engine.publish("Wire", [{"id": str(row), "title": "é" * 500 * size} for row, size in enumerate(sizes)])
+    runner.run()
+    expected = [["0", "1"], ["2"], ["3"], ["4", "5"], ["6"]]
+    assert [[item.item.id for item in one.items] for one in MemorySink.delivered("all")] == expected
+    assert [(one.count, one.state) for one in _messages(engine, 1)] == [
+        (len(ids), MessageState.DONE) for ids in expected
+    ]
+
+
+def test_only_so_many_bytes_are_read_at_once_and_everything_comes(
+    engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("runnel.sinks.shares._MESSAGE_BYTES", 100_000)
+    monkeypatch.setattr("runnel.sinks.shares._CACHED_BYTES", 100_000)
+    monkeypatch.setattr("runnel.sinks.compose._MOST_BYTES", 350_000)
+    for name in "abc":
+        engine.execute(f"create feed {name.upper()} from Wire where of = '{name}';")
+        engine.execute(f"subscribe to {name.upper()} output memory '{name}';")
+    # Of a: nine messages of one item each; of b: a message that is more than all that is read at once; of c: little.
+    large = [{"id": f"a{row}", "of": "a", "title": "x" * 90_000} for row in range(9)]
+    huge = [{"id": "b0", "of": "b", "title": "x" * 400_000}]
+    engine.publish("Wire", [*large, *huge, {"id": "c0", "of": "c", "title": "x"}])
+    runner.match()
+    runner.dispatcher.recorder.record(runner.epoch)
+    composed = runner.dispatcher._composer.compose([1, 2, 3], runner.epoch)
+    assert [(lane.subscription, len(lane.parcels), lane.more) for lane in composed.lanes] == [(1, 2, True)]
+    assert composed.left == (2, 3)
+    assert sum(lane.bytes for lane in composed.lanes) <= 350_000
+    composed = runner.dispatcher._composer.compose([2, 3], runner.epoch)
+    assert [(lane.subscription, len(lane.parcels), lane.more) for lane in composed.lanes] == [(2, 1, False)]
+    assert composed.left == (3,), "what is more than may be read is read alone"
+    runner.deliver()
+    assert MemorySink.item_ids("a") == [f"a{row}" for row in range(9)]
+    assert (MemorySink.item_ids("b"), MemorySink.item_ids("c")) == (["b0"], ["c0"])
+    assert _states(engine, 1) == [MessageState.DONE] * 9
+
+
+@pytest.mark.parametrize("period", ["", " every 1 hour"])
+def test_a_view_may_be_redefined_while_a_subscription_catches_up(
+    engine: Engine, runner: InProcess, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, period: str
+) -> None:
+    engine.execute("subscribe to All output log; create feed Best from Rock;")
+    _publish(engine, *range(1, 11))
+    runner.match()
+    engine.execute(f"subscribe to Best output memory 'best' from last 1 day{period};")
+    clock.advance(HOUR)
+    digest = Recorder._digest
+
+    def redefined(recorder: Recorder, shares: Sequence[Share]) -> None:
+        digest(recorder, shares)
+        if shares and not done:  # what is to be sent was found, and is not written down yet
+            done.append(len(shares))
+            engine.execute("create or replace feed Rock from Wire where title contains 'jazz';")
+
+    done: list[int] = []
+    monkeypatch.setattr(Recorder, "_digest", redefined)
+    runner.run()
+    _publish(engine, *range(11, 15))
+    clock.advance(HOUR)
+    runner.run()
+    assert done == [1]
+    assert MemorySink.item_ids("best") == ["2", "4", "6", "8", "10", "11", "13"]
+    assert _states(engine, 2) == [MessageState.DONE] * 2
+
+
+def test_a_catalog_that_is_away_is_no_fault_of_a_message(
+    engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.execute("subscribe to All output log;")
+    _publish(engine, 1, 2)
+    runner.match()
+    engine.execute("subscribe to Rock output memory 'rock' from last 1 day;")
+
+    def away(*_: object) -> list[int]:
+        raise CatalogUnavailable("the catalog's server does not answer")
+
+    for shares in (runner.dispatcher.recorder._shares, runner.dispatcher._composer._shares):
+        with monkeypatch.context() as patched:
+            patched.setattr(shares, "_history", away)
+            with pytest.raises(CatalogUnavailable):
+                runner.deliver()
+    assert [(one.state, one.attempts, one.outcome) for one in _messages(engine, 2)] == [(MessageState.OPEN, 0, None)]
+    assert runner.deliver() == 1
+    assert MemorySink.item_ids("rock") == ["2"]
+
+
+def test_fewer_items_are_looked_through_at_once_where_each_matches_much(
+    engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch, clock: FakeClock
+) -> None:
+    monkeypatch.setattr("runnel.sinks.record._TURN_MATCHES", 12)
+    monkeypatch.setattr("runnel.sinks.record._OUTLINES", 3)
+    engine.execute(
+        "subscribe to All output memory 'all'; subscribe to Rock output memory 'rock' every 1 hour;"
+        "subscribe to Jazz output memory 'jazz';"
+    )
+    _publish(engine, *range(1, 13))  # each of them in two feeds, so that six items are a turn
+    clock.advance(HOUR)
+    runner.match()
+    goes_on = [runner.dispatcher.recorder.record(runner.epoch) for _ in range(2)]
+    assert goes_on == [True, False]
+    assert [(one.first_sequence, one.last_sequence) for one in _messages(engine, 1)] == [(1, 6), (7, 12)]
+    runner.deliver()
+    assert MemorySink.item_ids("all") == [str(number) for number in range(1, 13)]
+    assert MemorySink.item_ids("rock") == [str(number) for number in range(2, 13, 2)]
+    assert MemorySink.item_ids("jazz") == [str(number) for number in range(1, 13, 2)]
 
 
 def test_from_last_means_the_same_after_archiving(engine: Engine, runner: InProcess, clock: FakeClock) -> None:

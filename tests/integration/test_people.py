@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,10 +17,13 @@ from tests.integration.in_process import InProcess, live_names, matched_ids
 from typer.testing import CliRunner
 
 import runnel
-from runnel.catalog import feeds, people, signing_keys, subscriptions
+from runnel.catalog import feeds, outbox, people, signing_keys, subscriptions
 from runnel.cli.main import app
 from runnel.engine import Engine
 from runnel.engine.expiry import end_expired
+from runnel.engine.root import Root
+from runnel.engine.sheets import keep_sheets
+from runnel.engine.tidy import tidy
 from runnel.errors import (
     CyclicFeeds,
     DuplicateName,
@@ -31,7 +36,8 @@ from runnel.errors import (
     StillNeeded,
     UnknownName,
 )
-from runnel.language.statements import Renew, Unsubscribe
+from runnel.language.statements import Renew, Statement, Unsubscribe
+from runnel.log.archive import archive_matched
 from runnel.testing import FakeClock
 
 WIRE = "register feed Wire; create feed Rock from Wire where title contains 'rock';"
@@ -95,6 +101,55 @@ def test_what_is_the_operator_s_alone(ann: Engine) -> None:
             attempt()
 
 
+def _attempts(ann: Engine) -> list[Callable[[], object]]:
+    return [
+        lambda: ann.execute("create feed Other from Mine;"),
+        lambda: ann.execute("show feeds;"),
+        lambda: ann.execute("preview feed Mine;"),
+        lambda: ann.show("feeds"),
+        lambda: ann.explain("Mine"),
+        lambda: ann.why("1", "Mine"),
+        lambda: ann.preview("Mine"),
+        lambda: list(ann.matches("Mine")),
+        lambda: ann.publish("Mine", [{"id": "2"}]),
+        lambda: ann.publish_document("Mine", b'{"id": "2"}\n'),
+    ]
+
+
+@pytest.mark.parametrize("end", ["revoke the token", "disable the owner"])
+def test_an_engine_that_is_open_already_ends_with_its_token(engine: Engine, end: str) -> None:
+    engine.owners.add("ann")
+    made = engine.owners.new_token("ann", "laptop").data
+    other = engine.authenticated(engine.owners.new_token("ann", "phone").data["token"])
+    with runnel.open(engine.root.folder, token=made["token"]) as ann:
+        ann.execute("register feed Mine;")
+        ann.publish("Mine", [{"id": "1"}])
+        for attempt in _attempts(ann)[1:8]:
+            attempt()
+        if end == "revoke the token":
+            engine.owners.revoke(made["id"])
+            assert other.show("feeds").data["feeds"], "her other token still holds"
+        else:
+            engine.owners.disable("ann")
+        for attempt in _attempts(ann):
+            with pytest.raises(NotAllowed, match="this token is not valid"):
+                attempt()
+    assert engine.status().accepted == 1
+    assert [row["name"] for row in engine.show("feeds").data["feeds"]] == ["Mine"]
+
+
+def test_who_acts_for_others_by_a_token_does_so_for_as_long_as_it_holds(engine: Engine) -> None:
+    engine.owners.add("ann")
+    made = engine.owners.new_token("operator", "console").data
+    operator = engine.authenticated(made["token"])
+    ann = operator.acting_as("ann")
+    ann.execute("register feed Mine;")
+    engine.owners.revoke(made["id"])
+    for attempt in (operator.status, lambda: operator.acting_as("ann"), lambda: ann.execute("drop feed Mine;")):
+        with pytest.raises(NotAllowed, match="not valid"):
+            attempt()
+
+
 # --- what owners may do --------------------------------------------------------------------------------------------
 
 REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int]]] = [
@@ -106,6 +161,9 @@ REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int]]] = [
     ("subscribe to Rock output memory 'x';", StatementError, "output memory is the operator's alone", (1, 26)),
     ("subscribe to Rock output mail 'no address';", StatementError, "address", (1, 31)),
     ("subscribe to Rock output webhook 'gopher://x';", StatementError, "http", (1, 34)),
+    ("subscribe to Rock output webhook 'http://10.1.2.3/x';", StatementError, "10.1.2.3 is private", (1, 34)),
+    ("subscribe to Rock output webhook 'https://0x7f.1/';", StatementError, "this machine itself", (1, 34)),
+    ("subscribe to Rock output webhook 'http://[fc00::1]/';", StatementError, "is private", (1, 34)),
     ("drop feed Wire;", StatementError, "Wire is the operator's feed", (1, 11)),
     ("drop feed Wire cascade;", StatementError, "Wire is the operator's feed", (1, 11)),
     ("pause feed Rock;", StatementError, "Rock is the operator's feed", (1, 12)),
@@ -150,6 +208,19 @@ def test_an_owner_is_refused_at_the_place(
         engine.execute("show feeds; show subscriptions;"),
         bob.execute("show feeds; show subscriptions;"),
     ) == before
+
+
+def test_an_endpoint_at_a_private_address_is_taken_where_the_operator_allows_it(tmp_path: Path) -> None:
+    with runnel.open(tmp_path / "root", allowed_addresses=("10.1.0.0/16",)) as engine:
+        engine.execute(WIRE)
+        made = engine.execute("subscribe to Rock output webhook 'http://10.1.2.3/x';")[0]
+        assert made.data["target"] == "http://10.1.2.3/x"
+        with pytest.raises(StatementError, match=r"10\.2\.2\.3 is private") as refused:
+            engine.execute("subscribe to Rock output webhook 'http://10.2.2.3/x';")
+        assert "allowed_addresses" in (refused.value.hint or "")
+        engine.execute(
+            "subscribe to Rock output webhook 'http://intranet.example/';"
+        )  # the door looks where it leads
 
 
 def test_owners_read_the_operator_s_feeds_and_name_their_own_as_they_like(
@@ -218,6 +289,29 @@ def test_why_knows_nothing_of_others_items(engine: Engine, ann: Engine, bob: Eng
     assert "hidden" in str(engine.why("x", "Rock")), "the operator may know"
 
 
+def test_a_preview_counts_only_what_its_reader_may_read(
+    engine: Engine, ann: Engine, bob: Engine, clock: FakeClock
+) -> None:
+    engine.execute(f"{WIRE} subscribe to Wire output log;")
+    ann.execute("register feed Mine;")
+    bob.execute("register feed Secret;")
+    for number in range(3):
+        engine.publish("Wire", [{"id": f"w{number}", "title": "rock"}])
+        ann.publish("Mine", [{"id": f"m{number}"}])
+        bob.publish("Secret", [{"id": f"s{number}-{one}", "title": "rock"} for one in range(10)])
+        clock.advance(timedelta(hours=1))
+    runner = InProcess(engine)
+    runner.match()
+    for archived in (False, True):
+        if archived:
+            assert archive_matched(engine.root.catalog, engine.root.storage, epoch=runner.epoch)
+        for actor, looked_at in ((ann, 6), (bob, 33), (engine, 36)):
+            seen = actor.preview("Rock")
+            assert (seen.looked_at, seen.matched) == (looked_at, 3)
+        assert ann.preview("create feed X from Wire | Mine;", since=timedelta(minutes=90)).looked_at == 2
+        assert ann.execute("preview feed Mine;")[0].message.startswith("Mine would have matched 3 of the 6 items")
+
+
 def test_what_was_put_aside_is_shown_to_its_owner(engine: Engine, ann: Engine, bob: Engine) -> None:
     ann.execute("register feed Mine;")
     with pytest.raises(InputError):
@@ -247,12 +341,69 @@ def test_nothing_of_a_disabled_owner_is_served_and_nothing_is_lost(engine: Engin
     runner.dispatcher.recorder.record(runner.epoch)
     with engine.root.catalog.read() as connection:
         assert "disabled: the owner is disabled" in engine.execute("show subscriptions;")[0].lines[0]
-        assert subscriptions.lagging_subscriptions(connection) == []
+        assert outbox.behind(connection, after=0, limit=10) == []
     assert engine.execute("show subscriptions;")[0].data["subscriptions"][0]["messages"] == 0
     engine.owners.disable("ann", False)
     assert engine.authenticated(token).actor.name == "ann"
     runner.dispatcher.recorder.record(runner.epoch)
     assert engine.execute("show subscriptions;")[0].data["subscriptions"][0]["messages"] == 1
+
+
+def test_nothing_that_would_be_served_begins_for_a_disabled_owner(engine: Engine, ann: Engine) -> None:
+    engine.execute(WIRE)
+    _sheet(engine, "a.xsl", COPY % "A")
+    engine.owners.disable("ann")
+    for said, place in (
+        ("subscribe to Rock output webhook 'https://a.example/';", (1, 14)),
+        ("register feed Rock apply 'a.xsl' as Mine;", (1, 37)),
+    ):
+        with pytest.raises(StatementError, match="the owner ann is disabled") as refused:
+            ann.execute(said)
+        assert refused.value.span is not None
+        assert (refused.value.span.line, refused.value.span.column) == place
+        assert refused.value.hint == "`runnel owner disable ann --undo` takes that back"
+    assert live_names(engine) == set()
+    ann.execute("create feed Mine from Rock;")  # the operator may tend what is there
+    engine.owners.disable("ann", False)
+    assert ann.execute("subscribe to Mine output log;")[0].data["subscription"] == 1
+
+
+def test_what_only_ended_subscriptions_needed_is_tidied_away(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.execute(WIRE)
+    for name in ("a", "b", "c"):
+        _sheet(engine, f"{name}.xsl", COPY % name)
+    _sheet(engine, "0" * 64 + ".txt", "a file of mine")
+    engine.execute(
+        "subscribe to Rock apply 'a.xsl' output webhook 'https://a.example/';"
+        "register feed Rock apply 'b.xsl' as Made;"
+        "subscribe to Rock apply 'c.xsl' output webhook 'https://c.example/';"
+        "subscribe to Rock apply 'c.xsl' output webhook 'https://d.example/';"
+    )
+    sheets, runner = engine.root.folder / "sheets", InProcess(engine)
+    impatient = replace(engine.root, settings=engine.root.settings.model_copy(update={"orphan_seconds": -1.0}))
+    assert len(list(sheets.glob("*.xsl"))) == 6, "three of ours, and three kept copies"
+    assert tidy(impatient, runner.epoch, chores=True).sheets == 0, "all are in use"
+    engine.execute("unsubscribe from Rock output webhook 'https://a.example/';")
+    engine.execute("unsubscribe from Rock output webhook 'https://c.example/'; drop feed Made;")
+    patient = tidy(engine.root, runner.epoch, chores=True)
+    assert (patient.sheets, patient.keys) == (0, 2), "a young copy may be about to be used; a key of the past may not"
+    assert tidy(impatient, runner.epoch, chores=True).sheets == 2
+    assert sorted(path.name for path in sheets.iterdir() if len(path.stem) < 64) == ["a.xsl", "b.xsl", "c.xsl"]
+    assert len(list(sheets.iterdir())) == 5, "and the copy that is in use, and the file that only looks like one"
+    with engine.root.catalog.read() as connection:
+        assert signing_keys.keys_of(connection, range(10)).keys() == {4}
+    # Tidied away between being kept and being declared: kept once more.
+    def kept(root: Root, statements: list[Statement]) -> dict[str, str]:
+        made = keep_sheets(root, statements)
+        if not gone:
+            gone.append(tidy(impatient, runner.epoch, chores=True).sheets)
+        return made
+
+    gone: list[int] = []
+    monkeypatch.setattr("runnel.engine.facade.keep_sheets", kept)
+    made = engine.execute("subscribe to Rock apply 'a.xsl' output webhook 'https://a.example/';")
+    assert (gone, made[0].data["subscription"]) == ([1], 5)
+    assert len(list(sheets.iterdir())) == 6
 
 
 # --- tickets, validity, keys ---------------------------------------------------------------------------------------

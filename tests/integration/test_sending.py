@@ -35,6 +35,9 @@ from runnel.sinks.webhook import WebhookSink
 from runnel.testing import FakeClock, MemorySink
 
 HOUR = timedelta(hours=1)
+SAME = """<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">
+<xsl:template match="@*|node()"><xsl:copy><xsl:apply-templates select="@*|node()"/></xsl:copy></xsl:template>
+</xsl:stylesheet>"""
 DECLARED = "register feed Wire; create feed All from Wire;"
 Answer = str | Exception | float
 SILENT = DeliveryFailed("no connection")
@@ -55,6 +58,7 @@ class Endpoints:
         self.under_way: Counter[str] = Counter()
         self.most: Counter[str] = Counter()
         self.closed = 0
+        self.patience = 1.0
 
     def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
         return target
@@ -513,6 +517,53 @@ _SHEET = """<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/
 <xsl:output method="text"/>
 <xsl:template match="/">{body}</xsl:template>
 <xsl:template name="again"><xsl:call-template name="again"/></xsl:template></xsl:stylesheet>"""
+
+
+def test_files_that_cannot_be_written_make_no_stylesheet_silent(engine: Engine, runner: InProcess) -> None:
+    sheets = engine.root.folder / "sheets"
+    sheets.mkdir(exist_ok=True)
+    (sheets / "same.xsl").write_text(SAME)
+    engine.execute("subscribe to All apply 'same.xsl' output rss 'yes.xml';")
+    engine.execute("".join(f"subscribe to All apply 'same.xsl' output rss 'no/{row}.xml';" for row in range(12)))
+    (engine.root.out / "no").parent.mkdir(exist_ok=True)
+    (engine.root.out / "no").write_text("a file, where a folder should be")
+    _publish(engine, 1)
+    assert runner.run() == 1
+    assert "news 1" in (engine.root.out / "yes.xml").read_text()
+    assert all("cannot be written" in (_messages(engine, number)[0].outcome or "") for number in range(2, 14))
+
+
+def test_a_stylesheet_that_is_away_makes_no_host_silent(tmp_path: Path, endpoints: Endpoints) -> None:
+    with _running(tmp_path / "root") as runner:
+        engine = runner.engine
+        (engine.root.folder / "sheets").mkdir(exist_ok=True)
+        (engine.root.folder / "sheets" / "same.xsl").write_text(SAME)
+        target = "https://a.example/"
+        _subscribe(engine, f"{target}plain")
+        engine.execute(
+            "".join(f"subscribe to All apply 'same.xsl' output webhook '{target}{row}';" for row in range(12))
+        )
+        [kept] = (path for path in (engine.root.folder / "sheets").iterdir() if path.name != "same.xsl")
+        kept.rename(kept.with_suffix(".away"))
+        _publish(engine, 1)
+        assert runner.run() == 1
+        assert endpoints.ids(f"{target}plain") == ["1"]
+        waiting = [_messages(engine, number)[0] for number in range(2, 14)]
+        assert {one.state for one in waiting} == {MessageState.OPEN}, "it may come back"
+        assert all("the stylesheet sheets/" in (one.outcome or "") for one in waiting)
+
+
+def test_a_sink_that_may_take_long_is_waited_for(tmp_path: Path, endpoints: Endpoints) -> None:
+    endpoints.patience = 40.0
+    with _running(tmp_path / "root", send_seconds=0.1) as runner:
+        _subscribe(runner.engine, "https://slow.example/")
+        endpoints.always["slow.example"] = 3.0
+        _publish(runner.engine, 1)
+        assert runner.run() == 1
+        _publish(runner.engine, 2)
+        runner.match()
+        assert runner.dispatcher.deliver(runner.epoch, wait=True, seconds=0.5) == 0
+        assert (len(endpoints.calls), len(endpoints.taken)) == (2, 1), "but not beyond the time that is given"
 
 
 def test_a_stylesheet_shapes_messages_and_one_that_fails_is_its_own_matter(

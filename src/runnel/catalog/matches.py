@@ -164,6 +164,13 @@ def match_parts(connection: Connection, after: int, upto: int, *, limit: int | N
     return [_part(row) for row in connection.execute(query)]
 
 
+def most_per_item(connection: Connection, after: int, upto: int) -> float:
+    """The most matches that an item had on average, of all batches with sequences in (after, upto]; 0 for none."""
+    average = func.max(_g.matches * 1.0 / _g["items"])
+    query = select(average).where(_g.last_sequence > after, _g.first_sequence <= upto, _g["items"] > 0)
+    return float(connection.execute(query).scalar() or 0.0)
+
+
 def small_parts(connection: Connection, limit: int) -> list[KeptPart]:
     """The first so many files that are not whole days yet, in order."""
     query = (

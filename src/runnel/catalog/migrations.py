@@ -157,6 +157,11 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "insert into counters (name, value) select 'aside', count(*) from quarantine",
         "insert into counters (name, value) select 'messages', count(*) from messages",
     ),
+    (
+        # What the stream looks like: learned by feed (0: of all), and what was observed since.
+        "create table statistics (feed bigint primary key, content {bytes} not null, learned bigint not null)",
+        "create table observations (id {identity}, content {bytes} not null, created bigint not null)",
+    ),
 )
 
 DIALECTS: Final[dict[str, dict[str, str]]] = {

@@ -172,3 +172,5 @@ hubs = _table(
     lease_until=_I,
     problem=_T,
 )
+statistics = _table("statistics", feed=_I, content=_B, learned=_I)
+observations = _table("observations", id=_I, content=_B, created=_I)

@@ -20,6 +20,7 @@ from runnel.errors import InputError
 FOLDER = "sheets"
 MAX_BYTES = 1 << 20
 _KEPT = re.compile(r"[0-9a-f]{64}\.xsl\Z")
+_STORED = re.compile(FOLDER + r"/(?:[0-9a-f]{64}\.xsl|\.[0-9a-f]{64}\.xsl\.[0-9a-f]{32})\Z")
 _HINT = "put the file into the root's folder `sheets` and give its name, such as 'title.xsl'"
 _f, _s = schema.feeds.c, schema.subscriptions.c
 
@@ -53,6 +54,15 @@ def kept_path(data: bytes) -> str:
     'sheets/e3b0c44298fc1'
     """
     return f"{FOLDER}/{sha256(data).hexdigest()}.xsl"
+
+
+def is_kept(path: str) -> bool:
+    """Whether a path in the root's storage is of a kept copy, or of one that was begun; else it is somebody's own.
+
+    >>> is_kept(kept_path(b"")), is_kept("sheets/title.xsl"), is_kept("sheets/mine/" + "0" * 64 + ".xsl")
+    (True, False, False)
+    """
+    return _STORED.match(path) is not None
 
 
 def sheets_in_use(connection: Connection) -> set[str]:

@@ -25,7 +25,7 @@ MOST_KEYS = 4
 """Keys of one subscription that sign at once: each lengthens the headers of every message."""
 
 _BYTES = 32
-_k = schema.signing_keys.c
+_k, _s = schema.signing_keys.c, schema.subscriptions.c
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -61,6 +61,18 @@ def rotate_key(connection: Connection, subscription: int, overlap: timedelta = O
     over = or_(_k.created < oldest, _k.expires <= now(connection))
     connection.execute(delete(schema.signing_keys).where(own, over))
     return text
+
+
+def forget_keys(connection: Connection, limit: int) -> int:
+    """Drop keys of subscriptions that have ended, and keys that sign no more, of so many; gives how many went."""
+    ended = select(_s.id).where(_s.ended.is_not(None))
+    useless = or_(_k.subscription.in_(ended), _k.expires <= now(connection))
+    rows = connection.execute(select(_k.subscription, _k.created).where(useless).limit(limit)).all()
+    for row in rows:
+        connection.execute(
+            delete(schema.signing_keys).where(_k.subscription == row.subscription, _k.created == row.created)
+        )
+    return len(rows)
 
 
 def keys_of(connection: Connection, subscriptions: Iterable[int]) -> dict[int, tuple[bytes, ...]]:

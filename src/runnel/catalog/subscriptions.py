@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, exists, insert, or_, select, update
+from sqlalchemy import Connection, insert, select, update
 
 from runnel.catalog import ledger, schema
 from runnel.catalog.connection import chunks, now
@@ -19,8 +19,6 @@ INTERNAL = "feed"
 
 _s = schema.subscriptions.c
 _LIVE = _s.ended.is_(None)
-# Neither paused by somebody nor disabled.
-_SERVED = _LIVE & (_s.paused == 0) & _s.disabled.is_(None)
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -161,39 +159,6 @@ def expired_subscriptions(connection: Connection) -> list[Subscription]:
     """Live subscriptions whose time is over."""
     query = select(schema.subscriptions).where(_LIVE, _s.expires <= now(connection))
     return [subscription_of(row) for row in connection.execute(query)]
-
-
-def due_subscriptions(connection: Connection) -> list[Subscription]:
-    """Subscriptions that are served and whose period, or time, is over."""
-    over = or_(_s.due <= now(connection), _s.expires <= now(connection))
-    query = select(schema.subscriptions).where(_SERVED, _s.due.is_not(None), over)
-    return [subscription_of(row) for row in connection.execute(query)]
-
-
-def lagging_subscriptions(connection: Connection) -> list[Subscription]:
-    """Subscriptions that are served, without a period, and have a cursor of their own."""
-    query = select(schema.subscriptions).join(schema.cursors, schema.cursors.c.subscription == _s.id)
-    rows = connection.execute(query.where(_SERVED, _s.period.is_(None)))
-    return [subscription_of(row) for row in rows]
-
-
-def sharing_subscriptions(connection: Connection, *, but: Iterable[str] = ()) -> list[Subscription]:
-    """Subscriptions that are served, without a period, and follow the shared cursor, `but` for some kinds."""
-    own = exists().where(schema.cursors.c.subscription == _s.id)
-    query = select(schema.subscriptions).where(_SERVED, _s.period.is_(None), _s.kind.not_in(list(but)), ~own)
-    return [subscription_of(row) for row in connection.execute(query)]
-
-
-def next_period(connection: Connection, subscription: Subscription) -> None:
-    """Set the next time at which a subscription with a period is due, skipping periods that were missed."""
-    if subscription.every is None:
-        return
-    period = subscription.every // _MICROSECOND
-    created = int(subscription.created.timestamp() * 1e6)
-    passed = (now(connection) - created) // period
-    connection.execute(
-        update(schema.subscriptions).where(_s.id == subscription.id).values(due=created + (passed + 1) * period)
-    )
 
 
 def subscription_of(row: Any) -> Subscription:

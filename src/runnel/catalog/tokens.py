@@ -105,6 +105,14 @@ def verify_token(connection: Connection, token: str) -> Verified:
     return Verified(row.id, row.owner, fresh)
 
 
+def check_token(connection: Connection, token: int) -> None:
+    """Raise NotAllowed if a token that was right once was revoked since, or its owner disabled."""
+    query = select(_t.id).join(schema.owners, _o.id == _t.owner)
+    query = query.where(_t.id == token, _t.revoked.is_(None), _o.disabled.is_(None))
+    if connection.execute(query).one_or_none() is None:
+        raise _refusal()
+
+
 def _refusal() -> NotAllowed:
     return NotAllowed("this token is not valid", hint="ask the operator for a new one")
 

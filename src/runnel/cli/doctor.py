@@ -104,7 +104,8 @@ def _files(root: Root) -> str:
     with root.catalog.read() as connection:
         segments = items.segments_between(connection, 0, 1 << 62)
         parts = matches.match_parts(connection, 0, 1 << 62)
-    paths = [segment.path for segment in segments] + [part.path for part in parts]
+    paths = [segment.path for segment in segments]
+    paths += [path for part in parts for path in (part.path, part.by_query) if path is not None]
     missing = [path for path in paths if not root.storage.local(path).exists()]
     if missing:
         raise CorruptData(f"{len(missing)} files are missing, {missing[0]} first", hint="restore them from a backup")

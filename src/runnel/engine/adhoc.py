@@ -13,8 +13,6 @@ import numpy.typing as npt
 from runnel.algebra.query import Node
 from runnel.engine.root import Root
 from runnel.log.storage import FileStorage
-from runnel.matching.build import build_matcher
-from runnel.matching.compile import compile_base
 from runnel.plan.logical import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
 
@@ -24,6 +22,9 @@ def adhoc_plan(queries: Sequence[PlanQuery], definitions: Mapping[int, Node]) ->
     """A plan of some queries, compiled into a folder that goes away."""
     with tempfile.TemporaryDirectory(prefix="runnel-") as folder:
         storage = FileStorage(Path(folder).as_uri())
+        # Imported here and where else plans are made: the compiler of kernels takes a second to load.
+        from runnel.matching.compile import compile_base
+
         compile_base(storage, "plan", queries, definitions)
         yield load(storage, PlanVersion(0, "plan", None))
 
@@ -34,6 +35,8 @@ def past_matches(
     """The sequences in (after, upto] of the items that a feed would have had."""
     found = [np.empty(0, dtype=np.int64)]
     with adhoc_plan([PlanQuery(feed)], definitions) as plan:
+        from runnel.matching.build import build_matcher
+
         matcher = build_matcher(plan)
         for batch in root.items.read(after, upto):
             matches = matcher.match(batch)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from runnel.algebra.durations import render_duration
 from runnel.algebra.query import Read
 from runnel.algebra.why import trace_node
 from runnel.catalog import feeds, inspection, items, ledger, matches, plans, polls, subscriptions
@@ -20,7 +21,6 @@ from runnel.engine.outcome import Outcome
 from runnel.engine.people import Actor, feed_named, names_for
 from runnel.engine.root import Root
 from runnel.errors import NotFound
-from runnel.language.printing import print_duration
 from runnel.log.item_log import item_key
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.item import Item
@@ -146,7 +146,7 @@ def show_subscriptions(root: Root, actor: Actor) -> Outcome:
 
 
 def _timing(row: Mapping[str, Any]) -> str:
-    every = f"  every {print_duration(timedelta(seconds=row['every_seconds']))}" if row["every_seconds"] else ""
+    every = f"  every {render_duration(timedelta(seconds=row['every_seconds']))}" if row["every_seconds"] else ""
     return every + (f"  until {row['expires'][:16]}" if row["expires"] else "")
 
 
@@ -219,7 +219,7 @@ def why(root: Root, item_id: str, name: str, actor: Actor) -> Outcome:
         else:
             definitions = feeds.definitions_at(connection, feed.id, version)
     item = item_at(root, sequence, names)
-    trace = trace_node(Read(feed.id), source, item.attributes, definitions, names)
+    trace = trace_node(Read(feed.id), source, item.attributes, definitions, names, item.time)
     recorded = None if version is None else bool(_recorded(root, sequence, feed.id))
     data = {
         "item": item_id,
@@ -231,6 +231,7 @@ def why(root: Root, item_id: str, name: str, actor: Actor) -> Outcome:
         "recorded": recorded,
         "plan": version,
         "trace": trace.lines(),
+        "highlights": trace.highlights(),
     }
     title = item.first("title")
     head = f"{names[source]} item {item_id}, version {item.version}{f': {title}' if title else ''}"

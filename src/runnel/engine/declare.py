@@ -99,6 +99,7 @@ class Declarer:
         scope = self.scope
         scope.refuse_taken(statement.name)
         origin = scope.find(statement.origin)
+        scope.refuse_disabled(statement.name.span)
         scope.allowance.take("queries")
         name, text, owner = statement.name.text, print_statement(statement), scope.actor.owner
         sheet = scope.sheets[statement.sheet]

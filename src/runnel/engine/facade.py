@@ -6,7 +6,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -18,7 +18,7 @@ from runnel.engine.declare import Declarer
 from runnel.engine.delivery import dispatcher_of
 from runnel.engine.outcome import Outcome
 from runnel.engine.owners import Owners
-from runnel.engine.people import OPERATOR_ACTOR, Actor, actor_named, authenticate, feed_named, names_for
+from runnel.engine.people import OPERATOR_ACTOR, Actor, actor_named, authenticate, check_actor, feed_named, names_for
 from runnel.engine.place import placed
 from runnel.engine.planning import publish_change
 from runnel.engine.preview import Preview, preview_feed, preview_query
@@ -110,7 +110,7 @@ class Engine:
     def acting_as(self, name: str) -> Engine:
         """An engine on the same open root for an owner: sees and may do what that owner does."""
         self._operator_only("act for others")
-        return self._for(actor_named(self.root, name))
+        return self._for(replace(actor_named(self.root, name), token=self.actor.token))
 
     def authenticated(self, token: str) -> Engine:
         """An engine on the same open root for the owner of a token; NotAllowed if the token is not valid."""
@@ -128,7 +128,14 @@ class Engine:
         engine._owns_root = False
         return engine
 
+    def _check_actor(self) -> None:
+        """An engine that was opened with a token is of use for as long as the token is."""
+        if self.actor.token is not None:
+            with self.root.catalog.read() as connection:
+                check_actor(connection, self.actor)
+
     def _operator_only(self, what: str) -> None:
+        self._check_actor()
         if not self.actor.is_operator:
             raise NotAllowed(f"only the operator can {what}")
 
@@ -147,6 +154,7 @@ class Engine:
         return self._run([said.Parsed(statement, said.NOWHERE)], text)[0]
 
     def _run(self, script: list[said.Parsed], text: str) -> list[Outcome]:
+        self._check_actor()
         declarations = [
             (number, one) for number, one in enumerate(script) if not isinstance(one.statement, _QUESTIONS)
         ]
@@ -160,9 +168,12 @@ class Engine:
 
     def _declare(self, declarations: list[tuple[int, said.Parsed]], text: str) -> dict[int, Outcome]:
         outcomes: dict[int, Outcome] = {}
+        statements = [one.statement for _, one in declarations]
         with placed(text, declarations[0][1].span):
-            sheets = keep_sheets(self.root, [one.statement for _, one in declarations])
+            sheets = keep_sheets(self.root, statements)
         with self.root.catalog.write() as connection:
+            if not all(self.root.storage.local(path).exists() for path in sheets.values()):
+                sheets = keep_sheets(self.root, statements)  # tidied away meanwhile, since nobody used them yet
             declarer = Declarer(self.root, connection, self.actor, sheets)
             for number, one in declarations:
                 with placed(text, one.span):
@@ -192,6 +203,7 @@ class Engine:
 
     def show(self, what: str) -> Outcome:
         """`feeds`, `subscriptions`, `quarantine`, `dead letters`, or one feed by its name."""
+        self._check_actor()
         match what:
             case "feeds":
                 return answer.show_feeds(self.root, self.actor)
@@ -206,14 +218,17 @@ class Engine:
 
     def explain(self, name: str) -> Outcome:
         """How a feed is matched, and what it shares with others."""
+        self._check_actor()
         return answer.explain_feed(self.root, name, self.actor)
 
     def why(self, item_id: str, name: str) -> Outcome:
         """Why an item is, or is not, in a feed."""
+        self._check_actor()
         return answer.why(self.root, item_id, name, self.actor)
 
     def preview(self, text: str, *, since: timedelta | None = None) -> Preview:
         """What a query would have matched: a `create feed` statement or a feed's name, over the last `since`."""
+        self._check_actor()
         if not re.match(r"(create|preview)\s", text.strip(), re.IGNORECASE):
             try:
                 return preview_feed(self.root, text.strip(), since, self._session, self.actor)
@@ -240,6 +255,7 @@ class Engine:
     def matches(self, name: str, *, after: int = 0) -> Iterator[MatchedItem]:
         """The items that matched a feed, in the order of acceptance, after a sequence."""
         with self.root.catalog.read() as connection:
+            check_actor(connection, self.actor)
             feed = feed_named(connection, name, self.actor)
             names = names_for(connection, self.actor)
         for rows in self.root.matches.read(after, self.root.matches.matched_upto()):

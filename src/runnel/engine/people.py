@@ -22,10 +22,11 @@ from runnel.model.subscription import Subscription
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """Somebody who declares and asks: an owner's id and name."""
+    """Somebody who declares and asks: an owner's id and name, and the token by which they came, if by one."""
 
     owner: int
     name: str
+    token: int | None = None
 
     @property
     def is_operator(self) -> bool:
@@ -52,7 +53,16 @@ def authenticate(root: Root, token: str) -> Actor:
     if verified.fresh:
         with root.catalog.write() as connection:
             tokens.note_use(connection, verified.token)
-    return Actor(owner.id, owner.name)
+    return Actor(owner.id, owner.name, verified.token)
+
+
+def check_actor(connection: Connection, actor: Actor) -> None:
+    """Raise NotAllowed if the token by which an actor came is of no use any more.
+
+    An engine may be open for weeks, so this is looked at again whenever something is said, asked or published.
+    """
+    if actor.token is not None:
+        tokens.check_token(connection, actor.token)
 
 
 def actor_named(root: Root, name: str) -> Actor:

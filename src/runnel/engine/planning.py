@@ -10,10 +10,9 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection
 
-from runnel.catalog import feeds, plans
+from runnel.catalog import feeds, plans, statistics
 from runnel.engine.activation import Activation
 from runnel.engine.root import Root
-from runnel.matching.compile import compile_base, compile_delta, compile_merged
 from runnel.plan.logical import PlanQuery
 from runnel.plan.store import PlanVersion, load
 
@@ -38,22 +37,35 @@ def publish_change(root: Root, connection: Connection, change: Activation, dropp
     is_small = len(added) + len(dead) <= max(_DELTA_AT_LEAST, _DELTA_SHARE * len(in_base))
     if not is_small and len(added) > len(in_base):
         return _publish_base(root, connection)  # more is new than old: merging would save nothing
+    from runnel.matching.compile import compile_delta, compile_merged
+
     folder = _folder()
-    definitions = feeds.definitions(connection, added)
-    compile_delta(root.storage, folder, _queries(connection, added), definitions, dead, current.base)
+    definitions, known = feeds.definitions(connection, added), frequencies(connection)
+    compile_delta(
+        root.storage, folder, _queries(connection, added), definitions, dead, current.base, frequencies=known
+    )
     queries = len(in_base - dead) + len(added)
     if is_small:
         return plans.publish_plan(connection, current.base, folder, queries)
     merged = _folder()
-    compile_merged(root.storage, merged, load(root.storage, PlanVersion(0, current.base, folder)))
+    compile_merged(root.storage, merged, load(root.storage, PlanVersion(0, current.base, folder)), frequencies=known)
     return plans.publish_plan(connection, merged, None, queries)
 
 
 def _publish_base(root: Root, connection: Connection) -> int:
+    from runnel.matching.compile import compile_base
+
     queries = _queries(connection, None)
     folder = _folder()
-    compile_base(root.storage, folder, queries, feeds.definitions(connection))
+    definitions, known = feeds.definitions(connection), frequencies(connection)
+    compile_base(root.storage, folder, queries, definitions, frequencies=known)
     return plans.publish_plan(connection, folder, None, len(queries))
+
+
+def frequencies(connection: Connection) -> dict[str, float]:
+    """The part of all items that hold a word, as the stream has taught."""
+    learned = statistics.learned(connection, [statistics.WHOLE_STREAM]).get(statistics.WHOLE_STREAM)
+    return {} if learned is None else dict(learned.frequencies())
 
 
 def _queries(connection: Connection, ids: set[int] | None) -> list[PlanQuery]:

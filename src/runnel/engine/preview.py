@@ -24,7 +24,6 @@ from runnel.engine.people import Actor, feed_named, names_for
 from runnel.engine.root import Root
 from runnel.language.binding import bind_query
 from runnel.language.statements import CreateFeed
-from runnel.matching.compile import compile_base
 from runnel.model.item import Item
 from runnel.plan.logical import PlanQuery
 
@@ -36,7 +35,7 @@ _PREVIEWED = -1
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What a query would have matched: how many of how many items, and the newest of them."""
+    """What a query would have matched: how many of the items that the asker may read, and the newest of them."""
 
     name: str
     looked_at: int
@@ -103,7 +102,9 @@ def _preview(
     else:
         found = _with_spark(root, query, nodes, after, last, spark())
     newest = [item for batch in root.items.get(found[-_SHOWN:].tolist()) for item in batch.items(names)]
-    return Preview(name, last - after, len(found), tuple(reversed(newest)), not is_small)
+    # How much comes in for others is nothing that an owner is told.
+    looked_at = last - after if actor.is_operator else root.items.count(names.keys(), after, last)
+    return Preview(name, looked_at, len(found), tuple(reversed(newest)), not is_small)
 
 
 def _with_spark(
@@ -112,6 +113,8 @@ def _with_spark(
     from runnel.streaming.batch import match_past
 
     folder = f"plans/preview-{uuid.uuid4().hex}"
+    from runnel.matching.compile import compile_base
+
     manifest = compile_base(root.storage, folder, [PlanQuery(query, 0)], nodes)
     try:
         slices = root.items.slices(after, last, rows=root.settings.slice_items)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from runnel.catalog import people
-from runnel.engine.people import Actor, own_feed, size_of
+from runnel.engine.people import Actor, check_actor, own_feed, size_of
 from runnel.engine.root import Root
 from runnel.errors import Backlogged, BrokenDocument, InputError, NotFound
 from runnel.log.item_log import Accepted
@@ -50,6 +50,7 @@ class Publisher:
 
     def _source(self, name: str) -> Feed:
         with self._root.catalog.read() as connection:
+            check_actor(connection, self._actor)
             feed = own_feed(connection, name, self._actor)
         if feed.kind is not FeedKind.SOURCE:
             raise NotFound(f"{name} is a virtual feed", hint="items are published into source feeds")

@@ -20,6 +20,7 @@ from runnel.engine.expiry import end_expired
 from runnel.engine.health import Companion, Health
 from runnel.engine.pulse import Pulse
 from runnel.engine.query_keeper import QueryKeeper
+from runnel.engine.reoptimise import reoptimise
 from runnel.engine.root import Root
 from runnel.engine.tidy import tidy
 from runnel.errors import CatalogUnavailable, Fenced, RunnelError, StorageFull
@@ -180,6 +181,7 @@ class Runner:
                 ("poll", self._poll, _POLL_TICK),
                 ("deliver", self._deliver, _TICK),
                 ("tidy", self._tidy, settings.archive_seconds),
+                ("reoptimise", self._reoptimise, settings.reoptimise_seconds),
             )
         ]
         keeper.start()
@@ -225,6 +227,16 @@ class Runner:
         if self._error is None:
             self._deliver_all(report, _DRAIN_SECONDS)
             self._tidy()
+
+    def _reoptimise(self) -> None:
+        done = reoptimise(self._root, self._held().epoch)
+        if done is not None and done.version is not None:
+            logger.info(
+                "compiled the plan again as version %d: %.0f entries expected for an item instead of %.0f",
+                done.version,
+                done.then,
+                done.now,
+            )
 
     def _loop(self, step: Callable[[], None], pause: float) -> None:
         name = threading.current_thread().name

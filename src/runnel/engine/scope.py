@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy import Connection
 
 from runnel.catalog import feeds, ledger, subscriptions
-from runnel.catalog.people import Allowance
+from runnel.catalog.people import Allowance, owner_by_id
 from runnel.catalog.sequencer import last_sequence
 from runnel.catalog.subscriptions import INTERNAL
-from runnel.engine.people import Actor, names_for
+from runnel.engine.people import Actor, check_actor, names_for
 from runnel.engine.root import Root
 from runnel.errors import DuplicateName, Span, StatementError, UnknownName
 from runnel.language.nearest import did_you_mean
@@ -27,6 +27,7 @@ class Scope:
         self.connection = connection
         self.actor = actor
         self.sheets = sheets
+        check_actor(connection, actor)
         self.allowance = Allowance(connection, actor.owner, root.settings)
         # Nobody else can accept or declare anything while this transaction is open, so these may be kept.
         self.sequence = last_sequence(connection)
@@ -34,6 +35,15 @@ class Scope:
         self.touched: set[int] = set()
         self.redefined: set[int] = set()
         self.dropped: set[int] = set()
+
+    def refuse_disabled(self, span: Span) -> None:
+        """Nothing of a disabled owner is served, so nothing that is to be served can begin for one."""
+        if owner_by_id(self.connection, self.actor.owner).disabled:
+            raise StatementError(
+                f"the owner {self.actor.name} is disabled: nothing would be sent",
+                span=span,
+                hint=f"`runnel owner disable {self.actor.name} --undo` takes that back",
+            )
 
     # --- feeds ---------------------------------------------------------------------------------------------------
 

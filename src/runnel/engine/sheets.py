@@ -41,7 +41,7 @@ def _keep(root: Root, name: str, span: Span, transformer: Transformer) -> str:
     try:
         root.storage.write(path, data)
     except FileExistsError:
-        # Kept before. Whoever wrote into it since did so by hand: what was declared is what counts.
-        if root.storage.read(path) != data:
-            root.storage.replace(path, data)
+        # Kept before. Whoever wrote into it since did so by hand: what was declared is what counts. And a young file
+        # is not taken for one that nobody needs any more.
+        root.storage.replace(path, data)
     return path

@@ -16,6 +16,7 @@ from runnel.errors import DuplicateName, InputError, InvalidCondition, NotFound,
 from runnel.language.statements import Pause, Renew, Replay, RotateKey, Subscribe, Unsubscribe
 from runnel.model.feed import OPERATOR
 from runnel.model.subscription import Subscription
+from runnel.outside.door import check_url
 from runnel.sinks.contract import RemoteSink
 from runnel.sinks.letters import replay as open_again
 from runnel.sinks.registry import open_sink
@@ -30,6 +31,7 @@ _OWNERS_KINDS = ("log", "mail", "webhook")
 def subscribe(scope: Scope, statement: Subscribe) -> Outcome:
     """`subscribe to Feed …`: the answer alone holds the ticket, and a webhook's key."""
     feed = scope.find(statement.feed)
+    scope.refuse_disabled(statement.feed.span)
     target = _target(scope, statement)
     scope.allowance.take("subscriptions")
     since = scope.sequence
@@ -91,6 +93,9 @@ def _target(scope: Scope, statement: Subscribe) -> str | None:
     settings = scope.root.settings
     try:
         target = sink.validate_target(statement.target, scope.root.folder, settings.out_folders)
+        if target is not None and isinstance(sink, RemoteSink) and target.startswith(("http://", "https://")):
+            # An address stays what it is. Where a name leads the door sees at each attempt.
+            check_url(target, settings.allowed_addresses)
     except InputError as error:
         raise StatementError(error.message, hint=error.hint, span=places.target) from error
     if target is not None and getattr(sink, "owns_target", False):

@@ -15,7 +15,18 @@ from pathlib import Path
 
 from sqlalchemy import Connection
 
-from runnel.catalog import inspection, items, leases, matches, plans, receipts, totals
+from runnel.catalog import (
+    inspection,
+    items,
+    leases,
+    matches,
+    plans,
+    receipts,
+    sheets,
+    signing_keys,
+    statistics,
+    totals,
+)
 from runnel.catalog.connection import now
 from runnel.engine.root import Root
 from runnel.log.archive import archive_steps
@@ -26,6 +37,7 @@ _SECONDS = 30.0
 _HOUR = 3_600_000_000
 _DAY = 24 * _HOUR
 _ROWS = 2_000
+_FOUND_IDS = 50_000
 _KEPT_ROWS = _HOUR
 """Rows of match segments stay as they are for so long, although only the last of them is ever asked for again."""
 
@@ -42,6 +54,8 @@ class Tidied:
     asides: int = 0
     forgotten: int = 0
     plans: int = 0
+    sheets: int = 0
+    keys: int = 0
     removed: int = 0
     finished: bool = True
 
@@ -85,6 +99,7 @@ class _Turn:
             for run in compaction_steps(root.catalog, root.storage, epoch=self._epoch, at_least=enough, asked=asked)
         )
         merged = self._repeat(_merge_rows)
+        self._repeat(statistics.learn)
         done = Tidied(archived=archived, compacted=compacted, merged=merged, finished=self._has_time())
         if self._has_time() and (self._chores_are_due() if chores is None else chores):
             done += self._chores()
@@ -137,7 +152,8 @@ class _Turn:
             asides=self._drop_asides(),
             forgotten=self._forget_seen(),
             plans=self._forget_plans(),
-            removed=0,
+            sheets=self._drop_sheets(),
+            keys=self._repeat(lambda c: signing_keys.forget_keys(c, _ROWS)),
         )
         self._forget_files()
         if not self._has_time():
@@ -196,11 +212,21 @@ class _Turn:
         if not days:
             return 0
 
-        def step(connection: Connection) -> int:
-            day = _ago(connection, days) // _DAY
-            return items.forget_seen(connection, items.expired_seen(connection, day, _ROWS), day)
+        def steps() -> Iterator[int]:
+            done = 1
+            while done:
+                # Finding them takes a walk over all ids that are old: meanwhile nobody waits to write.
+                with self._root.catalog.read() as connection:
+                    day = _ago(connection, days) // _DAY
+                    expired = items.expired_seen(connection, day, _FOUND_IDS)
+                done = 0
+                for first in range(0, len(expired), _ROWS):
+                    with self._write() as connection:
+                        gone = items.forget_seen(connection, expired[first : first + _ROWS], day)
+                    done += gone
+                    yield gone
 
-        return self._repeat(step)
+        return self._count(steps())
 
     def _forget_plans(self) -> int:
         """Drop plan versions that no batch can need, and lineages that nothing speaks of any more."""
@@ -211,6 +237,27 @@ class _Turn:
             if settings.keep_items_days:
                 matches.forget_lineages(connection, _ago(connection, settings.keep_items_days))
             return gone
+
+    def _drop_sheets(self) -> int:
+        """Remove kept copies of stylesheets that nothing applies any more; people's own files stay.
+
+        A young copy may be about to be used. An old one goes under the catalog's write lock, and whoever declares
+        looks there whether it is gone.
+        """
+        storage = self._root.storage
+        limit = time.time() - self._root.settings.orphan_seconds
+        old = {
+            file.path for file in storage.files(sheets.FOLDER) if file.modified < limit and sheets.is_kept(file.path)
+        }
+        with self._root.catalog.read() as connection:
+            unused = old - sheets.sheets_in_use(connection)
+        if not unused:
+            return 0
+        with self._write() as connection:
+            gone = unused - sheets.sheets_in_use(connection)
+            for path in gone:
+                storage.delete(path)
+        return len(gone)
 
     def _forget_files(self) -> None:
         """Forget source files that are gone, though not if all of a feed are: its folder may only be away."""

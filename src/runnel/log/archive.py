@@ -17,14 +17,11 @@ from runnel.catalog.connection import Catalog, now
 from runnel.catalog.items import ItemSegment
 from runnel.errors import CorruptData, RunnelError
 from runnel.log.arrow_files import write_parquet
-from runnel.log.garbage import collect_garbage
 from runnel.log.item_files import read_items
 from runnel.log.storage import Storage
 from runnel.log.tiers import Level, Run, due_runs
 from runnel.model.batch import ITEM_SCHEMA
 from runnel.model.segment import Slice, Tier
-
-__all__ = ["archive_matched", "archive_steps", "collect_garbage"]
 
 _SEGMENTS = 20_000
 _ROWS = 5_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -53,8 +53,10 @@ def write_parquet(storage: Storage, path: str, batches: Iterable[Any], schema: A
     return int(data.size)
 
 
-def read_parquet_rows(storage: Storage, path: str, first: int, count: int) -> Any:
-    """Some consecutive rows of a Parquet file; only the row groups that hold them are read."""
+def read_parquet_rows(
+    storage: Storage, path: str, first: int, count: int, columns: Sequence[str] | None = None
+) -> Any:
+    """Some consecutive rows of a Parquet file; only the row groups, and columns, that hold them are read."""
     try:
         file = pq.ParquetFile(storage.local(path))
         groups: list[int] = []
@@ -65,7 +67,7 @@ def read_parquet_rows(storage: Storage, path: str, first: int, count: int) -> An
                 skip = skip if groups else first - start
                 groups.append(group)
             start += rows
-        return file.read_row_groups(groups).slice(skip, count)
+        return file.read_row_groups(groups, columns).slice(skip, count)
     except (OSError, pa.ArrowInvalid) as error:
         raise CorruptData(f"{path} cannot be read: {error}") from error
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from runnel.log.arrow_files import read_arrow, read_parquet_rows
@@ -29,6 +30,15 @@ def read_items(storage: Storage, one: Slice) -> ItemBatch:
     sequences = pa.array(np.arange(one.first_sequence, one.first_sequence + one.rows, dtype=np.int64))
     times = pa.array(np.full(one.rows, one.accepted, dtype=np.int64)).cast(ITEM_SCHEMA.field("accepted").type)
     return ItemBatch(pa.RecordBatch.from_arrays([sequences, times, *stored.columns], schema=ITEM_SCHEMA))
+
+
+def read_feeds(storage: Storage, one: Slice) -> npt.NDArray[np.int64]:
+    """The source feed of every item of a slice; of archived segments nothing else is read."""
+    if one.tier != Tier.LOG:
+        table = read_parquet_rows(storage, one.path, one.first_row, one.rows, ["feed"])
+    else:
+        table = read_arrow(storage, one.path).slice(one.first_row, one.rows)
+    return np.asarray(table.column("feed").to_numpy())
 
 
 def _single_batch(table: Any, schema: Any) -> Any:

@@ -7,9 +7,10 @@ the file can be written before the transaction that accepts it. Archived segment
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -21,12 +22,13 @@ from runnel.catalog.sequencer import last_sequence, take_sequences
 from runnel.errors import CorruptData
 from runnel.log.arrow_files import read_parquet_column, write_arrow
 from runnel.log.fingerprint import fingerprint
-from runnel.log.item_files import STORED_SCHEMA, read_items
+from runnel.log.item_files import STORED_SCHEMA, read_feeds, read_items
 from runnel.log.storage import Storage
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Item
 from runnel.model.segment import Slice, Tier
 
+_T = TypeVar("_T")
 _SEGMENT_ITEMS = 5_000
 _SEGMENTS = 64
 
@@ -180,6 +182,15 @@ class ItemLog:
 
         Segments are merged while others read: a reader that finds a file gone looks at the manifest again.
         """
+        return self._each(after, upto, read_items)
+
+    def count(self, feeds: Collection[int], after: int, upto: int) -> int:
+        """How many of the items with sequences in (after, upto] came from these source feeds."""
+        wanted = np.fromiter(feeds, dtype=np.int64, count=len(feeds))
+        return sum(int(np.isin(of, wanted).sum()) for of in self._each(after, upto, read_feeds))
+
+    def _each(self, after: int, upto: int, read_one: Callable[[Storage, Slice], _T]) -> Iterator[_T]:
+        """What is read of each slice of (after, upto], in order."""
         position = after
         while position < upto:
             with self._catalog.read() as connection:
@@ -189,16 +200,16 @@ class ItemLog:
                 return
             slices = [one for segment in segments for one in _slices_of(segment, position, upto, _SEGMENT_ITEMS)]
             for one in slices:
-                batch = self._read_live(one)
-                if batch is None:
+                found = self._read_live(one, read_one)
+                if found is None:
                     break
-                yield batch
+                yield found
                 position = one.last_sequence
 
-    def _read_live(self, one: Slice) -> ItemBatch | None:
-        """The items of a slice; None if its file is part of the log no more."""
+    def _read_live(self, one: Slice, read_one: Callable[[Storage, Slice], _T]) -> _T | None:
+        """What is read of a slice; None if its file is part of the log no more."""
         try:
-            return read_items(self._storage, one)
+            return read_one(self._storage, one)
         except CorruptData:
             with self._catalog.read() as connection:
                 if manifest.is_live(connection, one.path):
@@ -236,7 +247,7 @@ class ItemLog:
                 low, high = np.searchsorted(wanted, [one.first_sequence, one.last_sequence + 1])
                 if low == high:
                     continue
-                batch = self._read_live(one)
+                batch = self._read_live(one, read_items)
                 if batch is None:
                     reached = one.first_sequence - 1
                     break

@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import islice
-from typing import cast
+
+import numpy as np
 
 from runnel.algebra.encode import decode_expression
 from runnel.algebra.evaluate import holds
-from runnel.algebra.expressions import Atom
 from runnel.algebra.text import words
+from runnel.matching.filters.atom_tests import TestKind
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Attributes
-from runnel.model.statistics import MAX_ATOM, MAX_WORD, Observed, Share
+from runnel.model.statistics import MAX_ATOM, MAX_WORD, Observed, Share, merged
 from runnel.plan.arrays import Array, Texts
+from runnel.plan.store import PlanPart
 
-_ONE_OF = 512
+_ONE_OF = 1_024
 """Of so many items, one is sampled, and at least one of every slice."""
 _MOST_ITEMS = 32
 _MOST_ATOMS = 4
@@ -38,34 +40,32 @@ class Observer:
     def __init__(self, atoms: Texts, candidates: Array) -> None:
         self._atoms = atoms
         self._candidates = candidates
-        self._decoded: dict[int, Atom | None] = {}
+
+    @staticmethod
+    def of(part: PlanPart) -> Observer:
+        """The observer of a plan part: words are counted anyway, so what is asked for are its other atoms."""
+        kinds = part.layout.get("atom_kinds", np.empty(0, dtype=np.uint8))
+        return Observer(part.logical.atoms, np.flatnonzero(kinds != TestKind.KEY))
 
     def observe(self, items: ItemBatch) -> dict[int, Observed]:
         """What some items of a slice show, by feed. The same slice shows the same."""
         counted: dict[int, _Counts] = {}
         for row in _sampled(items.sequences):
             one = ItemBatch(items.records.slice(row, 1))
+            attributes, accepted = next(one.attributes()), one.records.column("accepted")[0].as_py()
             counts = counted.setdefault(int(items.feeds[row]), _Counts())
-            counts.add(next(one.attributes()))
-            self._ask(counts, one, int(items.sequences[row]))
+            counts.add(attributes)
+            for text in self._turn(int(items.sequences[row])):
+                counts.ask(text, attributes, accepted)
         return {feed: counts.observed() for feed, counts in counted.items()}
 
-    def _ask(self, counts: _Counts, one: ItemBatch, sequence: int) -> None:
-        """Ask some atoms about an item; over many items, all have their turn."""
-        attributes, accepted = next(one.attributes()), one.records.column("accepted")[0].as_py()
-        count = min(_MOST_ATOMS, len(self._candidates))
-        for turn in range(sequence * count, (sequence + 1) * count):
-            number = int(self._candidates[turn % len(self._candidates)])
-            atom = self._atom(number)
-            if atom is not None:
-                counts.ask(self._atoms.text(number), atom, attributes, accepted)
-
-    def _atom(self, number: int) -> Atom | None:
-        if number not in self._decoded:
-            text = self._atoms.text(number)
-            known = len(text) <= MAX_ATOM
-            self._decoded[number] = cast(Atom, decode_expression(json.loads(text))) if known else None
-        return self._decoded[number]
+    def _turn(self, sequence: int) -> Iterator[str]:
+        """The atoms that an item is asked about; over many items, all have their turn."""
+        first = _scattered(sequence)
+        for turn in range(first, first + min(_MOST_ATOMS, len(self._candidates))):
+            text = self._atoms.text(int(self._candidates[turn % len(self._candidates)]))
+            if len(text) <= MAX_ATOM:
+                yield text
 
 
 class _Counts:
@@ -85,10 +85,10 @@ class _Counts:
         self._items += 1
         self._words.update(set(islice(every, _MOST_WORDS)))
 
-    def ask(self, text: str, atom: Atom, attributes: Attributes, accepted: datetime) -> None:
-        """Count whether an atom holds for an item; one that fails is not counted."""
+    def ask(self, text: str, attributes: Attributes, accepted: datetime) -> None:
+        """Count whether an atom, as it is stored, holds for an item; one that fails is not counted."""
         try:
-            held = holds(atom, attributes, accepted)
+            held = holds(decode_expression(json.loads(text)), attributes, accepted)
         except Exception:  # whatever an atom does to an item, the statistics can do without it
             return
         known = self._atoms.get(text, Share(0.0, 0.0))
@@ -99,12 +99,19 @@ class _Counts:
 
 
 def _sampled(sequences: Array) -> list[int]:
-    """The rows of a slice that are looked at: evenly spread, from a row that differs from slice to slice."""
+    """The rows of a slice that are looked at: one anywhere in each of some equal stretches."""
     if not len(sequences):
         return []
     count = min(_MOST_ITEMS, 1 + len(sequences) // _ONE_OF)
-    first = int(sequences[0]) % (len(sequences) // count)
-    return [first + step * (len(sequences) // count) for step in range(count)]
+    stretch = len(sequences) // count
+    starts = range(0, count * stretch, stretch)
+    return [start + _scattered(int(sequences[start])) % stretch for start in starts]
+
+
+def _scattered(sequence: int) -> int:
+    """A number that looks like chance but is always the same for a sequence: streams have rhythms of their own."""
+    mixed = (sequence + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
+    return ((mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93 & 0xFFFFFFFFFFFFFFFF) >> 32
 
 
 def observations_to_json(observed: Mapping[int, Observed]) -> dict[str, object]:
@@ -115,3 +122,12 @@ def observations_to_json(observed: Mapping[int, Observed]) -> dict[str, object]:
 def observations_from_json(told: Mapping[str, object]) -> dict[int, Observed]:
     """Observations that travelled."""
     return {int(feed): Observed.from_json(one) for feed, one in told.items() if feed.isdecimal()}
+
+
+def merged_observations(several: Iterable[Mapping[str, object]]) -> dict[int, Observed]:
+    """The observations of several slices, as they travelled, together."""
+    by_feed: dict[int, list[Observed]] = {}
+    for told in several:
+        for feed, one in observations_from_json(told).items():
+            by_feed.setdefault(feed, []).append(one)
+    return {feed: merged(them) for feed, them in by_feed.items()}

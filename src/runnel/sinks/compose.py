@@ -7,9 +7,10 @@ keys and links. All is read for many subscriptions at once, and bounded in bytes
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from runnel.model.delivery import Message
 from runnel.model.subscription import Subscription
 from runnel.settings import Settings
 from runnel.sinks.contract import DeliveredItem, Delivery
-from runnel.sinks.shares import Run, Shares
+from runnel.sinks.shares import Loaded, Run, Shares
 
 logger = logging.getLogger("runnel")
 
@@ -43,11 +44,15 @@ class Parcel:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The next messages of one subscription, to be sent one after the other. `more` says that others wait behind."""
+    """The next messages of one subscription, to be sent one after the other. `more` says that others wait behind.
+
+    `bytes` is about how much their items are.
+    """
 
     subscription: int
     parcels: tuple[Parcel, ...]
     more: bool
+    bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +72,13 @@ class _Known:
     live_since: Mapping[int, int]
     keys: Mapping[int, tuple[bytes, ...]]
     sent: datetime
+    contents: Mapping[str, tuple[int, ...] | None] = field(default_factory=dict)
+    """The sequences of every message, by its key, as they were when it was recorded; None: not to be found out."""
+
+    def sequences(self, number: int, each: int) -> Iterator[int]:
+        """The sequences of the first so many messages of a subscription."""
+        for message in self.messages[number][:each]:
+            yield from self.contents.get(message.key) or ()
 
 
 class Composer:
@@ -84,7 +96,7 @@ class Composer:
         """The next messages of subscriptions; those with none to send have no lane. Raises Fenced."""
         with self._lock:
             known = self._look_up(subscriptions, epoch)
-            return self._lanes(known)
+            return self._lanes(replace(known, contents=self._contents(known)))
 
     def _look_up(self, numbers: Sequence[int], epoch: int) -> _Known:
         with self._catalog.read() as connection:
@@ -108,41 +120,89 @@ class Composer:
         return known
 
     def _lanes(self, known: _Known) -> Composed:
-        contents = self._contents(known)
         self._shares.names({one.feed for one in known.subscriptions.values()})
         lanes: list[Lane] = []
         pending = list(known.messages)
         room = _MOST_BYTES
         while pending and (room > 0 or not lanes):
-            block = list(_block(pending, known.messages, contents))
+            block = list(_block(pending, known))
             try:
-                items, size = self._items(block, known, contents)
-                lanes += [self._lane(number, known, contents, items) for number in block]
-                room -= size
+                made, size = self._fitting(block, known, room, at_least_one=not lanes)
             except CatalogUnavailable:
                 raise  # nobody's items are at fault; all of them wait
             except Exception:
                 logger.exception("some items cannot be read; subscriptions are looked at one by one")
-                lanes += [self._lane_alone(number, known, contents) for number in block]
-            pending = pending[len(block) :]
+                made, size = self._one_by_one(block, known, room)
+            if not made:
+                break
+            lanes += made
+            room -= size
+            pending = pending[len(made) :]
         return Composed(tuple(lanes), tuple(pending))
 
-    def _items(
-        self, block: Sequence[int], known: _Known, contents: Mapping[str, tuple[int, ...] | None]
-    ) -> tuple[Mapping[int, DeliveredItem], int]:
-        messages = (message for number in block for message in known.messages[number])
-        return self._shares.items(sorted({one for message in messages for one in contents.get(message.key) or ()}))
+    def _fitting(
+        self, block: Sequence[int], known: _Known, room: int, *, at_least_one: bool
+    ) -> tuple[list[Lane], int]:
+        """The lanes of the first subscriptions of a block, as many as there is room for, and how many bytes they are.
 
-    def _lane_alone(self, number: int, known: _Known, contents: Mapping[str, tuple[int, ...] | None]) -> Lane:
-        """The lane of one subscription, whatever is wrong with its items."""
+        Where not even one subscription has room for all of its messages it gets a shorter lane; where none has room
+        for a single message the first gets it all the same if there must be `at_least_one`.
+        """
+        for numbers, each in _fewer_and_fewer(block):
+            loaded = self._load(numbers, each, known, room)
+            if loaded is not None:
+                return [self._lane(number, each, known, loaded) for number in numbers], loaded.bytes
+        loaded = self._load(block[:1], 1, known, math.inf) if at_least_one else None
+        if loaded is None:
+            return [], 0
+        return [self._lane(block[0], 1, known, loaded)], loaded.bytes
+
+    def _load(self, numbers: Sequence[int], each: int, known: _Known, room: float) -> Loaded | None:
+        return self._shares.items((one for number in numbers for one in known.sequences(number, each)), room)
+
+    def _one_by_one(self, block: Sequence[int], known: _Known, room: int) -> tuple[list[Lane], int]:
+        """The lanes of a block in which some items cannot be read: whoever needs those is told, and nobody else."""
+        lanes: list[Lane] = []
+        total = 0
+        for number in block:
+            try:
+                made, size = self._fitting([number], known, room - total, at_least_one=not lanes)
+            except CatalogUnavailable:
+                raise
+            except Exception:
+                lane = self._first_message(number, known)
+                made, size = [lane], lane.bytes
+            if not made:
+                break
+            lanes += made
+            total += size
+        return lanes, total
+
+    def _first_message(self, number: int, known: _Known) -> Lane:
+        """The first message of a subscription of which some items, perhaps of a later one, cannot be read."""
         try:
-            items, _ = self._items([number], known, contents)
-            return self._lane(number, known, contents, items)
+            loaded = self._load([number], 1, known, math.inf)
+            return self._lane(number, 1, known, loaded or Loaded({}, {}))
         except CatalogUnavailable:
             raise
         except Exception as error:
             trouble = DeliveryFailed(f"the items of this message cannot be read: {error}")
             return Lane(number, (Parcel(known.messages[number][0], trouble=trouble),), more=False)
+
+    def _lane(self, number: int, each: int, known: _Known, loaded: Loaded) -> Lane:
+        """The first so many messages of a subscription, up to one that cannot be sent as it was recorded."""
+        parcels = []
+        size = 0
+        for message in known.messages[number][:each]:
+            sequences = known.contents.get(message.key)
+            found = [one for one in sequences or () if one in loaded.items]
+            if sequences is None or len(found) != message.count:
+                parcels.append(Parcel(message, trouble=_trouble(message, sequences, len(found))))
+                break
+            parcels.append(Parcel(message, self._delivery(message, known, [loaded.items[one] for one in found])))
+            size += sum(loaded.sizes[one] for one in found)
+        waiting = len(known.messages[number])
+        return Lane(number, tuple(parcels), waiting == _EACH or waiting > each, size)
 
     def _contents(self, known: _Known) -> dict[str, tuple[int, ...] | None]:
         """The sequences of every message, as they were when it was recorded; None where they cannot be found out."""
@@ -158,23 +218,6 @@ class Composer:
                 sequences = tuple(one for one in sequences if one > since)
             found[message.key] = sequences
         return found
-
-    def _lane(
-        self,
-        number: int,
-        known: _Known,
-        contents: Mapping[str, tuple[int, ...] | None],
-        items: Mapping[int, DeliveredItem],
-    ) -> Lane:
-        parcels = []
-        for message in known.messages[number]:
-            sequences = contents[message.key]
-            found = [items[one] for one in sequences or () if one in items]
-            if sequences is None or len(found) != message.count:
-                parcels.append(Parcel(message, trouble=_trouble(message, sequences, len(found))))
-                break
-            parcels.append(Parcel(message, self._delivery(message, known, found)))
-        return Lane(number, tuple(parcels), len(known.messages[number]) == _EACH)
 
     def _delivery(self, message: Message, known: _Known, items: Sequence[DeliveredItem]) -> Delivery:
         subscription = known.subscriptions[message.subscription]
@@ -200,16 +243,26 @@ class Composer:
         return f"{self._settings.public_url.rstrip('/')}/unsubscribe/{token}"
 
 
-def _block(
-    pending: Sequence[int], messages: Mapping[int, Sequence[Message]], contents: Mapping[str, tuple[int, ...] | None]
-) -> Iterator[int]:
+def _block(pending: Sequence[int], known: _Known) -> Iterator[int]:
     """The first subscriptions, as many as have items for one reading."""
     count = 0
     for number in pending:
         yield number
-        count += sum(len(contents.get(one.key) or ()) for one in messages[number])
+        count += sum(1 for _ in known.sequences(number, _EACH))
         if count >= _LOADED:
             return
+
+
+def _fewer_and_fewer(block: Sequence[int]) -> Iterator[tuple[Sequence[int], int]]:
+    """A block, its first half, and so on to its first subscription; then that with fewer and fewer messages."""
+    count = len(block)
+    while count > 1:
+        yield block[:count], _EACH
+        count //= 2
+    each = _EACH
+    while each:
+        yield block[:1], each
+        each //= 2
 
 
 def _trouble(message: Message, sequences: Sequence[int] | None, found: int) -> DeliveryFailed:

@@ -98,7 +98,7 @@ class Dispatcher:
         taken, handed_over = self._send_due(epoch, look_at_all=wait)
         while wait and handed_over and time.monotonic() < deadline:
             tried = self._sender.tried
-            has_ended = self._sender.wait()
+            has_ended = self._sender.wait(deadline)
             taken += self._sender.collect()
             if not has_ended or self._sender.tried == tried:
                 break

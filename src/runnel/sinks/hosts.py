@@ -15,16 +15,24 @@ _T = TypeVar("_T")
 _SILENT_AFTER = 5
 _LONGEST_PAUSE = 60.0
 _AHEAD = 4
+_MOST_BYTES = 256 << 20
+"""Nothing more is made ready while what is ready or under way holds so many bytes of items."""
+_HOST_BYTES = 16 << 20
+"""The same for one host: a slow one may not use up what there is for all."""
 
 
 @dataclass
 class _Line(Generic[_T]):
-    """One host: who waits, what is ready to be sent, how many are under way, and how often in a row it was silent."""
+    """One host: who waits, what is ready to be sent, how many are under way, and how often in a row it was silent.
+
+    What is ready stands there with its size; `bytes` is that of all that is ready or under way.
+    """
 
     waiting: deque[int] = field(default_factory=deque)
-    ready: deque[_T] = field(default_factory=deque)
+    ready: deque[tuple[_T, int]] = field(default_factory=deque)
     composing: int = 0
     under_way: int = 0
+    bytes: int = 0
     silences: int = 0
     pause_until: float = 0.0
 
@@ -47,6 +55,10 @@ class Hosts(Generic[_T]):
         self._ready: dict[str, None] = {}
         self._known: set[int] = set()
         self._under_way = 0
+        self._ahead = 0
+        """How many are being made ready or are ready, over all hosts."""
+        self._bytes = 0
+        """How many bytes what is ready or under way holds, over all hosts."""
 
     def __len__(self) -> int:
         """How many subscriptions are in a line, under way, or not settled yet."""
@@ -73,26 +85,35 @@ class Hosts(Generic[_T]):
         self._known.discard(subscription)
 
     def next_to_compose(self, most: int, now: float) -> list[tuple[int, str]]:
-        """Subscriptions whose messages are to be made ready; hosts take turns."""
+        """Subscriptions whose messages are to be made ready; hosts take turns.
+
+        No more than some times as many as may be under way, to each host and in all, are made ready in advance, and
+        only while what was made ready holds not too many bytes.
+        """
         chosen: list[tuple[int, str]] = []
+        most = min(most, self._limit * _AHEAD - self._ahead) if self._bytes < _MOST_BYTES else 0
         while self._calling and len(chosen) < most:
             host = next(iter(self._calling))
             del self._calling[host]
             line = self._lines[host]
             room = self._allowed(line, now) * _AHEAD - line.composing - len(line.ready) - line.under_way
-            if line.waiting and room > 0:
+            if line.waiting and room > 0 and line.bytes < _HOST_BYTES:
                 line.composing += 1
                 chosen.append((line.waiting.popleft(), host))
                 self._calling[host] = None  # at the end: all others come first
+        self._ahead += len(chosen)
         return chosen
 
-    def composed(self, host: str, ready: _T | None, now: float) -> bool:
-        """A subscription's messages are ready, or there are none; False where they shall not wait."""
+    def composed(self, host: str, ready: _T | None, now: float, *, size: int = 0) -> bool:
+        """Messages of a subscription are ready, of so many bytes, or there are none; False: they shall not wait."""
         line = self._lines[host]
         line.composing -= 1
         is_taken = ready is None or self._allowed(line, now) > 0
         if ready is not None and is_taken:
-            line.ready.append(ready)
+            line.ready.append((ready, size))
+            self._hold(line, size)
+        else:
+            self._ahead -= 1
         self._call(host, line)
         return is_taken
 
@@ -105,21 +126,25 @@ class Hosts(Generic[_T]):
             if line.ready and line.under_way < self._allowed(line, now):
                 line.under_way += 1
                 self._under_way += 1
+                self._ahead -= 1
                 self._ready[host] = None
-                return host, line.ready.popleft()
+                return host, line.ready.popleft()[0]
         return None
 
-    def finished(self, host: str, *, silent: bool, now: float) -> tuple[list[int], list[_T]]:
-        """Something under way has ended. Gives those of the line that shall not wait: the host is silent."""
+    def finished(self, host: str, *, silent: bool, now: float, size: int = 0) -> tuple[list[int], list[_T]]:
+        """Something under way, of so many bytes, has ended. Gives those that shall not wait: the host is silent."""
         line = self._lines[host]
         line.under_way -= 1
         self._under_way -= 1
+        self._hold(line, -size)
         line.silences = line.silences + 1 if silent else 0
         waiting: list[int] = []
         ready: list[_T] = []
         if line.silences >= _SILENT_AFTER:
             line.pause_until = now + min(2.0 ** (line.silences - _SILENT_AFTER), _LONGEST_PAUSE)
-            waiting, ready = list(line.waiting), list(line.ready)
+            waiting, ready = list(line.waiting), [one for one, _ in line.ready]
+            self._ahead -= len(ready)
+            self._hold(line, -sum(bytes_ for _, bytes_ in line.ready))
             line.waiting.clear()
             line.ready.clear()
         self._call(host, line)
@@ -129,6 +154,10 @@ class Hosts(Generic[_T]):
         """Whether a host is given a pause."""
         line = self._lines.get(host)
         return line is not None and self._allowed(line, now) == 0
+
+    def _hold(self, line: _Line[_T], size: int) -> None:
+        line.bytes += size
+        self._bytes += size
 
     def _allowed(self, line: _Line[_T], now: float) -> int:
         """How many may be under way to a host: all, one that finds out, or none."""

@@ -211,9 +211,10 @@ def _titles(connection: Connection, shares: Shares, row: Row[Any]) -> tuple[str,
         run = Run(row.feed, row.first_sequence - 1, row.last_sequence, row.plan)
         [sequences] = shares.of_runs([run], live_since)
         wanted = [one for one in sequences or () if one > row.since][:_TITLES]
-        found, _ = shares.items(wanted)
+        loaded = shares.items(wanted)
     except RunnelError:
         return ()
+    found = {} if loaded is None else loaded.items
     shown = ((found[one].item.first("title") or found[one].item.id) for one in wanted if one in found)
     return tuple(_short(" ".join(xml_text(str(title)).split())) for title in shown)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from sqlalchemy import Connection
 
@@ -19,7 +19,7 @@ from runnel.catalog.outbox import Place
 from runnel.errors import CorruptData
 from runnel.model.delivery import Message
 from runnel.model.subscription import Subscription
-from runnel.sinks.shares import Run, Share, Shares, digest_of
+from runnel.sinks.shares import Outline, Run, Share, Shares, digest_of
 
 logger = logging.getLogger("runnel")
 
@@ -30,10 +30,15 @@ LOOK_AGAIN = 20.0
 """What took a second to look through is looked through again after so many seconds."""
 
 _TURN_ITEMS = 20_000
+_TURN_MATCHES = 4_000_000
+_OUTLINES = 200_000
 _PAGE = 5_000
 
 _Goal = tuple[Place, int]
 """A subscription at its place, and the sequence up to which it is to be served."""
+
+_Bounded = tuple[Place, int, int]
+"""The same, and the sequence up to which it is served in this turn."""
 
 
 class Recorder:
@@ -43,7 +48,7 @@ class Recorder:
         self._catalog = catalog
         self._shares = shares
         self._digests: dict[tuple[int, ...], str] = {}
-        self._keys: dict[int, str] = {}
+        self._outlines: dict[int, Outline] = {}
         self._root = 0
         self._looking = self._look_again = 0.0
         self.recorded = 0
@@ -62,7 +67,7 @@ class Recorder:
                 goes_on = self._record_own(epoch, page) or goes_on
             self._look_again = time.monotonic() + LOOK_AGAIN * self._looking
         self._digests.clear()
-        self._keys.clear()
+        self._outlines.clear()
         return goes_on
 
     # --- those that share a cursor -------------------------------------------------------------------------------
@@ -73,26 +78,28 @@ class Recorder:
             start = ledger.cursor(connection, SHARED) or 0
             last = matches.matched_upto(connection)
             newest = outbox.newest_acceptance(connection)
+            turn = _turn(connection, start, start + _TURN_ITEMS)
         if last <= start:
             return False
-        upto = min(last, start + _TURN_ITEMS)
+        upto = min(last, start + turn)
         matched = self._shares.matched_feeds(start, upto)
         with self._catalog.read() as connection:
             sharing = outbox.sharing(connection, matched, NO_MESSAGES)
         runs = [Run(one.feed, start, upto) for one in sharing]
         # They follow the shared cursor, so their queries were live in all of the run: nothing of it is the past.
         found = self._shares.of_runs(runs, dict.fromkeys({one.feed for one in sharing}, 0))
+        self._outline(found)
         shares = [
             share
             for one, sequences in zip(sharing, found, strict=True)
-            for share in self._shares.cut(one, start, upto, _readable(sequences, one), newest)
+            for share in self._shares.cut(one, start, upto, _readable(sequences, one), newest, self._outlines)
         ]
         self._digest(shares)
         with self._catalog.write() as connection:
             leases.check(connection, epoch)
             # Somebody may have paused or ended a subscription meanwhile; a paused one has its own cursor by now.
             live = outbox.sharing_numbers(connection, matched, NO_MESSAGES) if shares else set()
-            self._write(connection, [share for share in shares if share.subscription.id in live])
+            self._write(connection, [share for share in shares if share.subscription.id in live], _plan(connection))
             ledger.set_cursor(connection, SHARED, upto)
         return upto < last
 
@@ -120,29 +127,41 @@ class Recorder:
                     return goes_on
                 live_since = feeds.since_of(connection, {place.subscription.feed for place, _ in goals})
                 newest = outbox.newest_acceptance(connection)
-            goes_on = self._record_page(epoch, goals, live_since, newest) or goes_on
+                plan = _plan(connection)
+                places = [place.sequence for place, _ in goals]
+                turn = _turn(connection, min(places), max(places) + _TURN_ITEMS)
+            bounded = [(place, goal, min(goal, place.sequence + turn)) for place, goal in goals]
+            goes_on = self._record_page(epoch, bounded, live_since, newest, plan) or goes_on
             after = goals[-1][0].subscription.id
 
-    def _record_page(self, epoch: int, goals: Sequence[_Goal], live_since: Mapping[int, int], newest: int) -> bool:
-        """Record what some subscriptions are to get of their runs, in one transaction."""
-        bounded = [(place, min(goal, place.sequence + _TURN_ITEMS)) for place, goal in goals]
-        runs = [Run(place.subscription.feed, place.sequence, end) for place, end in bounded]
+    def _record_page(
+        self, epoch: int, bounded: Sequence[_Bounded], live_since: Mapping[int, int], newest: int, plan: int
+    ) -> bool:
+        """Record what some subscriptions are to get of their runs, in one transaction.
+
+        What was before a query was live is found with the definitions of a plan version, and the messages keep that
+        version: a view that is redefined meanwhile changes nothing about what they hold when they are composed.
+        """
+        runs = [Run(place.subscription.feed, place.sequence, end, plan) for place, _, end in bounded]
         wanted = [
             run.upto > run.after and place.subscription.kind not in NO_MESSAGES
-            for run, (place, _) in zip(runs, bounded, strict=True)
+            for run, (place, _, _) in zip(runs, bounded, strict=True)
         ]
-        found = iter(self._shares.of_runs([run for run, want in zip(runs, wanted, strict=True) if want], live_since))
+        answers = self._shares.of_runs([run for run, want in zip(runs, wanted, strict=True) if want], live_since)
+        self._outline(answers)
+        found = iter(answers)
         shares: list[Share] = []
         able: list[tuple[Place, int, int]] = []
-        for (place, end), (_, goal), want in zip(bounded, goals, wanted, strict=True):
+        for (place, goal, end), want in zip(bounded, wanted, strict=True):
             sequences = next(found) if want else ()
             if sequences is not None:
-                shares += self._shares.cut(place.subscription, place.sequence, end, sequences, newest)
+                subscription = place.subscription
+                shares += self._shares.cut(subscription, place.sequence, end, sequences, newest, self._outlines)
                 able.append((place, end, goal))
         self._digest(shares)
         with self._catalog.write() as connection:
             leases.check(connection, epoch)
-            return self._move(connection, able, shares, live_since)
+            return self._move(connection, able, shares, live_since, plan)
 
     def _move(
         self,
@@ -150,6 +169,7 @@ class Recorder:
         able: Sequence[tuple[Place, int, int]],
         shares: Sequence[Share],
         live_since: Mapping[int, int],
+        plan: int,
     ) -> bool:
         """Write messages, move cursors, and let each go on as it should; True if one has not come to its goal."""
         places = outbox.places(connection, [place.subscription.id for place, _, _ in able])
@@ -159,7 +179,7 @@ class Recorder:
             for place, end, goal in able
             if place.subscription.id in places and _unmoved(place, places[place.subscription.id])
         }
-        self._write(connection, [share for share in shares if share.subscription.id in moved])
+        self._write(connection, [share for share in shares if share.subscription.id in moved], plan)
         ledger.move_cursors(connection, {one: max(place.sequence, end) for one, (place, end, _) in moved.items()})
         for one, (place, end, _) in moved.items():
             if places[one] is None:
@@ -180,21 +200,27 @@ class Recorder:
 
     # --- messages ------------------------------------------------------------------------------------------------
 
+    def _outline(self, found: Iterable[tuple[int, ...] | None]) -> None:
+        """Find the keys and sizes of items, outside the transaction; many subscriptions get the same items."""
+        if len(self._outlines) > _OUTLINES:
+            self._outlines.clear()
+            self._digests.clear()
+        distinct = {id(sequences): sequences for sequences in found if sequences is not None}.values()
+        missing = {sequence for sequences in distinct for sequence in sequences} - self._outlines.keys()
+        self._outlines |= self._shares.outlines(missing)
+
     def _digest(self, shares: Sequence[Share]) -> None:
-        """Find the digests of shares, outside the transaction; many subscriptions get the same items."""
+        """Find the digests of shares, outside the transaction."""
         if not shares:
             return
         self._root = self._shares.root_number
         fresh = {share.sequences for share in shares} - self._digests.keys()
-        missing = {sequence for sequences in fresh for sequence in sequences} - self._keys.keys()
-        self._keys |= self._shares.item_keys(missing)
-        self._digests |= {sequences: digest_of(self._keys[one] for one in sequences) for sequences in fresh}
+        self._digests |= {sequences: digest_of(self._outlines[one].key for one in sequences) for sequences in fresh}
 
-    def _write(self, connection: Connection, shares: Sequence[Share]) -> None:
-        """Record a message for each share."""
+    def _write(self, connection: Connection, shares: Sequence[Share], plan: int) -> None:
+        """Record a message for each share, found with a plan version."""
         if not shares:
             return
-        current = plans.current_plan(connection)
         numbers = ledger.next_places(connection, sorted({share.subscription.id for share in shares}))
         messages = []
         for share in shares:
@@ -213,12 +239,22 @@ class Recorder:
                     # endpoint must not take other items for a message that it had.
                     key=f"{self._root:x}-{subscription}-{number}-{digest[:8]}",
                     digest=digest,
-                    plan=current.version if current else 0,
+                    plan=plan,
                     not_before=not_before,
                 )
             )
         ledger.record_messages(connection, messages)
         self.recorded += len(messages)
+
+
+def _turn(connection: Connection, after: int, upto: int) -> int:
+    """How many items are looked through in one turn: fewer where each of them matched very many queries."""
+    return max(1, min(_TURN_ITEMS, int(_TURN_MATCHES // max(matches.most_per_item(connection, after, upto), 1.0))))
+
+
+def _plan(connection: Connection) -> int:
+    current = plans.current_plan(connection)
+    return current.version if current else 0
 
 
 def _unmoved(place: Place, sequence: int | None) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable, Coroutine, Sequence
@@ -68,6 +69,8 @@ class Sender:
         self._idle.set()
         self._epoch = 0
         self._done = self._tried = 0
+        self._ends: dict[object, float] = {}
+        """Until when each attempt that is under way may take."""
         self._no_room: StorageFull | None = None
         self._trouble: RunnelError | None = None
         self._error: Exception | None = None
@@ -91,14 +94,19 @@ class Sender:
             raise trouble.with_traceback(None)
         return done
 
-    def wait(self) -> bool:
-        """Wait for all that was handed over; False if nothing has come of it for as long as one message may take."""
+    def wait(self, deadline: float = math.inf) -> bool:
+        """Wait for all that was handed over; False if nothing has come of it for as long as one message may take.
+
+        Also at a deadline, of the monotonic clock.
+        """
         patience = self._settings.send_seconds + 2 * _GRACE_SECONDS
         tried, since = self._tried, time.monotonic()
         while not self._idle.wait(0.05):
+            moment = time.monotonic()
             if self._tried != tried:
-                tried, since = self._tried, time.monotonic()
-            elif time.monotonic() - since > patience:
+                tried, since = self._tried, moment
+            # A mail may take longer than others: whoever breaks it off has it sent again that may have been taken.
+            if moment > min(deadline, max(since + patience, *tuple(self._ends.values()), 0.0)):
                 return False
         return True
 
@@ -192,7 +200,8 @@ class Sender:
             logger.exception("messages could not be made ready; the next look tries again")
         now = time.monotonic()
         for subscription, host in chosen:
-            is_taken = self._hosts.composed(host, lanes.get(subscription), now)
+            lane = lanes.get(subscription)
+            is_taken = self._hosts.composed(host, lane, now, size=0 if lane is None else lane.bytes)
             if subscription in left:
                 is_taken = self._hosts.again(subscription, host, now)
             elif subscription not in lanes:
@@ -219,7 +228,7 @@ class Sender:
             for parcel in lane.parcels:
                 attempt = await self._attempt(parcel)
                 failed = attempt is None or not attempt.is_done
-                silent = attempt is not None and is_host_trouble(attempt.error)
+                silent = attempt is not None and self._is_silence(parcel, attempt)
                 if attempt is not None:
                     attempts.append(attempt)
                     self._tried += 1
@@ -228,11 +237,16 @@ class Sender:
         finally:
             goes_on = lane.more and not failed
             self._end(_Ended(lane.subscription, host, tuple(attempts), goes_on=goes_on))
-            waiting, ready = self._hosts.finished(host, silent=silent, now=time.monotonic())
+            waiting, ready = self._hosts.finished(host, silent=silent, now=time.monotonic(), size=lane.bytes)
             for one in (*waiting, *(other.subscription for other in ready)):
                 self._end(_Ended(one, host, turned_away=True))
         self._send_ready()
         self._wake.set()
+
+    def _is_silence(self, parcel: Parcel, attempt: Attempt) -> bool:
+        if parcel.delivery is None or attempt.is_done:
+            return False
+        return is_host_trouble(attempt.error) and self._ways.is_remote(parcel.delivery.subscription.kind)
 
     async def _attempt(self, parcel: Parcel) -> Attempt | None:
         """One attempt at a message; None where there is no room, which is not the message's fault."""
@@ -250,11 +264,15 @@ class Sender:
         delivery, deliver, seconds = await self._ways.open(delivery)
         if seconds is None:
             return await deliver(delivery)
+        attempt = object()
+        self._ends[attempt] = time.monotonic() + seconds + 2 * _GRACE_SECONDS
         try:
             async with asyncio.timeout(seconds + _GRACE_SECONDS):
                 return await deliver(delivery)
         except TimeoutError as error:
             raise DeliveryFailed(f"the endpoint did not answer within {seconds:g} seconds") from error
+        finally:
+            del self._ends[attempt]
 
     # --- settling ------------------------------------------------------------------------------------------------
 

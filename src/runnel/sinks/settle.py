@@ -18,7 +18,15 @@ from sqlalchemy import Connection
 from runnel.catalog import leases, ledger, subscriptions
 from runnel.catalog.connection import Catalog, now
 from runnel.catalog.ledger import Settled
-from runnel.errors import Backlogged, DeliveryFailed, InputError, RefusedAddress, RunnelError, Unreachable
+from runnel.errors import (
+    Backlogged,
+    DeliveryFailed,
+    InputError,
+    RefusedAddress,
+    RunnelError,
+    SheetFailed,
+    Unreachable,
+)
 from runnel.model.delivery import Message, MessageState
 from runnel.settings import Settings
 
@@ -55,7 +63,7 @@ def is_host_trouble(error: BaseException | None) -> bool:
     (True, False)
     """
     while error is not None:
-        if isinstance(error, RefusedAddress):
+        if isinstance(error, RefusedAddress | SheetFailed):
             return False
         if isinstance(error, OSError | Unreachable):
             return True

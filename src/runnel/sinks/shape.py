@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 
 from runnel.catalog.subscriptions import INTERNAL
-from runnel.errors import SheetFailed
+from runnel.errors import DeliveryFailed
 from runnel.log.storage import Storage
 from runnel.outside.transform import Transformer, transformer_of
 from runnel.settings import Settings
@@ -59,9 +59,11 @@ class Shaper:
             try:
                 sheet = self._storage.read(path)
             except OSError as error:
-                raise SheetFailed(
-                    "the stylesheet cannot be read", place=path, hint="declare the subscription again"
-                ) from error
+                # Not a matter of the endpoint's host, and it may pass: the message is tried again.
+                raise DeliveryFailed(
+                    f"the stylesheet {path} cannot be read: {error.strerror or error}",
+                    hint="if it is gone for good, subscribe again",
+                ) from None
             if len(self._sheets) >= _KEPT:
                 self._sheets.clear()
             self._sheets[path] = sheet

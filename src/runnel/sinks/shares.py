@@ -8,19 +8,23 @@ However many subscriptions want the same stretch of the log, its matches and its
 from __future__ import annotations
 
 import logging
+import math
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import blake2b
 
+import numpy as np
+import pyarrow.compute as pc
+
 from runnel.catalog import outbox
 from runnel.catalog.connection import Catalog
 from runnel.catalog.sequencer import root_number
-from runnel.errors import StorageFull
+from runnel.errors import RootError, StorageFull
 from runnel.log.item_log import ItemLog
 from runnel.log.match_log import MatchLog
-from runnel.model.item import Item
+from runnel.model.batch import ItemBatch
 from runnel.model.subscription import Subscription
 from runnel.sinks.contract import DeliveredItem
 from runnel.sinks.stretches import SPAN, Stretches
@@ -28,6 +32,7 @@ from runnel.sinks.stretches import SPAN, Stretches
 logger = logging.getLogger("runnel")
 
 _MESSAGE_ITEMS = 1_000
+_MESSAGE_BYTES = 4 << 20
 _CACHED_BYTES = 64 << 20
 _ITEM_BYTES = 600
 _FOR_EVER = 1 << 62
@@ -55,6 +60,27 @@ class Run:
     after: int
     upto: int
     plan: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What is known of an item before it is read: its key (feed, id, version), and about how many bytes it is."""
+
+    key: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """Items by sequence, and about how many bytes each is."""
+
+    items: Mapping[int, DeliveredItem]
+    sizes: Mapping[int, int]
+
+    @property
+    def bytes(self) -> int:
+        """About how many bytes all of them are."""
+        return sum(self.sizes.values())
 
 
 class Shares:
@@ -103,27 +129,33 @@ class Shares:
             past = self._history(run.feed, run.after, border, run.plan) if border > run.after else []
             logged = self._stretches.of(run.feed, border, run.upto)
             return (*past, *logged) if past else logged
-        except StorageFull:
-            raise
+        except (StorageFull, RootError):
+            raise  # no run is at fault, and it passes
         except Exception:
             logger.exception("the matches of feed %d in %d-%d could not be read", run.feed, run.after, run.upto)
             return None
 
     def cut(
-        self, subscription: Subscription, after: int, upto: int, sequences: Sequence[int], newest: int
+        self,
+        subscription: Subscription,
+        after: int,
+        upto: int,
+        sequences: Sequence[int],
+        newest: int,
+        outlines: Mapping[int, Outline],
     ) -> list[Share]:
         """The shares of a subscription in a range: several where there is much, none where there is nothing.
 
-        `newest` is the time of the newest item that was accepted, in microseconds since 1970.
+        `newest` is the time of the newest item that was accepted, in microseconds since 1970; `outlines` are those
+        of the sequences.
         """
         until = self._until(subscription, newest)
         if subscription.since > after or until < upto:
             sequences = [one for one in sequences if subscription.since < one <= until]
         shares: list[Share] = []
-        start = after
-        for first in range(0, len(sequences), _MESSAGE_ITEMS):
-            some = tuple(sequences[first : first + _MESSAGE_ITEMS])
-            end = min(upto, until) if first + _MESSAGE_ITEMS >= len(sequences) else some[-1]
+        start, pieces = after, list(_pieces(sequences, outlines))
+        for number, some in enumerate(pieces, 1):
+            end = min(upto, until) if number == len(pieces) else some[-1]
             shares.append(Share(subscription, start, end, some))
             start = end
         return shares
@@ -135,36 +167,40 @@ class Shares:
         expires = int(subscription.expires.timestamp() * 1e6)
         return _FOR_EVER if newest < expires else self._items.sequence_before(expires)
 
-    def item_keys(self, sequences: Iterable[int]) -> dict[int, str]:
-        """The keys (feed, id, version) of items by sequence."""
-        keys: dict[int, str] = {}
+    def outlines(self, sequences: Iterable[int]) -> dict[int, Outline]:
+        """The outlines of items by sequence."""
+        found: dict[int, Outline] = {}
         for batch in self._items.get(sorted(set(sequences))):
             columns = batch.records.select(["sequence", "feed", "id", "version"]).to_pylist()
-            keys.update({row["sequence"]: f"{row['feed']}/{row['id']}/{row['version']}" for row in columns})
-        return keys
+            for row, size in zip(columns, _sizes(batch), strict=True):
+                found[row["sequence"]] = Outline(f"{row['feed']}/{row['id']}/{row['version']}", size)
+        return found
 
     # --- the items themselves ------------------------------------------------------------------------------------
 
-    def items(self, sequences: Collection[int]) -> tuple[dict[int, DeliveredItem], int]:
-        """The items of some sequences, and how many bytes they are, roughly; those used last are kept for others."""
+    def items(self, sequences: Iterable[int], most: float = math.inf) -> Loaded | None:
+        """The items of some sequences; None if they are more than so many bytes, roughly.
+
+        Those used last are kept for others.
+        """
+        wanted = sorted(set(sequences))
         found: dict[int, DeliveredItem] = {}
-        size = 0
-        missing = [one for one in sequences if one not in self._kept]
-        for one in sequences:
+        sizes: dict[int, int] = {}
+        for one in wanted:
             if one in self._kept:
                 self._kept.move_to_end(one)
-                found[one], bytes_ = self._kept[one]
-                size += bytes_
-        for item in self._read(sorted(set(missing))):
-            delivered, bytes_ = DeliveredItem(item, item.feed), _size(item)
-            self._keep(item.sequence or 0, delivered, bytes_)
-            found[item.sequence or 0] = delivered
-            size += bytes_
-        return found, size
-
-    def _read(self, sequences: Sequence[int]) -> Iterable[Item]:
-        for batch in self._items.get(sequences):
-            yield from batch.items(self.names({int(one) for one in batch.feeds}))
+                found[one], sizes[one] = self._kept[one]
+        total = sum(sizes.values())
+        for batch in self._items.get([one for one in wanted if one not in found]):
+            measured = _sizes(batch)
+            total += sum(measured)
+            if total > most:
+                return None  # before objects are made of them
+            for item, size in zip(batch.items(self.names({int(one) for one in batch.feeds})), measured, strict=True):
+                sequence = item.sequence or 0
+                found[sequence], sizes[sequence] = DeliveredItem(item, item.feed), size
+                self._keep(sequence, found[sequence], size)
+        return Loaded(found, sizes)
 
     def _keep(self, sequence: int, item: DeliveredItem, size: int) -> None:
         self._kept[sequence] = (item, size)
@@ -182,9 +218,27 @@ class Shares:
         return self._names
 
 
-def _size(item: Item) -> int:
-    texts = (len(one) for values in item.attributes.values() for one in values if isinstance(one, str))
-    return _ITEM_BYTES + sum(texts)
+def _pieces(sequences: Sequence[int], outlines: Mapping[int, Outline]) -> Iterator[tuple[int, ...]]:
+    """Runs of sequences that are not too much for one message, in number and in bytes; one item at least."""
+    piece: list[int] = []
+    size = 0
+    for one in sequences:
+        size += outlines[one].size
+        if piece and (len(piece) == _MESSAGE_ITEMS or size > _MESSAGE_BYTES):
+            yield tuple(piece)
+            piece, size = [], outlines[one].size
+        piece.append(one)
+    if piece:
+        yield tuple(piece)
+
+
+def _sizes(batch: ItemBatch) -> list[int]:
+    """About how many bytes each item of a batch is: its texts, and something for the rest."""
+    attributes = batch.records.column("attributes")
+    lengths = pc.fill_null(pc.binary_length(attributes.values.field("text")), 0).to_numpy(zero_copy_only=False)
+    ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
+    texts = np.diff(ends[attributes.offsets.to_numpy(zero_copy_only=False)])
+    return [_ITEM_BYTES + int(size) for size in texts]
 
 
 def digest_of(keys: Iterable[str]) -> str:

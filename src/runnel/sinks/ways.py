@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from runnel.catalog.ledger import Due
 from runnel.catalog.subscriptions import INTERNAL
+from runnel.errors import InputError
 from runnel.settings import Settings
 from runnel.sinks.contract import Delivery, RemoteSink, Route, Sink
 from runnel.sinks.shape import Shaper
@@ -52,6 +53,13 @@ class Ways:
         if due.kind == INTERNAL:
             return f"feed {due.target}"
         return None if due.sheet is None else f"sheet {due.sheet}"
+
+    def is_remote(self, kind: str) -> bool:
+        """Whether outputs of a kind have hosts, which may be silent; a folder that cannot be written is none."""
+        try:
+            return isinstance(self._open_sink(kind), RemoteSink)
+        except InputError:
+            return False  # it is not installed any more
 
     async def open(self, delivery: Delivery) -> tuple[Delivery, HandOver, float | None]:
         """The delivery in its shape, the way it goes, and how long that may take.

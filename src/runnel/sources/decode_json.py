@@ -16,6 +16,7 @@ from runnel.sources.wire import DocumentKind, Form, WireDocument, WireEntry, Wir
 MAX_DEPTH = 100
 MAX_PROBLEMS = 10_000
 _MAX_DIGITS = 4000
+_MAX_HUBS = 64
 _JSON_FEED = ("https://jsonfeed.org/version/", "http://jsonfeed.org/version/")
 _BROKEN_LINE_HINT = "each line must be one JSON object"
 
@@ -43,6 +44,27 @@ def decode_json(text: str, name: str) -> WireDocument:
         raise BrokenDocument(f"values are nested more than {MAX_DEPTH} deep", place=f"{name}:1")
     many = value if isinstance(value, list) else [value]
     return _records(name, ((_line_of(text, start), one) for one in many))
+
+
+def feed_links(text: str) -> list[tuple[str, str]]:
+    """The hubs that push a JSON Feed by WebSub, and its own address, as pairs of relation and address.
+
+    A text that is no JSON Feed says nothing; neither do hubs of another kind.
+
+    >>> feed_links('{"version": "https://jsonfeed.org/version/1.1", "feed_url": "https://muse.example/feed.json", '
+    ...            '"hubs": [{"type": "WebSub", "url": "https://hub.example/"}]}')
+    [('hub', 'https://hub.example/'), ('self', 'https://muse.example/feed.json')]
+    """
+    try:
+        feed = _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return []
+    if not isinstance(feed, Mapping) or not str(feed.get("version", "")).startswith(_JSON_FEED):
+        return []
+    hubs = [one for one in _list(feed.get("hubs"))[:_MAX_HUBS] if isinstance(one, dict)]
+    pushing = [one.get("url") for one in hubs if str(one.get("type", "")).strip().lower() == "websub"]
+    stated = [*(("hub", address) for address in pushing), ("self", feed.get("feed_url"))]
+    return [(relation, address) for relation, address in stated if isinstance(address, str) and address]
 
 
 def _decode_lines(text: str, name: str, first: Exception | None) -> WireDocument:

@@ -1,4 +1,4 @@
-"""Where a feed says that it is pushed: Link headers first, then links in the document (WebSub §4).
+"""Where a feed says that it is pushed: Link headers first, then links in the document (WebSub §4), or its `hubs`.
 
 In: an answer and its document. Out: the hub and the topic, as absolute addresses, or nothing.
 """
@@ -9,9 +9,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from runnel.errors import InputError
+from runnel.errors import BrokenDocument, InputError
 from runnel.outside.door import Answer
 from runnel.outside.urls import MAX_URL, canonical_url
+from runnel.sources.charset import decode_text
+from runnel.sources.decode_json import feed_links
 from runnel.sources.freshness import read_head
 from runnel.sources.links import safe_link
 
@@ -33,7 +35,7 @@ def offer_of(answer: Answer, document: bytes) -> Offer | None:
 
     A feed that came encrypted is not pushed through a hub that anybody on the way can read or forge.
     """
-    stated = [*header_links(answer), *read_head(document).links]
+    stated = [*header_links(answer), *read_head(document).links, *_json_links(document)]
     hub = _first("hub", stated, answer.url)
     topic = _first("self", stated, answer.url)
     if hub is None or topic is None:
@@ -45,6 +47,17 @@ def offer_of(answer: Answer, document: bytes) -> Offer | None:
     if answer.url.startswith("https:") and not hub.startswith("https:"):
         return None
     return Offer(hub, topic)
+
+
+def _json_links(document: bytes) -> list[tuple[str, str]]:
+    """The links of a JSON Feed, whose keys come in any order: it is read whole, but only if it speaks of hubs."""
+    if b"hubs" not in document:
+        return []
+    try:
+        text = decode_text(document, "feed.json").lstrip("\ufeff")
+    except BrokenDocument:
+        return []
+    return feed_links(text) if text.lstrip().startswith("{") else []
 
 
 def header_links(answer: Answer) -> Iterator[tuple[str, str]]:

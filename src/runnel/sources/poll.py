@@ -12,7 +12,7 @@ import logging
 import random as randomness
 from collections import deque
 from collections.abc import Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from runnel.catalog import hubs, people, polls
@@ -21,7 +21,7 @@ from runnel.catalog.hubs import HubRow
 from runnel.catalog.polls import DuePoll
 from runnel.errors import InputError, RefusedAddress, RootError, RunnelError, StorageFull, Unreachable
 from runnel.model.feed import Feed
-from runnel.outside.door import Door, door_of
+from runnel.outside.door import Answer, Door, door_of
 from runnel.outside.urls import shown_url
 from runnel.settings import Settings
 from runnel.sources.acquire import Acquirer, Acquisition
@@ -63,15 +63,6 @@ class _View:
     due: list[DuePoll]
 
 
-@dataclass(slots=True)
-class _Read:
-    """What came of reading some answers."""
-
-    total: Acquisition = field(default_factory=Acquisition)
-    outcomes: list[Outcome] = field(default_factory=list)
-    offers: list[tuple[Feed, Offer]] = field(default_factory=list)
-
-
 class Poller:
     """Polls the web feeds of a root. `poll` is for threads, `poll_due` for coroutines; use one of the two.
 
@@ -110,6 +101,10 @@ class Poller:
         self._errands: set[asyncio.Task[None]] = set()
         self._fetched: deque[Fetched] = deque()
         self._settled: list[Outcome] = []
+        # What answers said besides, until it is heeded: kept here, since there may be no room for the next answer.
+        self._total = Acquisition()
+        self._rests: deque[tuple[str, float]] = deque()
+        self._offers: deque[tuple[Feed, Offer]] = deque()
         self._under_way: set[int] = set()
         self._pool = ParsePool(_READERS)
         self._thread = LoopThread("runnel-poll-loop")
@@ -149,7 +144,7 @@ class Poller:
         """
         door = await self._opened()
         # Before anything is asked: while there is no room for what was fetched, nothing more is.
-        total = await self._settle(to_the_end=True)
+        await self._settle(to_the_end=True)
         view = await asyncio.to_thread(self._look, once)
         clock = asyncio.get_running_loop().time
         deadline = clock() + _ROUND_SECONDS
@@ -159,16 +154,17 @@ class Poller:
             while (self._tasks or self._fetched) and (once or clock() < deadline):
                 if self._tasks:
                     await asyncio.wait(self._tasks, timeout=_GATHER_SECONDS)
-                total += await self._settle()
+                await self._settle()
                 self._launch(door)
         finally:
             # Nothing starts between rounds; what had no turn keeps its place for the next.
             self._ranked = [*(poll for held in self._held.values() for poll in held), *self._waiting]
             self._waiting.clear()
             self._held.clear()
-        total += await self._settle(to_the_end=True)
+        await self._settle(to_the_end=True)
         if once and self._errands:
             await asyncio.wait(self._errands)
+        total, self._total = self._total, Acquisition()
         return total
 
     async def _opened(self) -> Door:
@@ -211,6 +207,7 @@ class Poller:
         self._waiting = deque(view.due)
         self._held = {}
         self._tokens = None if once else self._budget.available(self._now)
+        self._heed()
         if self._subscriber.enabled and (self._tended is None or view.moment - self._tended >= _TEND_MICROSECONDS):
             self._tended = view.moment
             self._run_errand(self._tend_hubs())
@@ -286,43 +283,50 @@ class Poller:
 
     # --- answers ------------------------------------------------------------------------------------------------
 
-    async def _settle(self, *, to_the_end: bool = False) -> Acquisition:
+    async def _settle(self, *, to_the_end: bool = False) -> None:
         """Read what was fetched, and record it once enough has come together or at a round's end."""
         if not self._fetched and not (to_the_end and self._settled):
-            return Acquisition()
-        read = await asyncio.to_thread(self._read_answers, to_the_end)
-        for outcome in read.outcomes:
-            if outcome.rest is not None:
-                self._hosts.rest(outcome.poll.state.address, self._now, outcome.rest)
-        for feed, offer in read.offers:
-            self._run_errand(self._request_push(feed, offer))
-        return read.total
+            return
+        try:
+            await asyncio.to_thread(self._read_answers, to_the_end)
+        finally:
+            self._heed()
 
-    def _read_answers(self, to_the_end: bool) -> _Read:
+    def _heed(self) -> None:
+        """Leave the hosts alone that asked for it, and ask the hubs that were offered."""
+        while self._rests:
+            address, seconds = self._rests.popleft()
+            self._hosts.rest(address, self._now, seconds)
+        while self._offers:
+            self._run_errand(self._request_push(*self._offers.popleft()))
+
+    def _read_answers(self, to_the_end: bool) -> None:
         answers = list(self._fetched)
         ids = [fetched.poll.feed.id for fetched in answers]
         with self._catalog.read() as connection:
             moment = now(connection)
             live = polls.live_of(connection, ids)
             pushed = hubs.hubs_of(connection, ids) if self._subscriber.enabled else {}
-        read = _Read()
         for fetched in answers:
-            feed = fetched.poll.feed
-            if feed.id in live:
-                outcome = self._outcome(fetched, moment, pushed.get(feed.id))
-                self._settled.append(outcome)
-                read.outcomes.append(outcome)
-                read.total += outcome.acquisition
-                if outcome.is_read and fetched.answer is not None:
-                    offer = self._subscriber.offers(fetched.answer, fetched.answer.body)
-                    read.offers.extend([] if offer is None else [(feed, offer)])
-            else:  # dropped or paused meanwhile
-                self._under_way.discard(feed.id)
+            feed = fetched.poll.feed.id
+            outcome = self._outcome(fetched, moment, pushed.get(feed)) if feed in live else None
             # Only now: an answer that could not be kept for want of room is read again, and not asked for again.
             self._fetched.popleft()
+            if outcome is None:  # dropped or paused meanwhile
+                self._under_way.discard(feed)
+            else:
+                self._note(outcome, fetched.answer)
         if to_the_end or len(self._settled) >= _RECORD_TOGETHER:
             self._record()
-        return read
+
+    def _note(self, outcome: Outcome, answer: Answer | None) -> None:
+        self._settled.append(outcome)
+        self._total += outcome.acquisition
+        if outcome.rest is not None:
+            self._rests.append((outcome.poll.state.address, outcome.rest))
+        if outcome.is_read and answer is not None:
+            offer = self._subscriber.offers(answer, answer.body)
+            self._offers.extend([] if offer is None else [(outcome.poll.feed, offer)])
 
     def _outcome(self, fetched: Fetched, moment: int, hub: HubRow | None) -> Outcome:
         try:
@@ -351,7 +355,11 @@ class Poller:
     # --- hubs ---------------------------------------------------------------------------------------------------
 
     async def _request_push(self, feed: Feed, offer: Offer) -> None:
-        await self._subscriber.request(await self._opened(), feed, offer)
+        try:
+            await self._subscriber.request(await self._opened(), feed, offer)
+        except (StorageFull, RootError):
+            self._offers.append((feed, offer))  # a document offers it once, so it is asked for in the next round
+            raise
 
     async def _tend_hubs(self) -> None:
         await self._subscriber.tend(await self._opened())

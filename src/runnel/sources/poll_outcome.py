@@ -21,7 +21,7 @@ from runnel.catalog.hubs import HubRow
 from runnel.catalog.inspection import DOCUMENT, ITEM
 from runnel.catalog.poll_memory import Memory
 from runnel.catalog.polls import GONE, DuePoll, PollState
-from runnel.errors import BrokenDocument, InputError, QuotaExceeded, visible
+from runnel.errors import BrokenDocument, InputError, QuotaExceeded, RootError, StorageFull, visible
 from runnel.model.feed import OPERATOR
 from runnel.outside.door import Answer
 from runnel.outside.urls import shown_url
@@ -90,6 +90,8 @@ class Judge:
         self._acquirer = acquirer
         self._settings = settings
         self._random = random or randomness.Random()  # noqa: S311  waits need to differ, not to be secret
+        self._counted: set[int] = set()
+        """Feeds whose last document was counted and could not be kept for want of room: it comes once more."""
 
     def judge(self, fetched: Fetched, moment: int, hub: HubRow | None = None) -> Outcome:
         """What an answer means at a moment (microseconds since 1970)."""
@@ -118,16 +120,26 @@ class Judge:
         digest = digest_of(answer.body)
         if digest == memory.digest:
             return self._unchanged(poll, answer, moment, hub)
-        feed, is_first = poll.feed, poll.state.changed is None
         try:
             uncounted = self._count_bytes(poll, len(answer.body))
         except QuotaExceeded as error:
             return self._failed(poll, moment, answer, str(error))
         try:
+            taken = self._taken(fetched, answer, moment, digest, hub)
+        except (StorageFull, RootError):
+            self._counted.add(poll.feed.id)
+            raise
+        return replace(taken, counted_bytes=uncounted)
+
+    def _taken(self, fetched: Fetched, answer: Answer, moment: int, digest: str, hub: HubRow | None) -> Outcome:
+        """A new document: its items are accepted, or it is kept aside."""
+        poll, memory = fetched.poll, fetched.poll.state.memory
+        is_first = poll.state.changed is None
+        try:
             adapted = self._read(fetched, answer)
         except InputError as error:
-            return replace(self._broken(poll, answer, moment, digest, error), counted_bytes=uncounted)
-        accepted = self._acquirer.accept_adapted(feed, adapted, is_first=is_first)
+            return self._broken(poll, answer, moment, digest, error)
+        accepted = self._acquirer.accept_adapted(poll.feed, adapted, is_first=is_first)
         told, marks = self._keep_aside(poll, memory, adapted.problems, ITEM, answer.body)
         held, new = len(adapted.items), accepted.accepted
         saturated = not is_first and memory.held > 0 and new == held >= 2
@@ -151,7 +163,6 @@ class Judge:
             acquisition=Acquisition(new, accepted.unchanged, told),
             saturated=saturated,
             is_read=True,
-            counted_bytes=uncounted,
         )
 
     def _read(self, fetched: Fetched, answer: Answer) -> AdaptedFeed:
@@ -288,6 +299,9 @@ class Judge:
         """Count the bytes of an owner with a quota, before anything is accepted; gives how many are left to count."""
         if poll.feed.owner == OPERATOR:
             return size
+        if poll.feed.id in self._counted:
+            self._counted.discard(poll.feed.id)
+            return 0
         with self._catalog.write() as connection:
             people.add_bytes(connection, poll.feed.id, size, self._settings)
         return 0

@@ -13,6 +13,7 @@ import logging
 import re
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import quote, urlencode, urljoin
 
@@ -20,7 +21,7 @@ from runnel.catalog import feeds, hubs, people, polls
 from runnel.catalog.connection import Catalog, now
 from runnel.catalog.hubs import PUSHING, HubRow, HubState
 from runnel.catalog.inspection import DOCUMENT, ITEM
-from runnel.errors import Backlogged, InputError, QuotaExceeded, visible
+from runnel.errors import Backlogged, InputError, QuotaExceeded, RootError, StorageFull, visible
 from runnel.model.feed import Feed
 from runnel.outside.door import Answer, Door
 from runnel.outside.urls import shown_url
@@ -273,8 +274,14 @@ class Subscriber:
             return Acquisition()
         except InputError as error:
             return Acquisition(put_aside=self._keep_aside(feed, [error], DOCUMENT, body))
-        accepted = self._acquirer.accept_adapted(feed, adapted)
-        told = self._keep_aside(feed, adapted.problems, ITEM, body)
+        try:
+            accepted = self._acquirer.accept_adapted(feed, adapted)
+            told = self._keep_aside(feed, adapted.problems, ITEM, body)
+        except (StorageFull, RootError):
+            # The hub pushes again, and the next poll finds the items in any case: it is not counted twice.
+            with suppress(StorageFull, RootError), self._catalog.write() as connection:
+                people.add_bytes(connection, feed.id, -len(body))
+            raise
         return Acquisition(accepted.accepted, accepted.unchanged, told)
 
     def _keep_aside(self, feed: Feed, problems: list[InputError], kind: str, body: bytes) -> int:

@@ -14,12 +14,14 @@ from runnel.log.match_files import MATCH_SCHEMA, match_records
 from runnel.log.storage import Storage, open_storage
 from runnel.matching.build import build_matcher
 from runnel.matching.contract import Matcher
+from runnel.matching.observe import Observer, observations_to_json
 from runnel.model.batch import ItemBatch
 from runnel.model.segment import Slice
 from runnel.plan.store import PlanVersion, load
 
 BLOCK_DDL = (
-    "first_sequence long, last_sequence long, plan long, matches long, counters string, failures string, block binary"
+    "first_sequence long, last_sequence long, plan long, matches long, counters string, observed string, "
+    "failures string, block binary"
 )
 _ARROW = pa.schema(
     [
@@ -28,6 +30,7 @@ _ARROW = pa.schema(
         ("plan", pa.int64()),
         ("matches", pa.int64()),
         ("counters", pa.string()),
+        ("observed", pa.string()),
         ("failures", pa.string()),
         ("block", pa.binary()),
     ]
@@ -55,18 +58,20 @@ def match_slice(storage: Storage, row: dict[str, Any]) -> Any:
     items = read_items(storage, one)
     found = _Found()
     if row["base"] is not None:
-        matcher = _matcher(storage.url, PlanVersion(row["plan"], row["base"], row["delta"]))
+        matcher, observer = _matcher(storage.url, PlanVersion(row["plan"], row["base"], row["delta"]))
         before = matcher.statistics.to_json()
         for start in range(0, len(items), _PIECE):
             found.add(ItemBatch(items.records.slice(start, _PIECE)), matcher)
         after = matcher.statistics.to_json()
         found.counters = {name: after[name] - before[name] for name in after}
+        found.observed = observations_to_json(observer.observe(items))
     columns = [
         [one.first_sequence],
         [one.last_sequence],
         [row["plan"]],
         [found.matches],
         [json.dumps(found.counters)],
+        [json.dumps(found.observed)],
         [json.dumps(found.failures)],
         [found.block()],
     ]
@@ -80,6 +85,7 @@ class _Found:
     def __init__(self) -> None:
         self.matches = 0
         self.counters: dict[str, int] = {}
+        self.observed: dict[str, object] = {}
         self.failures: list[list[Any]] = []
         self._records: list[Any] = []
 
@@ -98,6 +104,7 @@ class _Found:
 
 
 @lru_cache(maxsize=2)
-def _matcher(storage_url: str, version: PlanVersion) -> Matcher:
+def _matcher(storage_url: str, version: PlanVersion) -> tuple[Matcher, Observer]:
     """Two matchers are enough for a worker: the batch's, and the one before it while tasks overlap."""
-    return build_matcher(load(open_storage(storage_url), version))
+    plan = load(open_storage(storage_url), version)
+    return build_matcher(plan), Observer.of(plan.base)

@@ -33,6 +33,7 @@ class PartWritten(WriterCommitMessage):  # type: ignore[misc]
     matches: int
     counters: dict[str, int]
     failures: list[tuple[int, int, str]]
+    observed: list[dict[str, Any]]
 
 
 class MatchLogSink(DataSource):  # type: ignore[misc]
@@ -59,6 +60,7 @@ class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         lasts: list[int] = []
         counters: Counter[str] = Counter()
         failures: list[tuple[int, int, str]] = []
+        observed: list[dict[str, Any]] = []
         plan = matches = 0
         for batch in iterator:
             for row in batch.to_pylist():
@@ -66,18 +68,21 @@ class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
                 firsts.append(row["first_sequence"])
                 lasts.append(row["last_sequence"])
                 counters.update(json.loads(row["counters"]))
+                observed.append(json.loads(row["observed"]))
                 failures.extend(tuple(one) for one in json.loads(row["failures"]))
                 plan = row["plan"]
                 matches += row["matches"]
         if not blocks:
-            return PartWritten(None, 0, 0, {}, [])
+            return PartWritten(None, 0, 0, {}, [], [])
         part = write_part(self._job.open_storage(), self._job.lineage, blocks, (min(firsts), max(lasts)))
-        return PartWritten(part, plan, matches, dict(counters), failures)
+        return PartWritten(part, plan, matches, dict(counters), failures, observed)
 
     def commit(self, messages: Sequence[PartWritten | None], batchId: int) -> None:  # noqa: N803
         """In the driver: the batch becomes a segment, once."""
         from runnel.catalog.inspection import EVALUATION, Quarantined, put_aside
         from runnel.catalog.matches import MatchSegment, commit_segment
+        from runnel.catalog.statistics import note
+        from runnel.matching.observe import merged_observations
 
         written = [message for message in messages if message is not None and message.part is not None]
         if not written:
@@ -103,6 +108,7 @@ class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         # Spark commits every batch in a process of its own: a connection that is left open is never used again.
         with closing(self._job.open_catalog()) as catalog, catalog.write() as connection:
             if commit_segment(connection, segment, parts, epoch=self._job.epoch):
+                note(connection, merged_observations(one for message in written for one in message.observed))
                 for sequence, query, reason in (one for message in written for one in message.failures):
                     put_aside(
                         connection,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 from tests.services import PostgreSQL, postgresql
 
-from runnel.catalog import feeds, people, schema, subscriptions, tokens
+from runnel.catalog import feeds, outbox, people, schema, subscriptions, tokens
 from runnel.catalog.connection import Catalog
 from runnel.catalog.people import Allowance, Owner, Quotas, Usage
 from runnel.catalog.sheets import MAX_BYTES, kept_path, read_sheet, sheets_in_use
@@ -124,7 +124,7 @@ def test_disabling_an_owner_holds_what_they_have_and_enabling_lets_it_go(catalog
         assert people.owner_by_name(connection, "ann").disabled
         found = {one.id: one.disabled for one in subscriptions.live_subscriptions(connection)}
         assert found == {plain: people.OWNER_DISABLED, ended_by_itself: "its endpoint is gone", others: None}
-        assert [one.id for one in subscriptions.sharing_subscriptions(connection)] == [others]
+        assert [one.id for one in outbox.sharing(connection, None, ())] == [others]
         source = feeds.feed_by_name(connection, "Mine", ann.id)
         assert source is not None
         assert source.paused
@@ -133,7 +133,7 @@ def test_disabling_an_owner_holds_what_they_have_and_enabling_lets_it_go(catalog
     with catalog.read() as connection:
         found = {one.id: one.disabled for one in subscriptions.live_subscriptions(connection)}
         assert found == {plain: None, ended_by_itself: "its endpoint is gone", others: None}
-        lagging = [one.id for one in subscriptions.lagging_subscriptions(connection)]
+        lagging = [one.subscription.id for one in outbox.behind(connection, after=0, limit=10)]
         assert lagging == [plain], "it has its own place, so what matched meanwhile is sent"
 
 

@@ -15,7 +15,17 @@ from sqlalchemy import func, select
 
 from runnel.catalog import schema
 from runnel.catalog.connection import Catalog
-from runnel.catalog.signing_keys import MOST_KEYS, PREFIX, key_text, keys_of, new_key, rotate_key
+from runnel.catalog.signing_keys import (
+    MOST_KEYS,
+    OVERLAP,
+    PREFIX,
+    forget_keys,
+    key_text,
+    keys_of,
+    new_key,
+    rotate_key,
+)
+from runnel.catalog.subscriptions import add_subscription, end_subscription
 
 
 @dataclass
@@ -135,3 +145,25 @@ def test_the_newest_key_always_signs_and_others_only_within_their_overlap(
     living = [key for key, end in ends.items() if end > time.seconds]
     assert keys(catalog, 1) == tuple(reversed(living[-MOST_KEYS:]))
     catalog.close()
+
+
+def test_keys_that_sign_nothing_any_more_are_forgotten(catalog: Catalog, time: Time) -> None:
+    with catalog.write() as connection:
+        numbers = [
+            add_subscription(connection, 1, "webhook", "https://a.example/", since=0, every=None, lifetime=None)
+            for _ in range(4)
+        ]
+        for number in numbers:
+            new_key(connection, number)
+        kept = keys_of(connection, numbers[:1])[numbers[0]]
+        rotated = raw(rotate_key(connection, numbers[1]))
+        for ended in numbers[2:]:
+            end_subscription(connection, ended)
+        assert (forget_keys(connection, 1), forget_keys(connection, 9), forget_keys(connection, 9)) == (1, 1, 0)
+        assert keys_of(connection, numbers).keys() == set(numbers[:2])
+        assert len(keys_of(connection, numbers)[numbers[1]]) == 2, "the old one still signs"
+    time.seconds += OVERLAP.total_seconds() + 1
+    with catalog.write() as connection:
+        assert forget_keys(connection, 9) == 1
+        assert keys_of(connection, numbers) == {numbers[0]: kept, numbers[1]: (rotated,)}
+        assert connection.execute(select(func.count()).select_from(schema.signing_keys)).scalar_one() == 2

@@ -289,6 +289,41 @@ def test_an_id_is_remembered_while_its_source_may_still_show_it(life: LongLife) 
     assert forget(1) == 1
 
 
+def test_ids_are_looked_for_while_others_write_and_forgotten_a_few_at_a_time(
+    life: LongLife, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = _keeping(life, keep_items_days=30)
+    for name, value in (("_FOUND_IDS", 7), ("_ROWS", 3)):
+        monkeypatch.setattr(f"runnel.engine.tidy.{name}", value)
+
+    def offer(*ids: str) -> int:
+        return root.items.accept(FEED, [Item("A", one, attributes_of({"title": one})) for one in ids]).accepted
+
+    offer(*(f"old {number}" for number in range(20)))
+    life.advance(days=40)
+    offer("new")
+    find, forget, sizes = manifest.expired_seen, manifest.forget_seen, list[int]()
+
+    def found(connection: Connection, day: int, limit: int) -> Any:
+        expired = find(connection, day, limit)
+        # Another process writes between finding and forgetting: the catalog is not held, and what it shows stays.
+        with root.catalog.write() as other:
+            manifest.touch_seen(other, FEED, [key for _, key in expired][:1])
+        return expired
+
+    def forgotten(connection: Connection, keys: Any, day: int) -> int:
+        sizes.append(len(keys))
+        return forget(connection, keys, day)
+
+    monkeypatch.setattr(manifest, "expired_seen", found)
+    monkeypatch.setattr(manifest, "forget_seen", forgotten)
+    done = tidy(root, life.epoch, chores=True).forgotten
+    # Each look finds seven at most, of which one is shown again meanwhile: 20 = 6 + 6 + 5 forgotten and 3 kept.
+    assert (done, max(sizes)) == (17, 3)
+    with root.catalog.read() as connection:
+        assert connection.execute(text("select count(*) from seen")).scalar_one() == 4
+
+
 def test_files_that_are_gone_are_forgotten_unless_all_are(life: LongLife, tmp_path: Path) -> None:
     here, gone = tmp_path / "a.jsonl", tmp_path / "gone.jsonl"
     here.touch()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ def stored(folder: Path, rows: list[list[int]], pieces: int) -> list[tuple[int, 
     cuts = [len(rows) * piece // pieces for piece in range(pieces + 1)]
     records = [
         match_records(sequences[low:high], Matches.of(rows[low:high]))
-        for low, high in zip(cuts[:-1], cuts[1:], strict=True)
+        for low, high in pairwise(cuts)
     ]
     part = write_part(storage, 1, records, (10, 10 + len(rows)))
     found = read_part(storage, part.path)
@@ -38,7 +39,7 @@ def stored(folder: Path, rows: list[list[int]], pieces: int) -> list[tuple[int, 
     assert twice.queries.tolist() == [*found.queries.tolist(), *found.queries.tolist()]
     assert twice.sequences.tolist() == [*found.sequences.tolist(), *found.sequences.tolist()]
     bounds = found.offsets.tolist()
-    ids = [found.queries[low:high].tolist() for low, high in zip(bounds[:-1], bounds[1:], strict=True)]
+    ids = [found.queries[low:high].tolist() for low, high in pairwise(bounds)]
     return list(zip(found.sequences.tolist(), ids, strict=True))
 
 

@@ -55,6 +55,45 @@ def test_hosts_take_turns_and_are_bounded() -> None:
     assert hosts.next_to_send(0.0) == ("busy", 2)
 
 
+def test_however_many_hosts_there_are_only_so_much_is_made_ready_in_advance() -> None:
+    hosts: Hosts[int] = Hosts(limit=5, host_limit=2)
+    for number in range(1000):
+        hosts.add(number, f"host {number}", 0.0)
+    chosen = hosts.next_to_compose(512, 0.0)
+    assert len(chosen) == 20
+    for subscription, host in chosen[:7]:
+        hosts.composed(host, subscription, 0.0)
+    assert hosts.next_to_compose(512, 0.0) == [], "what is ready counts like what is being made ready"
+    for _, host in chosen[7:9]:
+        hosts.composed(host, None, 0.0)  # there was nothing to send
+    assert len(hosts.next_to_compose(512, 0.0)) == 2
+    assert hosts.next_to_send(0.0) == ("host 0", 0)
+    assert hosts.next_to_compose(512, 0.0) == [(22, "host 22")], "what is under way has its own bound"
+
+
+def test_large_messages_wait_for_others_to_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runnel.sinks.hosts._MOST_BYTES", 100)
+    monkeypatch.setattr("runnel.sinks.hosts._HOST_BYTES", 30)
+    hosts: Hosts[int] = Hosts(limit=50, host_limit=2)
+    for number in range(20):
+        hosts.add(number, "large" if number % 2 else f"small{number}", 0.0)
+    chosen = hosts.next_to_compose(3, 0.0)
+    assert chosen == [(0, "small0"), (1, "large"), (2, "small2")]
+    for subscription, host in chosen:
+        hosts.composed(host, subscription, 0.0, size=40 if host == "large" else 1)
+    chosen = hosts.next_to_compose(20, 0.0)
+    assert {host for _, host in chosen} == {f"small{number}" for number in range(4, 20, 2)}, "its share is used up"
+    for subscription, host in chosen:
+        hosts.composed(host, subscription, 0.0, size=10)
+    hosts.add(20, "late", 0.0)
+    assert hosts.next_to_compose(20, 0.0) == [], "nothing more while others hold so much"
+    sent = [hosts.next_to_send(0.0) for _ in range(11)]
+    assert None not in sent
+    assert hosts.next_to_compose(20, 0.0) == [], "what is under way holds it still"
+    hosts.finished("large", silent=False, now=0.0, size=40)
+    assert {host for _, host in hosts.next_to_compose(20, 0.0)} == {"late", "large"}
+
+
 def test_a_subscription_is_in_a_line_once_until_it_is_forgotten() -> None:
     hosts: Hosts[int] = Hosts(limit=5, host_limit=2)
     assert hosts.add(1, "a", 0.0)
@@ -108,6 +147,7 @@ class _Model:
     def __init__(self) -> None:
         self.hosts: Hosts[tuple[int, str]] = Hosts(limit=6, host_limit=2)
         self.waiting: set[int] = set()
+        self.ready = 0
         self.composing: list[tuple[int, str]] = []
         self.under_way: list[tuple[int, str]] = []
         self.now = 0.0
@@ -121,10 +161,13 @@ class _Model:
 
     def compose(self, most: int) -> None:
         self.composing += self.hosts.next_to_compose(most, self.now)
+        assert len(self.composing) + self.ready <= 24
 
     def end_composing(self) -> None:
         for subscription, host in self.composing:
-            if not self.hosts.composed(host, (subscription, host), self.now):
+            if self.hosts.composed(host, (subscription, host), self.now):
+                self.ready += 1
+            else:
                 self.waiting.discard(subscription)
                 self.hosts.forget(subscription)
         self.composing = []
@@ -135,6 +178,7 @@ class _Model:
             assert host == of == f"h{subscription % 4}"
             assert subscription not in {one for one, _ in self.under_way}
             self.under_way.append((subscription, host))
+            self.ready -= 1
         counts = Counter(host for _, host in self.under_way)
         assert len(self.under_way) <= 6
         assert max(counts.values(), default=0) <= 2
@@ -143,6 +187,7 @@ class _Model:
         if self.under_way:
             subscription, host = self.under_way.pop(place % len(self.under_way))
             waiting, ready = self.hosts.finished(host, silent=silent, now=self.now)
+            self.ready -= len(ready)
             for one in (subscription, *waiting, *(other for other, _ in ready)):
                 self.waiting.discard(one)
                 self.hosts.forget(one)
@@ -159,7 +204,7 @@ _STEPS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(st.lists(_STEPS, max_size=80))
 def test_whatever_happens_bounds_hold_and_everybody_gets_a_turn(steps: list[tuple[str, int]]) -> None:
     model = _Model()

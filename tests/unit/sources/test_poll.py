@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ from aiohttp import web
 from sqlalchemy import select
 from tests.unit.sources.feed_server import FeedServer, Page, PollWorld, rss
 
-from runnel.catalog import feeds, people, polls, schema
+from runnel.catalog import feeds, hubs, people, polls, schema
 from runnel.catalog.people import Quotas
-from runnel.errors import StorageFull
-from runnel.log.item_log import ItemLog
+from runnel.errors import CatalogUnavailable, RunnelError, StorageFull
+from runnel.log.item_log import Accepted, ItemLog
 from runnel.model.feed import Feed
+from runnel.model.item import Item
 from runnel.sources.acquire import Acquisition
 from runnel.sources.poll import Poller
 
@@ -615,6 +616,99 @@ def test_a_full_disk_is_waited_for_without_asking_again(
     assert sorted(server.paths()) == ["/a", "/b"]
     assert world.poll().accepted == 2
     assert sorted(server.paths()) == ["/a", "/b"]
+
+
+@pytest.mark.parametrize("trouble", [StorageFull("no room"), CatalogUnavailable("the server went away")])
+def test_what_the_other_answers_said_holds_although_one_could_not_be_kept(
+    tmp_path: Path, server: FeedServer, monkeypatch: pytest.MonkeyPatch, trouble: RunnelError
+) -> None:
+    monkeypatch.setattr("runnel.sources.poll._GATHER_SECONDS", 5.0)  # so that all answers are read together
+    world = PollWorld(tmp_path / "root", server, public_url=server.url("/public"), poll_host_concurrency=3)
+
+    async def late(request: web.Request) -> web.Response:
+        await asyncio.sleep(0.2)
+        return web.Response(body=rss("2"))
+
+    server.handlers["/full"] = late
+    hub, self_ = (
+        f'<atom:link xmlns:atom="http://www.w3.org/2005/Atom" rel="{relation}" href="{server.url(path)}"/>'
+        for relation, path in (("hub", "/hub"), ("self", "/a"))
+    )
+    server.pages |= {
+        "/a": Page(rss("1", head=hub + self_)),
+        "/busy": Page(status=429, headers={"Retry-After": "3000"}),
+        "/hub": Page(status=202),
+    }
+    offering, _, _ = (world.register(path) for path in ("/a", "/busy", "/full"))
+    accept = ItemLog.accept
+
+    def fails(log: ItemLog, feed: int, items: Sequence[Item], **more: Any) -> Accepted:
+        if [item.id for item in items] == ["2"]:
+            raise trouble
+        return accept(log, feed, items, **more)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ItemLog, "accept", fails)
+        for _ in range(2):
+            with pytest.raises(type(trouble)):
+                world.poll()
+    taken = world.poll()
+    assert (taken.accepted, sorted(world.ids())) == (2, ["1", "2"]), "what was taken before is told too"
+    assert "/hub" in server.paths()
+    with world.root.catalog.read() as connection:
+        assert hubs.hubs_of(connection, [offering])[offering].hub == server.url("/hub")
+    world.register("/other")
+    world.poll_after(600)
+    assert "/other" not in server.paths(), "their host asked to be left alone"
+    world.close()
+
+
+def test_bytes_that_could_not_be_kept_are_counted_once(
+    world: PollWorld, server: FeedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.pages["/a"] = Page(rss("1"))
+    with world.root.catalog.write() as connection:
+        ann = people.add_owner(connection, "ann")
+    world.register("/a", owner=ann.id)
+
+    def full(*_: object, **__: object) -> None:
+        raise StorageFull("no room")
+
+    def used() -> int:
+        with world.root.catalog.read() as connection:
+            return people.usage_of(connection, ann.id).bytes
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ItemLog, "accept", full)
+        for _ in range(3):
+            with pytest.raises(StorageFull):
+                world.poll()
+    assert used() == len(rss("1"))
+    assert world.poll().accepted == 1
+    assert used() == len(rss("1"))
+    server.pages["/a"] = Page(rss("2"))
+    world.poll_after(600)
+    assert used() == 2 * len(rss("1")), "and the next one as usual"
+
+
+def test_a_hub_that_could_not_be_written_down_is_asked_in_the_next_round(
+    tmp_path: Path, server: FeedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = PollWorld(tmp_path / "root", server, public_url=server.url("/public"))
+    links = {"Link": f'<{server.url("/hub")}>; rel="hub", <{server.url("/a")}>; rel="self"'}
+    server.pages |= {"/a": Page(rss("1"), headers=links), "/hub": Page(status=202)}
+    world.register("/a")
+
+    def full(*_: object) -> None:
+        raise StorageFull("no room")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(hubs, "put_hub", full)
+        world.poll()
+    assert server.paths() == ["/a"]
+    world.poll()
+    assert server.paths() == ["/a", "/hub"]
+    world.close()
 
 
 def test_a_feed_dropped_or_paused_meanwhile_takes_nothing(world: PollWorld, server: FeedServer) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -16,9 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from tests.unit.sources.feed_server import FeedServer, Page, PollWorld, rss
 
-from runnel.catalog import feeds, hubs
+from runnel.catalog import feeds, hubs, people
 from runnel.catalog.hubs import HubRow, HubState
-from runnel.errors import Backlogged
+from runnel.errors import Backlogged, StorageFull
+from runnel.log.item_log import ItemLog
+from runnel.model.feed import OPERATOR
 from runnel.outside.door import Answer
 from runnel.sources.hub_links import Offer, offer_of
 from runnel.sources.websub import Subscriber
@@ -406,6 +409,70 @@ def _answer(url: str = "https://muse.example/rss", **headers: str) -> Answer:
 )  # fmt: skip
 def test_where_a_feed_is_pushed(link: str, head: str, offer: tuple[str, str] | None) -> None:
     found = offer_of(_answer(Link=link), rss(head=head))
+    assert found == (None if offer is None else Offer(*offer))
+
+
+def test_a_push_that_there_is_no_room_for_is_not_counted(
+    world: World, feed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise StorageFull("no room")
+
+    def used() -> int:
+        with world.root.catalog.read() as connection:
+            return people.usage_of(connection, OPERATOR).bytes
+
+    body, before = rss("2"), used()
+    with monkeypatch.context() as patched:
+        patched.setattr(ItemLog, "accept", full)
+        for _ in range(2):
+            with pytest.raises(StorageFull):
+                world.subscriber.receive(world.hub.callback, world.hub.signed(body), body)
+    assert used() == before
+    taken = world.subscriber.receive(world.hub.callback, world.hub.signed(body), body)
+    assert taken is not None
+    assert (taken.accepted, used()) == (1, before + len(body))
+
+
+def _json_feed(**more: Any) -> bytes:
+    version = "https://jsonfeed.org/version/1.1"
+    return json.dumps({"version": version, "title": "t", "items": [{"id": "1"}], **more}).encode()
+
+
+def test_a_json_feed_is_pushed_by_the_hub_that_it_names(world: World, server: FeedServer) -> None:
+    hubs_ = [{"type": "rssCloud", "url": server.url("/cloud")}, {"type": "WebSub", "url": server.url("/hub")}]
+    server.pages["/json"] = Page(_json_feed(hubs=hubs_, feed_url=server.url("/topic.json")))
+    feed = world.register("/json")
+    world.poll()
+    row = world.row(feed)
+    assert (row.state, row.hub, row.topic) == (HubState.ACTIVE, server.url("/hub"), server.url("/topic.json"))
+    body = _json_feed(items=[{"id": "1"}, {"id": "2"}])
+    pushed = world.subscriber.receive(world.hub.callback, world.hub.signed(body), body)
+    assert pushed is not None
+    assert (pushed.accepted, world.ids()) == (1, ["1", "2"])
+
+
+HUB = {"type": "WebSub", "url": "https://hub.example/"}
+
+
+@pytest.mark.parametrize(
+    ("document", "offer"),
+    [
+        (_json_feed(hubs=[HUB], feed_url="/t"), ("https://hub.example/", "https://muse.example/t")),
+        (b"\xef\xbb\xbf" + _json_feed(hubs=[HUB], feed_url="/t"), ("https://hub.example/", "https://muse.example/t")),
+        (_json_feed(hubs=[HUB]), None),
+        (_json_feed(feed_url="/t"), None),
+        (_json_feed(hubs=HUB, feed_url="/t"), None),
+        (_json_feed(hubs=[7, {"type": "WebSub"}, {"type": "WebSub", "url": 7}], feed_url="/t"), None),
+        (_json_feed(hubs=[{"type": "WebSub", "url": "http://hub.example/"}], feed_url="/t"), None),
+        (_json_feed(hubs=[HUB], feed_url="/t", version="1"), None),
+        (_json_feed(hubs=[HUB], feed_url="/t")[:-1], None),
+        (b'{"hubs":' + b"[" * 100_000, None),
+        (b'["hubs"]', None),
+    ],
+)
+def test_where_a_json_feed_is_pushed(document: bytes, offer: tuple[str, str] | None) -> None:
+    found = offer_of(_answer(), document)
     assert found == (None if offer is None else Offer(*offer))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runnel.kernel import kernel
+from runnel.kernel import Number, kernel
 from runnel.matching.filters.atom_layout import NOTHING, AtomLayout
 from runnel.matching.filters.atom_tests import TestKind
 from runnel.plan.arrays import IDENTIFIER, Array, Rows
@@ -148,11 +148,21 @@ def _anchor_keys(
             for place in range(clause_offsets[anchors[predicate]], clause_offsets[anchors[predicate] + 1]):
                 atom = literals[place] >> 1
                 for candidate in range(candidate_offsets[atom], candidate_offsets[atom + 1]):
-                    keys[filled] = candidates[candidate]
-                    filled += 1
-        chosen = np.unique(keys[first:filled])
-        keys[first : first + len(chosen)] = chosen
-        filled = first + len(chosen)
+                    filled = _add_ascending(keys, first, filled, candidates[candidate])
         offsets[predicate] = first
     offsets[count] = filled
     return offsets, keys[:filled].copy()
+
+
+@kernel
+def _add_ascending(keys: Array, first: int, filled: int, key: Number) -> int:
+    """Put a key among those from `first` to `filled`, in order and once; gives their new end."""
+    spot = filled
+    while spot > first and keys[spot - 1] > key:
+        spot -= 1
+    if spot > first and keys[spot - 1] == key:
+        return filled
+    for moved in range(filled, spot, -1):
+        keys[moved] = keys[moved - 1]
+    keys[spot] = key
+    return filled + 1

@@ -16,7 +16,7 @@ from runnel.plan.arrays import Array
 
 _BEGINNINGS = 1 << 12
 _LENGTHS = 64
-_BYTE, _EIGHT_BITS, _ONE, _NONE = np.uint64(8), np.uint64(255), np.uint64(1), np.uint64(0)
+_EIGHT_BITS, _ONE, _NONE = np.uint64(255), np.uint64(1), np.uint64(0)
 
 
 class Prefixes(NamedTuple):
@@ -58,10 +58,7 @@ def _mark_beginnings(table: Table, numbers: Array, sizes: Array, bits: Array, be
     for index in range(len(numbers)):
         start, size, bit = table.chunk_offsets[numbers[index]], sizes[index], _ONE << np.uint64(bits[index])
         first, second = _byte(table.chunks, start, size, 0), _byte(table.chunks, start, size, 1)
-        if size == 0:
-            for beginning in range(_BEGINNINGS):
-                beginnings[beginning] |= bit
-        elif size == 1:
+        if size == 1:
             for any_byte in range(256):
                 beginnings[_beginning(first, np.uint64(any_byte))] |= bit
         else:

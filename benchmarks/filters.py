@@ -1,0 +1,234 @@
+"""Filters, measured: the same queries and items by every contender, in one run. A JSON line for every figure.
+
+    python -m benchmarks.filters [--workload M] [--queries 100000] [--items 4000] [--batch 1000]
+        [--parts matchers,single,delta,text,spark,monitor,ruler] [--contenders streams,index,counting,tree,scan]
+        [--jars DIR] [--seed 7] [--unknown-frequencies]
+
+Queries and items are seeded (see `workloads`), so counters are the same everywhere; times are those of this machine,
+in seconds of CPU unless a name says otherwise. All contenders must give the same matches: a digest of all pairs of
+an item and a query stands beside each figure, and the run fails where they differ. A contender too slow for all
+items gets some of them, and is compared on those.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchmarks import spark_join
+from benchmarks.contenders import CONTENDERS, COUNTED, Compiled, Setting, everything, parsed
+from benchmarks.event_workload import make_event_queries, make_events
+from benchmarks.measuring import joined, private_megabytes
+from benchmarks.peers.measure import measure_monitor, measure_ruler
+from benchmarks.runs import Batches, Run
+from benchmarks.workloads import FIRST_QUERY, KINDS, frequencies, make_items, make_queries
+
+from runnel.log.storage import FileStorage
+from runnel.matching.build import build_matcher
+from runnel.matching.compile import compile_delta
+from runnel.optimizer.optimize import optimize
+from runnel.plan.logical import PlanQuery
+from runnel.plan.store import PlanVersion, load
+
+
+def main() -> None:
+    """Measure and print."""
+    options = _options()
+    events = options.workload == "events"
+    queries = (
+        make_event_queries(options.queries, options.seed)
+        if events
+        else make_queries(options.workload, options.queries, options.seed)
+    )
+    items: Batches = make_events(options.items) if events else make_items(options.items)
+    with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder:
+        known = None if events or options.unknown_frequencies else frequencies()
+        setting = Setting(queries, FileStorage(Path(folder, "plans").as_uri()), known)
+        run = Run(options, setting, items, Path(folder))
+        run.say("workload", items=len(items), seed=options.seed, **queries.shape)
+        for part in options.parts:
+            PARTS[part](run)
+        if run.differing:
+            sys.exit(f"different matches: {', '.join(run.differing)}")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", choices=[*KINDS, "events"], default="M")
+    parser.add_argument("--queries", type=int, default=100_000)
+    parser.add_argument("--items", type=int, default=4000)
+    parser.add_argument("--batch", type=int, default=1000)
+    parser.add_argument("--parts", type=_names(PARTS), default=["matchers", "single", "delta", "text"])
+    parser.add_argument("--contenders", type=_names(CONTENDERS), default=list(CONTENDERS))
+    parser.add_argument("--statements", type=int, default=2000)
+    parser.add_argument("--jars", type=Path, help="a folder with the peers' jars; those missing are fetched into it")
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--unknown-frequencies", action="store_true", help="compile without statistics of words")
+    return parser.parse_args()
+
+
+def _names(known: dict[str, Any]) -> Callable[[str], list[str]]:
+    def names(text: str) -> list[str]:
+        found = text.split(",")
+        unknown = [name for name in found if name not in known]
+        if unknown:
+            raise argparse.ArgumentTypeError(f"{unknown[0]} is none of {', '.join(known)}")
+        return found
+
+    return names
+
+
+def matchers(run: Run) -> None:
+    """Every contender on the same items."""
+    _warm_up(run)
+    for name in run.options.contenders:
+        try:
+            _match(run, name)
+        except ValueError as error:
+            run.say(name, not_run=str(error))
+
+
+def _warm_up(run: Run) -> None:
+    """Let the loops be compiled before anything is measured; it takes seconds, and a lot of memory, once."""
+    setting = Setting(run.queries.head(500), FileStorage((run.folder / "few").as_uri()))
+    for name in run.options.contenders:
+        with suppress(ValueError):
+            CONTENDERS[name](setting).matcher.match(run.items.batch(0, 3))
+
+
+def _match(run: Run, name: str) -> None:
+    if name in ("streams", "index", "tree"):
+        _ = run.setting.base  # written before memory is looked at
+    before = private_megabytes()
+    compiled = CONTENDERS[name](run.setting)
+    count = len(run.items)
+    if name in COUNTED:
+        count = min(count, 4 * COUNTED[name] // max(1, len(run.queries)))
+        if count < 1:
+            raise ValueError(f"one item with {len(run.queries)} queries would take minutes")
+        count = max(1, count // 4)
+    batches = run.items.batches(run.options.batch) if count == len(run.items) else [run.items.batch(0, count)]
+    if name not in COUNTED:
+        _ = compiled.matcher.match(run.items.batch(0, 100))  # compiled loops and mapped files are warm after it
+    counted = compiled.matcher.statistics.candidates, compiled.matcher.statistics.clause_checks
+    wall, started = time.perf_counter(), time.process_time()
+    found = [compiled.matcher.match(batch) for batch in batches]
+    seconds, elapsed = time.process_time() - started, time.perf_counter() - wall
+    statistics = compiled.matcher.statistics
+    run.say(
+        name,
+        items=count,
+        **_compiling(compiled, len(run.queries)),
+        cpu_seconds=seconds,
+        seconds=elapsed,
+        items_per_cpu_second=count / seconds,
+        candidates_per_item=(statistics.candidates - counted[0]) / count,
+        clause_checks_per_item=(statistics.clause_checks - counted[1]) / count,
+        private_megabytes=private_megabytes() - before,
+        **run.compare(name, joined(found)),
+    )
+
+
+def _compiling(compiled: Compiled, queries: int) -> dict[str, Any]:
+    stored = compiled.stored_bytes
+    return {
+        "compile_cpu_seconds": compiled.seconds,
+        "stored_bytes": stored,
+        "stored_bytes_per_query": stored / max(1, queries),
+    }
+
+
+def single(run: Run) -> None:
+    """One item at a time: what a stream that trickles costs."""
+    for name in [name for name in run.options.contenders if name not in COUNTED]:
+        try:
+            matcher = CONTENDERS[name](run.setting).matcher
+        except ValueError as error:
+            run.say(f"{name} single item", not_run=str(error))
+            continue
+        batches = [run.items.batch(row, row + 1) for row in range(min(220, len(run.items)))]
+        times = []
+        for batch in batches:
+            started = time.perf_counter()
+            matcher.match(batch)
+            times.append(time.perf_counter() - started)
+        warm = times[20:] or times
+        run.say(f"{name} single item", items=len(warm), median_microseconds=1e6 * median(warm))
+
+
+def delta(run: Run) -> None:
+    """A query added beside all others, and one removed: from its text to a matcher that knows it."""
+    storage, base = run.setting.storage, run.setting.base[0].folder
+    added = FIRST_QUERY + len(run.queries)
+    batch = run.items.batch(0, 200)
+    before = build_matcher(run.setting.plan()).match(batch)
+    for turn, (figure, definitions, dead) in enumerate(
+        [
+            ("warm up", everything(added), set[int]()),
+            ("add a query", everything(added), set[int]()),
+            ("remove a query", {}, {int(before.queries[0])}),
+        ],
+        start=2,
+    ):
+        started = time.perf_counter()
+        queries = [PlanQuery(query) for query in definitions]
+        manifest = compile_delta(storage, f"delta-{turn}", queries, definitions, dead, base)
+        compiled = time.perf_counter()
+        matcher = build_matcher(load(storage, PlanVersion(turn, base, manifest.folder)))
+        ready = time.perf_counter()
+        after = matcher.match(batch)
+        changed = after.total - before.total
+        right = changed < 0 and dead.isdisjoint(after.queries.tolist()) if dead else changed == len(batch)
+        if not right:
+            run.differing.append(figure)
+        if turn > 2:
+            run.say(
+                figure,
+                compile_seconds=compiled - started,
+                load_seconds=ready - compiled,
+                stored_bytes=manifest.size,
+                right=right,
+            )
+
+
+def text(run: Run) -> None:
+    """Statements as text: parsed, bound and optimised."""
+    some = run.queries.head(run.options.statements)
+    statements = list(some.statements())
+    parsed(statements[:5], some.feed)  # the parser is made when first used
+    started = time.process_time()
+    definitions = parsed(statements, some.feed)
+    read = time.process_time()
+    plan = optimize(some.plan_queries(), definitions)
+    optimized = time.process_time()
+    run.say(
+        "from text",
+        statements=len(some),
+        parse_cpu_seconds=read - started,
+        optimize_cpu_seconds=optimized - read,
+        statements_per_cpu_second=len(some) / (optimized - started),
+        predicates=plan.counts["predicates"],
+        same_definitions=definitions == some.definitions(),
+    )
+
+
+PARTS: dict[str, Callable[[Run], None]] = {
+    "matchers": matchers,
+    "single": single,
+    "delta": delta,
+    "text": text,
+    "spark": spark_join.measure,
+    "monitor": measure_monitor,
+    "ruler": measure_ruler,
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Very many filters inside Spark, measured: from the item log to the committed match log. JSON lines.
+
+    python benchmarks/filters_spark.py [--workload M] [--queries 100000] [--items 20000] [--singles 30]
+
+The plan is compiled from the workload's predicates and published in a root's catalog as any other; items are accepted
+into its log. One bounded run matches them all in `local[2]`; between its first and last commit nothing starts up any
+more. Then micro-batches of 1, 10 and 100 items are published one at a time to a running engine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+from benchmarks.contenders import write_logical
+from benchmarks.measuring import say
+from benchmarks.workloads import KINDS, SOURCE, frequencies, make_items, make_queries
+
+from runnel.catalog import feeds, matches, plans
+from runnel.engine import Engine, open_engine
+from runnel.model.item import Item
+
+NAME = "filters_spark"
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", choices=KINDS, default="M")
+    parser.add_argument("--queries", type=int, default=100_000)
+    parser.add_argument("--items", type=int, default=20_000)
+    parser.add_argument("--batch", type=int, default=4_000, help="items in a batch")
+    parser.add_argument("--singles", type=int, default=30, help="micro-batches of each size")
+    options = parser.parse_args()
+    with (
+        tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder,
+        open_engine(folder, master="local[2]", max_batch_items=options.batch, max_batch_bytes=1 << 30) as engine,
+    ):
+        _publish_plan(engine, options)
+        items = _items(options.items + 120 * options.singles)
+        _accept(engine, items, options.items)
+        _bounded(engine, options)
+        for size in (1, 10, 100):
+            _micro(engine, items, size, options)
+
+
+def _publish_plan(engine: Engine, options: argparse.Namespace) -> None:
+    engine.execute("register feed News;")
+    with engine.root.catalog.read() as connection:
+        ids = {feed.name: feed.id for feed in feeds.live_feeds(connection)}
+    assert ids["News"] == SOURCE, "the workload's queries read the first feed"
+    queries = make_queries(options.workload, options.queries)
+    started = time.process_time()
+    folder = "plans/benchmark"
+    manifest = write_logical(engine.root.storage, folder, queries.logical(), frequencies())
+    seconds = time.process_time() - started
+    with engine.root.catalog.write() as connection:
+        plans.publish_plan(connection, folder, None, options.queries)
+    say(
+        NAME,
+        "plan",
+        workload=options.workload,
+        queries=options.queries,
+        compile_cpu_seconds=seconds,
+        bytes_per_query=manifest.size / options.queries,
+    )
+
+
+def _items(count: int) -> Iterator[Item]:
+    made = make_items(count)
+    for number, record in enumerate(made.records()):
+        attributes = {name: (value,) for name, value in record.items() if name != "id"}
+        yield Item("News", str(number), attributes)
+
+
+def _accept(engine: Engine, items: Iterator[Item], count: int) -> None:
+    started = time.perf_counter()
+    left = count
+    while left:
+        some = [next(items) for _ in range(min(left, 1_000))]
+        engine.root.items.accept(SOURCE, some)
+        left -= len(some)
+    seconds = time.perf_counter() - started
+    say(NAME, "accept", items=count, items_per_second=count / seconds)
+
+
+def _bounded(engine: Engine, options: argparse.Namespace) -> None:
+    started = time.perf_counter()
+    engine.run(once=True)
+    seconds = time.perf_counter() - started
+    with engine.root.catalog.read() as connection:
+        segments = matches.match_segments(connection)
+    size = sum(file.size for file in engine.root.storage.files("matches"))
+    found = sum(segment.matches for segment in segments)
+    warm = segments[1:]
+    span = (segments[-1].committed - segments[0].committed) / 1e6
+    warm_items = sum(segment.items for segment in warm)
+    say(
+        NAME,
+        "bounded",
+        workload=options.workload,
+        queries=options.queries,
+        items=sum(segment.items for segment in segments),
+        batches=len(segments),
+        cold_seconds=seconds,
+        warm_items=warm_items,
+        warm_seconds=span,
+        warm_items_per_second=warm_items / span if span else None,
+        matches_per_item=found / max(1, options.items),
+        bytes_per_match=size / max(1, found),
+        candidates=sum(segment.counters.get("candidates", 0) for segment in segments),
+        fallbacks=sum(segment.counters.get("fallbacks", 0) for segment in segments),
+    )
+
+
+def _micro(engine: Engine, items: Iterator[Item], size: int, options: argparse.Namespace) -> None:
+    """Micro-batches of one size, each published when the one before is in the match log."""
+    runner = threading.Thread(target=engine.run, daemon=True)
+    runner.start()
+    waits: list[float] = []
+    for _ in range(options.singles):
+        some = [next(items) for _ in range(size)]
+        before = time.perf_counter()
+        accepted: Any = engine.root.items.accept(SOURCE, some)
+        while engine.root.matches.matched_upto() < accepted.last_sequence:
+            assert runner.is_alive(), "the runner ended"
+            time.sleep(0.002)
+        waits.append(time.perf_counter() - before)
+        time.sleep(0.05)
+    engine.stop()
+    runner.join()
+    warm = sorted(waits[5:])
+    say(
+        NAME,
+        "micro_batch",
+        queries=options.queries,
+        items=size,
+        batches=len(warm),
+        median_seconds=statistics.median(warm),
+        p95_seconds=warm[int(0.95 * (len(warm) - 1))],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""Compiling the plan again while running, once what was learned of the stream promises enough (RoSeS §8).
+
+The new base holds the same queries, so a batch may use either; each names its version, and so does a replay of it.
+The plan is compiled without holding up anybody, and published only if nothing else was published meanwhile.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from runnel.catalog import leases, plans
+from runnel.engine.planning import frequencies
+from runnel.engine.root import Root
+from runnel.plan import store as plan_store
+
+ENOUGH = 0.2
+"""The part of the walk that must be saved for a plan to be compiled again."""
+
+_WORTH_IT = 20.0
+"""Entries for one item below which there is nothing to save."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reoptimised:
+    """What came of it: the entries expected for one item before and after, and the version, if one was published."""
+
+    now: float
+    then: float
+    version: int | None = None
+
+
+def reoptimise(root: Root, epoch: int, *, enough: float = ENOUGH, worth_it: float = _WORTH_IT) -> Reoptimised | None:
+    """Compile the current plan again if that gains enough; None where there is no plan or nothing was learned."""
+    with root.catalog.read() as connection:
+        current = plans.current_plan(connection)
+        known = frequencies(connection)
+    if current is None or not known:
+        return None
+    from runnel.matching.compile import compile_merged
+    from runnel.matching.gain import gain_of_compiling
+
+    plan = plan_store.load(root.storage, plan_store.PlanVersion(current.version, current.base, current.delta))
+    gain = gain_of_compiling(plan, known)
+    if gain.share < enough or gain.now - gain.then < worth_it:
+        return Reoptimised(gain.now, gain.then)
+    folder = f"plans/{uuid.uuid4().hex}"
+    compile_merged(root.storage, folder, plan, frequencies=known)
+    with root.catalog.write() as connection:
+        leases.check(connection, epoch)
+        newest = plans.current_plan(connection)
+        if newest is None or newest.version != current.version:
+            return Reoptimised(gain.now, gain.then)  # somebody declared something: the next turn looks again
+        version = plans.publish_plan(connection, folder, None, current.queries)
+    return Reoptimised(gain.now, gain.then, version)
