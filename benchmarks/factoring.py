@@ -268,19 +268,26 @@ def draw(place: Path, points: list[Point], label: str, *, logarithmic: bool) -> 
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "runnel", "font.size": 9}):
         figure = Figure(figsize=(9.6, 3.6), layout="constrained")
         left, right = figure.subplots(1, 2)
-        for name, marker in zip(ALGORITHMS, "s^ov", strict=True):
+        for number, (name, marker) in enumerate(zip(ALGORITHMS, "s^ov", strict=True)):
             mine = [point for point in points if point.algorithm == name]
             if mine:
                 sizes = [point.size for point in mine]
-                left.plot(sizes, [point.seconds for point in mine], marker=marker, markersize=4, label=name)
-                right.plot(sizes, [point.percent for point in mine], marker=marker, markersize=4, label=name)
+                look = {"marker": marker, "markersize": 4, "color": f"C{number}", "label": name}
+                left.plot(sizes, [point.seconds for point in mine], **look)
+                right.plot(sizes, [point.percent for point in mine], **look)
         left.set(yscale="log", xlabel=label, title="CPU seconds to factor")
-        right.set(yscale="log", xlabel=label, title="cost, in percent of the unfactored plan")
+        right.set(xlabel=label, title="cost, in percent of the unfactored plan")
         for axes in (left, right):
             axes.grid(alpha=0.3)
             axes.spines[["top", "right"]].set_visible(False)
             if logarithmic:
                 axes.set_xscale("log")
+            else:
+                axes.set_xticks(sorted({point.size for point in points}))
+        if logarithmic:
+            right.set_yscale("log")
+        else:
+            right.set_ylim(bottom=0)
         left.legend(frameon=False)
         figure.savefig(place, format="svg", metadata={"Date": None, "Creator": "Runnel"})
 

@@ -392,6 +392,7 @@ def test_what_only_ended_subscriptions_needed_is_tidied_away(engine: Engine, mon
     assert len(list(sheets.iterdir())) == 5, "and the copy that is in use, and the file that only looks like one"
     with engine.root.catalog.read() as connection:
         assert signing_keys.keys_of(connection, range(10)).keys() == {4}
+
     # Tidied away between being kept and being declared: kept once more.
     def kept(root: Root, statements: list[Statement]) -> dict[str, str]:
         made = keep_sheets(root, statements)
