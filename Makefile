@@ -41,8 +41,10 @@ docs: setup  ## make the generated pages of docs/reference anew
 crash: setup  ## kill the runner KILLS times (30 unless set) under trickled input
 	@RUNNEL_KILLS=$(KILLS) $(RUN)/python -m pytest tests/crash -v
 
-bench: setup  ## measure the pipeline; a JSON line for every figure
+bench: setup  ## measure the pipeline, filters and factoring; a JSON line for every figure
 	@$(RUN)/python benchmarks/pipeline.py
+	@$(RUN)/python -m benchmarks.filters
+	@$(RUN)/python -m benchmarks.factoring
 
 lock:  ## make the lock files anew (needs uv)
 	uv pip compile requirements/build.in --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements/build.lock

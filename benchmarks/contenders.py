@@ -20,15 +20,15 @@ from runnel.language.binding import bind_query
 from runnel.language.parser import parse
 from runnel.language.statements import CreateFeed
 from runnel.log.storage import Storage
-from runnel.matching import compile as compiling
 from runnel.matching.build import build_matcher
+from runnel.matching.compile import compile_logical
 from runnel.matching.contract import Matcher
 from runnel.matching.filters.index import IndexMatcher
 from runnel.matching.filters.scan import ScanMatcher
 from runnel.matching.filters.tree import TreeMatcher
 from runnel.plan.logical import LogicalPlan
 from runnel.plan.manifest import PlanManifest
-from runnel.plan.store import Plan, PlanVersion, load, write_base
+from runnel.plan.store import Plan, PlanVersion, load
 
 _MOST_IN_TREE = 200_000
 
@@ -59,20 +59,12 @@ class Setting:
     def base(self) -> tuple[PlanManifest, float]:
         """The plan folder of the queries, and the seconds that laying it out and writing it took."""
         started = time.process_time()
-        manifest = write_logical(self.storage, "base", self.logical, self.frequencies)
+        manifest = compile_logical(self.storage, "base", self.logical, frequencies=self.frequencies)
         return manifest, time.process_time() - started
 
     def plan(self) -> Plan:
         """The plan folder, loaded."""
         return load(self.storage, PlanVersion(1, self.base[0].folder))
-
-
-def write_logical(
-    storage: Storage, folder: str, logical: LogicalPlan, frequencies: dict[str, float] | None = None
-) -> PlanManifest:
-    """Write a logical plan and the matchers' arrays as a new base."""
-    laid_out, arrays = compiling._laid_out(logical, frequencies)
-    return write_base(storage, folder, laid_out, arrays)
 
 
 def scan(setting: Setting) -> Compiled:

@@ -17,12 +17,12 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-from benchmarks.contenders import write_logical
 from benchmarks.measuring import say
 from benchmarks.workloads import KINDS, SOURCE, frequencies, make_items, make_queries
 
 from runnel.catalog import feeds, matches, plans
 from runnel.engine import Engine, open_engine
+from runnel.matching.compile import compile_logical
 from runnel.model.item import Item
 
 NAME = "filters_spark"
@@ -57,7 +57,7 @@ def _publish_plan(engine: Engine, options: argparse.Namespace) -> None:
     queries = make_queries(options.workload, options.queries)
     started = time.process_time()
     folder = "plans/benchmark"
-    manifest = write_logical(engine.root.storage, folder, queries.logical(), frequencies())
+    manifest = compile_logical(engine.root.storage, folder, queries.logical(), frequencies=frequencies())
     seconds = time.process_time() - started
     with engine.root.catalog.write() as connection:
         plans.publish_plan(connection, folder, None, options.queries)

@@ -20,6 +20,10 @@ from llvmlite import ir
 from numba.core import cgutils, config, types
 from numba.extending import intrinsic
 
+# Masks are tuples of numbers; with this, operations on them become single instructions. Numba leaves it out.
+if "NUMBA_SLP_VECTORIZE" not in os.environ:
+    config.SLP_VECTORIZE = 1
+
 _PACKAGE = Path(__file__).parent
 _WEEK = 7 * 86_400.0
 

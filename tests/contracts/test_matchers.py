@@ -18,11 +18,13 @@ from tests.unit.optimizer.generated_worlds import SOURCES, GeneratedWorld, nodes
 
 from runnel.algebra.evaluate import accepts
 from runnel.algebra.expressions import (
+    WHOLE,
     And,
     Attribute,
     Between,
     Compare,
     Contains,
+    ContainsPattern,
     Exists,
     Expression,
     In,
@@ -31,6 +33,7 @@ from runnel.algebra.expressions import (
     Or,
     Truth,
 )
+from runnel.algebra.patterns import word_patterns
 from runnel.algebra.query import Filter, Node, Read
 from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher
@@ -44,6 +47,7 @@ from runnel.matching.filters.scan import ScanMatcher
 from runnel.matching.filters.streams import settle
 from runnel.matching.filters.streams.matcher import StreamMatcher
 from runnel.matching.filters.streams.part import StreamPart
+from runnel.matching.filters.tree import TreeMatcher
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Item
 from runnel.model.match import Matches
@@ -120,6 +124,8 @@ def test_every_matcher_gives_what_the_evaluator_gives(world: GeneratedWorld, sin
         "streams of cut normal forms": StreamMatcher(base_plan(queries, world.definitions, TINY)),
         "index": IndexMatcher(base_plan(queries, world.definitions)),
         "index of cut normal forms": IndexMatcher(base_plan(queries, world.definitions, TINY)),
+        "tree": TreeMatcher(base_plan(queries, world.definitions)),
+        "tree of cut normal forms": TreeMatcher(base_plan(queries, world.definitions, TINY)),
     }
     for name, matcher in matchers.items():
         matches = matcher.match(world.batch)
@@ -377,3 +383,91 @@ def test_ranges_end_where_they_say() -> None:
     wanted = expected(batch, queries, definitions)
     assert wanted[0] == [10, 12, 14, 15]
     assert rows(build_matcher(base_plan(queries, definitions)).match(batch)) == wanted
+
+
+_BEGINNINGS = [
+    "c",
+    "co",
+    "conc",
+    "concert",
+    "straß",
+    "STRASS",
+    "é",
+    "mu",
+    "muse'",
+    "서",
+    "서울",
+    "20",
+    "internationali",
+]
+_TITLE_WORDS = [
+    *("Concert", "CONCRETE", "con\u00adcert", "cone", "Straße", "STRASSEN", "strasse", "élan", "e\u0301tat", "Étude"),
+    *("Muse's", "muse’s", "muse", "서울특별시", "서울", "2026", "20", "東京", "東", "タワー", "İstanbul", "c"),
+    *("internationalisation", "internationalität", "x" * 70, "x" * 69 + "y"),
+]
+_patterns = st.lists(
+    st.one_of(
+        st.sampled_from(_BEGINNINGS).map(lambda start: f"{start}*"),
+        st.builds("{}{}{}".format, st.sampled_from(_BEGINNINGS), st.sampled_from(["*", "?", "??*"]), st.just("t")),
+        st.sampled_from(["*", "?", "*t", "concert", "東", "京", "x" * 66 + "*", "İ*", "i*"]),
+    ),
+    min_size=1,
+    max_size=3,
+).map(lambda parts: word_patterns(" ".join(parts)))
+_pattern_atoms: st.SearchStrategy[Expression] = st.builds(
+    ContainsPattern, st.sampled_from([Attribute("title")] * 2 + [Attribute("body"), WHOLE]), _patterns
+)
+_pattern_conditions = st.one_of(
+    _pattern_atoms,
+    st.builds(Not, _pattern_atoms),
+    st.builds(lambda *parts: And(parts), _pattern_atoms, st.one_of(_pattern_atoms, st.builds(Not, _pattern_atoms))),
+    st.builds(lambda *parts: Or(parts), _pattern_atoms, _pattern_atoms),
+)
+_pattern_texts = st.lists(st.sampled_from(_TITLE_WORDS), max_size=4).map(" ".join)
+_pattern_items = st.fixed_dictionaries(
+    {},
+    optional={
+        "title": st.lists(st.one_of(_pattern_texts, st.just(20.0)), min_size=1, max_size=3).map(tuple),
+        "body": _pattern_texts,
+        "other": _pattern_texts,
+    },
+)
+
+
+@settings(max_examples=80, deadline=None, derandomize=True)
+@given(st.lists(_pattern_conditions, min_size=1, max_size=8), st.lists(_pattern_items, min_size=1, max_size=6))
+def test_patterns_of_words_hold_alike_in_every_matcher(
+    conditions: list[Expression], things: list[dict[str, object]]
+) -> None:
+    definitions: dict[int, Node] = {10 + n: Filter(Read(1), condition) for n, condition in enumerate(conditions)}
+    queries = [PlanQuery(feed) for feed in definitions]
+    batch = ItemBatch.of([item(n, **thing) for n, thing in enumerate(things)], {"One": 1})
+    wanted = expected(batch, queries, definitions)
+    plan = base_plan(queries, definitions)
+    for made in (StreamMatcher, IndexMatcher, TreeMatcher):
+        matches = made(plan).match(batch)
+        assert rows(matches) == wanted, made
+        assert matches.failures == ()
+
+
+@pytest.mark.parametrize("made", [StreamMatcher, IndexMatcher, TreeMatcher])
+def test_a_prefix_is_known_without_an_evaluation(made: type[StreamMatcher | IndexMatcher | TreeMatcher]) -> None:
+    definitions: dict[int, Node] = {
+        10: Filter(Read(1), ContainsPattern(Attribute("title"), ("conc*",))),
+        11: Filter(Read(1), Not(ContainsPattern(WHOLE, ("conc*",)))),
+        12: Filter(Read(1), ContainsPattern(Attribute("title"), ("conc*", "h?ll"))),
+    }
+    titles = ["Concert Hall", "rock", "cone hall", "hall concert"]
+    batch = ItemBatch.of(
+        [item(n, title=titles[n % 4], body="concrete" if n == 5 else "") for n in range(600)], {"One": 1}
+    )
+    queries = [PlanQuery(feed) for feed in definitions]
+    whole = made(base_plan(queries, definitions))
+    answers = rows(whole.match(batch))
+    assert answers[:6] == [[10, 12], [11], [11], [10], [10, 12], []]
+    assert answers[6:] == [answers[n % 4] for n in range(6, 600)]
+    # Only the row of two patterns is asked of items, and only of those with a word that begins like one of them.
+    assert whole.statistics.atom_evaluations <= 300
+    alone = made(base_plan(queries[:2], definitions))
+    assert rows(alone.match(batch)) == [[query for query in row if query != 12] for row in answers]
+    assert alone.statistics.atom_evaluations == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +17,7 @@ from runnel.cli.doctor import doctor
 from runnel.cli.letters import letters
 from runnel.cli.opml import opml
 from runnel.cli.options import ActingOption, JsonOption, RootOption, TokenOption, opened
-from runnel.cli.output import console, print_json, shown, tell_outcomes, told
+from runnel.cli.output import console, print_json, shown, tell_outcomes, told, write_pictures
 from runnel.cli.owners import owner, token
 from runnel.cli.report import report
 from runnel.cli.run import run
@@ -163,17 +164,29 @@ def show(
 @app.command()
 def explain(
     feed: Annotated[str, typer.Argument(help="The feed.")],
+    picture: Annotated[
+        Path | None,
+        typer.Option(help="Also draw the filter tree into this file, as SVG; one file for each tree, numbered."),
+    ] = None,
     root: RootOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain how a feed is matched, and what it shares with others.
+    """Explain how a feed is matched: its conditions, its way down the filter tree, and what it shares with others.
 
-    Example: `runnel explain Rock`
+    Example: `runnel explain Rock --picture rock.svg`
     """
     with told(as_json), opened(root, token, acting) as engine:
-        tell_outcomes([engine.explain(feed)], as_json)
+        explained = engine.explain(feed)
+        if picture is not None:
+            written = write_pictures(picture, engine.pictures(feed))
+            explained = replace(
+                explained,
+                data={**explained.data, "pictures": written},
+                lines=(*explained.lines, *(f"drawn: {place} ({sources})" for place, sources in written.items())),
+            )
+        tell_outcomes([explained], as_json)
 
 
 @app.command()

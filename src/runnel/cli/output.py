@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import typer
@@ -102,6 +103,19 @@ def tell_outcomes(outcomes: Iterable[Outcome], as_json: bool) -> None:
         console.print(f"{mark} {shown(outcome.message)}", soft_wrap=True)
         for line in outcome.lines:
             console.print(f"  {shown(line)}", soft_wrap=True)
+
+
+def write_pictures(place: Path, pictures: Mapping[str, str]) -> dict[str, str]:
+    """Write pictures into a file, the second and later ones beside it; gives what each file shows."""
+    written = {}
+    for number, (title, picture) in enumerate(pictures.items(), start=1):
+        path = place if number == 1 else place.with_stem(f"{place.stem}-{number}")
+        try:
+            path.write_text(picture, "utf-8")
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot be written: {error}", place=str(path)) from error
+        written[str(path)] = title
+    return written
 
 
 def shown(text: str) -> str:

@@ -5,7 +5,9 @@ Every answer is for an actor: what that one may not read is neither shown nor co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -24,9 +26,9 @@ from runnel.errors import NotFound
 from runnel.log.item_log import item_key
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.item import Item
-from runnel.optimizer.explain import explain_query
+from runnel.optimizer.explain import explain_query, part_of
 from runnel.plan.logical import PlanQuery
-from runnel.plan.store import PlanVersion, load
+from runnel.plan.store import Plan, PlanVersion, load
 
 
 def show_feeds(root: Root, actor: Actor) -> Outcome:
@@ -178,11 +180,60 @@ def show_quarantine(root: Root, actor: Actor) -> Outcome:
 
 
 def explain_feed(root: Root, name: str, actor: Actor) -> Outcome:
-    """How a feed is matched: its part of the shared plan, and what it shares with others.
+    """How a feed is matched: its part of the shared plan, its filter tree, and what it shares with others.
 
     A feed that nobody subscribes to is in no plan; it is compiled alone, to show what would become of it. So it is
     for everybody but the operator: what the plan shares tells what others want.
     """
+    with _planned(root, name, actor) as planned:
+        # Imported here, as the compiler of kernels takes a second to load.
+        from runnel.matching.expected import expected_entries, part_anchors
+
+        part, _ = part_of(planned.plan, planned.feed.id, planned.names)
+        anchors = part_anchors(part)
+        explained = explain_query(
+            planned.feed.id,
+            planned.plan,
+            planned.names,
+            anchors=anchors.clauses,
+            entries=expected_entries(part, anchors),
+        )
+        feed = planned.feed
+        lines = (feed.statement, planned.state, *explained.lines())
+        data = {"feed": feed.name, "statement": feed.statement, "matched": planned.is_live, **explained.to_json()}
+    return Outcome(f"explain feed {feed.name}", data, lines)
+
+
+def picture_feed(root: Root, name: str, actor: Actor) -> dict[str, str]:
+    """The filter trees in which a feed is, as SVG pictures by the names of the sources.
+
+    Sources of which the same is asked share a picture. What an actor may not know of others is in no picture.
+    """
+    from runnel.optimizer.explain_tree import MOST_PREDICATES, pictures
+
+    with _planned(root, name, actor) as planned:
+        drawn = pictures(planned.plan, planned.feed.id, planned.names)
+    if not drawn:
+        raise NotFound(
+            f"there is no filter tree of {name} to draw",
+            hint=f"it reads no source, or only sources with more than {MOST_PREDICATES:,} predicates",
+        )
+    return drawn
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """A feed in a plan: the shared one, or one of its own."""
+
+    feed: Feed
+    is_live: bool
+    names: Mapping[int, str]
+    plan: Plan
+    state: str
+
+
+@contextmanager
+def _planned(root: Root, name: str, actor: Actor) -> Iterator[_Planned]:
     with root.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
         current = plans.current_plan(connection)
@@ -191,15 +242,11 @@ def explain_feed(root: Root, name: str, actor: Actor) -> Outcome:
         definitions = feeds.definitions(connection, [feed.id], with_paused=True)
     if actor.is_operator and is_live and not feed.paused and current is not None:
         plan = load(root.storage, PlanVersion(current.version, current.base, current.delta))
-        explained = explain_query(feed.id, plan, names)
-        state = f"plan version {current.version}"
-    else:
-        with adhoc_plan([PlanQuery(feed.id)], definitions) as alone:
-            explained = explain_query(feed.id, alone, names)
-        state = f"{_state_of(feed, is_live)}; compiled alone it would be:"
-    lines = (feed.statement, state, *explained.lines())
-    data = {"feed": feed.name, "statement": feed.statement, "matched": is_live, **explained.to_json()}
-    return Outcome(f"explain feed {feed.name}", data, lines)
+        yield _Planned(feed, is_live, names, plan, f"plan version {current.version}")
+        return
+    state = f"{_state_of(feed, is_live)}; compiled alone it would be:"
+    with adhoc_plan([PlanQuery(feed.id)], definitions) as alone:
+        yield _Planned(feed, is_live, names, alone, state)
 
 
 def why(root: Root, item_id: str, name: str, actor: Actor) -> Outcome:

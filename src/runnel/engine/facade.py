@@ -221,6 +221,11 @@ class Engine:
         self._check_actor()
         return answer.explain_feed(self.root, name, self.actor)
 
+    def pictures(self, name: str) -> dict[str, str]:
+        """The filter trees in which a feed is, as SVG pictures by the names of the sources."""
+        self._check_actor()
+        return answer.picture_feed(self.root, name, self.actor)
+
     def why(self, item_id: str, name: str) -> Outcome:
         """Why an item is, or is not, in a feed."""
         self._check_actor()

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from runnel.log.arrow_files import read_arrow, write_arrow
 from runnel.log.storage import Storage
-from runnel.model.match import Matches
+from runnel.model.match import Matches, SteppedMatches, Steps
 from runnel.model.segment import MatchPart
 
 MATCH_SCHEMA = pa.schema(
@@ -29,9 +29,6 @@ MATCH_SCHEMA = pa.schema(
     ],
     metadata={"runnel.format": "matches/2"},
 )
-
-LEAP = 65535
-"""In place of a step that does not fit into two bytes."""
 
 
 @dataclass(frozen=True)
@@ -64,21 +61,24 @@ class MatchRows:
 
 def match_records(sequences: npt.NDArray[np.int64], matches: Matches) -> Any:
     """A record batch of MATCH_SCHEMA: the items that matched something."""
-    lengths = np.diff(matches.offsets)
-    kept = lengths > 0
-    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths[kept])])
-    return _records(MatchRows(sequences[kept], offsets, matches.queries))
+    steps = matches.steps if isinstance(matches, SteppedMatches) else _steps_of(matches.offsets, matches.queries)
+    kept = np.flatnonzero(np.diff(steps.offsets))
+    ends = np.append(kept, len(sequences))
+    return _records(sequences[kept], Steps(steps.offsets[ends], steps.steps, steps.leap_offsets[ends], steps.leaps))
 
 
-def _records(rows: MatchRows) -> Any:
+def _steps_of(offsets: npt.NDArray[np.int64], queries: npt.NDArray[np.int64]) -> Steps:
     # Imported here: who only reads matches needs no compiler.
     from runnel.log.match_steps import steps_of
 
-    steps, leap_offsets, leaps = steps_of(rows.offsets, rows.queries)
+    return steps_of(offsets, queries)
+
+
+def _records(sequences: npt.NDArray[np.int64], steps: Steps) -> Any:
     columns = [
-        pa.array(rows.sequences),
-        _lists(rows.offsets, steps, MATCH_SCHEMA.field("steps")),
-        _lists(leap_offsets, leaps, MATCH_SCHEMA.field("leaps")),
+        pa.array(sequences),
+        _lists(steps.offsets, steps.steps, MATCH_SCHEMA.field("steps")),
+        _lists(steps.leap_offsets, steps.leaps, MATCH_SCHEMA.field("leaps")),
     ]
     return pa.RecordBatch.from_arrays(columns, schema=MATCH_SCHEMA)
 
@@ -108,15 +108,8 @@ def _rows(batch: Any) -> MatchRows:
     if "queries" in batch.schema.names:  # matches/1: the ids as they are
         offsets, queries = _listed(batch.column("queries"))
         return MatchRows(sequences, offsets, queries)
-    offsets, steps = _listed(batch.column("steps"))
-    _, leaps = _listed(batch.column("leaps"))
-    ids = steps.astype(np.int64)
-    ids[steps == LEAP] = leaps
-    np.cumsum(ids, out=ids)
-    # A row begins anew: what the rows before it added up to is taken away again.
-    before = np.concatenate([np.zeros(1, dtype=np.int64), ids])[offsets[:-1]]
-    ids -= np.repeat(before, np.diff(offsets))
-    return MatchRows(sequences, offsets, ids)
+    steps = Steps(*_listed(batch.column("steps")), *_listed(batch.column("leaps")))
+    return MatchRows(sequences, steps.offsets, steps.ids())
 
 
 def _listed(column: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
@@ -136,5 +129,5 @@ def joined(parts: Sequence[MatchRows]) -> MatchRows:
 
 def write_rows(storage: Storage, path: str, rows: MatchRows, sequences: tuple[int, int]) -> MatchPart:
     """Write matches as one part, in one piece."""
-    size = write_arrow(storage, path, [_records(rows)], MATCH_SCHEMA)
+    size = write_arrow(storage, path, [_records(rows.sequences, _steps_of(rows.offsets, rows.queries))], MATCH_SCHEMA)
     return MatchPart(path, sequences[0], sequences[1], size)

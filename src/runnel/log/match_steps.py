@@ -8,24 +8,23 @@ import numpy as np
 import numpy.typing as npt
 
 from runnel.kernel import kernel
+from runnel.model.match import LEAP, Steps
 
-_LEAP = 65535
 Ids = npt.NDArray[np.int64]
 
 
-def steps_of(offsets: Ids, queries: Ids) -> tuple[npt.NDArray[np.uint16], Ids, Ids]:
-    """Steps for rows of ascending ids, and the offsets and values of the rows' leaps.
+def steps_of(offsets: Ids, queries: Ids) -> Steps:
+    """Rows of ascending ids as steps.
 
-    >>> steps, offsets, leaps = steps_of(np.array([0, 3, 4]), np.array([7, 9, 70_009, 3]))
-    >>> steps.tolist(), offsets.tolist(), leaps.tolist()
-    ([7, 2, 65535, 3], [0, 1, 1], [70000])
+    >>> found = steps_of(np.array([0, 3, 4]), np.array([7, 9, 70_009, 3]))
+    >>> found.steps.tolist(), found.leap_offsets.tolist(), found.leaps.tolist(), found.ids().tolist()
+    ([7, 2, 65535, 3], [0, 1, 1], [70000], [7, 9, 70009, 3])
     """
     steps = np.empty(len(queries), dtype=np.uint16)
     leap_offsets = np.empty(len(offsets), dtype=np.int64)
-    count = _count_leaps(offsets, queries)
-    leaps = np.empty(count, dtype=np.int64)
+    leaps = np.empty(_count_leaps(offsets, queries), dtype=np.int64)
     _write_steps(offsets, queries, steps, leap_offsets, leaps)
-    return steps, leap_offsets, leaps
+    return Steps(offsets, steps, leap_offsets, leaps)
 
 
 @kernel
@@ -34,7 +33,7 @@ def _count_leaps(offsets: Any, queries: Any) -> int:
     for row in range(len(offsets) - 1):
         last = 0
         for place in range(offsets[row], offsets[row + 1]):
-            count += queries[place] - last >= _LEAP
+            count += queries[place] - last >= LEAP
             last = queries[place]
     return count
 
@@ -48,9 +47,9 @@ def _write_steps(offsets: Any, queries: Any, steps: Any, leap_offsets: Any, leap
         for place in range(offsets[row], offsets[row + 1]):
             step = queries[place] - last
             last = queries[place]
-            if step >= _LEAP:
+            if step >= LEAP:
                 leaps[leap] = step
                 leap += 1
-                step = _LEAP
+                step = LEAP
             steps[place] = step
     leap_offsets[len(offsets) - 1] = leap

@@ -1,6 +1,7 @@
 """Compiling: queries in, a plan folder out. The optimiser's plan and the matchers' arrays are written together.
 
-`compile_base` and `compile_delta` start from definitions, `compile_merged` from a loaded plan (compaction).
+`compile_base` and `compile_delta` start from definitions, `compile_logical` from a logical plan, `compile_merged`
+from a loaded plan (compaction).
 """
 
 from __future__ import annotations
@@ -45,8 +46,24 @@ def compile_base(
     1
     """
     logical = optimize(queries, definitions, settings=settings)
-    logical, arrays = _laid_out(logical, frequencies)
-    return write_base(storage, folder, logical, arrays)
+    return compile_logical(storage, folder, logical, frequencies=frequencies)
+
+
+def compile_logical(
+    storage: Storage, folder: str, logical: LogicalPlan, *, frequencies: Frequencies | None = None
+) -> PlanManifest:
+    """Lay out a logical plan and write it as a new base folder.
+
+    >>> import tempfile
+    >>> from runnel.algebra.query import Read
+    >>> from runnel.log.storage import FileStorage
+    >>> logical = optimize([PlanQuery(7)], {7: Read(1)})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     compile_logical(FileStorage(f"file://{folder}"), "plans/base-1", logical).kind
+    'base'
+    """
+    laid_out, arrays = _laid_out(logical, frequencies)
+    return write_base(storage, folder, laid_out, arrays)
 
 
 def compile_delta(
@@ -73,8 +90,7 @@ def compile_merged(
     storage: Storage, folder: str, plan: Plan, *, frequencies: Frequencies | None = None
 ) -> PlanManifest:
     """Write a plan's base and delta as one new base, without its tombstones."""
-    logical, arrays = _laid_out(merge(plan.base, plan.delta), frequencies)
-    return write_base(storage, folder, logical, arrays)
+    return compile_logical(storage, folder, merge(plan.base, plan.delta), frequencies=frequencies)
 
 
 def _laid_out(logical: LogicalPlan, frequencies: Frequencies | None) -> tuple[LogicalPlan, Arrays]:

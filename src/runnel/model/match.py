@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -51,3 +52,56 @@ class Matches:
         offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)])
         queries = np.concatenate(sorted_rows) if sorted_rows else np.empty(0, dtype=np.int64)
         return Matches(offsets, queries, tuple(failures))
+
+
+LEAP = 65535
+"""In place of a step that does not fit into two bytes."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Ascending ids by row, as steps from one to the next, the first from 0: two bytes for nearly every id.
+
+    Row i has the steps from `offsets[i]` to `offsets[i + 1]`. For a step that is LEAP, the next of the row's leaps,
+    from `leap_offsets[i]` on, says how long it is.
+
+    >>> one = Steps(np.array([0, 3]), np.array([7, 2, LEAP], dtype=np.uint16), np.array([0, 1]), np.array([70_000]))
+    >>> one.ids().tolist()
+    [7, 9, 70009]
+    """
+
+    offsets: npt.NDArray[np.int64]
+    steps: npt.NDArray[np.uint16]
+    leap_offsets: npt.NDArray[np.int64]
+    leaps: npt.NDArray[np.int64]
+
+    def ids(self) -> npt.NDArray[np.int64]:
+        """The ids themselves, row after row."""
+        ids = self.steps.astype(np.int64)
+        ids[self.steps == LEAP] = self.leaps
+        np.cumsum(ids, out=ids)
+        # A row begins anew: what the rows before it added up to is taken away again.
+        before = np.concatenate([np.zeros(1, dtype=np.int64), ids])[self.offsets[:-1]]
+        ids -= np.repeat(before, np.diff(self.offsets))
+        return ids
+
+
+class SteppedMatches(Matches):
+    """Matches as steps: an item may match ten thousand queries, and mostly they are only written down."""
+
+    def __init__(self, steps: Steps, failures: tuple[Failure, ...] = ()) -> None:
+        object.__setattr__(self, "steps", steps)
+        object.__setattr__(self, "offsets", steps.offsets)
+        object.__setattr__(self, "failures", failures)
+
+    steps: Steps
+
+    @cached_property
+    def queries(self) -> npt.NDArray[np.int64]:
+        """The ids of the queries, row after row."""
+        return self.steps.ids()
+
+    @property
+    def total(self) -> int:
+        """How many (item, query) pairs match."""
+        return len(self.steps.steps)

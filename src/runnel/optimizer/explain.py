@@ -1,10 +1,10 @@
-"""What became of a query in a plan: its predicate on every source, its anchor, and what it shares with others."""
+"""What became of a query in a plan: its predicate on every source, its anchor, its filter tree, what it shares."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from runnel.optimizer.describe import describe_stored_formula, stored_atom, stor
 from runnel.plan.arrays import Array
 from runnel.plan.logical import EXACT, LogicalPlan
 from runnel.plan.store import Plan, PlanPart
+
+if TYPE_CHECKING:
+    from runnel.optimizer.explain_tree import SourceExplanation, SourceTrees
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +29,10 @@ class Sharing:
 
 @dataclass(frozen=True, slots=True)
 class BranchExplanation:
-    """The query on some sources. Not exact: the predicate finds candidates and `decided_by` decides."""
+    """The query on some sources. Not exact: the predicate finds candidates and `decided_by` decides.
+
+    `trees` are its ways down the filter trees of the sources, of the first few where there are many.
+    """
 
     sources: tuple[str, ...]
     predicate: str
@@ -36,6 +42,11 @@ class BranchExplanation:
     clauses: tuple[Sharing, ...]
     atoms: tuple[Sharing, ...]
     decided_by: str | None = None
+    trees: tuple[SourceExplanation, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """The explanation as a JSON value."""
+        return asdict(replace(self, trees=())) | {"trees": [one.to_json() for one in self.trees]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +61,7 @@ class PlanExplanation:
 
     def to_json(self) -> dict[str, Any]:
         """The explanation as a JSON value."""
-        return asdict(self)
+        return asdict(replace(self, branches=())) | {"branches": [one.to_json() for one in self.branches]}
 
     def lines(self) -> list[str]:
         """The explanation as text, a line a fact."""
@@ -63,19 +74,47 @@ class PlanExplanation:
         return [*shown, f"whole plan: {totals}"]
 
 
-def explain_query(query: int, plan: Plan, names: Mapping[int, str] | None = None) -> PlanExplanation:
-    """What a plan does for a query, by its catalog id; `names` gives the feeds' names."""
+def explain_query(
+    query: int,
+    plan: Plan,
+    names: Mapping[int, str] | None = None,
+    *,
+    anchors: Array | None = None,
+    entries: float | None = None,
+) -> PlanExplanation:
+    """What a plan does for a query, by its catalog id; `names` gives the feeds' names.
+
+    `anchors` are the clauses by which the predicates of the query's part are found, `entries` what its streams are
+    expected to pass for an item: matchers know these, and `explain` says so where they are given.
+    """
+    from runnel.optimizer.explain_tree import SourceTrees
+
     known = names or {}
+    part, position = part_of(plan, query, known)
+    trees = SourceTrees(part, plan.removed(part), entries)
+    targets = targets_of(part.logical, position)
+    branches = tuple(_branch(part, target, known, anchors, trees) for target in targets)
+    since = int(part.logical.query_since[position])
+    return PlanExplanation(_name(query, known), part.manifest.kind, since, branches, _totals(plan))
+
+
+def part_of(plan: Plan, query: int, names: Mapping[int, str] | None = None) -> tuple[PlanPart, int]:
+    """The part of a plan that holds a query, and the query's place there; NotFound if none does."""
     for part in reversed(plan.parts):
-        position = int(np.searchsorted(part.logical.query_ids, query))
         ids = part.logical.query_ids
+        position = int(np.searchsorted(ids, query))
         if position < len(ids) and ids[position] == query and not plan.removed(part)[position]:
-            branches = _branches(part, position, known)
-            since = int(part.logical.query_since[position])
-            return PlanExplanation(_name(query, known), part.manifest.kind, since, branches, _totals(plan))
+            return part, position
     raise NotFound(
-        f"{_name(query, known)} is not in the plan", hint="only feeds that somebody subscribes to are compiled"
+        f"{_name(query, names or {})} is not in the plan", hint="only feeds that somebody subscribes to are compiled"
     )
+
+
+def targets_of(logical: LogicalPlan, position: int) -> list[int]:
+    """The targets of a query, by its place in the plan."""
+    owners = np.repeat(np.arange(len(logical.targets)), logical.targets.lengths)
+    found: list[int] = np.unique(owners[logical.targets.values == position]).tolist()
+    return found
 
 
 def _name(feed: int, names: Mapping[int, str]) -> str:
@@ -89,23 +128,19 @@ def _totals(plan: Plan) -> dict[str, int]:
     return totals | {"bytes": sum(part.manifest.size for part in plan.parts)}
 
 
-def _branches(part: PlanPart, position: int, names: Mapping[int, str]) -> tuple[BranchExplanation, ...]:
-    logical = part.logical
-    owners = np.repeat(np.arange(len(logical.targets)), logical.targets.lengths)
-    targets = np.unique(owners[logical.targets.values == position])
-    return tuple(_branch(part, int(target), names) for target in targets)
-
-
-def _branch(part: PlanPart, target: int, names: Mapping[int, str]) -> BranchExplanation:
+def _branch(
+    part: PlanPart, target: int, names: Mapping[int, str], anchors: Array | None, trees: SourceTrees
+) -> BranchExplanation:
     logical = part.logical
     predicate = int(logical.target_predicates[target])
     formula = int(logical.predicate_formulas[predicate])
-    anchors = part.layout.get("anchors")
     anchor = -1 if anchors is None else int(anchors[predicate])
-    sources = logical.scopes.row(int(logical.target_scopes[target])).tolist()
+    sources = {
+        source: _name(source, names) for source in logical.scopes.row(int(logical.target_scopes[target])).tolist()
+    }
     clauses = logical.predicates.row(predicate)
     return BranchExplanation(
-        sources=tuple(_name(source, names) for source in sources),
+        sources=tuple(sources.values()),
         predicate=render(stored_predicate(logical, predicate)),
         exact=formula == EXACT,
         anchor=None if anchor < 0 else render(stored_clause(logical, anchor)),
@@ -113,6 +148,7 @@ def _branch(part: PlanPart, target: int, names: Mapping[int, str]) -> BranchExpl
         clauses=_shared_clauses(logical, clauses),
         atoms=_shared_atoms(logical, clauses),
         decided_by=None if formula == EXACT else describe_stored_formula(logical, formula),
+        trees=trees.explain(predicate, sources),
     )
 
 
@@ -147,4 +183,7 @@ def _branch_lines(branch: BranchExplanation) -> list[str]:
     lines += [f"    atom in {one.uses:,} clauses: {one.text}" for one in branch.atoms]
     if branch.decided_by is not None:
         lines.append(f"    too large for a normal form; decided by: {branch.decided_by}")
-    return lines
+    for one in branch.trees:
+        lines += [f"    {line}" for line in one.lines()]
+    left = len(branch.sources) - sum(len(one.sources) for one in branch.trees)
+    return [*lines, f"    filter trees of {left:,} more sources are not shown"] if left else lines

@@ -11,9 +11,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from runnel.log.arrow_files import write_arrow
-from runnel.log.match_files import LEAP, joined, match_records, read_part, write_part, write_rows
+from runnel.log.match_files import joined, match_records, read_part, write_part, write_rows
 from runnel.log.storage import FileStorage
-from runnel.model.match import Matches
+from runnel.model.match import LEAP, Matches
 
 ROWS = st.lists(
     st.lists(

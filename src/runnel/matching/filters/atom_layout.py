@@ -18,7 +18,7 @@ import numpy as np
 from runnel.algebra.encode import decode_expression
 from runnel.algebra.expressions import Atom
 from runnel.matching.filters.atom_tests import AtomTest, Slot, SlotUse, TestKind, Token, test_of, use_of
-from runnel.matching.filters.frequency import estimate
+from runnel.matching.filters.frequency import KnownWords, estimate
 from runnel.plan.arrays import Array, Arrays, Rows, Texts
 from runnel.plan.logical import LogicalPlan, identifiers
 from runnel.plan.validate import check_ids, check_rows, check_texts
@@ -74,11 +74,18 @@ class AtomLayout:
         """Whether these are arrays of this form."""
         return "key_ids" in arrays
 
+    def keys_of(self, kind: Token) -> Array:
+        """The keys whose tokens begin with a byte: those of one kind."""
+        tokens = self.key_tokens
+        return np.flatnonzero(tokens.data[tokens.offsets[:-1]] == kind[0]) if len(tokens) else np.empty(0, np.int64)
+
     def check(self, logical: LogicalPlan) -> None:
         """Raise ValueError, naming the array, unless everything fits the logical plan."""
         check_texts("slots", self.slots)
         check_texts("key_tokens", self.key_tokens)
         keys, atoms = len(self.key_tokens), len(logical.atoms)
+        if np.any(self.key_tokens.offsets[1:] == self.key_tokens.offsets[:-1]):
+            raise ValueError("key_tokens.offsets leaves a token without bytes")
         check_ids("slot_uses", self.slot_uses, 0, None, len(self.slots))
         check_ids("key_hashes", self.key_hashes, None, None, keys)
         check_ids("key_ids", self.key_ids, 0, keys, keys)
@@ -116,7 +123,8 @@ def lay_out_atoms(logical: LogicalPlan, frequencies: Frequencies | None = None) 
     """The layout of a logical plan's atoms, with what is known of how frequent words are."""
     tests = [test_of(_decoded(logical, atom)) for atom in range(len(logical.atoms))]
     shares: dict[Token, float] = {}
-    chosen = [_cheapest(test, frequencies or {}, shares) for test in tests]
+    known = KnownWords(frequencies or {})
+    chosen = [_cheapest(test, known, shares) for test in tests]
     slots = _numbered_slots(tests)
     keys = _Keys(slots, tests, shares)
     return AtomLayout(
@@ -143,17 +151,17 @@ def _decoded(logical: LogicalPlan, atom: int) -> Atom:
 
 
 def _cheapest(
-    test: AtomTest, frequencies: Frequencies, shares: dict[Token, float]
+    test: AtomTest, known: KnownWords, shares: dict[Token, float]
 ) -> tuple[tuple[tuple[Slot, Token], ...], float]:
     """The keys by which an atom is found, and the part of all items that they let through: all, without keys."""
     for _, token in test.keys:
         if token not in shares:
-            shares[token] = estimate(token, frequencies)
+            shares[token] = estimate(token, known)
     if not test.keys:
         return (), 1.0
     estimates = [shares[token] for _, token in test.keys]
-    if test.kind == TestKind.PHRASE:
-        # All words of a phrase must be there, so its rarest word is enough.
+    if test.together:
+        # All words of a phrase must be there, so its rarest word is enough; so it is with patterns.
         rarest = min(range(len(estimates)), key=estimates.__getitem__)
         return (test.keys[rarest],), estimates[rarest]
     return test.keys, min(1.0, sum(estimates))
@@ -178,7 +186,10 @@ def _uses(tests: list[AtomTest], slots: dict[Slot, int]) -> Array:
 
 
 class _Keys:
-    """The distinct keys of the atoms (of a phrase, all its words), the most frequent first."""
+    """The distinct keys of the atoms (of a phrase, all its words), the most frequent first.
+
+    Which they are does not depend on what is known of frequencies, so that two layouts of a plan can be compared.
+    """
 
     def __init__(self, slots: dict[Slot, int], tests: list[AtomTest], shares: Mapping[Token, float]) -> None:
         self._slot_numbers = slots

@@ -24,15 +24,18 @@ from runnel.algebra.expressions import (
     In,
     Similar,
 )
-from runnel.algebra.patterns import is_wild
+from runnel.algebra.patterns import literal_start
 from runnel.algebra.similarity import least_common
-from runnel.matching.filters.frequency import estimate
+from runnel.matching.filters.frequency import NOTHING_KNOWN, estimate
 from runnel.plan.arrays import encode_text
 
 Slot = tuple[str, str]
 """An attribute's name and a facet of it: empty for its values, a part, or DAY."""
 
 Token = bytes
+WORD, PREFIX = b"w", b"p"
+"""How the tokens of words, and of the beginnings of words, begin."""
+
 DAY = "day number"
 
 
@@ -54,13 +57,15 @@ class SlotUse(IntFlag):
     BOOLEANS = 8
     PRESENCE = 16
     RANGES = 32
+    PREFIXES = 64
 
 
 @dataclass(frozen=True, slots=True)
 class AtomTest:
     """The test of one atom.
 
-    `keys` are candidates: if the atom is true, the item has one of them (none: not known).
+    `keys` are candidates: if the atom is true, the item has one of them (none: not known), or all of them
+    (`together`), so that each alone is enough to find it.
     """
 
     kind: TestKind
@@ -68,11 +73,17 @@ class AtomTest:
     keys: tuple[tuple[Slot, Token], ...] = ()
     low: float = -math.inf
     high: float = math.inf
+    together: bool = False
 
 
 def word_token(word: str) -> Token:
     """The token of a word in a text."""
-    return b"w" + encode_text(word)
+    return WORD + encode_text(word)
+
+
+def prefix_token(prefix: str) -> Token:
+    """The token of any word that begins with a prefix."""
+    return PREFIX + encode_text(prefix)
 
 
 def text_token(text: str) -> Token:
@@ -97,8 +108,12 @@ def boolean_token(value: bool) -> Token:
 PRESENCE: Token = b"e"
 """The token of a slot that has any value."""
 
+_LEADING = 2
+"""Letters that a pattern must begin with to be found by them, where they do not decide it: one is in most items."""
+
 _USES = {
-    b"w": SlotUse.WORDS,
+    WORD: SlotUse.WORDS,
+    PREFIX: SlotUse.PREFIXES,
     b"t": SlotUse.TEXTS,
     b"n": SlotUse.NUMBERS,
     b"b": SlotUse.BOOLEANS,
@@ -116,18 +131,19 @@ def test_of(atom: Atom) -> AtomTest:
 
     >>> test_of(Compare(Attribute("price"), "<", 3.0)).high < 3.0
     True
+    >>> test_of(ContainsPattern(Attribute("title"), ("conc*",))).keys
+    ((('title', ''), b'pconc'),)
     """
     slot = _slot(atom.attribute)
     match atom:
         case Contains(Attribute(_, None), (word,)):
             return AtomTest(TestKind.KEY, slot, ((slot, word_token(word)),))
         case Contains(Attribute(_, None), phrase) if phrase:
-            return AtomTest(TestKind.PHRASE, slot, tuple((slot, word_token(word)) for word in phrase))
+            return _phrase(slot, phrase)
         case Exists():
             return AtomTest(TestKind.KEY, slot, ((slot, PRESENCE),))
         case ContainsPattern(Attribute(_, None), patterns):
-            plain = [word_token(one) for one in patterns if not is_wild(one)]
-            return AtomTest(TestKind.OTHER, slot, ((slot, _rarest(plain, 1)[0] if plain else PRESENCE),))
+            return _pattern(slot, patterns)
         case Similar(Attribute(_, None), phrase, least):
             # Whoever has `least_common` of the words has one of any set that leaves fewer of them out.
             count = len(phrase) - least_common(len(phrase), least) + 1
@@ -153,8 +169,33 @@ def _other(slot: Slot) -> AtomTest:
     return AtomTest(TestKind.OTHER, slot, ((slot, PRESENCE),))
 
 
+def _phrase(slot: Slot, phrase: tuple[str, ...]) -> AtomTest:
+    keys = tuple((slot, word_token(word)) for word in phrase)
+    return AtomTest(TestKind.PHRASE, slot, keys, together=True)
+
+
+def _pattern(slot: Slot, patterns: tuple[str, ...]) -> AtomTest:
+    """The test of a row of patterns; one that is a word, or the beginning of one, is known by its key alone."""
+    starts = [literal_start(pattern) for pattern in patterns]
+    plain = [start == pattern for start, pattern in zip(starts, patterns, strict=True)]
+    match patterns:
+        case (pattern,) if plain[0]:
+            return AtomTest(TestKind.KEY, slot, ((slot, word_token(pattern)),))
+        case (pattern,) if starts[0] and pattern == f"{starts[0]}*":
+            return AtomTest(TestKind.KEY, slot, ((slot, prefix_token(starts[0])),))
+        case (_, *_) if all(plain):
+            return _phrase(slot, patterns)
+    tokens = [
+        word_token(start) if whole else prefix_token(start)
+        for start, whole in zip(starts, plain, strict=True)
+        if whole or len(start) >= _LEADING
+    ]
+    keys = tuple((slot, token) for token in dict.fromkeys(tokens))
+    return AtomTest(TestKind.OTHER, slot, keys, together=True) if keys else _other(slot)
+
+
 def _rarest(tokens: list[Token], count: int) -> list[Token]:
-    return sorted(tokens, key=lambda token: (estimate(token, {}), token))[:count]
+    return sorted(tokens, key=lambda token: (estimate(token, NOTHING_KNOWN), token))[:count]
 
 
 def _slot(attribute: Attribute) -> Slot:

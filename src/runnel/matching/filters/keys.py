@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from typing import Any
+from itertools import chain
+from typing import Any, TypeVar
 
 import numpy as np
 
 from runnel.algebra.expressions import WHOLE
 from runnel.matching.filters.atom_layout import NOTHING, AtomLayout, hash_key
 from runnel.matching.filters.atom_tests import (
+    PREFIX,
     PRESENCE,
     SlotUse,
     Token,
@@ -31,26 +33,31 @@ _REMEMBERED = 200_000
 _LONGEST_REMEMBERED = 64
 
 
-class _Lookup(dict[Any, int]):
-    """Keys by value, found on first use; NOTHING is remembered too. Emptied when it grows too large."""
+_Found = TypeVar("_Found")
 
-    def __init__(self, find: Callable[[Any], int]) -> None:
+
+class _Lookup(dict[Any, _Found]):
+    """What is found by value, on first use; nothing is remembered too. Emptied when it grows too large."""
+
+    def __init__(self, find: Callable[[Any], _Found]) -> None:
         super().__init__()
         self._find = find
 
-    def __missing__(self, value: Any) -> int:
-        key = self._find(value)
+    def __missing__(self, value: Any) -> _Found:
+        found = self._find(value)
         if len(self) >= _REMEMBERED:
             self.clear()
         if not isinstance(value, str) or len(value) <= _LONGEST_REMEMBERED:
-            self[value] = key
-        return key
+            self[value] = found
+        return found
 
 
 class _SlotKeys:
     """What one slot of the plan asks of a value."""
 
-    def __init__(self, number: int, facet: str, use: int, find: Callable[[int, Token], int]) -> None:
+    def __init__(
+        self, number: int, facet: str, use: int, prefix_sizes: list[int], find: Callable[[int, Token], int]
+    ) -> None:
         self.number = number
         self.facet = facet
         self.use = use
@@ -58,7 +65,14 @@ class _SlotKeys:
         self.texts = _Lookup(lambda text: find(number, text_token(text)))
         self.numbers = _Lookup(lambda value: find(number, number_token(value)))
         self.booleans = _Lookup(lambda value: find(number, boolean_token(bool(value))))
+        self.prefixes = _Lookup(lambda word: self._prefixes_of(word, prefix_sizes, find))
         self.presence = find(number, PRESENCE)
+
+    def _prefixes_of(self, word: str, sizes: list[int], find: Callable[[int, Token], int]) -> tuple[int, ...]:
+        """The keys of the prefixes that a word begins with; `sizes` are those that occur, in bytes, ascending."""
+        token = word_token(word)
+        found = (find(self.number, PREFIX + token[1 : 1 + size]) for size in sizes if size < len(token))
+        return tuple(key for key in found if key != NOTHING)
 
 
 class BatchKeys:
@@ -100,10 +114,12 @@ class KeyFinder:
         self._layout = layout
         self.slots = len(layout.slots)
         self._by_name: dict[str, list[_SlotKeys]] = {}
+        sizes = _prefix_sizes(layout) if words else {}
         for number in range(self.slots):
             name, facet = json.loads(layout.slots.text(number))
             use = int(layout.slot_uses[number])
-            slot = _SlotKeys(number, facet, use if words else use & ~SlotUse.WORDS, self._find)
+            use = use if words else use & ~(SlotUse.WORDS | SlotUse.PREFIXES)
+            slot = _SlotKeys(number, facet, use, sizes.get(number, []), self._find)
             self._by_name.setdefault(name, []).append(slot)
         self._whole = self._by_name.pop(WHOLE.name, [])
 
@@ -134,7 +150,7 @@ class KeyFinder:
         rows = columns.value_rows[positions]
         if slot.use & SlotUse.PRESENCE:
             found.add(rows, [slot.presence] * len(rows))
-        if slot.use & (SlotUse.WORDS | SlotUse.TEXTS):
+        if slot.use & (SlotUse.WORDS | SlotUse.PREFIXES | SlotUse.TEXTS):
             chosen = kinds == TEXT
             self._text_keys(slot, columns, positions[chosen].tolist(), rows[chosen], found)
         if slot.use & (SlotUse.NUMBERS | SlotUse.RANGES):
@@ -150,12 +166,15 @@ class KeyFinder:
     ) -> None:
         if slot.use & SlotUse.TEXTS:
             found.add(rows, [slot.texts[columns.texts[position]] for position in positions])
-        if slot.use & SlotUse.WORDS:
+        if slot.use & (SlotUse.WORDS | SlotUse.PREFIXES):
             keys: list[int] = []
             ends = [0]
-            look_up = slot.words.__getitem__
             for position in positions:
-                keys.extend(map(look_up, set(columns.words(position))))
+                distinct = set(columns.words(position))
+                if slot.use & SlotUse.WORDS:
+                    keys.extend(map(slot.words.__getitem__, distinct))
+                if slot.use & SlotUse.PREFIXES:
+                    keys.extend(chain.from_iterable(map(slot.prefixes.__getitem__, distinct)))
                 ends.append(len(keys))
             found.add(np.repeat(rows, np.diff(ends)), keys)
 
@@ -172,6 +191,16 @@ class KeyFinder:
             found.add(rows, [slot.numbers[number] for number in numbers.tolist()])
         if slot.use & SlotUse.RANGES:
             found.add_numbers(rows * self.slots + slot.number, numbers)
+
+
+def _prefix_sizes(layout: AtomLayout) -> dict[int, list[int]]:
+    """How many bytes the prefixes of every slot have, ascending."""
+    keys = layout.keys_of(PREFIX)
+    pairs = np.stack([layout.key_slots[keys], np.diff(layout.key_tokens.offsets)[keys] - 1], axis=1)
+    sizes: dict[int, list[int]] = {}
+    for slot, size in np.unique(pairs, axis=0).tolist():
+        sizes.setdefault(slot, []).append(size)
+    return sizes
 
 
 def _joined(arrays: list[Array], dtype: type[np.generic]) -> Array:

@@ -1,7 +1,7 @@
 """From predicates that hold to rows of query ids, ascending: the last step of a block.
 
 Masks of predicates become masks of queries (through targets and their scopes), and these, turned around, the queries
-of each item. Walking the masks in the order of the queries gives every item's queries in order, without sorting.
+of each item. Walking them in the order of the queries gives every item's queries in order, without sorting.
 """
 
 from __future__ import annotations
@@ -10,31 +10,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runnel.kernel import Number, kernel, lowest_bit
+from runnel.kernel import Number, kernel, lowest_bit, step
 from runnel.matching.filters.streams.masks import (
     BLOCK,
-    NOBODY,
     ONE,
     WORDS,
     ZERO,
-    both,
-    either,
-    load,
     put_item,
-    save,
-    some,
 )
-from runnel.plan.arrays import Array
+from runnel.model.match import LEAP, Steps
+from runnel.plan.arrays import Array, offsets_of
 
 
 class QueryArrays(NamedTuple):
-    """What leads from predicates to targets and their scopes, and from these to queries."""
+    """The queries, in the order of their ids: the targets that each `asked` for, whether it lives and since when."""
 
-    target_offsets: Array
-    targets: Array
+    asked_offsets: Array
+    asked: Array
+    target_predicates: Array
     target_scopes: Array
-    query_offsets: Array
-    queries: Array
     alive: Array
     since: Array
     ids: Array
@@ -50,81 +44,169 @@ def mark_scopes(sources: Array, offsets: Array, scopes: Array, masks: Array) -> 
                 put_item(masks, scopes[place], item)
 
 
+class Lines(NamedTuple):
+    """Room for what each item of a block matches: steps, leaps, how many there are of both, and the last id."""
+
+    steps: Array
+    leaps: Array
+    counts: Array
+    leap_counts: Array
+    last: Array
+
+
+def make_lines(room: int, ids: Array) -> Lines:
+    """Lines with room for so many queries each, whose ids are among these."""
+    span = int(ids[-1]) if len(ids) else 0
+    return Lines(
+        # Lines of a size that is a power of two would meet in the same places of the cache.
+        steps=np.empty((BLOCK, room + 32), dtype=np.uint16),
+        leaps=np.empty((BLOCK, min(room, span // LEAP + 1)), dtype=np.int64),
+        counts=np.zeros(BLOCK, dtype=np.int64),
+        leap_counts=np.zeros(BLOCK, dtype=np.int64),
+        last=np.zeros(BLOCK, dtype=np.int64),
+    )
+
+
 @kernel
-def expand(hits: Array, part: QueryArrays, scope_masks: Array, sequences: Array, found: Array) -> None:
-    """Turn the masks of predicates into masks of queries, and forget the former."""
-    for predicate in range(len(part.target_offsets) - 1):
-        mask = load(hits, np.uint64(predicate))
-        if not some(mask):
+def turn(hits: Array, part: QueryArrays, scope_masks: Array, sequences: Array, lines: Lines) -> bool:
+    """Turn the masks of predicates around: a line of queries, ascending, for every item of the block.
+
+    Forgets the masks. False, and nothing is forgotten, if a line has too little room.
+    """
+    steps, leaps, counts, leap_counts, last = lines.steps, lines.leaps, lines.counts, lines.leap_counts, lines.last
+    counts[:] = 0
+    leap_counts[:] = 0
+    last[:] = 0
+    room = steps.shape[1]
+    masks = np.zeros(WORDS, dtype=np.uint64)
+    for query in range(len(part.ids)):
+        some = ZERO
+        for place in range(part.asked_offsets[query], part.asked_offsets[query + 1]):
+            target = part.asked[place]
+            scope, predicate = WORDS * part.target_scopes[target], WORDS * part.target_predicates[target]
+            for word in range(WORDS):
+                masks[word] |= scope_masks[scope + word] & hits[predicate + word]
+                some |= masks[word]
+        if some == ZERO:
             continue
-        save(hits, np.uint64(predicate), NOBODY)
-        for place in range(part.target_offsets[predicate], part.target_offsets[predicate + 1]):
-            target = part.targets[place]
-            reached = both(mask, load(scope_masks, np.uint64(part.target_scopes[target])))
-            for spot in range(part.query_offsets[target], part.query_offsets[target + 1]):
-                query = np.uint64(part.queries[spot])
-                if part.alive[query]:
-                    save(found, query, either(load(found, query), reached))
-                    if part.since[query] >= sequences[0]:
-                        _forget_earlier(found, query, part.since[query], sequences)
+        if part.since[query] >= sequences[0]:
+            _forget_earlier(masks, part.since[query], sequences)
+        name = part.ids[query]
+        for word in range(WORDS):
+            left = masks[word] if part.alive[query] else ZERO
+            masks[word] = ZERO
+            while left != ZERO:
+                item = 64 * word + lowest_bit(left)
+                left &= left - ONE
+                count = counts[item]
+                if count == room:
+                    return False
+                step_to = name - last[item]
+                last[item] = name
+                counts[item] = count + 1
+                if step_to >= LEAP:
+                    leaps[item, leap_counts[item]] = step_to
+                    leap_counts[item] += 1
+                    step_to = LEAP
+                steps[item, count] = step_to
+    hits[:] = ZERO
+    return True
 
 
 @kernel
-def _forget_earlier(found: Array, query: Number, since: Number, sequences: Array) -> None:
+def _forget_earlier(masks: Array, since: Number, sequences: Array) -> None:
     """An item matches only queries that were there before it."""
     for item in range(len(sequences)):
         if sequences[item] <= since:
-            found[(query << np.uint64(2)) | np.uint64(item >> 6)] &= ~(ONE << np.uint64(item & 63))
+            masks[item >> 6] &= ~(ONE << np.uint64(item & 63))
 
 
 @kernel
-def turn(found: Array, lines: Array, counts: Array) -> None:
-    """Turn the masks of queries around: a line of queries (by place) for every item. Forgets the masks."""
-    counts[:] = 0
-    for place in range(len(found)):
-        mask = found[place]
-        if mask == ZERO:
-            continue
-        found[place] = ZERO
-        first = 64 * (place % WORDS)
-        while mask != ZERO:
-            item = first + lowest_bit(mask)
-            mask &= mask - ONE
-            lines[item, counts[item]] = place // WORDS
-            counts[item] += 1
-
-
-@kernel
-def add_lengths(counts: Array, offsets: Array, first_row: int) -> None:
-    """Add the lengths of a block's lines to the offsets of its rows."""
-    for row in range(first_row, min(first_row + BLOCK, len(offsets) - 1)):
-        offsets[row + 1] = offsets[row] + counts[row - first_row]
-
-
-@kernel
-def copy_lines(lines: Array, counts: Array, items: int) -> Array:
-    """The lines of the first items end to end."""
-    places = np.empty(counts[:items].sum(), dtype=np.int32)
-    spot = 0
+def copy_lines(lines: Lines, items: int) -> tuple[Array, Array]:
+    """The steps and the leaps of the first items, end to end."""
+    steps = np.empty(lines.counts[:items].sum(), dtype=np.uint16)
+    leaps = np.empty(lines.leap_counts[:items].sum(), dtype=np.int64)
+    spot, leap = 0, 0
     for item in range(items):
-        places[spot : spot + counts[item]] = lines[item, : counts[item]]
-        spot += counts[item]
-    return places
+        count, leap_count = lines.counts[item], lines.leap_counts[item]
+        steps[spot : spot + count] = lines.steps[item, :count]
+        leaps[leap : leap + leap_count] = lines.leaps[item, :leap_count]
+        spot += count
+        leap += leap_count
+    return steps, leaps
+
+
+def rows_of(lines: Lines, items: int) -> list[list[int]]:
+    """The ids of the queries of the first items."""
+    steps, leaps = copy_lines(lines, items)
+    whole = joined_steps([(lines.counts[:items], lines.leap_counts[:items], steps, leaps)])
+    ids = whole.ids()
+    return [ids[whole.offsets[item] : whole.offsets[item + 1]].tolist() for item in range(items)]
+
+
+def joined_steps(blocks: list[tuple[Array, Array, Array, Array]]) -> Steps:
+    """The answers of several blocks end to end: counts, counts of leaps, steps and leaps of each."""
+    kinds = (np.int64, np.int64, np.uint16, np.int64)
+    counts, leap_counts, steps, leaps = (
+        np.concatenate([np.empty(0, dtype=kind), *(block[which] for block in blocks)])
+        for which, kind in enumerate(kinds)
+    )
+    return Steps(offsets_of(counts), steps, offsets_of(leap_counts), leaps)
 
 
 @kernel
-def merge_rows(offsets: Array, queries: Array, other_offsets: Array, other_queries: Array) -> tuple[Array, Array]:
-    """The rows of two answers about the same items, each row in order."""
+def merge_steps(
+    offsets: Array,
+    steps: Array,
+    leap_offsets: Array,
+    leaps: Array,
+    other_offsets: Array,
+    other_steps: Array,
+    other_leap_offsets: Array,
+    other_leaps: Array,
+) -> tuple[Array, Array, Array, Array]:
+    """The rows of two answers about the same items as one, each row in order."""
+    rows = len(offsets) - 1
     merged_offsets = offsets + other_offsets
-    merged = np.empty(len(queries) + len(other_queries), dtype=queries.dtype)
-    for row in range(len(offsets) - 1):
-        left, right, spot = offsets[row], other_offsets[row], merged_offsets[row]
+    merged = np.empty(len(steps) + len(other_steps), dtype=np.uint16)
+    merged_leap_offsets = np.zeros(rows + 1, dtype=np.int64)
+    merged_leaps = np.empty(len(merged), dtype=np.int64)
+    spot, leap = 0, 0
+    for row in range(rows):
+        left, right = offsets[row], other_offsets[row]
+        left_leap, right_leap = leap_offsets[row], other_leap_offsets[row]
+        left_id, left_leap = _next_id(0, left, offsets[row + 1], steps, left_leap, leaps)
+        right_id, right_leap = _next_id(0, right, other_offsets[row + 1], other_steps, right_leap, other_leaps)
+        last = 0
         while left < offsets[row + 1] or right < other_offsets[row + 1]:
-            if right == other_offsets[row + 1] or (left < offsets[row + 1] and queries[left] < other_queries[right]):
-                merged[spot] = queries[left]
+            if left_id <= right_id:
+                step = left_id - last
                 left += 1
+                left_id, left_leap = _next_id(left_id, left, offsets[row + 1], steps, left_leap, leaps)
             else:
-                merged[spot] = other_queries[right]
+                step = right_id - last
                 right += 1
+                right_id, right_leap = _next_id(
+                    right_id, right, other_offsets[row + 1], other_steps, right_leap, other_leaps
+                )
+            last += step
+            if step >= LEAP:
+                merged_leaps[leap] = step
+                leap += 1
+                step = LEAP
+            merged[spot] = step
             spot += 1
-    return merged_offsets, merged
+        merged_leap_offsets[row + 1] = leap
+    return merged_offsets, merged, merged_leap_offsets, merged_leaps[:leap].copy()
+
+
+@step
+def _next_id(
+    last: Number, place: Number, end: Number, steps: Array, leap: Number, leaps: Array
+) -> tuple[Number, Number]:
+    """The id at a place, where `last` is the one before, and the row's next leap; after the end, the largest id."""
+    if place >= end:
+        return np.int64(0x7FFFFFFFFFFFFFFF), leap
+    if steps[place] == LEAP:
+        return np.int64(last + leaps[leap]), leap + 1
+    return np.int64(last + steps[place]), leap

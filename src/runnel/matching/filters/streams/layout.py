@@ -16,7 +16,7 @@ import numpy as np
 from runnel.kernel import Number, kernel
 from runnel.matching.filters.anchors import Anchors
 from runnel.matching.filters.atom_layout import NOTHING, AtomLayout
-from runnel.matching.filters.atom_tests import TestKind
+from runnel.matching.filters.atom_tests import PREFIX, WORD, TestKind, Token
 from runnel.matching.filters.layout import targets_of_predicates
 from runnel.matching.filters.vocabulary import Vocabulary
 from runnel.plan.arrays import IDENTIFIER, Array, Arrays, Rows, Texts, offsets_of
@@ -44,8 +44,8 @@ class StreamLayout:
 
     `stream` from `offsets[key]` on is the stream of a key; the key after the last is that of predicates without an
     anchor. `extras` are the atoms without an exact key (ranges, phrases, others) in the order in which literals name
-    them; `phrases` are their words, of phrases. `word_keys` are the keys of every word of the vocabulary. `room` says
-    how many entries can be in doubt.
+    them; `phrases` are their words, of phrases. `word_keys` are the keys of every word of the vocabulary,
+    `prefix_keys` those of every prefix. `room` says how many entries can be in doubt.
     """
 
     offsets: Array
@@ -53,17 +53,20 @@ class StreamLayout:
     extras: Array
     phrases: Rows
     word_keys: Rows
+    prefix_keys: Rows
     checks: Rows
     predicate_targets: Rows
     room: Array
     vocabulary: Vocabulary
+    prefixes: Vocabulary
 
     def arrays(self) -> dict[str, Array]:
         """All arrays by the names under which they are stored."""
         plain = {name: getattr(self, name) for name in _PLAIN}
         for name in _ROWS:
             plain |= getattr(self, name).arrays(name)
-        return {f"streams.{name}": array for name, array in (plain | self.vocabulary.arrays()).items()}
+        plain |= self.vocabulary.arrays() | self.prefixes.arrays("prefixes")
+        return {f"streams.{name}": array for name, array in plain.items()}
 
     @staticmethod
     def stored(arrays: Arrays) -> StreamLayout:
@@ -71,12 +74,12 @@ class StreamLayout:
         own = {name.removeprefix("streams."): array for name, array in arrays.items() if name.startswith("streams.")}
         fields: dict[str, Any] = {name: Rows.stored(own, name) for name in _ROWS}
         fields |= {name: own[name] for name in _PLAIN}
-        return StreamLayout(**fields, vocabulary=Vocabulary.stored(own))
+        return StreamLayout(**fields, vocabulary=Vocabulary.stored(own), prefixes=Vocabulary.stored(own, "prefixes"))
 
     @staticmethod
     def is_stored(arrays: Arrays) -> bool:
-        """Whether there are streams among these arrays."""
-        return any(name.startswith("streams.") for name in arrays)
+        """Whether there are streams of this form among these arrays."""
+        return "streams.prefix_keys.offsets" in arrays
 
     def check(self, logical: LogicalPlan, atoms: AtomLayout) -> None:
         """Raise ValueError, naming the array, unless everything fits; a kernel does not look for itself."""
@@ -85,6 +88,7 @@ class StreamLayout:
         check_ids("streams.extras", self.extras, 0, len(logical.atoms), len(self.extras))
         check_rows("streams.phrases", self.phrases, words, len(self.extras))
         check_rows("streams.word_keys", self.word_keys, keys, words)
+        check_rows("streams.prefix_keys", self.prefix_keys, keys, len(self.prefixes))
         check_rows("streams.checks", self.checks, len(logical.clauses), len(logical.predicates))
         targets = self.predicate_targets
         check_rows("streams.predicate_targets", targets, len(logical.targets), len(logical.predicates))
@@ -95,7 +99,7 @@ class StreamLayout:
 
 
 _PLAIN = ("offsets", "stream", "extras", "room")
-_ROWS = ("phrases", "word_keys", "checks", "predicate_targets")
+_ROWS = ("phrases", "word_keys", "prefix_keys", "checks", "predicate_targets")
 
 
 def lay_out_streams(logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors) -> StreamLayout:
@@ -114,14 +118,15 @@ def lay_out_streams(logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors) -
         logical.predicate_formulas != EXACT,
         keys,
     )
-    words, word_keys = _words_of_keys(atoms)
-    vocabulary = Vocabulary.of(words)
+    words, word_keys = _texts_of_keys(atoms, WORD)
+    prefixes, prefix_keys = _texts_of_keys(atoms, PREFIX)
     return StreamLayout(
         offsets=offsets,
         stream=stream,
         extras=extras,
         phrases=_phrases(atoms, extras, word_keys),
         word_keys=word_keys,
+        prefix_keys=prefix_keys,
         checks=anchors.checks,
         predicate_targets=targets_of_predicates(logical),
         room=_room(
@@ -132,7 +137,8 @@ def lay_out_streams(logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors) -
             codes[logical.clauses.values],
             logical.predicate_formulas != EXACT,
         ),
-        vocabulary=vocabulary,
+        vocabulary=Vocabulary.of(words),
+        prefixes=Vocabulary.of(prefixes),
     )
 
 
@@ -148,14 +154,12 @@ def literal_codes(atoms: AtomLayout, extras: Array) -> Array:
     return np.stack([codes, codes | 1], axis=1).reshape(-1).astype(np.uint32)
 
 
-def _words_of_keys(atoms: AtomLayout) -> tuple[Texts, Rows]:
-    """The distinct words among the keys, and the keys of each."""
-    tokens = atoms.key_tokens
-    firsts = tokens.data[tokens.offsets[:-1]] if len(tokens) else tokens.data[:0]
-    keys = np.flatnonzero(firsts == ord("w"))
-    words: dict[bytes, int] = {}
-    numbers = np.array([words.setdefault(tokens.raw(key)[1:], len(words)) for key in keys.tolist()], dtype=np.int64)
-    return Texts.of(words), Rows.grouped(numbers, keys.astype(IDENTIFIER), len(words))
+def _texts_of_keys(atoms: AtomLayout, kind: Token) -> tuple[Texts, Rows]:
+    """The distinct words, or prefixes of words, among the keys, and the keys of each."""
+    tokens, keys = atoms.key_tokens, atoms.keys_of(kind)
+    texts: dict[bytes, int] = {}
+    numbers = np.array([texts.setdefault(tokens.raw(key)[1:], len(texts)) for key in keys.tolist()], dtype=np.int64)
+    return Texts.of(texts), Rows.grouped(numbers, keys.astype(IDENTIFIER), len(texts))
 
 
 def _phrases(atoms: AtomLayout, extras: Array, word_keys: Rows) -> Rows:

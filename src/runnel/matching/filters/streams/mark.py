@@ -6,6 +6,7 @@ import numpy as np
 
 from runnel.kernel import kernel
 from runnel.matching.filters.streams.masks import BLOCK, NOBODY, put_item, save
+from runnel.matching.filters.streams.texts import Prefixed
 from runnel.matching.filters.streams.walk import Numbers, State, Texts
 from runnel.plan.arrays import Array
 
@@ -27,6 +28,27 @@ def mark_words(
                     if key_slots[key] == slot or key_slots[key] == whole:
                         put_item(state.present, key, row - rows[0])
                         state.flags[key] = 1
+
+
+@kernel
+def mark_prefixes(
+    found: Prefixed,
+    pairs: tuple[int, int],
+    first_row: int,
+    whole: int,
+    offsets: Array,
+    prefix_keys: Array,
+    key_slots: Array,
+    state: State,
+) -> None:
+    """Set the bits of some of the prefixes that words begin with; each counts as a word does."""
+    for pair in range(pairs[0], pairs[1]):
+        slot, prefix = found.slots[pair], found.prefixes[pair]
+        for spot in range(offsets[prefix], offsets[prefix + 1]):
+            key = prefix_keys[spot]
+            if key_slots[key] == slot or key_slots[key] == whole:
+                put_item(state.present, key, found.rows[pair] - first_row)
+                state.flags[key] = 1
 
 
 @kernel

@@ -6,14 +6,15 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from runnel.log.match_steps import steps_of
 from runnel.matching.contract import MatchStatistics
 from runnel.matching.filters.columns import ItemColumns
 from runnel.matching.filters.fallback import match_slowly
-from runnel.matching.filters.streams.emit import merge_rows
+from runnel.matching.filters.streams.emit import merge_steps
 from runnel.matching.filters.streams.part import Answer, StreamPart
 from runnel.model.batch import ItemBatch
-from runnel.model.match import Failure, Matches
-from runnel.plan.arrays import offsets_of
+from runnel.model.match import Failure, Matches, SteppedMatches, Steps
+from runnel.plan.arrays import Array, offsets_of
 from runnel.plan.store import Plan
 
 _PIECE = 512
@@ -60,28 +61,42 @@ class StreamMatcher:
 
 def _joined(answers: list[Answer]) -> Matches:
     """The answers of all pieces end to end."""
-    if len(answers) == 1:  # the usual case, and millions of numbers that need not be copied
-        return Matches(answers[0].offsets, answers[0].queries, answers[0].failures)
-    lengths = [np.diff(answer.offsets) for answer in answers]
-    offsets = offsets_of(np.concatenate([np.empty(0, dtype=np.int64), *lengths]))
-    queries = np.concatenate([np.empty(0, dtype=np.int64), *(answer.queries for answer in answers)])
-    return Matches(offsets, queries, tuple(failure for answer in answers for failure in answer.failures))
+    if len(answers) == 1:
+        return SteppedMatches(answers[0].steps, answers[0].failures)
+    failures = tuple(failure for answer in answers for failure in answer.failures)
+    return SteppedMatches(
+        Steps(
+            _offsets([answer.steps.offsets for answer in answers]),
+            np.concatenate([np.empty(0, dtype=np.uint16), *(answer.steps.steps for answer in answers)]),
+            _offsets([answer.steps.leap_offsets for answer in answers]),
+            np.concatenate([np.empty(0, dtype=np.int64), *(answer.steps.leaps for answer in answers)]),
+        ),
+        failures,
+    )
+
+
+def _offsets(several: list[Array]) -> Array:
+    return offsets_of(np.concatenate([np.empty(0, dtype=np.int64), *map(np.diff, several)]))
 
 
 def _slowly(part: StreamPart, columns: ItemColumns) -> Answer:
     slow = match_slowly(part.reach, columns)
     queries = np.unique(slow.queries)
-    return Answer(np.array([0, len(queries)], dtype=np.int64), queries, slow.failures)
+    return Answer(steps_of(np.array([0, len(queries)], dtype=np.int64), queries), slow.failures)
 
 
 def _merged(found: list[Answer], start: int) -> Answer:
     """The answers of all parts as one, with the rows of failures counted in the whole batch."""
-    offsets, queries = found[0].offsets, found[0].queries
+    steps = found[0].steps
     for other in found[1:]:
-        if len(other.queries):
-            offsets, queries = merge_rows(offsets, queries, other.offsets, other.queries)
+        if len(other.steps.steps):
+            steps = Steps(*merge_steps(*_arrays(steps), *_arrays(other.steps)))
     failures = sorted(
         (Failure(one.row + start, one.query, one.reason) for answer in found for one in answer.failures),
         key=lambda failure: (failure.row, failure.query),
     )
-    return Answer(offsets, queries, tuple(failures))
+    return Answer(steps, tuple(failures))
+
+
+def _arrays(steps: Steps) -> tuple[Array, Array, Array, Array]:
+    return steps.offsets, steps.steps, steps.leap_offsets, steps.leaps

@@ -20,22 +20,25 @@ from runnel.matching.filters.reach import Reach
 from runnel.matching.filters.streams import emit, mark, masks, walk
 from runnel.matching.filters.streams.layout import StreamLayout, lay_out_streams
 from runnel.matching.filters.streams.settle import Settler
-from runnel.matching.filters.streams.texts import cut_texts
+from runnel.matching.filters.streams.texts import Prefixed, cut_texts
 from runnel.matching.filters.vocabulary import read_only
-from runnel.model.match import Failure
-from runnel.plan.arrays import Array, Rows
+from runnel.model.match import Failure, Steps
+from runnel.plan.arrays import IDENTIFIER, Array, Rows
 from runnel.plan.store import PlanPart
 
+_FIRST_ROOM = 4096
+"""Queries that an item may match before more room is made."""
+
+_CUT = SlotUse.WORDS | SlotUse.PREFIXES
 WHOLE = "*"
 """The name of the slot of whole items."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The queries of every row, ascending, and the failures."""
+    """The queries of every row, as steps, and the failures."""
 
-    offsets: Array
-    queries: Array
+    steps: Steps
     failures: tuple[Failure, ...] = ()
 
 
@@ -53,6 +56,7 @@ class StreamPart:
         self._finder = KeyFinder(self.atoms, words=False)
         self._settler = Settler(part.logical, self.atoms, self.layout)
         self._block = 0
+        self._lines = emit.make_lines(_FIRST_ROOM, part.logical.query_ids)
         scopes = part.logical.scopes
         self._sources, dense = np.unique(scopes.values, return_inverse=True)
         owners = np.repeat(np.arange(len(scopes)), scopes.lengths)
@@ -66,24 +70,23 @@ class StreamPart:
         rows, found = rows[order], found[order]
         places, numbers = keys.numbers()
         sources = self._dense_sources(columns.feeds)
-        words = cut_texts(columns, self.layout.vocabulary, self._word_slots, whole=self._whole != NOTHING)
-        offsets = np.zeros(len(columns) + 1, dtype=np.int64)
-        filled: list[Array] = []
+        vocabularies = self.layout.vocabulary, self.layout.prefixes
+        words, prefixed = cut_texts(columns, *vocabularies, self._word_slots, whole=self._whole != NOTHING)
+        blocks: list[tuple[Array, Array, Array, Array]] = []
         failures: list[Failure] = []
         for first in range(0, len(columns), masks.BLOCK):
             last = min(first + masks.BLOCK, len(columns))
             low, high = np.searchsorted(rows, [first, last])
             self._mark(words, (first, last), rows[low:high], found[low:high])
+            self._mark_prefixes(prefixed, (first, last))
             low, high = np.searchsorted(places, [first * self._finder.slots, last * self._finder.slots])
             slots = max(1, self._finder.slots)
             block_numbers = mark.group_numbers(places[low:high], numbers[low:high], slots, first)
             failures += self._walk(columns, words, block_numbers, (first, last), sources, statistics)
             mark.clear(self._state)
-            emit.turn(self._found, self._lines, self._counts)
-            emit.add_lengths(self._counts, offsets, first)
-            filled.append(emit.copy_lines(self._lines, self._counts, last - first))
-        places = np.concatenate([np.empty(0, dtype=np.int32), *filled])
-        return Answer(offsets, self._queries.ids.take(places), tuple(failures))
+            counts, leap_counts = self._lines.counts[: last - first], self._lines.leap_counts[: last - first]
+            blocks.append((counts.copy(), leap_counts.copy(), *emit.copy_lines(self._lines, last - first)))
+        return Answer(emit.joined_steps(blocks), tuple(failures))
 
     def _mark(self, words: walk.Texts, rows: tuple[int, int], key_rows: Array, keys: Array) -> None:
         layout = self.layout
@@ -98,6 +101,12 @@ class StreamPart:
         )
         mark.mark_keys(key_rows, keys, rows[0], self._state)
         mark.mark_all(rows[1] - rows[0], self._state)
+
+    def _mark_prefixes(self, prefixed: Prefixed, rows: tuple[int, int]) -> None:
+        keys, key_slots = self.layout.prefix_keys, self.atoms.key_slots
+        low, high = np.searchsorted(prefixed.rows, rows)
+        arrays = (read_only(one) for one in (keys.offsets, keys.values, key_slots))
+        mark.mark_prefixes(prefixed, (low, high), rows[0], self._whole, *arrays, self._state)
 
     def _walk(
         self,
@@ -119,16 +128,20 @@ class StreamPart:
         sequences = columns.sequences[rows[0] : rows[1]]
         failures: list[Failure] = []
         if unknown is not None:
-            emit.expand(unknown.masks, self._queries, self._scope_masks, sequences, self._found)
-            failures = unknown.failures(self._found, self._queries.ids, rows[0])
-            self._found[:] = masks.ZERO
-        emit.expand(self._state.hits, self._queries, self._scope_masks, sequences, self._found)
+            self._turn(unknown.masks, sequences)
+            failures = unknown.failures(emit.rows_of(self._lines, rows[1] - rows[0]), rows[0])
+        self._turn(self._state.hits, sequences)
         counters = self._state.counters
         statistics.candidates += int(counters[0])
         statistics.clause_checks += int(counters[1])
         statistics.atom_evaluations += int(counters[2])
         counters[:3] = 0
         return failures
+
+    def _turn(self, hits: Array, sequences: Array) -> None:
+        """Fill the lines, with more room where an item matches more queries than any before it."""
+        while not emit.turn(hits, self._queries, self._scope_masks, sequences, self._lines):
+            self._lines = emit.make_lines(4 * self._lines.steps.shape[1], self._queries.ids)
 
     def _dense_sources(self, feeds: Array) -> Array:
         places = np.searchsorted(self._sources, feeds)
@@ -155,13 +168,14 @@ class StreamPart:
 
     @cached_property
     def _queries(self) -> emit.QueryArrays:
-        logical, targets = self.logical, self.layout.predicate_targets
+        logical = self.logical
+        targets = np.repeat(np.arange(len(logical.targets), dtype=IDENTIFIER), logical.targets.lengths)
+        asked = Rows.grouped(logical.targets.values, targets, len(logical.query_ids))
         return emit.QueryArrays(
-            target_offsets=read_only(targets.offsets),
-            targets=read_only(targets.values),
+            asked_offsets=read_only(asked.offsets),
+            asked=read_only(asked.values),
+            target_predicates=read_only(logical.target_predicates),
             target_scopes=read_only(logical.target_scopes),
-            query_offsets=read_only(logical.targets.offsets),
-            queries=read_only(logical.targets.values),
             alive=read_only(self._alive),
             since=read_only(logical.query_since),
             ids=read_only(logical.query_ids),
@@ -183,19 +197,6 @@ class StreamPart:
         )
 
     @cached_property
-    def _found(self) -> Array:
-        return masks.make_masks(len(self.logical.query_ids))
-
-    @cached_property
-    def _lines(self) -> Array:
-        # Most of it is never written, and memory that is not written is not there.
-        return np.empty((masks.BLOCK, len(self.logical.query_ids)), dtype=np.int32)
-
-    @cached_property
-    def _counts(self) -> Array:
-        return np.zeros(masks.BLOCK, dtype=np.int64)
-
-    @cached_property
     def _scope_masks(self) -> Array:
         return masks.make_masks(len(self.logical.scopes))
 
@@ -203,7 +204,7 @@ class StreamPart:
 def _word_slots(atoms: AtomLayout) -> dict[str, int]:
     """The slots whose words are asked for, by attribute."""
     named = ((slot, *json.loads(atoms.slots.text(slot))) for slot in range(len(atoms.slots)))
-    return {name: slot for slot, name, facet in named if not facet and atoms.slot_uses[slot] & SlotUse.WORDS}
+    return {name: slot for slot, name, facet in named if not facet and atoms.slot_uses[slot] & _CUT}
 
 
 def _stored_streams(part: PlanPart, atoms: AtomLayout) -> StreamLayout:

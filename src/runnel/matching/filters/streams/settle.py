@@ -31,13 +31,13 @@ class Unsettled:
     masks: Array
     reasons: dict[int, str]
 
-    def failures(self, found: Array, ids: Array, first_row: int) -> list[Failure]:
-        """The queries that could not be decided; `found` are these masks by query."""
-        failures: list[Failure] = []
-        for query in np.flatnonzero(found.reshape(-1, WORDS).any(axis=1)).tolist():
-            rows = [first_row + item for item in _items(found[WORDS * query : WORDS * query + WORDS])]
-            failures += [Failure(row, int(ids[query]), self.reasons[row]) for row in rows]
-        return failures
+    def failures(self, undecided: list[list[int]], first_row: int) -> list[Failure]:
+        """The queries that could not be decided, by item of the block."""
+        return [
+            Failure(row, query, self.reasons[row])
+            for row, queries in enumerate(undecided, first_row)
+            for query in queries
+        ]
 
 
 class Settler:

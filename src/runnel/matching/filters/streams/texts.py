@@ -1,8 +1,9 @@
-"""The texts of a batch as words, for the parts of a plan."""
+"""The texts of a batch as words, and the prefixes that they begin with, for the parts of a plan."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -11,10 +12,20 @@ from runnel.matching.filters.streams.walk import Texts
 from runnel.matching.filters.tokenize import tokenize
 from runnel.matching.filters.vocabulary import Vocabulary
 from runnel.model.batch import TEXT
-from runnel.plan.arrays import offsets_of
+from runnel.plan.arrays import Array, offsets_of
 
 
-def cut_texts(columns: ItemColumns, vocabulary: Vocabulary, slots: Mapping[str, int], *, whole: bool) -> Texts:
+class Prefixed(NamedTuple):
+    """The prefixes that words begin with: the row and slot of the text that has the word, rows ascending."""
+
+    rows: Array
+    slots: Array
+    prefixes: Array
+
+
+def cut_texts(
+    columns: ItemColumns, vocabulary: Vocabulary, prefixes: Vocabulary, slots: Mapping[str, int], *, whole: bool
+) -> tuple[Texts, Prefixed]:
     """The words of the texts that a plan part looks at: of the attributes that have a slot, or of all (`whole`).
 
     A text of another attribute is in no slot, -1.
@@ -26,6 +37,8 @@ def cut_texts(columns: ItemColumns, vocabulary: Vocabulary, slots: Mapping[str, 
             found[positions] = slots[name]
             chosen[positions] = True
     positions = np.flatnonzero(chosen & (columns.kinds == TEXT))
-    tokens = tokenize(columns.text_array, positions, vocabulary)
-    row_values = offsets_of(np.bincount(columns.value_rows[positions], minlength=len(columns)))
-    return Texts(row_values, found[positions], tokens.offsets, tokens.words)
+    tokens = tokenize(columns.text_array, positions, vocabulary, prefixes)
+    rows, text_slots = columns.value_rows[positions], found[positions]
+    row_values = offsets_of(np.bincount(rows, minlength=len(columns)))
+    beginnings = Prefixed(rows[tokens.prefix_values], text_slots[tokens.prefix_values], tokens.prefixes)
+    return Texts(row_values, text_slots, tokens.offsets, tokens.words), beginnings

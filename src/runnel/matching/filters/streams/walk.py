@@ -23,6 +23,7 @@ from runnel.matching.filters.streams.masks import (
     both,
     either,
     flipped,
+    gathered,
     load,
     put_item,
     save,
@@ -107,6 +108,7 @@ def walk(part: PartArrays, texts: Texts, numbers: Numbers, state: State, block: 
     columns, several = numbers.columns, numbers.several
     state.counters[3] = block
     in_doubt, entries, tails = ZERO, ZERO, ZERO
+    words = np.empty(WORDS, dtype=np.uint64)
     keys = state.keys
     count = 0
     for key in range(len(offsets) - 1):
@@ -173,12 +175,10 @@ def walk(part: PartArrays, texts: Texts, numbers: Numbers, state: State, block: 
                         elif known_by == RANGE and several[slots[extras[index]]] == 0:
                             atom = extras[index]
                             asked, column = without(mask, found), np.uint64(BLOCK) * np.uint64(slots[atom])
-                            within = (
-                                _within(columns, column, asked[0], lows[atom], highs[atom]),
-                                _within(columns, column + np.uint64(64), asked[1], lows[atom], highs[atom]),
-                                _within(columns, column + np.uint64(128), asked[2], lows[atom], highs[atom]),
-                                _within(columns, column + np.uint64(192), asked[3], lows[atom], highs[atom]),
-                            )
+                            for word in range(WORDS):
+                                first = column + np.uint64(64 * word)
+                                words[word] = _within(columns, first, asked[word], lows[atom], highs[atom])
+                            within = gathered(words)
                             found = either(found, flipped(within, flip))
                         else:
                             if stamps[index] != block:
