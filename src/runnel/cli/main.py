@@ -19,6 +19,7 @@ from runnel.cli.opml import opml
 from runnel.cli.options import ActingOption, JsonOption, RootOption, TokenOption, opened
 from runnel.cli.output import console, print_json, shown, tell_outcomes, told, write_pictures
 from runnel.cli.owners import owner, token
+from runnel.cli.queries import queries
 from runnel.cli.report import report
 from runnel.cli.run import run
 from runnel.engine.root import create_root
@@ -246,6 +247,7 @@ app.add_typer(letters, name="letters")
 app.add_typer(opml, name="opml")
 app.command()(run)
 app.command()(report)
+app.command()(queries)
 app.command()(backup)
 app.command()(restore)
 app.command()(doctor)

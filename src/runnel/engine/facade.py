@@ -26,6 +26,7 @@ from runnel.engine.publish import Publisher
 from runnel.engine.root import Root, create_root, open_root
 from runnel.engine.sheets import keep_sheets
 from runnel.engine.status import Status, read_status
+from runnel.engine.usage import ITEMS, Usage, read_usage
 from runnel.errors import InputError, NotAllowed, NotARoot, NotFound, StatementError
 from runnel.language import statements as said
 from runnel.language.parser import parse
@@ -251,6 +252,11 @@ class Engine:
             case [said.Preview(None, said.Name(name), back)]:
                 return preview_feed(self.root, name, since or back, self._session, self.actor)
         raise StatementError("one `create feed` statement can be previewed", text=text, hint="give just one")
+
+    def usage(self, items: int = ITEMS) -> Usage:
+        """Which of the actor's queries match most and which never, among so many of the newest items."""
+        self._check_actor()
+        return read_usage(self.root, self.actor, items)
 
     def status(self) -> Status:
         """How the root is: lag, plan, runner, failing sources, messages, what was put aside."""

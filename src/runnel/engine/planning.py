@@ -8,11 +8,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 
+import numpy as np
 from sqlalchemy import Connection
 
 from runnel.catalog import feeds, plans, statistics
 from runnel.engine.activation import Activation
 from runnel.engine.root import Root
+from runnel.plan.arrays import Array
 from runnel.plan.logical import PlanQuery
 from runnel.plan.store import PlanVersion, load
 
@@ -29,11 +31,11 @@ def publish_change(root: Root, connection: Connection, change: Activation, dropp
     if current is None:
         return _publish_base(root, connection)
     loaded = load(root.storage, PlanVersion(current.version, current.base, current.delta))
-    in_base = {int(one) for one in loaded.base.logical.query_ids}
+    in_base = loaded.base.logical.query_ids
     dead = {int(one) for one in loaded.delta.tombstones} if loaded.delta else set()
     added = {int(one) for one in loaded.delta.logical.query_ids} if loaded.delta else set()
     added = (added | change.compile) - removed
-    dead = (dead | removed | change.compile) & in_base
+    dead = _among(dead | removed | change.compile, in_base)
     is_small = len(added) + len(dead) <= max(_DELTA_AT_LEAST, _DELTA_SHARE * len(in_base))
     if not is_small and len(added) > len(in_base):
         return _publish_base(root, connection)  # more is new than old: merging would save nothing
@@ -44,7 +46,7 @@ def publish_change(root: Root, connection: Connection, change: Activation, dropp
     compile_delta(
         root.storage, folder, _queries(connection, added), definitions, dead, current.base, frequencies=known
     )
-    queries = len(in_base - dead) + len(added)
+    queries = len(in_base) - len(dead) + len(added)
     if is_small:
         return plans.publish_plan(connection, current.base, folder, queries)
     merged = _folder()
@@ -60,6 +62,15 @@ def _publish_base(root: Root, connection: Connection) -> int:
     definitions, known = feeds.definitions(connection), frequencies(connection)
     compile_base(root.storage, folder, queries, definitions, frequencies=known)
     return plans.publish_plan(connection, folder, None, len(queries))
+
+
+def _among(wanted: set[int], ids: Array) -> set[int]:
+    """Those of some ids that are among very many, which ascend."""
+    few = np.array(sorted(wanted), dtype=np.int64)
+    places = np.searchsorted(ids, few)
+    inside = places < len(ids)
+    inside[inside] = ids[places[inside]] == few[inside]
+    return set(few[inside].tolist())
 
 
 def frequencies(connection: Connection) -> dict[str, float]:

@@ -36,8 +36,11 @@ class Storage(Protocol):
 
     url: str
 
-    def write(self, path: str, data: bytes | memoryview) -> None:
-        """Write a new file, durably. A file of that name must not exist."""
+    def write(self, path: str, data: bytes | memoryview, *, last: bool = True) -> None:
+        """Write a new file, durably. A file of that name must not exist.
+
+        Of several files in one folder, only the `last` one makes their names durable: each wait for the disk counts.
+        """
 
     def replace(self, path: str, data: bytes | memoryview) -> None:
         """Write a file so that a reader sees the old content or the new, never a mixture."""
@@ -62,10 +65,11 @@ class FileStorage:
         self.url = url
         self._folder = Path(unquote(urlsplit(url).path))
 
-    def write(self, path: str, data: bytes | memoryview) -> None:
+    def write(self, path: str, data: bytes | memoryview, *, last: bool = True) -> None:
         target = self._folder / path
         self._put(target, data, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        _sync_folder(target.parent)
+        if last:
+            _sync_folder(target.parent)
 
     def replace(self, path: str, data: bytes | memoryview) -> None:
         target = self._folder / path

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from itertools import islice
 
@@ -20,7 +20,7 @@ from runnel.algebra.text import words
 from runnel.matching.filters.atom_tests import TestKind
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Attributes
-from runnel.model.statistics import MAX_ATOM, MAX_WORD, Observed, Share, merged
+from runnel.model.statistics import MAX_ATOM, MAX_WORD, Observed, Share
 from runnel.plan.arrays import Array, Texts
 from runnel.plan.store import PlanPart
 
@@ -117,17 +117,3 @@ def _scattered(sequence: int) -> int:
 def observations_to_json(observed: Mapping[int, Observed]) -> dict[str, object]:
     """The observations as they travel from a worker to the commit."""
     return {str(feed): one.to_json() for feed, one in observed.items()}
-
-
-def observations_from_json(told: Mapping[str, object]) -> dict[int, Observed]:
-    """Observations that travelled."""
-    return {int(feed): Observed.from_json(one) for feed, one in told.items() if feed.isdecimal()}
-
-
-def merged_observations(several: Iterable[Mapping[str, object]]) -> dict[int, Observed]:
-    """The observations of several slices, as they travelled, together."""
-    by_feed: dict[int, list[Observed]] = {}
-    for told in several:
-        for feed, one in observations_from_json(told).items():
-            by_feed.setdefault(feed, []).append(one)
-    return {feed: merged(them) for feed, them in by_feed.items()}

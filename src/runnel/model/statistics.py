@@ -173,3 +173,17 @@ def _weight(number: object) -> float:
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number) or number < 0:
         raise ValueError("no weight")
     return float(number)
+
+
+def observations_from_json(told: Mapping[str, object]) -> dict[int, Observed]:
+    """Observations that travelled."""
+    return {int(feed): Observed.from_json(one) for feed, one in told.items() if feed.isdecimal()}
+
+
+def merged_observations(several: Iterable[Mapping[str, object]]) -> dict[int, Observed]:
+    """The observations of several slices, as they travelled, together."""
+    by_feed: dict[int, list[Observed]] = {}
+    for told in several:
+        for feed, one in observations_from_json(told).items():
+            by_feed.setdefault(feed, []).append(one)
+    return {feed: merged(them) for feed, them in by_feed.items()}

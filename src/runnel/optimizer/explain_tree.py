@@ -29,7 +29,7 @@ from runnel.plan.arrays import IDENTIFIER, Array, Rows, Texts, offsets_of
 from runnel.plan.logical import EXACT, LogicalPlan
 from runnel.plan.store import Plan, PlanPart
 
-MOST_PREDICATES = 3_000
+MOST_PREDICATES = 5_000
 """Of how many predicates of a source a tree is made to explain it: more than that takes seconds."""
 
 MOST_TREES = 8

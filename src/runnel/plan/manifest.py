@@ -14,8 +14,9 @@ from typing import Any, Literal, cast
 from runnel.errors import CorruptData, NewerRoot
 from runnel.plan.logical import CostRecord
 
-FORMAT = 1
+FORMAT = 2
 Kind = Literal["base", "delta"]
+_TYPES = frozenset({"bool", "uint8", "uint16", "uint32", "uint64", "int32", "int64", "float32", "float64"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +29,15 @@ class PlanFile:
 
 @dataclass(frozen=True, slots=True)
 class PlanArray:
-    """Where an array lies: in which file, from which entry on, how many entries."""
+    """Where an array lies: in which file, from which byte on, how many entries of which type.
+
+    Folders of the first format have a file for each type; there the start is an entry, and no type is named.
+    """
 
     file: str
     start: int
     count: int
+    type: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +66,7 @@ class PlanManifest:
             "parent": self.parent,
             "counts": dict(self.counts),
             "files": {name: {"size": file.size, "sha256": file.sha256} for name, file in self.files.items()},
-            "arrays": {name: [one.file, one.start, one.count] for name, one in self.arrays.items()},
+            "arrays": {name: [one.file, one.start, one.count, one.type] for name, one in self.arrays.items()},
             "costs": [cost.to_json() for cost in self.costs],
         }
         return json.dumps(value, indent=1, sort_keys=True).encode()
@@ -95,7 +100,8 @@ def _checked(folder: str, value: Any) -> PlanManifest:
 
 
 def _checked_array(value: Any, files: Mapping[str, PlanFile]) -> PlanArray:
-    file, start, count = value
-    if file not in files or int(start) < 0 or int(count) < 0:
+    file, start, count, *of_type = value
+    kind = of_type[0] if of_type else None
+    if file not in files or int(start) < 0 or int(count) < 0 or not (kind is None or kind in _TYPES):
         raise ValueError(f"an array lies nowhere: {value!r}")
-    return PlanArray(file, int(start), int(count))
+    return PlanArray(file, int(start), int(count), kind)

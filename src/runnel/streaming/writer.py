@@ -82,7 +82,7 @@ class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         from runnel.catalog.inspection import EVALUATION, Quarantined, put_aside
         from runnel.catalog.matches import MatchSegment, commit_segment
         from runnel.catalog.statistics import note
-        from runnel.matching.observe import merged_observations
+        from runnel.model.statistics import merged_observations
 
         written = [message for message in messages if message is not None and message.part is not None]
         if not written:

@@ -33,11 +33,11 @@ class CrashingStorage:
         self._before = options.get("when") == "before"
         self._below = options.get("below", "")
 
-    def write(self, path: str, data: bytes | memoryview) -> None:
+    def write(self, path: str, data: bytes | memoryview, *, last: bool = True) -> None:
         """As `FileStorage.write`, or the end."""
         fatal = self._count(path)
         if not (fatal and self._before):
-            self._files.write(path, data)
+            self._files.write(path, data, last=last)
         self._die(fatal)
 
     def replace(self, path: str, data: bytes | memoryview) -> None:
@@ -93,10 +93,10 @@ class FullStorage(FileStorage):
         super().__init__(url)
         self._flag = Path(parse_qs(urlsplit(url).query)["flag"][-1])
 
-    def write(self, path: str, data: bytes | memoryview) -> None:
+    def write(self, path: str, data: bytes | memoryview, *, last: bool = True) -> None:
         """As `FileStorage.write`, if there is room."""
         self._refuse()
-        super().write(path, data)
+        super().write(path, data, last=last)
 
     def replace(self, path: str, data: bytes | memoryview) -> None:
         """As `FileStorage.replace`, if there is room."""

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from runnel.algebra.encode import encode_expression
 from runnel.algebra.expressions import Attribute, Compare, Contains
-from runnel.matching.observe import Observer, observations_from_json, observations_to_json
+from runnel.matching.observe import Observer, observations_to_json
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Item, Value
-from runnel.model.statistics import Observed, Share
+from runnel.model.statistics import Observed, Share, observations_from_json
 from runnel.plan.arrays import Texts
 
 FEEDS = {"News": 1, "Blogs": 2}

@@ -16,6 +16,8 @@ from runnel.errors import CorruptData, NewerRoot, NotFound
 from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher
 from runnel.matching.compile import compile_base, compile_delta
+from runnel.model.batch import ItemBatch
+from runnel.model.item import Item
 from runnel.optimizer.explain import explain_query
 from runnel.optimizer.optimize import optimize
 from runnel.plan.logical import PlanQuery
@@ -104,8 +106,8 @@ def damaged(storage: FileStorage, name: str, data: bytes | None) -> FileStorage:
     return FileStorage(storage.url + "/.")
 
 
-@pytest.mark.parametrize("name", ["int32.npy", "int64.npy", "uint8.npy", "float64.npy", "uint64.npy"])
-def test_a_truncated_or_missing_file_is_refused_by_name(storage: FileStorage, plan: Plan, name: str) -> None:
+def test_a_truncated_or_missing_file_is_refused_by_name(storage: FileStorage, plan: Plan) -> None:
+    name = "arrays.npy"
     whole = storage.read(f"base/{name}")
     for data in (whole[:-1], whole + b"x", b"", None):
         with pytest.raises(CorruptData, match=f"base/{name}"):
@@ -115,35 +117,78 @@ def test_a_truncated_or_missing_file_is_refused_by_name(storage: FileStorage, pl
 
 
 def test_a_file_that_is_no_array_is_refused(storage: FileStorage, plan: Plan) -> None:
-    size = len(storage.read("base/int64.npy"))
-    with pytest.raises(CorruptData, match=r"base/int64\.npy"):
-        load(damaged(storage, "int64.npy", b"\x00" * size), PlanVersion(1, "base"))
+    size = len(storage.read("base/arrays.npy"))
+    with pytest.raises(CorruptData, match=r"base/arrays\.npy"):
+        load(damaged(storage, "arrays.npy", b"\x00" * size), PlanVersion(1, "base"))
     pickled = io.BytesIO()
     np.save(pickled, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     data = pickled.getvalue().ljust(size, b"\x00")[:size]
-    with pytest.raises(CorruptData, match=r"base/int64\.npy"):
-        load(damaged(storage, "int64.npy", data), PlanVersion(1, "base"))
+    with pytest.raises(CorruptData, match=r"base/arrays\.npy"):
+        load(damaged(storage, "arrays.npy", data), PlanVersion(1, "base"))
+
+
+def changed(storage: FileStorage, plan: Plan, name: str, value: int) -> FileStorage:
+    """The storage with one array of the base filled with a value."""
+    place = plan.base.manifest.arrays[name]
+    whole = np.load(storage.local(f"base/{place.file}"))
+    whole[place.start :].view(place.type)[: place.count] = value
+    buffer = io.BytesIO()
+    np.save(buffer, whole)
+    return damaged(storage, place.file, buffer.getvalue())
 
 
 def test_ids_that_lead_nowhere_are_refused(storage: FileStorage, plan: Plan) -> None:
-    whole = np.load(storage.local("base/int32.npy"))
-    buffer = io.BytesIO()
-    np.save(buffer, np.full_like(whole, 2**30))
     with pytest.raises(CorruptData, match="clauses"):
-        load(damaged(storage, "int32.npy", buffer.getvalue()), PlanVersion(1, "base"))
+        load(changed(storage, plan, "clauses.values", 2**30), PlanVersion(1, "base"))
     with pytest.raises(CorruptData, match="digest"):
         verify(storage, "base")
 
 
-def test_a_damaged_index_is_refused(storage: FileStorage, plan: Plan) -> None:
-    place = plan.base.manifest.arrays["layout.postings.values"]
-    array = np.load(storage.local(f"base/{place.file}"))
-    array[place.start] = 10_000
-    buffer = io.BytesIO()
-    np.save(buffer, array)
-    loaded = load(damaged(storage, place.file, buffer.getvalue()), PlanVersion(1, "base"))
-    with pytest.raises(CorruptData, match="postings"):
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        ("streams.stream", "streams"),
+        ("streams.offsets", "streams"),
+        ("streams.word_keys.values", "word_keys"),
+        ("streams.checks.values", "checks"),
+        ("streams.vocabulary.chunk_offsets", "vocabulary"),
+        ("key_slots", "key_slots"),
+        ("atom_keys", "atom_keys"),
+    ],
+)
+def test_a_damaged_index_is_refused(storage: FileStorage, plan: Plan, array: str, words: str) -> None:
+    loaded = load(changed(storage, plan, f"layout.{array}", 10_000), PlanVersion(1, "base"))
+    with pytest.raises(CorruptData, match=words):
         build_matcher(loaded)
+
+
+def test_a_folder_of_the_first_format_is_read_and_laid_out_anew(storage: FileStorage, plan: Plan) -> None:
+    """It had a file for each type of array, and other arrays for its index."""
+    logical = plan.base.logical
+    by_type: dict[str, list[tuple[str, Any]]] = {}
+    for name, array in {
+        **logical.arrays(),
+        "tombstones": plan.base.tombstones,
+        "layout.anchors": np.zeros(1),
+    }.items():
+        by_type.setdefault(f"{array.dtype.name}.npy", []).append((name, array))
+    arrays: dict[str, list[Any]] = {}
+    files: dict[str, Any] = {}
+    for file, named in by_type.items():
+        start = 0
+        for name, array in named:
+            arrays[name] = [file, start, len(array)]
+            start += len(array)
+        buffer = io.BytesIO()
+        np.save(buffer, np.concatenate([array for _, array in named]))
+        storage.write(f"first/{file}", buffer.getvalue())
+        files[file] = {"size": len(buffer.getvalue()), "sha256": ""}
+    told = {"format": 1, "kind": "base", "parent": None, "counts": {}, "files": files, "arrays": arrays, "costs": []}
+    storage.write("first/manifest.json", json.dumps(told).encode())
+    first = load(storage, PlanVersion(1, "first"))
+    batch = ItemBatch.of([Item("One", "1", {"title": ("rock concert",)})], {"One": 1}, first_sequence=99)
+    wanted = build_matcher(Plan(plan.version, plan.base)).match(batch)
+    assert build_matcher(first).match(batch).queries.tolist() == wanted.queries.tolist() != []
 
 
 @pytest.mark.parametrize(
@@ -153,7 +198,7 @@ def test_a_damaged_index_is_refused(storage: FileStorage, plan: Plan) -> None:
         ({"kind": "other"}, CorruptData),
         ({"files": {"../escape.npy": {"size": 1, "sha256": ""}}}, CorruptData),
         ({"arrays": {"query_ids": ["elsewhere.npy", 0, 1]}}, CorruptData),
-        ({"arrays": {"query_ids": ["int64.npy", 0, 10**9]}}, CorruptData),
+        ({"arrays": {"query_ids": ["arrays.npy", 0, 10**9]}}, CorruptData),
         ({"arrays": {}}, CorruptData),
         ({"counts": None}, CorruptData),
     ],

@@ -103,10 +103,18 @@ class StreamPart:
         mark.mark_all(rows[1] - rows[0], self._state)
 
     def _mark_prefixes(self, prefixed: Prefixed, rows: tuple[int, int]) -> None:
-        keys, key_slots = self.layout.prefix_keys, self.atoms.key_slots
+        keys = self.layout.prefix_keys
         low, high = np.searchsorted(prefixed.rows, rows)
-        arrays = (read_only(one) for one in (keys.offsets, keys.values, key_slots))
-        mark.mark_prefixes(prefixed, (low, high), rows[0], self._whole, *arrays, self._state)
+        mark.mark_prefixes(
+            prefixed,
+            (low, high),
+            rows[0],
+            self._whole,
+            read_only(keys.offsets),
+            read_only(keys.values),
+            read_only(self.atoms.key_slots),
+            self._state,
+        )
 
     def _walk(
         self,

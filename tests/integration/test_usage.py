@@ -1,0 +1,98 @@
+"""Which queries match much and which nothing, as `runnel queries` tells it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from tests.integration.in_process import InProcess
+from typer.testing import CliRunner
+
+from runnel.cli.main import app
+from runnel.engine import Engine
+from runnel.errors import InputError
+
+SCRIPT = """
+register feed Wire;
+create feed Rock from Wire where title contains 'rock';
+create feed Live from Rock where title contains 'live';
+create feed Rokc from Wire where title contains 'rokc';
+create feed Idle from Wire where title contains 'rock';
+subscribe to Rock output log; subscribe to Live output log; subscribe to Rokc output log;
+"""
+
+
+def published(engine: Engine, *titles: str, first: int = 1) -> None:
+    engine.publish("Wire", [{"id": str(first + n), "title": title} for n, title in enumerate(titles)])
+
+
+def test_queries_are_counted_and_what_nobody_wants_is_left_out(engine: Engine) -> None:
+    engine.execute(SCRIPT)
+    published(engine, "rock", "rock live", "jazz", "live")
+    InProcess(engine).match()
+    found = engine.usage()
+    assert found.busiest == (("Rock", 2), ("Live", 1))
+    assert found.never == ("Rokc",)
+    assert (found.after, found.upto, found.whole, found.newer) == (0, 4, True, 0)
+    assert "items 1 to 4; all that is kept" in found.range()
+
+
+def test_only_the_newest_items_are_looked_at_and_it_says_so(engine: Engine) -> None:
+    engine.execute(SCRIPT)
+    published(engine, "rokc", "rock", "rock live", "jazz")
+    InProcess(engine, max_batch_items=2).match()
+    found = engine.usage(2)
+    assert found.busiest == (("Live", 1), ("Rock", 1))
+    assert found.never == ("Rokc",)
+    assert "items 3 to 4; older ones were not looked at" in found.range()
+    assert engine.usage(4).never == ()
+    with pytest.raises(InputError):
+        engine.usage(0)
+
+
+def test_before_the_first_item_all_queries_are_new(engine: Engine) -> None:
+    engine.execute(SCRIPT)
+    found = engine.usage()
+    assert (found.counts, found.newer) == ((), 3)
+    assert found.range() == "no item was matched yet"
+    published(engine, "rock")
+    InProcess(engine).match()
+    engine.execute("create feed Late from Wire; subscribe to Late output log;")
+    assert engine.usage().newer == 1
+    assert engine.usage().never == ("Live", "Rokc")
+
+
+def test_an_owner_sees_only_their_own(engine: Engine) -> None:
+    engine.execute(SCRIPT)
+    engine.owners.add("ann")
+    ann = engine.acting_as("ann")
+    ann.execute("create feed Mine from Wire where title contains 'jazz'; subscribe to Mine output log;")
+    ann.execute("create feed Other from Wire where title contains 'zydeco'; subscribe to Other output log;")
+    published(engine, "rock", "jazz")
+    InProcess(engine).match()
+    own = ann.usage()
+    assert (own.busiest, own.never) == ((("Mine", 1),), ("Other",))
+    assert ("Mine of ann", 1) in engine.usage().busiest
+    assert "Other of ann" in engine.usage().never
+
+
+def test_the_command_lists_both_or_one(engine: Engine) -> None:
+    engine.execute(SCRIPT)
+    published(engine, "rock", "rock live")
+    InProcess(engine).match()
+
+    def told(*words: str) -> str:
+        result = CliRunner().invoke(app, ["queries", *words, "-r", str(engine.root.folder)])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    both = told()
+    assert "2 matched something" in both
+    assert "1 matched nothing" in both
+    assert "matched something" not in told("--never")
+    assert "matched nothing" not in told("--busiest")
+    assert "and 1 more" in told("--busiest", "--limit", "1")
+    data = json.loads(told("--json", "--limit", "1"))
+    assert data["busiest"] == [{"feed": "Rock", "matches": 2}]
+    assert (data["never"], data["matched_something"], data["upto"]) == (["Rokc"], 2, 2)
+    assert CliRunner().invoke(app, ["queries", "--items", "0", "-r", str(engine.root.folder)]).exit_code == 2
