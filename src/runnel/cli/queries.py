@@ -14,9 +14,7 @@ from runnel.engine.usage import ITEMS, SHOWN
 
 def queries(
     never: Annotated[bool, typer.Option("--never", help="Only those that matched nothing.")] = False,
-    busiest: Annotated[
-        bool, typer.Option("--busiest", help="Only those that matched something.")
-    ] = False,
+    busiest: Annotated[bool, typer.Option("--busiest", help="Only those that matched something.")] = False,
     items: Annotated[int, typer.Option(help="How many of the newest items to look at.", min=1)] = ITEMS,
     limit: Annotated[int, typer.Option(help="How many queries to list.", min=1)] = SHOWN,
     root: RootOption = Path(),

@@ -113,7 +113,7 @@ def _write(
 
 
 def _packed(arrays: Arrays) -> tuple[memoryview, dict[str, PlanArray]]:
-    """All arrays in one file of bytes, each at the start of a cache line: every file is one more wait for the disk."""
+    """All arrays in one file of bytes, each at the start of a cache line: a file more is one more wait."""
     placed: dict[str, PlanArray] = {}
     size = 0
     for name, array in arrays.items():

@@ -448,8 +448,8 @@ class _MortalStorage(FileStorage):
         super().__init__(url)
         self._fate = fate
 
-    def write(self, path: str, data: bytes | memoryview) -> None:
-        super().write(path, data)
+    def write(self, path: str, data: bytes | memoryview, *, last: bool = True) -> None:
+        super().write(path, data, last=last)
         self._fate.step()
 
     def delete(self, path: str) -> None:

@@ -28,10 +28,7 @@ def stored(folder: Path, rows: list[list[int]], pieces: int) -> list[tuple[int, 
     storage = FileStorage(folder.as_uri())
     sequences = np.arange(10, 10 + len(rows), dtype=np.int64)
     cuts = [len(rows) * piece // pieces for piece in range(pieces + 1)]
-    records = [
-        match_records(sequences[low:high], Matches.of(rows[low:high]))
-        for low, high in pairwise(cuts)
-    ]
+    records = [match_records(sequences[low:high], Matches.of(rows[low:high])) for low, high in pairwise(cuts)]
     part = write_part(storage, 1, records, (10, 10 + len(rows)))
     found = read_part(storage, part.path)
     again = write_rows(storage, "merged.arrow", joined([found, found]), (10, 10 + len(rows)))

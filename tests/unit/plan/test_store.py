@@ -16,6 +16,7 @@ from runnel.errors import CorruptData, NewerRoot, NotFound
 from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher
 from runnel.matching.compile import compile_base, compile_delta
+from runnel.matching.expected import part_anchors
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Item
 from runnel.optimizer.explain import explain_query
@@ -215,7 +216,7 @@ def test_a_manifest_is_not_trusted(
 
 def test_a_query_is_explained_with_what_it_shares(plan: Plan) -> None:
     names = {1: "News", 2: "City Herald", 10: "Concerts"}
-    explained = explain_query(10, plan, names)
+    explained = explain_query(10, plan, names, anchors=part_anchors(plan.base).clauses)
     (branch,) = explained.branches
     assert branch.sources == ("News", '"City Herald"')
     assert branch.predicate == "title contains 'rock' and title contains 'concert'"
