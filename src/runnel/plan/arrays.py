@@ -126,6 +126,15 @@ class Texts:
         return Texts(arrays[f"{name}.offsets"], arrays[f"{name}.data"])
 
 
+def read_only(array: Array) -> Array:
+    """A view through which nothing can be written, as mapped arrays are: a kernel is compiled for one of both."""
+    if not array.flags.writeable:
+        return array
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
 def encode_text(text: str) -> bytes:
     """The bytes of a string; a lone surrogate, which a hostile item may carry, is kept as it is."""
     return text.encode("utf-8", "surrogatepass")

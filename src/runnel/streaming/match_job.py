@@ -36,7 +36,7 @@ _ARROW = pa.schema(
     ]
 )
 
-_PIECE = 512
+_PIECE = 2048
 """Items that are matched at once: few enough for their matches to find room in memory that was used before."""
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from runnel.kernel import Number, kernel
 from runnel.matching.filters.atom_layout import NOTHING, AtomLayout
 from runnel.matching.filters.atom_tests import TestKind
-from runnel.plan.arrays import IDENTIFIER, Array, Rows
+from runnel.plan.arrays import IDENTIFIER, Array, Rows, read_only
 from runnel.plan.logical import LogicalPlan
 
 
@@ -34,9 +34,9 @@ class Anchors:
 def choose_anchors(logical: LogicalPlan, atoms: AtomLayout) -> Anchors:
     """The anchors of all predicates."""
     shares, usable, proven = _weigh_clauses(
-        logical.clauses.offsets,
-        logical.clauses.values,
-        atoms.atom_shares,
+        read_only(logical.clauses.offsets),
+        read_only(logical.clauses.values),
+        read_only(atoms.atom_shares),
         np.diff(atoms.atom_candidates.offsets) > 0,
         atoms.atom_kinds == TestKind.KEY,
     )
@@ -45,8 +45,8 @@ def choose_anchors(logical: LogicalPlan, atoms: AtomLayout) -> Anchors:
     check_offsets = np.zeros(count + 1, dtype=np.int64)
     check_values = np.empty(len(logical.predicates.values), dtype=IDENTIFIER)
     _order_clauses(
-        logical.predicates.offsets,
-        logical.predicates.values,
+        read_only(logical.predicates.offsets),
+        read_only(logical.predicates.values),
         shares,
         usable,
         proven,
@@ -56,10 +56,10 @@ def choose_anchors(logical: LogicalPlan, atoms: AtomLayout) -> Anchors:
     )
     key_offsets, key_values = _anchor_keys(
         anchors,
-        logical.clauses.offsets,
-        logical.clauses.values,
-        atoms.atom_candidates.offsets,
-        atoms.atom_candidates.values,
+        read_only(logical.clauses.offsets),
+        read_only(logical.clauses.values),
+        read_only(atoms.atom_candidates.offsets),
+        read_only(atoms.atom_candidates.values),
     )
     checks = Rows(check_offsets, check_values[: check_offsets[-1]].copy())
     return Anchors(anchors, Rows(key_offsets, key_values), checks)

@@ -19,10 +19,10 @@ from runnel.algebra.text import words
 from runnel.kernel import kernel
 from runnel.matching.filters.code_points import CodePoints, code_points
 from runnel.matching.filters.cut_words import UNDECIDED, cut_words, room_for
-from runnel.matching.filters.vocabulary import Vocabulary, packed, read_only
+from runnel.matching.filters.vocabulary import Vocabulary, packed
 from runnel.matching.filters.word_prefixes import Prefixes, find_prefixes
 from runnel.matching.filters.word_table import Table, look_up
-from runnel.plan.arrays import Array, Texts, decode_text, offsets_of
+from runnel.plan.arrays import Array, Texts, decode_text, offsets_of, read_only
 
 _NUMBER = 0xFFFFFFFF
 """The bits of a pair that are the number of a prefix."""

@@ -19,7 +19,7 @@ import numpy as np
 
 from runnel.matching.filters.word_prefixes import Prefixes, prefixes_of
 from runnel.matching.filters.word_table import EMPTY, NUMBER, SIZE_SHIFT, Table, fill, look_up, pack_all
-from runnel.plan.arrays import Array, Arrays, Texts, offsets_of
+from runnel.plan.arrays import Array, Arrays, Texts, offsets_of, read_only
 
 _LONGEST_CHAIN = 64
 """Slots that are looked at before other keys are tried; random words at this load need about a third."""
@@ -104,15 +104,6 @@ def packed(words: Texts) -> tuple[Array, Array]:
 
 
 _FIELDS = ("keys", "slots", "chunk_offsets", "chunks")
-
-
-def read_only(array: Array) -> Array:
-    """A view through which nothing can be written."""
-    if not array.flags.writeable:
-        return array
-    view = array.view()
-    view.flags.writeable = False
-    return view
 
 
 def _keys(words: Texts, bits: int, attempt: int) -> Array:

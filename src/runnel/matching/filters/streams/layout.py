@@ -19,7 +19,7 @@ from runnel.matching.filters.atom_layout import NOTHING, AtomLayout
 from runnel.matching.filters.atom_tests import PREFIX, WORD, TestKind, Token
 from runnel.matching.filters.layout import targets_of_predicates
 from runnel.matching.filters.vocabulary import Vocabulary
-from runnel.plan.arrays import IDENTIFIER, Array, Arrays, Rows, Texts, offsets_of
+from runnel.plan.arrays import IDENTIFIER, Array, Arrays, Rows, Texts, offsets_of, read_only
 from runnel.plan.logical import EXACT, LogicalPlan
 from runnel.plan.validate import check_ids, check_rows
 
@@ -94,7 +94,7 @@ class StreamLayout:
         check_rows("streams.predicate_targets", targets, len(logical.targets), len(logical.predicates))
         check_ids("streams.room", self.room, 0, None, 1)
         limits = np.array([len(logical.predicates), keys, len(self.extras)], dtype=np.int64)
-        if not _sound(self.offsets, self.stream, limits):
+        if not _sound(read_only(self.offsets), read_only(self.stream), limits):
             raise ValueError("streams refers to something that is not there")
 
 
@@ -113,7 +113,7 @@ def lay_out_streams(logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors) -
         anchors.clauses,
         anchors.checks.offsets,
         anchors.checks.values,
-        logical.clauses.offsets,
+        read_only(logical.clauses.offsets),
         codes[logical.clauses.values],
         logical.predicate_formulas != EXACT,
         keys,
@@ -133,7 +133,7 @@ def lay_out_streams(logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors) -
             offsets_of(np.maximum(anchors.keys.lengths, 1)),
             anchors.checks.offsets,
             anchors.checks.values,
-            logical.clauses.offsets,
+            read_only(logical.clauses.offsets),
             codes[logical.clauses.values],
             logical.predicate_formulas != EXACT,
         ),

@@ -17,7 +17,7 @@ from runnel.model.match import Failure, Matches, SteppedMatches, Steps
 from runnel.plan.arrays import Array, offsets_of
 from runnel.plan.store import Plan
 
-_PIECE = 512
+_PIECE = 2048
 """Items that are looked at together, so that what is held of them stays small."""
 
 

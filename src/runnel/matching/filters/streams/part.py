@@ -21,9 +21,8 @@ from runnel.matching.filters.streams import emit, mark, masks, walk
 from runnel.matching.filters.streams.layout import StreamLayout, lay_out_streams
 from runnel.matching.filters.streams.settle import Settler
 from runnel.matching.filters.streams.texts import Prefixed, cut_texts
-from runnel.matching.filters.vocabulary import read_only
 from runnel.model.match import Failure, Steps
-from runnel.plan.arrays import IDENTIFIER, Array, Rows
+from runnel.plan.arrays import IDENTIFIER, Array, Rows, read_only
 from runnel.plan.store import PlanPart
 
 _FIRST_ROOM = 4096
@@ -94,9 +93,9 @@ class StreamPart:
             words,
             rows,
             self._whole,
-            layout.word_keys.offsets,
-            layout.word_keys.values,
-            self.atoms.key_slots,
+            read_only(layout.word_keys.offsets),
+            read_only(layout.word_keys.values),
+            read_only(self.atoms.key_slots),
             self._state,
         )
         mark.mark_keys(key_rows, keys, rows[0], self._state)

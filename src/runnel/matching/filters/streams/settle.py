@@ -20,7 +20,7 @@ from runnel.matching.filters.streams.masks import ALL, ONE, WORDS, ZERO, make_ma
 from runnel.matching.filters.streams.walk import Numbers, PartArrays, State, Texts, make_extra
 from runnel.matching.filters.truth import FALSE, TRUE, UNKNOWN, Atoms, evaluate_atom, formula_order
 from runnel.model.match import Failure
-from runnel.plan.arrays import Array
+from runnel.plan.arrays import Array, read_only
 from runnel.plan.logical import EXACT, FormulaKind, LogicalPlan
 
 
@@ -63,7 +63,14 @@ class Settler:
         predicates, masks = _distinct(state.doubtful[:count], state.doubts[: WORDS * count].reshape(-1, WORDS))
         evaluation = _Evaluation(self._atoms, columns, numbers.first_row)
         logical, checks = self._logical, self._layout.checks
-        rows = (checks.offsets, checks.values, logical.clauses.offsets, logical.clauses.values, self._codes)
+        clauses = logical.clauses
+        rows = (
+            read_only(checks.offsets),
+            read_only(checks.values),
+            read_only(clauses.offsets),
+            read_only(clauses.values),
+            read_only(self._codes),
+        )
         needed = np.zeros((len(self._layout.extras), WORDS), dtype=np.uint64)
         _gather(predicates, masks, *rows, needed)
         truths, unknowns = np.zeros_like(needed), np.zeros_like(needed)
