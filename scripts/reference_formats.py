@@ -47,7 +47,7 @@ _ITEM = {
 
 _MATCH = {
     "sequence": "the item",
-    "steps": "the ids of the feeds that the item is in, ascending: each as the step from the one before, first from 0",
+    "steps": "the ids of the feeds that the item is in, ascending: each as the step from the one before, or from 0",
     "leaps": "the steps that do not fit into two bytes; 65535 stands for each in `steps`",
 }
 
