@@ -6,13 +6,8 @@ checked that every index is within its array, and that what it writes has room.
 
 from __future__ import annotations
 
-import hashlib
 import os
-import shutil
-import time
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 import numba
@@ -20,12 +15,11 @@ from llvmlite import ir
 from numba.core import cgutils, config, types
 from numba.extending import intrinsic
 
+from runnel.kernel_folder import kernel_folder
+
 # Masks are tuples of numbers; with this, operations on them become single instructions. Numba leaves it out.
 if "NUMBA_SLP_VECTORIZE" not in os.environ:
     config.SLP_VECTORIZE = 1
-
-_PACKAGE = Path(__file__).parent
-_WEEK = 7 * 86_400.0
 
 Given = ParamSpec("Given")
 Made = TypeVar("Made")
@@ -92,40 +86,10 @@ def _compiled(function: Callable[Given, Made]) -> Callable[Given, Made]:
     change of those it would run the old code.
     """
     kept = not function.__code__.co_filename.startswith("<")  # what was typed in or generated has no place
-    folder = _folder() if kept else None
+    folder = kernel_folder() if kept else None
     before = config.CACHE_DIR
     try:
         config.CACHE_DIR = before or folder or ""
         return cast("Callable[Given, Made]", numba.njit(cache=folder is not None, nogil=True)(function))
     finally:
         config.CACHE_DIR = before
-
-
-@cache
-def _folder() -> str | None:
-    """The folder of the kernels compiled from these sources: beside them, or in the user's cache."""
-    digest = hashlib.blake2b(digest_size=12)
-    for file in sorted(_PACKAGE.rglob("*.py")):
-        content = file.read_bytes()
-        if b"runnel.kernel" in content:
-            digest.update(content)
-    for parent in (
-        _PACKAGE / "__pycache__",
-        Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "runnel",
-    ):
-        folder = parent / f"kernels-{digest.hexdigest()}"
-        try:
-            _make(folder)
-        except (OSError, RuntimeError):
-            continue
-        return str(folder)
-    return None
-
-
-def _make(folder: Path) -> None:
-    """Make the folder, if need be, and remove those of sources that are gone for a week."""
-    if not os.access(folder, os.W_OK):
-        folder.mkdir(parents=True)
-        for other in folder.parent.glob("kernels-*"):
-            if time.time() - other.stat().st_mtime > _WEEK:
-                shutil.rmtree(other, ignore_errors=True)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from runnel.algebra.expressions import And, Attribute, Compare, Contains
 from runnel.algebra.query import Filter, Node, Read
+from runnel.kernel_folder import note_kernels
 from runnel.log.match_files import match_records
 from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher
@@ -37,4 +38,5 @@ def warm_up() -> int:
         compile_delta(storage, "delta", [PlanQuery(3)], definitions, (), "base")
         matches = build_matcher(load(storage, PlanVersion(1, "base", "delta"))).match(items)
     match_records(items.sequences, matches)
+    note_kernels()
     return matches.total

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from runnel.matching.warm import warm_up
+from runnel.kernel_folder import kernels_are_kept
 from runnel.streaming.cluster import explained, is_local, refuse_silent_master
 from runnel.streaming.java import java_version
 
@@ -71,11 +71,16 @@ def open_session(
 
 @contextmanager
 def _warming(master: str) -> Iterator[None]:
-    """Have the kernels compiled while the JVM starts: workers on this machine then find them on the disk."""
-    if not is_local(master):
+    """Have the kernels compiled while the JVM starts: workers on this machine then find them on the disk.
+
+    Once they are there, this process has no use for them.
+    """
+    if not is_local(master) or kernels_are_kept():
         yield
         return
     with ThreadPoolExecutor(1, thread_name_prefix="runnel-warm") as pool:
+        from runnel.matching.warm import warm_up
+
         warm = pool.submit(warm_up)
         yield
         warm.result()
