@@ -7,6 +7,7 @@ line of the stylesheet. A child serves many documents; one that dies is replaced
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -43,6 +44,8 @@ _MEDIA_TYPES = {
     Became.TEXT: "text/plain; charset=utf-8",
 }
 _MAX_COMPLAINT = 4096
+_MINOR_FAULTS = 7
+"""The place of the page faults in what the kernel tells of a process, after its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +88,6 @@ class _Child:
         self.dead = False
         self._seconds = seconds
         self._plenty = (megabytes << 20) // 2
-        self._used = 0
-        self._reaping = threading.Lock()
         self._most = most
         try:
             self._process = self._start(seconds, megabytes, most)
@@ -120,23 +121,21 @@ class _Child:
         return outcome
 
     def kill(self) -> None:
-        """End the process, whatever it does, and learn how much memory it ever had."""
-        with self._reaping:
-            self._stop()
-            if self._process.returncode is None:
-                _, status, usage = os.wait4(self._process.pid, 0)
-                self._process.returncode = os.waitstatus_to_exitcode(status)
-                self._used = usage.ru_maxrss << 10
+        """End the process, whatever it does."""
+        self._process.kill()
+        self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 with suppress(BrokenPipeError):
                     stream.close()
 
-    def _stop(self) -> None:
-        # Not Popen.kill: that may reap the process, and what it had used would be lost. Until it is reaped, its
-        # number is nobody else's.
-        if self._process.returncode is None:
-            os.kill(self._process.pid, signal.SIGKILL)
+    def _touched(self) -> int:
+        """The memory that the process has touched, in bytes; also after its end, until it is reaped."""
+        try:
+            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+            return int(fields[_MINOR_FAULTS]) * resource.getpagesize()
+        except (OSError, ValueError, IndexError):
+            return 0
 
     @contextmanager
     def _watched(self, seconds: float) -> Iterator[None]:
@@ -144,8 +143,7 @@ class _Child:
 
         def end() -> None:
             late.set()
-            with self._reaping:
-                self._stop()
+            self._process.kill()
 
         watchdog = threading.Timer(seconds, end)
         watchdog.daemon = True
@@ -175,14 +173,15 @@ class _Child:
 
     def _died(self, *, late: bool) -> _Died:
         self.dead = True
+        touched = self._touched()
         self.kill()
         match self._process.returncode:
             case _ if late:
                 return _Died(f"it took more than {CLOCK * self._seconds:g} seconds", _Blame.SHEET)
             case code if code == -signal.SIGPROF:
                 return _Died(f"it took more than {self._seconds:g} seconds of processor time", _Blame.SHEET)
-            # A processor that finds no memory may fall over it before it can say so; what it had used tells.
-            case code if code == EXHAUSTED or (code and self._used > self._plenty):
+            # A processor that finds no memory may fall over it before it can say so; what it had touched tells.
+            case code if code == EXHAUSTED or (code and touched > self._plenty):
                 return _Died("it took too much memory", _Blame.SHEET_OR_PAST)
             case _:
                 return _Died("it broke the stylesheet processor", _Blame.ANYBODY)

@@ -47,9 +47,9 @@ _NOISE = re.compile(
     r"compilation error\b|runtime error\b|unknown error|XPath evaluation returned|Undefined variable\Z|.* refused\Z"
 )
 # libxslt calls it an internal error where it cannot make a node, a text or an attribute: there was no memory for it.
-# The same where it cannot evaluate a variable and gives no reason: for whatever else is wrong it has one.
+# The same where it fails, or cannot evaluate a variable, and gives no reason: for whatever else is wrong it has one.
 _UNALLOCATED = re.compile(
-    r"alloc\w* failed|out of memory|internal error\b.*: failed to "
+    r"alloc\w* failed|out of memory|internal error\b.*: failed to |\Aruntime error\Z"
     r"|\Afailed to evaluate the expression of \S+ '[^']*'\.\Z",
     re.IGNORECASE | re.DOTALL,
 )
@@ -124,7 +124,7 @@ def main() -> None:
     os.dup2(2, 1)  # Whatever prints must not be taken for a reply.
     tasks = sys.stdin.buffer
     _warm_up()
-    workshop = Workshop(most, _resident() + (megabytes << 20) // 3)
+    workshop = Workshop(most, (megabytes << 20) // 3)
     _give_up_rights(megabytes)
     _send(replies, Reply(Became.READY))
     while header := tasks.read(TASK.size):
@@ -147,6 +147,7 @@ class Workshop:
 
     def serve(self, do: Do, sheet: bytes, document: bytes) -> Reply:
         """What becomes of a task."""
+        before = _touched()
         try:
             compiled = self._compiled(sheet)
             match do:
@@ -156,7 +157,11 @@ class Workshop:
                     return apply(compiled, parse(document, "document"), self._most)
         except Exception as error:
             # Without memory anything may fail, in words that differ each time; so what was used is the evidence.
-            if isinstance(error, MemoryError) or _resident() > self._plenty or _UNALLOCATED.search(str(error)):
+            if (
+                isinstance(error, MemoryError)
+                or _UNALLOCATED.search(str(error))
+                or _touched() - before > self._plenty
+            ):
                 os._exit(EXHAUSTED)
             if not isinstance(error, Refused):
                 raise
@@ -180,9 +185,12 @@ def _warm_up() -> None:
     workshop.serve(Do.CHECK, b"<a", b"")
 
 
-def _resident() -> int:
-    """The most memory that this process ever had, in bytes."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+def _touched() -> int:
+    """The memory that this process has touched, in bytes: pages as they came in.
+
+    Not the peak that getrusage tells: that begins with the memory of the process that started this one.
+    """
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt * resource.getpagesize()
 
 
 def _give_up_rights(megabytes: int) -> None:
