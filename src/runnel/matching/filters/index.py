@@ -1,22 +1,9 @@
-"""The index matcher: the parts of a plan behind one contract, chunk by chunk.
-
-In: a loaded plan and batches of items. Out: matches. The work is in `part_index`; an item that breaks it is taken
-alone, and if it still does, the slow way.
-"""
+"""The index matcher: the anchor index of every part of a plan, chunk by chunk. The work is in `part_index`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import numpy as np
-
-from runnel.matching.contract import MatchStatistics
-from runnel.matching.filters.columns import ItemColumns
-from runnel.matching.filters.fallback import match_slowly
-from runnel.matching.filters.part_index import Found, PartIndex
-from runnel.model.batch import ItemBatch
-from runnel.model.match import Failure, Matches
-from runnel.plan.arrays import Array, offsets_of
+from runnel.matching.filters.chunks import ChunkedMatcher
+from runnel.matching.filters.part_index import PartIndex
 from runnel.plan.store import Plan
 
 _CHUNK = 512
@@ -26,69 +13,10 @@ _PRESENCE_BYTES = 1 << 26
 """The most memory for the matrix of items and keys."""
 
 
-class IndexMatcher:
+class IndexMatcher(ChunkedMatcher):
     """The matcher of a plan."""
 
     def __init__(self, plan: Plan) -> None:
-        self.statistics = MatchStatistics()
-        self._parts = [PartIndex(part, plan.removed(part)) for part in plan.parts]
-        keys = max(len(part.layout.atoms.key_hashes) for part in self._parts)
-        self._chunk = max(16, min(_CHUNK, _PRESENCE_BYTES // max(1, keys)))
-        self._queries = sum(part.reach.living for part in self._parts)
-
-    def match(self, items: ItemBatch) -> Matches:
-        """The queries that each item of the batch matches."""
-        found: list[Found] = []
-        for start in range(0, len(items), self._chunk):
-            found.extend(self._matched(items, start, min(self._chunk, len(items) - start)))
-        matches = _gathered(found, len(items))
-        self.statistics.items += len(items)
-        self.statistics.naive_evaluations += len(items) * self._queries
-        self.statistics.matches += matches.total
-        self.statistics.failures += len(matches.failures)
-        return matches
-
-    def _matched(self, items: ItemBatch, start: int, size: int) -> Iterator[Found]:
-        chunk = ItemBatch(items.records.slice(start, size))
-        try:
-            columns = ItemColumns(chunk)
-            found = [part.match(columns, self.statistics) for part in self._parts]
-        except Exception:  # one item can break a chunk; alone it breaks nothing but itself
-            if size > 1:
-                for row in range(start, start + size):
-                    yield from self._matched(items, row, 1)
-                return
-            self.statistics.fallbacks += 1
-            columns = ItemColumns(chunk)
-            found = [match_slowly(part.reach, columns) for part in self._parts]
-        yield from (_moved(one, start) for one in found)
-
-
-def _moved(found: Found, start: int) -> Found:
-    failures = tuple(Failure(one.row + start, one.query, one.reason) for one in found.failures)
-    return Found(found.rows + start, found.queries, failures)
-
-
-def _gathered(found: list[Found], count: int) -> Matches:
-    """All pairs as rows of ascending query ids, each pair once."""
-    rows = np.concatenate([np.empty(0, dtype=np.int64), *(one.rows for one in found)])
-    queries = np.concatenate([np.empty(0, dtype=np.int64), *(one.queries for one in found)])
-    rows, queries = _distinct(rows, queries)
-    failures = sorted((one for each in found for one in each.failures), key=lambda one: (one.row, one.query))
-    return Matches(offsets_of(np.bincount(rows, minlength=count)), queries, tuple(failures))
-
-
-def _distinct(rows: Array, queries: Array) -> tuple[Array, Array]:
-    """The pairs in order, each once."""
-    if not len(rows):
-        return rows, queries
-    lowest = int(queries.min())
-    width = int(queries.max()) - lowest + 1
-    if int(rows.max()) + 1 < (1 << 62) // width:
-        # One sort of one number each is several times faster than a sort by two columns.
-        pairs = np.sort(rows * width + (queries - lowest))
-        pairs = pairs[np.diff(pairs, prepend=-1) != 0]
-        rows, offsets = np.divmod(pairs, width)
-        return rows, offsets + lowest
-    pairs = np.unique(np.stack([rows, queries], axis=1), axis=0)
-    return pairs[:, 0], pairs[:, 1]
+        parts = [PartIndex(part, plan.removed(part)) for part in plan.parts]
+        keys = max(len(part.layout.atoms.key_hashes) for part in parts)
+        super().__init__(parts, max(16, min(_CHUNK, _PRESENCE_BYTES // max(1, keys))))
