@@ -21,6 +21,7 @@ class _Query:
 
     started = 0
     stopped = 0
+    waited_for = threading.Event()
     before: tuple[threading.Thread, ...] = ()
 
     def __init__(self, reason: str | None) -> None:
@@ -29,6 +30,7 @@ class _Query:
         self.isActive = reason is None
 
     def awaitTermination(self, seconds: float) -> bool:  # noqa: N802
+        self.waited_for.set()
         if self._reason is not None:
             raise RuntimeError(self._reason)
         time.sleep(seconds)
@@ -48,6 +50,7 @@ _SPARK = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     _Query.started = _Query.stopped = 0
+    _Query.waited_for = threading.Event()
     _Query.before = tuple(threading.enumerate())
     with open_engine(tmp_path / "root") as opened:
         opened.execute("register feed Wire; subscribe to Wire output log;")
@@ -89,7 +92,12 @@ def test_a_run_that_raises_lets_go_of_everything(engine: Engine, monkeypatch: py
 
 def test_a_bounded_run_can_be_stopped(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     made = _runner(engine, monkeypatch, None)
-    threading.Timer(0.3, made.stop).start()
+
+    def stop_while_the_query_is_waited_for() -> None:
+        _Query.waited_for.wait()
+        made.stop()
+
+    threading.Thread(target=stop_while_the_query_is_waited_for, daemon=True).start()
     assert made.run(once=True).lag == 1
     assert _Query.stopped >= 1
 
