@@ -2,6 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 KILLS ?= 30
+BESIDE := tests/crash tests/cluster tests/integration/test_tutorial.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check docs crash bench lock clean
@@ -32,11 +33,11 @@ check: setup  ## style, types, imports and generated pages
 test: check  ## everything: checks, examples in the code, and all tests
 	@$(RUN)/python -m runnel.streaming.java
 	@echo "== examples in the code ==" && $(RUN)/python -m pytest --doctest-modules src -p no:cacheprovider --durations=0 --durations-min=5
-	@echo "== tests: those that kill processes and start clusters beside all others =="
-	@$(RUN)/python -m pytest tests/crash tests/cluster > .crash-tests.log 2>&1 & beside=$$!; \
-	  $(RUN)/python -m pytest tests --ignore=tests/crash --ignore=tests/cluster; others=$$?; \
-	  wait $$beside; killed=$$?; echo "== tests that kill processes and start clusters =="; cat .crash-tests.log; \
-	  [ $$others -eq 0 ] && [ $$killed -eq 0 ]
+	@echo "== tests: those with many processes of their own beside all others =="
+	@$(RUN)/python -m pytest $(BESIDE) > .tests-beside.log 2>&1 & beside=$$!; \
+	  $(RUN)/python -m pytest tests $(BESIDE:%=--ignore=%); others=$$?; \
+	  wait $$beside; processes=$$?; echo "== tests with many processes of their own =="; cat .tests-beside.log; \
+	  [ $$others -eq 0 ] && [ $$processes -eq 0 ]
 	@echo "all passed; next: make demo, or docs/tutorial.md"
 
 docs: setup  ## make the generated pages of docs/reference anew

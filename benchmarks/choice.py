@@ -1,32 +1,47 @@
-"""What an entry, a filter and a scanned query cost: the constants of `optimizer/choose_matcher.py`, measured.
+"""The choice of matchers, measured: what entries, filters and candidates cost, and whether the choice was right.
 
-JSON lines:
+    python -m benchmarks.choice [--parts constants,cases] [--queries 20000] [--items 2048] [--seed 7]
 
-    python -m benchmarks.choice [--workload M] [--few 2000] [--many 40000] [--items 2000] [--seed 7]
+`constants` measures those of `optimizer/choose_matcher.py`. Each matcher runs over the same items with few and with
+many queries. What both runs share (cutting texts, taking batches apart) falls out of the difference, which is divided
+by the difference of what was expected to be done. The scan, which shares nothing, is simply divided by its queries.
 
-Each matcher runs over the same items with few and with many queries. What both runs share (cutting texts, taking
-batches apart) falls out of the difference, which is divided by the difference of what was expected to be done. The
-scan, which shares nothing, is simply divided by its queries. Times are seconds of CPU, the least of three runs.
+`cases` runs every matcher on every workload, beside what was expected of it and what was chosen; all must give the
+same matches. `ranges` are conditions on numbers alone, `few` has 50 queries, `sources` 1,000 sources which ask for
+their own, `uneven` two sources, one with 100 queries and the other with all the rest. A JSON line for every figure;
+times are microseconds of CPU for an item, the least of three runs.
 """
 
 from __future__ import annotations
 
 import argparse
+import sys
 import tempfile
 import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import cast
 
-from benchmarks.contenders import Setting, scan, streams, tree
-from benchmarks.measuring import say
-from benchmarks.workloads import KINDS, SOURCE, frequencies, make_items, make_queries
+import numpy as np
+from benchmarks.contenders import Setting, scan
+from benchmarks.hot_terms import Case, roses, sources
+from benchmarks.measuring import digest, say
+from benchmarks.workloads import KINDS, Kind, QuerySet, frequencies, make_items, make_queries, over_sources, spread
 
+from runnel.algebra.expressions import Atom, Attribute, Between, Compare
 from runnel.log.storage import FileStorage
-from runnel.matching.contract import Matcher
-from runnel.matching.expected import expected_entries, part_anchors
-from runnel.matching.filters.tree import TreeMatcher
+from runnel.matching.compile import compile_logical
+from runnel.matching.contract import Matcher, MatchStatistics
+from runnel.matching.routed import MAKERS
 from runnel.model.batch import ItemBatch
-from runnel.optimizer.choose_matcher import ALWAYS, EACH
+from runnel.model.match import Matches
+from runnel.optimizer.choose_matcher import ALWAYS, EACH, MATCHERS, ExpectedWork
+from runnel.optimizer.explain_tree import MOST_PREDICATES, source_tree
+from runnel.optimizer.factoring.table import predicates_of
+from runnel.optimizer.matcher_choice import MatcherChoice
+from runnel.plan.arrays import IDENTIFIER, Rows, offsets_of
+from runnel.plan.store import Plan, PlanVersion, load
 
 NAME = "choice"
 
@@ -34,64 +49,168 @@ NAME = "choice"
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workload", choices=KINDS, default="M")
-    parser.add_argument("--few", type=int, default=2_000)
-    parser.add_argument("--many", type=int, default=40_000)
-    parser.add_argument("--items", type=int, default=2_000)
+    parser.add_argument("--parts", default="constants,cases")
+    parser.add_argument("--cases", default=",".join(CASES))
+    parser.add_argument("--queries", type=int, default=20_000)
+    parser.add_argument("--items", type=int, default=2_048)
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
+    for part in options.parts.split(","):
+        {"constants": constants, "cases": cases}[part](options)
+
+
+def ranges(options: argparse.Namespace, queries: int = 4_000) -> Case:
+    """Conditions on numbers alone: a price and, for half of them, a score; many lie inside others."""
+    dice = np.random.default_rng(options.seed)
+    lows, widths = dice.integers(0, 200, queries), dice.choice([5, 20, 50, 100, 200], queries)
+    prices = [(int(low), int(low + width)) for low, width in zip(lows, widths, strict=True)]
+    scores = [int(score) for score in dice.integers(0, 100, queries)]
+    price_atoms, price_of = np.unique(np.array(prices), axis=0, return_inverse=True)
+    score_atoms, score_of = np.unique(scores, return_inverse=True)
+    atoms: tuple[Atom, ...] = (
+        *(Between(Attribute("price"), float(low), float(high)) for low, high in price_atoms.tolist()),
+        *(Compare(Attribute("score"), ">=", float(low)) for low in score_atoms.tolist()),
+    )
+    clauses = Rows(offsets_of(np.ones(len(atoms))), 2 * np.arange(len(atoms), dtype=IDENTIFIER))
+    rows = [
+        [one, len(price_atoms) + other] if number % 2 else [one]
+        for number, (one, other) in enumerate(zip(price_of.reshape(-1).tolist(), score_of.tolist(), strict=True))
+    ]
     batch = make_items(options.items).batch(0, options.items)
+    return Case(QuerySet(atoms, clauses, Rows.of(rows)).logical(), batch, frequencies())
+
+
+def texts(options: argparse.Namespace, kind: Kind, queries: int | None = None) -> Case:
+    """A workload of long texts."""
+    logical = make_queries(kind, queries or options.queries, options.seed).logical()
+    return Case(logical, make_items(options.items).batch(0, options.items), frequencies())
+
+
+def uneven(options: argparse.Namespace) -> Case:
+    """Two sources: of the second, nearly everything is asked."""
+    case = texts(options, "M")
+    alone = spread(case.logical, 2)
+    first = alone.targets.values[alone.targets.offsets[:-1]]
+    logical = replace(alone, target_scopes=(first >= 100).astype(IDENTIFIER))
+    return replace(case, logical=logical, items=over_sources(case.items, 2, options.seed))
+
+
+CASES: dict[str, Callable[[argparse.Namespace], Case]] = {
+    **{kind: partial(texts, kind=kind) for kind in KINDS},
+    "RoSeS": lambda options: roses(options, 10_000),
+    "few": lambda options: texts(options, "M", 50),
+    "ranges": ranges,
+    "sources": sources,
+    "uneven": uneven,
+}
+
+
+def constants(options: argparse.Namespace) -> None:
+    """What one more unit of work costs, and what an item costs without any."""
+    few, many = (_Measured(texts(options, "M", count)) for count in (options.queries // 10, options.queries))
+    for name in MATCHERS:
+        _compare(name, few.amount(name), many.amount(name), few.microseconds(name), many.microseconds(name))
+    plain, compared = _Measured(texts(options, "M", 50)), _Measured(ranges(options))
+    more = compared.microseconds("streams") - plain.microseconds("streams")
+    say(NAME, "numbers", each=more / compared.work.numbers, assumed_each=EACH["numbers"])
     with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder:
-        few, many = (
-            Setting(
-                make_queries(options.workload, count, options.seed),
-                FileStorage(Path(folder, str(count)).as_uri()),
-                frequencies(),
-            )
-            for count in (options.few, options.many)
-        )
-        _compare("streams", _streams(few, batch), _streams(many, batch))
-        _compare("tree", _tree(few, batch), _tree(many, batch))
-        one = ItemBatch(batch.records.slice(0, 1))
-        _compare("scan", (0.0, 0.0), (float(len(few.queries)), _microseconds(scan(few).matcher, one)))
+        queries = make_queries("M", 200, options.seed)
+        slow = scan(Setting(queries, FileStorage(Path(folder).as_uri()), frequencies())).matcher
+        _compare("scan", 0.0, 200.0, 0.0, _timed(slow, ItemBatch(few.case.items.records.slice(0, 5)))[0])
 
 
-def _compare(name: str, few: tuple[float, float], many: tuple[float, float]) -> None:
-    """Say what one more unit of work costs, and what an item costs without any."""
-    each = (many[1] - few[1]) / (many[0] - few[0])
+def _compare(name: str, few: float, many: float, few_microseconds: float, many_microseconds: float) -> None:
+    each = (many_microseconds - few_microseconds) / (many - few)
     say(
         NAME,
         name,
-        expected_of_few=few[0],
-        expected_of_many=many[0],
-        microseconds_of_few=few[1],
-        microseconds_of_many=many[1],
+        expected_of_few=few,
+        expected_of_many=many,
+        microseconds_of_few=few_microseconds,
+        microseconds_of_many=many_microseconds,
         each=each,
-        always=few[1] - each * few[0],
+        always=few_microseconds - each * few,
         assumed_each=EACH[name],
         assumed_always=ALWAYS[name],
     )
 
 
-def _streams(setting: Setting, batch: ItemBatch) -> tuple[float, float]:
-    part = setting.plan().base
-    return expected_entries(part, part_anchors(part)), _microseconds(streams(setting).matcher, batch)
+def cases(options: argparse.Namespace) -> None:
+    """Every matcher on every workload."""
+    for name in options.cases.split(","):
+        measured = _Measured(CASES[name](options))
+        work, chosen = measured.work, measured.chosen
+        found = {str(one): measured.microseconds(one) for one in MATCHERS}
+        say(
+            NAME,
+            name,
+            chosen=chosen,
+            fastest=min(found, key=found.__getitem__),
+            measured=_rounded(found),
+            expected=_rounded(work.microseconds),
+            amounts=_rounded(work.amounts),
+            numbers=work.numbers,
+            counted=_rounded(measured.counted),
+            compile_seconds={cost.step: round(cost.seconds, 2) for cost in measured.plan.base.manifest.costs},
+        )
+        if len(set(measured.digests.values())) > 1:
+            sys.exit(f"different matches in {name}: {measured.digests}")
 
 
-def _tree(setting: Setting, batch: ItemBatch) -> tuple[float, float]:
-    matcher = tree(setting).matcher
-    return cast(TreeMatcher, matcher).trees(SOURCE)[0].cost, _microseconds(matcher, batch)
+def _rounded(values: dict[str, float]) -> dict[str, float]:
+    return {name: float(f"{value:.4g}") for name, value in values.items()}
 
 
-def _microseconds(matcher: Matcher, batch: ItemBatch) -> float:
+class _Measured:
+    """A case, compiled; matchers are made and measured when they are asked for."""
+
+    def __init__(self, case: Case) -> None:
+        self.case = case
+        self.digests: dict[str, str] = {}
+        self.counted: dict[str, float] = {}
+        self._folder = tempfile.TemporaryDirectory(prefix="runnel-bench-")
+        storage = FileStorage(Path(self._folder.name).as_uri())
+        compile_logical(storage, "base", case.logical, frequencies=case.known)
+        self.plan: Plan = load(storage, PlanVersion(1, "base"))
+        choice = MatcherChoice.stored(self.plan.base.layout)
+        assert choice is not None
+        source = int(choice.sources[0])
+        work = choice.work(source)
+        assert work is not None
+        self.chosen = {name: count for name, count in choice.counts.items() if count}
+        self.work: ExpectedWork = replace(work, filters=self._filters(source))
+
+    def _filters(self, source: int) -> float | None:
+        """The filters of the source's tree; compiling makes it only where it may be chosen."""
+        logical = self.case.logical
+        predicates = predicates_of(logical, source)
+        if len(predicates) > max(MOST_PREDICATES, 50_000):
+            return None
+        return source_tree(logical, self.plan.base.layout["atom_shares"], predicates)[0].cost
+
+    def amount(self, name: str) -> float:
+        """What a matcher is expected to do for an item."""
+        return self.work.amounts[name]
+
+    def microseconds(self, name: str) -> float:
+        """What it takes."""
+        matcher = next(make for one, make in MAKERS.items() if one == name)(self.plan)
+        taken, found = _timed(matcher, self.case.items)
+        self.digests[name] = digest(found)
+        self.counted[name] = matcher.statistics.candidates / len(self.case.items)
+        return taken
+
+
+def _timed(matcher: Matcher, batch: ItemBatch) -> tuple[float, Matches]:
     """CPU time for one item; kernels are compiled and files mapped before."""
     matcher.match(batch)
     times = []
     for _ in range(3):
+        matcher.statistics = MatchStatistics()
         started = time.process_time()
-        matcher.match(batch)
+        found = matcher.match(batch)
         times.append(time.process_time() - started)
-    return 1e6 * min(times) / len(batch)
+    return 1e6 * min(times) / len(batch), found
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ from runnel.sinks.mail import MailSink
 from runnel.sinks.registry import open_sink
 from runnel.sinks.webhook import WebhookSink
 from runnel.streaming.job import FORM, Job
-from runnel.streaming.match_job import match_slice
+from runnel.streaming.match_job import match_slices
 from runnel.streaming.reader import ItemLogReader
 from runnel.streaming.writer import MatchLogWriter
 from runnel.testing import FakeClock
@@ -179,14 +179,12 @@ def _match(engine: Engine, epoch: int) -> None:
         slice_items=1_000,
         parallelism=1,
     )
-    reader, writer, storage = ItemLogReader(job), MatchLogWriter(job), job.open_storage()
+    reader, writer = ItemLogReader(job), MatchLogWriter(job)
     start, batch = reader.initialOffset(), 0
     while (end := reader.latestOffset(start, None)) != start:
-        parts = []
-        for partition in reader.partitions(start, end):
-            rows = [row for one in reader.read(partition) for row in one.to_pylist()]
-            parts.append(writer.write(match_slice(storage, row) for row in rows))
-        writer.commit(parts, batch)
+        step = match_slices(job.storage, job.lineage)
+        parts = (step(reader.read(one)) for one in reader.partitions(start, end))
+        writer.commit([writer.write(one) for one in parts], batch)
         start, batch = end, batch + 1
 
 

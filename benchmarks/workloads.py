@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -281,7 +281,28 @@ def _written(atom: Atom) -> str:
             raise ValueError(f"the workloads have no {atom!r}")
 
 
+def spread(logical: LogicalPlan, sources: int) -> LogicalPlan:
+    """The same queries over many sources, from SOURCE on: each asks one of them, in turn."""
+    predicates = np.repeat(logical.target_predicates, logical.targets.lengths).astype(np.int64)
+    queries = logical.targets.values
+    targets, numbers = np.unique(predicates * sources + queries % sources, return_inverse=True)
+    return replace(
+        logical,
+        scopes=Rows.of([[SOURCE + source] for source in range(sources)], np.int64),
+        target_predicates=(targets // sources).astype(IDENTIFIER),
+        target_scopes=(targets % sources).astype(IDENTIFIER),
+        targets=Rows.grouped(numbers, queries, len(targets)),
+    )
+
+
 # ---- items ----
+
+
+def over_sources(items: ItemBatch, sources: int, seed: int) -> ItemBatch:
+    """The same items, each from one of many sources."""
+    feeds = SOURCE + np.random.default_rng([seed, 3]).integers(0, sources, len(items))
+    place = items.records.schema.get_field_index("feed")
+    return ItemBatch(items.records.set_column(place, items.records.schema.field(place), pa.array(feeds)))
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,8 @@ _ARRAYS = {
     "query_ids": "ids of the queries, ascending; they are ids of feeds",
     "query_since": "the sequence after which each query begins",
     "tombstones": "in a delta: queries of the base that count no more",
+    "ways": "ids of the ways through gates of distinct feeds, and the gate of each; only where there are any",
+    "gates": "the gates of distinct feeds: key, window, since when, as JSON",
     "layout": "the matcher's index: keys, streams, vocabulary",
 }
 
@@ -84,6 +86,7 @@ _TABLES = {
     "subscriptions": "subscriptions, ended ones too",
     "item_segments": "the item log's manifest",
     "seen": "newest version and fingerprint of every item id",
+    "seen_keys": "what distinct feeds have had: digests of keys, each with the last item, and until when it counts",
     "offers": "the last day on which each feed offered items, seen or new",
     "source_files": "files read so far, and what was wrong with them",
     "plans": "plan versions: base and delta folders",
@@ -103,6 +106,8 @@ _TABLES = {
     "receipts": "sent messages that are no longer kept one by one: totals for each subscription",
     "observations": "what workers saw in samples of batches, until it is folded into the statistics",
     "statistics": "what was learned of each feed, and of all (0): how often words and atoms occur",
+    "tags": "the tags of queries",
+    "costs": "what the queries cost that cost most, as sampled, and when the journal told of it",
     "quarantine": "what was put aside, and why",
 }
 
@@ -169,7 +174,7 @@ def _schema(schema: Any, meanings: dict[str, str]) -> str:
 
 
 def _plans() -> tuple[str, ...]:
-    plan = compile_queries(["create feed A from B where title contains 'a' and n > 1 and not c = 'x'"])
+    plan = compile_queries(["create feed A from B distinct where title contains 'a' and n > 1 and not c = 'x'"])
     loaded = load(FileStorage(Path(plan.folder).as_uri()), PlanVersion(0, "plan"))
     stored: dict[str, set[str]] = {}
     for name, array in {**loaded.base.logical.arrays(), "tombstones": loaded.base.tombstones}.items():

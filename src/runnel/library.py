@@ -21,10 +21,11 @@ from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher
 from runnel.matching.compile import compile_base
 from runnel.matching.contract import Matcher
+from runnel.matching.settle import OrderedMatcher
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Item, attributes_of, moment
 from runnel.plan.logical import PlanQuery
-from runnel.plan.store import PlanVersion, load
+from runnel.plan.store import Plan, PlanVersion, load
 
 
 class CompiledPlan:
@@ -61,23 +62,40 @@ class CompiledPlan:
         """The names of the queries by their ids in the plan."""
         return dict(self._names)
 
+    @property
+    def is_distinct(self) -> bool:
+        """Whether some query leaves out duplicates, so that the order of items matters."""
+        return len(self._plan.base.logical.gates) > 0
+
+    @cached_property
+    def _plan(self) -> Plan:
+        return load(self._storage, PlanVersion(0, "plan"))
+
+    @cached_property
+    def _matcher(self) -> Matcher:
+        return build_matcher(self._plan)
+
     @cached_property
     def matcher(self) -> Matcher:
-        """The matcher, for those who have batches of items in columns."""
-        return build_matcher(load(self._storage, PlanVersion(0, "plan")))
+        """The matcher, for those who have batches of items in columns.
+
+        Distinct feeds remember what was in the batches before, whose sequences must ascend.
+        """
+        return OrderedMatcher(self._plan, self._matcher) if self.is_distinct else self._matcher
 
     def match(self, items: Iterable[Mapping[str, Any]], *, accepted: datetime | None = None) -> list[list[str]]:
         """The names of the feeds that each item is in, in the order of declaration.
 
         An item is a mapping of attributes. With several source feeds, `feed` says from which one it comes. Relative
-        times (`2 days ago`) count from `accepted`; without it, from now.
+        times (`2 days ago`) count from `accepted`; without it, from now. Items are taken in their order: a distinct
+        feed has the first of those that are alike, and each call begins anew.
 
         >>> plan = compile(["create feed Rock from Wire where title contains 'rock'"])
         >>> plan.match([{"title": "Rock am Ring"}, {"title": "Jazz"}])
         [['Rock'], []]
         """
         batch = self.batch(items, accepted=accepted)
-        matches = self.matcher.match(batch)
+        matches = OrderedMatcher(self._plan, self._matcher).match(batch)
         return [[self._names[int(query)] for query in matches.row(row)] for row in range(len(batch))]
 
     def batch(self, items: Iterable[Mapping[str, Any]], *, accepted: datetime | None = None) -> ItemBatch:

@@ -43,6 +43,9 @@ class Settings(BaseSettings):
     reoptimise_seconds: float = Field(
         600.0, ge=1, description="Pause between two looks at whether compiling the plan again would make it faster."
     )
+    slow_query_milliseconds: float = Field(
+        5.0, gt=0, description="Time for 1,000 items from which a query is called slow, and told of in the log."
+    )
     scan_seconds: float = Field(2.0, gt=0, description="How often source files and drop folders are looked at.")
     first_fetch_items: int = Field(
         100,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,8 @@ from runnel.algebra.expressions import (
     Truth,
 )
 from runnel.algebra.patterns import word_patterns
-from runnel.algebra.query import Filter, Node, Read
+from runnel.algebra.query import Filter, Node, Read, Union
+from runnel.errors import CorruptData
 from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher
 from runnel.matching.compile import compile_base, compile_delta, compile_merged
@@ -48,9 +50,13 @@ from runnel.matching.filters.streams import settle
 from runnel.matching.filters.streams.matcher import StreamMatcher
 from runnel.matching.filters.streams.part import StreamPart
 from runnel.matching.filters.tree import TreeMatcher
+from runnel.matching.routed import RoutedMatcher
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Item
 from runnel.model.match import Matches
+from runnel.optimizer.choose_matcher import EACH, MATCHERS, MatcherName
+from runnel.optimizer.explain import explain_query
+from runnel.optimizer.matcher_choice import MatcherChoice, matchers_of
 from runnel.optimizer.settings import OptimizerSettings
 from runnel.plan.logical import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
@@ -90,6 +96,14 @@ def merged_plan(plan: Plan) -> Plan:
     return load(STORAGE, PlanVersion(3, folder))
 
 
+def routed(plan: Plan, first: int = 0) -> RoutedMatcher:
+    """A matcher with another way for every source, by turns; the last source is not named."""
+    routes: dict[MatcherName, list[int]] = {name: [] for name in MATCHERS}
+    for number, source in enumerate(SOURCES[:-1], first):
+        routes[MATCHERS[::-1][number % len(MATCHERS)]].append(source)
+    return RoutedMatcher(plan, {name: np.array(sources, dtype=np.int64) for name, sources in routes.items()})
+
+
 def rows(matches: Matches) -> list[list[int]]:
     return [matches.row(row).tolist() for row in range(len(matches))]
 
@@ -118,14 +132,17 @@ def all_queries(world: GeneratedWorld, since: int = 0) -> list[PlanQuery]:
 def test_every_matcher_gives_what_the_evaluator_gives(world: GeneratedWorld, since: int) -> None:
     queries = all_queries(world, since)
     wanted = expected(world.batch, queries, world.definitions)
+    plan, cut = base_plan(queries, world.definitions), base_plan(queries, world.definitions, TINY)
     matchers: dict[str, Matcher] = {
         "scan": ScanMatcher(queries, world.definitions),
-        "streams": StreamMatcher(base_plan(queries, world.definitions)),
-        "streams of cut normal forms": StreamMatcher(base_plan(queries, world.definitions, TINY)),
-        "index": IndexMatcher(base_plan(queries, world.definitions)),
-        "index of cut normal forms": IndexMatcher(base_plan(queries, world.definitions, TINY)),
-        "tree": TreeMatcher(base_plan(queries, world.definitions)),
-        "tree of cut normal forms": TreeMatcher(base_plan(queries, world.definitions, TINY)),
+        "streams": StreamMatcher(plan),
+        "streams of cut normal forms": StreamMatcher(cut),
+        "index": IndexMatcher(plan),
+        "index of cut normal forms": IndexMatcher(cut),
+        "tree": TreeMatcher(plan),
+        "tree of cut normal forms": TreeMatcher(cut),
+        "routed": routed(plan),
+        "routed otherwise, of cut normal forms": routed(cut, 1),
     }
     for name, matcher in matchers.items():
         matches = matcher.match(world.batch)
@@ -134,6 +151,18 @@ def test_every_matcher_gives_what_the_evaluator_gives(world: GeneratedWorld, sin
         assert matcher.statistics.items == len(world.items)
         assert matcher.statistics.fallbacks == 0, name
         assert matcher.statistics.matches == sum(map(len, wanted))
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(worlds())
+def test_a_matcher_that_the_settings_choose_gives_the_same(world: GeneratedWorld) -> None:
+    queries = all_queries(world)
+    wanted = expected(world.batch, queries, world.definitions)
+    kinds: dict[str, type[Matcher]] = {"streams": StreamMatcher, "tree": TreeMatcher, "index": IndexMatcher}
+    for name in MATCHERS:
+        matcher = build_matcher(base_plan(queries, world.definitions, OptimizerSettings(matcher=name)))
+        assert isinstance(matcher, kinds[name])
+        assert rows(matcher.match(world.batch)) == wanted, name
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -153,10 +182,88 @@ def test_a_delta_and_a_merged_base_match_like_a_new_base(world: GeneratedWorld, 
     plan = delta_plan(base, fresh, after, removed)
     wanted = expected(world.batch, [*fresh, *kept], after)
     assert rows(build_matcher(plan).match(world.batch)) == wanted
+    assert rows(routed(plan).match(world.batch)) == wanted
     merged = merged_plan(plan)
     assert rows(build_matcher(merged).match(world.batch)) == wanted
     assert set(merged.base.logical.query_ids.tolist()) == {query.id for query in (*fresh, *kept)}
     assert rows(build_matcher(base).match(world.batch)) == expected(world.batch, before, world.definitions)
+
+
+def test_a_choice_is_data_of_the_plan_and_a_base_decides_before_its_delta() -> None:
+    definitions: dict[int, Node] = {10: Filter(Read(1), contains("rock")), 11: Filter(Read(2), contains("jazz"))}
+    base = base_plan([PlanQuery(10), PlanQuery(11)], definitions, OptimizerSettings(matcher="tree"))
+    assert isinstance(build_matcher(base), TreeMatcher)
+    after: dict[int, Node] = {12: Filter(Union((Read(2), Read(3))), contains("rock"))}
+    plan = delta_plan(base, [PlanQuery(12)], after, {11})
+    assert {name: found.tolist() for name, found in matchers_of(plan).items()} == {
+        "streams": [3],
+        "tree": [1, 2],
+        "index": [],
+    }
+    matcher = build_matcher(plan)
+    assert isinstance(matcher, RoutedMatcher)
+    feeds = {"One": 1, "Two": 2, "Three": 3, "Four": 4}
+    batch = ItemBatch.of([Item(feed, str(n), {"title": ("rock jazz",)}) for n, feed in enumerate(feeds)], feeds)
+    assert rows(matcher.match(batch)) == [[10], [12], [12], []]
+    assert (matcher.statistics.items, matcher.statistics.matches) == (4, 3)
+    choice = MatcherChoice.stored(base.base.layout)
+    assert choice is not None
+    assert choice.counts == {"streams": 0, "tree": 2, "index": 0}
+    assert base.base.manifest.costs[-1].counters == choice.counts
+    work = choice.work(1)
+    assert work is not None
+    assert (work.used, work.forced, work.queries) == ("tree", True, 1)
+    assert choice.work(7) is None
+
+
+def test_costs_choose_for_every_source_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Were comparing numbers dear, a tree would be better where ranges lie inside one another, and only there.
+    monkeypatch.setitem(EACH, "numbers", 10.0)
+    definitions: dict[int, Node] = {
+        10 + n: Filter(Read(1), Between(Attribute("price"), 0.0, float(n))) for n in range(1, 40)
+    }
+    definitions |= {90: Filter(Read(2), contains("rock")), 91: Filter(Union((Read(1), Read(2))), contains("jazz"))}
+    queries = [PlanQuery(feed) for feed in definitions]
+    plan = base_plan(queries, definitions)
+    assert [matchers_of(plan)[name].tolist() for name in MATCHERS] == [[2], [1], []]
+    batch = ItemBatch.of(
+        [Item(("One", "Two")[n % 2], str(n), {"title": ("rock jazz",), "price": (float(n),)}) for n in range(50)],
+        {"One": 1, "Two": 2},
+    )
+    matcher = build_matcher(plan)
+    assert isinstance(matcher, RoutedMatcher)
+    assert rows(matcher.match(batch)) == expected(batch, queries, definitions)
+    told = "\n".join(explain_query(11, plan).lines())
+    assert "matched by its filter tree, which is expected to cost least for an item" in told
+    assert "matched by streams" in "\n".join(explain_query(90, plan).lines())
+    assert all(len(line) <= 80 for line in told.splitlines())
+
+
+def test_failures_keep_their_rows_where_items_are_routed(monkeypatch: pytest.MonkeyPatch) -> None:
+    definitions: dict[int, Node] = {10: Filter(Union((Read(1), Read(2))), Compare(Attribute("title"), ">=", "red"))}
+    plan = base_plan([PlanQuery(10)], definitions)
+
+    def breaks(*_: object) -> bool:
+        raise ZeroDivisionError("injected")
+
+    monkeypatch.setattr(truth, "evaluate_atom", breaks)
+    monkeypatch.setattr(settle, "evaluate_atom", breaks)
+    feeds = {"One": 1, "Two": 2}
+    batch = ItemBatch.of([Item(("One", "Two")[n % 2], str(n), {"title": ("x",)}) for n in range(5)], feeds)
+    matches = RoutedMatcher(plan, {"tree": np.array([1]), "streams": np.array([2])}).match(batch)
+    assert rows(matches) == [[]] * 5
+    assert [(one.row, one.query) for one in matches.failures] == [(n, 10) for n in range(5)]
+
+
+def test_a_damaged_choice_is_refused_and_a_missing_one_means_streams() -> None:
+    definitions: dict[int, Node] = {10: Filter(Read(1), contains("rock"))}
+    plan = base_plan([PlanQuery(10)], definitions, OptimizerSettings(matcher="index"))
+    for name, array in (("matchers", np.array([9])), ("entries", np.empty(0)), ("extra", np.empty(0))):
+        changed = {**plan.base.layout, f"choice.{name}": array}
+        with pytest.raises(CorruptData, match="choice of matchers is damaged"):
+            build_matcher(replace(plan, base=replace(plan.base, layout=changed)))
+    kept = {name: array for name, array in plan.base.layout.items() if not name.startswith("choice.")}
+    assert isinstance(build_matcher(replace(plan, base=replace(plan.base, layout=kept))), StreamMatcher)
 
 
 def item(number: int, **attributes: object) -> Item:

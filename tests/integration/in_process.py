@@ -6,14 +6,11 @@ the driver commits. A replay is the same range committed again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from runnel.catalog import feeds, leases, matches
 from runnel.engine import Engine
 from runnel.engine.expiry import end_expired
 from runnel.streaming.job import FORM, Job
-from runnel.streaming.match_job import match_slice
+from runnel.streaming.match_job import match_slices
 from runnel.streaming.reader import ItemLogReader, Offset
 from runnel.streaming.writer import MatchLogWriter
 
@@ -72,14 +69,9 @@ class InProcess:
 
     def commit(self, start: Offset, end: Offset, batch: int) -> None:
         """Match a range with the plan that its offset names, and commit it as a batch."""
-        written = [self.writer.write(self._blocks(one)) for one in self.reader.partitions(start, end)]
-        self.writer.commit(written, batch)
-
-    def _blocks(self, partition: Any) -> Iterator[Any]:
-        storage = self.job.open_storage()
-        for batch in self.reader.read(partition):
-            for row in batch.to_pylist():
-                yield match_slice(storage, row)
+        step = match_slices(self.job.storage, self.job.lineage)
+        parts = (step(self.reader.read(one)) for one in self.reader.partitions(start, end))
+        self.writer.commit([self.writer.write(one) for one in parts], batch)
 
     def deliver(self) -> int:
         """Record what is due and send what is open; gives how many messages were handed over."""

@@ -401,7 +401,7 @@ def test_what_only_ended_subscriptions_needed_is_tidied_away(engine: Engine, mon
         return made
 
     gone: list[int] = []
-    monkeypatch.setattr("runnel.engine.facade.keep_sheets", kept)
+    monkeypatch.setattr("runnel.engine.script.keep_sheets", kept)
     made = engine.execute("subscribe to Rock apply 'a.xsl' output webhook 'https://a.example/';")
     assert (gone, made[0].data["subscription"]) == ([1], 5)
     assert len(list(sheets.iterdir())) == 6

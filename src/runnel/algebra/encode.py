@@ -32,7 +32,7 @@ from runnel.algebra.expressions import (
     TextAtom,
     Truth,
 )
-from runnel.algebra.query import Filter, Node, Read, Union
+from runnel.algebra.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.text import words
 
 
@@ -52,16 +52,16 @@ def encode_expression(expression: Expression) -> Any:
         case Truth(value):
             return value
         case Compare(attribute, operator, constant):
-            return [operator, _encode_attribute(attribute), encode_constant(constant)]
+            return [operator, encode_attribute(attribute), encode_constant(constant)]
         case Between(attribute, low, high):
-            return ["between", _encode_attribute(attribute), encode_constant(low), encode_constant(high)]
+            return ["between", encode_attribute(attribute), encode_constant(low), encode_constant(high)]
         case In(attribute, constants):
-            return ["in", _encode_attribute(attribute), *map(encode_constant, constants)]
+            return ["in", encode_attribute(attribute), *map(encode_constant, constants)]
         case Exists(attribute):
-            return ["exists", _encode_attribute(attribute)]
+            return ["exists", encode_attribute(attribute)]
         case atom:
             tag, *rest = _encode_text_atom(atom)
-            return [tag, _encode_attribute(atom.attribute), *rest]
+            return [tag, encode_attribute(atom.attribute), *rest]
 
 
 def _encode_text_atom(atom: TextAtom) -> list[Any]:
@@ -98,7 +98,7 @@ def decode_expression(value: Any) -> Expression:
             return Or(tuple(map(decode_expression, rest)))
         case "not":
             return Not(decode_expression(rest[0]))
-    attribute = _decode_attribute(rest[0])
+    attribute = decode_attribute(rest[0])
     match tag:
         case "contains":
             return Contains(attribute, _decode_phrase(rest[1:]))
@@ -142,11 +142,13 @@ def _decode_phrase(phrase: list[str]) -> tuple[str, ...]:
     return tuple(word for one in phrase for word in words(one) or [one])
 
 
-def _encode_attribute(attribute: Attribute) -> Any:
+def encode_attribute(attribute: Attribute) -> Any:
+    """A JSON value for an attribute."""
     return attribute.name if attribute.part is None else [attribute.name, attribute.part]
 
 
-def _decode_attribute(value: Any) -> Attribute:
+def decode_attribute(value: Any) -> Attribute:
+    """The attribute of a JSON value made by `encode_attribute`."""
     return Attribute(value) if isinstance(value, str) else Attribute(value[0], cast(Part, value[1]))
 
 
@@ -191,6 +193,9 @@ def encode_node(node: Node) -> Any:
             return {"union": [encode_node(one) for one in inputs]}
         case Filter(inner, condition):
             return {"filter": encode_node(inner), "where": encode_expression(condition)}
+        case Distinct(inner, by, window):
+            key = [encode_attribute(one) for one in by]
+            return {"distinct": encode_node(inner), "by": key, "within": window.total_seconds()}
 
 
 def decode_node(value: Any) -> Node:
@@ -202,4 +207,7 @@ def decode_node(value: Any) -> Node:
             return Union(tuple(decode_node(one) for one in inputs))
         case {"filter": inner, "where": condition}:
             return Filter(decode_node(inner), decode_expression(condition))
+        case {"distinct": inner, "by": by, "within": seconds}:
+            key = tuple(decode_attribute(one) for one in by)
+            return Distinct(decode_node(inner), key, timedelta(seconds=seconds))
     raise ValueError(f"unknown query node {value!r}")

@@ -5,7 +5,7 @@ Matchers, optimiser passes and plans are tested against `holds` and `accepts`; w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -41,7 +41,7 @@ from runnel.algebra.expressions import (
 from runnel.algebra.links import leads_to, lies_below, links_in
 from runnel.algebra.networks import in_networks
 from runnel.algebra.patterns import pattern_steps, runs
-from runnel.algebra.query import Filter, Node, Read, Union, reads
+from runnel.algebra.query import Distinct, Filter, Node, Read, Union, reads
 from runnel.algebra.regular import found_in
 from runnel.algebra.similarity import similar
 from runnel.algebra.stems import stem_words, stems_of
@@ -195,18 +195,21 @@ def accepts(
     attributes: Attributes,
     definitions: Mapping[int, Node],
     accepted: datetime | None = None,
+    duplicates: Collection[int] = (),
 ) -> bool:
     """Whether an item of the source feed `feed` reaches the output of a query node.
 
     `definitions` holds the nodes of the virtual feeds; a feed that is not in it is a source feed. If an item
-    comes by several ways, any accepting way suffices (RoSeS §3.2, union).
+    comes by several ways, any accepting way suffices (RoSeS §3.2, union). An item alone is never a duplicate; in
+    which distinct feeds it is one is a matter of what came before (see `evaluate_log`) and can be given.
 
     >>> accepts(Union((Read(1), Read(2))), 2, {}, {})
     True
     """
     inside: dict[int, bool] = {}
     for view in views_below(node, definitions):
-        inside[view] = _reaches(definitions[view], feed, attributes, inside, accepted)
+        reached = _reaches(definitions[view], feed, attributes, inside, accepted)
+        inside[view] = reached and view not in duplicates
     return _reaches(node, feed, attributes, inside, accepted)
 
 
@@ -221,6 +224,8 @@ def _reaches(
             return any(_reaches(one, feed, attributes, inside, accepted) for one in inputs)
         case Filter(inner, condition):
             return _reaches(inner, feed, attributes, inside, accepted) and holds(condition, attributes, accepted)
+        case Distinct(inner, _, _):
+            return _reaches(inner, feed, attributes, inside, accepted)
 
 
 def views_below(node: Node, definitions: Mapping[int, Node]) -> list[int]:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import timedelta
 
-from runnel.algebra.expressions import Expression
+from runnel.algebra.expressions import Attribute, Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +35,20 @@ class Filter:
     condition: Expression
 
 
-Node = Read | Union | Filter
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """The items of the input without duplicates; it stands at the top of a virtual feed's definition alone.
+
+    An item is a duplicate if an earlier item of the input has the same key (see `distinct`) and was accepted less
+    than `window` before it, whether that one is a duplicate itself or not.
+    """
+
+    input: Node
+    by: tuple[Attribute, ...]
+    window: timedelta
+
+
+Node = Read | Union | Filter | Distinct
 
 
 def reads(node: Node) -> Iterator[int]:
@@ -49,5 +63,5 @@ def reads(node: Node) -> Iterator[int]:
         case Union(inputs):
             for one in inputs:
                 yield from reads(one)
-        case Filter(inner, _):
+        case Filter(inner, _) | Distinct(inner, _, _):
             yield from reads(inner)

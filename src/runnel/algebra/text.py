@@ -125,7 +125,10 @@ def placed_words(text: str) -> list[PlacedWord]:
 
 
 def _folded_pieces(text: str) -> tuple[str, list[int], list[int]]:
-    """The folded text, and for each of its characters the start and end of the piece that it came from."""
+    """The folded text, and for each of its characters the start and end of the piece that it came from.
+
+    What a piece begins with and folding leaves alone stands for itself: it may be a word without what follows.
+    """
     kept = [(index, character) for index, character in enumerate(text) if ord(character) not in _IGNORED]
     cuts = [at for at, (_, character) in enumerate(kept) if at == 0 or _begins(character)]
     cuts.append(len(kept))
@@ -135,7 +138,11 @@ def _folded_pieces(text: str) -> tuple[str, list[int], list[int]]:
     for first, last in pairwise(cuts):
         piece = _folded("".join(character for _, character in kept[first:last]))
         pieces.append(piece)
-        starts += [kept[first][0]] * len(piece)
+        while first < last and piece and piece[0] == kept[first][1]:
+            starts.append(kept[first][0])
+            ends.append(kept[first][0] + 1)
+            first, piece = first + 1, piece[1:]
+        starts += [kept[first][0]] * len(piece) if piece else []
         ends += [kept[last - 1][0] + 1] * len(piece)
     return "".join(pieces), starts, ends
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from runnel.algebra.distinct import describe_distinct
 from runnel.algebra.evaluate import accepts, holds, satisfies, values_of
 from runnel.algebra.expressions import WHOLE, And, Expression, Not, Or, Truth
 from runnel.algebra.places import Place, places
-from runnel.algebra.query import Filter, Node, Read, Union
+from runnel.algebra.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.render import render
 from runnel.model.item import Attributes, Value
 
@@ -76,24 +77,30 @@ class Trace:
     def highlights(self) -> list[dict[str, Any]]:
         """What to mark in the item's texts, each once: the condition, the attribute, its text, and the places in it.
 
+        Of a long text only a part is told, in which the first place is; places are those in that part.
+
         >>> Trace("title contains 'rock'", True, (Seen("title", "Rock", ((0, 4),)),)).highlights()
         [{'condition': "title contains 'rock'", 'attribute': 'title', 'text': 'Rock', 'places': [(0, 4)]}]
         """
         found = {(step.label, seen): None for step in self._steps() for seen in step.values if seen.places}
+        told = ((label, seen.attribute, *_cut(str(seen.value), seen.places)) for label, seen in found)
         return [
-            {
-                "condition": label,
-                "attribute": seen.attribute,
-                "text": str(seen.value)[:_LONGEST_TEXT],
-                "places": list(seen.places),
-            }
-            for label, seen in found
+            {"condition": label, "attribute": attribute, "text": text, "places": places}
+            for label, attribute, text, places in told
         ]
 
     def _steps(self) -> Iterator[Trace]:
         yield self
         for part in self.parts:
             yield from part._steps()
+
+
+def _cut(text: str, places: tuple[Place, ...]) -> tuple[str, list[Place]]:
+    """A part of a text that is not too long, with the first place and all that fit in, counted from its beginning."""
+    first, last = places[0]
+    start = 0 if last <= _LONGEST_TEXT else max(0, first - _CONTEXT)
+    end = start + _LONGEST_TEXT
+    return text[start:end], [(first - start, min(last, end) - start) for first, last in places if first < end]
 
 
 def trace_expression(expression: Expression, attributes: Attributes, accepted: datetime | None = None) -> Trace:
@@ -123,13 +130,16 @@ def trace_node(
     names: Mapping[int, str],
     accepted: datetime | None = None,
     shown: set[int] | None = None,
+    duplicates: Mapping[int, str] | None = None,
 ) -> Trace:
     """The evaluation of a query on an item of the source feed `feed`, through views down to the source.
 
-    A view that is reached by several ways is shown once; below a good many views nobody reads on.
+    A view that is reached by several ways is shown once; below a good many views nobody reads on. `duplicates` are
+    the distinct feeds in which the item is one, each with what is said of the earlier item.
     """
     shown = set() if shown is None else shown
-    truth = accepts(node, feed, attributes, definitions, accepted)
+    duplicates = duplicates or {}
+    truth = accepts(node, feed, attributes, definitions, accepted, duplicates)
     match node:
         case Read(read):
             name = names.get(read, f"#{read}")
@@ -139,17 +149,26 @@ def trace_node(
             if read in shown or len(shown) >= _MOST_VIEWS:
                 return Trace(f"is in {name}, as above" if read in shown else f"is in {name} …", truth)
             shown.add(read)
-            below = trace_node(inner, feed, attributes, definitions, names, accepted, shown)
-            return Trace(f"is in {name}", truth, parts=(below,))
+            below = trace_node(inner, feed, attributes, definitions, names, accepted, shown, duplicates)
+            if not isinstance(inner, Distinct):
+                return Trace(f"is in {name}", truth, parts=(below,))
+            earlier = f": {duplicates[read]}" if read in duplicates else ""
+            alone = Trace(f"{describe_distinct(inner)}{earlier}", read not in duplicates)
+            # What does not come to the gate is not asked for there.
+            return Trace(f"is in {name}", truth, parts=(below, alone) if below.holds else (below,))
+        case Distinct(inner, _, _):
+            return trace_node(inner, feed, attributes, definitions, names, accepted, shown, duplicates)
         case Union(inputs):
-            ways = [trace_node(one, feed, attributes, definitions, names, accepted, shown) for one in inputs]
+            ways = [
+                trace_node(one, feed, attributes, definitions, names, accepted, shown, duplicates) for one in inputs
+            ]
             # Where a way leads in, the ways that do not are no answer to "why".
             told = tuple(way for way in ways if way.holds or not truth)
             others = f", {len(ways) - len(told)} others do not lead here" if len(told) < len(ways) else ""
             return Trace(f"by one of {len(ways)} ways{others}", truth, parts=told)
         case Filter(inner, condition):
             steps = (
-                trace_node(inner, feed, attributes, definitions, names, accepted, shown),
+                trace_node(inner, feed, attributes, definitions, names, accepted, shown, duplicates),
                 trace_expression(condition, attributes, accepted),
             )
             return Trace("both", truth, parts=steps)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from runnel.algebra.encode import decode_node, encode_node
 from runnel.algebra.query import Node, reads
@@ -118,6 +118,17 @@ def feed_by_name(connection: Connection, name: str, owner: int = OPERATOR) -> Fe
     rows = connection.execute(_FEEDS.where(_f.name == name, _f.owner.in_({owner, OPERATOR}), _LIVE)).all()
     found = [_feed(row) for row in rows]
     return max(found, key=lambda feed: feed.owner == owner, default=None)
+
+
+def feeds_by_names(connection: Connection, names: Iterable[str], owner: int = OPERATOR) -> dict[str, Feed]:
+    """As `feed_by_name`, for many names at once; those that mean nothing are left out."""
+    found: dict[str, Feed] = {}
+    for some in chunks(sorted(set(names))):
+        query = _FEEDS.where(_f.name.in_(some), _f.owner.in_({owner, OPERATOR}), _LIVE)
+        for feed in map(_feed, connection.execute(query)):
+            if feed.name not in found or feed.owner == owner:
+                found[feed.name] = feed
+    return found
 
 
 def feed_by_id(connection: Connection, feed: int) -> Feed | None:
@@ -271,8 +282,11 @@ def since_of(connection: Connection, feeds: Iterable[int] | None = None) -> dict
 
 def set_since(connection: Connection, since: Mapping[int, int | None]) -> None:
     """Mark feeds as matched from a sequence on, or as not matched."""
-    for feed, sequence in since.items():
-        connection.execute(update(schema.feeds).where(_f.id == feed).values(since=sequence))
+    if since:
+        connection.execute(
+            update(schema.feeds).where(_f.id == bindparam("of")).values(since=bindparam("after")),
+            [{"of": feed, "after": sequence} for feed, sequence in since.items()],
+        )
 
 
 def _closure(connection: Connection, feeds: Iterable[int], step: Any) -> set[int]:

@@ -162,6 +162,20 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "create table statistics (feed bigint primary key, content {bytes} not null, learned bigint not null)",
         "create table observations (id {identity}, content {bytes} not null, created bigint not null)",
     ),
+    (
+        # What distinct feeds have had: for every key the last item that had it, and until when that counts.
+        """create table seen_keys (
+            key {bytes} primary key, feed bigint not null, sequence bigint not null, accepted bigint not null,
+            expires bigint not null)""",
+        "create index seen_keys_feed on seen_keys (feed)",
+        "create index seen_keys_expires on seen_keys (expires)",
+    ),
+    (
+        # The tags of queries, and what the queries cost that cost most.
+        "create table tags (feed bigint not null, tag text not null, primary key (feed, tag))",
+        "create index tags_tag on tags (tag)",
+        "create table costs (query bigint primary key, content text not null, noted bigint not null, told bigint)",
+    ),
 )
 
 DIALECTS: Final[dict[str, dict[str, str]]] = {

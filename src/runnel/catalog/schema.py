@@ -174,3 +174,6 @@ hubs = _table(
 )
 statistics = _table("statistics", feed=_I, content=_B, learned=_I)
 observations = _table("observations", id=_I, content=_B, created=_I)
+seen_keys = _table("seen_keys", key=_B, feed=_I, sequence=_I, accepted=_I, expires=_I)
+tags = _table("tags", feed=_I, tag=_T)
+costs = _table("costs", query=_I, content=_T, noted=_I, told=_I)

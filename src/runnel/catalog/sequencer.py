@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import secrets
 
-from sqlalchemy import Connection, Update, insert, select, update
+from sqlalchemy import Connection, Update, bindparam, insert, select, update
 
 from runnel.catalog import schema
 from runnel.catalog.connection import now
 
 _c = schema.counters.c
+_VALUE = select(_c.value).where(_c.name == bindparam("of"))
 _WALL = "wall"
 _UNNOTICED = 30_000_000
 """Steps back of the clock up to this (microseconds) are let be: clocks are corrected, and machines' clocks differ."""
@@ -85,4 +86,4 @@ def root_number(connection: Connection) -> int:
 
 
 def _value(connection: Connection, name: str) -> int:
-    return int(connection.execute(select(_c.value).where(_c.name == name)).scalar_one())
+    return int(connection.execute(_VALUE, {"of": name}).scalar_one())

@@ -38,9 +38,14 @@ def key_text(key: bytes) -> str:
     return PREFIX + b64encode(key).decode("ascii")
 
 
+def make_key() -> bytes:
+    """The bytes of a key that nobody else has."""
+    return secrets.token_bytes(_BYTES)
+
+
 def new_key(connection: Connection, subscription: int) -> str:
     """Make a key for a subscription and give its text; it is shown this once."""
-    key = secrets.token_bytes(_BYTES)
+    key = make_key()
     newest = connection.execute(select(func.max(_k.created)).where(_k.subscription == subscription)).scalar()
     # The order of keys is that of their times, so that two made in one instant must differ.
     created = max(now(connection), (newest or 0) + 1)

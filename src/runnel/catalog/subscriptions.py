@@ -147,6 +147,12 @@ def subscription_to_target(connection: Connection, target: str) -> int | None:
     return connection.execute(select(_s.id).where(_LIVE, _s.target == target).limit(1)).scalar_one_or_none()
 
 
+def live_targets(connection: Connection) -> dict[str, int]:
+    """The targets of all live subscriptions, each with the number of one that has it."""
+    query = select(_s.target, _s.id).where(_LIVE, _s.target.is_not(None))
+    return {row.target: row.id for row in connection.execute(query)}
+
+
 def subscribed_among(connection: Connection, feeds: Iterable[int]) -> set[int]:
     """Those of the feeds that somebody subscribes to directly."""
     query = select(_s.feed).where(_LIVE).distinct()

@@ -22,6 +22,7 @@ from runnel.cli.owners import owner, token
 from runnel.cli.queries import queries
 from runnel.cli.report import report
 from runnel.cli.run import run
+from runnel.cli.trial import trial
 from runnel.engine.root import create_root
 from runnel.errors import InputError
 from runnel.sources.folder import read_file
@@ -245,6 +246,7 @@ app.add_typer(owner, name="owner")
 app.add_typer(token, name="token")
 app.add_typer(letters, name="letters")
 app.add_typer(opml, name="opml")
+app.command("test")(trial)
 app.command()(run)
 app.command()(report)
 app.command()(queries)

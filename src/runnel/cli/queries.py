@@ -1,4 +1,4 @@
-"""`runnel queries`: which queries match much, and which nothing."""
+"""`runnel queries`: which queries match much, which nothing, and which cost most."""
 
 from __future__ import annotations
 
@@ -15,6 +15,10 @@ from runnel.engine.usage import ITEMS, SHOWN
 def queries(
     never: Annotated[bool, typer.Option("--never", help="Only those that matched nothing.")] = False,
     busiest: Annotated[bool, typer.Option("--busiest", help="Only those that matched something.")] = False,
+    slow: Annotated[
+        bool, typer.Option("--slow", help="Those that cost most, the part of each that does, and what would help.")
+    ] = False,
+    tag: Annotated[str | None, typer.Option(help="Only queries with this tag, subscribed to or not.")] = None,
     items: Annotated[int, typer.Option(help="How many of the newest items to look at.", min=1)] = ITEMS,
     limit: Annotated[int, typer.Option(help="How many queries to list.", min=1)] = SHOWN,
     root: RootOption = Path(),
@@ -22,11 +26,14 @@ def queries(
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show which queries match most and which never match: the misspelt and the too wide ones.
+    """Show which queries match most, which never match and which are slow: the too wide, misspelt and dear ones.
 
     Example: `runnel queries --never`
     """
     with told(as_json), opened(root, token, acting) as engine:
-        both = never == busiest
-        found = engine.usage(items)
-        tell_outcomes([found.outcome(never=never or both, busiest=busiest or both, limit=limit)], as_json)
+        both = not (never or busiest or slow)
+        found = engine.usage(items, tag=tag)
+        shown = found.outcome(
+            never=never or both, busiest=busiest or both, limit=limit, slow=slow, idle=tag is not None and both
+        )
+        tell_outcomes([shown], as_json)

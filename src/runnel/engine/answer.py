@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from runnel.algebra.durations import render_duration
-from runnel.algebra.query import Read
-from runnel.algebra.why import trace_node
+from runnel.algebra.query import Node, Read
+from runnel.algebra.why import Trace, trace_node
 from runnel.catalog import feeds, inspection, items, ledger, matches, plans, polls, subscriptions
 from runnel.catalog.people import owner_names
 from runnel.catalog.polls import PollState
 from runnel.catalog.subscriptions import INTERNAL, moment_of
 from runnel.engine.adhoc import adhoc_plan
+from runnel.engine.looking_back import MOST_ITEMS, Duplicates, find_duplicates
 from runnel.engine.outcome import Outcome
 from runnel.engine.people import Actor, feed_named, names_for
 from runnel.engine.root import Root
@@ -187,17 +188,11 @@ def explain_feed(root: Root, name: str, actor: Actor) -> Outcome:
     """
     with _planned(root, name, actor) as planned:
         # Imported here, as the compiler of kernels takes a second to load.
-        from runnel.matching.expected import expected_entries, part_anchors
+        from runnel.matching.expected import part_anchors
 
         part, _ = part_of(planned.plan, planned.feed.id, planned.names)
-        anchors = part_anchors(part)
-        explained = explain_query(
-            planned.feed.id,
-            planned.plan,
-            planned.names,
-            anchors=anchors.clauses,
-            entries=expected_entries(part, anchors),
-        )
+        anchors = part_anchors(part).clauses
+        explained = explain_query(planned.feed.id, planned.plan, planned.names, anchors=anchors)
         feed = planned.feed
         lines = (feed.statement, planned.state, *explained.lines())
         data = {"feed": feed.name, "statement": feed.statement, "matched": planned.is_live, **explained.to_json()}
@@ -266,8 +261,13 @@ def why(root: Root, item_id: str, name: str, actor: Actor) -> Outcome:
         else:
             definitions = feeds.definitions_at(connection, feed.id, version)
     item = item_at(root, sequence, names)
-    trace = trace_node(Read(feed.id), source, item.attributes, definitions, names, item.time)
     recorded = None if version is None else bool(_recorded(root, sequence, feed.id))
+    found_before = find_duplicates(root, feed.id, definitions, sequence, names)
+    trace = _traced(feed.id, source, item, definitions, names, found_before)
+    if recorded and found_before.earlier and not trace.holds:
+        # The match log knows better: the feed's history began anew after the earlier item.
+        found_before = replace(found_before, earlier={})
+        trace = _traced(feed.id, source, item, definitions, names, found_before)
     data = {
         "item": item_id,
         "source": names[source],
@@ -279,12 +279,36 @@ def why(root: Root, item_id: str, name: str, actor: Actor) -> Outcome:
         "plan": version,
         "trace": trace.lines(),
         "highlights": trace.highlights(),
+        "duplicate_of": _duplicate_of(found_before, names),
     }
     title = item.first("title")
     head = f"{names[source]} item {item_id}, version {item.version}{f': {title}' if title else ''}"
     told = {None: "not matched yet", True: "recorded as a match", False: "not recorded as a match"}[recorded]
     verb = "is" if trace.holds else "is not"
-    return Outcome(f"item {item_id} {verb} in {feed.name}", data, (head, *trace.lines(), told))
+    unsure = () if found_before.whole else (f"duplicates were looked for among the {MOST_ITEMS:,} items before it",)
+    return Outcome(f"item {item_id} {verb} in {feed.name}", data, (head, *trace.lines(), *unsure, told))
+
+
+def _duplicate_of(found: Duplicates, names: Mapping[int, str]) -> dict[str, Any]:
+    return {
+        names.get(gate, f"#{gate}"): {"source": one.feed, "item": one.id, "sequence": one.sequence}
+        for gate, one in found.earlier.items()
+        if one is not None
+    }
+
+
+def _traced(
+    feed: int, source: int, item: Item, definitions: Mapping[int, Node], names: Mapping[int, str], found: Duplicates
+) -> Trace:
+    repeated = {gate: _earlier(one) for gate, one in found.earlier.items()}
+    return trace_node(Read(feed), source, item.attributes, definitions, names, item.time, duplicates=repeated)
+
+
+def _earlier(item: Item | None) -> str:
+    if item is None:
+        return "an item of a feed that is not yours to read"
+    when = "" if item.time is None else f", accepted {item.time.isoformat(sep=' ', timespec='seconds')}"
+    return f"{item.feed} item {item.id}{when}"
 
 
 def item_at(root: Root, sequence: int, names: dict[int, str]) -> Item:

@@ -1,16 +1,17 @@
-"""Declarations: a script's statements applied to the catalog, in one transaction, ending with a new plan version."""
+"""Declarations: a script's statements, applied one by one to the catalog as one transaction sees it.
+
+What is new is kept until it can be written together (`Scope.pending`); whatever changes or looks for something that
+is there already has that written first.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import Connection
-
 from runnel.algebra.query import Node, Read
-from runnel.catalog import feeds, subscriptions
+from runnel.catalog import feeds, subscriptions, tags
+from runnel.catalog.batches import NewFeed, encoded
 from runnel.catalog.subscriptions import INTERNAL
 from runnel.engine import subscribe
 from runnel.engine.outcome import Outcome, listed
-from runnel.engine.people import Actor
-from runnel.engine.root import Root
 from runnel.engine.scope import Scope
 from runnel.errors import CyclicFeeds, InputError, StatementError, StillNeeded
 from runnel.language import statements as said
@@ -24,27 +25,29 @@ from runnel.sources.address import parse_address
 class Declarer:
     """Applies declarations in one open transaction; its scope remembers what they touched."""
 
-    def __init__(self, root: Root, connection: Connection, actor: Actor, sheets: dict[str, str]) -> None:
-        self.scope = Scope(root, connection, actor, sheets)
-        self._connection = connection
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self._connection = scope.connection
 
     def apply(self, statement: said.Declaration) -> Outcome:
         """Apply one declaration; raises a StatementError that knows its place."""
         match statement:
             case said.RegisterFeed():
                 return self._register(statement)
-            case said.MaterialiseFeed():
-                return self._materialise(statement)
             case said.CreateFeed():
                 return self._create(statement)
+            case said.Subscribe():
+                return subscribe.subscribe(self.scope, statement)
+        self.scope.settle()
+        match statement:
+            case said.MaterialiseFeed():
+                return self._materialise(statement)
             case said.Drop():
                 return self._drop(statement)
             case said.Pause(_, None):
                 return subscribe.pause(self.scope, statement)
             case said.Pause():
                 return self._pause(statement)
-            case said.Subscribe():
-                return subscribe.subscribe(self.scope, statement)
             case said.Unsubscribe():
                 return subscribe.unsubscribe(self.scope, statement)
             case said.Renew():
@@ -60,14 +63,9 @@ class Declarer:
             self._check_address(statement, statement.address)
         self.scope.allowance.take("queries")
         name, text, owner = statement.name.text, print_statement(statement), self.scope.actor.owner
-        feed = feeds.add_feed(
-            self._connection,
-            name,
-            FeedKind.SOURCE,
-            text,
-            address=statement.address,
-            owner=owner,
-            every=statement.every,
+        feed = self.scope.pending.feed_id()
+        self.scope.pending.add_feed(
+            NewFeed(feed, name, FeedKind.SOURCE, text, statement.address, owner=owner, every=statement.every)
         )
         self.scope.remember(
             Feed(feed, name, FeedKind.SOURCE, text, statement.address, owner=owner, every=statement.every)
@@ -129,16 +127,30 @@ class Declarer:
             self.scope.refuse_taken(statement.name)
         node = bind_query(statement.query, self._resolve, self.scope.names)
         # Stored without `or replace`: a declaration says what is, not how it came to be.
-        text = print_statement(said.CreateFeed(statement.name, statement.query))
+        text = print_statement(said.CreateFeed(statement.name, statement.query, tags=statement.tags))
         if existing is None:
             self.scope.allowance.take("queries")
-            feed = feeds.add_feed(self._connection, name, FeedKind.VIRTUAL, text, node=node, owner=owner)
+            feed = self.scope.pending.feed_id()
+            self.scope.pending.add_feed(
+                NewFeed(
+                    feed,
+                    name,
+                    FeedKind.VIRTUAL,
+                    text,
+                    node=node,
+                    owner=owner,
+                    tags=statement.tags,
+                    encoded=encoded(node),
+                )
+            )
         else:
+            self.scope.settle()
             self._refuse_cycle(statement, existing, node)
             feed = existing.id
             feeds.replace_feed(self._connection, existing, text, node)
             self.scope.redefined.add(feed)
             self.scope.touched |= feeds.all_sources(self._connection, [feed])
+            tags.set_tags(self._connection, feed, statement.tags)
         revision = 1 if existing is None else existing.revision + 1
         paused = existing is not None and existing.paused
         self.scope.remember(Feed(feed, name, FeedKind.VIRTUAL, text, revision=revision, paused=paused, owner=owner))
@@ -188,6 +200,7 @@ class Declarer:
             feeds.drop_feed(self._connection, one)
             if owners[one] == scope.actor.owner:
                 scope.allowance.give_back("queries")
+        tags.forget_tags(self._connection, doomed)
         scope.dropped |= doomed
         also = f" and ended {listed('subscription', ended)}" if ended else ""
         return Outcome(f"dropped {listed('feed', dropped)}{also}", {"feeds": dropped, "subscriptions": ended})

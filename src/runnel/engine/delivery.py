@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from runnel.catalog import feeds
 from runnel.catalog.inspection import ITEM
 from runnel.engine.adhoc import past_matches
+from runnel.engine.looking_back import gates_in, sequence_looking_back
 from runnel.engine.root import Root
 from runnel.errors import Backlogged, DeliveryFailed
 from runnel.model.item import Item
@@ -27,7 +28,8 @@ def shares_of(root: Root) -> Shares:
                 if plan is None
                 else feeds.definitions_at(connection, feed, plan)
             )
-        return [int(one) for one in past_matches(root, feed, nodes, after, upto)]
+        start = sequence_looking_back(root, nodes, after + 1) if gates_in(nodes) else None
+        return [int(one) for one in past_matches(root, feed, nodes, after, upto, start=start)]
 
     return Shares(root.catalog, root.items, root.matches, history)
 

@@ -13,19 +13,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 from runnel.catalog.connection import Clock
 from runnel.engine import answer, letters
-from runnel.engine.activation import activate
-from runnel.engine.declare import Declarer
 from runnel.engine.delivery import dispatcher_of
 from runnel.engine.outcome import Outcome
 from runnel.engine.owners import Owners
 from runnel.engine.people import OPERATOR_ACTOR, Actor, actor_named, authenticate, check_actor, feed_named, names_for
 from runnel.engine.place import placed
-from runnel.engine.planning import publish_change
-from runnel.engine.preview import Preview, preview_feed, preview_query
+from runnel.engine.preview import DEFAULT_SPAN, Preview, preview_feed, preview_query
 from runnel.engine.publish import Publisher
 from runnel.engine.root import Root, create_root, open_root
-from runnel.engine.sheets import keep_sheets
+from runnel.engine.script import declare
+from runnel.engine.selection import Selection
 from runnel.engine.status import Status, read_status
+from runnel.engine.trial import SHOWN, Trial, source_for, try_adapted, try_items, try_past
 from runnel.engine.usage import ITEMS, Usage, read_usage
 from runnel.errors import InputError, NotAllowed, NotARoot, NotFound, StatementError
 from runnel.language import statements as said
@@ -159,30 +158,13 @@ class Engine:
         declarations = [
             (number, one) for number, one in enumerate(script) if not isinstance(one.statement, _QUESTIONS)
         ]
-        outcomes = self._declare(declarations, text) if declarations else {}
+        outcomes = declare(self.root, self.actor, declarations, text) if declarations else {}
         done = "the script's declarations were applied" if declarations else None
         for number, one in enumerate(script):
             if isinstance(one.statement, _QUESTIONS):
                 with placed(text, one.span, done):
                     outcomes[number] = self._answer(one.statement)
         return [outcomes[number] for number in range(len(script))]
-
-    def _declare(self, declarations: list[tuple[int, said.Parsed]], text: str) -> dict[int, Outcome]:
-        outcomes: dict[int, Outcome] = {}
-        statements = [one.statement for _, one in declarations]
-        with placed(text, declarations[0][1].span):
-            sheets = keep_sheets(self.root, statements)
-        with self.root.catalog.write() as connection:
-            if not all(self.root.storage.local(path).exists() for path in sheets.values()):
-                sheets = keep_sheets(self.root, statements)  # tidied away meanwhile, since nobody used them yet
-            declarer = Declarer(self.root, connection, self.actor, sheets)
-            for number, one in declarations:
-                with placed(text, one.span):
-                    outcomes[number] = declarer.apply(one.statement)  # type: ignore[arg-type]
-            scope = declarer.scope
-            change = activate(connection, scope.touched, scope.redefined)
-            publish_change(self.root, connection, change, scope.dropped)
-        return outcomes
 
     def _answer(self, question: said.Question) -> Outcome:
         match question:
@@ -253,10 +235,53 @@ class Engine:
                 return preview_feed(self.root, name, since or back, self._session, self.actor)
         raise StatementError("one `create feed` statement can be previewed", text=text, hint="give just one")
 
-    def usage(self, items: int = ITEMS) -> Usage:
-        """Which of the actor's queries match most and which never, among so many of the newest items."""
+    def test(
+        self,
+        items: Iterable[Mapping[str, Any]] | None = None,
+        *,
+        feed: str | None = None,
+        owner: str | None = None,
+        tag: str | None = None,
+        queries: Sequence[str] = (),
+        since: timedelta | None = None,
+        limit: int = SHOWN,
+    ) -> Trial:
+        """Try queries on items, as if they came into a source feed now; without items, on those of the last `since`.
+
+        Nothing is accepted, recorded or sent. Queries are asked whether anybody subscribes to them or not: all of
+        one's own, or one owner's, those with a tag, or some by name.
+        """
         self._check_actor()
-        return read_usage(self.root, self.actor, items)
+        select = Selection(owner, tag, tuple(queries))
+        if items is None:
+            return try_past(self.root, self.actor, select, since or DEFAULT_SPAN, limit)
+        return try_items(self.root, self.actor, select, feed, items, limit)
+
+    def test_document(
+        self,
+        data: bytes,
+        *,
+        name: str = "document",
+        feed: str | None = None,
+        owner: str | None = None,
+        tag: str | None = None,
+        queries: Sequence[str] = (),
+        limit: int = SHOWN,
+    ) -> Trial:
+        """As `test`, on the items of a document (RSS, Atom, JSON Feed, JSON lines)."""
+        self._check_actor()
+        select = Selection(owner, tag, tuple(queries))
+        source = source_for(self.root, self.actor, select, feed)
+        read = self._acquirer.read_document(source, data, name.encode("utf-8", "replace").decode("utf-8"))
+        return try_adapted(self.root, self.actor, select, source, read.items, limit, read.problems)
+
+    def usage(self, items: int = ITEMS, *, tag: str | None = None) -> Usage:
+        """Which of the actor's queries match most and which never, among so many of the newest items; which are dear.
+
+        With a tag, only of those that have it.
+        """
+        self._check_actor()
+        return read_usage(self.root, self.actor, items, tag)
 
     def status(self) -> Status:
         """How the root is: lag, plan, runner, failing sources, messages, what was put aside."""

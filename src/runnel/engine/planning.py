@@ -1,67 +1,186 @@
 """From what is declared to what is matched: the plan version that a transaction ends with.
 
-A small change writes a delta beside the current base; when the delta has grown, everything becomes a new base.
+A small change writes a delta beside the current base; when the delta has grown, everything becomes a new base. Three
+steps: `read_change` reads from the catalog what is to be compiled, `compile_change` compiles it and needs no catalog,
+`publish_draft` writes the result and makes it current. Between the first and the last the catalog may be let go, if
+somebody looks whether it is still as it was.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from sqlalchemy import Connection
 
+from runnel.algebra.query import Node, reads
 from runnel.catalog import feeds, plans, statistics
+from runnel.catalog.changes import note_change
+from runnel.catalog.plans import PlanRow
+from runnel.catalog.sequencer import last_sequence
 from runnel.engine.activation import Activation
+from runnel.engine.pending import Pending
 from runnel.engine.root import Root
 from runnel.plan.arrays import Array
+from runnel.plan.gates import visible
 from runnel.plan.logical import PlanQuery
-from runnel.plan.store import PlanVersion, load
+from runnel.plan.store import PlanPart, PlanVersion, keep_part, load
+
+if TYPE_CHECKING:
+    from runnel.matching.compile import LaidOut
 
 _DELTA_AT_LEAST = 500
 _DELTA_SHARE = 0.1
 
 
-def publish_change(root: Root, connection: Connection, change: Activation, dropped: Iterable[int]) -> int | None:
+@dataclass(frozen=True)
+class Change:
+    """What is to be compiled: queries with their definitions, and the base's queries that count no more.
+
+    Without a `current` plan, or where more is new than old, the queries are all that there are. Those that are
+    `fresh` count after `sequence`, unless the log has grown until they are published.
+    """
+
+    queries: tuple[PlanQuery, ...]
+    definitions: Mapping[int, Node]
+    frequencies: Mapping[str, float]
+    fresh: frozenset[int]
+    sequence: int
+    total: int
+    current: PlanRow | None = None
+    dead: frozenset[int] = frozenset()
+    is_small: bool = True
+    delta: PlanPart | None = None
+    """The delta as it is, where all that changes is what the base does not have any more."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A compiled change: written and made current by `publish_draft`."""
+
+    laid_out: LaidOut
+    change: Change
+    base: str | None
+    """The folder that it is a delta of; None if it is a base itself."""
+
+
+def publish_change(
+    root: Root, connection: Connection, activation: Activation, dropped: Iterable[int], pending: Pending | None = None
+) -> int | None:
     """Compile a change and make it the current plan; gives the version, or None where nothing changed."""
-    removed = {*change.remove, *dropped}
+    note_change(connection)
+    change = read_change(root, connection, activation, dropped, pending)
+    return None if change is None else publish_draft(root, connection, compile_change(root, change))
+
+
+def read_change(
+    root: Root, connection: Connection, activation: Activation, dropped: Iterable[int], pending: Pending | None = None
+) -> Change | None:
+    """What a change makes necessary to compile; None where nothing is."""
+    removed = {*activation.remove, *dropped}
     current = plans.current_plan(connection)
-    if not change.compile and (not removed or current is None):
+    if not activation.compile and (not removed or current is None):
         return None
+    reader = _Reader(connection, pending or Pending(connection), activation)
     if current is None:
-        return _publish_base(root, connection)
+        return reader.everything()
     loaded = load(root.storage, PlanVersion(current.version, current.base, current.delta))
-    in_base = loaded.base.logical.query_ids
+    in_base = visible(loaded.base.logical.query_ids)
     dead = {int(one) for one in loaded.delta.tombstones} if loaded.delta else set()
-    added = {int(one) for one in loaded.delta.logical.query_ids} if loaded.delta else set()
-    added = (added | change.compile) - removed
-    dead = _among(dead | removed | change.compile, in_base)
+    before = set(visible(loaded.delta.logical.query_ids).tolist()) if loaded.delta else set()
+    added = (before | activation.compile) - removed
+    dead = _among(dead | removed | activation.compile, in_base)
     is_small = len(added) + len(dead) <= max(_DELTA_AT_LEAST, _DELTA_SHARE * len(in_base))
     if not is_small and len(added) > len(in_base):
-        return _publish_base(root, connection)  # more is new than old: merging would save nothing
-    from runnel.matching.compile import compile_delta, compile_merged
+        return reader.everything()  # more is new than old: merging would save nothing
+    if is_small and loaded.delta is not None and added == before and not activation.compile:
+        return reader.fewer(loaded.delta, current, dead, len(in_base))
+    return reader.some(added, current, dead, len(in_base), is_small)
 
+
+class _Reader:
+    """Reads queries and definitions: from the catalog, and those that are not written yet."""
+
+    def __init__(self, connection: Connection, pending: Pending, activation: Activation) -> None:
+        self._connection = connection
+        self._pending = pending
+        self._fresh = activation.fresh
+        self._gone = activation.remove
+        self._sequence = last_sequence(connection)
+
+    def everything(self) -> Change:
+        """All that is matched."""
+        nodes = feeds.definitions(self._connection) | self._pending.definitions
+        since = feeds.since_of(self._connection)
+        queries = self._queries({feed: since[feed] for feed in since.keys() - self._gone}, self._fresh)
+        words = frequencies(self._connection)
+        return Change(queries, nodes, words, self._fresh, self._sequence, len(queries))
+
+    def fewer(self, delta: PlanPart, current: PlanRow, dead: set[int], in_base: int) -> Change:
+        """The delta as it is, and less of the base: nothing is to be compiled."""
+        total = in_base - len(dead) + len(visible(delta.logical.query_ids))
+        gone = frozenset(dead)
+        return Change((), {}, {}, frozenset(), self._sequence, total, current, gone, delta=delta)
+
+    def some(self, added: set[int], current: PlanRow, dead: set[int], in_base: int, is_small: bool) -> Change:
+        """What was added to a base, and what was taken from it."""
+        new = self._pending.definitions
+        known = {source for one in new.values() for source in reads(one)} | added
+        nodes = feeds.definitions(self._connection, known - self._pending.feeds.keys()) | new
+        since = feeds.since_of(self._connection, added - self._pending.feeds.keys())
+        queries = self._queries(since, self._fresh & added)
+        total = in_base - len(dead) + len(added)
+        words = frequencies(self._connection)
+        gone = frozenset(dead)
+        return Change(queries, nodes, words, self._fresh, self._sequence, total, current, gone, is_small)
+
+    def _queries(self, since: Mapping[int, int], fresh: Iterable[int]) -> tuple[PlanQuery, ...]:
+        starts = {**since, **dict.fromkeys(fresh, self._sequence)}
+        return tuple(PlanQuery(feed, start) for feed, start in sorted(starts.items()))
+
+
+def compile_change(root: Root, change: Change) -> Draft:
+    """Compile a change. Nothing is asked of the catalog."""
+    from runnel.matching.compile import LaidOut, lay_out
+    from runnel.optimizer.merge import merge
+    from runnel.optimizer.optimize import optimize
+
+    if change.current is not None and change.delta is not None:
+        return Draft(LaidOut(change.delta.logical, change.delta.layout), change, change.current.base)
+    logical = optimize(change.queries, change.definitions)
+    laid_out = lay_out(logical, change.frequencies)
+    if change.current is None:
+        return Draft(laid_out, change, None)
+    base = change.current.base
+    if change.is_small:
+        return Draft(laid_out, change, base)
     folder = _folder()
-    definitions, known = feeds.definitions(connection, added), frequencies(connection)
-    compile_delta(
-        root.storage, folder, _queries(connection, added), definitions, dead, current.base, frequencies=known
-    )
-    queries = len(in_base) - len(dead) + len(added)
-    if is_small:
-        return plans.publish_plan(connection, current.base, folder, queries)
-    merged = _folder()
-    compile_merged(root.storage, merged, load(root.storage, PlanVersion(0, current.base, folder)), frequencies=known)
-    return plans.publish_plan(connection, merged, None, queries)
+    laid_out.write_delta(root.storage, folder, change.dead, base)
+    both = load(root.storage, PlanVersion(0, base, folder))
+    return Draft(lay_out(merge(both.base, both.delta), change.frequencies), change, None)
 
 
-def _publish_base(root: Root, connection: Connection) -> int:
-    from runnel.matching.compile import compile_base
-
-    queries = _queries(connection, None)
+def publish_draft(root: Root, connection: Connection, draft: Draft) -> int | None:
+    """Write a draft and make it current; gives the version, or None where the log has grown and it must be remade."""
+    laid_out: LaidOut | None = draft.laid_out
+    sequence = last_sequence(connection)
+    if draft.change.fresh and sequence != draft.change.sequence:
+        laid_out = draft.laid_out.starting_after(sequence, draft.change.fresh)
+    if laid_out is None:
+        return None
     folder = _folder()
-    definitions, known = feeds.definitions(connection), frequencies(connection)
-    compile_base(root.storage, folder, queries, definitions, frequencies=known)
-    return plans.publish_plan(connection, folder, None, len(queries))
+    if draft.base is None:
+        laid_out.write_base(root.storage, folder)
+        return plans.publish_plan(connection, folder, None, draft.change.total)
+    dead = np.array(sorted(draft.change.dead), dtype=np.int64)
+    manifest = laid_out.write_delta(root.storage, folder, dead.tolist(), draft.base)
+    # The next change begins with this delta; what was just written need not be read.
+    whole = np.union1d(dead, laid_out.logical.query_ids)
+    keep_part(root.storage, PlanPart(manifest, laid_out.logical, laid_out.arrays, whole))
+    return plans.publish_plan(connection, draft.base, folder, draft.change.total)
 
 
 def _among(wanted: set[int], ids: Array) -> set[int]:
@@ -77,10 +196,6 @@ def frequencies(connection: Connection) -> dict[str, float]:
     """The part of all items that hold a word, as the stream has taught."""
     learned = statistics.learned(connection, [statistics.WHOLE_STREAM]).get(statistics.WHOLE_STREAM)
     return {} if learned is None else dict(learned.frequencies())
-
-
-def _queries(connection: Connection, ids: set[int] | None) -> list[PlanQuery]:
-    return [PlanQuery(feed, since) for feed, since in sorted(feeds.since_of(connection, ids).items())]
 
 
 def _folder() -> str:

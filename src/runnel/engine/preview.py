@@ -19,6 +19,7 @@ from runnel.catalog import feeds
 from runnel.catalog.connection import now
 from runnel.catalog.sequencer import last_sequence
 from runnel.engine.adhoc import past_matches
+from runnel.engine.looking_back import gates_in
 from runnel.engine.outcome import Outcome
 from runnel.engine.people import Actor, feed_named, names_for
 from runnel.engine.root import Root
@@ -29,7 +30,7 @@ from runnel.plan.logical import PlanQuery
 
 DEFAULT_SPAN = timedelta(days=7)
 _SHOWN = 20
-_PREVIEWED = -1
+_PREVIEWED = 1 << 40
 """The id of a query that is not declared: no feed has it."""
 
 
@@ -42,6 +43,8 @@ class Preview:
     matched: int
     newest: tuple[Item, ...]
     used_spark: bool = False
+    distinct: bool = False
+    """Whether duplicates were left out; they were looked for among the items of that time alone."""
 
     def outcome(self) -> Outcome:
         """As the answer to a statement."""
@@ -51,8 +54,10 @@ class Preview:
         ]
         lines = tuple(f"{row['feed']}  {row['title'] or row['id']}" for row in shown)
         data = {"feed": self.name, "looked_at": self.looked_at, "matched": self.matched, "newest": shown}
+        without = "; duplicates were looked for among these items" if self.distinct else ""
         return Outcome(
-            f"{self.name} would have matched {self.matched} of the {self.looked_at} items accepted in that time",
+            f"{self.name} would have matched {self.matched} of the {self.looked_at} items accepted in that time"
+            + without,
             data,
             lines,
         )
@@ -104,7 +109,7 @@ def _preview(
     newest = [item for batch in root.items.get(found[-_SHOWN:].tolist()) for item in batch.items(names)]
     # How much comes in for others is nothing that an owner is told.
     looked_at = last - after if actor.is_operator else root.items.count(names.keys(), after, last)
-    return Preview(name, looked_at, len(found), tuple(reversed(newest)), not is_small)
+    return Preview(name, looked_at, len(found), tuple(reversed(newest)), not is_small, bool(gates_in(nodes)))
 
 
 def _with_spark(

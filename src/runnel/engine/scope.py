@@ -7,9 +7,11 @@ from collections.abc import Iterable, Mapping
 from sqlalchemy import Connection
 
 from runnel.catalog import feeds, ledger, subscriptions
-from runnel.catalog.people import Allowance, owner_by_id
+from runnel.catalog.batches import NewSubscription
+from runnel.catalog.people import Allowance, Owner, owner_by_id
 from runnel.catalog.sequencer import last_sequence
 from runnel.catalog.subscriptions import INTERNAL
+from runnel.engine.pending import Pending
 from runnel.engine.people import Actor, check_actor, names_for
 from runnel.engine.root import Root
 from runnel.errors import DuplicateName, Span, StatementError, UnknownName
@@ -18,32 +20,70 @@ from runnel.language.statements import Name
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.subscription import Subscription
 
+_MANY = 100
+"""Names from which on all targets are read at once, rather than asked for one by one."""
+
+
+class NeedsLock(Exception):
+    """A statement that changes what is there cannot be prepared without the catalog's write lock."""
+
 
 class Scope:
-    """What a script's declarations share: the actor, the quotas, and what the plan must be told at the end."""
+    """What a script's declarations share: the actor, the quotas, and what the plan must be told at the end.
 
-    def __init__(self, root: Root, connection: Connection, actor: Actor, sheets: Mapping[str, str]) -> None:
+    New feeds and subscriptions are `pending` until all of them are written together. `ahead` is a scope on a
+    connection that only reads: what needs more raises NeedsLock.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        connection: Connection,
+        actor: Actor,
+        sheets: Mapping[str, str],
+        *,
+        names: Iterable[str] = (),
+        ahead: bool = False,
+    ) -> None:
+        """`names` are looked up at once, which is faster than one by one."""
         self.root = root
         self.connection = connection
         self.actor = actor
         self.sheets = sheets
         check_actor(connection, actor)
         self.allowance = Allowance(connection, actor.owner, root.settings)
-        # Nobody else can accept or declare anything while this transaction is open, so these may be kept.
+        self.pending = Pending(connection)
+        self._ahead = ahead
+        # Nobody else can accept or declare anything while this transaction is open, so these may be kept; and whoever
+        # prepares a change ahead of one looks again later.
         self.sequence = last_sequence(connection)
-        self._feeds: dict[str, Feed | None] = {}
+        self._owner: Owner | None = None
+        wanted = set(names)
+        known = feeds.feeds_by_names(connection, wanted, actor.owner) if wanted else {}
+        self._feeds: dict[str, Feed | None] = {name: known.get(name) for name in wanted}
+        self._is_large = len(wanted) > _MANY
+        self._targets: dict[str, int] | None = None
         self.touched: set[int] = set()
         self.redefined: set[int] = set()
         self.dropped: set[int] = set()
 
     def refuse_disabled(self, span: Span) -> None:
         """Nothing of a disabled owner is served, so nothing that is to be served can begin for one."""
-        if owner_by_id(self.connection, self.actor.owner).disabled:
+        if self._owner is None:
+            self._owner = owner_by_id(self.connection, self.actor.owner)
+        if self._owner.disabled:
             raise StatementError(
                 f"the owner {self.actor.name} is disabled: nothing would be sent",
                 span=span,
                 hint=f"`runnel owner disable {self.actor.name} --undo` takes that back",
             )
+
+    def settle(self) -> None:
+        """Write what is pending, so that what follows finds it in the catalog."""
+        if self._ahead:
+            raise NeedsLock
+        self.pending.write(self.connection, self.sequence)
+        self._targets = None
 
     # --- feeds ---------------------------------------------------------------------------------------------------
 
@@ -95,7 +135,8 @@ class Scope:
 
     def names(self) -> list[str]:
         """The names that mean a feed to the actor; many, so only to help after an error."""
-        return feeds.live_names(self.connection, self.actor.owner)
+        new = {one.name for one in self.pending.feeds.values()}
+        return sorted(new.union(feeds.live_names(self.connection, self.actor.owner)))
 
     def shown(self, ids: Iterable[int]) -> list[str]:
         """Feeds by the names under which the actor knows them, in order."""
@@ -110,6 +151,24 @@ class Scope:
         if found is None or not self.actor.holds(found):
             raise UnknownName(f"there is no subscription {number}", span=span, hint="`show subscriptions` lists them")
         return found
+
+    def target_holder(self, target: str) -> int | None:
+        """The number of a live subscription with this target."""
+        if self._targets is None:
+            self._targets = {one.target: one.id for one in self.pending.subscriptions if one.target is not None}
+            if self._is_large:
+                self._targets |= subscriptions.live_targets(self.connection)
+        held = self._targets.get(target)
+        if held is None and not self._is_large:
+            held = subscriptions.subscription_to_target(self.connection, target)
+        return held
+
+    def subscribe(self, new: NewSubscription) -> None:
+        """One more subscription, which is written later."""
+        self.pending.add_subscription(new)
+        self.touched.add(new.feed)
+        if self._targets is not None and new.target is not None:
+            self._targets[new.target] = new.id
 
     def end(self, ended: Iterable[Subscription]) -> list[int]:
         """End subscriptions; gives the numbers of those that somebody made."""

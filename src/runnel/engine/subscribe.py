@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from runnel.catalog import ledger, signing_keys, subscriptions
+from runnel.catalog import signing_keys, subscriptions
+from runnel.catalog.batches import NewSubscription
 from runnel.catalog.connection import now
 from runnel.catalog.people import OWNER_DISABLED
 from runnel.catalog.subscriptions import INTERNAL, moment_of
@@ -17,7 +18,7 @@ from runnel.language.statements import Pause, Renew, Replay, RotateKey, Subscrib
 from runnel.model.feed import OPERATOR
 from runnel.model.subscription import Subscription
 from runnel.outside.door import check_url
-from runnel.sinks.contract import RemoteSink
+from runnel.sinks.contract import RemoteSink, Sink
 from runnel.sinks.letters import replay as open_again
 from runnel.sinks.registry import open_sink
 
@@ -34,35 +35,38 @@ def subscribe(scope: Scope, statement: Subscribe) -> Outcome:
     scope.refuse_disabled(statement.feed.span)
     target = _target(scope, statement)
     scope.allowance.take("subscriptions")
-    since = scope.sequence
+    since = None
     if statement.back is not None:
         begin = now(scope.connection) - int(statement.back.total_seconds() * 1e6)
-        since = min(since, scope.root.items.sequence_before(begin))
+        since = scope.root.items.sequence_before(begin)
     ticket, digest = new_ticket()
-    number = subscriptions.add_subscription(
-        scope.connection,
-        feed.id,
-        statement.kind,
-        target,
-        since=since,
-        every=statement.every,
-        lifetime=statement.lifetime or default_lifetime(scope.root, scope.actor.owner, statement.kind),
-        owner=scope.actor.owner,
-        ticket=digest,
-        sheet=None if statement.sheet is None else scope.sheets[statement.sheet],
+    key = signing_keys.make_key() if statement.kind == SIGNED else None
+    number = scope.pending.subscription_id()
+    scope.subscribe(
+        NewSubscription(
+            number,
+            feed.id,
+            statement.kind,
+            target,
+            statement.every,
+            statement.lifetime or default_lifetime(scope.root, scope.actor.owner, statement.kind),
+            scope.actor.owner,
+            digest,
+            None if statement.sheet is None else scope.sheets[statement.sheet],
+            since,
+            # It gets what the others have had already, or gets it later than they do.
+            has_cursor=statement.back is not None or statement.every is not None,
+            key=key,
+        )
     )
-    if statement.back is not None or statement.every is not None:
-        # It gets what the others have had already, or gets it later than they do.
-        ledger.set_cursor(scope.connection, number, since)
-    scope.touched.add(feed.id)
     data = {"subscription": number, "feed": feed.name, "kind": statement.kind, "target": target, "ticket": ticket}
     lines: tuple[str, ...] = ()
     if _reaches_people(scope.actor.owner, statement.kind):
         lines = (f"ticket: {ticket}  (shown only now; it renews and ends the subscription)",)
-    if statement.kind == SIGNED:
-        data["key"] = signing_keys.new_key(scope.connection, number)
+    if key is not None:
+        data["key"] = signing_keys.key_text(key)
         lines = (*lines, f"signing key: {data['key']}  (shown only now)")
-    where = f" {'to' if isinstance(open_sink(statement.kind), RemoteSink) else 'into'} {target}" if target else ""
+    where = f" {'to' if _is_remote(open_sink(statement.kind)) else 'into'} {target}" if target else ""
     return Outcome(f"subscription {number} to {feed.name}: {statement.kind}{where}", data, lines)
 
 
@@ -73,7 +77,17 @@ def default_lifetime(root: Root, owner: int, kind: str) -> timedelta | None:
 
 
 def _reaches_people(owner: int, kind: str) -> bool:
-    return owner != OPERATOR or isinstance(open_sink(kind), RemoteSink)
+    return owner != OPERATOR or _is_remote(open_sink(kind))
+
+
+def _is_remote(sink: Sink | RemoteSink) -> bool:
+    # To look whether something follows a protocol takes as long as to bind a query.
+    if type(sink) not in _remote:
+        _remote[type(sink)] = isinstance(sink, RemoteSink)
+    return _remote[type(sink)]
+
+
+_remote: dict[type, bool] = {}
 
 
 def _target(scope: Scope, statement: Subscribe) -> str | None:
@@ -99,7 +113,7 @@ def _target(scope: Scope, statement: Subscribe) -> str | None:
     except InputError as error:
         raise StatementError(error.message, hint=error.hint, span=places.target) from error
     if target is not None and getattr(sink, "owns_target", False):
-        taken = subscriptions.subscription_to_target(scope.connection, target)
+        taken = scope.target_holder(target)
         if taken is not None:
             raise DuplicateName(
                 f"subscription {taken} writes into {target} already",

@@ -22,6 +22,7 @@ from runnel.catalog import (
     matches,
     plans,
     receipts,
+    seen_keys,
     sheets,
     signing_keys,
     statistics,
@@ -29,6 +30,7 @@ from runnel.catalog import (
 )
 from runnel.catalog.connection import now
 from runnel.engine.root import Root
+from runnel.engine.slow import tell_slow
 from runnel.log.archive import archive_steps
 from runnel.log.compaction import compaction_steps
 from runnel.log.garbage import remove_orphans, retired_steps
@@ -99,7 +101,8 @@ class _Turn:
             for run in compaction_steps(root.catalog, root.storage, epoch=self._epoch, at_least=enough, asked=asked)
         )
         merged = self._repeat(_merge_rows)
-        self._repeat(statistics.learn)
+        if self._repeat(statistics.learn):
+            tell_slow(root, self._epoch)
         done = Tidied(archived=archived, compacted=compacted, merged=merged, finished=self._has_time())
         if self._has_time() and (self._chores_are_due() if chores is None else chores):
             done += self._chores()
@@ -150,7 +153,7 @@ class _Turn:
             retained=self._retain(),
             folded=self._repeat(lambda c: receipts.fold_messages(c, _ago(c, settings.keep_receipts_days), _ROWS)),
             asides=self._drop_asides(),
-            forgotten=self._forget_seen(),
+            forgotten=self._forget_seen() + self._repeat(lambda c: seen_keys.forget_keys(c, _ROWS)),
             plans=self._forget_plans(),
             sheets=self._drop_sheets(),
             keys=self._repeat(lambda c: signing_keys.forget_keys(c, _ROWS)),

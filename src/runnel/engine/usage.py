@@ -1,12 +1,13 @@
-"""Which queries match much and which nothing at all: counted in the newest part of the match log.
+"""Which queries match much, which nothing at all, and which cost most.
 
-A query that never matches is often a misspelt one, and one that matches nearly everything is rarely what somebody
-meant. Every answer is for an actor: the operator sees all queries, an owner only those of their own.
+Matches are counted in the newest part of the match log, costs are sampled (see `slow`). A query that never matches is
+often a misspelt one, and one that matches nearly everything is rarely what somebody meant. Every answer is for an
+actor: the operator sees all queries, an owner only those of their own.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from runnel.catalog.items import retained_upto
 from runnel.engine.outcome import Outcome
 from runnel.engine.people import Actor, names_for
 from runnel.engine.root import Root
+from runnel.engine.selection import Selection, select_for
+from runnel.engine.slow import SlowQuery, read_slow
 from runnel.errors import InputError
 from runnel.plan.arrays import Array
 
@@ -30,7 +33,8 @@ SHOWN = 20
 class Usage:
     """Queries, the most frequent first, with how many of the items in (after, upto] they matched.
 
-    `whole` says that nothing older is kept. `newer` are queries for which no item was matched yet.
+    `whole` says that nothing older is kept. `newer` are queries for which no item was matched yet, `idle` those that
+    nobody subscribes to, `slow` those that cost most.
     """
 
     after: int
@@ -38,6 +42,8 @@ class Usage:
     whole: bool
     counts: tuple[tuple[str, int], ...]
     newer: int
+    idle: tuple[str, ...] = ()
+    slow: tuple[SlowQuery, ...] = ()
 
     @property
     def never(self) -> tuple[str, ...]:
@@ -56,9 +62,9 @@ class Usage:
         kept = "all that is kept" if self.whole else "older ones were not looked at"
         return f"looked at the items {self.after + 1:,} to {self.upto:,}; {kept}"
 
-    def outcome(self, *, never: bool, busiest: bool, limit: int) -> Outcome:
+    def outcome(self, *, never: bool, busiest: bool, limit: int, slow: bool = False, idle: bool = False) -> Outcome:
         """The lists that are wanted, as far as the limit goes."""
-        lines = [self.range()]
+        lines = [self.range()] if never or busiest else []
         data: dict[str, Any] = {"after": self.after, "upto": self.upto, "whole": self.whole, "newer": self.newer}
         if busiest:
             found = self.busiest
@@ -72,31 +78,53 @@ class Usage:
             data["matched_nothing"] = len(names)
             told = [f"  {name}" for name in names[:limit]]
             lines += [f"{len(names):,} matched nothing:", *told, *_more(len(names), limit)]
+        if slow:
+            data["slow"] = [asdict(one) for one in self.slow[:limit]]
+            lines += self._slow_lines(limit)
+        if idle:
+            data["idle"] = list(self.idle[:limit])
+            told = [f"  {name}" for name in self.idle[:limit]]
+            lines += [f"{len(self.idle):,} without a subscription, so not matched:", *told]
+            lines += _more(len(self.idle), limit)
         if self.newer:
             lines.append(f"{self.newer:,} more are new: no item was matched since they were declared")
-        return Outcome(f"{len(self.counts) + self.newer:,} queries", data, tuple(lines))
+        count = len(self.counts) + self.newer + (len(self.idle) if idle else 0)
+        return Outcome(f"{count:,} queries", data, tuple(lines))
+
+    def _slow_lines(self, limit: int) -> list[str]:
+        if not self.slow:
+            return ["what queries cost is not known yet: some items must be matched and a minute must pass"]
+        lines = ["milliseconds for 1,000 items, the dearest first, and the part of each that costs most:"]
+        for one in self.slow[:limit]:
+            lines += [one.line(), *([f"                  {one.hint}"] if one.is_slow else [])]
+        return lines + _more(len(self.slow), limit)
 
 
 def _more(count: int, limit: int) -> list[str]:
     return [f"  and {count - limit:,} more"] if count > limit else []
 
 
-def read_usage(root: Root, actor: Actor, items: int = ITEMS) -> Usage:
-    """How often the actor's queries matched, among so many of the newest items that were matched."""
+def read_usage(root: Root, actor: Actor, items: int = ITEMS, tag: str | None = None) -> Usage:
+    """How often the actor's queries, or those with a tag, matched among so many of the newest items; their costs."""
     if items < 1:
         raise InputError(f"{items} is no number of items to look at", hint="give 1 or more")
     with root.catalog.read() as connection:
+        tagged = None if tag is None else select_for(connection, actor, Selection(tag=tag)).keys()
         since = feeds.since_of(connection)
         owners = feeds.feed_owners(connection, since)
         names = names_for(connection, actor)
         upto, kept = matches.matched_upto(connection), retained_upto(connection)
     after = min(upto, max(kept, upto - items))
     mine = sorted(one for one in since if actor.is_operator or owners[one] == actor.owner)
+    if tagged is not None:
+        mine = [one for one in mine if one in tagged]
+    idle = sorted(names[one] for one in (tagged or ()) if one not in since)
     old = [one for one in mine if since[one] < upto]
     counts = _count(root, np.array(old, dtype=np.int64), after, upto)
     named = [(names[one], count) for one, count in zip(old, counts.tolist(), strict=True)]
     ranked = tuple(sorted(named, key=lambda one: (-one[1], one[0])))
-    return Usage(after, upto, after <= kept, ranked, len(mine) - len(old))
+    slow = read_slow(root, actor, tagged)
+    return Usage(after, upto, after <= kept, ranked, len(mine) - len(old), tuple(idle), slow)
 
 
 def _count(root: Root, queries: Array, after: int, upto: int) -> Array:

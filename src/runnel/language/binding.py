@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 from runnel.algebra.expressions import Expression, conjunction
-from runnel.algebra.query import Filter, Node, Read, Union, reads
+from runnel.algebra.query import Distinct, Filter, Node, Read, Union, reads
 from runnel.errors import DuplicateName, UnknownName
 from runnel.language.nearest import did_you_mean
 from runnel.language.statements import FeedTerm, GroupTerm, Name, QueryText, Term
@@ -32,7 +32,8 @@ def bind_query(query: QueryText, resolve: Resolve, names: Names) -> Node:
         if variable is not None and variable.text not in variables:
             raise _unknown_variable(variable, variables)
         conditions.setdefault(variable.text if variable else None, []).append(condition.expression)
-    return _filtered(_bound(query.source, conditions, resolve, names), conditions.get(None))
+    node = _filtered(_bound(query.source, conditions, resolve, names), conditions.get(None))
+    return node if query.distinct is None else Distinct(node, query.distinct.by, query.distinct.window)
 
 
 def find_cycle(feed: int, node: Node, definitions: Mapping[int, Node]) -> list[int] | None:
@@ -109,7 +110,10 @@ def _bound(term: Term, conditions: Mapping[str | None, list[Expression]], resolv
 
 
 def _filtered(node: Node, conditions: list[Expression] | None) -> Node:
-    return Filter(node, conjunction(conditions)) if conditions else node
+    if not conditions:
+        return node
+    # One condition is flat already; to find out again takes longer than all the rest of binding.
+    return Filter(node, conditions[0] if len(conditions) == 1 else conjunction(conditions))
 
 
 def _feed_id(feed: Name, resolve: Resolve, names: Names) -> int:

@@ -12,9 +12,11 @@ from typing import cast
 
 from lark import Token, Transformer, v_args
 
+from runnel.algebra.distinct import DEFAULT_WINDOW, ID
 from runnel.algebra.expressions import (
     FALSE,
     TRUE,
+    Attribute,
     Compare,
     Exists,
     Expression,
@@ -36,6 +38,7 @@ from runnel.language.conditions import (
     conditions_of,
     unscoped,
 )
+from runnel.language.duplicates import read_keys, read_window
 from runnel.language.literals import (
     Duration,
     Literal,
@@ -58,6 +61,7 @@ from runnel.language.literals import (
 from runnel.language.statements import (
     Condition,
     CreateFeed,
+    DistinctText,
     Drop,
     Explain,
     ExplainMessage,
@@ -81,6 +85,7 @@ from runnel.language.statements import (
     Unsubscribe,
     Why,
 )
+from runnel.language.tags import read_tags
 from runnel.language.text_conditions import (
     Tokens,
     build_contains,
@@ -113,11 +118,18 @@ class Builder(Transformer[Token, list[Parsed]]):
         return _parsed(keyword, RegisterFeed(name))
 
     def create(
-        self, keyword: Token, replace: Token | None, name: Name, terms: tuple[Term, ...], where: Built | None
+        self,
+        keyword: Token,
+        replace: Token | None,
+        name: Name,
+        tags: tuple[str, ...] | None,
+        terms: tuple[Term, ...],
+        distinct: DistinctText | None,
+        where: Built | None,
     ) -> Parsed:
         source = terms[0] if len(terms) == 1 else GroupTerm(terms)
-        query = QueryText(source, () if where is None else conditions_of(where, keyword))
-        return _parsed(keyword, CreateFeed(name, query, replace is not None))
+        query = QueryText(source, () if where is None else conditions_of(where, keyword), distinct)
+        return _parsed(keyword, CreateFeed(name, query, replace is not None, tags or ()))
 
     def subscribe(
         self,
@@ -212,6 +224,9 @@ class Builder(Transformer[Token, list[Parsed]]):
     def preview_feed(self, keyword: Token, feed: Name, back: Duration | None) -> Parsed:
         return _parsed(keyword, Preview(feed=feed, back=back and back.length))
 
+    def tags(self, *names: Name) -> tuple[str, ...]:
+        return read_tags(names)
+
     # The `from` clause.
 
     def source(self, *terms: Term) -> tuple[Term, ...]:
@@ -222,6 +237,12 @@ class Builder(Transformer[Token, list[Parsed]]):
 
     def group_term(self, terms: tuple[Term, ...], variable: Token | None) -> Term:
         return GroupTerm(terms, None if variable is None else read_variable(variable))
+
+    def distinct(self, by: tuple[Attribute, ...] | None, window: Duration | None) -> DistinctText:
+        return DistinctText(by or (ID,), DEFAULT_WINDOW if window is None else read_window(window))
+
+    def keys(self, *attributes: Located) -> tuple[Attribute, ...]:
+        return read_keys(attributes)
 
     # Conditions.
 

@@ -163,7 +163,7 @@ def read_duration(count: Token, unit: Token) -> Duration:
     span = Span(start.line, start.column, end.end_column if end.line == start.line else start.end_column)
     total = read_integer(count) * seconds
     if total == 0:
-        raise SyntaxProblem("a duration must be longer than nothing", span=span)
+        raise SyntaxProblem("a duration must be longer than nothing", span=span, hint="write at least 1 second")
     if total > LONGEST.total_seconds():
         raise SyntaxProblem("a duration of more than 100 years", span=span, hint="leave the clause out for no limit")
     return Duration(timedelta(seconds=total), span)

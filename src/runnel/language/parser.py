@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
-from lark import Lark, Token
+from lark import Lark
 from lark.exceptions import UnexpectedInput
-from lark.lark import PostLex
 
-from runnel.algebra.render import RESERVED
-from runnel.errors import StatementError, SyntaxProblem
+from runnel.errors import StatementError
 from runnel.language.building import Builder
-from runnel.language.conditions import DEEPEST, too_deep
-from runnel.language.literals import span_of
+from runnel.language.collecting import without_collecting
 from runnel.language.problems import describe_problem
+from runnel.language.shapes import Shapes
 from runnel.language.statements import Parsed
-from runnel.model.item import MAX_NAME
+from runnel.language.watch import Watch
 
-_WORDS = frozenset({"NAME", "KIND", "UNIT", "PART", "LANGUAGE"})
-_BEFORE_LISTS = frozenset({"_IN", "_NETWORK", "_SHARES", "_PATTERN", "ALL", "ANY"})
-"""A parenthesis after these opens a list of constants, which is no level of a condition."""
+_MANY = 50
+"""Statements from which on their shapes are looked at: a second parser has to be made for that, once."""
 
 
 def parse(text: str) -> list[Parsed]:
@@ -32,6 +28,15 @@ def parse(text: str) -> list[Parsed]:
     >>> parse("-- nothing but a comment")
     []
     """
+    if text.count(";") >= _MANY:
+        found = parse_shapes(text)
+        if found is not None:
+            return found
+    return parse_plainly(text)
+
+
+def parse_plainly(text: str) -> list[Parsed]:
+    """As `parse`, statement by statement, however many there are."""
     try:
         return _parser().parse(text)  # type: ignore[return-value]
     except UnexpectedInput as error:
@@ -40,46 +45,45 @@ def parse(text: str) -> list[Parsed]:
         raise error.located(text) from None
 
 
-class _Watch(PostLex):
-    """Looks at the tokens on their way to the parser: nesting, reserved words, and names without end."""
+def parse_shapes(text: str) -> list[Parsed] | None:
+    """As `parse`, fast where many statements have few shapes; None where only `parse_plainly` can tell.
 
-    always_accept = ("UNKNOWN",)
-
-    def process(self, stream: Iterator[Token]) -> Iterator[Token]:
-        depth = 0
-        in_list = False
-        previous = ""
-        for token in stream:
-            kind = token.type
-            if kind in _WORDS:
-                if token.lower() in RESERVED:
-                    # No rule takes this type, so the parser stops here and knows what it expected instead.
-                    token.type = "RESERVED"
-                elif len(token) > MAX_NAME:
-                    raise SyntaxProblem(f"a name has at most {MAX_NAME} characters", span=span_of(token))
-            elif kind == "_LPAR":
-                in_list = previous in _BEFORE_LISTS
-                depth += not in_list
-                if depth > DEEPEST:
-                    raise too_deep(span_of(token))
-            elif kind == "_RPAR":
-                depth -= not in_list
-                in_list = False
-            elif kind == "_SEMICOLON":
-                depth, in_list = 0, False
-            previous = kind
-            yield token
+    >>> parse_shapes("show feeds; drop feed Old;") == parse_plainly("show feeds; drop feed Old;")
+    True
+    >>> parse_shapes("show feeds; drop") is None
+    True
+    """
+    with without_collecting():
+        return _shapes().parse(text)
 
 
 @cache
 def _parser() -> Lark:
     """The parser, built once per process: it takes longer than parsing a hundred statements."""
-    grammar = files("runnel.language").joinpath("grammar.lark").read_text(encoding="utf-8")
     return Lark(
-        grammar,
+        _grammar(),
         parser="lalr",
         lexer="contextual",
         transformer=Builder(),
-        postlex=_Watch(),
+        postlex=Watch(),
         maybe_placeholders=True,
     )
+
+
+@cache
+def _shapes() -> Shapes:
+    def tree_parser(watch: Watch) -> Lark:
+        return Lark(
+            _grammar(),
+            parser="lalr",
+            lexer="contextual",
+            postlex=watch,
+            maybe_placeholders=True,
+            propagate_positions=True,
+        )
+
+    return Shapes(tree_parser)
+
+
+def _grammar() -> str:
+    return files("runnel.language").joinpath("grammar.lark").read_text(encoding="utf-8")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
+from runnel.algebra.distinct import render_distinct
 from runnel.algebra.durations import render_duration
 from runnel.algebra.expressions import Or
 from runnel.algebra.render import quote, render, render_name
@@ -59,8 +60,9 @@ def _text(statement: Statement) -> str:
             return _register(statement)
         case MaterialiseFeed(name, origin, sheet):
             return f"register feed {_name(origin)} apply {quote(sheet)} as {_name(name)}"
-        case CreateFeed(name, query, replace):
-            return f"create {'or replace ' if replace else ''}feed {_name(name)} {_query(query)}"
+        case CreateFeed(name, query, replace, tags):
+            tagged = f" tagged {', '.join(map(render_name, tags))}" if tags else ""
+            return f"create {'or replace ' if replace else ''}feed {_name(name)}{tagged} {_query(query)}"
         case Subscribe():
             return _subscribe(statement)
         case Unsubscribe():
@@ -138,6 +140,8 @@ def _query(query: QueryText) -> str:
             source = " | ".join(map(_term, terms))
         case term:
             source = _term(term)
+    if query.distinct is not None:
+        source += f" {render_distinct(query.distinct.by, query.distinct.window)}"
     if not query.conditions:
         return f"from {source}"
     alone = len(query.conditions) == 1

@@ -204,6 +204,12 @@ def _word_hint(place: _Place, text: str) -> str | None:
         return f"texts are written in single quotes: '{_cut(place.found)}'"
     if word == "apply" and not place.expected & {"NAME", "KIND"}:
         return "apply stands right after the feed: subscribe to Feed apply 'sheet.xsl' output …"
+    if word == "distinct" and place.expected & {"_AND", "_OVER"}:
+        return "distinct stands before where: from A | B distinct by title within 2 days where …"
+    if word in ("unique", "dedupe", "deduplicate", "deduplicated") and "_DISTINCT" in place.expected:
+        return "write: distinct by title within 2 days"
+    if word in ("on", "using") and "_BY" in place.expected:
+        return "write by: distinct by title within 2 days"
     if word in _LATER and not place.expected & {"NAME", "KIND"}:
         return f"{word} is not part of this version's language"
     return None

@@ -54,12 +54,21 @@ STATEMENTS: tuple[Entry, ...] = (
     ),
     Entry(
         "create feed",
-        "create [or replace] feed Name from term [| term]… [where conditions];\n\n"
+        "create [or replace] feed Name [tagged tag [, tag]…] from term [| term]… [distinct …] [where conditions];\n\n"
         "term: Feed [as $variable] | ( term [| term]… ) [as $variable]",
         "Declares a virtual feed: the items of all its terms that satisfy the conditions. `|` is a union; a group in "
-        "parentheses, or a single feed, may be named by a variable. `or replace` keeps the subscriptions.",
-        "create feed RockConcerts from (Friends | Events as $e | Followed) as $r\n"
+        "parentheses, or a single feed, may be named by a variable. `or replace` keeps the subscriptions. Tags are names "
+        "by which commands select queries; case makes no difference in them.",
+        "create feed RockConcerts tagged music, beta from (Friends | Events as $e | Followed) as $r\n"
         "  where $e[title contains 'rock'] and $r[description contains 'concert'];",
+    ),
+    Entry(
+        "create feed … distinct",
+        "create feed Name from term [| term]… distinct [by attribute, …] [within duration] [where conditions];",
+        "A virtual feed without duplicates: of what the conditions let through, an item is left out if an earlier one "
+        "has the same attributes (`by`; the item's id unless given) and was accepted less than the duration (30 days "
+        "unless given, at most 366) before. [Duplicates](../explanation/distinct.md) says when items are the same.",
+        "create feed MuseNews from (Wire | Agency | Blog) distinct by title within 2 days where title contains 'muse';",
     ),
     Entry(
         "subscribe",
@@ -223,6 +232,8 @@ MISTAKES: tuple[str, ...] = (
     "create feed Rock from News where client in network '10.1.2.3/8';",
     "create feed Rock from News where link references 'muse.example/news';",
     "create feed Rock from News where published >= 2 dyas ago;",
+    "create feed Rock from News where title contains 'rock' distinct by title;",
+    "create feed Rock from News distinct by title within 2 years;",
     "subscribe to Rock output rss 'rock.rss' every 3 horus;",
     "create feed Rock from News\nshow feeds;",
 )

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from runnel.algebra.expressions import Expression
+from runnel.algebra.distinct import DEFAULT_WINDOW, ID
+from runnel.algebra.expressions import Attribute, Expression
 from runnel.errors import Span
 
 NOWHERE = Span(1, 1, 2)
@@ -51,11 +52,20 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
+class DistinctText:
+    """`distinct [by attribute, …] [within duration]`."""
+
+    by: tuple[Attribute, ...] = (ID,)
+    window: timedelta = DEFAULT_WINDOW
+
+
+@dataclass(frozen=True, slots=True)
 class QueryText:
-    """A query: `from …` and the conjuncts of its `where`."""
+    """A query: `from … [distinct …]` and the conjuncts of its `where`."""
 
     source: Term
     conditions: tuple[Condition, ...] = ()
+    distinct: DistinctText | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +92,12 @@ class MaterialiseFeed:
 
 @dataclass(frozen=True, slots=True)
 class CreateFeed:
-    """`create [or replace] feed Name from … where …`."""
+    """`create [or replace] feed Name [tagged tag, …] from … where …`; the tags ascend, each is there once."""
 
     name: Name
     query: QueryText
     replace: bool = False
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

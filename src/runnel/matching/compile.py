@@ -1,19 +1,21 @@
 """Compiling: queries in, a plan folder out. The optimiser's plan and the matchers' arrays are written together.
 
 `compile_base` and `compile_delta` start from definitions, `compile_logical` from a logical plan, `compile_merged`
-from a loaded plan (compaction).
+from a loaded plan (compaction). `lay_out` does all of it but the writing, so that a plan can be made ready long
+before it is known after which sequence its new queries count.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from time import perf_counter
 
 import numpy as np
 
 from runnel.algebra.query import Node
 from runnel.log.storage import Storage
+from runnel.matching.choose import choose_matchers
 from runnel.matching.filters.anchors import choose_anchors
 from runnel.matching.filters.atom_layout import NOTHING, Frequencies, lay_out_atoms
 from runnel.matching.filters.streams.layout import lay_out_streams
@@ -46,11 +48,16 @@ def compile_base(
     1
     """
     logical = optimize(queries, definitions, settings=settings)
-    return compile_logical(storage, folder, logical, frequencies=frequencies)
+    return compile_logical(storage, folder, logical, frequencies=frequencies, settings=settings)
 
 
 def compile_logical(
-    storage: Storage, folder: str, logical: LogicalPlan, *, frequencies: Frequencies | None = None
+    storage: Storage,
+    folder: str,
+    logical: LogicalPlan,
+    *,
+    frequencies: Frequencies | None = None,
+    settings: OptimizerSettings | None = None,
 ) -> PlanManifest:
     """Lay out a logical plan and write it as a new base folder.
 
@@ -62,8 +69,7 @@ def compile_logical(
     ...     compile_logical(FileStorage(f"file://{folder}"), "plans/base-1", logical).kind
     'base'
     """
-    laid_out, arrays = _laid_out(logical, frequencies)
-    return write_base(storage, folder, laid_out, arrays)
+    return lay_out(logical, frequencies, settings).write_base(storage, folder)
 
 
 def compile_delta(
@@ -82,18 +88,59 @@ def compile_delta(
     `tombstones` are the base's queries that were removed; those that are replaced are tombstones by themselves.
     """
     logical = optimize(queries, definitions, settings=settings)
-    logical, arrays = _laid_out(logical, frequencies)
-    return write_delta(storage, folder, logical, tombstones, parent, arrays)
+    return lay_out(logical, frequencies, settings).write_delta(storage, folder, tombstones, parent)
 
 
 def compile_merged(
-    storage: Storage, folder: str, plan: Plan, *, frequencies: Frequencies | None = None
+    storage: Storage,
+    folder: str,
+    plan: Plan,
+    *,
+    frequencies: Frequencies | None = None,
+    settings: OptimizerSettings | None = None,
 ) -> PlanManifest:
     """Write a plan's base and delta as one new base, without its tombstones."""
-    return compile_logical(storage, folder, merge(plan.base, plan.delta), frequencies=frequencies)
+    merged = merge(plan.base, plan.delta)
+    return compile_logical(storage, folder, merged, frequencies=frequencies, settings=settings)
 
 
-def _laid_out(logical: LogicalPlan, frequencies: Frequencies | None) -> tuple[LogicalPlan, Arrays]:
+@dataclass(frozen=True)
+class LaidOut:
+    """A plan part that is ready to be written: the logical plan, and the matchers' arrays."""
+
+    logical: LogicalPlan
+    arrays: Arrays
+
+    def write_base(self, storage: Storage, folder: str) -> PlanManifest:
+        """Write it as a new base folder."""
+        return write_base(storage, folder, self.logical, self.arrays)
+
+    def write_delta(self, storage: Storage, folder: str, tombstones: Iterable[int], parent: str) -> PlanManifest:
+        """Write it as a new delta folder of the base `parent`."""
+        return write_delta(storage, folder, self.logical, tombstones, parent, self.arrays)
+
+    def starting_after(self, sequence: int, queries: Iterable[int]) -> LaidOut | None:
+        """The same, with some queries that count after another sequence; None where only compiling again tells.
+
+        What a distinct feed has had depends on where it started, and so does what its gate is.
+        """
+        if len(self.logical.gates):
+            return None
+        since = self.logical.query_since.copy()
+        since[np.isin(self.logical.query_ids, np.fromiter(queries, dtype=np.int64))] = sequence
+        return replace(self, logical=replace(self.logical, query_since=since))
+
+
+def lay_out(
+    logical: LogicalPlan, frequencies: Frequencies | None = None, settings: OptimizerSettings | None = None
+) -> LaidOut:
+    """A logical plan with the arrays that matchers need, and the choice of a matcher for every source.
+
+    >>> from runnel.algebra.query import Read
+    >>> laid_out = lay_out(optimize([PlanQuery(7), PlanQuery(8)], {7: Read(1), 8: Read(1)}))
+    >>> laid_out.starting_after(90, [8]).logical.query_since.tolist()
+    [0, 90]
+    """
     started = perf_counter()
     atoms = lay_out_atoms(logical, frequencies)
     anchors = choose_anchors(logical, atoms)
@@ -105,4 +152,8 @@ def _laid_out(logical: LogicalPlan, frequencies: Frequencies | None) -> tuple[Lo
         "unanchored": int(np.count_nonzero(anchors.clauses == NOTHING)),
     }
     record = CostRecord("layout", perf_counter() - started, counters)
-    return replace(logical, costs=(*logical.costs, record)), atoms.arrays() | streams.arrays()
+    started = perf_counter()
+    choice = choose_matchers(logical, atoms, anchors, streams, settings.matcher if settings else None)
+    chosen = CostRecord("choose_matchers", perf_counter() - started, choice.counts)
+    arrays = atoms.arrays() | streams.arrays() | choice.arrays()
+    return LaidOut(replace(logical, costs=(*logical.costs, record, chosen)), arrays)

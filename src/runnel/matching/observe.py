@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 
@@ -18,11 +19,12 @@ from runnel.algebra.encode import decode_expression
 from runnel.algebra.evaluate import holds
 from runnel.algebra.text import words
 from runnel.matching.filters.atom_tests import TestKind
+from runnel.matching.sample_costs import CostSampler
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Attributes
 from runnel.model.statistics import MAX_ATOM, MAX_WORD, Observed, Share
 from runnel.plan.arrays import Array, Texts
-from runnel.plan.store import PlanPart
+from runnel.plan.store import Plan
 
 _ONE_OF = 1_024
 """Of so many items, one is sampled, and at least one of every slice."""
@@ -35,20 +37,24 @@ _MOST_CHARACTERS = 20_000
 
 
 class Observer:
-    """Samples slices. `candidates` are the atoms worth asking for: those that are no single word or value."""
+    """Samples slices. `candidates` are the atoms worth asking for: those that are no single word or value.
 
-    def __init__(self, atoms: Texts, candidates: Array) -> None:
+    The sampler, where there is one, looks at what queries cost.
+    """
+
+    def __init__(self, atoms: Texts, candidates: Array, sampler: CostSampler | None = None) -> None:
         self._atoms = atoms
         self._candidates = candidates
+        self._sampler = sampler
 
     @staticmethod
-    def of(part: PlanPart) -> Observer:
-        """The observer of a plan part: words are counted anyway, so what is asked for are its other atoms."""
-        kinds = part.layout.get("atom_kinds", np.empty(0, dtype=np.uint8))
-        return Observer(part.logical.atoms, np.flatnonzero(kinds != TestKind.KEY))
+    def of(plan: Plan) -> Observer:
+        """The observer of a plan: words are counted anyway, so what is asked for are the base's other atoms."""
+        kinds = plan.base.layout.get("atom_kinds", np.empty(0, dtype=np.uint8))
+        return Observer(plan.base.logical.atoms, np.flatnonzero(kinds != TestKind.KEY), CostSampler(plan))
 
     def observe(self, items: ItemBatch) -> dict[int, Observed]:
-        """What some items of a slice show, by feed. The same slice shows the same."""
+        """What some items of a slice show, by feed. The same slice shows the same, but for what it costs."""
         counted: dict[int, _Counts] = {}
         for row in _sampled(items.sequences):
             one = ItemBatch(items.records.slice(row, 1))
@@ -57,11 +63,16 @@ class Observer:
             counts.add(attributes)
             for text in self._turn(int(items.sequences[row])):
                 counts.ask(text, attributes, accepted)
-        return {feed: counts.observed() for feed, counts in counted.items()}
+        observed = {feed: counts.observed() for feed, counts in counted.items()}
+        if observed and self._sampler is not None:
+            first = next(iter(observed))
+            costs = self._sampler.sample(items, scattered(int(items.sequences[0])))
+            observed[first] = replace(observed[first], costs=costs)
+        return observed
 
     def _turn(self, sequence: int) -> Iterator[str]:
         """The atoms that an item is asked about; over many items, all have their turn."""
-        first = _scattered(sequence)
+        first = scattered(sequence)
         for turn in range(first, first + min(_MOST_ATOMS, len(self._candidates))):
             text = self._atoms.text(int(self._candidates[turn % len(self._candidates)]))
             if len(text) <= MAX_ATOM:
@@ -105,10 +116,10 @@ def _sampled(sequences: Array) -> list[int]:
     count = min(_MOST_ITEMS, 1 + len(sequences) // _ONE_OF)
     stretch = len(sequences) // count
     starts = range(0, count * stretch, stretch)
-    return [start + _scattered(int(sequences[start])) % stretch for start in starts]
+    return [start + scattered(int(sequences[start])) % stretch for start in starts]
 
 
-def _scattered(sequence: int) -> int:
+def scattered(sequence: int) -> int:
     """A number that looks like chance but is always the same for a sequence: streams have rhythms of their own."""
     mixed = (sequence + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
     return ((mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93 & 0xFFFFFFFFFFFFFFFF) >> 32

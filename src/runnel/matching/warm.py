@@ -15,6 +15,7 @@ from runnel.log.match_files import match_records
 from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher
 from runnel.matching.compile import compile_base, compile_delta
+from runnel.matching.sample_costs import CostSampler
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Item
 from runnel.plan.logical import PlanQuery
@@ -36,7 +37,9 @@ def warm_up() -> int:
         storage = FileStorage(Path(folder).as_uri())
         compile_base(storage, "base", [PlanQuery(2)], definitions)
         compile_delta(storage, "delta", [PlanQuery(3)], definitions, (), "base")
-        matches = build_matcher(load(storage, PlanVersion(1, "base", "delta"))).match(items)
+        plan = load(storage, PlanVersion(1, "base", "delta"))
+        matches = build_matcher(plan).match(items)
+        CostSampler(plan).sample(items, 0)
     match_records(items.sequences, matches)
     note_kernels()
     return matches.total

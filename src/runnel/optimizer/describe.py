@@ -7,6 +7,7 @@ shown.
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from runnel.algebra.encode import decode_expression
@@ -19,7 +20,41 @@ from runnel.plan.logical import FormulaKind, LogicalPlan
 LIMIT = 100
 """How many conditions a text shows at most."""
 
+WIDTH = 78
+"""How wide a line of an explanation is, where its words allow it: the commands put two blanks before it."""
+
 Children = Mapping[int, tuple[int, ...]]
+
+
+def counted(number: int, thing: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "query"), counted(2, "query"), counted(1200, "more source")
+    ('1 query', '2 queries', '1,200 more sources')
+    """
+    several = f"{thing[:-1]}ies" if thing.endswith("y") else f"{thing}s"
+    return f"{number:,} {thing if number == 1 else several}"
+
+
+def wrapped(lines: Iterable[str]) -> list[str]:
+    """The same lines, none wider than a screen; what is cut off stands below, further in.
+
+    >>> wrapped(["  on One:", "  " + " ".join(["rock"] * 20)])[1:]
+    ['  rock rock rock rock rock rock rock rock rock rock rock rock rock rock rock', '      rock rock rock rock rock']
+    """
+    shown: list[str] = []
+    for line in lines:
+        indent = " " * (len(line) - len(line.lstrip()))
+        pieces = textwrap.wrap(
+            line.strip(),
+            WIDTH,
+            initial_indent=indent,
+            subsequent_indent=f"{indent}    ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        shown += pieces or [line]
+    return shown
 
 
 def describe_draft(draft: Draft) -> list[str]:
@@ -130,7 +165,7 @@ def _describe_node(draft: Draft, number: int, room: int) -> str:
         case FlatRead(source):
             return str(source)
         case FlatUnion(inputs):
-            share = room // len(inputs)
+            share = room // max(1, len(inputs))
             return f"({' | '.join(_describe_node(draft, one, share) for one in inputs)})"
         case FlatFilter(inner, formula):
             return f"{_describe_node(draft, inner, room - 1)}[{describe_formula(draft.formulas, formula)}]"

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from runnel.algebra.query import Node
 from runnel.optimizer.formulas import Formulas
+from runnel.plan.gates import GateTable
 from runnel.plan.logical import LogicalPlan, PlanQuery
 
 Clause = tuple[int, ...]
@@ -99,7 +100,7 @@ class NormalForm:
 
 @dataclass(frozen=True)
 class Draft:
-    """A plan in the making."""
+    """A plan in the making. Flattening adds the ways that lead through gates to the queries."""
 
     queries: tuple[PlanQuery, ...]
     definitions: Mapping[int, Node]
@@ -109,3 +110,4 @@ class Draft:
     branches: tuple[Branch, ...] | None = None
     normal_forms: Mapping[int, NormalForm] | None = None
     logical: LogicalPlan | None = None
+    gates: GateTable = field(default_factory=GateTable)

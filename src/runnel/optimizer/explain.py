@@ -8,15 +8,35 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from runnel.algebra.distinct import render_distinct
 from runnel.algebra.render import render, render_name
 from runnel.errors import NotFound
-from runnel.optimizer.describe import describe_stored_formula, stored_atom, stored_clause, stored_predicate
+from runnel.optimizer.describe import (
+    counted,
+    describe_stored_formula,
+    stored_atom,
+    stored_clause,
+    stored_predicate,
+    wrapped,
+)
 from runnel.plan.arrays import Array
+from runnel.plan.gates import query_of, visible
 from runnel.plan.logical import EXACT, LogicalPlan
 from runnel.plan.store import Plan, PlanPart
 
 if TYPE_CHECKING:
     from runnel.optimizer.explain_tree import SourceExplanation, SourceTrees
+
+_SINGULAR = {
+    "queries": "query",
+    "predicates": "predicate",
+    "inexact_predicates": "inexact predicate",
+    "clauses": "clause",
+    "atoms": "atom",
+    "scopes": "scope",
+    "bytes": "byte",
+}
+"""What is counted in the whole plan, and what one of it is called."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +62,8 @@ class BranchExplanation:
     clauses: tuple[Sharing, ...]
     atoms: tuple[Sharing, ...]
     decided_by: str | None = None
+    gate: str | None = None
+    """Whose duplicates are left out of what comes this way."""
     trees: tuple[SourceExplanation, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -70,8 +92,8 @@ class PlanExplanation:
             shown.append("  no item can match: its condition contradicts itself, or it reads no source")
         for branch in self.branches:
             shown += _branch_lines(branch)
-        totals = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in self.totals.items())
-        return [*shown, f"whole plan: {totals}"]
+        totals = ", ".join(counted(count, _SINGULAR[name]) for name, count in self.totals.items())
+        return wrapped([*shown, f"whole plan: {totals}"])
 
 
 def explain_query(
@@ -80,20 +102,23 @@ def explain_query(
     names: Mapping[int, str] | None = None,
     *,
     anchors: Array | None = None,
-    entries: float | None = None,
 ) -> PlanExplanation:
     """What a plan does for a query, by its catalog id; `names` gives the feeds' names.
 
-    `anchors` are the clauses by which the predicates of the query's part are found, `entries` what its streams are
-    expected to pass for an item: matchers know these, and `explain` says so where they are given.
+    `anchors` are the clauses by which the predicates of the query's part are found: matchers know these, and
+    `explain` says so where they are given. Which matcher was chosen for a source is in the plan.
     """
     from runnel.optimizer.explain_tree import SourceTrees
+    from runnel.optimizer.matcher_choice import MatcherChoice
 
     known = names or {}
     part, position = part_of(plan, query, known)
-    trees = SourceTrees(part, plan.removed(part), entries)
-    targets = targets_of(part.logical, position)
-    branches = tuple(_branch(part, target, known, anchors, trees) for target in targets)
+    trees = SourceTrees(part, plan.removed(part), MatcherChoice.stored(part.layout))
+    branches = tuple(
+        replace(_branch(part, target, known, anchors, trees), gate=gate)
+        for place, gate in ((position, None), *ways_of(part, query, known))
+        for target in targets_of(part.logical, place)
+    )
     since = int(part.logical.query_since[position])
     return PlanExplanation(_name(query, known), part.manifest.kind, since, branches, _totals(plan))
 
@@ -110,6 +135,19 @@ def part_of(plan: Plan, query: int, names: Mapping[int, str] | None = None) -> t
     )
 
 
+def ways_of(part: PlanPart, query: int, names: Mapping[int, str]) -> list[tuple[int, str]]:
+    """The ways of a query that lead through gates, by their places in the plan, and what each gate asks."""
+    table = part.logical.gates
+    gates = {gate.feed: gate for gate in table.gates()}
+    found: list[tuple[int, str]] = []
+    for at in np.flatnonzero(query_of(table.way_ids) == query).tolist():
+        place = int(np.searchsorted(part.logical.query_ids, table.way_ids[at]))
+        asked = [feed for feed in (int(table.way_gates[at]), query) if feed in gates]
+        told = [f"{_name(feed, names)} ({render_distinct(gates[feed].by, gates[feed].window)})" for feed in asked]
+        found.append((place, ", then ".join(told)))
+    return found
+
+
 def targets_of(logical: LogicalPlan, position: int) -> list[int]:
     """The targets of a query, by its place in the plan."""
     owners = np.repeat(np.arange(len(logical.targets)), logical.targets.lengths)
@@ -122,9 +160,10 @@ def _name(feed: int, names: Mapping[int, str]) -> str:
 
 
 def _totals(plan: Plan) -> dict[str, int]:
-    counted = ("queries", "predicates", "inexact_predicates", "clauses", "atoms", "scopes")
-    totals = {name: sum(part.manifest.counts.get(name, 0) for part in plan.parts) for name in counted}
-    totals["queries"] -= sum(int(np.count_nonzero(plan.removed(part))) for part in plan.parts)
+    names = [name for name in _SINGULAR if name != "bytes"]
+    totals = {name: sum(part.manifest.counts.get(name, 0) for part in plan.parts) for name in names}
+    removed = (plan.removed(part)[: len(visible(part.logical.query_ids))] for part in plan.parts)
+    totals["queries"] -= sum(map(int, map(np.count_nonzero, removed)))
     return totals | {"bytes": sum(part.manifest.size for part in plan.parts)}
 
 
@@ -177,13 +216,15 @@ def _branch_lines(branch: BranchExplanation) -> list[str]:
         f"  on {', '.join(branch.sources)}:",
         f"    predicate: {branch.predicate}",
         f"    found by: {anchor}",
-        f"    shared by {branch.queries:,} queries",
+        f"    shared by {counted(branch.queries, 'query')}",
     ]
-    lines += [f"    clause in {one.uses:,} predicates: {one.text}" for one in branch.clauses]
-    lines += [f"    atom in {one.uses:,} clauses: {one.text}" for one in branch.atoms]
+    lines += [f"    clause in {counted(one.uses, 'predicate')}: {one.text}" for one in branch.clauses]
+    lines += [f"    atom in {counted(one.uses, 'clause')}: {one.text}" for one in branch.atoms]
+    if branch.gate is not None:
+        lines.append(f"    without duplicates, at the gate of {branch.gate}")
     if branch.decided_by is not None:
         lines.append(f"    too large for a normal form; decided by: {branch.decided_by}")
     for one in branch.trees:
         lines += [f"    {line}" for line in one.lines()]
     left = len(branch.sources) - sum(len(one.sources) for one in branch.trees)
-    return [*lines, f"    filter trees of {left:,} more sources are not shown"] if left else lines
+    return [*lines, f"    filter trees of {counted(left, 'more source')} are not shown"] if left else lines

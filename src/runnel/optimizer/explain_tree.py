@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from runnel.optimizer.choose_matcher import ExpectedWork
-from runnel.optimizer.explain import part_of, targets_of
+from runnel.optimizer.describe import counted
+from runnel.optimizer.explain import part_of, targets_of, ways_of
 from runnel.optimizer.factoring.describe import (
     ClauseText,
     TreeDescription,
@@ -25,6 +26,7 @@ from runnel.optimizer.factoring.describe import (
 )
 from runnel.optimizer.factoring.table import FilterTable, predicates_of
 from runnel.optimizer.factoring.tree import ROOT, FilterTree
+from runnel.optimizer.matcher_choice import MatcherChoice
 from runnel.plan.arrays import IDENTIFIER, Array, Rows, Texts, offsets_of
 from runnel.plan.logical import EXACT, LogicalPlan
 from runnel.plan.store import Plan, PlanPart
@@ -103,9 +105,10 @@ class SourceExplanation:
         """The explanation as text."""
         names, work = ", ".join(self.sources), [] if self.work is None else self.work.lines()
         if self.tree is None:
-            why = f"{self.predicates:,} predicates; the filter tree is shown for {MOST_PREDICATES:,} at most"
+            asked = counted(self.predicates, "predicate")
+            why = f"{asked}; the filter tree is shown for {MOST_PREDICATES:,} at most"
             return [f"{names}: {why}", *(f"  {line}" for line in work)]
-        asked = "1 predicate" if self.predicates == 1 else f"{self.predicates:,} predicates"
+        asked = counted(self.predicates, "predicate")
         first, *below = self.tree.lines()
         through = [] if self.tree.filters else ["  no filter for this query: every item passes"]
         inner = [first, *through, *below, *work]
@@ -115,10 +118,10 @@ class SourceExplanation:
 class SourceTrees:
     """The trees of a part's sources, made when they are asked for; sources of which the same is asked share one."""
 
-    def __init__(self, part: PlanPart, removed: Array, entries: float | None = None) -> None:
+    def __init__(self, part: PlanPart, removed: Array, choice: MatcherChoice | None = None) -> None:
         self._part = part
         self._removed = removed
-        self._entries = entries
+        self._choice = choice
         self._trees: dict[bytes, ExplainedTree | None] = {}
 
     def explain(self, predicate: int, sources: Mapping[int, str]) -> tuple[SourceExplanation, ...]:
@@ -140,10 +143,11 @@ class SourceTrees:
     def _explained(self, predicate: int, key: bytes, sources: Mapping[int, str]) -> SourceExplanation:
         source = next(iter(sources))
         found = self.tree(source)
-        work = None
-        if self._entries is not None:
-            asked = None if found is None else found.tree.cost
-            work = ExpectedWork(self._entries, asked, self._queries(source))
+        work = None if self._choice is None else self._choice.work(source)
+        if work is not None:
+            # The tree is there now; when the plan was compiled it was made only where it could have been chosen.
+            asked = work.filters if found is None else found.tree.cost
+            work = replace(work, filters=asked, queries=self._queries(source))
         path = None if found is None else found.path(predicate)
         return SourceExplanation(tuple(sources.values()), len(key) // 8, path, work)
 
@@ -161,7 +165,8 @@ def pictures(plan: Plan, query: int, names: Mapping[int, str]) -> dict[str, str]
     """The trees in which a query is, as SVG by the names of their sources; those of the first few sources."""
     part, position = part_of(plan, query, names)
     logical = part.logical
-    scopes = [int(logical.target_scopes[target]) for target in targets_of(logical, position)]
+    places = [position, *(place for place, _ in ways_of(part, query, names))]
+    scopes = [int(logical.target_scopes[target]) for place in places for target in targets_of(logical, place)]
     sources = sorted({source for scope in scopes for source in logical.scopes.row(scope).tolist()})
     trees = SourceTrees(part, plan.removed(part))
     shown: dict[int, tuple[ExplainedTree, list[str]]] = {}
@@ -178,11 +183,18 @@ def explained_tree(part: PlanPart, source: int) -> ExplainedTree | None:
     predicates = predicates_of(part.logical, source)
     if len(predicates) > MOST_PREDICATES:
         return None
-    atoms, table = _only(part.logical, predicates)
-    shares = part.layout.get("atom_shares")
-    known = None if shares is None else shares[atoms]
-    tree = FilterTable.of(table, known).tree(np.arange(len(predicates)))
+    tree, table = source_tree(part.logical, part.layout.get("atom_shares"), predicates)
     return ExplainedTree(tree, clause_texts(table), predicates)
+
+
+def source_tree(logical: LogicalPlan, shares: Array | None, predicates: Array) -> tuple[FilterTree, LogicalPlan]:
+    """The tree of some predicates, and the table of nothing but these, whose numbers the tree has.
+
+    `shares` is the part of all items that satisfies each atom of the plan.
+    """
+    atoms, table = _only(logical, predicates)
+    known = None if shares is None else shares[atoms]
+    return FilterTable.of(table, known).tree(np.arange(len(predicates))), table
 
 
 def path_to(tree: FilterTree, predicate: int) -> list[int]:

@@ -11,7 +11,20 @@ import json
 from collections.abc import Iterable
 
 from runnel.algebra.encode import encode_constant, encode_expression
-from runnel.algebra.expressions import And, Atom, Compare, Expression, In, InNetwork, Not, Or, Shares, Similar, Truth
+from runnel.algebra.expressions import (
+    And,
+    Atom,
+    Compare,
+    Contains,
+    Expression,
+    In,
+    InNetwork,
+    Not,
+    Or,
+    Shares,
+    Similar,
+    Truth,
+)
 from runnel.plan.logical import FormulaKind
 
 NEVER, ALWAYS = 0, 1
@@ -34,6 +47,7 @@ class Formulas:
         self.atoms: list[Atom] = []
         self.atom_texts: list[str] = []
         self._atoms: dict[str, int] = {}
+        self._words: dict[Contains, int] = {}
         self._formulas: dict[tuple[int, tuple[int, ...]], int] = {}
 
     def __len__(self) -> int:
@@ -113,7 +127,13 @@ class Formulas:
     def _of_atom(self, atom: Atom | Truth) -> int:
         if isinstance(atom, Truth):
             return ALWAYS if atom.value else NEVER
-        return self.literal(2 * self.atom(atom))
+        if not isinstance(atom, Contains):
+            return self.literal(2 * self.atom(atom))
+        # Most atoms are words, which hold nothing but texts: these can be compared, and that is faster.
+        known = self._words.get(atom)
+        if known is None:
+            known = self._words[atom] = self.literal(2 * self.atom(atom))
+        return known
 
     def _combined(self, kind: int, parts: Iterable[int], *, neutral: int, decisive: int) -> int:
         kept = {part for part in parts if part != neutral}

@@ -5,6 +5,7 @@ A base and its delta folded into the logical plan of the next base, without pars
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
@@ -12,6 +13,7 @@ import numpy as np
 
 from runnel.optimizer.build_table import TableBuilder
 from runnel.plan.arrays import Array
+from runnel.plan.gates import query_of
 from runnel.plan.logical import EXACT, CostRecord, FormulaKind, LogicalPlan, PlanQuery
 from runnel.plan.store import PlanPart
 
@@ -24,10 +26,17 @@ def merge(base: PlanPart, delta: PlanPart | None) -> LogicalPlan:
     if delta is None:
         queries += _add(builder, base.logical, np.zeros(len(base.logical.query_ids), dtype=bool))
     else:
-        queries += _add(builder, base.logical, np.isin(base.logical.query_ids, delta.tombstones))
+        ids = base.logical.query_ids
+        # A way goes with its query.
+        removed = np.isin(ids, delta.tombstones) | np.isin(query_of(ids), delta.tombstones)
+        queries += _add(builder, base.logical, removed)
         queries += _add(builder, delta.logical, np.zeros(len(delta.logical.query_ids), dtype=bool))
     record = partial(CostRecord, "merge", perf_counter() - started)
-    return builder.finish(queries, (record({"queries": len(queries)}),))
+    merged = builder.finish(queries, (record({"queries": len(queries)}),))
+    gates = base.logical.gates
+    if delta is not None:
+        gates = gates.with_delta(delta.logical.gates, delta.tombstones)
+    return replace(merged, gates=gates)
 
 
 def _add(builder: TableBuilder, logical: LogicalPlan, removed: Array) -> list[PlanQuery]:

@@ -67,6 +67,9 @@ def _literal_clause(literal: int, formulas: Formulas, settings: OptimizerSetting
 def _distributed(parts: list[Partial], settings: OptimizerSettings) -> Partial:
     """The disjunction of normal forms: every choice of one clause each."""
     exact = all(part[1] for part in parts)
+    if all(len(part[0]) == 1 for part in parts):  # nearly always: a clause as it was written
+        clause = frozenset[int]().union(*(one for part in parts for one in part[0]))
+        return _capped(simplify_clauses([clause]), exact, settings)
     # (C and a) or (C and b) is C and (a or b): what all alternatives ask for is not multiplied out.
     shared = frozenset.intersection(*(part[0] for part in parts))
     alternatives = sorted((part[0] - shared for part in parts), key=len)

@@ -59,7 +59,7 @@ def optimize(
             steps.append(Step(run.__name__, tuple(describe_draft(draft))))
     if draft.logical is None:
         raise RunnelError("the optimiser's passes made no plan")
-    return replace(draft.logical, costs=tuple(costs))
+    return replace(draft.logical, costs=tuple(costs), gates=draft.gates)
 
 
 def _counters(draft: Draft) -> dict[str, int]:

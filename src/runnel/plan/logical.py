@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from runnel.plan.arrays import IDENTIFIER, Array, Arrays, Rows, Texts
+from runnel.plan.gates import GateTable, visible
 
 EXACT = -1
 """In `predicate_formulas`: the clauses say all there is to say."""
@@ -59,7 +60,10 @@ class CostRecord:
 
 @dataclass(frozen=True)
 class LogicalPlan:
-    """The predicate table and its queries in arrays; queries are in ascending order of their catalog ids."""
+    """The predicate table and its queries in arrays; queries are in ascending order of their catalog ids.
+
+    Behind them come the ways that lead through gates (see `gates`), where there are any.
+    """
 
     atoms: Texts
     clauses: Rows
@@ -74,12 +78,13 @@ class LogicalPlan:
     query_ids: Array
     query_since: Array
     costs: tuple[CostRecord, ...] = ()
+    gates: GateTable = field(default_factory=GateTable)
 
     @property
     def counts(self) -> dict[str, int]:
         """How many there are of each thing."""
         return {
-            "queries": len(self.query_ids),
+            "queries": len(visible(self.query_ids)),
             "targets": len(self.targets),
             "scopes": len(self.scopes),
             "predicates": len(self.predicates),
@@ -104,6 +109,7 @@ class LogicalPlan:
             **self.targets.arrays("targets"),
             "query_ids": self.query_ids,
             "query_since": self.query_since,
+            **self.gates.arrays(),
         }
 
     @staticmethod
@@ -123,6 +129,7 @@ class LogicalPlan:
             query_ids=arrays["query_ids"],
             query_since=arrays["query_since"],
             costs=costs,
+            gates=GateTable.stored(arrays),
         )
 
 

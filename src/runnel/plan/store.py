@@ -151,11 +151,16 @@ def load_part(storage: Storage, folder: str) -> PlanPart:
             _parts.move_to_end(key)
             return _parts[key]
     part = _read(storage, folder)
+    keep_part(storage, part)
+    return part
+
+
+def keep_part(storage: Storage, part: PlanPart) -> None:
+    """Have a part in this process's small cache: one that was read, or just written, which need not be read then."""
     with _parts_lock:
-        _parts[key] = part
+        _parts[storage.url, part.manifest.folder] = part
         while len(_parts) > _KEPT:
             _parts.popitem(last=False)
-    return part
 
 
 def _read(storage: Storage, folder: str) -> PlanPart:

@@ -35,6 +35,9 @@ def _validate(logical: LogicalPlan, tombstones: Array) -> None:
     check_ids("query_since", logical.query_since, None, None, len(logical.query_ids))
     check_ascending("query_ids", logical.query_ids)
     check_ascending("tombstones", tombstones)
+    check_texts("gates", logical.gates.texts)
+    check_ascending("ways.ids", logical.gates.way_ids)
+    check_ids("ways.gates", logical.gates.way_gates, None, None, len(logical.gates.way_ids))
 
 
 def check_texts(name: str, texts: Texts) -> None:

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
-from runnel.log.match_files import MATCH_SCHEMA
+from runnel.matching.claims import Claims
+from runnel.matching.settle import settle
 from runnel.model.segment import Slice
-from runnel.streaming.match_job import BLOCK_DDL, match_slices
+from runnel.streaming.match_job import LOOKED_DDL, look_at_slices
 from runnel.streaming.reader import SLICE_DDL
 
 
@@ -22,9 +22,8 @@ def match_past(spark: Any, storage_url: str, slices: Sequence[Slice], plan: str)
         for one in slices
     ]
     frame = spark.createDataFrame(rows, SLICE_DDL).repartition(spark.sparkContext.defaultParallelism)
-    blocks = frame.mapInArrow(match_slices(storage_url), BLOCK_DDL).select("block").collect()
-    found = [np.empty(0, dtype=np.int64)]
-    for row in blocks:
-        batch = pa.ipc.read_record_batch(pa.py_buffer(bytes(row["block"])), MATCH_SCHEMA)
-        found.append(batch.column("sequence").to_numpy())
-    return np.sort(np.concatenate(found))
+    looked = frame.mapInArrow(look_at_slices(storage_url), LOOKED_DDL).collect()
+    found = [np.array(row["sequences"], dtype=np.int64) for row in looked]
+    claims = Claims.of([Claims.opened(bytes(row["claims"])) for row in looked if row["claims"]])
+    settled = settle(claims, lambda keys: {}).sequences  # nothing was seen before these items
+    return np.unique(np.concatenate([*found, settled]))

@@ -3,108 +3,142 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
 
 from runnel.log.item_files import read_items
-from runnel.log.match_files import MATCH_SCHEMA, match_records
+from runnel.log.match_files import match_records, write_part
 from runnel.log.storage import Storage, open_storage
 from runnel.matching.build import build_matcher
+from runnel.matching.claims import Claims, GateKeeper
 from runnel.matching.contract import Matcher
 from runnel.matching.observe import Observer, observations_to_json
 from runnel.model.batch import ItemBatch
 from runnel.model.segment import Slice
 from runnel.plan.store import PlanVersion, load
 
-BLOCK_DDL = (
-    "first_sequence long, last_sequence long, plan long, matches long, counters string, observed string, "
-    "failures string, block binary"
-)
-_ARROW = pa.schema(
-    [
-        ("first_sequence", pa.int64()),
-        ("last_sequence", pa.int64()),
-        ("plan", pa.int64()),
-        ("matches", pa.int64()),
-        ("counters", pa.string()),
-        ("observed", pa.string()),
-        ("failures", pa.string()),
-        ("block", pa.binary()),
-    ]
-)
+PART_DDL = "part string, claims binary"
+_ARROW = pa.schema([("part", pa.string()), ("claims", pa.binary())])
+LOOKED_DDL = "sequences array<long>, claims binary"
+_LOOKED = pa.schema([("sequences", pa.list_(pa.int64())), ("claims", pa.binary())])
 
 _PIECE = 2048
 """Items that are matched at once: few enough for their matches to find room in memory that was used before."""
 
+_MOST_BYTES = 32 << 20
+"""What a worker holds of matches before it writes them: one item may match ten thousand queries."""
 
-def match_slices(storage_url: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """The function for `mapInArrow`: matches every slice it is given with the plan that the slice names."""
+
+def match_slices(storage_url: str, lineage: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The function for `mapInArrow`: matches every slice it is given with the plan that the slice names.
+
+    Matches never travel through Spark: they are written here, and what goes on is where they are.
+    """
+
+    def run(batches: Iterator[Any]) -> Iterator[Any]:
+        storage = open_storage(storage_url)
+        found = Found()
+        for batch in batches:
+            for row in batch.to_pylist():
+                match_slice(storage, row, found)
+                if found.size >= _MOST_BYTES:
+                    yield _sealed(storage, lineage, found)
+                    found = Found()
+        if found.slices:
+            yield _sealed(storage, lineage, found)
+
+    return run
+
+
+def look_at_slices(storage_url: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
+    """The same for looking only: gives the sequences of the items that match anything, and all claims."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         storage = open_storage(storage_url)
         for batch in batches:
             for row in batch.to_pylist():
-                yield match_slice(storage, row)
+                found = Found()
+                match_slice(storage, row, found)
+                sequences = [one for records in found.records for one in records.column("sequence").to_pylist()]
+                columns = [
+                    pa.array([sequences], pa.list_(pa.int64())),
+                    pa.array([found.sealed_claims()], pa.binary()),
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=_LOOKED)
 
     return run
 
 
-def match_slice(storage: Storage, row: dict[str, Any]) -> Any:
-    """One slice matched: a record batch of one row."""
+def match_slice(storage: Storage, row: dict[str, Any], found: Found) -> None:
+    """Match one slice, and add what was found to what was found before."""
     one = Slice(row["tier"], row["path"], row["first_row"], row["rows"], row["first_sequence"], row["accepted"])
     items = read_items(storage, one)
-    found = _Found()
-    if row["base"] is not None:
-        matcher, observer = _matcher(storage.url, PlanVersion(row["plan"], row["base"], row["delta"]))
-        before = matcher.statistics.to_json()
-        for start in range(0, len(items), _PIECE):
-            found.add(ItemBatch(items.records.slice(start, _PIECE)), matcher)
-        after = matcher.statistics.to_json()
-        found.counters = {name: after[name] - before[name] for name in after}
-        found.observed = observations_to_json(observer.observe(items))
-    columns = [
-        [one.first_sequence],
-        [one.last_sequence],
-        [row["plan"]],
-        [found.matches],
-        [json.dumps(found.counters)],
-        [json.dumps(found.observed)],
-        [json.dumps(found.failures)],
-        [found.block()],
-    ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
+    found.slices.append(one)
+    found.plan = row["plan"]
+    if row["base"] is None:
+        return
+    matcher, observer, keeper = _matcher(storage.url, PlanVersion(row["plan"], row["base"], row["delta"]))
+    before = matcher.statistics.to_json()
+    for start in range(0, len(items), _PIECE):
+        found.add(ItemBatch(items.records.slice(start, _PIECE)), matcher, keeper)
+    after = matcher.statistics.to_json()
+    found.counters.update({name: after[name] - before[name] for name in after})
+    found.observed.append(observations_to_json(observer.observe(items)))
 
 
-class _Found:
-    """What was found in a slice so far. An item may match ten thousand queries: only the stored form is kept."""
+@dataclass
+class Found:
+    """What was found in some slices. An item may match ten thousand queries: only the stored form is kept."""
 
-    def __init__(self) -> None:
-        self.matches = 0
-        self.counters: dict[str, int] = {}
-        self.observed: dict[str, object] = {}
-        self.failures: list[list[Any]] = []
-        self._records: list[Any] = []
+    slices: list[Slice] = field(default_factory=list)
+    plan: int = 0
+    matches: int = 0
+    size: int = 0
+    counters: Counter[str] = field(default_factory=Counter)
+    observed: list[dict[str, object]] = field(default_factory=list)
+    failures: list[list[Any]] = field(default_factory=list)
+    records: list[Any] = field(default_factory=list)
+    claims: list[Claims] = field(default_factory=list)
 
-    def add(self, items: ItemBatch, matcher: Matcher) -> None:
-        """Match a piece of the slice."""
+    def add(self, items: ItemBatch, matcher: Matcher, keeper: GateKeeper) -> None:
+        """Match a piece of a slice. What must pass a gate is claimed, and settled by the commit."""
         matches = matcher.match(items)
+        if keeper.is_needed:
+            matches, claims = keeper.take_out(items, matches)
+            self.claims.append(claims)
         self.matches += matches.total
         self.failures += [[int(items.sequences[one.row]), one.query, one.reason] for one in matches.failures]
-        self._records.append(match_records(items.sequences, matches))
+        self.records.append(match_records(items.sequences, matches))
+        self.size += self.records[-1].nbytes
 
-    def block(self) -> bytes:
-        """All matches as one sealed block."""
-        batches = pa.Table.from_batches(self._records, MATCH_SCHEMA).combine_chunks().to_batches()
-        batch = batches[0] if batches else pa.RecordBatch.from_pylist([], schema=MATCH_SCHEMA)
-        return bytes(batch.serialize().to_pybytes())
+    def sealed_claims(self) -> bytes | None:
+        """What must be settled, if anything."""
+        return Claims.of(self.claims).sealed() if self.claims else None
+
+
+def _sealed(storage: Storage, lineage: int, found: Found) -> Any:
+    """What was found as a part, under a name that no other attempt uses; gives one row that says where it is."""
+    first, last = found.slices[0].first_sequence, found.slices[-1].last_sequence
+    part = write_part(storage, lineage, found.records, (first, last))
+    told = {
+        "part": asdict(part),
+        "plan": found.plan,
+        "matches": found.matches,
+        "counters": found.counters,
+        "observed": found.observed,
+        "failures": found.failures,
+    }
+    columns = [pa.array([json.dumps(told)]), pa.array([found.sealed_claims()], pa.binary())]
+    return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
 
 
 @lru_cache(maxsize=2)
-def _matcher(storage_url: str, version: PlanVersion) -> tuple[Matcher, Observer]:
+def _matcher(storage_url: str, version: PlanVersion) -> tuple[Matcher, Observer, GateKeeper]:
     """Two matchers are enough for a worker: the batch's, and the one before it while tasks overlap."""
     plan = load(open_storage(storage_url), version)
-    return build_matcher(plan), Observer.of(plan.base)
+    return build_matcher(plan), Observer.of(plan), GateKeeper(plan)

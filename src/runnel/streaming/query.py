@@ -15,7 +15,7 @@ from runnel.streaming import reader, writer
 from runnel.streaming.checkpoint import unfit
 from runnel.streaming.cluster import check_cluster
 from runnel.streaming.job import FORM, Job
-from runnel.streaming.match_job import BLOCK_DDL, match_slices
+from runnel.streaming.match_job import PART_DDL, match_slices
 from runnel.streaming.session import make_active
 
 _SHARED_LOOK = "50ms"
@@ -68,9 +68,9 @@ def start_query(spark: SparkSession, job: Job, *, once: bool) -> Any:
         spark.conf.set("spark.sql.streaming.pollingDelay", _SHARED_LOOK)
     option = job.dump()
     slices = spark.readStream.format(reader.FORMAT).option("job", option).load()
-    blocks = slices.mapInArrow(match_slices(job.storage), BLOCK_DDL)
+    parts = slices.mapInArrow(match_slices(job.storage, job.lineage), PART_DDL)
     stream = (
-        blocks.writeStream.format(writer.FORMAT)
+        parts.writeStream.format(writer.FORMAT)
         .option("job", option)
         .option("checkpointLocation", checkpoint)
         .outputMode("append")

@@ -1,7 +1,9 @@
 """The match log as a Spark streaming sink.
 
-Tasks write parts under names that no other attempt uses; the commit makes them exist, in one transaction that checks
-the runner's epoch. A batch that Spark replays finds itself committed and changes nothing.
+The matching step has written parts under names that no other attempt uses; the commit makes them exist, in one
+transaction that checks the runner's epoch. A batch that Spark replays finds itself committed and changes nothing.
+What must pass the gates of distinct feeds is settled just before (see `settle_batch`), and what they remember is part
+of the same transaction.
 """
 
 from __future__ import annotations
@@ -10,30 +12,35 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from runnel.errors import RunnelError
-from runnel.log.match_files import MATCH_SCHEMA, write_part
+from runnel.log.storage import Storage
 from runnel.model.segment import MatchPart
 from runnel.streaming.job import Job
+
+if TYPE_CHECKING:
+    from runnel.catalog.connection import Catalog
+    from runnel.catalog.matches import MatchSegment
+    from runnel.streaming.settle_batch import SettledBatch
 
 FORMAT = "runnel_matches"
 
 
 @dataclass
-class PartWritten(WriterCommitMessage):  # type: ignore[misc]
-    """What a task tells the commit: its part, and what it holds."""
+class PartsWritten(WriterCommitMessage):  # type: ignore[misc]
+    """What a task tells the commit: its parts, and what they hold."""
 
-    part: MatchPart | None
-    plan: int
-    matches: int
-    counters: dict[str, int]
-    failures: list[tuple[int, int, str]]
-    observed: list[dict[str, Any]]
+    parts: list[MatchPart] = field(default_factory=list)
+    plan: int = 0
+    matches: int = 0
+    counters: Counter[str] = field(default_factory=Counter)
+    failures: list[tuple[int, int, str]] = field(default_factory=list)
+    observed: list[dict[str, Any]] = field(default_factory=list)
+    claims: list[bytes] = field(default_factory=list)
 
 
 class MatchLogSink(DataSource):  # type: ignore[misc]
@@ -48,66 +55,50 @@ class MatchLogSink(DataSource):  # type: ignore[misc]
 
 
 class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
-    """Writes parts and commits batches."""
+    """Commits batches."""
 
     def __init__(self, job: Job) -> None:
         self._job = job
 
-    def write(self, iterator: Iterator[Any]) -> PartWritten:
-        """In a task: all blocks of the partition become one part."""
-        blocks: list[Any] = []
-        firsts: list[int] = []
-        lasts: list[int] = []
-        counters: Counter[str] = Counter()
-        failures: list[tuple[int, int, str]] = []
-        observed: list[dict[str, Any]] = []
-        plan = matches = 0
+    def write(self, iterator: Iterator[Any]) -> PartsWritten:
+        """In a task: what the matching step wrote, and says of it, goes to the commit."""
+        written = PartsWritten()
         for batch in iterator:
             for row in batch.to_pylist():
-                blocks.append(pa.ipc.read_record_batch(pa.py_buffer(row["block"]), MATCH_SCHEMA))
-                firsts.append(row["first_sequence"])
-                lasts.append(row["last_sequence"])
-                counters.update(json.loads(row["counters"]))
-                observed.append(json.loads(row["observed"]))
-                failures.extend(tuple(one) for one in json.loads(row["failures"]))
-                plan = row["plan"]
-                matches += row["matches"]
-        if not blocks:
-            return PartWritten(None, 0, 0, {}, [], [])
-        part = write_part(self._job.open_storage(), self._job.lineage, blocks, (min(firsts), max(lasts)))
-        return PartWritten(part, plan, matches, dict(counters), failures, observed)
+                told = json.loads(row["part"])
+                written.parts.append(MatchPart(**told["part"]))
+                written.plan = told["plan"]
+                written.matches += told["matches"]
+                written.counters.update(told["counters"])
+                written.observed += told["observed"]
+                written.failures += [tuple(one) for one in told["failures"]]
+                written.claims += [row["claims"]] if row["claims"] else []
+        return written
 
-    def commit(self, messages: Sequence[PartWritten | None], batchId: int) -> None:  # noqa: N803
+    def commit(self, messages: Sequence[PartsWritten | None], batchId: int) -> None:  # noqa: N803
         """In the driver: the batch becomes a segment, once."""
         from runnel.catalog.inspection import EVALUATION, Quarantined, put_aside
-        from runnel.catalog.matches import MatchSegment, commit_segment
+        from runnel.catalog.matches import commit_segment
         from runnel.catalog.statistics import note
         from runnel.model.statistics import merged_observations
 
-        written = [message for message in messages if message is not None and message.part is not None]
+        written = [message for message in messages if message is not None and message.parts]
         if not written:
             return
-        parts = [message.part for message in written if message.part is not None]
-        first, last = min(p.first_sequence for p in parts), max(p.last_sequence for p in parts)
-        counters: Counter[str] = Counter()
-        for message in written:
-            counters.update(message.counters)
-        segment = MatchSegment(
-            self._job.lineage,
-            batchId,
-            first,
-            last,
-            written[0].plan,
-            last - first + 1,
-            sum(message.matches for message in written),
-            dict(counters),
-        )
+        parts = [part for message in written for part in message.parts]
         storage = self._job.open_storage()
         if not all(storage.local(part.path).exists() for part in parts):
             raise RunnelError("a part of the batch was removed before it could be committed")
         # Spark commits every batch in a process of its own: a connection that is left open is never used again.
-        with closing(self._job.open_catalog()) as catalog, catalog.write() as connection:
-            if commit_segment(connection, segment, parts, epoch=self._job.epoch):
+        with closing(self._job.open_catalog()) as catalog:
+            settled = self._settled(catalog, storage, parts, written)
+            segment = self._segment(batchId, parts, written, 0 if settled is None else settled.added)
+            with catalog.write() as connection:
+                kept = parts if settled is None else settled.parts
+                if not commit_segment(connection, segment, kept, epoch=self._job.epoch):
+                    return
+                if settled is not None:
+                    settled.remember(connection, segment.first_sequence)
                 note(connection, merged_observations(one for message in written for one in message.observed))
                 for sequence, query, reason in (one for message in written for one in message.failures):
                     put_aside(
@@ -115,5 +106,36 @@ class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
                         Quarantined(EVALUATION, f"item {sequence}", reason, query=query, sequence=sequence),
                     )
 
-    def abort(self, messages: Sequence[PartWritten | None], batchId: int) -> None:  # noqa: N803
+    def _settled(
+        self, catalog: Catalog, storage: Storage, parts: Sequence[MatchPart], written: Sequence[PartsWritten]
+    ) -> SettledBatch | None:
+        """The batch once duplicates are left out, if it has items that come to the gate of a distinct feed."""
+        claims = [one for message in written for one in message.claims]
+        if not claims:
+            return None
+        from runnel.streaming.settle_batch import settle_batch
+
+        return settle_batch(catalog, storage, self._job.lineage, parts, claims)
+
+    def _segment(
+        self, batch: int, parts: Sequence[MatchPart], written: Sequence[PartsWritten], added: int
+    ) -> MatchSegment:
+        from runnel.catalog.matches import MatchSegment
+
+        first, last = min(one.first_sequence for one in parts), max(one.last_sequence for one in parts)
+        counters: Counter[str] = Counter()
+        for message in written:
+            counters.update(message.counters)
+        return MatchSegment(
+            self._job.lineage,
+            batch,
+            first,
+            last,
+            written[0].plan,
+            last - first + 1,
+            sum(message.matches for message in written) + added,
+            dict(counters),
+        )
+
+    def abort(self, messages: Sequence[PartsWritten | None], batchId: int) -> None:  # noqa: N803
         """Parts of a failed attempt are orphans; they are collected later."""

@@ -117,7 +117,7 @@ WHERE = "create feed A from B where "
             "did you mean hours?",
         ),
         ("subscribe to A output rss every 3 ms", "ms is not a unit of time", (1, 35, 37), "use seconds, minutes"),
-        ("subscribe to A output rss every 0 days", "longer than nothing", (1, 33, 39), None),
+        ("subscribe to A output rss every 0 days", "longer than nothing", (1, 33, 39), "at least 1 second"),
         ("subscribe to A output rss for 101 years", "more than 100 years", (1, 31, 40), "leave the clause out"),
         ("subscribe to A output rss for 1 day for 1 day", "for is given twice", (1, 37, 40), None),
         ("subscribe to A output rss from last 1 day from last 1 day", "from is given twice", (1, 43, 47), None),
@@ -224,7 +224,7 @@ def test_conditions_without_a_meaning(where: str, message: str, columns: tuple[i
 
 def test_render_shows_the_caret_under_the_place() -> None:
     assert refused("show feeds;\ncreate feed A form B;").render() == (
-        "line 2, column 15: expected `from` but found `form`\n"
+        "line 2, column 15: expected `from` or `tagged` but found `form`\n"
         "  create feed A form B;\n"
         "                ^^^^\n"
         "hint: did you mean from?"

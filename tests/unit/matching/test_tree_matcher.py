@@ -20,6 +20,8 @@ from runnel.matching.compile import compile_base, compile_delta
 from runnel.matching.contract import Matcher
 from runnel.matching.filters import truth
 from runnel.matching.filters.columns import ItemColumns
+from runnel.matching.filters.keys import BatchKeys
+from runnel.matching.filters.plan_words import PlanWords
 from runnel.matching.filters.scan import ScanMatcher
 from runnel.matching.filters.tree import TreeMatcher
 from runnel.model.batch import ItemBatch
@@ -190,14 +192,14 @@ def test_an_atom_that_raises_fails_its_queries_on_that_item_only(monkeypatch: py
 
 
 def test_an_item_that_breaks_the_tree_is_taken_the_slow_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    cut = ItemColumns.words
+    cut = PlanWords.add_keys
 
-    def breaks(self: ItemColumns, position: int) -> list[str]:
-        if self.texts[position] == "poison":
+    def breaks(self: PlanWords, columns: ItemColumns, found: BatchKeys) -> None:
+        if "poison" in columns.texts:
             raise MemoryError("injected")
-        return cut(self, position)
+        cut(self, columns, found)
 
-    monkeypatch.setattr(ItemColumns, "words", breaks)
+    monkeypatch.setattr(PlanWords, "add_keys", breaks)
     definitions: dict[int, Node] = {
         10: Filter(Read(1), contains("rock")),
         11: Filter(Read(1), Compare(Attribute("price"), ">", 3.0)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import tempfile
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,9 @@ from runnel.algebra.expressions import And, Attribute, Compare, Contains, Expres
 from runnel.algebra.query import Filter, Node, Read, Union
 from runnel.log.storage import FileStorage
 from runnel.matching.compile import compile_base, compile_delta
-from runnel.matching.expected import expected_entries, part_anchors
+from runnel.matching.expected import expect_streams, part_anchors
+from runnel.matching.filters.layout import stored_atoms
+from runnel.matching.filters.streams.layout import StreamLayout
 from runnel.optimizer import explain_tree
 from runnel.optimizer.choose_matcher import ExpectedWork
 from runnel.optimizer.explain import PlanExplanation, explain_query, part_of
@@ -50,9 +53,7 @@ def base_plan(definitions: Mapping[int, Node]) -> Plan:
 
 def explain(plan: Plan, query: int) -> PlanExplanation:
     part, _ = part_of(plan, query)
-    anchors = part_anchors(part)
-    entries = expected_entries(part, anchors)
-    return explain_query(query, plan, NAMES, anchors=anchors.clauses, entries=entries)
+    return explain_query(query, plan, NAMES, anchors=part_anchors(part).clauses)
 
 
 @settings(max_examples=40, deadline=None, derandomize=True)
@@ -150,17 +151,21 @@ def test_too_many_predicates_are_counted_and_not_factored(monkeypatch: pytest.Mo
 def test_what_no_key_leads_to_is_an_entry_for_every_item() -> None:
     ranges = {10 + n: Filter(Read(1), Compare(Attribute("price"), ">", float(n))) for n in range(5)}
     part = base_plan(ranges).base
-    anchors = part_anchors(part)
-    assert np.all(anchors.clauses < 0)
-    assert expected_entries(part, anchors) == 5.0
+    assert np.all(part_anchors(part).clauses < 0)
+    work = expect_streams(StreamLayout.stored(part.layout), stored_atoms(part))
+    # Five entries are walked for a block of 256 items, and each compares the number of every item.
+    assert work.entries.tolist() == [5 / 256]
+    assert work.numbers.tolist() == [5.0]
 
 
 def test_the_cheapest_matcher_is_named_and_what_runs_is_not_hidden() -> None:
     few = ExpectedWork(3.0, 2.0, 4)
     assert few.cheapest == "streams"
-    ranges = ExpectedWork(100_000.0, 2_000.0, 100_000)
+    ranges = ExpectedWork(400.0, 2_000.0, 100_000, numbers=100_000.0, candidates=100_000.0)
     assert ranges.cheapest == "tree"
-    assert ranges.lines()[0].startswith("matched by streams, for which plans are laid out;")
-    assert "tree is expected to cost less" in ranges.lines()[0]
+    assert ranges.lines()[0].startswith("matched by streams, which are laid out for it;")
+    assert "its filter tree would be expected to cost less" in ranges.lines()[0]
     assert ranges.to_json()["used"] == "streams"
+    assert replace(ranges, used="tree").lines()[0].endswith("which is expected to cost least for an item:")
+    assert replace(ranges, forced=True).lines()[0] == "matched by streams, as the settings say:"
     assert "tree" not in ExpectedWork(3.0, None, 4).microseconds

@@ -13,8 +13,8 @@ from tests.unit.optimizer.evaluate_draft import evaluate_draft
 from tests.unit.optimizer.generated_worlds import NAMES, SOURCES, GeneratedWorld, worlds
 
 from runnel.algebra.expressions import And, Attribute, Compare, Contains, Expression, In, Not, Or
-from runnel.algebra.query import Filter, Node, Read, Union
-from runnel.algebra.render import render
+from runnel.algebra.query import Distinct, Filter, Node, Read, Union
+from runnel.algebra.render import render, render_attribute
 from runnel.errors import CyclicFeeds, RunnelError
 from runnel.optimizer import optimize as optimizer
 from runnel.optimizer.describe import describe_draft
@@ -88,6 +88,8 @@ def _definition(node: Node) -> str:
             return f"({' | '.join(map(_definition, inputs))})"
         case Filter(inner, condition):
             return f"{_definition(inner)}[{render(condition)}]"
+        case Distinct(inner, by, window):
+            return f"distinct({_definition(inner)}, {', '.join(map(render_attribute, by))}, {window})"
 
 
 @pytest.mark.parametrize("position", range(len(PASSES)), ids=[run.__name__ for run in PASSES])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,5 +42,16 @@ def make_delivery(tmp_path: Path) -> Deliver:
             allowed=(tmp_path / "allowed",),
             max_entries=most,
         )
+
+    return make
+
+
+@pytest.fixture
+def to(make_item: Callable[..., Item], make_delivery: Deliver) -> Deliver:
+    """A delivery by mail."""
+
+    def make(address: str = "me@mail.example", key: str = "1f-1-1", **changed: Any) -> Delivery:
+        item = make_item("a", 1, title="Muse on tour", description="Three nights.", link="https://muse.example/")
+        return replace(make_delivery(address, item, key=key), **changed)
 
     return make

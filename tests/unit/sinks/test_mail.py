@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,19 +13,9 @@ from aiosmtpd.smtp import SMTP, Envelope, Session
 from tests.unit.sinks.post import SINK, Post, deliver, only_failure, serving, settings_for
 
 from runnel.errors import DeliveryFailed, InputError
-from runnel.sinks.contract import Content, Delivery
+from runnel.sinks.contract import Content
 
 Make = Callable[..., Any]
-
-
-@pytest.fixture
-def to(make_item: Make, make_delivery: Make) -> Callable[..., Delivery]:
-    def make(address: str = "me@mail.example", key: str = "1f-1-1", **changed: Any) -> Delivery:
-        item = make_item("a", 1, title="Muse on tour", description="Three nights.", link="https://muse.example/")
-        made: Delivery = make_delivery(address, item, key=key)
-        return replace(made, **changed)
-
-    return make
 
 
 # --- what is sent ------------------------------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import asyncio
 import ssl
 import subprocess
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +15,8 @@ from tests.unit.sinks.post import SINK, Post, deliver, only_failure, serving, se
 
 from runnel.settings import Settings
 from runnel.sinks import mail_server
-from runnel.sinks.contract import Delivery
 
 Make = Callable[..., Any]
-
-
-@pytest.fixture
-def to(make_item: Make, make_delivery: Make) -> Callable[..., Delivery]:
-    def make(address: str = "me@mail.example", key: str = "1f-1-1", **changed: Any) -> Delivery:
-        item = make_item("a", 1, title="Muse on tour", description="Three nights.", link="https://muse.example/")
-        made: Delivery = make_delivery(address, item, key=key)
-        return replace(made, **changed)
-
-    return make
 
 
 # --- connections -------------------------------------------------------------------------------------------------

@@ -23,12 +23,13 @@ class Anchors:
     """`clauses` gives a predicate's anchor, or NOTHING; `keys` the keys that lead to it.
 
     `checks` are the clauses that a candidate must still be checked for, those first that fewest items satisfy: all
-    but an anchor that its key proves.
+    but an anchor that its key proves. `clause_shares` is the part of all items expected to satisfy each clause.
     """
 
     clauses: Array
     keys: Rows
     checks: Rows
+    clause_shares: Array
 
 
 def choose_anchors(logical: LogicalPlan, atoms: AtomLayout) -> Anchors:
@@ -62,7 +63,7 @@ def choose_anchors(logical: LogicalPlan, atoms: AtomLayout) -> Anchors:
         read_only(atoms.atom_candidates.values),
     )
     checks = Rows(check_offsets, check_values[: check_offsets[-1]].copy())
-    return Anchors(anchors, Rows(key_offsets, key_values), checks)
+    return Anchors(anchors, Rows(key_offsets, key_values), checks, shares)
 
 
 @kernel

@@ -91,6 +91,11 @@ class BatchKeys:
         self._rows.append(rows[known])
         self._keys.append(found[known])
 
+    def add_pairs(self, rows: Array, keys: Array) -> None:
+        """These rows have these keys."""
+        self._rows.append(rows)
+        self._keys.append(keys)
+
     def add_numbers(self, places: Array, numbers: Array) -> None:
         """Numbers at their places (row times slots plus slot)."""
         self._number_places.append(places)

@@ -14,6 +14,7 @@ from runnel.matching.contract import MatchStatistics
 from runnel.matching.filters.columns import ItemColumns
 from runnel.matching.filters.keys import KeyFinder
 from runnel.matching.filters.layout import layout, stored_atoms
+from runnel.matching.filters.plan_words import PlanWords
 from runnel.matching.filters.reach import Reach
 from runnel.matching.filters.truth import FALSE, TRUE, UNKNOWN, BatchTruth, formula_order
 from runnel.model.match import Failure
@@ -38,12 +39,14 @@ class PartIndex:
         self.logical = part.logical
         self.layout = layout(part.logical, stored_atoms(part))
         self.reach = Reach(part.logical, self.layout.predicate_targets, ~removed)
-        self._finder = KeyFinder(self.layout.atoms)
+        self._finder = KeyFinder(self.layout.atoms, words=False)
+        self._words = PlanWords.of(part, self.layout.atoms)
         self._orders: dict[int, list[int]] = {}
 
     def match(self, columns: ItemColumns, statistics: MatchStatistics) -> Found:
         """The queries of this part that the items match."""
         keys = self._finder.keys(columns)
+        self._words.add_keys(columns, keys)
         truth = BatchTruth(self.logical, self.layout.atoms, self.reach.atoms, columns, keys)
         rows, predicates = self._candidates(columns, *keys.pairs())
         statistics.candidates += len(rows)

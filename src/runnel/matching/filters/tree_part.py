@@ -19,6 +19,7 @@ from runnel.matching.filters.columns import ItemColumns
 from runnel.matching.filters.keys import BatchKeys, KeyFinder
 from runnel.matching.filters.layout import stored_atoms, targets_of_predicates
 from runnel.matching.filters.part_index import Found
+from runnel.matching.filters.plan_words import PlanWords
 from runnel.matching.filters.reach import Reach
 from runnel.matching.filters.tree_kernel import (
     EXTRA,
@@ -83,7 +84,8 @@ class TreePart:
         self._logical = part.logical
         self._atoms = stored_atoms(part)
         self.reach = Reach(part.logical, targets_of_predicates(part.logical), ~removed)
-        self._finder = KeyFinder(self._atoms)
+        self._finder = KeyFinder(self._atoms, words=False)
+        self._words = PlanWords.of(part, self._atoms)
         self._table = FilterTable.of(part.logical, self._atoms.atom_shares if shares is None else shares)
         self._settings = settings
         self._kinds, self._places, self._extras = _numbered(self._atoms)
@@ -163,6 +165,7 @@ class TreePart:
 
     def _chunk(self, columns: ItemColumns) -> _Chunk:
         keys = self._finder.keys(columns)
+        self._words.add_keys(columns, keys)
         words = -(-len(columns) // 64)
         shape = (len(self._extras), words)
         ranges = int(np.count_nonzero(self._kinds == RANGED))

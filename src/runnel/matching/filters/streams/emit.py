@@ -13,24 +13,39 @@ import numpy as np
 from runnel.kernel import Number, kernel, lowest_bit, step
 from runnel.matching.filters.streams.masks import (
     BLOCK,
+    NOBODY,
     ONE,
     WORDS,
     ZERO,
+    Mask,
+    both,
+    either,
+    gathered,
+    load,
+    make_bits,
+    put_bit,
     put_item,
+    save,
 )
 from runnel.model.match import LEAP, Steps
 from runnel.plan.arrays import Array, offsets_of
 
 
 class QueryArrays(NamedTuple):
-    """The queries, in the order of their ids: the targets that each `asked` for, whether it lives and since when."""
+    """The queries, in the order of their ids.
 
+    `asking` are the living queries of each predicate, `asked` the targets of each query; a query matches only items
+    after `since`, and `newest` is the last of these.
+    """
+
+    asking_offsets: Array
+    asking: Array
     asked_offsets: Array
     asked: Array
     target_predicates: Array
     target_scopes: Array
-    alive: Array
     since: Array
+    newest: int
     ids: Array
 
 
@@ -45,13 +60,17 @@ def mark_scopes(sources: Array, offsets: Array, scopes: Array, masks: Array) -> 
 
 
 class Lines(NamedTuple):
-    """Room for what each item of a block matches: steps, leaps, how many there are of both, and the last id."""
+    """Room for what each item of a block matches: steps, leaps, how many there are of both, and the last id.
+
+    `wanted` has a bit for every query that any item of the block may match.
+    """
 
     steps: Array
     leaps: Array
     counts: Array
     leap_counts: Array
     last: Array
+    wanted: Array
 
 
 def make_lines(room: int, ids: Array) -> Lines:
@@ -60,65 +79,94 @@ def make_lines(room: int, ids: Array) -> Lines:
     return Lines(
         # Lines of a size that is a power of two would meet in the same places of the cache.
         steps=np.empty((BLOCK, room + 32), dtype=np.uint16),
-        leaps=np.empty((BLOCK, min(room, span // LEAP + 1)), dtype=np.int64),
+        leaps=np.empty((BLOCK, min(room + 32, span // LEAP + 1)), dtype=np.int64),
         counts=np.zeros(BLOCK, dtype=np.int64),
         leap_counts=np.zeros(BLOCK, dtype=np.int64),
         last=np.zeros(BLOCK, dtype=np.int64),
+        wanted=make_bits(len(ids)),
     )
 
 
 @kernel
-def turn(hits: Array, part: QueryArrays, scope_masks: Array, sequences: Array, lines: Lines) -> bool:
+def turn(hits: Array, touched: Array, part: QueryArrays, scope_masks: Array, sequences: Array, lines: Lines) -> bool:
     """Turn the masks of predicates around: a line of queries, ascending, for every item of the block.
 
-    Forgets the masks. False, and nothing is forgotten, if a line has too little room.
+    Only predicates whose bits are in `touched` have masks. Forgets both. False, and nothing is forgotten, if a line
+    has too little room.
     """
     steps, leaps, counts, leap_counts, last = lines.steps, lines.leaps, lines.counts, lines.leap_counts, lines.last
     counts[:] = 0
     leap_counts[:] = 0
     last[:] = 0
     room = steps.shape[1]
-    masks = np.zeros(WORDS, dtype=np.uint64)
-    for query in range(len(part.ids)):
-        some = ZERO
-        for place in range(part.asked_offsets[query], part.asked_offsets[query + 1]):
-            target = part.asked[place]
-            scope, predicate = WORDS * part.target_scopes[target], WORDS * part.target_predicates[target]
-            for word in range(WORDS):
-                masks[word] |= scope_masks[scope + word] & hits[predicate + word]
-                some |= masks[word]
-        if some == ZERO:
-            continue
-        if part.since[query] >= sequences[0]:
-            _forget_earlier(masks, part.since[query], sequences)
-        name = part.ids[query]
-        for word in range(WORDS):
-            left = masks[word] if part.alive[query] else ZERO
-            masks[word] = ZERO
-            while left != ZERO:
-                item = 64 * word + lowest_bit(left)
-                left &= left - ONE
-                count = counts[item]
-                if count == room:
-                    return False
-                step_to = name - last[item]
-                last[item] = name
-                counts[item] = count + 1
-                if step_to >= LEAP:
-                    leaps[item, leap_counts[item]] = step_to
-                    leap_counts[item] += 1
-                    step_to = LEAP
-                steps[item, count] = step_to
-    hits[:] = ZERO
+    _find_wanted(touched, part, lines.wanted)
+    some_are_new = part.newest >= sequences[0]
+    for word in range(len(lines.wanted)):
+        queries = lines.wanted[word]
+        lines.wanted[word] = ZERO
+        while queries != ZERO:
+            query = 64 * word + lowest_bit(queries)
+            queries &= queries - ONE
+            mask = NOBODY
+            for place in range(part.asked_offsets[query], part.asked_offsets[query + 1]):
+                target = part.asked[place]
+                scope, predicate = np.uint64(part.target_scopes[target]), np.uint64(part.target_predicates[target])
+                mask = either(mask, both(load(scope_masks, scope), load(hits, predicate)))
+            if some_are_new and part.since[query] >= sequences[0]:
+                mask = both(mask, _after(part.since[query], sequences))
+            name = part.ids[query]
+            for quarter in range(WORDS):
+                left = mask[quarter]
+                while left != ZERO:
+                    item = 64 * quarter + lowest_bit(left)
+                    left &= left - ONE
+                    count = counts[item]
+                    if count == room:
+                        lines.wanted[:] = ZERO
+                        return False
+                    step_to = name - last[item]
+                    last[item] = name
+                    counts[item] = count + 1
+                    if step_to >= LEAP:
+                        leaps[item, leap_counts[item]] = step_to
+                        leap_counts[item] += 1
+                        step_to = LEAP
+                    steps[item, count] = step_to
+    _forget(hits, touched)
     return True
 
 
 @kernel
-def _forget_earlier(masks: Array, since: Number, sequences: Array) -> None:
-    """An item matches only queries that were there before it."""
+def _find_wanted(touched: Array, part: QueryArrays, wanted: Array) -> None:
+    """Set the bits of all queries that ask for a predicate that was touched."""
+    for word in range(len(touched)):
+        predicates = touched[word]
+        while predicates != ZERO:
+            predicate = 64 * word + lowest_bit(predicates)
+            predicates &= predicates - ONE
+            for place in range(part.asking_offsets[predicate], part.asking_offsets[predicate + 1]):
+                put_bit(wanted, np.uint64(part.asking[place]))
+
+
+@kernel
+def _forget(hits: Array, touched: Array) -> None:
+    """Empty the masks that were touched."""
+    for word in range(len(touched)):
+        predicates = touched[word]
+        touched[word] = ZERO
+        while predicates != ZERO:
+            save(hits, np.uint64(64 * word + lowest_bit(predicates)), NOBODY)
+            predicates &= predicates - ONE
+
+
+@kernel
+def _after(since: Number, sequences: Array) -> Mask:
+    """The items of a block that a query was there before."""
+    words = np.zeros(WORDS, dtype=np.uint64)
     for item in range(len(sequences)):
-        if sequences[item] <= since:
-            masks[item >> 6] &= ~(ONE << np.uint64(item & 63))
+        if sequences[item] > since:
+            put_item(words, ZERO, item)
+    return gathered(words)
 
 
 @kernel

@@ -29,6 +29,22 @@ def make_masks(count: int) -> Array:
     return np.zeros(WORDS * count, dtype=np.uint64)
 
 
+def make_bits(count: int) -> Array:
+    """Room for one bit for each of so many things, none set."""
+    return np.zeros(-(-count // 64), dtype=np.uint64)
+
+
+def set_bits(bits: Array, indices: Array) -> None:
+    """Set the bits at some indices."""
+    np.bitwise_or.at(bits, indices >> 6, ONE << (indices & 63).astype(np.uint64))
+
+
+@step
+def put_bit(bits: Array, index: Number) -> None:
+    """Set the bit at an index, which is an unsigned number."""
+    bits[index >> np.uint64(6)] |= ONE << (index & np.uint64(63))
+
+
 @step
 def load(masks: Array, index: Number) -> Mask:
     """The mask at an index, which is an unsigned number."""

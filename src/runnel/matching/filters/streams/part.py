@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,13 +11,15 @@ from runnel.errors import CorruptData
 from runnel.matching.contract import MatchStatistics
 from runnel.matching.filters.anchors import choose_anchors
 from runnel.matching.filters.atom_layout import NOTHING, AtomLayout
-from runnel.matching.filters.atom_tests import SlotUse
 from runnel.matching.filters.columns import ItemColumns
 from runnel.matching.filters.keys import KeyFinder
 from runnel.matching.filters.layout import stored_atoms
+from runnel.matching.filters.plan_words import WHOLE, word_slots
 from runnel.matching.filters.reach import Reach
 from runnel.matching.filters.streams import emit, mark, masks, walk
+from runnel.matching.filters.streams.entries import sources_of
 from runnel.matching.filters.streams.layout import StreamLayout, lay_out_streams
+from runnel.matching.filters.streams.lead import lead
 from runnel.matching.filters.streams.settle import Settler
 from runnel.matching.filters.streams.texts import Prefixed, cut_texts
 from runnel.model.match import Failure, Steps
@@ -27,10 +28,6 @@ from runnel.plan.store import PlanPart
 
 _FIRST_ROOM = 4096
 """Queries that an item may match before more room is made."""
-
-_CUT = SlotUse.WORDS | SlotUse.PREFIXES
-WHOLE = "*"
-"""The name of the slot of whole items."""
 
 
 @dataclass(frozen=True)
@@ -50,14 +47,15 @@ class StreamPart:
         self.layout = _stored_streams(part, self.atoms)
         self._alive = ~removed
         self.reach = Reach(part.logical, self.layout.predicate_targets, self._alive)
-        self._word_slots = _word_slots(self.atoms)
+        self._word_slots = word_slots(self.atoms)
         self._whole = self._word_slots.pop(WHOLE, NOTHING)
         self._finder = KeyFinder(self.atoms, words=False)
         self._settler = Settler(part.logical, self.atoms, self.layout)
         self._block = 0
         self._lines = emit.make_lines(_FIRST_ROOM, part.logical.query_ids)
         scopes = part.logical.scopes
-        self._sources, dense = np.unique(scopes.values, return_inverse=True)
+        self._sources = sources_of(part.logical)
+        dense = np.searchsorted(self._sources, scopes.values)
         owners = np.repeat(np.arange(len(scopes)), scopes.lengths)
         self._scopes_of = Rows.grouped(dense, owners, len(self._sources))
 
@@ -126,7 +124,8 @@ class StreamPart:
     ) -> list[Failure]:
         """Fill the masks of the queries for a block."""
         self._block += 1
-        doubtful = walk.walk(self._arrays, words, numbers, self._state, self._block)
+        count = lead(self._arrays, self._state, sources[rows[0] : rows[1]])
+        doubtful = walk.walk(self._arrays, words, numbers, self._state, count, self._block)
         unknown = None
         if doubtful:
             unknown = self._settler.settle(columns, words, numbers, self._arrays, self._state, doubtful, statistics)
@@ -135,9 +134,9 @@ class StreamPart:
         sequences = columns.sequences[rows[0] : rows[1]]
         failures: list[Failure] = []
         if unknown is not None:
-            self._turn(unknown.masks, sequences)
+            self._turn(unknown.masks, unknown.touched, sequences)
             failures = unknown.failures(emit.rows_of(self._lines, rows[1] - rows[0]), rows[0])
-        self._turn(self._state.hits, sequences)
+        self._turn(self._state.hits, self._state.touched, sequences)
         counters = self._state.counters
         statistics.candidates += int(counters[0])
         statistics.clause_checks += int(counters[1])
@@ -145,9 +144,9 @@ class StreamPart:
         counters[:3] = 0
         return failures
 
-    def _turn(self, hits: Array, sequences: Array) -> None:
+    def _turn(self, hits: Array, touched: Array, sequences: Array) -> None:
         """Fill the lines, with more room where an item matches more queries than any before it."""
-        while not emit.turn(hits, self._queries, self._scope_masks, sequences, self._lines):
+        while not emit.turn(hits, touched, self._queries, self._scope_masks, sequences, self._lines):
             self._lines = emit.make_lines(4 * self._lines.steps.shape[1], self._queries.ids)
 
     def _dense_sources(self, feeds: Array) -> Array:
@@ -162,6 +161,8 @@ class StreamPart:
         return walk.PartArrays(
             offsets=read_only(layout.offsets),
             stream=read_only(layout.stream),
+            own_offsets=read_only(layout.own_keys.offsets),
+            own_keys=read_only(layout.own_keys.values),
             extras=read_only(layout.extras),
             phrase_offsets=read_only(layout.phrases.offsets),
             phrase_words=read_only(layout.phrases.values),
@@ -177,27 +178,36 @@ class StreamPart:
     def _queries(self) -> emit.QueryArrays:
         logical = self.logical
         targets = np.repeat(np.arange(len(logical.targets), dtype=IDENTIFIER), logical.targets.lengths)
-        asked = Rows.grouped(logical.targets.values, targets, len(logical.query_ids))
+        queries = logical.targets.values
+        asked = Rows.grouped(queries, targets, len(logical.query_ids))
+        living = self._alive[queries]
+        predicates = logical.target_predicates[targets[living]]
+        asking = Rows.grouped(predicates, queries[living], len(logical.predicates))
         return emit.QueryArrays(
+            asking_offsets=read_only(asking.offsets),
+            asking=read_only(asking.values),
             asked_offsets=read_only(asked.offsets),
             asked=read_only(asked.values),
             target_predicates=read_only(logical.target_predicates),
             target_scopes=read_only(logical.target_scopes),
-            alive=read_only(self._alive),
             since=read_only(logical.query_since),
+            newest=int(logical.query_since.max(initial=0)),
             ids=read_only(logical.query_ids),
         )
 
     @cached_property
     def _state(self) -> walk.State:
         keys, extras, room = len(self.atoms.key_tokens), len(self.layout.extras), int(self.layout.room[0])
+        streams = len(self.layout.offsets) - 1
         return walk.State(
             present=masks.make_masks(keys + 2),
             flags=np.zeros(keys + 2, dtype=np.uint8),
-            keys=np.zeros(keys + 2 + walk.AHEAD, dtype=np.uint32),
+            streams=np.zeros(streams + walk.AHEAD, dtype=np.uint32),
+            holders=masks.make_masks(streams),
             extra_masks=masks.make_masks(extras),
             stamps=np.zeros(extras, dtype=np.int64),
             hits=masks.make_masks(len(self.logical.predicates)),
+            touched=masks.make_bits(len(self.logical.predicates)),
             doubtful=np.zeros(room, dtype=np.int64),
             doubts=masks.make_masks(room),
             counters=np.zeros(4, dtype=np.int64),
@@ -206,12 +216,6 @@ class StreamPart:
     @cached_property
     def _scope_masks(self) -> Array:
         return masks.make_masks(len(self.logical.scopes))
-
-
-def _word_slots(atoms: AtomLayout) -> dict[str, int]:
-    """The slots whose words are asked for, by attribute."""
-    named = ((slot, *json.loads(atoms.slots.text(slot))) for slot in range(len(atoms.slots)))
-    return {name: slot for slot, name, facet in named if not facet and atoms.slot_uses[slot] & _CUT}
 
 
 def _stored_streams(part: PlanPart, atoms: AtomLayout) -> StreamLayout:

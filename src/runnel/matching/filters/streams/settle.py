@@ -15,9 +15,10 @@ from runnel.kernel import Number, kernel
 from runnel.matching.contract import MatchStatistics
 from runnel.matching.filters.atom_layout import AtomLayout
 from runnel.matching.filters.columns import ItemColumns
-from runnel.matching.filters.streams.layout import KEY, OTHER, RANGE, StreamLayout, literal_codes
-from runnel.matching.filters.streams.masks import ALL, ONE, WORDS, ZERO, make_masks
+from runnel.matching.filters.streams.layout import StreamLayout, literal_codes
+from runnel.matching.filters.streams.masks import ALL, ONE, WORDS, ZERO, make_masks, set_bits
 from runnel.matching.filters.streams.walk import Numbers, PartArrays, State, Texts, make_extra
+from runnel.matching.filters.streams.write import KEY, OTHER, RANGE
 from runnel.matching.filters.truth import FALSE, TRUE, UNKNOWN, Atoms, evaluate_atom, formula_order
 from runnel.model.match import Failure
 from runnel.plan.arrays import Array, read_only
@@ -26,9 +27,10 @@ from runnel.plan.logical import EXACT, FormulaKind, LogicalPlan
 
 @dataclass(frozen=True)
 class Unsettled:
-    """The masks of predicates that stay unknown, and why, by row of the batch."""
+    """The masks of predicates that stay unknown, which predicates these are, and why, by row of the batch."""
 
     masks: Array
+    touched: Array
     reasons: dict[int, str]
 
     def failures(self, undecided: list[list[int]], first_row: int) -> list[Failure]:
@@ -83,12 +85,15 @@ class Settler:
             formula = int(logical.predicate_formulas[predicates[index]])
             self._decide_formula(formula, masks[index], open_masks[index], evaluation)
         state.hits.reshape(-1, WORDS)[predicates] |= masks
+        set_bits(state.touched, predicates)
         statistics.atom_evaluations += evaluation.count
         if not open_masks.any():
             return None
         left = make_masks(len(state.hits) // WORDS)
         left.reshape(-1, WORDS)[predicates] = open_masks
-        return Unsettled(left, evaluation.reasons)
+        touched = np.zeros_like(state.touched)
+        set_bits(touched, predicates)
+        return Unsettled(left, touched, evaluation.reasons)
 
     def _decide_formula(self, formula: int, mask: Array, open_mask: Array, evaluation: _Evaluation) -> None:
         """The formula decides for the items of both masks."""

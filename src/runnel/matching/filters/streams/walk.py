@@ -12,7 +12,6 @@ from typing import NamedTuple
 import numpy as np
 
 from runnel.kernel import Number, kernel, lowest_bit, prefetch, step
-from runnel.matching.filters.streams.layout import ENTRY, FORMULA, KEY, KEYS, KIND, MISSING, OTHER, RANGE
 from runnel.matching.filters.streams.masks import (
     ALL,
     BLOCK,
@@ -20,21 +19,36 @@ from runnel.matching.filters.streams.masks import (
     ONE,
     WORDS,
     ZERO,
+    Mask,
     both,
     either,
     flipped,
     gathered,
     load,
+    put_bit,
     put_item,
     save,
     some,
     without,
 )
+from runnel.matching.filters.streams.trees import MOST_LEVELS
+from runnel.matching.filters.streams.write import (
+    ENTRY,
+    FORMULA,
+    GROUPED,
+    KEY,
+    KEYS,
+    KIND,
+    MISSING,
+    OTHER,
+    RANGE,
+)
 from runnel.plan.arrays import Array
 
 AHEAD = 6
-"""A stream's first lines are asked for so many keys before it is walked."""
+"""A stream's first lines are asked for so many streams before it is walked."""
 
+_GROUPED = np.uint32(GROUPED)
 _LITERALS = np.uint32((1 << KIND) - 1)
 
 
@@ -43,6 +57,8 @@ class PartArrays(NamedTuple):
 
     offsets: Array
     stream: Array
+    own_offsets: Array
+    own_keys: Array
     extras: Array
     phrase_offsets: Array
     phrase_words: Array
@@ -81,65 +97,97 @@ class Numbers(NamedTuple):
 class State(NamedTuple):
     """What is written while a block is walked; kept from block to block.
 
-    `keys` has room for those that a block has. `stamps` say for which block an extra's mask was made. `doubtful` has
-    room for every entry that can be in doubt. `counters` are the entries walked, the tails checked, the extras
-    evaluated, and the number of the block.
+    `streams` are those that the block leads to, `holders` the items that lead to each. `touched` has a bit for every
+    predicate with hits. `stamps` say for which block an extra's mask was made. `doubtful` has room for every entry
+    that can be in doubt. `counters` are the entries walked, the tails checked, the extras evaluated, and the number
+    of the block.
     """
 
     present: Array
     flags: Array
-    keys: Array
+    streams: Array
+    holders: Array
     extra_masks: Array
     stamps: Array
     hits: Array
+    touched: Array
     doubtful: Array
     doubts: Array
     counters: Array
 
 
 @kernel
-def walk(part: PartArrays, texts: Texts, numbers: Numbers, state: State, block: int) -> int:
-    """Add the block's items to the hits of the predicates that hold for them; gives how many entries are doubtful."""
+def walk(part: PartArrays, texts: Texts, numbers: Numbers, state: State, count: int, block: int) -> int:
+    """Add the block's items to the hits of the predicates that hold for them; gives how many entries are doubtful.
+
+    `count` streams are walked: those that the state names.
+    """
     # One long function: handing the arrays on to another one would count their references for every entry, which
     # takes longer than the work.
-    offsets, stream, flags, present, hits = part.offsets, part.stream, state.flags, state.present, state.hits
+    offsets, stream, present = part.offsets, part.stream, state.present
+    hits, touched = state.hits, state.touched
     extra_masks, stamps, doubtful, doubts = state.extra_masks, state.stamps, state.doubtful, state.doubts
     extras, slots, lows, highs = part.extras, part.atom_slots, part.atom_lows, part.atom_highs
     columns, several = numbers.columns, numbers.several
     state.counters[3] = block
     in_doubt, entries, tails = ZERO, ZERO, ZERO
     words = np.empty(WORDS, dtype=np.uint64)
-    keys = state.keys
-    count = 0
-    for key in range(len(offsets) - 1):
-        keys[count] = key
-        count += flags[key] != 0 and offsets[key] != offsets[key + 1]
-    keys[count : count + AHEAD] = 0
-    for number in range(count):
-        soon = np.uint64(offsets[keys[number + AHEAD]])
-        prefetch(stream, soon)
-        prefetch(stream, soon + np.uint64(16))
-        prefetch(stream, soon + np.uint64(32))
-        key = keys[number]
-        holders = load(present, np.uint64(key))
-        start = np.uint64(offsets[key])
-        spot = start + np.uint64(2)
-        joined = spot + np.uint64(stream[start])
-        end = joined + np.uint64(ENTRY) * np.uint64(stream[start + ONE])
-        entries += np.uint64(stream[start]) + np.uint64(stream[start + ONE])
+    streams, depth = state.streams, ZERO
+    # The items for which the stream and each open group is walked, and where these end.
+    left = np.empty(WORDS * (MOST_LEVELS + 1), dtype=np.uint64)
+    limits = np.empty(MOST_LEVELS + 1, dtype=np.uint64)
+    number = 0
+    spot = limit = end = ZERO
+    while True:
+        # What comes next: a group that is not skipped, or else a stream.
+        while depth != ZERO and spot == limit:
+            depth -= ONE
+            limit = limits[depth]
+        if spot == limit:
+            if number == count:
+                break
+            soon = np.uint64(offsets[streams[number + AHEAD]])
+            prefetch(stream, soon)
+            prefetch(stream, soon + np.uint64(16))
+            prefetch(stream, soon + np.uint64(32))
+            holders = load(state.holders, np.uint64(number))
+            start = np.uint64(offsets[streams[number]])
+            number += 1
+            spot = start + np.uint64(2)
+            direct = stream[start]
+            limit = np.uint64(stream[start + ONE])
+            if direct & _GROUPED:
+                direct ^= _GROUPED
+                limit += np.uint64(stream[spot])
+                spot += ONE
+            joined = spot + np.uint64(direct)
+            limit += joined
+            end = joined + np.uint64(stream[start + ONE])
+        else:
+            entries += ONE
+            holders = keyed(present, stream, spot, load(left, depth))
+            inside = spot + np.uint64(ENTRY)
+            after = inside + np.uint64(stream[spot])
+            if not some(holders):
+                spot = after
+                continue
+            joined = inside + ONE + np.uint64(stream[spot + ONE])
+            end = joined + np.uint64(stream[inside])
+            spot = inside + ONE
+            limits[depth] = limit
+            depth += ONE
+            limit = after
+        save(left, depth, holders)
+        entries += joined - spot + (end - joined) // np.uint64(ENTRY)
         while spot < joined:
             predicate = np.uint64(stream[spot])
             save(hits, predicate, either(load(hits, predicate), holders))
+            put_bit(touched, predicate)
             spot += ONE
         while spot < end:
             entry = spot
             spot += np.uint64(ENTRY)
-            mask = load(present, np.uint64(stream[entry + np.uint64(2)]))
-            mask = either(mask, load(present, np.uint64(stream[entry + np.uint64(3)])))
-            mask = either(mask, load(present, np.uint64(stream[entry + np.uint64(4)])))
-            mask = either(mask, load(present, np.uint64(stream[entry + np.uint64(5)])))
-            mask = either(mask, load(present, np.uint64(stream[entry + np.uint64(6)])))
-            mask = both(mask, holders)
+            mask = keyed(present, stream, entry, holders)
             if not some(mask):
                 continue
             tail = np.uint64(stream[entry + ONE])
@@ -196,9 +244,21 @@ def walk(part: PartArrays, texts: Texts, numbers: Numbers, state: State, block: 
                     mask = without(mask, doubt)
             predicate = np.uint64(stream[entry])
             save(hits, predicate, either(load(hits, predicate), mask))
+            put_bit(touched, predicate)
     state.counters[0] += entries
     state.counters[1] += tails
     return np.int64(in_doubt)  # type: ignore[return-value]
+
+
+@step
+def keyed(present: Array, stream: Array, entry: Number, holders: Mask) -> Mask:
+    """Those of the holders that have any of the keys in an entry."""
+    mask = load(present, np.uint64(stream[entry + np.uint64(2)]))
+    mask = either(mask, load(present, np.uint64(stream[entry + np.uint64(3)])))
+    mask = either(mask, load(present, np.uint64(stream[entry + np.uint64(4)])))
+    mask = either(mask, load(present, np.uint64(stream[entry + np.uint64(5)])))
+    mask = either(mask, load(present, np.uint64(stream[entry + np.uint64(6)])))
+    return both(mask, holders)
 
 
 @step

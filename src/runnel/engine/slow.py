@@ -1,0 +1,103 @@
+"""Slow queries: what costs most, which part of it, and how to make it cheaper.
+
+In: the costs that workers sampled (`catalog.costs`). Out: a list for an actor, who sees only what is theirs, and a
+line in the journal when a query becomes slow.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Final
+
+from runnel.catalog import costs, feeds, leases, people
+from runnel.catalog.costs import KnownCost
+from runnel.engine.people import Actor
+from runnel.engine.root import Root
+
+logger = logging.getLogger("runnel")
+
+_NARROW = "add a word or a value that few items have: `and title contains '…'`; it is then tried on those alone"
+
+HINTS: Final[dict[str, str]] = {
+    "RegularExpression": f"a regular expression is tried on every item that the rest lets through: {_NARROW}",
+    "Similar": "leave frequent words out of the text that is compared, or raise `at least`",
+    "ContainsPattern": f"begin the pattern with more letters, or {_NARROW}",
+    "ContainsStems": f"stems are made of every item that the rest lets through: {_NARROW}",
+    "InNetwork": f"addresses are read in every item that the rest lets through: {_NARROW}",
+    "References": f"links are looked for in every item that the rest lets through: {_NARROW}",
+    "Extends": f"links are looked for in every item that the rest lets through: {_NARROW}",
+    "Shares": f"links are looked for in every item that the rest lets through: {_NARROW}",
+    "Formula": "the condition is too large for the index: divide it into several feeds and read those",
+    "Walk": "it is found by something that many items have: add a word or a value that few have",
+}
+"""What to do about each kind of cost."""
+
+EVERY_ITEM = "nothing in it must be there, so every item is looked at: add a word or a value that an item must have"
+
+
+@dataclass(frozen=True, slots=True)
+class SlowQuery:
+    """A query with its cost: milliseconds for a thousand items, its dearest part, and a hint.
+
+    `is_slow` says that it takes longer than the setting slow_query_milliseconds; `sampled` how many items showed it.
+    """
+
+    query: str
+    owner: str
+    milliseconds: float
+    part: str
+    hint: str
+    is_slow: bool
+    sampled: float
+
+    def line(self) -> str:
+        """For a person, without the hint."""
+        mark = "slow" if self.is_slow else "    "
+        return (
+            f"{self.milliseconds:>10.3f}  {mark}  {self.query}  ({self.owner})  {self.part or 'asked of every item'}"
+        )
+
+
+def read_slow(root: Root, actor: Actor, among: Collection[int] | None = None) -> tuple[SlowQuery, ...]:
+    """The queries that cost most, of those that are the actor's own (to the operator: all), the dearest first."""
+    limit = root.settings.slow_query_milliseconds
+    with root.catalog.read() as connection:
+        known = costs.known_costs(connection)
+        owners = feeds.feed_owners(connection, [one.query for one in known])
+        names, people_names = feeds.feed_names(connection), people.owner_names(connection)
+    return tuple(
+        _described(one, names[one.query], people_names[owners[one.query]], one.is_slow(limit))
+        for one in known
+        if (actor.is_operator or owners[one.query] == actor.owner) and (among is None or one.query in among)
+    )
+
+
+def tell_slow(root: Root, epoch: int) -> int:
+    """Write a line into the journal for every query that has become slow; gives how many. Each is told of once."""
+    limit = root.settings.slow_query_milliseconds
+    with root.catalog.write() as connection:
+        leases.check(connection, epoch)
+        found = costs.newly_slow(connection, limit)
+        if not found:
+            return 0
+        owners = feeds.feed_owners(connection, [one.query for one in found])
+        names, people_names = feeds.feed_names(connection), people.owner_names(connection)
+    for one in found:
+        told = _described(one, names[one.query], people_names[owners[one.query]], True)
+        logger.warning(
+            "the query %s takes about %.1f ms for 1,000 items, mostly for: %s; %s",
+            told.query,
+            told.milliseconds,
+            told.part or "being asked of every item",
+            told.hint,
+            extra={"feed": told.query, "owner": told.owner},
+        )
+    return len(found)
+
+
+def _described(one: KnownCost, name: str, owner: str, is_slow: bool) -> SlowQuery:
+    _, kind, part = one.cost.cost
+    hint = EVERY_ITEM if kind == "Walk" and not part else HINTS.get(kind, _NARROW)
+    return SlowQuery(name, owner, one.cost.milliseconds, part, hint, is_slow, one.cost.items)

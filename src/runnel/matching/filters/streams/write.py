@@ -1,0 +1,238 @@
+"""Writing streams: groups and entries become numbers. One pass counts, the next writes; `layout` says the form."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from runnel.kernel import Number, kernel
+from runnel.matching.filters.atom_layout import NOTHING
+from runnel.matching.filters.streams.trees import Groups
+from runnel.plan.arrays import Array
+
+INLINE = 5
+"""Keys of the clause that stands in the entry itself."""
+
+ENTRY = 2 + INLINE
+HEAD = 2
+"""Numbers at the beginning of a stream."""
+
+GROUPED = 1 << 31
+"""The bit of a stream's first number that tells that it has groups."""
+
+KIND = 24
+"""The bits of a header below the kind of its clause: how many literals it has."""
+
+KEYS, MISSING, MIXED, FORMULA = 0, 1, 2, 3
+"""The kinds of clause in a tail: only keys, one key that must be missing, any literals; or: the formula decides."""
+
+KEY, RANGE, PHRASE, OTHER = 0, 1, 2, 3
+"""How a literal of a mixed clause is known; in its number, above the sign and below the index."""
+
+
+class Written(NamedTuple):
+    """What entries are made of: the checks of predicates, the literals of clauses as codes, whose formula decides.
+
+    `keys` is how many there are: the key after the last is one that all items have, the next one that none has.
+    """
+
+    check_offsets: Array
+    checks: Array
+    clause_offsets: Array
+    codes: Array
+    formulas: Array
+    keys: int
+
+
+@kernel
+def write_streams(offsets: Array, predicates: Array, groups: Groups, source: Written) -> tuple[Array, Array]:
+    """Where each stream begins, and all of them."""
+    kinds = clause_kinds(source.clause_offsets, source.codes)
+    streams = len(offsets) - 1
+    rest = np.empty(_longest(source.check_offsets) + 1, np.int64)
+    sizes, tails = _measure(predicates, groups, source, kinds, rest, streams)
+    starts = np.zeros(streams + 1, np.int64)
+    for stream in range(streams):
+        size = sizes[stream].sum()
+        starts[stream + 1] = starts[stream] + (HEAD + (sizes[stream, 2] > 0) + size + tails[stream] if size else 0)
+    written = np.zeros(starts[streams], np.uint32)
+    # Where the next direct entry, joined entry and group of each group goes; and the next tail of a stream.
+    spots, next_tail = np.zeros((len(sizes), 3), np.int64), np.zeros(streams, np.int64)
+    tops = np.zeros(len(sizes), np.int64)
+    for group in range(len(sizes)):
+        direct, joined, inner = sizes[group]
+        if group < streams:
+            tops[group], spot = group, starts[group]
+            if direct + joined + inner == 0:
+                continue
+            written[spot], written[spot + 1] = direct | (GROUPED if inner else 0), joined
+            spot += HEAD
+            if inner:
+                written[spot] = inner
+                spot += 1
+            next_tail[group] = spot + direct + joined + inner
+        else:
+            above = groups.parents[group]
+            tops[group], spot = tops[above], spots[above, 2]
+            spots[above, 2] += ENTRY + 1 + direct + joined + inner
+            rest[0] = groups.clauses[group]
+            _write_keys(written, spot + 2, rest[:1], 0, source)
+            written[spot], written[spot + 1] = 1 + direct + joined + inner, direct
+            written[spot + ENTRY] = joined
+            spot += ENTRY + 1
+        spots[group, 0], spots[group, 1], spots[group, 2] = spot, spot + direct, spot + direct + joined
+    for place in range(len(predicates)):
+        predicate, group = predicates[place], groups.entry_groups[place]
+        left = _left(predicate, group, groups, source, rest)
+        if left == 0 and not source.formulas[predicate]:
+            written[spots[group, 0]] = predicate
+            spots[group, 0] += 1
+            continue
+        entry, top = spots[group, 1], tops[group]
+        spots[group, 1] += ENTRY
+        written[entry] = predicate
+        next_tail[top] = _write_entry(
+            written, entry, starts[top], next_tail[top], rest[:left], source.formulas[predicate], source, kinds
+        )
+    return starts, written
+
+
+@kernel
+def _measure(
+    predicates: Array, groups: Groups, source: Written, kinds: Array, rest: Array, streams: int
+) -> tuple[Array, Array]:
+    """How many numbers the direct entries, the joined ones and the groups in each group take; and its tails."""
+    sizes, tails = np.zeros((len(groups.parents), 3), np.int64), np.zeros(len(groups.parents), np.int64)
+    for place in range(len(predicates)):
+        predicate, group = predicates[place], groups.entry_groups[place]
+        left = _left(predicate, group, groups, source, rest)
+        if left == 0 and not source.formulas[predicate]:
+            sizes[group, 0] += 1
+        else:
+            sizes[group, 1] += ENTRY
+            tails[group] += _tail_size(rest[:left], source.clause_offsets, kinds, source.formulas[predicate])
+    for group in range(len(sizes) - 1, streams - 1, -1):
+        above = groups.parents[group]
+        sizes[above, 2] += ENTRY + 1 + sizes[group].sum()
+        tails[above] += tails[group]
+    return sizes, tails
+
+
+@kernel
+def _longest(check_offsets: Array) -> int:
+    most = 0
+    for predicate in range(len(check_offsets) - 1):
+        most = max(most, check_offsets[predicate + 1] - check_offsets[predicate])
+    return most
+
+
+@kernel
+def _left(predicate: int, group: int, groups: Groups, source: Written, rest: Array) -> int:
+    """Put into `rest` what is left to check of a predicate after its groups; gives how much it is."""
+    left = 0
+    for place in range(source.check_offsets[predicate], source.check_offsets[predicate + 1]):
+        clause = source.checks[place]
+        above = group
+        while above != NOTHING and groups.clauses[above] != clause:
+            above = groups.parents[above]
+        if above == NOTHING:
+            rest[left] = clause
+            left += 1
+    return left
+
+
+@kernel
+def clause_kinds(clause_offsets: Array, codes: Array) -> Array:
+    """The kind of every clause."""
+    kinds = np.zeros(len(clause_offsets) - 1, dtype=np.uint8)
+    for clause in range(len(kinds)):
+        first, last = clause_offsets[clause], clause_offsets[clause + 1]
+        for place in range(first, last):
+            if codes[place] & 7:
+                kinds[clause] = MIXED
+        if last - first == 1 and codes[first] & 7 == 1:
+            kinds[clause] = MISSING
+    return kinds
+
+
+@kernel
+def inline_clauses(clause_offsets: Array, codes: Array) -> Array:
+    """Which clauses can stand in an entry: those made of few keys."""
+    kinds = clause_kinds(clause_offsets, codes)
+    fits = np.zeros(len(kinds), dtype=np.bool_)
+    for clause in range(len(kinds)):
+        fits[clause] = kinds[clause] == KEYS and clause_offsets[clause + 1] - clause_offsets[clause] <= INLINE
+    return fits
+
+
+@kernel
+def _inline(checks: Array, clause_offsets: Array, kinds: Array) -> int:
+    """Which of the checks stands in the entry: the first that is made of few keys."""
+    for place in range(len(checks)):
+        clause = checks[place]
+        if kinds[clause] == KEYS and clause_offsets[clause + 1] - clause_offsets[clause] <= INLINE:
+            return place
+    return NOTHING
+
+
+@kernel
+def _tail_size(checks: Array, clause_offsets: Array, kinds: Array, formula: bool) -> int:
+    inline = _inline(checks, clause_offsets, kinds)
+    size = 1 if formula else 0
+    for place in range(len(checks)):
+        if place != inline:
+            size += 1 + clause_offsets[checks[place] + 1] - clause_offsets[checks[place]]
+    return size + 1 if size else 0
+
+
+@kernel
+def _write_entry(
+    written: Array,
+    entry: Number,
+    start: Number,
+    tail: Number,
+    checks: Array,
+    formula: bool,
+    source: Written,
+    kinds: Array,
+) -> Number:
+    """Write an entry but for its first number, and its tail; gives where the next tail begins."""
+    inline = _inline(checks, source.clause_offsets, kinds)
+    size = _tail_size(checks, source.clause_offsets, kinds, formula)
+    _write_keys(written, entry + 2, checks, inline, source)
+    if size:
+        written[entry + 1] = tail - start
+        written[tail] = size - 1
+        _write_tail(written, tail + 1, checks, inline, source, kinds, formula)
+    return tail + size
+
+
+@kernel
+def _write_keys(written: Array, spot: Number, checks: Array, inline: int, source: Written) -> None:
+    """The keys of the inline clause; the key of always without one, that of never where there are fewer."""
+    written[spot : spot + INLINE] = source.keys + 1
+    if inline == NOTHING:
+        written[spot] = source.keys
+        return
+    for place in range(source.clause_offsets[checks[inline]], source.clause_offsets[checks[inline] + 1]):
+        written[spot] = source.codes[place] >> 3
+        spot += 1
+
+
+@kernel
+def _write_tail(
+    written: Array, spot: int, checks: Array, inline: int, source: Written, kinds: Array, formula: bool
+) -> None:
+    for which in range(len(checks)):
+        if which == inline:
+            continue
+        clause = checks[which]
+        kind = kinds[clause]
+        written[spot] = (source.clause_offsets[clause + 1] - source.clause_offsets[clause]) | (kind << KIND)
+        spot += 1
+        for place in range(source.clause_offsets[clause], source.clause_offsets[clause + 1]):
+            written[spot] = source.codes[place] if kind == MIXED else source.codes[place] >> 3
+            spot += 1
+    if formula:
+        written[spot] = FORMULA << KIND

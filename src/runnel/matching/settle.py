@@ -1,0 +1,167 @@
+"""Settling claims: which items pass the gates of distinct feeds, in the order of the log.
+
+In: the claims of a run of items, and which keys were seen before them. Out: the matches that have passed, and the
+keys to remember. An item is stopped at a gate if the last item with its key that came to that gate, stopped or not,
+was accepted less than the gate's window before; so the answer depends on the log alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from runnel.matching.claims import Claims, GateKeeper
+from runnel.matching.contract import Matcher
+from runnel.model.batch import ItemBatch
+from runnel.model.gate import SeenKey
+from runnel.model.match import Matches
+from runnel.plan.gates import NO_GATE, Gate, in_order
+from runnel.plan.store import Plan
+
+Seen = Callable[[Collection[bytes]], Mapping[bytes, SeenKey]]
+"""Of some keys those that were seen, and when last."""
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What came of claims: pairs of an item's sequence and a query, keys to remember, and what was stopped by what.
+
+    `stopped` has, by gate and sequence, the sequence of the last item before with the same key.
+    """
+
+    sequences: Numbers
+    queries: Numbers
+    keys: tuple[SeenKey, ...] = ()
+    stopped: Mapping[tuple[int, int], int] = field(default_factory=dict)
+
+
+def settle(claims: Claims, seen: Seen) -> Settled:
+    """Settle the claims of consecutive items; `seen` knows what came before the first of them."""
+    rows = claims.rows
+    sequences, accepted, queries, gates = (
+        rows.column(name).to_numpy() for name in ("sequence", "accepted", "query", "gate")
+    )
+    keys = rows.column("key")
+    known = seen(set(keys.drop_null().to_pylist()))
+    passed: dict[int, Numbers] = {}
+    found: list[tuple[Numbers, Numbers]] = []
+    fresh: list[SeenKey] = []
+    stopped: dict[tuple[int, int], int] = {}
+    claimed = _by_query(queries, [gate.feed for gate in claims.gates])
+    for gate in in_order(list(claims.gates), *unique_pairs(queries, gates)):
+        chosen = claimed.get(gate.feed, np.empty(0, dtype=np.int64))
+        chosen = chosen[_reached(sequences[chosen], gates[chosen], passed)]
+        # An item that comes by several ways comes once; all its claims have the same key.
+        order, first = np.unique(sequences[chosen], return_index=True)
+        chosen = chosen[first]
+        turn = _Turn(gate, known)
+        came = zip(order.tolist(), accepted[chosen].tolist(), keys.take(chosen).to_pylist(), strict=True)
+        passed[gate.feed] = order[np.fromiter((turn.passes(*one) for one in came), dtype=bool, count=len(order))]
+        fresh += turn.keys()
+        stopped |= turn.stopped
+        if gate.shown:
+            own = passed[gate.feed][passed[gate.feed] > gate.since]
+            found.append((own, np.full(len(own), gate.feed, dtype=np.int64)))
+    readers = np.flatnonzero(~np.isin(queries, [gate.feed for gate in claims.gates]))
+    readers = readers[_reached(sequences[readers], gates[readers], passed)]
+    found.append((sequences[readers], queries[readers]))
+    pairs = unique_pairs(*(np.concatenate(column) for column in zip(*found, strict=True)))
+    return Settled(*pairs, tuple(fresh), stopped)
+
+
+def unique_pairs(first: Numbers, second: Numbers) -> tuple[Numbers, Numbers]:
+    """Pairs in order, each once.
+
+    >>> [column.tolist() for column in unique_pairs(np.array([2, 1, 2, 2]), np.array([5, 6, 4, 5]))]
+    [[1, 2, 2], [6, 4, 5]]
+    """
+    order = np.lexsort((second, first))
+    first, second = first[order], second[order]
+    fresh = np.ones(len(first), dtype=bool)
+    fresh[1:] = (first[1:] != first[:-1]) | (second[1:] != second[:-1])
+    return first[fresh], second[fresh]
+
+
+def _by_query(queries: Numbers, wanted: Collection[int]) -> dict[int, Numbers]:
+    """The claims of each wanted query, by their places."""
+    places = np.flatnonzero(np.isin(queries, list(wanted)))
+    places = places[np.argsort(queries[places], kind="stable")]
+    found, starts = np.unique(queries[places], return_index=True)
+    return dict(zip(found.tolist(), np.split(places, starts[1:]), strict=True)) if len(found) else {}
+
+
+def _reached(sequences: Numbers, gates: Numbers, passed: Mapping[int, Numbers]) -> npt.NDArray[np.bool_]:
+    """Which claims hold: their gate, if they have one, has let the item pass."""
+    reached = gates == NO_GATE
+    for gate in np.unique(gates[~reached]).tolist():
+        here = np.flatnonzero(gates == gate)
+        reached[here] = np.isin(sequences[here], passed.get(gate, sequences[:0]))
+    return np.asarray(reached)
+
+
+class _Turn:
+    """One gate, item after item."""
+
+    def __init__(self, gate: Gate, seen: Mapping[bytes, SeenKey]) -> None:
+        self._gate = gate
+        self._seen = seen
+        self._fresh: dict[bytes, SeenKey] = {}
+        self.stopped: dict[tuple[int, int], int] = {}
+
+    def passes(self, sequence: int, accepted: int, key: bytes | None) -> bool:
+        """Whether an item passes; it is remembered either way."""
+        if key is None:
+            return True
+        window = self._gate.microseconds
+        last = self._fresh.get(key) or self._seen.get(key)
+        self._fresh[key] = SeenKey(self._gate.feed, key, sequence, accepted, accepted + window)
+        if last is None or accepted - last.accepted >= window:
+            return True
+        self.stopped[self._gate.feed, sequence] = last.sequence
+        return False
+
+    def keys(self) -> list[SeenKey]:
+        """The keys that came by, with the last item that had each."""
+        return list(self._fresh.values())
+
+
+class OrderedMatcher:
+    """A plan's matcher for those who have no log: batches are matched in the order in which they are given.
+
+    What a distinct feed has had is remembered from batch to batch, and forgotten with this object.
+    """
+
+    def __init__(self, plan: Plan, matcher: Matcher) -> None:
+        self._matcher = matcher
+        self.statistics = matcher.statistics
+        self._keeper = GateKeeper(plan)
+        self._seen: dict[bytes, SeenKey] = {}
+        self.stopped: dict[tuple[int, int], int] = {}
+
+    def match(self, items: ItemBatch) -> Matches:
+        """The queries that each item of the batch matches, duplicates left out."""
+        matches = self._matcher.match(items)
+        if not self._keeper.is_needed:
+            return matches
+        kept, claims = self._keeper.take_out(items, matches)
+        settled = self.settle(claims)
+        rows = np.repeat(np.arange(len(items)), np.diff(kept.offsets))
+        places = np.searchsorted(items.sequences, settled.sequences)
+        rows, queries = unique_pairs(np.concatenate([rows, places]), np.concatenate([kept.queries, settled.queries]))
+        offsets = np.searchsorted(rows, np.arange(len(items) + 1))
+        return Matches(offsets.astype(np.int64), queries, kept.failures)
+
+    def settle(self, claims: Claims) -> Settled:
+        """Settle claims that were taken elsewhere, in the same order."""
+        settled = settle(claims, self._known)
+        self._seen |= {one.key: one for one in settled.keys}
+        self.stopped |= settled.stopped
+        return settled
+
+    def _known(self, keys: Collection[bytes]) -> Mapping[bytes, SeenKey]:
+        return self._seen

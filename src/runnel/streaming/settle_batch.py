@@ -1,0 +1,57 @@
+"""The claims of a batch, settled before it is committed: in the driver, one batch after another.
+
+In: the parts that the tasks have written, and their claims. Out: the parts with what has passed the gates of distinct
+feeds, and the keys to remember. Nothing is in force before the transaction that commits the batch: a crash leaves
+files that nobody names, and a batch that is run again finds the keys as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from runnel.catalog import matches, seen_keys
+from runnel.catalog.connection import Catalog
+from runnel.errors import LineageConflict
+from runnel.log.added_matches import add_matches
+from runnel.log.storage import Storage
+from runnel.matching.claims import Claims
+from runnel.matching.settle import settle
+from runnel.model.gate import SeenKey
+from runnel.model.segment import MatchPart
+
+
+@dataclass(frozen=True, slots=True)
+class SettledBatch:
+    """A batch as it will be committed, if the log still ends where it ended when the keys were read."""
+
+    parts: tuple[MatchPart, ...]
+    added: int
+    keys: tuple[SeenKey, ...]
+    upto: int
+
+    def remember(self, connection: Connection, first_sequence: int) -> None:
+        """Remember the batch's keys, in the transaction that has committed its segment."""
+        if self.upto != first_sequence - 1:
+            raise LineageConflict(
+                f"what came before item {first_sequence} was not committed yet when duplicates were looked for"
+            )
+        seen_keys.remember_keys(connection, self.keys)
+
+
+def settle_batch(
+    catalog: Catalog, storage: Storage, lineage: int, parts: Sequence[MatchPart], sealed: Sequence[bytes]
+) -> SettledBatch:
+    """Settle the claims of a batch against the keys that were seen before it."""
+    first = min(part.first_sequence for part in parts)
+    with catalog.read() as connection:
+        upto = matches.matched_upto(connection)
+        if upto != first - 1:
+            # Committed before a crash, or out of turn: the commit finds out which.
+            return SettledBatch(tuple(parts), 0, (), upto)
+        claims = Claims.of([Claims.opened(one) for one in sealed])
+        settled = settle(claims, lambda keys: seen_keys.seen_keys(connection, keys))
+    written = [add_matches(storage, lineage, part, settled.sequences, settled.queries) for part in parts]
+    return SettledBatch(tuple(part for part, _ in written), sum(added for _, added in written), settled.keys, upto)

@@ -1,0 +1,87 @@
+"""Rows written many at a time, and the numbers they get: on every database that can hold a catalog."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import select
+
+from runnel.algebra.query import Read, Union
+from runnel.catalog import feeds, ledger, schema, signing_keys, subscriptions, tags
+from runnel.catalog.batches import NewFeed, NewSubscription, add_feeds, add_subscriptions, encoded
+from runnel.catalog.changes import changes, next_number, note_change
+from runnel.catalog.connection import Catalog
+from runnel.model.feed import FeedKind
+
+
+def test_numbers_go_on_whoever_gives_them(catalog: Catalog) -> None:
+    with catalog.write() as connection:
+        assert next_number(connection, "feeds") == 1
+        assert feeds.add_feed(connection, "One", FeedKind.SOURCE, "register feed One;") == 1
+        assert next_number(connection, "feeds") == 2
+        add_feeds(connection, [NewFeed(n, f"F{n}", FeedKind.SOURCE, "") for n in range(2, 1300)], 0)
+        assert next_number(connection, "feeds") == 1300
+        assert feeds.add_feed(connection, "Last", FeedKind.SOURCE, "register feed Last;") == 1300
+        feeds.drop_feed(connection, 1300)
+    with catalog.read() as connection:
+        assert next_number(connection, "feeds") == 1301, "a number is not given twice"
+
+
+def test_what_was_rolled_back_left_nothing(catalog: Catalog) -> None:
+    def declare() -> None:
+        with catalog.write() as connection:
+            add_feeds(connection, [NewFeed(1, "One", FeedKind.SOURCE, "")], 0)
+            note_change(connection)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        declare()
+    with catalog.write() as connection:
+        assert feeds.live_feeds(connection) == []
+        assert changes(connection) == 0
+        note_change(connection)
+        note_change(connection)
+        assert changes(connection) == 2
+
+
+def test_a_batch_of_feeds_is_what_single_ones_are(catalog: Catalog) -> None:
+    node = Union((Read(1), Read(2), Read(1)))
+    new = [
+        NewFeed(1, "A", FeedKind.SOURCE, "register feed A;", "https://a.example/", every=timedelta(hours=1)),
+        NewFeed(2, "B", FeedKind.SOURCE, "register feed B;"),
+        NewFeed(3, "C", FeedKind.VIRTUAL, "c", node=node, encoded=encoded(node), tags=("x", "y")),
+    ]
+    with catalog.write() as connection:
+        add_feeds(connection, new, 7, {3})
+        found = feeds.live_feeds(connection)
+        assert [(one.id, one.name, one.kind, one.statement, one.address, one.every) for one in found] == [
+            (one.id, one.name, one.kind, one.statement, one.address, one.every) for one in new
+        ]
+        assert feeds.definitions(connection) == {3: node}
+        assert feeds.since_of(connection) == {3: 7}
+        assert feeds.all_sources(connection, [3]) == {1, 2, 3}
+        assert tags.tags_of(connection, [1, 2, 3]) == {3: ("x", "y")}
+        assert feeds.feeds_by_names(connection, ["A", "C", "Z"]) == {"A": found[0], "C": found[2]}
+
+
+def test_a_batch_of_subscriptions_starts_where_the_log_ends(catalog: Catalog) -> None:
+    day = timedelta(days=1)
+    new = [
+        NewSubscription(1, 5, "log", None),
+        NewSubscription(2, 5, "log", None, since=3, has_cursor=True),
+        NewSubscription(3, 6, "webhook", "https://a.example/", day, 2 * day, ticket=b"t", since=90, key=b"k" * 32),
+    ]
+    with catalog.write() as connection:
+        add_subscriptions(connection, new, 10)
+        first, second, third = subscriptions.live_subscriptions(connection)
+        assert [first.since, second.since, third.since] == [10, 3, 10]
+        assert ledger.cursor(connection, 2) == 3
+        assert ledger.cursor(connection, 1) is None
+        assert third.every == day
+        assert third.expires is not None
+        assert subscriptions.subscription_by_ticket(connection, b"t") == third
+        assert signing_keys.keys_of(connection, [1, 2, 3]) == {3: (b"k" * 32,)}
+        assert subscriptions.live_targets(connection) == {"https://a.example/": 3}
+        assert next_number(connection, "subscriptions") == 4
+        assert connection.execute(select(schema.subscriptions.c.due)).scalars().all().count(None) == 2

@@ -1,0 +1,328 @@
+"""Large scripts are prepared ahead of their transaction: the same outcome, while other writers go on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+from tests.services import PostgreSQL, postgresql
+
+import runnel
+from runnel.catalog import feeds, plans, schema, subscriptions
+from runnel.engine import Engine, planning, script
+from runnel.errors import DuplicateName, QuotaExceeded, StatementError, UnknownName
+from runnel.language.parser import parse
+from runnel.language.printing import print_script
+from runnel.language.statements import Parsed
+from runnel.matching.build import build_matcher
+from runnel.plan.gates import visible
+from runnel.plan.store import PlanVersion, load
+
+__all__ = ["postgresql"]
+
+COUNT = script.LARGE
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[], Engine]]:
+    """Opens engines, each with connections of its own, on one root."""
+    made: list[Engine] = []
+    server: PostgreSQL | None = request.getfixturevalue("postgresql") if request.param == "postgresql" else None
+    options: dict[str, Any] = {} if server is None else {"catalog": server.schema()}
+
+    def open_one() -> Engine:
+        made.append(runnel.open(tmp_path / "root", **options))
+        return made[-1]
+
+    yield open_one
+    for one in made:
+        one.close()
+
+
+def many(prefix: str, count: int = COUNT, source: str = "News") -> str:
+    return "".join(
+        f"create feed {prefix}{n} from {source} where title contains 'w{n % 50}' and n > {n};\n"
+        f"subscribe to {prefix}{n} output log;\n"
+        for n in range(count)
+    )
+
+
+def check(engine: Engine) -> set[str]:
+    """Everything fits together: what is matched is what is in the plan, and nobody reads what is not there."""
+    with engine.root.catalog.read() as connection:
+        live = {one.id: one.name for one in feeds.live_feeds(connection)}
+        since = feeds.since_of(connection)
+        current = plans.current_plan(connection)
+        read = connection.execute(select(schema.reads)).all()
+        held = subscriptions.live_subscriptions(connection)
+    assert {row.feed for row in read} | {row.source for row in read} <= live.keys()
+    assert {one.feed for one in held} <= live.keys()
+    planned: dict[int, int] = {}
+    if current is not None:
+        plan = load(engine.root.storage, PlanVersion(current.version, current.base, current.delta))
+        for part in plan.parts:
+            for query, start, gone in zip(
+                visible(part.logical.query_ids).tolist(),
+                part.logical.query_since.tolist(),
+                plan.removed(part).tolist(),
+                strict=False,
+            ):
+                if not gone:
+                    planned[query] = start
+        assert current.queries == len(planned)
+    assert planned == since
+    return set(live.values())
+
+
+def during_compiling(monkeypatch: pytest.MonkeyPatch, *actions: Callable[[], object]) -> list[str]:
+    """Do something while a change is compiled, each time it is; gives what happened."""
+    happened: list[str] = []
+    compile_change = planning.compile_change
+    waiting = list(actions)
+
+    def compiled(*arguments: Any) -> Any:
+        happened.append("compiled")
+        if waiting:
+            waiting.pop(0)()
+        return compile_change(*arguments)
+
+    monkeypatch.setattr(script, "compile_change", compiled)
+    return happened
+
+
+def batched(script: list[Parsed], size: int) -> Iterator[list[Parsed]]:
+    return (script[start : start + size] for start in range(0, len(script), size))
+
+
+def content(engine: Engine) -> dict[str, list[Any]]:
+    """What was declared, without times and secrets."""
+    left_out = {"created", "ticket", "plan", "due", "expires", "value"}
+    tables = [schema.feeds, schema.revisions, schema.reads, schema.subscriptions, schema.cursors, schema.tags]
+    with engine.root.catalog.read() as connection:
+        return {
+            table.name: sorted(
+                repr({name: value for name, value in row._mapping.items() if name not in left_out})
+                for row in connection.execute(select(table))
+            )
+            for table in [*tables, schema.signing_keys]
+        }
+
+
+SCRIPT = """
+register feed News; register feed Other; register feed 'https://wire.example/feed' as Wire every 1 hour;
+create feed Rock tagged music, loud from News where title contains 'rock';
+create feed Both from Rock | Other as $o where $o[n > 5] and category in ('a', 3, true);
+create feed Unread from Both where title contains 'unread';
+subscribe to Both output webhook 'https://hook.example/in' every 2 hours for 3 days;
+subscribe to Other output rss 'out.xml'; subscribe to Rock output log from last 2 days;
+subscribe to Wire output mail 'me@mail.example';
+"""
+
+
+def test_a_large_script_leaves_what_small_ones_leave(tmp_path: Path) -> None:
+    text = SCRIPT + many("Q") + "create feed Late from Q7 | Both where n = 1; subscribe to Late output log;"
+    with runnel.open(tmp_path / "one") as one, runnel.open(tmp_path / "many") as other:
+        together = one.execute(text)
+        parts = batched(parse(text), 40)
+        apart = [outcome for part in parts for outcome in other.execute(print_script(one.statement for one in part))]
+        assert [outcome.message for outcome in together] == [outcome.message for outcome in apart]
+        assert content(one) == content(other)
+        assert check(one) == check(other)
+        secrets = [outcome.data.get("key") for outcome in together if "key" in outcome.data]
+        assert secrets
+        items = [{"id": str(n), "title": f"w{n} rock", "n": n} for n in range(60)]
+        found = []
+        for engine in (one, other):
+            engine.publish("News", items)
+            with engine.root.catalog.read() as connection:
+                current = plans.current_plan(connection)
+            assert current is not None
+            plan = load(engine.root.storage, PlanVersion(current.version, current.base, current.delta))
+            (batch,) = engine.root.items.get(list(range(1, 61)))
+            matches = build_matcher(plan).match(batch)
+            found.append([sorted(matches.row(row).tolist()) for row in range(len(batch))])
+        assert found[0] == found[1]
+        assert any(found[0])
+
+
+def test_others_write_while_a_large_script_is_declared(
+    opened: Callable[[], Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, other = opened(), opened()
+    engine.execute("register feed News;")
+    happened = during_compiling(monkeypatch, lambda: other.publish("News", [{"id": "1"}, {"id": "2"}]))
+    engine.execute(many("Q"))
+    assert happened == ["compiled"]
+    check(engine)
+    with engine.root.catalog.read() as connection:
+        assert set(feeds.since_of(connection).values()) == {2}, "a query counts after what was accepted before it"
+
+
+def test_a_writer_goes_on_all_the_time(opened: Callable[[], Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, other = opened(), opened()
+    engine.execute("register feed News;")
+    enough, stop = threading.Event(), threading.Event()
+    accepted: list[int] = []
+
+    def write() -> None:
+        number = 0
+        while not stop.wait(0.003):
+            number += 1
+            accepted.append(other.publish("News", [{"id": str(number)}]).last_sequence or 0)
+            if number >= 5:
+                enough.set()
+
+    during_compiling(monkeypatch, lambda: enough.wait(60))
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        engine.execute(many("Q"))
+    finally:
+        stop.set()
+        writer.join()
+    assert enough.is_set(), "nobody could write before the script was declared"
+    assert accepted == list(range(1, len(accepted) + 1))
+    check(engine)
+
+
+def test_what_others_declare_meanwhile_is_not_lost(
+    opened: Callable[[], Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, other = opened(), opened()
+    engine.execute("register feed News;")
+    happened = during_compiling(
+        monkeypatch,
+        lambda: other.execute("create feed Mine from News where n = 1; subscribe to Mine output log;"),
+    )
+    engine.execute(many("Q"))
+    assert happened == ["compiled"] * 3, "prepared, declared by the other, prepared again"
+    assert check(engine) == {"News", "Mine", *(f"Q{n}" for n in range(COUNT))}
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "error", "message"),
+    [
+        ("create feed Q7 from News;", DuplicateName, "there is a feed Q7 already"),
+        ("drop feed News;", UnknownName, "there is no feed News"),
+    ],
+)
+def test_a_script_that_became_wrong_is_refused_whole(
+    opened: Callable[[], Engine],
+    monkeypatch: pytest.MonkeyPatch,
+    meanwhile: str,
+    error: type[StatementError],
+    message: str,
+) -> None:
+    engine, other = opened(), opened()
+    engine.execute("register feed News;")
+    during_compiling(monkeypatch, lambda: other.execute(meanwhile))
+    with pytest.raises(error, match=message):
+        engine.execute(many("Q"))
+    assert check(engine) == {"News", "Q7"} if "Q7" in meanwhile else check(engine) == set()
+    with engine.root.catalog.read() as connection:
+        assert not connection.execute(select(schema.subscriptions)).all()
+
+
+def test_a_name_that_means_another_feed_now_is_read_anew(
+    opened: Callable[[], Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, other = opened(), opened()
+    engine.execute("register feed News;")
+    during_compiling(monkeypatch, lambda: other.execute("drop feed News; register feed News;"))
+    engine.execute(many("Q"))
+    check(engine)
+
+
+def test_at_last_it_is_declared_under_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with runnel.open(tmp_path / "root") as engine, runnel.open(tmp_path / "root") as other:
+        engine.execute("register feed News;")
+        declared: list[str] = []
+
+        def declare() -> None:
+            declared.append(f"More{len(declared)}")
+            other.execute(f"register feed {declared[-1]};")
+
+        happened = during_compiling(monkeypatch, declare, declare, declare)
+        engine.execute(many("Q"))
+        assert happened == ["compiled"] * 4
+        assert check(engine) == {"News", "More0", "More1", "More2", *(f"Q{n}" for n in range(COUNT))}
+
+
+def test_an_error_in_a_large_script_is_the_same_and_changes_nothing(opened: Callable[[], Engine]) -> None:
+    engine = opened()
+    engine.execute("register feed News;")
+    before = content(engine)
+    text = many("Q") + "create feed Bad from Nwes;"
+    with pytest.raises(UnknownName) as refused:
+        engine.execute(text)
+    assert refused.value.span is not None
+    assert (refused.value.span.line, refused.value.hint) == (2 * COUNT + 1, "did you mean News?")
+    with pytest.raises(DuplicateName, match="there is a feed Q0 already"):
+        engine.execute(many("Q") + "create feed Q0 from News;")
+    with pytest.raises(DuplicateName, match="writes into"):
+        engine.execute(many("Q") + "subscribe to Q0 output rss 'a.xml'; subscribe to Q1 output rss 'a.xml';")
+    assert content(engine) == before
+    engine.execute("create feed Next from News; subscribe to Next output log;")
+    check(engine)
+
+
+def test_a_quota_is_kept_by_a_large_script(tmp_path: Path) -> None:
+    with runnel.open(tmp_path / "root", owner_queries=COUNT // 2) as engine:
+        engine.execute("register feed News;")
+        engine.owners.add("ada")
+        with pytest.raises(QuotaExceeded):
+            engine.acting_as("ada").execute(many("Q"))
+        assert check(engine) == {"News"}
+
+
+def test_a_script_that_also_changes_things_is_one_transaction_too(opened: Callable[[], Engine]) -> None:
+    engine = opened()
+    engine.execute("register feed News; create feed Old from News; subscribe to Old output log;")
+    engine.execute(
+        many("Q")
+        + "create or replace feed Q3 from Old where n = 9; drop feed Q4 cascade; pause feed Q5;"
+        + "create feed After from Q3; subscribe to After output log; unsubscribe from Q6;"
+    )
+    names = check(engine)
+    assert {"After", "Q3"} <= names
+    assert "Q4" not in names
+
+
+def test_clients_that_declare_at_once_all_land(opened: Callable[[], Engine]) -> None:
+    """Three clients: two with large scripts, one that makes and drops small things all the time."""
+    opened().execute("register feed News;")
+    engines = [opened() for _ in range(3)]
+    failed: list[BaseException] = []
+
+    def guarded(work: Callable[[], object]) -> Callable[[], None]:
+        def run() -> None:
+            try:
+                work()
+            except BaseException as error:
+                failed.append(error)
+
+        return run
+
+    def large(number: int) -> None:
+        for turn in range(2):
+            engines[number].execute(many(f"L{number}x{turn}x"))
+
+    def small() -> None:
+        for turn in range(12):
+            engines[2].execute(f"create feed S{turn} from News where n = {turn}; subscribe to S{turn} output log;")
+            if turn % 3 == 2:
+                engines[2].execute(f"drop feed S{turn - 1} cascade;")
+
+    threads = [threading.Thread(target=guarded(work)) for work in (lambda: large(0), lambda: large(1), small)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
+    names = check(engines[0])
+    assert {f"L{one}x{turn}x{n}" for one in (0, 1) for turn in (0, 1) for n in range(COUNT)} <= names
+    assert {name for name in names if name[0] == "S"} == {f"S{turn}" for turn in range(12) if turn % 3 != 1}

@@ -1,0 +1,129 @@
+"""Queries that cost too much: sampled while matching, listed with a hint, and told of in the journal once."""
+
+from __future__ import annotations
+
+import json
+import logging
+from datetime import timedelta
+
+import pytest
+from tests.integration.in_process import InProcess
+from typer.testing import CliRunner
+
+from runnel.catalog import feeds, statistics
+from runnel.cli.main import app
+from runnel.engine import Engine
+from runnel.engine.journal import JsonLines
+from runnel.engine.slow import HINTS
+from runnel.engine.tidy import tidy
+from runnel.errors import NotFound
+from runnel.model.costs import Cost, Costs
+from runnel.model.statistics import Observed
+from runnel.testing import FakeClock
+
+SCRIPT = """
+register feed Wire;
+create feed Rock tagged music from Wire where title contains 'rock';
+create feed Dear tagged music from Wire where title matches '(?i)r[aeiou]ck.*live';
+create feed Idle tagged music from Rock where title contains 'live';
+subscribe to Rock output log; subscribe to Dear output log;
+"""
+
+
+def spent(engine: Engine, name: str, milliseconds: float, items: int = 200) -> None:
+    """Note, as a batch does, that so many sampled items showed a query to take so long for a thousand."""
+    with engine.root.catalog.write() as connection:
+        feed = feeds.feed_by_name(connection, name)
+        source = feeds.feed_by_name(connection, "Wire")
+        assert feed is not None
+        assert source is not None
+        cost = Cost(milliseconds * 1e3 * items, "RegularExpression", "title matches 'a'")
+        statistics.note(connection, {source.id: Observed(1, {}, costs=Costs(items, {feed.id: cost}))})
+
+
+def told(engine: Engine, *words: str) -> str:
+    result = CliRunner().invoke(app, ["queries", *words, "-r", str(engine.root.folder)])
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_matching_samples_what_queries_cost(engine: Engine) -> None:
+    engine.execute(SCRIPT)
+    assert "not known yet" in told(engine, "--slow")
+    engine.publish("Wire", [{"id": str(n), "title": f"rock live {n}"} for n in range(30)])
+    run = InProcess(engine)
+    run.match()
+    tidy(engine.root, run.epoch)
+    found = {one.query: one for one in engine.usage().slow}
+    assert set(found) == {"Rock", "Dear"}
+    assert found["Dear"].part == "title matches '(?i)r[aeiou]ck.*live'"
+    assert found["Dear"].hint == HINTS["RegularExpression"]
+    assert found["Dear"].milliseconds > found["Rock"].milliseconds
+    assert not found["Dear"].is_slow, "a few items make no slow query"
+
+
+def test_a_slow_query_is_listed_and_told_of_once(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    engine.execute(SCRIPT)
+    run = InProcess(engine)
+    spent(engine, "Dear", 60.0)
+    spent(engine, "Rock", 0.1)
+    with caplog.at_level(logging.WARNING, logger="runnel"):
+        tidy(engine.root, run.epoch)
+        spent(engine, "Dear", 60.0)
+        tidy(engine.root, run.epoch)
+        tidy(engine.root, run.epoch)
+    (record,) = [one for one in caplog.records if "takes about" in one.getMessage()]
+    line = json.loads(JsonLines().format(record))
+    assert (line["level"], line["feed"], line["owner"]) == ("warning", "Dear", "operator")
+    assert "title matches 'a'" in line["event"]
+
+    text = told(engine, "--slow")
+    assert "slow  Dear  (operator)  title matches 'a'" in text
+    assert "add a word or a value that few items have" in " ".join(text.split())
+    assert text.index("Dear") < text.index("Rock")
+    assert "matched nothing" not in text
+    data = json.loads(told(engine, "--slow", "--json", "--limit", "1"))
+    assert [(one["query"], one["is_slow"]) for one in data["slow"]] == [("Dear", True)]
+
+
+def test_a_query_that_was_mended_is_no_longer_listed(engine: Engine, clock: FakeClock) -> None:
+    engine.execute(SCRIPT)
+    run = InProcess(engine)
+    spent(engine, "Dear", 60.0)
+    tidy(engine.root, run.epoch)
+    assert [one.query for one in engine.usage().slow] == ["Dear"]
+    clock.advance(timedelta(minutes=1))
+    engine.execute("create or replace feed Dear from Wire where title contains 'rock';")
+    assert engine.usage().slow == ()
+
+
+def test_an_owner_sees_only_their_own_and_a_tag_narrows(engine: Engine) -> None:
+    engine.execute(SCRIPT)
+    engine.owners.add("ann")
+    ann = engine.acting_as("ann")
+    ann.execute("create feed Mine tagged mine from Wire where title matches 'a+b'; subscribe to Mine output log;")
+    run = InProcess(engine)
+    spent(engine, "Dear", 60.0)
+    with engine.root.catalog.write() as connection:
+        mine = feeds.feed_by_name(connection, "Mine", ann.actor.owner)
+        assert mine is not None
+        cost = Costs(100, {mine.id: Cost(1e9, "RegularExpression", "title matches 'a+b'")})
+        statistics.note(connection, {1: Observed(1, {}, costs=cost)})
+    tidy(engine.root, run.epoch)
+    assert [one.query for one in ann.usage().slow] == ["Mine"]
+    assert [(one.query, one.owner) for one in engine.usage().slow] == [("Mine", "ann"), ("Dear", "operator")]
+    assert [one.query for one in engine.usage(tag="music").slow] == ["Dear"]
+    with pytest.raises(NotFound, match="no query is tagged music"):
+        ann.usage(tag="music")
+
+
+def test_a_tag_lists_all_queries_that_have_it(engine: Engine) -> None:
+    engine.execute(SCRIPT + "create feed Other from Wire; subscribe to Other output log;")
+    engine.publish("Wire", [{"id": "1", "title": "rock"}])
+    InProcess(engine).match()
+    text = told(engine, "--tag", "Music")
+    assert "3 queries" in text
+    assert "Other" not in text
+    assert "1 without a subscription, so not matched:\n    Idle" in text
+    data = json.loads(told(engine, "--tag", "music", "--json"))
+    assert (data["idle"], data["never"], data["busiest"]) == (["Idle"], ["Dear"], [{"feed": "Rock", "matches": 1}])

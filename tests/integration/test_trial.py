@@ -1,0 +1,168 @@
+"""Queries tried on items: a selection of them gives what all of them give, restricted to it, and writes nothing."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.integration.in_process import InProcess
+from typer.testing import CliRunner
+
+from runnel.catalog import tags
+from runnel.cli.main import app
+from runnel.engine import Engine
+from runnel.engine.trial import Trial
+from runnel.errors import InputError, NotAllowed, NotFound
+from runnel.testing import FakeClock
+
+SCRIPT = """
+register feed Wire;
+register feed Shop;
+create feed Rock tagged music, loud from Wire where title contains 'rock';
+create feed Live tagged Music from Rock where title contains 'live';
+create feed Cheap tagged shop from Shop where price < 10;
+create feed Idle from Wire where title contains 'jazz';
+subscribe to Rock output log; subscribe to Cheap output log; subscribe to Live output log;
+"""
+ITEMS = [{"id": "1", "title": "rock live"}, {"id": "2", "title": "jazz"}, {"id": "3", "title": "rock"}]
+
+
+def shown(trial: Trial) -> dict[str, tuple[str, ...]]:
+    return {one.item.id: one.queries for one in trial.items}
+
+
+@pytest.fixture
+def declared(engine: Engine) -> Engine:
+    engine.execute(SCRIPT)
+    return engine
+
+
+def test_all_queries_are_asked_subscribed_to_or_not(declared: Engine) -> None:
+    found = declared.test(ITEMS, feed="Wire")
+    assert shown(found) == {"1": ("Rock", "Live"), "2": ("Idle",), "3": ("Rock",)}
+    assert found.counts == (("Rock", 2), ("Idle", 1), ("Live", 1), ("Cheap", 0))
+    assert found.looked_at == 3
+    assert declared.root.items.last_sequence() == 0, "nothing is accepted"
+
+
+def test_a_tag_or_names_select(declared: Engine) -> None:
+    assert shown(declared.test(ITEMS, tag="MUSIC")) == {"1": ("Rock", "Live"), "2": (), "3": ("Rock",)}
+    assert shown(declared.test(ITEMS, tag="loud"))["1"] == ("Rock",)
+    assert shown(declared.test(ITEMS, queries=["Idle"])) == {"1": (), "2": ("Idle",), "3": ()}
+    assert shown(declared.test(ITEMS, tag="music", queries=["Idle", "Live"]))["1"] == ("Live",)
+
+
+def test_what_selects_nothing_is_refused(declared: Engine) -> None:
+    with pytest.raises(NotFound, match="no query is tagged musik") as missed:
+        declared.test(ITEMS, tag="musik")
+    assert missed.value.hint == "did you mean music?"
+    with pytest.raises(NotFound, match="there is no feed Rokc"):
+        declared.test(ITEMS, queries=("Rokc",))
+    with pytest.raises(NotFound, match="among those that are named"):
+        declared.test(ITEMS, tag="shop", queries=("Rock",))
+    with pytest.raises(InputError, match="source feed: it has no query"):
+        declared.test(ITEMS, queries=("Wire",))
+    with pytest.raises(InputError, match="from which source feed"):
+        declared.test(ITEMS)
+    with pytest.raises(InputError, match="Rock is a virtual feed"):
+        declared.test(ITEMS, feed="Rock")
+
+
+def test_the_past_is_tried_also_from_before_a_query_and_while_it_is_held(declared: Engine, clock: FakeClock) -> None:
+    declared.publish("Wire", ITEMS)
+    InProcess(declared).match()
+    clock.advance(timedelta(hours=1))
+    declared.execute(
+        "create feed Late tagged new from Wire where title contains 'rock'; subscribe to Late output log;"
+    )
+    declared.execute("pause feed Rock; create feed Reader tagged new from Rock; subscribe to Reader output log;")
+    found = declared.test(tag="new")
+    assert found.counts == (("Late", 2), ("Reader", 2))
+    assert shown(found) == {"3": ("Late", "Reader"), "1": ("Late", "Reader")}
+    assert list(shown(found)) == ["3", "1"], "the newest first"
+    clock.advance(timedelta(days=1))
+    assert declared.test(tag="new", since=timedelta(hours=1)).looked_at == 0
+    assert declared.test(tag="new", since=timedelta(days=3), limit=1).more == 1
+
+
+def test_the_running_plan_and_a_plan_of_its_own_say_the_same(
+    declared: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared.publish("Wire", ITEMS)
+    found = {}
+    for pays in (True, False):
+        monkeypatch.setattr("runnel.matching.subset.compiling_pays", lambda *_, answer=pays: answer)
+        found[pays] = declared.test(), declared.test(ITEMS, feed="Wire"), declared.test(tag="music")
+    assert found[True] == found[False]
+    assert found[True][0].counts == (("Rock", 2), ("Idle", 1), ("Live", 1), ("Cheap", 0))
+
+
+def test_a_distinct_feed_knows_the_items_of_the_trial(declared: Engine) -> None:
+    declared.execute("create feed Once tagged once from Wire distinct by title where title contains 'rock';")
+    declared.execute("create feed After tagged once from Once; subscribe to After output log;")
+    items = [{"id": str(n), "title": title} for n, title in enumerate(["rock", "jazz", "Rock", "rock live"], 1)]
+    for _ in range(2):
+        found = declared.test(items, tag="once")
+        assert shown(found) == {"1": ("Once", "After"), "2": (), "3": (), "4": ("Once", "After")}
+    declared.publish("Wire", items)
+    InProcess(declared).match()
+    assert declared.test(items, queries=["After", "Rock"]).counts == (("Rock", 3), ("After", 2))
+    assert declared.test(tag="once").counts == (("After", 2), ("Once", 2))
+
+
+def test_an_owner_tries_only_their_own(declared: Engine) -> None:
+    declared.owners.add("ann")
+    ann = declared.acting_as("ann")
+    ann.execute("create feed Mine tagged music from Wire where title contains 'rock';")
+    assert ann.test(ITEMS, feed="Wire").counts == (("Mine", 2),)
+    assert ann.test(ITEMS, tag="music").counts == (("Mine", 2),)
+    assert ann.test(ITEMS, queries=("Rock",)).counts == (("Rock", 2),), "what all may read"
+    with pytest.raises(NotFound, match="no query is tagged shop"):
+        ann.test(ITEMS, tag="shop")
+    with pytest.raises(NotAllowed):
+        ann.test(ITEMS, owner="operator")
+    assert ann.test(ITEMS, owner="ann").counts == (("Mine", 2),)
+    assert declared.test(ITEMS, owner="ann").counts == (("Mine of ann", 2),)
+    with pytest.raises(NotFound, match="there is no owner bob"):
+        declared.test(ITEMS, owner="bob")
+
+
+def test_tags_follow_the_statement(declared: Engine) -> None:
+    def tagged() -> dict[str, tuple[str, ...]]:
+        with declared.root.catalog.read() as connection:
+            rows = tags.live_queries(connection)
+            found = tags.tags_of(connection, [row.id for row in rows])
+            return {row.name: found[row.id] for row in rows if row.id in found}
+
+    assert tagged() == {"Rock": ("loud", "music"), "Live": ("music",), "Cheap": ("shop",)}
+    assert "tagged loud, music from Wire" in declared.show("Rock").lines[0]
+    declared.execute("create or replace feed Rock tagged quiet from Wire; drop feed Cheap cascade;")
+    assert tagged() == {"Rock": ("quiet",), "Live": ("music",)}
+    declared.execute("create or replace feed Rock from Wire;")
+    with declared.root.catalog.read() as connection:
+        assert tags.known_tags(connection) == ["music"]
+        assert tags.known_tags(connection, 99) == []
+        assert tags.live_queries(connection, tag="shop") == []
+
+
+def test_the_command(declared: Engine, tmp_path: Path) -> None:
+    def told(*words: str, given: str = "", code: int = 0) -> str:
+        result = CliRunner().invoke(app, ["test", *words, "-r", str(declared.root.folder)], input=given)
+        assert result.exit_code == code, result.output
+        return result.output
+
+    lines = "\n".join(json.dumps(item) for item in ITEMS)
+    text = told("-", "--feed", "Wire", given=lines)
+    assert "3 of 4 queries matched something in 3 items" in text
+    assert "matched nothing: Cheap" in text
+    data = json.loads(told("-", "--tag", "loud", "--json", given=lines))
+    assert data["items"][0] == {"feed": "Wire", "id": "1", "title": "rock live", "queries": ["Rock"]}
+    assert data["matched"] == [{"feed": "Rock", "matches": 2}]
+    (tmp_path / "items.jsonl").write_text(lines + "\n{broken")
+    assert "refused: " in told(str(tmp_path / "items.jsonl"), "--query", "Rock")
+    assert "in 0 items" in told("--tag", "music")
+    assert "give a document too" in told("--feed", "Wire", code=3)
+    assert "did you mean shop?" in told("--tag", "shpo", code=6)
+    assert declared.root.items.last_sequence() == 0
