@@ -2,9 +2,9 @@
 
     python -m benchmarks.query_costs [--queries 100000] [--dear 50] [--items 20000] [--slice 1000] [--seed 7]
 
-`matching` is the plan's matcher over slices of items, `sampling` the closer look at some of the same slices, as a
-worker does both; `dear` queries with a regular expression are among the others, and the run fails unless they are
-what the samples show as dearest.
+`matching` is the plan's matcher over slices of items, `sampling` the closer look at one item of each, of which a
+runner does eight a minute; `dear` queries with a regular expression are among the others, and the run fails unless
+they are what the samples show as dearest.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from runnel.algebra.query import Filter, Node, Read
 from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher
 from runnel.matching.compile import compile_base, compile_delta
-from runnel.matching.observe import scattered
 from runnel.matching.sample_costs import CostSampler
+from runnel.model.chance import scattered
 from runnel.model.costs import Costs, merged_costs
 from runnel.plan.logical import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
@@ -67,7 +67,6 @@ def main() -> None:
             items=options.items,
             matching_cpu_seconds=matching,
             sampling_cpu_seconds=sampling,
-            sampling_share=sampling / matching,
             first_sample_cpu_seconds=first,
             sample_cpu_milliseconds=1e3 * sampling / max(1.0, costs.items),
             sampled_items=costs.items,

@@ -8,11 +8,10 @@ import pytest
 from sqlalchemy import Connection, func, select, update
 
 from runnel.algebra.query import Read
-from runnel.catalog import costs, feeds, schema, statistics
-from runnel.catalog.connection import Catalog
+from runnel.catalog import costs, feeds, schema
+from runnel.catalog.connection import Catalog, now
 from runnel.model.costs import HALF_LIFE_DAYS, HALF_LIFE_ITEMS, Cost, Costs
 from runnel.model.feed import FeedKind
-from runnel.model.statistics import Observed
 from runnel.testing import FakeClock
 
 
@@ -30,18 +29,16 @@ def spent(query: int, milliseconds: float, items: float = 100) -> Costs:
     return Costs(items, {query: Cost(milliseconds * 1e3 * items, "RegularExpression", "title matches 'a'")})
 
 
-def learn(connection: Connection, source: int, *several: Costs) -> list[costs.KnownCost]:
+def learn(connection: Connection, *several: Costs) -> list[costs.KnownCost]:
     for one in several:
-        statistics.note(connection, {source: Observed(1, {}, costs=one)})
-    statistics.learn(connection)
+        costs.learn(connection, one, now(connection))
     return costs.known_costs(connection)
 
 
-def test_what_was_noted_is_learned_and_kept_apart(timed: Catalog, declared: tuple[int, int]) -> None:
-    source, query = declared
+def test_what_was_sampled_is_learned(timed: Catalog, declared: tuple[int, int]) -> None:
+    _, query = declared
     with timed.write() as connection:
-        (known,) = learn(connection, source, spent(query, 12, 40), spent(query, 12, 60))
-        assert statistics.learned(connection)[source].costs == Costs()
+        (known,) = learn(connection, spent(query, 12, 100))
     assert known.query == query
     assert known.cost.items == 100
     assert known.cost.milliseconds == pytest.approx(10), "a guess of nothing weighs as much as twenty items"
@@ -49,31 +46,32 @@ def test_what_was_noted_is_learned_and_kept_apart(timed: Catalog, declared: tupl
 
 
 def test_what_is_old_counts_less(timed: Catalog, declared: tuple[int, int], clock: FakeClock) -> None:
-    source, query = declared
+    _, query = declared
     with timed.write() as connection:
-        learn(connection, source, spent(query, 12))
+        learn(connection, spent(query, 12))
         clock.advance(timedelta(days=HALF_LIFE_DAYS))
-        (known,) = learn(connection, source, Costs(1, {}))
+        (known,) = learn(connection, Costs(1, {}))
         assert known.cost.items == pytest.approx(51, rel=1e-2)
-        (known,) = learn(connection, source, Costs(HALF_LIFE_ITEMS, {}))
+        (known,) = learn(connection, Costs(HALF_LIFE_ITEMS, {}))
     assert known.cost.milliseconds < 0.2
 
 
 def test_a_replaced_or_dropped_query_begins_anew(timed: Catalog, declared: tuple[int, int], clock: FakeClock) -> None:
     source, query = declared
     with timed.write() as connection:
-        learn(connection, source, spent(query, 12))
-        statistics.note(connection, {source: Observed(1, {}, costs=spent(query, 12))})
+        learn(connection, spent(query, 12))
+        sampled = now(connection)
         clock.advance(timedelta(minutes=1))
         feed = feeds.feed_by_id(connection, query)
         assert feed is not None
         feeds.replace_feed(connection, feed, "create feed Rock from Wire;", Read(source))
         assert costs.known_costs(connection) == []
-        assert learn(connection, source) == [], "noted before it was replaced"
-        assert len(learn(connection, source, spent(query, 1))) == 1
+        costs.learn(connection, spent(query, 12), sampled)
+        assert costs.known_costs(connection) == [], "sampled before it was replaced"
+        assert len(learn(connection, spent(query, 1))) == 1
         feeds.drop_feed(connection, query)
         assert costs.known_costs(connection) == []
-        assert learn(connection, source, spent(query, 1)) == []
+        assert learn(connection, spent(query, 1)) == []
 
 
 def test_only_the_dearest_are_kept(timed: Catalog, declared: tuple[int, int]) -> None:
@@ -84,33 +82,33 @@ def test_only_the_dearest_are_kept(timed: Catalog, declared: tuple[int, int]) ->
             for n in range(300)
         ]
         several = Costs(50, {query: Cost(1.0 + n, "Walk", "") for n, query in enumerate(made)})
-        known = learn(connection, source, several)
+        known = learn(connection, several)
         assert len(known) == 256
         assert known[0].query == made[-1]
         assert connection.execute(select(func.count()).select_from(schema.costs)).scalar_one() == 256
 
 
 def test_a_slow_query_is_told_of_once_until_it_was_better(timed: Catalog, declared: tuple[int, int]) -> None:
-    source, query = declared
+    _, query = declared
     with timed.write() as connection:
-        learn(connection, source, spent(query, 500, 5))
+        learn(connection, spent(query, 500, 5))
         assert costs.newly_slow(connection, 5.0) == [], "a few items say little"
-        learn(connection, source, spent(query, 60))
+        learn(connection, spent(query, 60))
         assert [one.query for one in costs.newly_slow(connection, 5.0)] == [query]
         assert costs.newly_slow(connection, 5.0) == []
-        learn(connection, source, spent(query, 60))
+        learn(connection, spent(query, 60))
         assert costs.newly_slow(connection, 5.0) == []
-        learn(connection, source, Costs(50 * HALF_LIFE_ITEMS, {}))
+        learn(connection, Costs(50 * HALF_LIFE_ITEMS, {}))
         assert costs.newly_slow(connection, 5.0) == []
-        learn(connection, source, spent(query, 1e9))
+        learn(connection, spent(query, 1e9))
         assert [one.query for one in costs.newly_slow(connection, 5.0)] == [query]
 
 
 def test_a_damaged_row_is_passed_over(timed: Catalog, declared: tuple[int, int]) -> None:
-    source, query = declared
+    _, query = declared
     with timed.write() as connection:
-        learn(connection, source, spent(query, 12))
+        learn(connection, spent(query, 12))
         for content in ("", "[]", '{"items": -1}', '{"items": 1, "nanoseconds": "x", "kind": 1, "part": 2}'):
             connection.execute(update(schema.costs).values(content=content))
             assert costs.known_costs(connection)[0].cost.milliseconds == 0
-        assert learn(connection, source, spent(query, 12))[0].cost.milliseconds > 1
+        assert learn(connection, spent(query, 12))[0].cost.milliseconds > 1

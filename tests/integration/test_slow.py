@@ -1,4 +1,4 @@
-"""Queries that cost too much: sampled while matching, listed with a hint, and told of in the journal once."""
+"""Queries that cost too much: sampled beside the matching, listed with a hint, and told of in the journal once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from tests.integration.in_process import InProcess
 from typer.testing import CliRunner
 
-from runnel.catalog import feeds, statistics
+from runnel.catalog import costs, feeds, statistics
+from runnel.catalog.connection import now
 from runnel.cli.main import app
 from runnel.engine import Engine
 from runnel.engine.journal import JsonLines
@@ -31,14 +32,13 @@ subscribe to Rock output log; subscribe to Dear output log;
 
 
 def spent(engine: Engine, name: str, milliseconds: float, items: int = 200) -> None:
-    """Note, as a batch does, that so many sampled items showed a query to take so long for a thousand."""
+    """Learn, as tidying does, that so many sampled items showed a query to take so long for a thousand."""
     with engine.root.catalog.write() as connection:
         feed = feeds.feed_by_name(connection, name)
-        source = feeds.feed_by_name(connection, "Wire")
         assert feed is not None
-        assert source is not None
         cost = Cost(milliseconds * 1e3 * items, "RegularExpression", "title matches 'a'")
-        statistics.note(connection, {source.id: Observed(1, {}, costs=Costs(items, {feed.id: cost}))})
+        costs.learn(connection, Costs(items, {feed.id: cost}), now(connection))
+        statistics.note(connection, {feed.id: Observed(1, {"rock": 1})})
 
 
 def told(engine: Engine, *words: str) -> str:
@@ -108,7 +108,7 @@ def test_an_owner_sees_only_their_own_and_a_tag_narrows(engine: Engine) -> None:
         mine = feeds.feed_by_name(connection, "Mine", ann.actor.owner)
         assert mine is not None
         cost = Costs(100, {mine.id: Cost(1e9, "RegularExpression", "title matches 'a+b'")})
-        statistics.note(connection, {1: Observed(1, {}, costs=cost)})
+        costs.learn(connection, cost, now(connection))
     tidy(engine.root, run.epoch)
     assert [one.query for one in ann.usage().slow] == ["Mine"]
     assert [(one.query, one.owner) for one in engine.usage().slow] == [("Mine", "ann"), ("Dear", "operator")]

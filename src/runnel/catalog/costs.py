@@ -1,13 +1,13 @@
 """What queries cost, as far as it was sampled: the dearest of them, and who was told of.
 
-In: costs that workers noted with their observations. Out: what each query costs. What was learned of a query before
+In: costs that a runner sampled. Out: what each query costs. What was learned of a query before
 it was replaced is forgotten; the number of rows is bounded.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from heapq import nlargest
 from typing import Any
@@ -16,7 +16,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 
 from runnel.catalog import schema
 from runnel.catalog.connection import chunks, now
-from runnel.model.costs import Cost, Costs, QueryCost, merged_costs
+from runnel.model.costs import Cost, Costs, QueryCost
 
 _MOST_QUERIES = 256
 _ENOUGH_ITEMS = 20.0
@@ -43,14 +43,12 @@ class KnownCost:
         return self.cost.items >= _ENOUGH_ITEMS and self.cost.milliseconds >= milliseconds
 
 
-def fold(connection: Connection, noted: Sequence[tuple[int, Costs]]) -> None:
-    """Fold costs, each with the time when it was noted, into what is known."""
-    if not any(costs.items for _, costs in noted):
+def learn(connection: Connection, costs: Costs, sampled: int) -> None:
+    """Fold costs that were sampled at a time into what is known."""
+    if not costs.items:
         return
     moment = now(connection)
-    seen = {query for _, costs in noted for query in costs.queries}
-    declared = _declared(connection, seen)
-    fresh = merged_costs(_as_declared(costs, created, declared) for created, costs in noted)
+    fresh = _as_declared(costs, sampled, _declared(connection, costs.queries))
     known = {one.query: one for one in known_costs(connection)}
     rows = [
         KnownCost(
@@ -104,9 +102,9 @@ def _declared(connection: Connection, queries: Iterable[int]) -> dict[int, int]:
     return {row.id: row.created for row in rows}
 
 
-def _as_declared(costs: Costs, noted: int, declared: dict[int, int]) -> Costs:
-    """Costs without those of queries that were dropped, or are others now than when it was noted."""
-    kept = {query: cost for query, cost in costs.queries.items() if noted >= declared.get(query, noted + 1)}
+def _as_declared(costs: Costs, sampled: int, declared: dict[int, int]) -> Costs:
+    """Costs without those of queries that were dropped, or are others now than when they were sampled."""
+    kept = {query: cost for query, cost in costs.queries.items() if sampled >= declared.get(query, sampled + 1)}
     return Costs(costs.items, kept)
 
 

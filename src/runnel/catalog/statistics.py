@@ -14,9 +14,8 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select
 
-from runnel.catalog import costs, schema
+from runnel.catalog import schema
 from runnel.catalog.connection import chunks, now
-from runnel.model.costs import Costs
 from runnel.model.statistics import Observed, merged
 
 WHOLE_STREAM = 0
@@ -43,18 +42,14 @@ def note(connection: Connection, observed: Mapping[int, Observed]) -> None:
 
 def learn(connection: Connection) -> int:
     """Fold all notes into what is known; gives their number."""
-    rows = connection.execute(select(_o.id, _o.content, _o.created).order_by(_o.id)).all()
+    rows = connection.execute(select(_o.id, _o.content).order_by(_o.id)).all()
     if not rows:
         return 0
     noted: dict[int, list[Observed]] = {}
-    spent: list[tuple[int, Costs]] = []
     for row in rows:
         for name, told in _unpacked(row.content).items():
             if name.isdecimal():
-                one = Observed.from_json(told)
-                noted.setdefault(int(name), []).append(one)
-                spent.append((row.created, one.costs))
-    costs.fold(connection, spent)
+                noted.setdefault(int(name), []).append(Observed.from_json(told))
     live = _of_live_feeds(connection, {feed: merged(several) for feed, several in noted.items()})
     for feed, one in (live | {WHOLE_STREAM: merged(live.values())}).items():
         _keep(connection, feed, one)

@@ -1,7 +1,7 @@
 """Slow queries: what costs most, which part of it, and how to make it cheaper.
 
-In: the costs that workers sampled (`catalog.costs`). Out: a list for an actor, who sees only what is theirs, and a
-line in the journal when a query becomes slow.
+In: the plan and the newest items, some of which are looked at closely. Out: what queries cost (`catalog.costs`), a
+list for an actor, who sees only what is theirs, and a line in the journal when a query becomes slow.
 """
 
 from __future__ import annotations
@@ -11,12 +11,20 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from runnel.catalog import costs, feeds, leases, people
+from runnel.catalog import costs, feeds, leases, matches, people, plans
+from runnel.catalog.connection import now
 from runnel.catalog.costs import KnownCost
 from runnel.engine.people import Actor
 from runnel.engine.root import Root
+from runnel.model.chance import scattered
+from runnel.model.costs import merged_costs
+from runnel.plan.store import PlanVersion, load
 
 logger = logging.getLogger("runnel")
+
+_NEWEST = 4_096
+_SAMPLES = 8
+"""Items that are looked at closely each time, and out of how many: some milliseconds each."""
 
 _NARROW = "add a word or a value that few items have: `and title contains '…'`; it is then tried on those alone"
 
@@ -72,6 +80,23 @@ def read_slow(root: Root, actor: Actor, among: Collection[int] | None = None) ->
         for one in known
         if (actor.is_operator or owners[one.query] == actor.owner) and (among is None or one.query in among)
     )
+
+
+def sample_costs(root: Root, epoch: int) -> None:
+    """Look closely at some of the items that were matched last, and learn what they cost each query."""
+    from runnel.matching.sample_costs import CostSampler  # compiles loops: not for commands that end at once
+
+    with root.catalog.read() as connection:
+        moment, plan, upto = now(connection), plans.current_plan(connection), matches.matched_upto(connection)
+    if plan is None:
+        return
+    sampler = CostSampler(load(root.storage, PlanVersion(plan.version, plan.base, plan.delta)))
+    newest = list(root.items.read(max(0, upto - _NEWEST), upto))
+    chances = (scattered(upto + turn) for turn in range(_SAMPLES))
+    found = merged_costs([sampler.sample(newest[chance % len(newest)], chance >> 16) for chance in chances if newest])
+    with root.catalog.write() as connection:
+        leases.check(connection, epoch)
+        costs.learn(connection, found, moment)
 
 
 def tell_slow(root: Root, epoch: int) -> int:

@@ -30,7 +30,7 @@ from runnel.catalog import (
 )
 from runnel.catalog.connection import now
 from runnel.engine.root import Root
-from runnel.engine.slow import tell_slow
+from runnel.engine.slow import sample_costs, tell_slow
 from runnel.log.archive import archive_steps
 from runnel.log.compaction import compaction_steps
 from runnel.log.garbage import remove_orphans, retired_steps
@@ -102,6 +102,7 @@ class _Turn:
         )
         merged = self._repeat(_merge_rows)
         if self._repeat(statistics.learn):
+            sample_costs(root, self._epoch)
             tell_slow(root, self._epoch)
         done = Tidied(archived=archived, compacted=compacted, merged=merged, finished=self._has_time())
         if self._has_time() and (self._chores_are_due() if chores is None else chores):

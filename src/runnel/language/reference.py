@@ -57,18 +57,20 @@ STATEMENTS: tuple[Entry, ...] = (
         "create [or replace] feed Name [tagged tag [, tag]…] from term [| term]… [distinct …] [where conditions];\n\n"
         "term: Feed [as $variable] | ( term [| term]… ) [as $variable]",
         "Declares a virtual feed: the items of all its terms that satisfy the conditions. `|` is a union; a group in "
-        "parentheses, or a single feed, may be named by a variable. `or replace` keeps the subscriptions. Tags are names "
-        "by which commands select queries; case makes no difference in them.",
+        "parentheses, or a single feed, may be named by a variable. `or replace` keeps the subscriptions. Tags are "
+        "names by which commands select queries; case makes no difference in them.",
         "create feed RockConcerts tagged music, beta from (Friends | Events as $e | Followed) as $r\n"
         "  where $e[title contains 'rock'] and $r[description contains 'concert'];",
     ),
     Entry(
         "create feed … distinct",
         "create feed Name from term [| term]… distinct [by attribute, …] [within duration] [where conditions];",
-        "A virtual feed without duplicates: of what the conditions let through, an item is left out if an earlier one "
-        "has the same attributes (`by`; the item's id unless given) and was accepted less than the duration (30 days "
-        "unless given, at most 366) before. [Duplicates](../explanation/distinct.md) says when items are the same.",
-        "create feed MuseNews from (Wire | Agency | Blog) distinct by title within 2 days where title contains 'muse';",
+        "A virtual feed without duplicates: of what the conditions let through, an item is left out if an earlier "
+        "one has the same attributes (`by`; the item's id unless given) and was accepted less than the duration "
+        "(30 days unless given, at most 366) before. [Duplicates](../explanation/distinct.md) says when items are "
+        "the same.",
+        "create feed MuseNews from (Wire | Agency | Blog) distinct by title within 2 days\n"
+        "  where title contains 'muse';",
     ),
     Entry(
         "subscribe",

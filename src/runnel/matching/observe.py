@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 
@@ -19,12 +18,12 @@ from runnel.algebra.encode import decode_expression
 from runnel.algebra.evaluate import holds
 from runnel.algebra.text import words
 from runnel.matching.filters.atom_tests import TestKind
-from runnel.matching.sample_costs import CostSampler
 from runnel.model.batch import ItemBatch
+from runnel.model.chance import scattered
 from runnel.model.item import Attributes
 from runnel.model.statistics import MAX_ATOM, MAX_WORD, Observed, Share
 from runnel.plan.arrays import Array, Texts
-from runnel.plan.store import Plan
+from runnel.plan.store import PlanPart
 
 _ONE_OF = 1_024
 """Of so many items, one is sampled, and at least one of every slice."""
@@ -37,24 +36,20 @@ _MOST_CHARACTERS = 20_000
 
 
 class Observer:
-    """Samples slices. `candidates` are the atoms worth asking for: those that are no single word or value.
+    """Samples slices. `candidates` are the atoms worth asking for: those that are no single word or value."""
 
-    The sampler, where there is one, looks at what queries cost.
-    """
-
-    def __init__(self, atoms: Texts, candidates: Array, sampler: CostSampler | None = None) -> None:
+    def __init__(self, atoms: Texts, candidates: Array) -> None:
         self._atoms = atoms
         self._candidates = candidates
-        self._sampler = sampler
 
     @staticmethod
-    def of(plan: Plan) -> Observer:
-        """The observer of a plan: words are counted anyway, so what is asked for are the base's other atoms."""
-        kinds = plan.base.layout.get("atom_kinds", np.empty(0, dtype=np.uint8))
-        return Observer(plan.base.logical.atoms, np.flatnonzero(kinds != TestKind.KEY), CostSampler(plan))
+    def of(part: PlanPart) -> Observer:
+        """The observer of a plan part: words are counted anyway, so what is asked for are its other atoms."""
+        kinds = part.layout.get("atom_kinds", np.empty(0, dtype=np.uint8))
+        return Observer(part.logical.atoms, np.flatnonzero(kinds != TestKind.KEY))
 
     def observe(self, items: ItemBatch) -> dict[int, Observed]:
-        """What some items of a slice show, by feed. The same slice shows the same, but for what it costs."""
+        """What some items of a slice show, by feed. The same slice shows the same."""
         counted: dict[int, _Counts] = {}
         for row in _sampled(items.sequences):
             one = ItemBatch(items.records.slice(row, 1))
@@ -63,12 +58,7 @@ class Observer:
             counts.add(attributes)
             for text in self._turn(int(items.sequences[row])):
                 counts.ask(text, attributes, accepted)
-        observed = {feed: counts.observed() for feed, counts in counted.items()}
-        if observed and self._sampler is not None:
-            first = next(iter(observed))
-            costs = self._sampler.sample(items, scattered(int(items.sequences[0])))
-            observed[first] = replace(observed[first], costs=costs)
-        return observed
+        return {feed: counts.observed() for feed, counts in counted.items()}
 
     def _turn(self, sequence: int) -> Iterator[str]:
         """The atoms that an item is asked about; over many items, all have their turn."""
@@ -117,12 +107,6 @@ def _sampled(sequences: Array) -> list[int]:
     stretch = len(sequences) // count
     starts = range(0, count * stretch, stretch)
     return [start + scattered(int(sequences[start])) % stretch for start in starts]
-
-
-def scattered(sequence: int) -> int:
-    """A number that looks like chance but is always the same for a sequence: streams have rhythms of their own."""
-    mixed = (sequence + 1) * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF
-    return ((mixed ^ mixed >> 32) * 0xD6E8FEB86659FD93 & 0xFFFFFFFFFFFFFFFF) >> 32
 
 
 def observations_to_json(observed: Mapping[int, Observed]) -> dict[str, object]:

@@ -1,6 +1,6 @@
-"""Sampling what queries cost: a worker looks closely at an item now and then.
+"""Sampling what queries cost: a runner looks closely at an item now and then, beside the matching.
 
-In: a plan, and slices of items. Out: the queries that the sampled item gave work to, each with its part of it. What
+In: a plan, and batches of items. Out: the queries that the sampled item gave work to, each with its part of it. What
 indexes do is counted and weighed; what only the evaluator can decide is done once more and timed.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
-from time import monotonic, perf_counter_ns
+from time import perf_counter_ns
 
 import numpy as np
 
@@ -26,9 +26,6 @@ from runnel.plan.store import Plan
 _BLOCK = 256
 """Items that the matcher takes together: an entry that several of them lead to is walked once."""
 
-EVERY = 1.0
-"""Seconds between two items that a worker looks at closely: some milliseconds each, whatever comes in."""
-
 _MOST_TIMED = 48
 _MOST_WALKED = 4
 _MOST_SHARING = 32
@@ -44,14 +41,12 @@ WALK, FORMULA = "Walk", "Formula"
 class CostSampler:
     """Samples what the queries of a plan cost."""
 
-    def __init__(self, plan: Plan, every: float = EVERY) -> None:
+    def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._every = every
-        self._next = 0.0
 
     def sample(self, items: ItemBatch, chance: int) -> Costs:
-        """The costs that an item of a slice shows, or nothing; which item is up to `chance`."""
-        if not len(items) or monotonic() < self._next:
+        """The costs that an item of a batch shows, or nothing; which item is up to `chance`."""
+        if not len(items):
             return Costs()
         one = ItemBatch(items.records.slice(chance % len(items), 1))
         block = min(len(items), _BLOCK)
@@ -59,8 +54,6 @@ class CostSampler:
             costs = merged_costs([part.sample(one, block, chance) for part in self._parts])
         except Exception:  # an item that breaks this is matched the slow way; statistics can do without it
             return Costs()
-        finally:
-            self._next = monotonic() + self._every
         return Costs(1.0, costs.queries)
 
     @cached_property

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import Any, NamedTuple
 
-from runnel.model.costs import Costs, merged_costs
-
 HALF_LIFE_ITEMS = 20_000.0
 """Sampled items after which an observation counts half."""
 HALF_LIFE_DAYS = 30.0
@@ -40,8 +38,6 @@ class Share(NamedTuple):
 class Observed:
     """How many items were sampled, in how many of them each word occurs, and the shares of atoms as they are stored.
 
-    `costs` are what queries were seen to cost: they ride along to the catalog, which keeps them apart.
-
     >>> some = Observed(2, {"rock": 2, "jazz": 1}).merge(Observed(2, {"rock": 1}))
     >>> some.items, dict(some.words), some.decayed(items=HALF_LIFE_ITEMS).words["rock"]
     (4.0, {'rock': 3.0, 'jazz': 1.0}, 1.5)
@@ -51,7 +47,6 @@ class Observed:
     words: Mapping[str, float] = field(default_factory=dict)
     atoms: Mapping[str, Share] = field(default_factory=dict)
     floor: float = 0.0
-    costs: Costs = field(default_factory=Costs)
 
     def merge(self, other: Observed) -> Observed:
         """Both observations together."""
@@ -67,9 +62,8 @@ class Observed:
     def bounded(self, *, words: int, atoms: int) -> Observed:
         """The same with the heaviest words and the atoms that were asked for most; the floor says what is lost.
 
-        >>> some = Observed(9, {"a": 5, "b": 3, "c": 1}).bounded(words=1, atoms=0)
-        >>> some.words, some.floor
-        ({'a': 5}, 3)
+        >>> Observed(9, {"a": 5, "b": 3, "c": 1}).bounded(words=1, atoms=0)
+        Observed(items=9, words={'a': 5}, atoms={}, floor=3)
         """
         kept_atoms = dict(nlargest(atoms, self.atoms.items(), key=lambda one: one[1].asked))
         if len(self.words) <= words:
@@ -109,7 +103,6 @@ class Observed:
             "words": {word: _short(held) for word, held in self.words.items()},
             "atoms": atoms,
             "floor": _short(self.floor),
-            "costs": self.costs.to_json(),
         }
         return {name: value for name, value in told.items() if value}
 
@@ -130,8 +123,7 @@ class Observed:
                 str(atom): Share(_weight(asked), _weight(held))
                 for atom, (asked, held) in told.get("atoms", {}).items()
             }
-            costs = Costs.from_json(told.get("costs"))
-            return Observed(_weight(told.get("items", 0)), words, atoms, _weight(told.get("floor", 0)), costs)
+            return Observed(_weight(told.get("items", 0)), words, atoms, _weight(told.get("floor", 0)))
         except (AttributeError, TypeError, ValueError):
             return Observed()
 
@@ -159,18 +151,17 @@ class _Frequencies(Mapping[str, float]):
 
 def merged(several: Iterable[Observed]) -> Observed:
     """All observations together."""
-    observations = list(several)
     items, floor = 0.0, 0.0
     words: dict[str, float] = {}
     atoms: dict[str, Share] = {}
-    for one in observations:
+    for one in several:
         items, floor = items + one.items, floor + one.floor
         for word, held in one.words.items():
             words[word] = words.get(word, 0.0) + held
         for atom, share in one.atoms.items():
             known = atoms.get(atom, Share(0.0, 0.0))
             atoms[atom] = Share(known.asked + share.asked, known.held + share.held)
-    return Observed(items, words, atoms, floor, merged_costs(one.costs for one in observations))
+    return Observed(items, words, atoms, floor)
 
 
 def _short(number: float) -> float:

@@ -141,4 +141,4 @@ def _sealed(storage: Storage, lineage: int, found: Found) -> Any:
 def _matcher(storage_url: str, version: PlanVersion) -> tuple[Matcher, Observer, GateKeeper]:
     """Two matchers are enough for a worker: the batch's, and the one before it while tasks overlap."""
     plan = load(open_storage(storage_url), version)
-    return build_matcher(plan), Observer.of(plan), GateKeeper(plan)
+    return build_matcher(plan), Observer.of(plan.base), GateKeeper(plan)

@@ -136,7 +136,11 @@ def test_a_folder_of_an_earlier_release_is_laid_out_anew(tmp_path: Path, monkeyp
     with monkeypatch.context() as patch:
         patch.setattr(atom_layout, "test_of", earlier)
         plan = _plan(tmp_path)
-    kept = {name: array for name, array in plan.base.layout.items() if not name.startswith(("streams.prefix", "streams.own"))}
+    kept = {
+        name: array
+        for name, array in plan.base.layout.items()
+        if not name.startswith(("streams.prefix", "streams.own"))
+    }
     assert len(kept) < len(plan.base.layout)
     old = replace(plan, base=replace(plan.base, layout=kept))
     assert _answers(old) == WANTED

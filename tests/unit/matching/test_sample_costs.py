@@ -29,7 +29,6 @@ from runnel.matching import sample_costs
 from runnel.matching.build import build_matcher
 from runnel.matching.compile import compile_base, compile_delta
 from runnel.matching.cost_layout import CostLayout, layout_of
-from runnel.matching.observe import Observer
 from runnel.matching.sample_costs import CostSampler, _PartCosts, _some
 from runnel.model.batch import ItemBatch
 from runnel.model.costs import Costs, merged_costs
@@ -71,7 +70,7 @@ def batch(*titles: str) -> ItemBatch:
 
 def sampled(plan: Plan, *titles: str) -> Costs:
     """Every item sampled once."""
-    sampler = CostSampler(plan, every=0.0)
+    sampler = CostSampler(plan)
     return merged_costs([sampler.sample(batch(title), 0) for title in titles])
 
 
@@ -116,7 +115,7 @@ def test_what_several_queries_share_is_shared_among_them() -> None:
 
 def test_many_are_told_by_some_of_them() -> None:
     many = {query: RegularExpression(TITLE, f"x{query}y+") for query in range(100, 400)}
-    sampler = CostSampler(plan_of(many), every=0.0)
+    sampler = CostSampler(plan_of(many))
     whole = merged_costs([sampler.sample(batch("rock on tour"), chance) for chance in range(0, 300, 7)])
     few = sampler.sample(batch("rock on tour"), 3)
     assert len(few.queries) < 60
@@ -140,14 +139,11 @@ def test_similar_texts_and_stems_cost_their_words() -> None:
     assert costs.queries[7].nanoseconds > 1_000
 
 
-def test_a_worker_samples_only_so_often_and_rides_along_with_what_it_observes() -> None:
+def test_nothing_is_sampled_of_nothing_and_what_is_laid_out_once_is_kept() -> None:
     plan = plan_of({7: REGULAR})
-    sampler = CostSampler(plan, every=1_000.0)
+    sampler = CostSampler(plan)
     assert sampler.sample(batch(), 0) == Costs()
     assert sampler.sample(batch("rock"), 0).items == 1
-    assert sampler.sample(batch("rock"), 0) == Costs()
-    observed = Observer.of(plan).observe(batch("rock live", "rock"))
-    assert observed[WIRE].costs.queries[7].kind == "RegularExpression"
     assert layout_of(plan.base) is layout_of(plan.base)
 
 
