@@ -38,7 +38,7 @@ from runnel.matching.filters.streams.matcher import StreamMatcher
 from runnel.model.batch import ItemBatch
 from runnel.plan.arrays import IDENTIFIER, Rows, offsets_of
 from runnel.plan.logical import LogicalPlan
-from runnel.plan.store import PlanVersion, load, write_base
+from runnel.plan.store import Layout, PlanVersion, load, write_base
 
 SHAPES = {
     "flat": FLAT,
@@ -158,7 +158,7 @@ def _laid_out(case: Case, shape: StreamShape, folder: Path) -> LaidOut:
     streams = lay_out_streams(case.logical, atoms, anchors, shape)
     seconds = time.process_time() - started
     storage = FileStorage(folder.as_uri())
-    write_base(storage, "base", case.logical, atoms.arrays() | streams.arrays())
+    write_base(storage, "base", case.logical, Layout(atoms.arrays() | streams.arrays(), streams.seldom()))
     return LaidOut(streams, seconds, StreamMatcher(load(storage, PlanVersion(1, "base"))))
 
 

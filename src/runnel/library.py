@@ -65,7 +65,7 @@ class CompiledPlan:
     @property
     def is_distinct(self) -> bool:
         """Whether some query leaves out duplicates, so that the order of items matters."""
-        return len(self._plan.base.logical.gates) > 0
+        return len(self._plan.base.queries.gates) > 0
 
     @cached_property
     def _plan(self) -> Plan:

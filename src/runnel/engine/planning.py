@@ -27,7 +27,7 @@ from runnel.engine.root import Root
 from runnel.plan.arrays import Array
 from runnel.plan.gates import visible
 from runnel.plan.logical import PlanQuery
-from runnel.plan.store import PlanPart, PlanVersion, keep_part, load
+from runnel.plan.store import Layout, PlanPart, PlanVersion, keep_part, load
 
 if TYPE_CHECKING:
     from runnel.matching.compile import LaidOut
@@ -88,9 +88,9 @@ def read_change(
     if current is None:
         return reader.everything()
     loaded = load(root.storage, PlanVersion(current.version, current.base, current.delta))
-    in_base = visible(loaded.base.logical.query_ids)
+    in_base = visible(loaded.base.queries.query_ids)
     dead = {int(one) for one in loaded.delta.tombstones} if loaded.delta else set()
-    before = set(visible(loaded.delta.logical.query_ids).tolist()) if loaded.delta else set()
+    before = set(visible(loaded.delta.queries.query_ids).tolist()) if loaded.delta else set()
     added = (before | activation.compile) - removed
     dead = _among(dead | removed | activation.compile, in_base)
     is_small = len(added) + len(dead) <= max(_DELTA_AT_LEAST, _DELTA_SHARE * len(in_base))
@@ -121,7 +121,7 @@ class _Reader:
 
     def fewer(self, delta: PlanPart, current: PlanRow, dead: set[int], in_base: int) -> Change:
         """The delta as it is, and less of the base: nothing is to be compiled."""
-        total = in_base - len(dead) + len(visible(delta.logical.query_ids))
+        total = in_base - len(dead) + len(visible(delta.queries.query_ids))
         gone = frozenset(dead)
         return Change((), {}, {}, frozenset(), self._sequence, total, current, gone, delta=delta)
 
@@ -149,7 +149,7 @@ def compile_change(root: Root, change: Change) -> Draft:
     from runnel.optimizer.optimize import optimize
 
     if change.current is not None and change.delta is not None:
-        return Draft(LaidOut(change.delta.logical, change.delta.layout), change, change.current.base)
+        return Draft(LaidOut(change.delta.logical, Layout(change.delta.layout)), change, change.current.base)
     logical = optimize(change.queries, change.definitions)
     laid_out = lay_out(logical, change.frequencies)
     if change.current is None:
@@ -179,7 +179,7 @@ def publish_draft(root: Root, connection: Connection, draft: Draft) -> int | Non
     manifest = laid_out.write_delta(root.storage, folder, dead.tolist(), draft.base)
     # The next change begins with this delta; what was just written need not be read.
     whole = np.union1d(dead, laid_out.logical.query_ids)
-    keep_part(root.storage, PlanPart(manifest, laid_out.logical, laid_out.arrays, whole))
+    keep_part(root.storage, PlanPart(manifest, laid_out.logical, laid_out.layout.every(), whole))
     return plans.publish_plan(connection, draft.base, folder, draft.change.total)
 
 

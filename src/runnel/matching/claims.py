@@ -87,9 +87,9 @@ class GateKeeper:
     """The gates of a loaded plan, ready to take claims out of what its matcher answers."""
 
     def __init__(self, plan: Plan) -> None:
-        table = plan.base.logical.gates
-        if plan.delta is not None and (len(table) or len(plan.delta.logical.gates)):
-            table = table.with_delta(plan.delta.logical.gates, plan.delta.tombstones)
+        table = plan.base.queries.gates
+        if plan.delta is not None and (len(table) or len(plan.delta.queries.gates)):
+            table = table.with_delta(plan.delta.queries.gates, plan.delta.tombstones)
         self._table: GateTable = table
         self._gates = {gate.feed: gate for gate in table.gates()}
         self._feeds = np.array(sorted(self._gates), dtype=np.int64)

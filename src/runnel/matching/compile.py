@@ -22,10 +22,9 @@ from runnel.matching.filters.streams.layout import lay_out_streams
 from runnel.optimizer.merge import merge
 from runnel.optimizer.optimize import optimize
 from runnel.optimizer.settings import OptimizerSettings
-from runnel.plan.arrays import Arrays
 from runnel.plan.logical import CostRecord, LogicalPlan, PlanQuery
 from runnel.plan.manifest import PlanManifest
-from runnel.plan.store import Plan, write_base, write_delta
+from runnel.plan.store import Layout, Plan, write_base, write_delta
 
 
 def compile_base(
@@ -109,15 +108,15 @@ class LaidOut:
     """A plan part that is ready to be written: the logical plan, and the matchers' arrays."""
 
     logical: LogicalPlan
-    arrays: Arrays
+    layout: Layout
 
     def write_base(self, storage: Storage, folder: str) -> PlanManifest:
         """Write it as a new base folder."""
-        return write_base(storage, folder, self.logical, self.arrays)
+        return write_base(storage, folder, self.logical, self.layout)
 
     def write_delta(self, storage: Storage, folder: str, tombstones: Iterable[int], parent: str) -> PlanManifest:
         """Write it as a new delta folder of the base `parent`."""
-        return write_delta(storage, folder, self.logical, tombstones, parent, self.arrays)
+        return write_delta(storage, folder, self.logical, tombstones, parent, self.layout)
 
     def starting_after(self, sequence: int, queries: Iterable[int]) -> LaidOut | None:
         """The same, with some queries that count after another sequence; None where only compiling again tells.
@@ -155,5 +154,5 @@ def lay_out(
     started = perf_counter()
     choice = choose_matchers(logical, atoms, anchors, streams, settings.matcher if settings else None)
     chosen = CostRecord("choose_matchers", perf_counter() - started, choice.counts)
-    arrays = atoms.arrays() | streams.arrays() | choice.arrays()
-    return LaidOut(replace(logical, costs=(*logical.costs, record, chosen)), arrays)
+    layout = Layout(atoms.arrays() | streams.arrays() | choice.arrays(), streams.seldom())
+    return LaidOut(replace(logical, costs=(*logical.costs, record, chosen)), layout)

@@ -46,7 +46,8 @@ class Observer:
     def of(part: PlanPart) -> Observer:
         """The observer of a plan part: words are counted anyway, so what is asked for are its other atoms."""
         kinds = part.layout.get("atom_kinds", np.empty(0, dtype=np.uint8))
-        return Observer(part.logical.atoms, np.flatnonzero(kinds != TestKind.KEY))
+        candidates = np.flatnonzero(kinds != TestKind.KEY)
+        return Observer(part.logical.atoms if len(candidates) else Texts.of(()), candidates)
 
     def observe(self, items: ItemBatch) -> dict[int, Observed]:
         """What some items of a slice show, by feed. The same slice shows the same."""

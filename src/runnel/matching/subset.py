@@ -33,7 +33,7 @@ class SelectedPlan(Plan):
 
     def removed(self, part: PlanPart) -> Array:
         """Which queries of a part (by position) do not count."""
-        return np.asarray(super().removed(part) | ~np.isin(part.logical.query_ids, self.selected))
+        return np.asarray(super().removed(part) | ~np.isin(part.queries.query_ids, self.selected))
 
 
 def select_queries(plan: Plan, queries: Iterable[int]) -> Plan:
@@ -43,7 +43,7 @@ def select_queries(plan: Plan, queries: Iterable[int]) -> Plan:
 
 def gated_queries(plan: Plan) -> set[int]:
     """The queries whose matches depend on what came before (see `gates`): no selection of them can be cut out."""
-    return {query for part in plan.parts for query in query_of(part.logical.gates.way_ids).tolist()}
+    return {query for part in plan.parts for query in query_of(part.queries.gates.way_ids).tolist()}
 
 
 def compiling_pays(selected: int, queries: int, items: int) -> bool:

@@ -58,11 +58,40 @@ class CostRecord:
         return {"pass": self.step, "seconds": self.seconds, "counters": dict(self.counters)}
 
 
-@dataclass(frozen=True)
-class LogicalPlan:
-    """The predicate table and its queries in arrays; queries are in ascending order of their catalog ids.
+@dataclass(frozen=True, kw_only=True)
+class QueryTable:
+    """The queries in arrays, in ascending order of their catalog ids, and the targets that they have.
 
     Behind them come the ways that lead through gates (see `gates`), where there are any.
+    """
+
+    scopes: Rows
+    target_predicates: Array
+    target_scopes: Array
+    targets: Rows
+    query_ids: Array
+    query_since: Array
+    gates: GateTable = field(default_factory=GateTable)
+
+    def query_arrays(self) -> dict[str, Array]:
+        """The arrays of queries by the names under which they are stored."""
+        return {
+            **self.scopes.arrays("scopes"),
+            "target_predicates": self.target_predicates,
+            "target_scopes": self.target_scopes,
+            **self.targets.arrays("targets"),
+            "query_ids": self.query_ids,
+            "query_since": self.query_since,
+            **self.gates.arrays(),
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogicalPlan(QueryTable):
+    """The predicate table and its queries in arrays.
+
+    Items are matched without looking at the predicate table, unless an atom needs the evaluator; so the table lies in
+    a file of its own, and workers mostly do without it.
     """
 
     atoms: Texts
@@ -71,14 +100,7 @@ class LogicalPlan:
     predicate_formulas: Array
     formula_kinds: Array
     formulas: Rows
-    scopes: Rows
-    target_predicates: Array
-    target_scopes: Array
-    targets: Rows
-    query_ids: Array
-    query_since: Array
     costs: tuple[CostRecord, ...] = ()
-    gates: GateTable = field(default_factory=GateTable)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -94,8 +116,8 @@ class LogicalPlan:
             "formulas": len(self.formulas),
         }
 
-    def arrays(self) -> dict[str, Array]:
-        """All arrays by the names under which they are stored."""
+    def predicate_arrays(self) -> dict[str, Array]:
+        """The arrays of the predicate table by the names under which they are stored."""
         return {
             **self.atoms.arrays("atoms"),
             **self.clauses.arrays("clauses"),
@@ -103,14 +125,11 @@ class LogicalPlan:
             "predicate_formulas": self.predicate_formulas,
             "formula_kinds": self.formula_kinds,
             **self.formulas.arrays("formulas"),
-            **self.scopes.arrays("scopes"),
-            "target_predicates": self.target_predicates,
-            "target_scopes": self.target_scopes,
-            **self.targets.arrays("targets"),
-            "query_ids": self.query_ids,
-            "query_since": self.query_since,
-            **self.gates.arrays(),
         }
+
+    def arrays(self) -> dict[str, Array]:
+        """All arrays by the names under which they are stored."""
+        return self.query_arrays() | self.predicate_arrays()
 
     @staticmethod
     def stored(arrays: Arrays, costs: tuple[CostRecord, ...] = ()) -> LogicalPlan:

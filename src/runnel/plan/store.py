@@ -10,28 +10,50 @@ import hashlib
 import io
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from threading import Lock
 
 import numpy as np
 
 from runnel.errors import CorruptData
 from runnel.log.storage import Storage
-from runnel.plan.arrays import Array, Arrays
-from runnel.plan.logical import LogicalPlan
+from runnel.plan.arrays import IDENTIFIER, Array, Arrays
+from runnel.plan.logical import LogicalPlan, QueryTable
 from runnel.plan.manifest import Kind, PlanArray, PlanFile, PlanManifest
-from runnel.plan.validate import validate
+from runnel.plan.validate import validate_predicates, validate_queries
 
 MANIFEST = "manifest.json"
 ARRAYS = "arrays.npy"
+PREDICATES = "predicates.npy"
+"""What is seldom looked at while items are matched: workers that never do have no memory for it."""
+
 LAYOUT = "layout."
 """The prefix of the arrays that belong to matchers, not to the logical plan."""
 
 _MAPPED_ABOVE = 1 << 16
 """Smaller files are read: a mapping costs a page and a file handle each."""
 
+_APART_ABOVE = 1 << 20
+"""A smaller predicate table lies with the other arrays: a file more is one more wait."""
+
 _KEPT = 6
 _LINE = 64
+
+
+@dataclass(frozen=True)
+class Layout:
+    """The arrays of matchers by name: those that are looked at for every item, and those that seldom are."""
+
+    arrays: Arrays = field(default_factory=dict)
+    seldom: Arrays = field(default_factory=dict)
+
+    def every(self) -> Arrays:
+        """All of them, as they are when they are loaded."""
+        return {**self.arrays, **self.seldom}
+
+
+NO_LAYOUT = Layout()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +67,31 @@ class PlanVersion:
 
 @dataclass(frozen=True)
 class PlanPart:
-    """One folder, loaded: the logical plan, the matchers' arrays and, in a delta, the tombstones."""
+    """One folder, loaded: the logical plan, the matchers' arrays and, in a delta, the tombstones.
+
+    Of what is `stored`, the queries were checked; the predicate table is when it is first asked for.
+    """
 
     manifest: PlanManifest
-    logical: LogicalPlan
+    stored: LogicalPlan
     layout: Arrays
     tombstones: Array
+
+    @property
+    def queries(self) -> QueryTable:
+        """The queries, without what they ask."""
+        return self.stored
+
+    @property
+    def predicate_count(self) -> int:
+        """How many predicates the part has."""
+        return len(self.stored.predicates)
+
+    @cached_property
+    def logical(self) -> LogicalPlan:
+        """All of the logical plan. Checking it reads the whole predicate table."""
+        validate_predicates(self.manifest.folder, self.stored)
+        return self.stored
 
 
 @dataclass(frozen=True)
@@ -69,13 +110,13 @@ class Plan:
     def removed(self, part: PlanPart) -> Array:
         """Which queries of a part (by position) the version does not have any more."""
         if part is not self.base or self.delta is None:
-            return np.zeros(len(part.logical.query_ids), dtype=bool)
-        return np.isin(part.logical.query_ids, self.delta.tombstones)
+            return np.zeros(len(part.queries.query_ids), dtype=bool)
+        return np.isin(part.queries.query_ids, self.delta.tombstones)
 
 
-def write_base(storage: Storage, folder: str, logical: LogicalPlan, layout: Arrays | None = None) -> PlanManifest:
+def write_base(storage: Storage, folder: str, logical: LogicalPlan, layout: Layout = NO_LAYOUT) -> PlanManifest:
     """Write a base: everything that is compiled, in one new folder."""
-    return _write(storage, folder, "base", logical, layout or {}, _tombstones(()), None)
+    return _write(storage, folder, "base", logical, layout, _tombstones(()), None)
 
 
 def write_delta(
@@ -84,14 +125,14 @@ def write_delta(
     logical: LogicalPlan,
     tombstones: Iterable[int],
     parent: str,
-    layout: Arrays | None = None,
+    layout: Layout = NO_LAYOUT,
 ) -> PlanManifest:
     """Write a delta of the base in the folder `parent`, with the ids of the base's queries that count no more.
 
     A query that the delta holds replaces the base's, so its id is always a tombstone.
     """
     dead = np.union1d(_tombstones(tombstones), logical.query_ids)
-    return _write(storage, folder, "delta", logical, layout or {}, dead, parent)
+    return _write(storage, folder, "delta", logical, layout, dead, parent)
 
 
 def _tombstones(ids: Iterable[int]) -> Array:
@@ -99,12 +140,21 @@ def _tombstones(ids: Iterable[int]) -> Array:
 
 
 def _write(
-    storage: Storage, folder: str, kind: Kind, logical: LogicalPlan, layout: Arrays, dead: Array, parent: str | None
+    storage: Storage, folder: str, kind: Kind, logical: LogicalPlan, layout: Layout, dead: Array, parent: str | None
 ) -> PlanManifest:
-    arrays = {**logical.arrays(), "tombstones": dead, **{LAYOUT + name: one for name, one in layout.items()}}
-    data, placed = _packed(arrays)
-    storage.write(f"{folder}/{ARRAYS}", data, last=False)
-    files = {ARRAYS: PlanFile(len(data), hashlib.sha256(data).hexdigest())}
+    named = {LAYOUT + name: one for name, one in layout.arrays.items()}
+    seldom = {LAYOUT + name: one for name, one in layout.seldom.items()} | logical.predicate_arrays()
+    often = {**logical.query_arrays(), "tombstones": dead, **named}
+    groups = {ARRAYS: often, PREDICATES: seldom}
+    if sum(one.nbytes for one in seldom.values()) < _APART_ABOVE:
+        groups = {ARRAYS: often | seldom}
+    files: dict[str, PlanFile] = {}
+    placed: dict[str, PlanArray] = {}
+    for name, arrays in groups.items():
+        data, places = _packed(name, {one: _narrow(one, array) for one, array in arrays.items()})
+        storage.write(f"{folder}/{name}", data, last=False)
+        files[name] = PlanFile(len(data), hashlib.sha256(data).hexdigest())
+        placed |= places
     counts = {**logical.counts, "tombstones": len(dead)}
     manifest = PlanManifest(folder, kind, counts, files, placed, logical.costs, parent)
     # The manifest comes last: whoever finds it finds every file that it names.
@@ -112,12 +162,18 @@ def _write(
     return manifest
 
 
-def _packed(arrays: Arrays) -> tuple[memoryview, dict[str, PlanArray]]:
-    """All arrays in one file of bytes, each at the start of a cache line: a file more is one more wait."""
+def _narrow(name: str, array: Array) -> Array:
+    """Offsets in half the room, where they fit."""
+    fits = name.endswith(".offsets") and len(array) > 0 and array[-1] <= np.iinfo(IDENTIFIER).max
+    return array.astype(IDENTIFIER, copy=False) if fits else array
+
+
+def _packed(file: str, arrays: Arrays) -> tuple[memoryview, dict[str, PlanArray]]:
+    """Arrays in one file of bytes, each at the start of a cache line."""
     placed: dict[str, PlanArray] = {}
     size = 0
     for name, array in arrays.items():
-        placed[name] = PlanArray(ARRAYS, size, len(array), array.dtype.name)
+        placed[name] = PlanArray(file, size, len(array), array.dtype.name)
         size += -(-array.nbytes // _LINE) * _LINE
     whole = np.zeros(size, dtype=np.uint8)
     for name, array in arrays.items():
@@ -172,7 +228,7 @@ def _read(storage: Storage, folder: str) -> PlanPart:
         logical, tombstones = LogicalPlan.stored(arrays, manifest.costs), arrays["tombstones"]
     except KeyError as error:
         raise CorruptData(f"{folder}/{MANIFEST} has no array {error.args[0]}") from error
-    validate(folder, logical, tombstones)
+    validate_queries(folder, logical, tombstones, len(logical.predicates))
     return PlanPart(manifest, logical, layout, tombstones)
 
 

@@ -5,39 +5,55 @@ These checks are linear and vectorised; without them a damaged file would match 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import numpy as np
 
 from runnel.errors import CorruptData
 from runnel.plan.arrays import Array, Rows, Texts
-from runnel.plan.logical import FormulaKind, LogicalPlan
+from runnel.plan.logical import FormulaKind, LogicalPlan, QueryTable
 
 
 def validate(folder: str, logical: LogicalPlan, tombstones: Array) -> None:
     """Raise CorruptData, naming the array, unless every array fits the others."""
+    validate_queries(folder, logical, tombstones, len(logical.predicates))
+    validate_predicates(folder, logical)
+
+
+def validate_queries(folder: str, queries: QueryTable, tombstones: Array, predicates: int) -> None:
+    """The same for the arrays of queries alone, with so many predicates."""
+    with _naming(folder):
+        check_rows("scopes", queries.scopes, None)
+        check_ids("target_predicates", queries.target_predicates, 0, predicates, len(queries.targets))
+        check_ids("target_scopes", queries.target_scopes, 0, len(queries.scopes), len(queries.targets))
+        check_rows("targets", queries.targets, len(queries.query_ids))
+        check_ids("query_since", queries.query_since, None, None, len(queries.query_ids))
+        check_ascending("query_ids", queries.query_ids)
+        check_ascending("tombstones", tombstones)
+        check_texts("gates", queries.gates.texts)
+        check_ascending("ways.ids", queries.gates.way_ids)
+        check_ids("ways.gates", queries.gates.way_gates, None, None, len(queries.gates.way_ids))
+
+
+def validate_predicates(folder: str, logical: LogicalPlan) -> None:
+    """The same for the predicate table alone."""
+    atoms, clauses, predicates = len(logical.atoms), len(logical.clauses), len(logical.predicates)
+    with _naming(folder):
+        check_texts("atoms", logical.atoms)
+        check_rows("clauses", logical.clauses, 2 * atoms)
+        check_rows("predicates", logical.predicates, clauses)
+        check_ids("predicate_formulas", logical.predicate_formulas, -1, len(logical.formulas), predicates)
+        check_ids("formula_kinds", logical.formula_kinds, 0, FormulaKind.OR + 1, len(logical.formulas))
+        _check_formulas(logical)
+
+
+@contextmanager
+def _naming(folder: str) -> Iterator[None]:
     try:
-        _validate(logical, tombstones)
+        yield
     except ValueError as error:
         raise CorruptData(f"{folder}: the array {error}") from error
-
-
-def _validate(logical: LogicalPlan, tombstones: Array) -> None:
-    atoms, clauses, predicates = len(logical.atoms), len(logical.clauses), len(logical.predicates)
-    check_texts("atoms", logical.atoms)
-    check_rows("clauses", logical.clauses, 2 * atoms)
-    check_rows("predicates", logical.predicates, clauses)
-    check_ids("predicate_formulas", logical.predicate_formulas, -1, len(logical.formulas), predicates)
-    check_ids("formula_kinds", logical.formula_kinds, 0, FormulaKind.OR + 1, len(logical.formulas))
-    _check_formulas(logical)
-    check_rows("scopes", logical.scopes, None)
-    check_ids("target_predicates", logical.target_predicates, 0, predicates, len(logical.targets))
-    check_ids("target_scopes", logical.target_scopes, 0, len(logical.scopes), len(logical.targets))
-    check_rows("targets", logical.targets, len(logical.query_ids))
-    check_ids("query_since", logical.query_since, None, None, len(logical.query_ids))
-    check_ascending("query_ids", logical.query_ids)
-    check_ascending("tombstones", tombstones)
-    check_texts("gates", logical.gates.texts)
-    check_ascending("ways.ids", logical.gates.way_ids)
-    check_ids("ways.gates", logical.gates.way_gates, None, None, len(logical.gates.way_ids))
 
 
 def check_texts(name: str, texts: Texts) -> None:

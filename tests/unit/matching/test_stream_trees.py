@@ -30,7 +30,7 @@ from runnel.optimizer.optimize import optimize
 from runnel.optimizer.settings import OptimizerSettings
 from runnel.plan.arrays import Array
 from runnel.plan.logical import PlanQuery
-from runnel.plan.store import Plan, PlanVersion, load, write_base
+from runnel.plan.store import Layout, Plan, PlanVersion, load, write_base
 
 WORDS = ("guitar", "concert", "festival", "orchestra", "symphony", "violin", "trumpet", "cathedral")
 TITLE, PRICE = Attribute("title"), Attribute("price")
@@ -51,7 +51,7 @@ def plan_of(
     streams = lay_out_streams(logical, atoms, choose_anchors(logical, atoms), shape)
     storage = FileStorage(folder.as_uri())
     name = f"base-{len(list(folder.iterdir())) if folder.exists() else 0}"
-    write_base(storage, name, logical, atoms.arrays() | streams.arrays())
+    write_base(storage, name, logical, Layout(atoms.arrays() | streams.arrays(), streams.seldom()))
     return load(storage, PlanVersion(1, name))
 
 

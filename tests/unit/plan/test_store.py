@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runnel.algebra.expressions import And, Attribute, Contains, Expression, Or
+from runnel.algebra.expressions import And, Attribute, Contains, Expression, Or, RegularExpression
 from runnel.algebra.query import Filter, Node, Read, Union
 from runnel.errors import CorruptData, NewerRoot, NotFound
 from runnel.log.storage import FileStorage
@@ -57,7 +57,8 @@ def test_what_is_written_is_loaded_again(storage: FileStorage) -> None:
     loaded = load(storage, PlanVersion(1, "base")).base
     for name, array in logical.arrays().items():
         assert np.array_equal(array, loaded.logical.arrays()[name]), name
-        assert array.dtype == loaded.logical.arrays()[name].dtype
+        kind = np.dtype(np.int32) if name.endswith(".offsets") else array.dtype
+        assert loaded.logical.arrays()[name].dtype == kind, name
     assert loaded.manifest == manifest
     assert loaded.manifest.counts["queries"] == 4
     assert manifest.size == sum(storage.local(f"base/{name}").stat().st_size for name in manifest.files)
@@ -139,8 +140,8 @@ def changed(storage: FileStorage, plan: Plan, name: str, value: int) -> FileStor
 
 
 def test_ids_that_lead_nowhere_are_refused(storage: FileStorage, plan: Plan) -> None:
-    with pytest.raises(CorruptData, match="clauses"):
-        load(changed(storage, plan, "clauses.values", 2**30), PlanVersion(1, "base"))
+    with pytest.raises(CorruptData, match="targets"):
+        load(changed(storage, plan, "targets.values", 2**30), PlanVersion(1, "base"))
     with pytest.raises(CorruptData, match="digest"):
         verify(storage, "base")
 
@@ -151,7 +152,6 @@ def test_ids_that_lead_nowhere_are_refused(storage: FileStorage, plan: Plan) -> 
         ("streams.stream", "streams"),
         ("streams.offsets", "streams"),
         ("streams.word_keys.values", "word_keys"),
-        ("streams.checks.values", "checks"),
         ("streams.vocabulary.chunk_offsets", "vocabulary"),
         ("key_slots", "key_slots"),
         ("atom_keys", "atom_keys"),
@@ -161,6 +161,34 @@ def test_a_damaged_index_is_refused(storage: FileStorage, plan: Plan, array: str
     loaded = load(changed(storage, plan, f"layout.{array}", 10_000), PlanVersion(1, "base"))
     with pytest.raises(CorruptData, match=words):
         build_matcher(loaded)
+
+
+@pytest.mark.parametrize(
+    ("array", "words"), [("layout.streams.checks.values", "checks"), ("clauses.values", "clauses")]
+)
+def test_what_is_seldom_looked_at_is_checked_when_it_is(storage: FileStorage, array: str, words: str) -> None:
+    doubtful = And((word("rock"), RegularExpression(Attribute("title"), "r.c+k")))
+    compile_base(storage, "base", [PlanQuery(10)], {10: Filter(Read(1), doubtful)})
+    whole = load(storage, PlanVersion(1, "base"))
+    matcher = build_matcher(load(changed(storage, whole, array, 10_000), PlanVersion(1, "base")))
+    items = [ItemBatch.of([Item("One", "1", {"title": (title,)})], {"One": 1}) for title in ("jazz", "rock")]
+    assert matcher.match(items[0]).total == 0
+    with pytest.raises(CorruptData, match=words):
+        matcher.match(items[1])
+
+
+def test_a_large_predicate_table_has_a_file_of_its_own_and_matching_does_without_it(storage: FileStorage) -> None:
+    views: dict[int, Node] = {
+        10 + n: Filter(Read(1), And((word(f"word{n}"), word(f"other{n % 100}")))) for n in range(20_000)
+    }
+    compile_base(storage, "base", [PlanQuery(feed) for feed in views], views)
+    whole = load(storage, PlanVersion(1, "base"))
+    files = {name: place.file for name, place in whole.base.manifest.arrays.items()}
+    assert files["clauses.values"] == files["layout.streams.checks.values"] == "predicates.npy"
+    assert files["query_ids"] == files["layout.streams.stream"] == "arrays.npy"
+    batch = ItemBatch.of([Item("One", "1", {"title": ("word7 other7",)})], {"One": 1})
+    matcher = build_matcher(load(changed(storage, whole, "clauses.values", 2**30), PlanVersion(1, "base")))
+    assert matcher.match(batch).queries.tolist() == [17]
 
 
 def test_a_folder_of_the_first_format_is_read_and_laid_out_anew(storage: FileStorage, plan: Plan) -> None:

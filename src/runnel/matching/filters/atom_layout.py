@@ -79,11 +79,11 @@ class AtomLayout:
         tokens = self.key_tokens
         return np.flatnonzero(tokens.data[tokens.offsets[:-1]] == kind[0]) if len(tokens) else np.empty(0, np.int64)
 
-    def check(self, logical: LogicalPlan) -> None:
-        """Raise ValueError, naming the array, unless everything fits the logical plan."""
+    def check(self, atoms: int) -> None:
+        """Raise ValueError, naming the array, unless everything fits a plan with so many atoms."""
         check_texts("slots", self.slots)
         check_texts("key_tokens", self.key_tokens)
-        keys, atoms = len(self.key_tokens), len(logical.atoms)
+        keys = len(self.key_tokens)
         if np.any(self.key_tokens.offsets[1:] == self.key_tokens.offsets[:-1]):
             raise ValueError("key_tokens.offsets leaves a token without bytes")
         check_ids("slot_uses", self.slot_uses, 0, None, len(self.slots))

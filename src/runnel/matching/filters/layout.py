@@ -33,10 +33,10 @@ def stored_atoms(part: PlanPart) -> AtomLayout:
 
     A folder of an earlier release has other arrays; its atoms are laid out anew.
     """
-    folder, logical = part.manifest.folder, part.logical
+    folder = part.manifest.folder
     try:
-        found = AtomLayout.stored(part.layout) if AtomLayout.is_stored(part.layout) else lay_out_atoms(logical)
-        found.check(logical)
+        found = AtomLayout.stored(part.layout) if AtomLayout.is_stored(part.layout) else lay_out_atoms(part.logical)
+        found.check(len(part.stored.atoms))
     except KeyError as error:
         raise CorruptData(f"{folder} has no index array {error.args[0]}") from error
     except ValueError as error:

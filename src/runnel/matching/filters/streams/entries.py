@@ -15,7 +15,7 @@ import numpy as np
 from runnel.kernel import kernel
 from runnel.matching.filters.anchors import Anchors
 from runnel.plan.arrays import IDENTIFIER, Array, Rows, offsets_of, read_only
-from runnel.plan.logical import LogicalPlan
+from runnel.plan.logical import LogicalPlan, QueryTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +53,9 @@ class StreamEntries:
         return np.concatenate([np.arange(general, dtype=IDENTIFIER), self.own_keys.values])
 
 
-def sources_of(logical: LogicalPlan) -> Array:
+def sources_of(queries: QueryTable) -> Array:
     """The catalog ids of all sources that a plan part names, ascending."""
-    return np.unique(logical.scopes.values)
+    return np.unique(queries.scopes.values)
 
 
 def enter_predicates(logical: LogicalPlan, anchors: Anchors, keys: int, shape: StreamShape) -> StreamEntries:

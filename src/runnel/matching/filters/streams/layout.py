@@ -23,14 +23,13 @@ from runnel.kernel import kernel
 from runnel.matching.filters.anchors import Anchors
 from runnel.matching.filters.atom_layout import NOTHING, AtomLayout
 from runnel.matching.filters.atom_tests import PREFIX, WORD, TestKind, Token
-from runnel.matching.filters.layout import targets_of_predicates
 from runnel.matching.filters.streams.check import BROKEN, count_doubts
 from runnel.matching.filters.streams.entries import StreamShape, enter_predicates, sources_of
 from runnel.matching.filters.streams.trees import Clauses, expected_holders, group_predicates
 from runnel.matching.filters.streams.write import KEY, OTHER, PHRASE, RANGE, Written, inline_clauses, write_streams
 from runnel.matching.filters.vocabulary import Vocabulary
 from runnel.plan.arrays import IDENTIFIER, Array, Arrays, Rows, Texts, offsets_of, read_only
-from runnel.plan.logical import EXACT, LogicalPlan
+from runnel.plan.logical import EXACT, LogicalPlan, QueryTable
 from runnel.plan.validate import check_ids, check_rows
 
 
@@ -53,24 +52,27 @@ class StreamLayout:
     word_keys: Rows
     prefix_keys: Rows
     checks: Rows
-    predicate_targets: Rows
     room: Array
     vocabulary: Vocabulary
     prefixes: Vocabulary
 
     def arrays(self) -> dict[str, Array]:
-        """All arrays by the names under which they are stored."""
+        """The arrays that are looked at for every item, by the names under which they are stored."""
         plain = {name: getattr(self, name) for name in _PLAIN}
         for name in _ROWS:
             plain |= getattr(self, name).arrays(name)
         plain |= self.vocabulary.arrays() | self.prefixes.arrays("prefixes")
         return {f"streams.{name}": array for name, array in plain.items()}
 
+    def seldom(self) -> dict[str, Array]:
+        """The arrays that are looked at where something is in doubt."""
+        return self.checks.arrays("streams.checks")
+
     @staticmethod
     def stored(arrays: Arrays) -> StreamLayout:
         """The layout of arrays made by `arrays`."""
         own = {name.removeprefix("streams."): array for name, array in arrays.items() if name.startswith("streams.")}
-        fields: dict[str, Any] = {name: Rows.stored(own, name) for name in _ROWS}
+        fields: dict[str, Any] = {name: Rows.stored(own, name) for name in (*_ROWS, "checks")}
         fields |= {name: own[name] for name in _PLAIN}
         return StreamLayout(**fields, vocabulary=Vocabulary.stored(own), prefixes=Vocabulary.stored(own, "prefixes"))
 
@@ -79,28 +81,32 @@ class StreamLayout:
         """Whether there are streams of this form among these arrays."""
         return "streams.own_keys.offsets" in arrays
 
-    def check(self, logical: LogicalPlan, atoms: AtomLayout) -> None:
-        """Raise ValueError, naming the array, unless everything fits; a kernel does not look for itself."""
+    def check(self, queries: QueryTable, predicates: int, atoms: AtomLayout) -> None:
+        """Raise ValueError, naming the array, unless everything fits; a kernel does not look for itself.
+
+        What is seldom looked at is checked by itself, when it first is.
+        """
         keys, words = len(atoms.key_tokens), len(self.vocabulary)
-        check_rows("streams.own_keys", self.own_keys, keys + 1, len(sources_of(logical)))
+        check_rows("streams.own_keys", self.own_keys, keys + 1, len(sources_of(queries)))
         streams = keys + 1 + len(self.own_keys.values)
         check_rows("streams", Rows(self.offsets, self.stream), None, streams)
-        check_ids("streams.extras", self.extras, 0, len(logical.atoms), len(self.extras))
+        check_ids("streams.extras", self.extras, 0, len(atoms.atom_kinds), len(self.extras))
         check_rows("streams.phrases", self.phrases, words, len(self.extras))
         check_rows("streams.word_keys", self.word_keys, keys, words)
         check_rows("streams.prefix_keys", self.prefix_keys, keys, len(self.prefixes))
-        check_rows("streams.checks", self.checks, len(logical.clauses), len(logical.predicates))
-        targets = self.predicate_targets
-        check_rows("streams.predicate_targets", targets, len(logical.targets), len(logical.predicates))
         check_ids("streams.room", self.room, 0, None, 1)
-        limits = np.array([len(logical.predicates), keys, len(self.extras)], dtype=np.int64)
+        limits = np.array([predicates, keys, len(self.extras)], dtype=np.int64)
         doubts = count_doubts(read_only(self.offsets), read_only(self.stream), limits)
         if doubts == BROKEN or doubts > int(self.room[0]):
             raise ValueError("streams refers to something that is not there")
 
+    def check_seldom(self, logical: LogicalPlan) -> None:
+        """The same for the arrays that are looked at where something is in doubt."""
+        check_rows("streams.checks", self.checks, len(logical.clauses), len(logical.predicates))
+
 
 _PLAIN = ("offsets", "stream", "extras", "room")
-_ROWS = ("own_keys", "phrases", "word_keys", "prefix_keys", "checks", "predicate_targets")
+_ROWS = ("own_keys", "phrases", "word_keys", "prefix_keys")
 
 
 def lay_out_streams(
@@ -127,7 +133,6 @@ def lay_out_streams(
         word_keys=word_keys,
         prefix_keys=prefix_keys,
         checks=anchors.checks,
-        predicate_targets=targets_of_predicates(logical),
         room=_room(rows[1], source, unknown),
         vocabulary=vocabulary,
         prefixes=prefixes,

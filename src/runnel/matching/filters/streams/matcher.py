@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from runnel.errors import CorruptData
 from runnel.log.match_steps import steps_of
 from runnel.matching.contract import MatchStatistics
 from runnel.matching.filters.columns import ItemColumns
@@ -27,7 +28,7 @@ class StreamMatcher:
     def __init__(self, plan: Plan) -> None:
         self.statistics = MatchStatistics()
         self._parts = [StreamPart(part, plan.removed(part)) for part in plan.parts]
-        self._queries = sum(part.reach.living for part in self._parts)
+        self._queries = sum(part.living for part in self._parts)
 
     def match(self, items: ItemBatch) -> Matches:
         """The queries that each item of the batch matches."""
@@ -48,6 +49,8 @@ class StreamMatcher:
         try:
             columns = ItemColumns(piece)
             found = [part.match(columns, self.statistics) for part in self._parts]
+        except CorruptData:
+            raise
         except Exception:  # one item can break a piece; alone it breaks nothing but itself
             if size > 1:
                 for row in range(start, start + size):

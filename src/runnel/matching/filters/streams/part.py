@@ -13,7 +13,7 @@ from runnel.matching.filters.anchors import choose_anchors
 from runnel.matching.filters.atom_layout import NOTHING, AtomLayout
 from runnel.matching.filters.columns import ItemColumns
 from runnel.matching.filters.keys import KeyFinder
-from runnel.matching.filters.layout import stored_atoms
+from runnel.matching.filters.layout import stored_atoms, targets_of_predicates
 from runnel.matching.filters.plan_words import WHOLE, word_slots
 from runnel.matching.filters.reach import Reach
 from runnel.matching.filters.streams import emit, mark, masks, walk
@@ -42,22 +42,31 @@ class StreamPart:
     """One part of a plan, over its mapped arrays."""
 
     def __init__(self, part: PlanPart, removed: Array) -> None:
-        self.logical = part.logical
+        self.part = part
         self.atoms = stored_atoms(part)
         self.layout = _stored_streams(part, self.atoms)
         self._alive = ~removed
-        self.reach = Reach(part.logical, self.layout.predicate_targets, self._alive)
         self._word_slots = word_slots(self.atoms)
         self._whole = self._word_slots.pop(WHOLE, NOTHING)
         self._finder = KeyFinder(self.atoms, words=False)
-        self._settler = Settler(part.logical, self.atoms, self.layout)
+        self._settler = Settler(part, self.atoms, self.layout)
         self._block = 0
-        self._lines = emit.make_lines(_FIRST_ROOM, part.logical.query_ids)
-        scopes = part.logical.scopes
-        self._sources = sources_of(part.logical)
+        self._lines = emit.make_lines(_FIRST_ROOM, part.queries.query_ids)
+        scopes = part.queries.scopes
+        self._sources = sources_of(part.queries)
         dense = np.searchsorted(self._sources, scopes.values)
         owners = np.repeat(np.arange(len(scopes)), scopes.lengths)
         self._scopes_of = Rows.grouped(dense, owners, len(self._sources))
+
+    @property
+    def living(self) -> int:
+        """How many queries live in this part."""
+        return int(np.count_nonzero(self._alive))
+
+    @cached_property
+    def reach(self) -> Reach:
+        """What lies behind predicates, for items that are matched slowly."""
+        return Reach(self.part.logical, targets_of_predicates(self.part.logical), self._alive)
 
     def match(self, columns: ItemColumns, statistics: MatchStatistics) -> Answer:
         """The queries of this part that each item of the batch matches."""
@@ -176,23 +185,23 @@ class StreamPart:
 
     @cached_property
     def _queries(self) -> emit.QueryArrays:
-        logical = self.logical
-        targets = np.repeat(np.arange(len(logical.targets), dtype=IDENTIFIER), logical.targets.lengths)
-        queries = logical.targets.values
-        asked = Rows.grouped(queries, targets, len(logical.query_ids))
+        table = self.part.queries
+        targets = np.repeat(np.arange(len(table.targets), dtype=IDENTIFIER), table.targets.lengths)
+        queries = table.targets.values
+        asked = Rows.grouped(queries, targets, len(table.query_ids))
         living = self._alive[queries]
-        predicates = logical.target_predicates[targets[living]]
-        asking = Rows.grouped(predicates, queries[living], len(logical.predicates))
+        predicates = table.target_predicates[targets[living]]
+        asking = Rows.grouped(predicates, queries[living], self.part.predicate_count)
         return emit.QueryArrays(
             asking_offsets=read_only(asking.offsets),
             asking=read_only(asking.values),
             asked_offsets=read_only(asked.offsets),
             asked=read_only(asked.values),
-            target_predicates=read_only(logical.target_predicates),
-            target_scopes=read_only(logical.target_scopes),
-            since=read_only(logical.query_since),
-            newest=int(logical.query_since.max(initial=0)),
-            ids=read_only(logical.query_ids),
+            target_predicates=read_only(table.target_predicates),
+            target_scopes=read_only(table.target_scopes),
+            since=read_only(table.query_since),
+            newest=int(table.query_since.max(initial=0)),
+            ids=read_only(table.query_ids),
         )
 
     @cached_property
@@ -206,8 +215,8 @@ class StreamPart:
             holders=masks.make_masks(streams),
             extra_masks=masks.make_masks(extras),
             stamps=np.zeros(extras, dtype=np.int64),
-            hits=masks.make_masks(len(self.logical.predicates)),
-            touched=masks.make_bits(len(self.logical.predicates)),
+            hits=masks.make_masks(self.part.predicate_count),
+            touched=masks.make_bits(self.part.predicate_count),
             doubtful=np.zeros(room, dtype=np.int64),
             doubts=masks.make_masks(room),
             counters=np.zeros(4, dtype=np.int64),
@@ -215,17 +224,17 @@ class StreamPart:
 
     @cached_property
     def _scope_masks(self) -> Array:
-        return masks.make_masks(len(self.logical.scopes))
+        return masks.make_masks(len(self.part.queries.scopes))
 
 
 def _stored_streams(part: PlanPart, atoms: AtomLayout) -> StreamLayout:
     """The streams of a loaded plan part, checked; those of a folder of an earlier release are laid out anew."""
-    folder, logical = part.manifest.folder, part.logical
+    folder = part.manifest.folder
     try:
         if not StreamLayout.is_stored(part.layout):
-            return lay_out_streams(logical, atoms, choose_anchors(logical, atoms))
+            return lay_out_streams(part.logical, atoms, choose_anchors(part.logical, atoms))
         found = StreamLayout.stored(part.layout)
-        found.check(logical, atoms)
+        found.check(part.queries, part.predicate_count, atoms)
     except KeyError as error:
         raise CorruptData(f"{folder} has no index array {error.args[0]}") from error
     except ValueError as error:

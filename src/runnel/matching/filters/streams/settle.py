@@ -8,9 +8,11 @@ every predicate that depends on it.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
+from runnel.errors import CorruptData
 from runnel.kernel import Number, kernel
 from runnel.matching.contract import MatchStatistics
 from runnel.matching.filters.atom_layout import AtomLayout
@@ -23,6 +25,7 @@ from runnel.matching.filters.truth import FALSE, TRUE, UNKNOWN, Atoms, evaluate_
 from runnel.model.match import Failure
 from runnel.plan.arrays import Array, read_only
 from runnel.plan.logical import EXACT, FormulaKind, LogicalPlan
+from runnel.plan.store import PlanPart
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,23 @@ class Unsettled:
 class Settler:
     """Settles the doubtful predicates of one plan part."""
 
-    def __init__(self, logical: LogicalPlan, atoms: AtomLayout, layout: StreamLayout) -> None:
-        self._logical = logical
+    def __init__(self, part: PlanPart, atoms: AtomLayout, layout: StreamLayout) -> None:
+        self._part = part
         self._layout = layout
-        self._atoms = Atoms(logical)
         self._codes = literal_codes(atoms, layout.extras)
+
+    @cached_property
+    def _logical(self) -> LogicalPlan:
+        """The logical plan, when something is in doubt for the first time."""
+        try:
+            self._layout.check_seldom(self._part.logical)
+        except ValueError as error:
+            raise CorruptData(f"{self._part.manifest.folder}: the index array {error}") from error
+        return self._part.logical
+
+    @cached_property
+    def _atoms(self) -> Atoms:
+        return Atoms(self._logical)
 
     def settle(
         self,
