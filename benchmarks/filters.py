@@ -25,7 +25,7 @@ from typing import Any
 from benchmarks import spark_join
 from benchmarks.contenders import CONTENDERS, COUNTED, Compiled, Setting, everything, parsed
 from benchmarks.event_workload import make_event_queries, make_events
-from benchmarks.measuring import joined, private_megabytes
+from benchmarks.measuring import joined, private_megabytes, touched_bytes
 from benchmarks.peers.measure import measure_monitor, measure_ruler
 from benchmarks.runs import Batches, Run
 from benchmarks.workloads import FIRST_QUERY, KINDS, frequencies, make_items, make_queries
@@ -123,8 +123,10 @@ def _match(run: Run, name: str) -> None:
     found = [compiled.matcher.match(batch) for batch in batches]
     seconds, elapsed = time.process_time() - started, time.perf_counter() - wall
     statistics = compiled.matcher.statistics
+    shared = {"touched_bytes_per_query": touched_bytes(run.folder) / len(run.queries)} if name == "streams" else {}
     run.say(
         name,
+        **shared,
         items=count,
         **_compiling(compiled, len(run.queries)),
         cpu_seconds=seconds,

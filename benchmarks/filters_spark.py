@@ -1,6 +1,6 @@
 """Very many filters inside Spark, measured: from the item log to the committed match log. JSON lines.
 
-    python benchmarks/filters_spark.py [--workload M] [--queries 100000] [--items 100000] [--singles 30]
+    python benchmarks/filters_spark.py [--workload M] [--queries 100000] [--items 250000] [--singles 30]
 
 The plan is compiled from the workload's predicates and published in a root's catalog as any other; items are accepted
 into its log. One bounded run matches them all in `local[2]`; between its first and last commit nothing starts up any
@@ -33,8 +33,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", choices=KINDS, default="M")
     parser.add_argument("--queries", type=int, default=100_000)
-    parser.add_argument("--items", type=int, default=100_000)
-    parser.add_argument("--batch", type=int, default=20_000, help="items in a batch")
+    parser.add_argument("--items", type=int, default=250_000)
+    parser.add_argument("--batch", type=int, default=50_000, help="items in a batch")
     parser.add_argument("--singles", type=int, default=30, help="micro-batches of each size")
     options = parser.parse_args()
     with (

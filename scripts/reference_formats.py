@@ -17,7 +17,7 @@ from runnel.log.match_files import MATCH_SCHEMA
 from runnel.log.storage import FileStorage
 from runnel.model.batch import BOOLEAN, ITEM_SCHEMA, MOMENT, NUMBER, TEXT
 from runnel.plan.manifest import FORMAT
-from runnel.plan.store import MANIFEST, PlanVersion, load
+from runnel.plan.store import ARRAYS, MANIFEST, PREDICATES, PlanVersion, load
 from runnel.sinks.registry import GROUP
 from runnel.sources.wire import DocumentKind
 from runnel.streaming.job import FORM
@@ -187,7 +187,8 @@ def _plans() -> tuple[str, ...]:
         "manifest has `format`, `kind` (`base` or `delta`), `parent` (of a delta: its base), `counts`, the size and "
         "SHA-256 digest of every file, the place of every array, and what the making of the plan cost. A plan "
         "version is a base and at most one delta. Sets are stored as two arrays, `.offsets` and `.values`; texts as "
-        "`.offsets` and `.data`.",
+        "`.offsets` and `.data`. The predicate table (atoms to formulas) and what else is seldom looked at lies in "
+        f"`{PREDICATES}` where it is large, everything else in `{ARRAYS}`.",
         table(["array", "types", "meaning"], rows),
     )
 

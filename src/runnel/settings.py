@@ -37,9 +37,9 @@ class Settings(BaseSettings):
     executor_cores: int = Field(
         0, ge=0, description="Cores of each Spark executor on a cluster; 0 leaves it to Spark's own settings."
     )
-    max_batch_items: int = Field(20_000, ge=1, description="Most items matched in one micro-batch.")
+    max_batch_items: int = Field(50_000, ge=1, description="Most items matched in one micro-batch.")
     max_batch_bytes: int = Field(64 << 20, ge=1, description="Most bytes of items matched in one micro-batch.")
-    slice_items: int = Field(1_000, ge=1, description="Items that one matching call takes together.")
+    slice_items: int = Field(2_048, ge=1, description="Items that one matching call takes together.")
     reoptimise_seconds: float = Field(
         600.0, ge=1, description="Pause between two looks at whether compiling the plan again would make it faster."
     )

@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 Arrays = Mapping[str, Array]
 
 IDENTIFIER = np.int32
-"""Dense ids inside a plan; catalog ids and offsets have 64 bits."""
+"""Dense ids inside a plan, and its offsets where they fit; catalog ids have 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class Rows:
     def of(rows: Iterable[Sequence[int]], dtype: npt.DTypeLike = IDENTIFIER) -> Rows:
         """Rows from lists."""
         kept = [list(row) for row in rows]
-        offsets = offsets_of([len(row) for row in kept])
+        offsets = row_offsets([len(row) for row in kept])
         values = np.fromiter((value for row in kept for value in row), dtype=dtype, count=int(offsets[-1]))
         return Rows(offsets, values)
 
@@ -79,7 +79,7 @@ class Rows:
         [5, 7]
         """
         order = np.argsort(groups, kind="stable")
-        return Rows(offsets_of(np.bincount(groups, minlength=count)), values[order])
+        return Rows(row_offsets(np.bincount(groups, minlength=count)), values[order])
 
     @staticmethod
     def stored(arrays: Arrays, name: str) -> Rows:
@@ -118,7 +118,7 @@ class Texts:
     def of(texts: Iterable[str | bytes]) -> Texts:
         """Texts from strings."""
         raw = [text if isinstance(text, bytes) else encode_text(text) for text in texts]
-        return Texts(offsets_of([len(one) for one in raw]), np.frombuffer(b"".join(raw), dtype=np.uint8))
+        return Texts(row_offsets([len(one) for one in raw]), np.frombuffer(b"".join(raw), dtype=np.uint8))
 
     @staticmethod
     def stored(arrays: Arrays, name: str) -> Texts:
@@ -155,3 +155,18 @@ def offsets_of(lengths: npt.ArrayLike) -> Array:
     offsets = np.zeros(len(sizes) + 1, dtype=np.int64)
     np.cumsum(sizes, out=offsets[1:])
     return offsets
+
+
+def row_offsets(lengths: npt.ArrayLike) -> Array:
+    """The offsets of rows that a plan keeps: half as wide, unless there are more than two thousand million values.
+
+    >>> row_offsets([2, 0, 1]).dtype, row_offsets([2**31]).dtype
+    (dtype('int32'), dtype('int64'))
+    """
+    return narrow_offsets(offsets_of(lengths))
+
+
+def narrow_offsets(offsets: Array) -> Array:
+    """Offsets in half the room, where they fit."""
+    fits = len(offsets) > 0 and offsets[-1] <= np.iinfo(IDENTIFIER).max
+    return offsets.astype(IDENTIFIER, copy=False) if fits else offsets

@@ -18,7 +18,7 @@ import numpy as np
 
 from runnel.errors import CorruptData
 from runnel.log.storage import Storage
-from runnel.plan.arrays import IDENTIFIER, Array, Arrays
+from runnel.plan.arrays import Array, Arrays, narrow_offsets
 from runnel.plan.logical import LogicalPlan, QueryTable
 from runnel.plan.manifest import Kind, PlanArray, PlanFile, PlanManifest
 from runnel.plan.validate import validate_predicates, validate_queries
@@ -151,7 +151,9 @@ def _write(
     files: dict[str, PlanFile] = {}
     placed: dict[str, PlanArray] = {}
     for name, arrays in groups.items():
-        data, places = _packed(name, {one: _narrow(one, array) for one, array in arrays.items()})
+        data, places = _packed(
+            name, {one: narrow_offsets(array) if one.endswith(".offsets") else array for one, array in arrays.items()}
+        )
         storage.write(f"{folder}/{name}", data, last=False)
         files[name] = PlanFile(len(data), hashlib.sha256(data).hexdigest())
         placed |= places
@@ -160,12 +162,6 @@ def _write(
     # The manifest comes last: whoever finds it finds every file that it names.
     storage.write(f"{folder}/{MANIFEST}", manifest.to_json())
     return manifest
-
-
-def _narrow(name: str, array: Array) -> Array:
-    """Offsets in half the room, where they fit."""
-    fits = name.endswith(".offsets") and len(array) > 0 and array[-1] <= np.iinfo(IDENTIFIER).max
-    return array.astype(IDENTIFIER, copy=False) if fits else array
 
 
 def _packed(file: str, arrays: Arrays) -> tuple[memoryview, dict[str, PlanArray]]:
