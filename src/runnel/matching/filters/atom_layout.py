@@ -177,11 +177,10 @@ def _numbered_slots(tests: list[AtomTest]) -> dict[Slot, int]:
 
 def _uses(tests: list[AtomTest], slots: dict[Slot, int]) -> Array:
     uses = np.zeros(len(slots), dtype=np.uint8)
-    for test in tests:
-        if test.kind == TestKind.RANGE:
-            uses[slots[test.slot]] |= SlotUse.RANGES
-        for slot, token in test.keys:
-            uses[slots[slot]] |= use_of(token)
+    for slot in {test.slot for test in tests if test.kind == TestKind.RANGE}:
+        uses[slots[slot]] |= SlotUse.RANGES
+    for slot, kind in {(slot, token[:1]) for test in tests for slot, token in test.keys}:
+        uses[slots[slot]] |= use_of(kind)
     return uses
 
 

@@ -48,9 +48,13 @@ class Written(NamedTuple):
 @kernel
 def write_streams(offsets: Array, predicates: Array, groups: Groups, source: Written) -> tuple[Array, Array]:
     """Where each stream begins, and all of them."""
-    kinds = clause_kinds(source.clause_offsets, source.codes)
+    # Arrays are taken out of their tuples once: each time would count their references, for every entry.
+    check_offsets, checks, formulas = source.check_offsets, source.checks, source.formulas
+    clause_offsets, codes, keys = source.clause_offsets, source.codes, source.keys
+    parents, clauses, entry_groups = groups.parents, groups.clauses, groups.entry_groups
+    kinds = clause_kinds(clause_offsets, codes)
     streams = len(offsets) - 1
-    rest = np.empty(_longest(source.check_offsets) + 1, np.int64)
+    rest = np.empty(_longest(check_offsets) + 1, np.int64)
     sizes, tails = _measure(predicates, groups, source, kinds, rest, streams)
     starts = np.zeros(streams + 1, np.int64)
     for stream in range(streams):
@@ -73,28 +77,35 @@ def write_streams(offsets: Array, predicates: Array, groups: Groups, source: Wri
                 spot += 1
             next_tail[group] = spot + direct + joined + inner
         else:
-            above = groups.parents[group]
+            above = parents[group]
             tops[group], spot = tops[above], spots[above, 2]
             spots[above, 2] += ENTRY + 1 + direct + joined + inner
-            rest[0] = groups.clauses[group]
-            _write_keys(written, spot + 2, rest[:1], 0, source)
+            rest[0] = clauses[group]
+            _write_keys(written, spot + 2, rest, 0, clause_offsets, codes, keys)
             written[spot], written[spot + 1] = 1 + direct + joined + inner, direct
             written[spot + ENTRY] = joined
             spot += ENTRY + 1
         spots[group, 0], spots[group, 1], spots[group, 2] = spot, spot + direct, spot + direct + joined
     for place in range(len(predicates)):
-        predicate, group = predicates[place], groups.entry_groups[place]
-        left = _left(predicate, group, groups, source, rest)
-        if left == 0 and not source.formulas[predicate]:
+        predicate, group = predicates[place], entry_groups[place]
+        left = _left(check_offsets[predicate], check_offsets[predicate + 1], group, parents, clauses, checks, rest)
+        formula = formulas[predicate]
+        if left == 0 and not formula:
             written[spots[group, 0]] = predicate
             spots[group, 0] += 1
             continue
         entry, top = spots[group, 1], tops[group]
         spots[group, 1] += ENTRY
         written[entry] = predicate
-        next_tail[top] = _write_entry(
-            written, entry, starts[top], next_tail[top], rest[:left], source.formulas[predicate], source, kinds
-        )
+        inline = _inline(rest, left, clause_offsets, kinds)
+        _write_keys(written, entry + 2, rest, inline, clause_offsets, codes, keys)
+        size = _tail_size(rest, left, inline, clause_offsets, formula)
+        if size:
+            tail = next_tail[top]
+            next_tail[top] += size
+            written[entry + 1] = tail - starts[top]
+            written[tail] = size - 1
+            _write_tail(written, tail + 1, rest, left, inline, clause_offsets, codes, kinds, formula)
     return starts, written
 
 
@@ -103,17 +114,21 @@ def _measure(
     predicates: Array, groups: Groups, source: Written, kinds: Array, rest: Array, streams: int
 ) -> tuple[Array, Array]:
     """How many numbers the direct entries, the joined ones and the groups in each group take; and its tails."""
-    sizes, tails = np.zeros((len(groups.parents), 3), np.int64), np.zeros(len(groups.parents), np.int64)
+    check_offsets, checks, formulas = source.check_offsets, source.checks, source.formulas
+    parents, clauses, clause_offsets = groups.parents, groups.clauses, source.clause_offsets
+    entry_groups = groups.entry_groups
+    sizes, tails = np.zeros((len(parents), 3), np.int64), np.zeros(len(parents), np.int64)
     for place in range(len(predicates)):
-        predicate, group = predicates[place], groups.entry_groups[place]
-        left = _left(predicate, group, groups, source, rest)
-        if left == 0 and not source.formulas[predicate]:
+        predicate, group = predicates[place], entry_groups[place]
+        left = _left(check_offsets[predicate], check_offsets[predicate + 1], group, parents, clauses, checks, rest)
+        if left == 0 and not formulas[predicate]:
             sizes[group, 0] += 1
         else:
             sizes[group, 1] += ENTRY
-            tails[group] += _tail_size(rest[:left], source.clause_offsets, kinds, source.formulas[predicate])
+            inline = _inline(rest, left, clause_offsets, kinds)
+            tails[group] += _tail_size(rest, left, inline, clause_offsets, formulas[predicate])
     for group in range(len(sizes) - 1, streams - 1, -1):
-        above = groups.parents[group]
+        above = parents[group]
         sizes[above, 2] += ENTRY + 1 + sizes[group].sum()
         tails[above] += tails[group]
     return sizes, tails
@@ -128,14 +143,16 @@ def _longest(check_offsets: Array) -> int:
 
 
 @kernel
-def _left(predicate: int, group: int, groups: Groups, source: Written, rest: Array) -> int:
+def _left(
+    first: Number, last: Number, group: Number, parents: Array, clauses: Array, checks: Array, rest: Array
+) -> Number:
     """Put into `rest` what is left to check of a predicate after its groups; gives how much it is."""
     left = 0
-    for place in range(source.check_offsets[predicate], source.check_offsets[predicate + 1]):
-        clause = source.checks[place]
+    for place in range(first, last):
+        clause = checks[place]
         above = group
-        while above != NOTHING and groups.clauses[above] != clause:
-            above = groups.parents[above]
+        while above != NOTHING and clauses[above] != clause:
+            above = parents[above]
         if above == NOTHING:
             rest[left] = clause
             left += 1
@@ -167,9 +184,9 @@ def inline_clauses(clause_offsets: Array, codes: Array) -> Array:
 
 
 @kernel
-def _inline(checks: Array, clause_offsets: Array, kinds: Array) -> int:
-    """Which of the checks stands in the entry: the first that is made of few keys."""
-    for place in range(len(checks)):
+def _inline(checks: Array, count: Number, clause_offsets: Array, kinds: Array) -> Number:
+    """Which of the first so many checks stands in the entry: the first that is made of few keys."""
+    for place in range(count):
         clause = checks[place]
         if kinds[clause] == KEYS and clause_offsets[clause + 1] - clause_offsets[clause] <= INLINE:
             return place
@@ -177,62 +194,50 @@ def _inline(checks: Array, clause_offsets: Array, kinds: Array) -> int:
 
 
 @kernel
-def _tail_size(checks: Array, clause_offsets: Array, kinds: Array, formula: bool) -> int:
-    inline = _inline(checks, clause_offsets, kinds)
+def _tail_size(checks: Array, count: Number, inline: Number, clause_offsets: Array, formula: bool) -> Number:
     size = 1 if formula else 0
-    for place in range(len(checks)):
+    for place in range(count):
         if place != inline:
             size += 1 + clause_offsets[checks[place] + 1] - clause_offsets[checks[place]]
     return size + 1 if size else 0
 
 
 @kernel
-def _write_entry(
-    written: Array,
-    entry: Number,
-    start: Number,
-    tail: Number,
-    checks: Array,
-    formula: bool,
-    source: Written,
-    kinds: Array,
-) -> Number:
-    """Write an entry but for its first number, and its tail; gives where the next tail begins."""
-    inline = _inline(checks, source.clause_offsets, kinds)
-    size = _tail_size(checks, source.clause_offsets, kinds, formula)
-    _write_keys(written, entry + 2, checks, inline, source)
-    if size:
-        written[entry + 1] = tail - start
-        written[tail] = size - 1
-        _write_tail(written, tail + 1, checks, inline, source, kinds, formula)
-    return tail + size
-
-
-@kernel
-def _write_keys(written: Array, spot: Number, checks: Array, inline: int, source: Written) -> None:
+def _write_keys(
+    written: Array, spot: Number, checks: Array, inline: Number, clause_offsets: Array, codes: Array, keys: Number
+) -> None:
     """The keys of the inline clause; the key of always without one, that of never where there are fewer."""
-    written[spot : spot + INLINE] = source.keys + 1
+    for place in range(INLINE):
+        written[spot + place] = keys + 1
     if inline == NOTHING:
-        written[spot] = source.keys
+        written[spot] = keys
         return
-    for place in range(source.clause_offsets[checks[inline]], source.clause_offsets[checks[inline] + 1]):
-        written[spot] = source.codes[place] >> 3
+    for place in range(clause_offsets[checks[inline]], clause_offsets[checks[inline] + 1]):
+        written[spot] = codes[place] >> 3
         spot += 1
 
 
 @kernel
 def _write_tail(
-    written: Array, spot: int, checks: Array, inline: int, source: Written, kinds: Array, formula: bool
+    written: Array,
+    spot: Number,
+    checks: Array,
+    count: Number,
+    inline: Number,
+    clause_offsets: Array,
+    codes: Array,
+    kinds: Array,
+    formula: bool,
 ) -> None:
-    for which in range(len(checks)):
+    for which in range(count):
         if which == inline:
             continue
         clause = checks[which]
         kind = kinds[clause]
-        written[spot] = (source.clause_offsets[clause + 1] - source.clause_offsets[clause]) | (kind << KIND)
+        written[spot] = (clause_offsets[clause + 1] - clause_offsets[clause]) | (kind << KIND)
         spot += 1
-        for place in range(source.clause_offsets[clause], source.clause_offsets[clause + 1]):
-            written[spot] = source.codes[place] if kind == MIXED else source.codes[place] >> 3
+        for place in range(clause_offsets[clause], clause_offsets[clause + 1]):
+            written[spot] = codes[place] if kind == MIXED else codes[place] >> 3
             spot += 1
     if formula:
         written[spot] = FORMULA << KIND
