@@ -120,7 +120,7 @@ def batch(engine: Engine) -> dict[str, Any]:
     matched = time.perf_counter()
     writer.commit(written, 0)
     committed = time.perf_counter()
-    claims = [one for message in written for one in message.claims]
+    claims = [one for message in written for one in message.claims if one]
     with root.catalog.read() as connection:
         found = matches.match_count(connection)
         news = next(feed for feed, name in feeds.feed_names(connection).items() if name == "News")

@@ -1,6 +1,6 @@
 """Filters, measured: the same queries and items by every contender, in one run. A JSON line for every figure.
 
-    python -m benchmarks.filters [--workload M] [--queries 100000] [--items 4000] [--batch 1000]
+    python -m benchmarks.filters [--workload M] [--queries 100000] [--items 16384] [--batch 2048]
         [--parts matchers,single,delta,text,spark,monitor,ruler] [--contenders streams,index,counting,tree,scan]
         [--jars DIR] [--seed 7] [--unknown-frequencies]
 
@@ -63,8 +63,8 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", choices=[*KINDS, "events"], default="M")
     parser.add_argument("--queries", type=int, default=100_000)
-    parser.add_argument("--items", type=int, default=4000)
-    parser.add_argument("--batch", type=int, default=1000)
+    parser.add_argument("--items", type=int, default=16_384)
+    parser.add_argument("--batch", type=int, default=2_048)
     parser.add_argument("--parts", type=_names(PARTS), default=["matchers", "single", "delta", "text"])
     parser.add_argument("--contenders", type=_names(CONTENDERS), default=list(CONTENDERS))
     parser.add_argument("--statements", type=int, default=2000)

@@ -218,6 +218,9 @@ def test_keys_are_forgotten_when_they_make_no_duplicates_any_more(engine: Engine
     assert tidy(engine.root, run.epoch, chores=True).forgotten == 0
     run.match()
     assert matched_ids(engine, "News") == ["Muse/1", "Muse on tour/2"]
+    assert tidy(engine.root, run.epoch, chores=True).forgotten == 0, "the log's time has not gone on"
+    engine.publish("Wire", items(("later", 4)))
+    run.match()
     assert tidy(engine.root, run.epoch, chores=True).forgotten == 2
     assert remembered() == {"News": 0, "Once": 2}
     engine.execute("drop feed Once cascade;")

@@ -14,7 +14,8 @@ from tests.services import PostgreSQL, postgresql
 import runnel
 from runnel.catalog import feeds, plans, schema, subscriptions
 from runnel.engine import Engine, planning, script
-from runnel.errors import DuplicateName, QuotaExceeded, StatementError, UnknownName
+from runnel.engine.root import Root
+from runnel.errors import CorruptData, DuplicateName, QuotaExceeded, StatementError, UnknownName
 from runnel.language.parser import parse
 from runnel.language.printing import print_script
 from runnel.language.statements import Parsed
@@ -250,6 +251,33 @@ def test_at_last_it_is_declared_under_the_lock(tmp_path: Path, monkeypatch: pyte
         engine.execute(many("Q"))
         assert happened == ["compiled"] * 4
         assert check(engine) == {"News", "More0", "More1", "More2", *(f"Q{n}" for n in range(COUNT))}
+
+
+def test_a_plan_that_was_collected_meanwhile_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A newer plan came into use while the script was prepared, so that the older one is gone."""
+    real, tries = planning.compile_change, list[str]()
+
+    def gone(root: Root, change: planning.Change) -> planning.Draft:
+        tries.append("compiled")
+        if len(tries) == 1:
+            with runnel.open(tmp_path / "root") as other:
+                other.execute("create feed Other from News; subscribe to Other output log;")
+            raise CorruptData("plans/1/manifest.json cannot be read")
+        return real(root, change)
+
+    with runnel.open(tmp_path / "root") as engine:
+        engine.execute("register feed News;")
+        monkeypatch.setattr(script, "compile_change", gone)
+        engine.execute(many("Q"))
+        assert {"Other", "Q0", f"Q{COUNT - 1}"} <= check(engine)
+        assert len(tries) == 3, "the first, the other client's, and the second"
+        monkeypatch.setattr(script, "compile_change", lambda root, change: gone(root, change) and _raise())
+        with pytest.raises(CorruptData):
+            engine.execute(many("R"))
+
+
+def _raise() -> planning.Draft:
+    raise CorruptData("plans/2/manifest.json cannot be read")
 
 
 def test_an_error_in_a_large_script_is_the_same_and_changes_nothing(opened: Callable[[], Engine]) -> None:

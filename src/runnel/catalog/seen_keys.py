@@ -11,7 +11,8 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import Connection, delete, func, select
 
 from runnel.catalog import matches, schema
-from runnel.catalog.connection import chunks, now
+from runnel.catalog.connection import chunks
+from runnel.catalog.sequencer import log_clock
 from runnel.model.gate import SeenKey
 
 _k, _i = schema.seen_keys.c, schema.item_segments.c
@@ -49,7 +50,8 @@ def forget_keys(connection: Connection, limit: int) -> int:
         _i.retired.is_(None), _i.last_sequence > matches.matched_upto(connection)
     )
     earliest = connection.execute(waiting).scalar()
-    before = now(connection) if earliest is None else min(int(earliest), now(connection))
+    # The log's own time, not this machine's: another one may be behind it, and clocks are set back.
+    before = log_clock(connection) if earliest is None else min(int(earliest), log_clock(connection))
     dropped = select(schema.feeds.c.id).where(schema.feeds.c.dropped.is_not(None))
     gone = 0
     for condition in (_k.expires <= before, _k.feed.in_(dropped)):

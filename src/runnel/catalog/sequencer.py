@@ -76,6 +76,11 @@ def log_time(connection: Connection) -> int:
     return max(now(connection), _value(connection, "clock"))
 
 
+def log_clock(connection: Connection) -> int:
+    """When the last item was accepted: no later one is stamped before that, whatever the clocks say."""
+    return _value(connection, "clock")
+
+
 def root_number(connection: Connection) -> int:
     """A number that tells this root from others; chosen when it is first asked for, in a transaction that writes."""
     found = connection.execute(select(_c.value).where(_c.name == "root")).scalar_one_or_none()

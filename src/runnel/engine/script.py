@@ -25,6 +25,7 @@ from runnel.engine.planning import Change, compile_change, publish_draft, read_c
 from runnel.engine.root import Root
 from runnel.engine.scope import NeedsLock, Scope
 from runnel.engine.sheets import keep_sheets
+from runnel.errors import CorruptData
 from runnel.language import statements as said
 from runnel.language.collecting import without_collecting
 
@@ -111,10 +112,18 @@ class _Script:
         """Bind and compile first, and write then; None if meanwhile something changed, and nothing was written."""
         with self._root.catalog.read() as connection:
             seen = self._seen(connection)
-            scope = self._scope(connection, ahead=True)
-            outcomes = self._apply(scope)
-            prepared = self._prepare(connection, scope)
-        draft = None if prepared.change is None else compile_change(self._root, prepared.change)
+        try:
+            with self._root.catalog.read() as connection:
+                scope = self._scope(connection, ahead=True)
+                outcomes = self._apply(scope)
+                prepared = self._prepare(connection, scope)
+            draft = None if prepared.change is None else compile_change(self._root, prepared.change)
+        except CorruptData:
+            # A plan is collected when a newer one is in use; nothing holds on to it here.
+            with self._root.catalog.read() as connection:
+                if self._seen(connection) == seen:
+                    raise
+            return None
         try:
             with self._root.catalog.write() as connection:
                 check_actor(connection, self._actor)

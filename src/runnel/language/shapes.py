@@ -94,7 +94,7 @@ class Shapes:
         try:
             for match in _STATEMENT.finditer(text):
                 if match.start() != end:
-                    return None
+                    break  # within a comment at the end, or in something unusual: the last line tells
                 found.append(self._statement(match[0], end, reading))
                 end = match.end()
                 if reading.learned > _ALLOWANCE + len(found) // 2:

@@ -52,6 +52,11 @@ class Claims:
     def __len__(self) -> int:
         return int(self.rows.num_rows)
 
+    def at_gates(self) -> Claims:
+        """Those of distinct feeds themselves: what decides about all others."""
+        feeds = pa.array([gate.feed for gate in self.gates], pa.int64())
+        return Claims(self.rows.filter(pc.is_in(self.rows.column("query"), feeds)), self.gates)
+
     def sealed(self) -> bytes:
         """The claims as bytes, with their gates; none where there are no claims."""
         if not len(self):

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from runnel.matching.claims import Claims, GateKeeper
 from runnel.matching.contract import Matcher
@@ -24,24 +26,42 @@ from runnel.plan.store import Plan
 Seen = Callable[[Collection[bytes]], Mapping[bytes, SeenKey]]
 """Of some keys those that were seen, and when last."""
 
+_ENOUGH = 100_000
+"""Keys that are remembered before those are looked for that count no more."""
+
 Numbers = npt.NDArray[np.int64]
+NOTHING: Numbers = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
-class Settled:
-    """What came of claims: pairs of an item's sequence and a query, keys to remember, and what was stopped by what.
+class SettledGates:
+    """What came of items at gates: those that each let pass, keys to remember, and what was stopped by what.
 
     `stopped` has, by gate and sequence, the sequence of the last item before with the same key.
     """
 
-    sequences: Numbers
-    queries: Numbers
+    gates: tuple[Gate, ...]
+    passed: Mapping[int, Numbers]
     keys: tuple[SeenKey, ...] = ()
     stopped: Mapping[tuple[int, int], int] = field(default_factory=dict)
 
+    def matches(self, claims: Claims) -> tuple[Numbers, Numbers]:
+        """Pairs of an item's sequence and a query, of the items that have these claims."""
+        rows = claims.rows
+        sequences, queries, gates = (rows.column(name).to_numpy() for name in ("sequence", "query", "gate"))
+        readers = np.flatnonzero(~np.isin(queries, [gate.feed for gate in self.gates]))
+        readers = readers[_reached(sequences[readers], gates[readers], self.passed)]
+        found = [(sequences[readers], queries[readers])]
+        for gate in self.gates:
+            if gate.shown:
+                own = np.unique(sequences[queries == gate.feed])
+                own = own[(own > gate.since) & np.isin(own, self.passed.get(gate.feed, NOTHING))]
+                found.append((own, np.full(len(own), gate.feed, dtype=np.int64)))
+        return unique_pairs(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
-def settle(claims: Claims, seen: Seen) -> Settled:
-    """Settle the claims of consecutive items; `seen` knows what came before the first of them."""
+
+def settle_gates(claims: Claims, seen: Seen) -> SettledGates:
+    """Settle what consecutive items claim at gates; `seen` knows what came before the first of them."""
     rows = claims.rows
     sequences, accepted, queries, gates = (
         rows.column(name).to_numpy() for name in ("sequence", "accepted", "query", "gate")
@@ -49,12 +69,11 @@ def settle(claims: Claims, seen: Seen) -> Settled:
     keys = rows.column("key")
     known = seen(set(keys.drop_null().to_pylist()))
     passed: dict[int, Numbers] = {}
-    found: list[tuple[Numbers, Numbers]] = []
     fresh: list[SeenKey] = []
     stopped: dict[tuple[int, int], int] = {}
     claimed = _by_query(queries, [gate.feed for gate in claims.gates])
     for gate in in_order(list(claims.gates), *unique_pairs(queries, gates)):
-        chosen = claimed.get(gate.feed, np.empty(0, dtype=np.int64))
+        chosen = claimed.get(gate.feed, NOTHING)
         chosen = chosen[_reached(sequences[chosen], gates[chosen], passed)]
         # An item that comes by several ways comes once; all its claims have the same key.
         order, first = np.unique(sequences[chosen], return_index=True)
@@ -64,14 +83,7 @@ def settle(claims: Claims, seen: Seen) -> Settled:
         passed[gate.feed] = order[np.fromiter((turn.passes(*one) for one in came), dtype=bool, count=len(order))]
         fresh += turn.keys()
         stopped |= turn.stopped
-        if gate.shown:
-            own = passed[gate.feed][passed[gate.feed] > gate.since]
-            found.append((own, np.full(len(own), gate.feed, dtype=np.int64)))
-    readers = np.flatnonzero(~np.isin(queries, [gate.feed for gate in claims.gates]))
-    readers = readers[_reached(sequences[readers], gates[readers], passed)]
-    found.append((sequences[readers], queries[readers]))
-    pairs = unique_pairs(*(np.concatenate(column) for column in zip(*found, strict=True)))
-    return Settled(*pairs, tuple(fresh), stopped)
+    return SettledGates(claims.gates, passed, tuple(fresh), stopped)
 
 
 def unique_pairs(first: Numbers, second: Numbers) -> tuple[Numbers, Numbers]:
@@ -141,6 +153,7 @@ class OrderedMatcher:
         self.statistics = matcher.statistics
         self._keeper = GateKeeper(plan)
         self._seen: dict[bytes, SeenKey] = {}
+        self._enough = _ENOUGH
         self.stopped: dict[tuple[int, int], int] = {}
 
     def match(self, items: ItemBatch) -> Matches:
@@ -149,19 +162,20 @@ class OrderedMatcher:
         if not self._keeper.is_needed:
             return matches
         kept, claims = self._keeper.take_out(items, matches)
-        settled = self.settle(claims)
+        sequences, found = self._settled(items, claims)
         rows = np.repeat(np.arange(len(items)), np.diff(kept.offsets))
-        places = np.searchsorted(items.sequences, settled.sequences)
-        rows, queries = unique_pairs(np.concatenate([rows, places]), np.concatenate([kept.queries, settled.queries]))
+        places = np.searchsorted(items.sequences, sequences)
+        rows, queries = unique_pairs(np.concatenate([rows, places]), np.concatenate([kept.queries, found]))
         offsets = np.searchsorted(rows, np.arange(len(items) + 1))
         return Matches(offsets.astype(np.int64), queries, kept.failures)
 
-    def settle(self, claims: Claims) -> Settled:
-        """Settle claims that were taken elsewhere, in the same order."""
-        settled = settle(claims, self._known)
-        self._seen |= {one.key: one for one in settled.keys}
-        self.stopped |= settled.stopped
-        return settled
-
-    def _known(self, keys: Collection[bytes]) -> Mapping[bytes, SeenKey]:
-        return self._seen
+    def _settled(self, items: ItemBatch, claims: Claims) -> tuple[Numbers, Numbers]:
+        """The matches of claims, which are remembered; what makes nothing a duplicate any more is forgotten."""
+        gates = settle_gates(claims.at_gates(), lambda keys: self._seen)
+        self._seen |= {one.key: one for one in gates.keys}
+        self.stopped |= gates.stopped
+        if len(self._seen) > self._enough:
+            newest = int(pc.max(items.records.column("accepted").cast(pa.int64())).as_py())
+            self._seen = {key: one for key, one in self._seen.items() if one.expires > newest}
+            self._enough = max(_ENOUGH, 2 * len(self._seen))
+        return gates.matches(claims)

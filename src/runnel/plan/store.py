@@ -19,6 +19,7 @@ import numpy as np
 from runnel.errors import CorruptData
 from runnel.log.storage import Storage
 from runnel.plan.arrays import Array, Arrays, narrow_offsets
+from runnel.plan.gates import query_of
 from runnel.plan.logical import LogicalPlan, QueryTable
 from runnel.plan.manifest import Kind, PlanArray, PlanFile, PlanManifest
 from runnel.plan.validate import validate_predicates, validate_queries
@@ -111,7 +112,9 @@ class Plan:
         """Which queries of a part (by position) the version does not have any more."""
         if part is not self.base or self.delta is None:
             return np.zeros(len(part.queries.query_ids), dtype=bool)
-        return np.isin(part.queries.query_ids, self.delta.tombstones)
+        # A delta has ways of its own, under the same ids. Those of the base end with the query that they belong to.
+        ids, dead = part.queries.query_ids, self.delta.tombstones
+        return np.isin(ids, dead) | np.isin(query_of(ids), dead)
 
 
 def write_base(storage: Storage, folder: str, logical: LogicalPlan, layout: Layout = NO_LAYOUT) -> PlanManifest:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from runnel.matching.claims import Claims
-from runnel.matching.settle import settle
+from runnel.matching.settle import settle_gates
 from runnel.model.segment import Slice
 from runnel.streaming.match_job import LOOKED_DDL, look_at_slices
 from runnel.streaming.reader import SLICE_DDL
@@ -25,5 +25,5 @@ def match_past(spark: Any, storage_url: str, slices: Sequence[Slice], plan: str)
     looked = frame.mapInArrow(look_at_slices(storage_url), LOOKED_DDL).collect()
     found = [np.array(row["sequences"], dtype=np.int64) for row in looked]
     claims = Claims.of([Claims.opened(bytes(row["claims"])) for row in looked if row["claims"]])
-    settled = settle(claims, lambda keys: {}).sequences  # nothing was seen before these items
+    settled, _ = settle_gates(claims.at_gates(), lambda keys: {}).matches(claims)  # nothing was seen before
     return np.unique(np.concatenate([*found, settled]))

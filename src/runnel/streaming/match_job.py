@@ -111,6 +111,7 @@ class Found:
         if keeper.is_needed:
             matches, claims = keeper.take_out(items, matches)
             self.claims.append(claims)
+            self.size += claims.rows.nbytes
         self.matches += matches.total
         self.failures += [[int(items.sequences[one.row]), one.query, one.reason] for one in matches.failures]
         self.records.append(match_records(items.sequences, matches))

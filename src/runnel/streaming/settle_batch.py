@@ -18,7 +18,7 @@ from runnel.errors import LineageConflict
 from runnel.log.added_matches import add_matches
 from runnel.log.storage import Storage
 from runnel.matching.claims import Claims
-from runnel.matching.settle import settle
+from runnel.matching.settle import NOTHING, settle_gates
 from runnel.model.gate import SeenKey
 from runnel.model.segment import MatchPart
 
@@ -42,16 +42,22 @@ class SettledBatch:
 
 
 def settle_batch(
-    catalog: Catalog, storage: Storage, lineage: int, parts: Sequence[MatchPart], sealed: Sequence[bytes]
+    catalog: Catalog, storage: Storage, lineage: int, parts: Sequence[MatchPart], sealed: Sequence[bytes | None]
 ) -> SettledBatch:
-    """Settle the claims of a batch against the keys that were seen before it."""
+    """Settle the claims of a batch, those of each part, against the keys that were seen before it.
+
+    There may be ten thousand readers of a distinct feed, so only what comes to gates is held for the whole batch.
+    """
     first = min(part.first_sequence for part in parts)
     with catalog.read() as connection:
         upto = matches.matched_upto(connection)
         if upto != first - 1:
             # Committed before a crash, or out of turn: the commit finds out which.
             return SettledBatch(tuple(parts), 0, (), upto)
-        claims = Claims.of([Claims.opened(one) for one in sealed])
-        settled = settle(claims, lambda keys: seen_keys.seen_keys(connection, keys))
-    written = [add_matches(storage, lineage, part, settled.sequences, settled.queries) for part in parts]
-    return SettledBatch(tuple(part for part, _ in written), sum(added for _, added in written), settled.keys, upto)
+        claims = Claims.of([Claims.opened(one).at_gates() for one in sealed if one])
+        gates = settle_gates(claims, lambda keys: seen_keys.seen_keys(connection, keys))
+    written: list[tuple[MatchPart, int]] = []
+    for part, one in zip(parts, sealed, strict=True):
+        found = gates.matches(Claims.opened(one)) if one else (NOTHING, NOTHING)
+        written.append(add_matches(storage, lineage, part, *found))
+    return SettledBatch(tuple(part for part, _ in written), sum(added for _, added in written), gates.keys, upto)

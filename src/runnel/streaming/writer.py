@@ -32,7 +32,7 @@ FORMAT = "runnel_matches"
 
 @dataclass
 class PartsWritten(WriterCommitMessage):  # type: ignore[misc]
-    """What a task tells the commit: its parts, and what they hold."""
+    """What a task tells the commit: its parts, what they hold, and the claims of each."""
 
     parts: list[MatchPart] = field(default_factory=list)
     plan: int = 0
@@ -40,7 +40,7 @@ class PartsWritten(WriterCommitMessage):  # type: ignore[misc]
     counters: Counter[str] = field(default_factory=Counter)
     failures: list[tuple[int, int, str]] = field(default_factory=list)
     observed: list[dict[str, Any]] = field(default_factory=list)
-    claims: list[bytes] = field(default_factory=list)
+    claims: list[bytes | None] = field(default_factory=list)
 
 
 class MatchLogSink(DataSource):  # type: ignore[misc]
@@ -72,7 +72,7 @@ class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
                 written.counters.update(told["counters"])
                 written.observed += told["observed"]
                 written.failures += [tuple(one) for one in told["failures"]]
-                written.claims += [row["claims"]] if row["claims"] else []
+                written.claims.append(row["claims"])
         return written
 
     def commit(self, messages: Sequence[PartsWritten | None], batchId: int) -> None:  # noqa: N803
@@ -87,14 +87,15 @@ class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             return
         parts = [part for message in written for part in message.parts]
         storage = self._job.open_storage()
-        if not all(storage.local(part.path).exists() for part in parts):
-            raise RunnelError("a part of the batch was removed before it could be committed")
         # Spark commits every batch in a process of its own: a connection that is left open is never used again.
         with closing(self._job.open_catalog()) as catalog:
             settled = self._settled(catalog, storage, parts, written)
             segment = self._segment(batchId, parts, written, 0 if settled is None else settled.added)
             with catalog.write() as connection:
                 kept = parts if settled is None else settled.parts
+                # Under the lock: who collects orphans removes none that is named by then.
+                if not all(storage.local(part.path).exists() for part in kept):
+                    raise RunnelError("a part of the batch was removed before it could be committed")
                 if not commit_segment(connection, segment, kept, epoch=self._job.epoch):
                     return
                 if settled is not None:
@@ -111,7 +112,7 @@ class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     ) -> SettledBatch | None:
         """The batch once duplicates are left out, if it has items that come to the gate of a distinct feed."""
         claims = [one for message in written for one in message.claims]
-        if not claims:
+        if not any(claims):
             return None
         from runnel.streaming.settle_batch import settle_batch
 

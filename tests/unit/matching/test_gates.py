@@ -29,7 +29,7 @@ from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher
 from runnel.matching.claims import Claims, GateKeeper
 from runnel.matching.compile import compile_base, compile_delta, compile_merged
-from runnel.matching.settle import OrderedMatcher, settle
+from runnel.matching.settle import OrderedMatcher, settle_gates
 from runnel.model.match import Failure, Matches
 from runnel.optimizer.optimize import optimize
 from runnel.plan.gates import NO_GATE, Gate, GateTable, query_of, visible, way_id
@@ -157,8 +157,8 @@ def test_claims_travel_as_bytes(tmp_path: Path) -> None:
     opened = Claims.opened(claims.sealed())
     assert opened.rows.equals(claims.rows)
     assert opened.gates == claims.gates
-    settled = settle(opened, lambda keys: {})
-    assert list(zip(settled.sequences.tolist(), settled.queries.tolist(), strict=True)) == [
+    settled = settle_gates(opened.at_gates(), lambda keys: {})
+    assert list(zip(*(column.tolist() for column in settled.matches(opened)), strict=True)) == [
         (1, 9),
         (1, 10),
         (3, 9),
@@ -167,7 +167,37 @@ def test_claims_travel_as_bytes(tmp_path: Path) -> None:
     assert settled.stopped == {(9, 2): 1}
     assert Claims.of([]).sealed() == b""
     assert len(Claims.opened(b"")) == 0
-    assert len(settle(Claims.of([]), lambda keys: {}).sequences) == 0
+    assert len(settle_gates(Claims.of([]), lambda keys: {}).matches(Claims.of([]))[0]) == 0
+
+
+@pytest.mark.parametrize("later", [{}, {9: Read(1)}, {9: Distinct(Read(1), (TITLE,), timedelta(days=2))}])
+def test_the_ways_of_a_query_end_with_it(tmp_path: Path, later: dict[int, Node]) -> None:
+    """A delta may take away or replace the last distinct feed: nothing of it is matched any more."""
+    storage = FileStorage(tmp_path.as_uri())
+    definitions: dict[int, Node] = {8: Read(1), 9: Distinct(Read(1), (TITLE,), timedelta(days=1)), 10: Read(9)}
+    compile_base(storage, "base", [PlanQuery(one) for one in definitions], definitions)
+    compile_delta(storage, "delta", [PlanQuery(one) for one in later], later, [9, 10], "base")
+    plan = load(storage, PlanVersion(2, "base", "delta"))
+    found = build_matcher(plan).match(batch_of(_three()))
+    assert set(query_of(found.queries).tolist()) == {8, *later}
+    shown = OrderedMatcher(plan, build_matcher(plan)).match(batch_of(_three()))
+    assert set(shown.queries.tolist()) == {8, *later}
+
+
+def test_keys_that_count_no_more_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runnel.matching.settle._ENOUGH", 10)
+    storage = FileStorage(tmp_path.as_uri())
+    definitions: dict[int, Node] = {9: Distinct(Read(1), (TITLE,), timedelta(hours=1))}
+    compile_base(storage, "base", [PlanQuery(9)], definitions)
+    plan = load(storage, PlanVersion(1, "base"))
+    matcher = OrderedMatcher(plan, build_matcher(plan))
+    for day in range(50):
+        moment = START + timedelta(days=day)
+        logged = LoggedItem(day + 1, moment, 1, str(day), {"title": (f"title {day}",)})
+        assert matcher.match(batch_of([logged])).total == 1
+        again = LoggedItem(day + 1000, moment + timedelta(minutes=5), 1, "x", {"title": (f"title {day}",)})
+        assert matcher.match(batch_of([again])).total == 0
+    assert len(matcher._seen) <= 11
 
 
 def _three() -> list[LoggedItem]:

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +19,7 @@ from runnel.log.storage import FileStorage
 from runnel.matching.filters.anchors import choose_anchors
 from runnel.matching.filters.atom_layout import lay_out_atoms
 from runnel.matching.filters.scan import ScanMatcher
+from runnel.matching.filters.streams import emit
 from runnel.matching.filters.streams.entries import FLAT, StreamShape
 from runnel.matching.filters.streams.layout import StreamLayout, lay_out_streams
 from runnel.matching.filters.streams.matcher import StreamMatcher
@@ -214,3 +216,18 @@ def test_a_folder_without_own_streams_is_laid_out_anew(tmp_path: Path) -> None:
     old = StreamMatcher(replace(plan, base=replace(plan.base, layout=kept)))
     batch = items_of(["guitar violin"] * 2, {"One": 1, "Two": 2}, ["One", "Two"])
     assert rows(old.match(batch)) == [[10], [11]]
+
+
+def test_a_block_that_was_broken_off_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    matcher = StreamMatcher(plan_of(tmp_path, {10: Filter(Read(1), word("w1"))}, StreamShape()))
+    real, calls = emit.turn, list[int]()
+
+    def turn(*arguments: Any) -> bool:
+        calls.append(1)
+        if len(calls) == 2:
+            raise MemoryError
+        return real(*arguments)
+
+    monkeypatch.setattr(emit, "turn", turn)
+    found = matcher.match(items_of(["w0"] * 256 + ["w1", "w0"], {"One": 1}))
+    assert [row for row, queries in enumerate(rows(found)) if queries] == [256]

@@ -119,7 +119,7 @@ def _count_in_tail(stream: Array, spot: Number, last: int, keys: int, extras: in
     while spot < end:
         count, kind = np.int64(stream[spot]) & ((1 << KIND) - 1), np.int64(stream[spot]) >> KIND
         spot += 1
-        if spot + count > end or kind > FORMULA or (kind == MISSING and count != 1):
+        if spot + count > end or kind > FORMULA or (kind == MISSING and count != 1) or (kind == FORMULA and count):
             return BROKEN
         if kind == FORMULA:
             unknown = 1

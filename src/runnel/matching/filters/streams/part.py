@@ -51,6 +51,7 @@ class StreamPart:
         self._finder = KeyFinder(self.atoms, words=False)
         self._settler = Settler(part, self.atoms, self.layout)
         self._block = 0
+        self._is_marked = False
         self._lines = emit.make_lines(_FIRST_ROOM, part.queries.query_ids)
         scopes = part.queries.scopes
         self._sources = sources_of(part.queries)
@@ -81,6 +82,9 @@ class StreamPart:
         blocks: list[tuple[Array, Array, Array, Array]] = []
         failures: list[Failure] = []
         for first in range(0, len(columns), masks.BLOCK):
+            if self._is_marked:
+                self.__dict__.pop("_state", None)  # something ended the block before: what it left belongs to nobody
+            self._is_marked = True
             last = min(first + masks.BLOCK, len(columns))
             low, high = np.searchsorted(rows, [first, last])
             self._mark(words, (first, last), rows[low:high], found[low:high])
@@ -90,6 +94,7 @@ class StreamPart:
             block_numbers = mark.group_numbers(places[low:high], numbers[low:high], slots, first)
             failures += self._walk(columns, words, block_numbers, (first, last), sources, statistics)
             mark.clear(self._state)
+            self._is_marked = False
             counts, leap_counts = self._lines.counts[: last - first], self._lines.leap_counts[: last - first]
             blocks.append((counts.copy(), leap_counts.copy(), *emit.copy_lines(self._lines, last - first)))
         return Answer(emit.joined_steps(blocks), tuple(failures))
