@@ -26,13 +26,16 @@ from runnel.algebra.distinct import render_distinct
 from runnel.algebra.evaluate_log import LoggedItem, evaluate_log
 from runnel.algebra.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.render import render
-from runnel.catalog import feeds, leases, seen_keys
+from runnel.catalog import feeds, leases, matches, seen_keys
+from runnel.catalog.connection import Catalog
 from runnel.engine import Engine, open_engine
 from runnel.engine.backup import back_up
 from runnel.engine.restore import restore
 from runnel.engine.tidy import tidy
-from runnel.errors import InputError, StatementError
+from runnel.errors import InputError, RunnelError, StatementError
 from runnel.log.garbage import collect_garbage
+from runnel.log.storage import Storage
+from runnel.streaming import match_job
 from runnel.streaming.match_job import match_slices
 from runnel.testing import FakeClock
 
@@ -365,3 +368,38 @@ def test_in_spark_from_statement_to_file(engine: Engine, clock: FakeClock, spark
     assert len((engine.root.out / "cheap.jsonl").read_text("utf-8").splitlines()) == 10
     preview = engine.preview("preview feed News", since=timedelta(days=1))
     assert preview.matched == 60
+
+
+def test_a_part_that_was_collected_before_the_lock_is_never_committed(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.execute(SCRIPT)
+    run = InProcess(engine)
+    engine.publish("Wire", items(("Muse", 1)))
+    real = run.writer._settled
+
+    def collected(catalog: Catalog, storage: Storage, parts: Any, written: Any) -> Any:
+        settled = real(catalog, storage, parts, written)
+        storage.delete(settled.parts[0].path if settled else parts[0].path)
+        return settled
+
+    monkeypatch.setattr(run.writer, "_settled", collected)
+    with pytest.raises(RunnelError, match="removed before it could be committed"):
+        run.match()
+    assert engine.root.matches.matched_upto() == 0
+    monkeypatch.undo()
+    run.match()
+    assert matched_ids(engine, "News") == ["Muse/1"]
+    run.close()
+
+
+def test_claims_count_when_a_worker_holds_much(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine.execute("register feed Wire; create feed News from Wire distinct by title; subscribe to News output log;")
+    monkeypatch.setattr(match_job, "_MOST_BYTES", 1)
+    run = InProcess(engine, slice_items=2)
+    engine.publish("Wire", items(*((f"title {number % 5}", number) for number in range(10))))
+    run.match()
+    with engine.root.catalog.read() as connection:
+        assert len(matches.match_parts(connection, 0, 10, limit=100)) == 5, "every slice has claims and nothing else"
+    assert len(matched_ids(engine, "News")) == 5
+    run.close()

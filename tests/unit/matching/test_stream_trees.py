@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,11 +21,12 @@ from runnel.matching.filters.anchors import choose_anchors
 from runnel.matching.filters.atom_layout import lay_out_atoms
 from runnel.matching.filters.scan import ScanMatcher
 from runnel.matching.filters.streams import emit
+from runnel.matching.filters.streams.check import BROKEN, count_doubts
 from runnel.matching.filters.streams.entries import FLAT, StreamShape
 from runnel.matching.filters.streams.layout import StreamLayout, lay_out_streams
 from runnel.matching.filters.streams.matcher import StreamMatcher
 from runnel.matching.filters.streams.trees import MOST_LEVELS
-from runnel.matching.filters.streams.write import ENTRY, GROUPED, HEAD
+from runnel.matching.filters.streams.write import ENTRY, FORMULA, GROUPED, HEAD, KIND
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Item
 from runnel.model.match import Matches
@@ -231,3 +233,17 @@ def test_a_block_that_was_broken_off_leaves_nothing_behind(tmp_path: Path, monke
     monkeypatch.setattr(emit, "turn", turn)
     found = matcher.match(items_of(["w0"] * 256 + ["w1", "w0"], {"One": 1}))
     assert [row for row, queries in enumerate(rows(found)) if queries] == [256]
+
+
+def test_where_the_formula_decides_there_are_no_literals() -> None:
+    never, tail = 3, HEAD + ENTRY
+    entry = [0, tail, never, never, never, never, never]
+    limits = np.array([1, 2, 0], dtype=np.int64)
+
+    def doubts(*literals: int) -> int:
+        header = len(literals) | FORMULA << KIND
+        stream = np.array([0, ENTRY, *entry, 1 + len(literals), header, *literals], dtype=np.uint32)
+        return count_doubts(np.array([0, len(stream)], dtype=np.int64), stream, limits)
+
+    assert doubts() == 1
+    assert doubts(1) == BROKEN
