@@ -125,17 +125,9 @@ def _choose(
         for clause in asked.checks[asked.check_offsets[predicate] : asked.check_offsets[predicate + 1]]:
             counts[clause] += 1
     _vote(inside, chosen, predicates, group, parents, clauses, holders, asked, counts)
-    for place in range(len(inside)):
-        predicate = predicates[inside[place]]
-        for clause in asked.checks[asked.check_offsets[predicate] : asked.check_offsets[predicate + 1]]:
-            counts[clause] = 0
-    _count_chosen(chosen, counts)
+    _count_chosen(inside, chosen, predicates, asked, counts)
     _vote(inside, chosen, predicates, group, parents, clauses, holders, asked, counts)
-    for place in range(len(inside)):
-        predicate = predicates[inside[place]]
-        for clause in asked.checks[asked.check_offsets[predicate] : asked.check_offsets[predicate + 1]]:
-            counts[clause] = 0
-    _count_chosen(chosen, counts)
+    _count_chosen(inside, chosen, predicates, asked, counts)
     some = False
     for place in range(len(inside)):
         clause = chosen[place]
@@ -174,7 +166,12 @@ def _vote(
 
 
 @kernel
-def _count_chosen(chosen: Array, counts: Array) -> None:
+def _count_chosen(inside: Array, chosen: Array, predicates: Array, asked: Clauses, counts: Array) -> None:
+    """Count anew: of each clause, the predicates that have chosen it instead of those that have it."""
+    for place in range(len(inside)):
+        predicate = predicates[inside[place]]
+        for clause in asked.checks[asked.check_offsets[predicate] : asked.check_offsets[predicate + 1]]:
+            counts[clause] = 0
     for clause in chosen:
         if clause != NOTHING:
             counts[clause] += 1
