@@ -118,7 +118,7 @@ def _matchers(engine: Engine, items: Sequence[Item]) -> None:
     started = time.process_time()
     naive = ScanMatcher(queries, nodes).match(sample)
     naive_seconds = time.process_time() - started
-    matcher = build_matcher(load(root.storage, PlanVersion(row.version, row.base, row.delta)))
+    matcher = build_matcher(load(root.storage, PlanVersion.of(row)))
     assert [matcher.match(sample).row(one).tolist() for one in range(len(sample))] == [
         naive.row(one).tolist() for one in range(len(sample))
     ], "the index and the reference evaluator differ"

@@ -13,9 +13,10 @@ from scripts.reference_markdown import block, code, page, table
 from runnel.catalog.migrations import MIGRATIONS
 from runnel.catalog.schema import metadata
 from runnel.library import compile as compile_queries
-from runnel.log.match_files import MATCH_SCHEMA
+from runnel.log.match_files import BOUND_SCHEMA, MATCH_SCHEMA
 from runnel.log.storage import FileStorage
 from runnel.model.batch import BOOLEAN, ITEM_SCHEMA, MOMENT, NUMBER, TEXT
+from runnel.model.bindings import MOST_ROWS
 from runnel.plan.manifest import FORMAT
 from runnel.plan.store import ARRAYS, MANIFEST, PREDICATES, PlanVersion, load
 from runnel.sinks.registry import GROUP
@@ -49,6 +50,7 @@ _MATCH = {
     "sequence": "the item",
     "steps": "the ids of the feeds that the item is in, ascending: each as the step from the one before, or from 0",
     "leaps": "the steps that do not fit into two bytes; 65535 stands for each in `steps`",
+    "bindings": "the bindings of those of its feeds that have any, as JSON",
 }
 
 _VALUE = {
@@ -108,6 +110,12 @@ _TABLES = {
     "statistics": "what was learned of each feed, and of all (0): how often words and atoms occur",
     "tags": "the tags of queries",
     "costs": "what the queries cost that cost most, as sampled, and when the journal told of it",
+    "operators": "operators as they were registered, by version; `dropped` where another is in force, or none",
+    "uses_operators": "which queries use which operators",
+    "undecided": "items that operators could not decide for some queries, until they are logged once more",
+    "supplements": "items that are in the log once more, and for which queries alone",
+    "operator_cache": "files with remembered answers of operators",
+    "operator_learning": "what was learned of operators: costs and selectivities",
     "quarantine": "what was put aside, and why",
 }
 
@@ -154,8 +162,14 @@ def _logs() -> tuple[str, ...]:
         "An element of `attributes`:",
         _schema(ITEM_SCHEMA.field("attributes").type.value_type, _VALUE),
         "## Match log",
-        f"Format `{_format(MATCH_SCHEMA)}`. One row for every item that matched anything.",
-        _schema(MATCH_SCHEMA, _MATCH),
+        f"Format `{_format(MATCH_SCHEMA)}`; a file in which some match has bindings has the format "
+        f"`{_format(BOUND_SCHEMA)}`, with the last column. One row for every item that matched anything. An item "
+        "that was stopped at the gate of a distinct feed may have a row with bindings and without steps: it "
+        "matched nothing.",
+        _schema(BOUND_SCHEMA, _MATCH),
+        "The JSON is a list of objects. `queries` are ids of feeds, `rows` their bindings (for every variable a "
+        'number, a text, a truth value, or `{"moment": …}`), and `count` is how many rows there were, of which at '
+        f"most {MOST_ROWS} are kept.",
     )
 
 

@@ -13,7 +13,8 @@
     │   ├── InvalidItem               an item that cannot be accepted
     │   ├── Unreachable               an address that did not answer as it should
     │   │   └── RefusedAddress            an address that must not be reached from here
-    │   └── SheetFailed               a stylesheet that cannot be used, or failed on a document
+    │   ├── SheetFailed               a stylesheet that cannot be used, or failed on a document
+    │   └── OperatorRefused           an operator that cannot be used as it was registered
     ├── RootError                 the root cannot be used as asked
     │   ├── NotARoot                  no installation there
     │   ├── RootExists                an installation is there already
@@ -186,6 +187,10 @@ class RefusedAddress(Unreachable):
 
 class SheetFailed(InputError):
     """A stylesheet that cannot be used, or that failed on a document (or took too long, or too much memory)."""
+
+
+class OperatorRefused(InputError):
+    """An operator that cannot be used as it was registered: not found, not allowed, or wrongly configured."""
 
 
 class RootError(RunnelError):

@@ -109,6 +109,18 @@ class Settings(BaseSettings):
     )
     sheet_seconds: float = Field(5.0, gt=0, description="Processor time that a stylesheet may take for a document.")
     sheet_megabytes: int = Field(512, ge=64, description="Memory that a stylesheet may take.")
+    operator_modules: tuple[str, ...] = Field(
+        (), description="Modules, and packages with all below them, whose functions may be registered as operators."
+    )
+    operator_databases: dict[str, str] = Field(
+        {}, description="URLs of databases, by name, that look-up operators may ask.", repr=False
+    )
+    operator_cache_bytes: int = Field(
+        256 << 20, ge=0, description="Most bytes of operators' answers that are remembered on disk; 0 means none."
+    )
+    operator_processes: int = Field(
+        1, ge=1, description="Processes beside each worker in which operators of plug-ins run."
+    )
     keep_items_days: int = Field(365, ge=0, description="Days that items and matches are kept; 0 means for ever.")
     keep_receipts_days: int = Field(90, ge=0, description="Days that sent messages stay in the ledger one by one.")
     keep_aside_bytes: int = Field(1 << 30, ge=0, description="Most bytes of refused documents kept for inspection.")

@@ -234,7 +234,7 @@ def test_periods_that_were_missed_are_skipped(catalog: Catalog) -> None:
 
 
 def test_a_full_catalog_says_so_and_goes_on(tmp_path: Path) -> None:
-    small = Catalog(f"sqlite:///{tmp_path / 'small.sqlite'}", max_bytes=400_000)
+    small = Catalog(f"sqlite:///{tmp_path / 'small.sqlite'}", max_bytes=800_000)
     small.migrate()
 
     def declare_too_much() -> None:

@@ -10,13 +10,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from lxml import etree
 
-from runnel.algebra.evaluate import accepts
-from runnel.algebra.query import Read
+from runnel.algebra.evaluate_log import LoggedItem, evaluate_log
 from runnel.catalog import feeds, ledger, matches, subscriptions
 from runnel.engine import Engine
 from runnel.model.delivery import MessageState
@@ -27,20 +26,25 @@ register feed Other;
 create feed Rock from Wire where title contains 'rock';
 create feed Loud from (Rock as $r | Other) where $r[volume > 5] and not title contains 'quiet';
 create feed Everything from Wire | Other;
+create feed Stories from Everything distinct by story within 30 days;
+create feed RockStories from (Stories | Rock) where title contains 'rock';
 subscribe to Rock output jsonl 'rock.jsonl';
 subscribe to Loud output rss 'loud.xml';
 subscribe to Loud output atom 'loud.atom';
 subscribe to Everything output jsonl 'everything.jsonl';
 subscribe to Everything output json 'everything.json';
+subscribe to Stories output jsonl 'stories.jsonl';
+subscribe to RockStories output log;
 subscribe to Wire output log;
 """
 
 
 def item(number: int) -> dict[str, object]:
-    """A small item whose words and volume vary."""
+    """A small item whose words and volume vary; its story was told just before, or long ago, or never."""
     words = ["rock", "jazz", "quiet", "loud", "concert"]
     title = f"{words[number % 5]} {words[number * 7 % 3]} number {number}"
-    return {"id": str(number), "title": title, "volume": number % 11}
+    story = number // 4 if number % 2 else number * 7 % 40
+    return {"id": str(number), "title": title, "volume": number % 11, "story": story}
 
 
 class Victim:
@@ -121,14 +125,20 @@ def _verify_matches(engine: Engine) -> dict[str, list[str]]:
         recorded.update(zip(sequences.tolist(), queries.tolist(), strict=True))
     expected: Counter[tuple[int, int]] = Counter()
     found: dict[str, list[str]] = {names[query]: [] for query in live}
-    for batch in root.items.read(0, 1 << 60):
-        for feed, one in zip(batch.feeds.tolist(), batch.items(names), strict=True):
-            for query, since in live.items():
-                if (one.sequence or 0) > since and accepts(Read(query), feed, one.attributes, nodes):
-                    expected[one.sequence or 0, query] += 1
-                    found[names[query]].append(one.id)
+    for one in evaluate_log(_logged(engine), nodes, live):
+        for query in one.feeds:
+            expected[one.item.sequence, query] += 1
+            found[names[query]].append(one.item.id)
     assert recorded == expected, "a match is missing, wrong, or there twice"
     return found
+
+
+def _logged(engine: Engine) -> Iterator[LoggedItem]:
+    for batch in engine.root.items.read(0, 1 << 60):
+        for feed, one in zip(batch.feeds.tolist(), batch.items({}), strict=True):
+            assert one.sequence is not None
+            assert one.time is not None
+            yield LoggedItem(one.sequence, one.time, feed, one.id, one.attributes)
 
 
 def _verify_deliveries(engine: Engine, found: dict[str, list[str]]) -> None:
@@ -139,7 +149,7 @@ def _verify_deliveries(engine: Engine, found: dict[str, list[str]]) -> None:
     assert all(one.state is MessageState.DONE for one in messages), "a message is not settled"
     keys = [one.key for one in messages]
     assert len(keys) == len(set(keys)), "a message is in the ledger twice"
-    for name, file in (("Rock", "rock.jsonl"), ("Everything", "everything.jsonl")):
+    for name, file in (("Rock", "rock.jsonl"), ("Everything", "everything.jsonl"), ("Stories", "stories.jsonl")):
         lines = [json.loads(line) for line in (out / file).read_text("utf-8").splitlines()]
         assert [line["id"] for line in lines] == found[name], f"{file} lost or repeated an item"
     counts: Counter[int] = Counter()
@@ -147,6 +157,7 @@ def _verify_deliveries(engine: Engine, found: dict[str, list[str]]) -> None:
         counts[one.subscription] += one.count
     by_target = {held_one.target: counts[held_one.id] for held_one in held}
     assert by_target["rock.jsonl"] == len(found["Rock"]), "the ledger's counts are not the matches'"
+    assert 0 < len(found["Stories"]) < len(found["Everything"]), "there is nothing that a distinct feed leaves out"
     newest = set(found["Loud"][-200:])
     assert _entries(out / "loud.xml", ".//item/{urn:runnel:feed/1}entry") == newest
     assert _entries(out / "loud.atom", ".//{urn:runnel:feed/1}entry") == newest

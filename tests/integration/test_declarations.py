@@ -432,7 +432,7 @@ class _Walk:
         if row is None:
             assert live == {}
             return
-        matcher = build_matcher(load(root.storage, PlanVersion(row.version, row.base, row.delta)))
+        matcher = build_matcher(load(root.storage, PlanVersion.of(row)))
         found = matcher.match(self.batch)
         assert row.queries == len(live), after
         for index, (feed, attributes) in enumerate(

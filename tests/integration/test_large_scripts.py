@@ -64,7 +64,7 @@ def check(engine: Engine) -> set[str]:
     assert {one.feed for one in held} <= live.keys()
     planned: dict[int, int] = {}
     if current is not None:
-        plan = load(engine.root.storage, PlanVersion(current.version, current.base, current.delta))
+        plan = load(engine.root.storage, PlanVersion.of(current))
         for part in plan.parts:
             for query, start, gone in zip(
                 visible(part.logical.query_ids).tolist(),
@@ -142,7 +142,7 @@ def test_a_large_script_leaves_what_small_ones_leave(tmp_path: Path) -> None:
             with engine.root.catalog.read() as connection:
                 current = plans.current_plan(connection)
             assert current is not None
-            plan = load(engine.root.storage, PlanVersion(current.version, current.base, current.delta))
+            plan = load(engine.root.storage, PlanVersion.of(current))
             (batch,) = engine.root.items.get(list(range(1, 61)))
             matches = build_matcher(plan).match(batch)
             found.append([sorted(matches.row(row).tolist()) for row in range(len(batch))])

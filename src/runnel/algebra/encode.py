@@ -6,6 +6,18 @@ from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from typing import Any, cast
 
+from runnel.algebra.calls import (
+    Argument,
+    Arithmetic,
+    Call,
+    Constraint,
+    Literally,
+    Quantity,
+    Relation,
+    Sign,
+    Term,
+    Variable,
+)
 from runnel.algebra.expressions import (
     Ago,
     And,
@@ -59,6 +71,8 @@ def encode_expression(expression: Expression) -> Any:
             return ["in", encode_attribute(attribute), *map(encode_constant, constants)]
         case Exists(attribute):
             return ["exists", encode_attribute(attribute)]
+        case Call() | Constraint() | Term():
+            return encode_operators(expression)
         case atom:
             tag, *rest = _encode_text_atom(atom)
             return [tag, encode_attribute(atom.attribute), *rest]
@@ -98,6 +112,8 @@ def decode_expression(value: Any) -> Expression:
             return Or(tuple(map(decode_expression, rest)))
         case "not":
             return Not(decode_expression(rest[0]))
+        case "call" | "constraint" | "term":
+            return decode_operators(tag, rest)
     attribute = decode_attribute(rest[0])
     match tag:
         case "contains":
@@ -140,6 +156,63 @@ def _decode_phrase(phrase: list[str]) -> tuple[str, ...]:
     if all(word.isascii() for word in phrase):
         return tuple(phrase)
     return tuple(word for one in phrase for word in words(one) or [one])
+
+
+def encode_operators(part: Call | Constraint | Term) -> Any:
+    """A JSON value for what operators add to conditions."""
+    match part:
+        case Call(operator, arguments, version, results):
+            return ["call", operator, version, list(results), *map(_encode_quantity, arguments)]
+        case Constraint(left, relation, right):
+            return ["constraint", relation, _encode_quantity(left), _encode_quantity(right)]
+        case Term(calls, constraints):
+            return ["term", [encode_operators(one) for one in calls], [encode_operators(one) for one in constraints]]
+
+
+def decode_operators(tag: str, rest: list[Any]) -> Call | Constraint | Term:
+    """What a JSON value made by `encode_operators` stands for, given its tag and what comes behind."""
+    if tag == "term":
+        calls, constraints = ([decode_operators(one[0], one[1:]) for one in some] for some in rest)
+        return Term(
+            tuple(one for one in calls if isinstance(one, Call)),
+            tuple(one for one in constraints if isinstance(one, Constraint)),
+        )
+    if tag == "constraint":
+        return Constraint(_decode_quantity(rest[1]), cast(Relation, rest[0]), _decode_quantity(rest[2]))
+    operator, version, results, *arguments = rest
+    return Call(operator, tuple(map(_decode_argument, arguments)), version, tuple(results))
+
+
+def _encode_quantity(one: Quantity | Attribute) -> Any:
+    match one:
+        case Variable(name):
+            return ["?", name]
+        case Arithmetic(sign, left, right):
+            return [sign, _encode_quantity(left), _encode_quantity(right)]
+        case Literally(value):
+            return ["constant", encode_constant(value)]
+        case Attribute():
+            return ["attribute", encode_attribute(one)]
+
+
+def _decode_quantity(value: Any) -> Quantity:
+    match value:
+        case ["?", name]:
+            return Variable(name)
+        case ["constant", constant]:
+            return Literally(decode_constant(constant))
+        case [sign, left, right]:
+            return Arithmetic(cast(Sign, sign), _decode_quantity(left), _decode_quantity(right))
+    raise ValueError(f"unknown quantity {value!r}")
+
+
+def _decode_argument(value: Any) -> Argument:
+    if value[0] == "attribute":
+        return decode_attribute(value[1])
+    one = _decode_quantity(value)
+    if isinstance(one, Arithmetic):
+        raise ValueError(f"unknown argument {value!r}")
+    return one
 
 
 def encode_attribute(attribute: Attribute) -> Any:

@@ -5,10 +5,11 @@ Matchers, optimiser passes and plans are tested against `holds` and `accepts`; w
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, date, datetime
 from typing import Any
 
+from runnel.algebra.calls import Call, Constraint, Term
 from runnel.algebra.expressions import (
     WHOLE,
     Ago,
@@ -46,8 +47,11 @@ from runnel.algebra.regular import found_in
 from runnel.algebra.similarity import similar
 from runnel.algebra.stems import stem_words, stems_of
 from runnel.algebra.text import contains_phrase, words
-from runnel.errors import CyclicFeeds
+from runnel.errors import CyclicFeeds, RunnelError
 from runnel.model.item import Attributes, Value
+
+Holding = Callable[[Expression, Attributes, datetime | None], bool]
+"""Whether a condition holds: `holds`, or one that knows what operators say of the item (see `bindings`)."""
 
 
 def holds(expression: Expression, attributes: Attributes, accepted: datetime | None = None) -> bool:
@@ -68,6 +72,8 @@ def holds(expression: Expression, attributes: Attributes, accepted: datetime | N
             return not holds(part, attributes, accepted)
         case Truth(value):
             return value
+        case Call() | Constraint() | Term():
+            raise RunnelError("a condition with operators is decided by asking them")
         case atom:
             return any(satisfies(atom, value, accepted) for _, value in values_of(atom.attribute, attributes))
 
@@ -196,6 +202,7 @@ def accepts(
     definitions: Mapping[int, Node],
     accepted: datetime | None = None,
     duplicates: Collection[int] = (),
+    holding: Holding = holds,
 ) -> bool:
     """Whether an item of the source feed `feed` reaches the output of a query node.
 
@@ -208,24 +215,30 @@ def accepts(
     """
     inside: dict[int, bool] = {}
     for view in views_below(node, definitions):
-        reached = _reaches(definitions[view], feed, attributes, inside, accepted)
+        reached = _reaches(definitions[view], feed, attributes, inside, accepted, holding)
         inside[view] = reached and view not in duplicates
-    return _reaches(node, feed, attributes, inside, accepted)
+    return _reaches(node, feed, attributes, inside, accepted, holding)
 
 
 def _reaches(
-    node: Node, feed: int, attributes: Attributes, inside: Mapping[int, bool], accepted: datetime | None
+    node: Node,
+    feed: int,
+    attributes: Attributes,
+    inside: Mapping[int, bool],
+    accepted: datetime | None,
+    holding: Holding,
 ) -> bool:
     """As `accepts`, where it is known which of the views that the node reads hold the item."""
     match node:
         case Read(read):
             return inside.get(read, read == feed)
         case Union(inputs):
-            return any(_reaches(one, feed, attributes, inside, accepted) for one in inputs)
+            return any(_reaches(one, feed, attributes, inside, accepted, holding) for one in inputs)
         case Filter(inner, condition):
-            return _reaches(inner, feed, attributes, inside, accepted) and holds(condition, attributes, accepted)
+            reached = _reaches(inner, feed, attributes, inside, accepted, holding)
+            return reached and holding(condition, attributes, accepted)
         case Distinct(inner, _, _):
-            return _reaches(inner, feed, attributes, inside, accepted)
+            return _reaches(inner, feed, attributes, inside, accepted, holding)
 
 
 def views_below(node: Node, definitions: Mapping[int, Node]) -> list[int]:

@@ -10,7 +10,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from fractions import Fraction
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+if TYPE_CHECKING:
+    from runnel.algebra.calls import Call, Constraint, Term
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +217,8 @@ TextAtom = WordAtom | LinkAtom | RegularExpression | InNetwork
 """Atoms that only a text can satisfy."""
 
 Atom = TextAtom | Compare | Between | In | Exists
-Expression = Atom | Truth | And | Or | Not
+Expression: TypeAlias = "Atom | Truth | And | Or | Not | Call | Constraint | Term"
+"""A condition. Calls and constraints are those of operators (see `calls`); a term is what they are optimised as."""
 
 TRUE = Truth(True)
 FALSE = Truth(False)
@@ -268,7 +272,7 @@ def negation(part: Expression) -> Expression:
 
 
 def atoms(expression: Expression) -> Iterator[Atom]:
-    """Every atom of an expression, from left to right, repeated where it is repeated."""
+    """Every atom of an expression, from left to right, repeated where it is repeated; operators are none."""
     stack: list[Expression] = [expression]
     while stack:
         match stack.pop():
@@ -276,7 +280,7 @@ def atoms(expression: Expression) -> Iterator[Atom]:
                 stack.extend(reversed(parts))
             case Not(part):
                 stack.append(part)
-            case Truth():
-                pass
-            case atom:
+            case atom if isinstance(atom, Atom):
                 yield atom
+            case _:
+                pass

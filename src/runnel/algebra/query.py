@@ -51,6 +51,21 @@ class Distinct:
 Node = Read | Union | Filter | Distinct
 
 
+def conditions_of(node: Node) -> Iterator[Expression]:
+    """The conditions of a node's own filters, from the outermost on."""
+    match node:
+        case Read():
+            pass
+        case Union(inputs):
+            for one in inputs:
+                yield from conditions_of(one)
+        case Filter(inner, condition):
+            yield condition
+            yield from conditions_of(inner)
+        case Distinct(inner, _, _):
+            yield from conditions_of(inner)
+
+
 def reads(node: Node) -> Iterator[int]:
     """The ids of the feeds that a node reads directly, from left to right.
 

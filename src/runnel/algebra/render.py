@@ -6,6 +6,7 @@ import re
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 
+from runnel.algebra.calls import Argument, Arithmetic, Call, Constraint, Literally, Quantity, Term, Variable
 from runnel.algebra.durations import render_duration
 from runnel.algebra.expressions import (
     WHOLE,
@@ -106,8 +107,44 @@ def render(expression: Expression) -> str:
             return f"{render_attribute(attribute)} in ({', '.join(map(render_constant, constants))})"
         case Exists(attribute):
             return f"{render_attribute(attribute)} exists"
+        case Call() | Constraint() | Term():
+            return render_operators(expression)
         case atom:
             return f"{render_attribute(atom.attribute)} {_render_text_atom(atom)}"
+
+
+def render_operators(part: Call | Constraint | Term) -> str:
+    """What operators add to conditions, as written.
+
+    >>> render_operators(Constraint(Variable("y"), ">", Arithmetic("*", Literally(2.0), Variable("z"))))
+    '?y > 2 * ?z'
+    """
+    match part:
+        case Call(operator, arguments):
+            return f"{render_name(operator)}({', '.join(map(_render_argument, arguments))})"
+        case Constraint(left, relation, right):
+            return f"{_render_quantity(left)} {relation} {_render_quantity(right)}"
+        case Term(calls, constraints):
+            return " and ".join([*map(render_operators, calls), *map(render_operators, constraints)])
+
+
+def _render_argument(argument: Argument) -> str:
+    return render_attribute(argument) if isinstance(argument, Attribute) else _render_quantity(argument)
+
+
+def _render_quantity(one: Quantity, inside: str = "") -> str:
+    match one:
+        case Variable(name):
+            return f"?{name}"
+        case Literally(value):
+            return render_constant(value)
+        case Arithmetic(sign, left, right):
+            # The right operand of equal rank needs its parentheses: a - (b - c).
+            text = f"{_render_quantity(left, sign)} {sign} {_render_quantity(right, sign + ')')}"
+            loose = inside[:1] in ("*", "/") and sign in ("+", "-")
+            return (
+                f"({text})" if loose or (inside.endswith(")") and not (inside[0] in "+-" and sign in "*/")) else text
+            )
 
 
 def _render_text_atom(atom: TextAtom) -> str:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from runnel.algebra.bindings import Answers, asking, fitting, satisfied, solutions
+from runnel.algebra.calls import Call, Constraint, Term
 from runnel.algebra.distinct import describe_distinct
-from runnel.algebra.evaluate import accepts, holds, satisfies, values_of
+from runnel.algebra.evaluate import accepts, satisfies, values_of
 from runnel.algebra.expressions import WHOLE, And, Expression, Not, Or, Truth
 from runnel.algebra.places import Place, places
 from runnel.algebra.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.render import render
+from runnel.model.bindings import Binding
 from runnel.model.item import Attributes, Value
+from runnel.model.operator import Rows
 
 _MOST_VIEWS = 40
 _CONTEXT = 60
@@ -103,23 +107,67 @@ def _cut(text: str, places: tuple[Place, ...]) -> tuple[str, list[Place]]:
     return text[start:end], [(first - start, min(last, end) - start) for first, last in places if first < end]
 
 
-def trace_expression(expression: Expression, attributes: Attributes, accepted: datetime | None = None) -> Trace:
-    """The evaluation of a condition on an item's attributes."""
-    truth = holds(expression, attributes, accepted)
+def unanswered(call: Call) -> Rows | None:
+    """What operators say where nobody asks them."""
+    return None
+
+
+def trace_expression(
+    expression: Expression,
+    attributes: Attributes,
+    accepted: datetime | None = None,
+    answers: Answers = unanswered,
+) -> Trace:
+    """The evaluation of a condition on an item's attributes. `answers` is what operators say of the item."""
+    holds = asking(answers)(expression, attributes, accepted)
     match expression:
         case And(parts):
-            return Trace("all of", truth, parts=tuple(trace_expression(one, attributes, accepted) for one in parts))
+            bound = solutions(
+                And(tuple(one for one in parts if isinstance(one, Call))), attributes, answers, accepted
+            )
+            traces = (_trace_part(part, attributes, accepted, answers, bound) for part in parts)
+            return Trace("all of", holds, parts=tuple(traces))
         case Or(parts):
-            return Trace("any of", truth, parts=tuple(trace_expression(one, attributes, accepted) for one in parts))
+            traces = (trace_expression(part, attributes, accepted, answers) for part in parts)
+            return Trace("any of", holds, parts=tuple(traces))
         case Not(part):
-            return Trace("not", truth, parts=(trace_expression(part, attributes, accepted),))
-        case Truth():
-            return Trace(render(expression), truth)
+            return Trace("not", holds, parts=(trace_expression(part, attributes, accepted, answers),))
+        case Call():
+            return _trace_call(expression, answers)
+        case Truth() | Constraint() | Term():
+            return Trace(render(expression), holds)
         case atom:
             looked_at = values_of(atom.attribute, attributes)
             decided = [(name, value) for name, value in looked_at if satisfies(atom, value, accepted)] or looked_at
             seen = tuple(Seen(name, value, tuple(places(atom, value, accepted))) for name, value in decided)
-            return Trace(render(expression), truth, seen, whole=atom.attribute.name == WHOLE.name)
+            return Trace(render(expression), holds, seen, whole=atom.attribute.name == WHOLE.name)
+
+
+def _trace_part(
+    part: Expression,
+    attributes: Attributes,
+    accepted: datetime | None,
+    answers: Answers,
+    bound: Sequence[Binding],
+) -> Trace:
+    """A part of a conjunction: a constraint is held against what the calls beside it are bound to."""
+    match part:
+        case Constraint():
+            return Trace(render(part), any(satisfied(part, one, accepted) for one in bound))
+        case Or(parts) if any(isinstance(one, Constraint) for one in parts):
+            traces = tuple(_trace_part(one, attributes, accepted, answers, bound) for one in parts)
+            return Trace("any of", any(one.holds for one in traces), parts=traces)
+        case _:
+            return trace_expression(part, attributes, accepted, answers)
+
+
+def _trace_call(call: Call, answers: Answers) -> Trace:
+    rows = answers(call)
+    if rows is None:
+        return Trace(f"{render(call)}: unknown, the operator gave no answer", False)
+    found = fitting(call, rows)
+    values = tuple(Seen(f"?{name}", value) for one in found[:3] for name, value in one.items())
+    return Trace(render(call), bool(found), values, whole=True)
 
 
 def trace_node(
@@ -129,49 +177,72 @@ def trace_node(
     definitions: Mapping[int, Node],
     names: Mapping[int, str],
     accepted: datetime | None = None,
-    shown: set[int] | None = None,
+    *,
     duplicates: Mapping[int, str] | None = None,
+    answers: Answers = unanswered,
 ) -> Trace:
     """The evaluation of a query on an item of the source feed `feed`, through views down to the source.
 
     A view that is reached by several ways is shown once; below a good many views nobody reads on. `duplicates` are
     the distinct feeds in which the item is one, each with what is said of the earlier item.
     """
-    shown = set() if shown is None else shown
-    duplicates = duplicates or {}
-    truth = accepts(node, feed, attributes, definitions, accepted, duplicates)
-    match node:
-        case Read(read):
-            name = names.get(read, f"#{read}")
-            inner = definitions.get(read)
-            if inner is None:
-                return Trace(f"comes from {name}", truth)
-            if read in shown or len(shown) >= _MOST_VIEWS:
-                return Trace(f"is in {name}, as above" if read in shown else f"is in {name} …", truth)
-            shown.add(read)
-            below = trace_node(inner, feed, attributes, definitions, names, accepted, shown, duplicates)
-            if not isinstance(inner, Distinct):
-                return Trace(f"is in {name}", truth, parts=(below,))
-            earlier = f": {duplicates[read]}" if read in duplicates else ""
-            alone = Trace(f"{describe_distinct(inner)}{earlier}", read not in duplicates)
-            # What does not come to the gate is not asked for there.
-            return Trace(f"is in {name}", truth, parts=(below, alone) if below.holds else (below,))
-        case Distinct(inner, _, _):
-            return trace_node(inner, feed, attributes, definitions, names, accepted, shown, duplicates)
-        case Union(inputs):
-            ways = [
-                trace_node(one, feed, attributes, definitions, names, accepted, shown, duplicates) for one in inputs
-            ]
-            # Where a way leads in, the ways that do not are no answer to "why".
-            told = tuple(way for way in ways if way.holds or not truth)
-            others = f", {len(ways) - len(told)} others do not lead here" if len(told) < len(ways) else ""
-            return Trace(f"by one of {len(ways)} ways{others}", truth, parts=told)
-        case Filter(inner, condition):
-            steps = (
-                trace_node(inner, feed, attributes, definitions, names, accepted, shown, duplicates),
-                trace_expression(condition, attributes, accepted),
-            )
-            return Trace("both", truth, parts=steps)
+    return _Tracer(feed, attributes, definitions, names, accepted, duplicates or {}, answers).node(node)
+
+
+@dataclass
+class _Tracer:
+    """One item, and all that is known of the world it is held against."""
+
+    feed: int
+    attributes: Attributes
+    definitions: Mapping[int, Node]
+    names: Mapping[int, str]
+    accepted: datetime | None
+    duplicates: Mapping[int, str]
+    answers: Answers
+    shown: set[int] = field(default_factory=set)
+
+    def node(self, node: Node) -> Trace:
+        match node:
+            case Read(read):
+                return self._read(read, self._reached(node))
+            case Distinct(inner, _, _):
+                return self.node(inner)
+            case Union(inputs):
+                return self._union(inputs, self._reached(node))
+            case Filter(inner, condition):
+                told = trace_expression(condition, self.attributes, self.accepted, self.answers)
+                return Trace("both", self._reached(node), parts=(self.node(inner), told))
+
+    def _reached(self, node: Node) -> bool:
+        holding = asking(self.answers)
+        return accepts(
+            node, self.feed, self.attributes, self.definitions, self.accepted, self.duplicates, holding=holding
+        )
+
+    def _read(self, read: int, reached: bool) -> Trace:
+        name = self.names.get(read, f"#{read}")
+        inner = self.definitions.get(read)
+        if inner is None:
+            return Trace(f"comes from {name}", reached)
+        if read in self.shown or len(self.shown) >= _MOST_VIEWS:
+            return Trace(f"is in {name}, as above" if read in self.shown else f"is in {name} …", reached)
+        self.shown.add(read)
+        below = self.node(inner)
+        if not isinstance(inner, Distinct):
+            return Trace(f"is in {name}", reached, parts=(below,))
+        earlier = f": {self.duplicates[read]}" if read in self.duplicates else ""
+        alone = Trace(f"{describe_distinct(inner)}{earlier}", read not in self.duplicates)
+        # What does not come to the gate is not asked for there.
+        return Trace(f"is in {name}", reached, parts=(below, alone) if below.holds else (below,))
+
+    def _union(self, inputs: Sequence[Node], reached: bool) -> Trace:
+        ways = [self.node(one) for one in inputs]
+        # Where a way leads in, the ways that do not are no answer to "why".
+        told = tuple(way for way in ways if way.holds or not reached)
+        missing = len(ways) - len(told)
+        others = f", {missing} {'other does' if missing == 1 else 'others do'} not lead here" if missing else ""
+        return Trace(f"by one of {len(ways)} ways{others}", reached, parts=told)
 
 
 def _shorten(text: str, limit: int = _CONTEXT) -> str:

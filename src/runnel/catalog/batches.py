@@ -19,6 +19,7 @@ from runnel.algebra.query import Node, reads
 from runnel.catalog import schema
 from runnel.catalog.changes import take_numbers
 from runnel.catalog.connection import now
+from runnel.catalog.operators import may_call, note_uses
 from runnel.catalog.sequencer import log_time
 from runnel.model.feed import OPERATOR, FeedKind
 
@@ -87,6 +88,7 @@ def add_feeds(connection: Connection, new: Sequence[NewFeed], sequence: int, mat
             for source in set(reads(one.node))
         ),
     )
+    note_uses(connection, {one.id: one.node for one in new if one.node is not None and may_call(one.encoded)})
     _insert(connection, schema.tags, ({"feed": one.id, "tag": tag} for one in new for tag in one.tags))
     take_numbers(connection, "feeds", new[-1].id)
 

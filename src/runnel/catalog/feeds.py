@@ -13,6 +13,7 @@ from runnel.algebra.encode import decode_node, encode_node
 from runnel.algebra.query import Node, reads
 from runnel.catalog import schema
 from runnel.catalog.connection import chunks, now
+from runnel.catalog.operators import forget_uses, note_uses
 from runnel.model.feed import OPERATOR, Feed, FeedKind
 
 _f, _r, _o = schema.feeds.c, schema.revisions.c, schema.owners.c
@@ -67,6 +68,7 @@ def replace_feed(connection: Connection, feed: Feed, statement: str, node: Node)
     revision = feed.revision + 1
     connection.execute(update(schema.feeds).where(_f.id == feed.id).values(revision=revision))
     connection.execute(delete(schema.reads).where(schema.reads.c.feed == feed.id))
+    forget_uses(connection, [feed.id])
     _add_revision(connection, feed.id, revision, statement, _encoded(node), paused=feed.paused)
     _add_reads(connection, feed.id, node)
 
@@ -92,6 +94,7 @@ def _add_reads(connection: Connection, feed: int, node: Node | None) -> None:
     if node is not None:
         rows = [{"feed": feed, "source": source} for source in sorted(set(reads(node)))]
         connection.execute(insert(schema.reads), rows)
+        note_uses(connection, {feed: node})
 
 
 def _encoded(node: Node | None) -> str | None:
@@ -102,6 +105,7 @@ def drop_feed(connection: Connection, feed: int) -> None:
     """Forget a feed: its name is free again, its id is not."""
     connection.execute(update(schema.feeds).where(_f.id == feed).values(dropped=now(connection), since=None))
     connection.execute(delete(schema.reads).where(schema.reads.c.feed == feed))
+    forget_uses(connection, [feed])
 
 
 def pause_feed(connection: Connection, feed: Feed, paused: bool) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from runnel.catalog import schema, totals
 from runnel.catalog.connection import chunks, now
 
-DOCUMENT, ITEM, EVALUATION = "document", "item", "evaluation"
+DOCUMENT, ITEM, EVALUATION, OPERATOR = "document", "item", "evaluation", "operator"
 NO_BYTES = "; its bytes are no longer kept"
 _q, _s = schema.quarantine.c, schema.source_files.c
 

@@ -176,6 +176,42 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         "create index tags_tag on tags (tag)",
         "create table costs (query bigint primary key, content text not null, noted bigint not null, told bigint)",
     ),
+    (
+        # A query that is removed writes no file: a plan version names what its folders still hold and it does not.
+        "alter table plans add column removed text",
+    ),
+    (
+        # Operators as they were registered, version by version, and the queries that use each.
+        """create table operators (
+            name text not null, version integer not null, content text not null, created bigint not null,
+            dropped bigint, primary key (name, version))""",
+        "create unique index operators_live on operators (name) where dropped is null",
+        """create table uses_operators (
+            feed bigint not null, operator text not null, primary key (feed, operator))""",
+        "create index uses_operators_operator on uses_operators (operator)",
+    ),
+    (
+        # Items that operators could not decide for some queries, until they are in the log once more; and, of items
+        # that are in it once more, for which queries alone.
+        """create table undecided (
+            id {identity}, sequence bigint not null, queries text not null, reason text not null,
+            attempts integer not null, not_before bigint not null, until bigint not null)""",
+        "create index undecided_not_before on undecided (not_before)",
+        """create table supplements (
+            sequence bigint primary key, supplements bigint not null, queries text not null,
+            attempts integer not null, until bigint not null)""",
+        "create index supplements_of on supplements (supplements)",
+    ),
+    (
+        # Files with answers of operators; and what was learned of operators, the first row folded, then notes.
+        """create table operator_cache (
+            id {identity}, path text not null, bytes bigint not null, answers bigint not null, created bigint not null,
+            retired bigint)""",
+        "create unique index operator_cache_path on operator_cache (path)",
+        "create index operator_cache_live on operator_cache (created) where retired is null",
+        "create index operator_cache_retired on operator_cache (retired) where retired is not null",
+        "create table operator_learning (id {identity}, content {bytes} not null, noted bigint not null)",
+    ),
 )
 
 DIALECTS: Final[dict[str, dict[str, str]]] = {

@@ -2,48 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, or_, select
 
 from runnel.catalog import schema
 from runnel.catalog.connection import now
-from runnel.catalog.sequencer import last_sequence
+from runnel.errors import CorruptData
 
 _c = schema.plans.c
 
 
 @dataclass(frozen=True, slots=True)
 class PlanRow:
-    """A published plan: the folders of its base and delta, and how many queries it holds."""
+    """A published plan: the folders of its base and delta, and how many queries it holds.
+
+    `removed` are queries that the folders hold and the version does not.
+    """
 
     version: int
     base: str
     delta: str | None
     queries: int
     created: int
+    removed: tuple[int, ...] = ()
 
 
-def publish_plan(connection: Connection, base: str, delta: str | None, queries: int) -> int:
+def publish_plan(
+    connection: Connection, base: str, delta: str | None, queries: int, removed: Iterable[int] = ()
+) -> int:
     """Make a written plan the current one; gives its version."""
-    result = connection.execute(
-        insert(schema.plans)
-        .values(base=base, delta=delta, queries=queries, sequence=last_sequence(connection), created=now(connection))
-        .returning(_c.version)
-    )
+    values = {
+        "base": base,
+        "delta": delta,
+        "queries": queries,
+        "sequence": select(schema.counters.c.value).where(schema.counters.c.name == "sequence").scalar_subquery(),
+        "created": now(connection),
+        "removed": ",".join(map(str, sorted(removed))) or None,
+    }
+    result = connection.execute(insert(schema.plans).values(**values).returning(_c.version))
     return int(result.scalar_one())
 
 
 def current_plan(connection: Connection) -> PlanRow | None:
     """The newest plan."""
     row = connection.execute(select(schema.plans).order_by(_c.version.desc()).limit(1)).one_or_none()
-    return None if row is None else PlanRow(row.version, row.base, row.delta, row.queries, row.created)
+    return None if row is None else _plan_row(row)
 
 
 def plan_by_version(connection: Connection, version: int) -> PlanRow | None:
     """A plan by its version."""
     row = connection.execute(select(schema.plans).where(_c.version == version)).one_or_none()
-    return None if row is None else PlanRow(row.version, row.base, row.delta, row.queries, row.created)
+    return None if row is None else _plan_row(row)
 
 
 def plan_folders(connection: Connection, *, since: int = 0) -> set[str]:
@@ -58,3 +70,11 @@ def forget_plans(connection: Connection, *, before: int, created: int) -> int:
     newest = select(func.max(_c.version)).scalar_subquery()
     statement = delete(schema.plans).where(_c.version < before, _c.created < created, _c.version != newest)
     return connection.execute(statement).rowcount
+
+
+def _plan_row(row: Any) -> PlanRow:
+    try:
+        removed = tuple(map(int, row.removed.split(","))) if row.removed else ()
+    except ValueError as error:
+        raise CorruptData(f"the catalog names no queries that plan {row.version} is without: {error}") from error
+    return PlanRow(row.version, row.base, row.delta, row.queries, row.created, removed)

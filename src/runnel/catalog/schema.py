@@ -67,7 +67,7 @@ item_segments = _table(
 seen = _table("seen", feed=_I, key=_B, version=_S, fingerprint=_B, sequence=_I, day=_I)
 offers = _table("offers", feed=_I, day=_I)
 source_files = _table("source_files", feed=_I, path=_T, size=_I, modified=_I, digest=_T, problem=_T, checked=_I)
-plans = _table("plans", version=_I, base=_T, delta=_T, queries=_I, sequence=_I, created=_I)
+plans = _table("plans", version=_I, base=_T, delta=_T, queries=_I, sequence=_I, created=_I, removed=_T)
 lineages = _table("lineages", id=_I, job=_T, after_sequence=_I, created=_I, abandoned=_I, reason=_T)
 match_segments = _table(
     "match_segments",
@@ -95,6 +95,8 @@ match_parts = _table(
     retired=_I,
     by_query=_T,
 )
+undecided = _table("undecided", id=_I, sequence=_I, queries=_T, reason=_T, attempts=_S, not_before=_I, until=_I)
+supplements = _table("supplements", sequence=_I, supplements=_I, queries=_T, attempts=_S, until=_I)
 leases = _table("leases", name=_T, holder=_T, epoch=_I, expires=_I, detail=_T)
 messages = _table(
     "messages",
@@ -177,3 +179,7 @@ observations = _table("observations", id=_I, content=_B, created=_I)
 seen_keys = _table("seen_keys", key=_B, feed=_I, sequence=_I, accepted=_I, expires=_I)
 tags = _table("tags", feed=_I, tag=_T)
 costs = _table("costs", query=_I, content=_T, noted=_I, told=_I)
+operators = _table("operators", name=_T, version=_S, content=_T, created=_I, dropped=_I)
+uses_operators = _table("uses_operators", feed=_I, operator=_T)
+operator_cache = _table("operator_cache", id=_I, path=_T, bytes=_I, answers=_I, created=_I, retired=_I)
+operator_learning = _table("operator_learning", id=_I, content=_B, noted=_I)

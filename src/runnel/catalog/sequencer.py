@@ -58,6 +58,7 @@ def _set_back(current: int, back: int) -> list[Update]:
     """The statements that bring along every time to come that something waits for."""
     due, again = schema.subscriptions.c.due, schema.messages.c.not_before
     poll, renewal = schema.polls.c.due, schema.hubs.c.lease_until
+    tried, given_up = schema.undecided.c.not_before, schema.undecided.c.until
     return [
         update(schema.subscriptions).where(due > current).values(due=due - back),
         update(schema.messages)
@@ -65,6 +66,7 @@ def _set_back(current: int, back: int) -> list[Update]:
         .values(not_before=again - back),
         update(schema.polls).where(poll > current).values(due=poll - back),
         update(schema.hubs).where(renewal > current).values(lease_until=renewal - back),
+        update(schema.undecided).where(tried > current).values(not_before=tried - back, until=given_up - back),
     ]
 
 

@@ -117,7 +117,7 @@ def _plan(root: Root) -> str:
         current = plans.current_plan(connection)
     if current is None:
         return "none yet"
-    load(root.storage, PlanVersion(current.version, current.base, current.delta))
+    load(root.storage, PlanVersion.of(current))
     for folder in filter(None, (current.base, current.delta)):
         verify(root.storage, folder)
     return f"version {current.version} with {current.queries} queries loads"

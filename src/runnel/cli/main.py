@@ -15,6 +15,7 @@ from runnel.cli.backup import backup, restore
 from runnel.cli.demo import demo
 from runnel.cli.doctor import doctor
 from runnel.cli.letters import letters
+from runnel.cli.operators import operators
 from runnel.cli.opml import opml
 from runnel.cli.options import ActingOption, JsonOption, RootOption, TokenOption, opened
 from runnel.cli.output import console, print_json, shown, tell_outcomes, told, write_pictures
@@ -148,14 +149,17 @@ def publish(
 @app.command()
 def show(
     what: Annotated[
-        str, typer.Argument(help="`feeds`, `subscriptions`, `quarantine`, `dead letters`, or the name of a feed.")
+        str,
+        typer.Argument(
+            help="`feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, or the name of a feed."
+        ),
     ] = "feeds",
     root: RootOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show feeds, subscriptions, what was put aside, or one feed.
+    """Show feeds, subscriptions, what was put aside, operators, or one feed.
 
     Example: `runnel show subscriptions`
     """
@@ -250,6 +254,7 @@ app.command("test")(trial)
 app.command()(run)
 app.command()(report)
 app.command()(queries)
+app.command()(operators)
 app.command()(backup)
 app.command()(restore)
 app.command()(doctor)

@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ from runnel.model.match import Matches
 from runnel.plan.arrays import offsets_of
 from runnel.plan.logical import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
+
+if TYPE_CHECKING:
+    from runnel.matching.settle import OrderedMatcher
 
 
 @contextmanager
@@ -46,16 +49,28 @@ def past_matches(
     Duplicates are looked for among the items after `start`; without it, among those of the range alone.
     """
     found = [np.empty(0, dtype=np.int64)]
-    with adhoc_plan([PlanQuery(feed)], definitions) as plan:
-        from runnel.matching.build import build_matcher
-        from runnel.matching.settle import OrderedMatcher
-
-        matcher = OrderedMatcher(plan, build_matcher(plan))
+    with adhoc_plan([PlanQuery(feed)], definitions) as plan, whole_matcher(root, plan) as matcher:
         for batch in root.items.read(after if start is None else start, upto):
             matches = matcher.match(batch)
             found.append(batch.sequences[np.diff(matches.offsets) > 0])
     sequences = np.concatenate(found)
     return sequences[sequences > after]
+
+
+@contextmanager
+def whole_matcher(root: Root, plan: Plan) -> Iterator[OrderedMatcher]:
+    """A matcher of all that a plan says: operators are asked in this process, distinct feeds know what came by."""
+    from runnel.matching.build import build_matcher
+    from runnel.matching.settle import OrderedMatcher
+
+    matcher = build_matcher(plan)
+    if not len(plan.operators):
+        yield OrderedMatcher(plan, matcher)
+        return
+    from runnel.engine.asking import asking
+
+    with asking(root) as asked:
+        yield OrderedMatcher(plan, asked.matcher(plan, matcher))
 
 
 @contextmanager
@@ -68,7 +83,6 @@ def chosen_matcher(root: Root, queries: Collection[int], items: int) -> Iterator
     """
     from runnel.matching import subset
     from runnel.matching.build import build_matcher
-    from runnel.matching.settle import OrderedMatcher
 
     with root.catalog.read() as connection:
         current = plans.current_plan(connection)
@@ -78,7 +92,7 @@ def chosen_matcher(root: Root, queries: Collection[int], items: int) -> Iterator
     if current is None or subset.compiling_pays(len(running), current.queries, items):
         running = set()
     else:
-        plan = load(root.storage, PlanVersion(current.version, current.base, current.delta))
+        plan = load(root.storage, PlanVersion.of(current))
         running -= subset.gated_queries(plan)
         matchers += [build_matcher(subset.select_queries(plan, running))] if running else []
     alone = set(queries) - running
@@ -87,7 +101,7 @@ def chosen_matcher(root: Root, queries: Collection[int], items: int) -> Iterator
     with ExitStack() as stack:
         if alone:
             plan = stack.enter_context(adhoc_plan([PlanQuery(one) for one in sorted(alone)], definitions))
-            matchers.append(OrderedMatcher(plan, build_matcher(plan)))
+            matchers.append(stack.enter_context(whole_matcher(root, plan)))
         yield TogetherMatcher(matchers, last)
 
 

@@ -10,7 +10,7 @@ from runnel.algebra.query import Node, Read
 from runnel.catalog import feeds, subscriptions, tags
 from runnel.catalog.batches import NewFeed, encoded
 from runnel.catalog.subscriptions import INTERNAL
-from runnel.engine import subscribe
+from runnel.engine import operators, subscribe
 from runnel.engine.outcome import Outcome, listed
 from runnel.engine.scope import Scope
 from runnel.errors import CyclicFeeds, InputError, StatementError, StillNeeded
@@ -42,6 +42,10 @@ class Declarer:
         match statement:
             case said.MaterialiseFeed():
                 return self._materialise(statement)
+            case said.RegisterOperator():
+                return operators.register(self.scope, statement)
+            case said.DropOperator():
+                return operators.drop(self.scope, statement, self._drop_all)
             case said.Drop():
                 return self._drop(statement)
             case said.Pause(_, None):
@@ -125,7 +129,9 @@ class Declarer:
         existing = self.scope.own(name)
         if existing is not None and (not statement.replace or existing.kind is FeedKind.SOURCE):
             self.scope.refuse_taken(statement.name)
-        node = bind_query(statement.query, self._resolve, self.scope.names)
+        node = bind_query(
+            statement.query, self._resolve, self.scope.names, self.scope.operator, self.scope.operator_names
+        )
         # Stored without `or replace`: a declaration says what is, not how it came to be.
         text = print_statement(said.CreateFeed(statement.name, statement.query, tags=statement.tags))
         if existing is None:
@@ -188,6 +194,14 @@ class Declarer:
                 span=statement.name.span,
                 hint=f"`drop feed {feed.name} cascade` drops them too",
             )
+        dropped, ended = self._drop_all(doomed)
+        also = f" and ended {listed('subscription', ended)}" if ended else ""
+        return Outcome(f"dropped {listed('feed', dropped)}{also}", {"feeds": dropped, "subscriptions": ended})
+
+    def _drop_all(self, doomed: set[int]) -> tuple[list[str], list[int]]:
+        """Drop feeds on which no others depend, and end their subscriptions; gives the names and the numbers."""
+        scope = self.scope
+        held = [one for each in doomed for one in subscriptions.live_subscriptions(self._connection, each)]
         # What the doomed feeds read may be needed no more; ask before the edges are gone.
         scope.touched |= feeds.all_sources(self._connection, doomed)
         serving = subscriptions.internal_subscriptions(self._connection, doomed)
@@ -202,8 +216,7 @@ class Declarer:
                 scope.allowance.give_back("queries")
         tags.forget_tags(self._connection, doomed)
         scope.dropped |= doomed
-        also = f" and ended {listed('subscription', ended)}" if ended else ""
-        return Outcome(f"dropped {listed('feed', dropped)}{also}", {"feeds": dropped, "subscriptions": ended})
+        return dropped, ended
 
     def _pause(self, statement: said.Pause) -> Outcome:
         if statement.feed is None:

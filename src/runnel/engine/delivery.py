@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from runnel.catalog import feeds
 from runnel.catalog.inspection import ITEM
@@ -10,12 +11,15 @@ from runnel.engine.adhoc import past_matches
 from runnel.engine.looking_back import gates_in, sequence_looking_back
 from runnel.engine.root import Root
 from runnel.errors import Backlogged, DeliveryFailed
-from runnel.model.item import Item
+from runnel.model.item import Attributes, Item
 from runnel.sinks.dispatch import Dispatcher
 from runnel.sinks.shares import Shares
 from runnel.sources.acquire import Acquirer
 from runnel.sources.adapt import adapt
 from runnel.sources.decode import decode
+
+_SHOWN_BINDING = "runnel:binding"
+"""What a decoder calls the element of our documents that shows a binding."""
 
 
 def shares_of(root: Root) -> Shares:
@@ -37,8 +41,8 @@ def shares_of(root: Root) -> Shares:
 def dispatcher_of(root: Root, acquirer: Acquirer) -> Dispatcher:
     """The dispatcher of a root, able to apply stylesheets and to make items of materialised feeds."""
 
-    def accept(feed: int, data: bytes, place: str) -> str:
-        return _accept(root, acquirer, feed, data, place)
+    def accept(feed: int, data: bytes, place: str, bound: Mapping[str, Attributes]) -> str:
+        return _accept(root, acquirer, feed, data, place, bound)
 
     return Dispatcher(
         root.catalog, shares_of(root), root.out, root.settings, storage=root.storage, accept=accept, decode=_entries
@@ -47,10 +51,21 @@ def dispatcher_of(root: Root, acquirer: Acquirer) -> Dispatcher:
 
 def _entries(data: bytes, place: str) -> Sequence[Item]:
     """The entries of a feed document that a stylesheet made."""
-    return adapt(decode(data, place), place).items
+    return _with_attributes(adapt(decode(data, place), place).items, {})
 
 
-def _accept(root: Root, acquirer: Acquirer, feed: int, data: bytes, place: str) -> str:
+def _with_attributes(items: Iterable[Item], bound: Mapping[str, Attributes]) -> list[Item]:
+    """Entries of a document of ours as items: with the bindings as attributes, not as the document shows them."""
+    made = []
+    for item in items:
+        own = {name: values for name, values in item.attributes.items() if name != _SHOWN_BINDING}
+        made.append(replace(item, attributes=own | dict(bound.get(item.id, {}))))
+    return made
+
+
+def _accept(
+    root: Root, acquirer: Acquirer, feed: int, data: bytes, place: str, bound: Mapping[str, Attributes]
+) -> str:
     """Accept what a stylesheet made into a materialised feed, within the lag limit."""
     with root.catalog.read() as connection:
         found = feeds.feed_by_id(connection, feed)
@@ -62,7 +77,9 @@ def _accept(root: Root, acquirer: Acquirer, feed: int, data: bytes, place: str) 
     lag = acquirer.lag()
     if lag >= root.settings.lag_limit:
         raise Backlogged(f"{lag} items wait for matching")
-    accepted, problems = acquirer.take_document(found, data, place)
+    adapted = acquirer.read_document(found, data, place)
+    adapted = replace(adapted, items=_with_attributes(adapted.items, bound))
+    accepted, problems = acquirer.accept_adapted(found, adapted), adapted.problems
     if problems:
         acquirer.keep_aside(found, problems, ITEM, data)
     return f"{accepted.accepted} accepted, {accepted.unchanged} known already, {len(problems)} refused"

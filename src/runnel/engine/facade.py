@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from runnel.catalog.connection import Clock
-from runnel.engine import answer, letters
+from runnel.engine import answer, explaining, letters, operators, why
 from runnel.engine.delivery import dispatcher_of
 from runnel.engine.outcome import Outcome
 from runnel.engine.owners import Owners
@@ -31,6 +31,7 @@ from runnel.language import statements as said
 from runnel.language.parser import parse
 from runnel.language.printing import print_statement
 from runnel.log.item_log import Accepted
+from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.item import Item
 from runnel.sinks.dispatch import Dispatcher
 from runnel.sources.acquire import Acquirer
@@ -46,10 +47,11 @@ _QUESTIONS = (said.Show, said.Explain, said.ExplainMessage, said.Why, said.Previ
 
 @dataclass(frozen=True, slots=True)
 class MatchedItem:
-    """An item in a feed, with the sequence under which it was accepted."""
+    """An item in a feed, with the sequence under which it was accepted, and the bindings with which it matched."""
 
     sequence: int
     item: Item
+    bindings: Bindings = NO_BINDINGS
 
 
 def open_engine(
@@ -170,6 +172,8 @@ class Engine:
         match question:
             case said.Show("feed", said.Name(name)):
                 return answer.show_feed(self.root, name, self.actor)
+            case said.Show("operator", said.Name(name)):
+                return operators.show_operator(self.root, name, self.actor)
             case said.Show(what):
                 return self.show(what)
             case said.Explain(feed):
@@ -185,7 +189,7 @@ class Engine:
                 return preview_feed(self.root, name, back, self._session, self.actor).outcome()
 
     def show(self, what: str) -> Outcome:
-        """`feeds`, `subscriptions`, `quarantine`, `dead letters`, or one feed by its name."""
+        """`feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, or one feed by its name."""
         self._check_actor()
         match what:
             case "feeds":
@@ -196,23 +200,25 @@ class Engine:
                 return answer.show_quarantine(self.root, self.actor)
             case "dead letters":
                 return letters.show_letters(self.root, self.actor)
+            case "operators":
+                return operators.show_operators(self.root, self.actor)
             case name:
                 return answer.show_feed(self.root, name, self.actor)
 
     def explain(self, name: str) -> Outcome:
         """How a feed is matched, and what it shares with others."""
         self._check_actor()
-        return answer.explain_feed(self.root, name, self.actor)
+        return explaining.explain_feed(self.root, name, self.actor)
 
     def pictures(self, name: str) -> dict[str, str]:
         """The filter trees in which a feed is, as SVG pictures by the names of the sources."""
         self._check_actor()
-        return answer.picture_feed(self.root, name, self.actor)
+        return explaining.picture_feed(self.root, name, self.actor)
 
     def why(self, item_id: str, name: str) -> Outcome:
         """Why an item is, or is not, in a feed."""
         self._check_actor()
-        return answer.why(self.root, item_id, name, self.actor)
+        return why.why(self.root, item_id, name, self.actor)
 
     def preview(self, text: str, *, since: timedelta | None = None) -> Preview:
         """What a query would have matched: a `create feed` statement or a feed's name, over the last `since`."""
@@ -296,9 +302,11 @@ class Engine:
             names = names_for(connection, self.actor)
         for rows in self.root.matches.read(after, self.root.matches.matched_upto()):
             sequences, _ = rows.of_queries([feed.id])
+            bound = rows.bindings_of(dict.fromkeys(sequences.tolist(), (feed.id,)))
             for batch in self.root.items.get(sequences.tolist()):
                 for item in batch.items(names):
-                    yield MatchedItem(item.sequence or 0, item)
+                    sequence = item.sequence or 0
+                    yield MatchedItem(sequence, item, bound.get((feed.id, sequence), NO_BINDINGS))
 
     # --- publishing ----------------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from runnel.algebra.query import Distinct, Node
 from runnel.catalog import feeds, items
-from runnel.engine.adhoc import adhoc_plan
+from runnel.engine.adhoc import adhoc_plan, whole_matcher
 from runnel.engine.root import Root
 from runnel.model.item import Item
 from runnel.plan.logical import PlanQuery
@@ -66,11 +66,7 @@ def find_duplicates(
     with root.catalog.read() as connection:
         since = feeds.since_of(connection, {feed, *gates})
     queries = [PlanQuery(one, since.get(one, 0)) for one in sorted({feed, *gates})]
-    with adhoc_plan(queries, definitions) as plan:
-        from runnel.matching.build import build_matcher
-        from runnel.matching.settle import OrderedMatcher
-
-        matcher = OrderedMatcher(plan, build_matcher(plan))
+    with adhoc_plan(queries, definitions) as plan, whole_matcher(root, plan) as matcher:
         for batch in root.items.read(begin, sequence):
             matcher.match(batch)
     found = {gate: earlier for (gate, at), earlier in matcher.stopped.items() if at == sequence}

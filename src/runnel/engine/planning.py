@@ -1,9 +1,9 @@
 """From what is declared to what is matched: the plan version that a transaction ends with.
 
-A small change writes a delta beside the current base; when the delta has grown, everything becomes a new base. Three
-steps: `read_change` reads from the catalog what is to be compiled, `compile_change` compiles it and needs no catalog,
-`publish_draft` writes the result and makes it current. Between the first and the last the catalog may be let go, if
-somebody looks whether it is still as it was.
+A small change writes a delta beside the current base; when the delta has grown, everything becomes a new base. Where
+queries only go, no file is written: the new version names them. Three steps: `read_change` reads from the catalog
+what is to be compiled, `compile_change` compiles it and needs no catalog, `publish_draft` writes the result and makes
+it current. Between the first and the last the catalog may be let go, if somebody looks whether it is still as it was.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -27,13 +28,16 @@ from runnel.engine.root import Root
 from runnel.plan.arrays import Array
 from runnel.plan.gates import visible
 from runnel.plan.logical import PlanQuery
-from runnel.plan.store import Layout, PlanPart, PlanVersion, keep_part, load
+from runnel.plan.store import Layout, Plan, PlanPart, PlanVersion, keep_part, load
 
 if TYPE_CHECKING:
     from runnel.matching.compile import LaidOut
 
 _DELTA_AT_LEAST = 500
 _DELTA_SHARE = 0.1
+_NAMED_AT_MOST = 256
+"""Removed queries that a version names itself. Every version's row repeats them, and every slice of a batch."""
+_NONE = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
@@ -55,13 +59,15 @@ class Change:
     is_small: bool = True
     delta: PlanPart | None = None
     """The delta as it is, where all that changes is what the base does not have any more."""
+    removed: frozenset[int] | None = None
+    """Where nothing is to be written at all: what the new version has less than its folders."""
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A compiled change: written and made current by `publish_draft`."""
+    """A compiled change: written and made current by `publish_draft`. Without a layout no file is written."""
 
-    laid_out: LaidOut
+    laid_out: LaidOut | None
     change: Change
     base: str | None
     """The folder that it is a delta of; None if it is a base itself."""
@@ -87,18 +93,21 @@ def read_change(
     reader = _Reader(connection, pending or Pending(connection), activation)
     if current is None:
         return reader.everything()
-    loaded = load(root.storage, PlanVersion(current.version, current.base, current.delta))
+    loaded = load(root.storage, PlanVersion.of(current))
+    fewer = None if activation.compile else reader.named(loaded, current, removed)
+    if fewer is not None:
+        return fewer
     in_base = visible(loaded.base.queries.query_ids)
-    dead = {int(one) for one in loaded.delta.tombstones} if loaded.delta else set()
-    before = set(visible(loaded.delta.queries.query_ids).tolist()) if loaded.delta else set()
-    added = (before | activation.compile) - removed
-    dead = _among(dead | removed | activation.compile, in_base)
-    is_small = len(added) + len(dead) <= max(_DELTA_AT_LEAST, _DELTA_SHARE * len(in_base))
+    in_delta = set(_in_delta(loaded).tolist())
+    added = (in_delta.difference(current.removed) | activation.compile) - removed
+    dead = _among({*loaded.tombstones.tolist(), *removed, *activation.compile}, in_base)
+    total = len(in_base) - len(dead) + len(added)
+    is_small = _is_small(len(added) + len(dead), len(in_base))
     if not is_small and len(added) > len(in_base):
         return reader.everything()  # more is new than old: merging would save nothing
-    if is_small and loaded.delta is not None and added == before and not activation.compile:
-        return reader.fewer(loaded.delta, current, dead, len(in_base))
-    return reader.some(added, current, dead, len(in_base), is_small)
+    if is_small and loaded.delta is not None and added == in_delta and not activation.compile:
+        return reader.fewer(loaded.delta, current, dead, total)
+    return reader.some(added, current, dead, total, is_small)
 
 
 class _Reader:
@@ -109,7 +118,10 @@ class _Reader:
         self._pending = pending
         self._fresh = activation.fresh
         self._gone = activation.remove
-        self._sequence = last_sequence(connection)
+
+    @cached_property
+    def _sequence(self) -> int:
+        return last_sequence(self._connection)
 
     def everything(self) -> Change:
         """All that is matched."""
@@ -119,20 +131,37 @@ class _Reader:
         words = frequencies(self._connection)
         return Change(queries, nodes, words, self._fresh, self._sequence, len(queries))
 
-    def fewer(self, delta: PlanPart, current: PlanRow, dead: set[int], in_base: int) -> Change:
+    def named(self, loaded: Plan, current: PlanRow, removed: set[int]) -> Change | None:
+        """The folders as they are, and a version that names what it has less; None where that would be too much.
+
+        What this costs depends on what is removed, not on what there is.
+        """
+        in_base, in_delta = visible(loaded.base.queries.query_ids), _in_delta(loaded)
+        of_base, of_delta = _among(removed, in_base), _among(removed, in_delta)
+        gone = of_base | of_delta | {*current.removed}
+        if len(gone) > _NAMED_AT_MOST:
+            return None
+        dead = loaded.delta.tombstones if loaded.delta else _NONE
+        lost = of_delta | (of_base - _among(of_base, dead))
+        total = current.queries - len(lost.difference(current.removed))
+        added = len(in_delta) - len(_among(gone, in_delta))
+        if not _is_small(len(in_base) + 2 * added - total, len(in_base)):
+            return None  # of the base, all are dead that are neither added nor among the total
+        nothing = frozenset[int]()
+        return Change((), {}, {}, nothing, 0, total, current, removed=frozenset(gone))  # nothing begins: no sequence
+
+    def fewer(self, delta: PlanPart, current: PlanRow, dead: set[int], total: int) -> Change:
         """The delta as it is, and less of the base: nothing is to be compiled."""
-        total = in_base - len(dead) + len(visible(delta.queries.query_ids))
         gone = frozenset(dead)
         return Change((), {}, {}, frozenset(), self._sequence, total, current, gone, delta=delta)
 
-    def some(self, added: set[int], current: PlanRow, dead: set[int], in_base: int, is_small: bool) -> Change:
+    def some(self, added: set[int], current: PlanRow, dead: set[int], total: int, is_small: bool) -> Change:
         """What was added to a base, and what was taken from it."""
         new = self._pending.definitions
         known = {source for one in new.values() for source in reads(one)} | added
         nodes = feeds.definitions(self._connection, known - self._pending.feeds.keys()) | new
         since = feeds.since_of(self._connection, added - self._pending.feeds.keys())
         queries = self._queries(since, self._fresh & added)
-        total = in_base - len(dead) + len(added)
         words = frequencies(self._connection)
         gone = frozenset(dead)
         return Change(queries, nodes, words, self._fresh, self._sequence, total, current, gone, is_small)
@@ -148,6 +177,8 @@ def compile_change(root: Root, change: Change) -> Draft:
     from runnel.optimizer.merge import merge
     from runnel.optimizer.optimize import optimize
 
+    if change.current is not None and change.removed is not None:
+        return Draft(None, change, change.current.base)
     if change.current is not None and change.delta is not None:
         return Draft(LaidOut(change.delta.logical, Layout(change.delta.layout)), change, change.current.base)
     logical = optimize(change.queries, change.definitions)
@@ -160,27 +191,38 @@ def compile_change(root: Root, change: Change) -> Draft:
     folder = _folder()
     laid_out.write_delta(root.storage, folder, change.dead, base)
     both = load(root.storage, PlanVersion(0, base, folder))
-    return Draft(lay_out(merge(both.base, both.delta), change.frequencies), change, None)
+    return Draft(lay_out(merge(both), change.frequencies), change, None)
 
 
 def publish_draft(root: Root, connection: Connection, draft: Draft) -> int | None:
     """Write a draft and make it current; gives the version, or None where the log has grown and it must be remade."""
-    laid_out: LaidOut | None = draft.laid_out
-    sequence = last_sequence(connection)
-    if draft.change.fresh and sequence != draft.change.sequence:
-        laid_out = draft.laid_out.starting_after(sequence, draft.change.fresh)
+    change, laid_out = draft.change, draft.laid_out
+    if change.current is not None and change.removed is not None:
+        current = change.current
+        return plans.publish_plan(connection, current.base, current.delta, change.total, change.removed)
+    if laid_out is not None and change.fresh and last_sequence(connection) != change.sequence:
+        laid_out = laid_out.starting_after(last_sequence(connection), change.fresh)
     if laid_out is None:
         return None
     folder = _folder()
     if draft.base is None:
         laid_out.write_base(root.storage, folder)
-        return plans.publish_plan(connection, folder, None, draft.change.total)
-    dead = np.array(sorted(draft.change.dead), dtype=np.int64)
+        return plans.publish_plan(connection, folder, None, change.total)
+    dead = np.array(sorted(change.dead), dtype=np.int64)
     manifest = laid_out.write_delta(root.storage, folder, dead.tolist(), draft.base)
     # The next change begins with this delta; what was just written need not be read.
     whole = np.union1d(dead, laid_out.logical.query_ids)
     keep_part(root.storage, PlanPart(manifest, laid_out.logical, laid_out.layout.every(), whole))
-    return plans.publish_plan(connection, draft.base, folder, draft.change.total)
+    return plans.publish_plan(connection, draft.base, folder, change.total)
+
+
+def _is_small(changes: int, in_base: int) -> bool:
+    return changes <= max(_DELTA_AT_LEAST, _DELTA_SHARE * in_base)
+
+
+def _in_delta(plan: Plan) -> Array:
+    """The queries of a plan's delta, where it has one."""
+    return visible(plan.delta.queries.query_ids) if plan.delta else _NONE
 
 
 def _among(wanted: set[int], ids: Array) -> set[int]:

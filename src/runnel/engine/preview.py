@@ -9,13 +9,14 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from runnel.algebra.query import Node, reads
-from runnel.catalog import feeds
+from runnel.catalog import feeds, operators
 from runnel.catalog.connection import now
 from runnel.catalog.sequencer import last_sequence
 from runnel.engine.adhoc import past_matches
@@ -73,7 +74,9 @@ def preview_query(
             found = feeds.feed_by_name(connection, name, actor.owner)
             return None if found is None else found.id
 
-        node = bind_query(query.query, resolve, lambda: feeds.live_names(connection, actor.owner))
+        known = operators.live_operators(connection)
+        names = partial(feeds.live_names, connection, actor.owner)
+        node = bind_query(query.query, resolve, names, known.get, lambda: known)
         nodes = feeds.definitions(connection, set(reads(node)))
     return _preview(root, query.name.text, _PREVIEWED, {**nodes, _PREVIEWED: node}, back, spark, actor)
 

@@ -17,6 +17,7 @@ from runnel.catalog.leases import Lease
 from runnel.engine.pulse import Pulse
 from runnel.engine.root import Root
 from runnel.errors import CatalogUnavailable, CorruptData, Fenced, RunnelError, StorageFull
+from runnel.matching.operators.means import OperatorMeans
 from runnel.streaming.job import Job
 from runnel.streaming.query import choose_lineage, drop_old_checkpoints, start_query
 
@@ -58,6 +59,7 @@ class QueryKeeper:
         lineage = choose_lineage(root.catalog, root.storage, epoch=lease.epoch, force_new=force)
         drop_old_checkpoints(root.storage, lineage.id)
         settings = root.settings
+        OperatorMeans.of(settings).keep(root.storage)
         job = Job(
             catalog=root.catalog.url,
             catalog_max_bytes=settings.catalog_max_bytes,

@@ -40,7 +40,7 @@ def reoptimise(root: Root, epoch: int, *, enough: float = ENOUGH, worth_it: floa
     from runnel.matching.compile import compile_merged
     from runnel.matching.gain import gain_of_compiling
 
-    plan = plan_store.load(root.storage, plan_store.PlanVersion(current.version, current.base, current.delta))
+    plan = plan_store.load(root.storage, plan_store.PlanVersion.of(current))
     gain = gain_of_compiling(plan, known)
     if gain.share < enough or gain.now - gain.then < worth_it:
         return Reoptimised(gain.now, gain.then)

@@ -24,6 +24,7 @@ from runnel.engine.reoptimise import reoptimise
 from runnel.engine.root import Root
 from runnel.engine.tidy import tidy
 from runnel.errors import CatalogUnavailable, Fenced, RunnelError, StorageFull
+from runnel.log.supplements import log_again
 from runnel.sinks.dispatch import Dispatcher
 from runnel.sources.acquire import Acquirer, Acquisition
 from runnel.sources.address import is_web
@@ -32,6 +33,7 @@ logger = logging.getLogger("runnel")
 
 _TICK = 0.05
 _POLL_TICK = 0.5
+_AGAIN_TICK = 2.0
 _DRAIN_SECONDS = 60.0
 _WATCHING = "watching"
 _PASSING = (StorageFull, CatalogUnavailable)
@@ -155,6 +157,7 @@ class Runner:
     def _run_once(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> None:
         end_expired(self._root)
         self._acquire()
+        self._log_again()
         self._poll_once(report)
         self._say("starting Spark", report)
         keeper.open(self._open_spark)
@@ -181,6 +184,7 @@ class Runner:
                 ("poll", self._poll, _POLL_TICK),
                 ("deliver", self._deliver, _TICK),
                 ("tidy", self._tidy, settings.archive_seconds),
+                ("again", self._log_again, _AGAIN_TICK),
                 ("reoptimise", self._reoptimise, settings.reoptimise_seconds),
             )
         ]
@@ -227,6 +231,11 @@ class Runner:
         if self._error is None:
             self._deliver_all(report, _DRAIN_SECONDS)
             self._tidy()
+
+    def _log_again(self) -> None:
+        """Log items once more that operators could not decide, when their time has come."""
+        root = self._root
+        self.pulse.count("tried again", log_again(root.catalog, root.storage, epoch=self._held().epoch))
 
     def _reoptimise(self) -> None:
         done = reoptimise(self._root, self._held().epoch)

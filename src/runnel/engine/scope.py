@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from sqlalchemy import Connection
 
-from runnel.catalog import feeds, ledger, subscriptions
+from runnel.catalog import feeds, ledger, operators, subscriptions
 from runnel.catalog.batches import NewSubscription
 from runnel.catalog.people import Allowance, Owner, owner_by_id
 from runnel.catalog.sequencer import last_sequence
@@ -16,8 +17,9 @@ from runnel.engine.people import Actor, check_actor, names_for
 from runnel.engine.root import Root
 from runnel.errors import DuplicateName, Span, StatementError, UnknownName
 from runnel.language.nearest import did_you_mean
-from runnel.language.statements import Name
+from runnel.language.statements import Name, RegisterOperator
 from runnel.model.feed import Feed, FeedKind
+from runnel.model.operator import OperatorDeclaration
 from runnel.model.subscription import Subscription
 
 _MANY = 100
@@ -42,6 +44,7 @@ class Scope:
         actor: Actor,
         sheets: Mapping[str, str],
         *,
+        registrations: Mapping[RegisterOperator, OperatorDeclaration] = MappingProxyType({}),
         names: Iterable[str] = (),
         ahead: bool = False,
     ) -> None:
@@ -50,6 +53,7 @@ class Scope:
         self.connection = connection
         self.actor = actor
         self.sheets = sheets
+        self.registrations = registrations
         check_actor(connection, actor)
         self.allowance = Allowance(connection, actor.owner, root.settings)
         self.pending = Pending(connection)
@@ -63,6 +67,7 @@ class Scope:
         self._feeds: dict[str, Feed | None] = {name: known.get(name) for name in wanted}
         self._is_large = len(wanted) > _MANY
         self._targets: dict[str, int] | None = None
+        self._operators: dict[str, OperatorDeclaration] | None = None
         self.touched: set[int] = set()
         self.redefined: set[int] = set()
         self.dropped: set[int] = set()
@@ -133,6 +138,10 @@ class Scope:
         """A name means something else now, or nothing."""
         self._feeds.pop(name, None)
 
+    def forget_all(self) -> None:
+        """Many feeds are something else now."""
+        self._feeds.clear()
+
     def names(self) -> list[str]:
         """The names that mean a feed to the actor; many, so only to help after an error."""
         new = {one.name for one in self.pending.feeds.values()}
@@ -142,6 +151,25 @@ class Scope:
         """Feeds by the names under which the actor knows them, in order."""
         names = names_for(self.connection, self.actor)
         return sorted(names[one] for one in ids if one in names)
+
+    # --- operators -----------------------------------------------------------------------------------------------
+
+    def operator(self, name: str) -> OperatorDeclaration | None:
+        """The live registration of an operator's name."""
+        return self._live_operators().get(name)
+
+    def operator_names(self) -> list[str]:
+        """The names of all operators."""
+        return list(self._live_operators())
+
+    def forget_operators(self) -> None:
+        """What operators there are has changed."""
+        self._operators = None
+
+    def _live_operators(self) -> dict[str, OperatorDeclaration]:
+        if self._operators is None:
+            self._operators = operators.live_operators(self.connection)
+        return self._operators
 
     # --- subscriptions -------------------------------------------------------------------------------------------
 

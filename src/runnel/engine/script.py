@@ -18,6 +18,7 @@ from runnel.catalog.people import Owner, owner_by_id
 from runnel.catalog.sequencer import last_sequence
 from runnel.engine.activation import Activation, find_activation
 from runnel.engine.declare import Declarer
+from runnel.engine.operators import Registrations, load_registrations
 from runnel.engine.outcome import Outcome
 from runnel.engine.people import Actor, check_actor
 from runnel.engine.place import placed
@@ -67,8 +68,9 @@ def declare(root: Root, actor: Actor, declarations: Sequence[Numbered], text: st
     """Apply the declarations of a script; gives their outcomes by the statements' places in the script."""
     statements = [one.statement for _, one in declarations]
     with placed(text, declarations[0][1].span):
+        registrations = load_registrations(root, actor, statements)
         sheets = keep_sheets(root, statements)
-    script = _Script(root, actor, declarations, text, sheets)
+    script = _Script(root, actor, declarations, text, sheets, registrations)
     if len(declarations) < LARGE:
         return script.declare_locked()
     with without_collecting():
@@ -86,13 +88,20 @@ class _Script:
     """The declarations of one script, on their way into the catalog."""
 
     def __init__(
-        self, root: Root, actor: Actor, declarations: Sequence[Numbered], text: str, sheets: dict[str, str]
+        self,
+        root: Root,
+        actor: Actor,
+        declarations: Sequence[Numbered],
+        text: str,
+        sheets: dict[str, str],
+        registrations: Registrations,
     ) -> None:
         self._root = root
         self._actor = actor
         self._declarations = declarations
         self._text = text
         self._sheets = sheets
+        self._registrations = registrations
 
     def declare_locked(self) -> dict[int, Outcome]:
         """Everything in one transaction that excludes other writers."""
@@ -144,7 +153,15 @@ class _Script:
 
     def _scope(self, connection: Connection, *, ahead: bool = False) -> Scope:
         names = set(_names(self._declarations)) if len(self._declarations) >= _MANY else ()
-        return Scope(self._root, connection, self._actor, self._sheets, names=names, ahead=ahead)
+        return Scope(
+            self._root,
+            connection,
+            self._actor,
+            self._sheets,
+            registrations=self._registrations,
+            names=names,
+            ahead=ahead,
+        )
 
     def _apply(self, scope: Scope) -> dict[int, Outcome]:
         declarer = Declarer(scope)

@@ -90,7 +90,7 @@ def sample_costs(root: Root, epoch: int) -> None:
         moment, plan, upto = now(connection), plans.current_plan(connection), matches.matched_upto(connection)
     if plan is None:
         return
-    sampler = CostSampler(load(root.storage, PlanVersion(plan.version, plan.base, plan.delta)))
+    sampler = CostSampler(load(root.storage, PlanVersion.of(plan)))
     newest = list(root.items.read(max(0, upto - _NEWEST), upto))
     chances = (scattered(upto + turn) for turn in range(_SAMPLES))
     found = merged_costs([sampler.sample(newest[chance % len(newest)], chance >> 16) for chance in chances if newest])

@@ -27,6 +27,7 @@ from runnel.catalog import (
     signing_keys,
     statistics,
     totals,
+    undecided,
 )
 from runnel.catalog.connection import now
 from runnel.engine.root import Root
@@ -34,6 +35,7 @@ from runnel.engine.slow import sample_costs, tell_slow
 from runnel.log.archive import archive_steps
 from runnel.log.compaction import compaction_steps
 from runnel.log.garbage import remove_orphans, retired_steps
+from runnel.matching.operators.cache_merge import cache_steps
 
 _SECONDS = 30.0
 _HOUR = 3_600_000_000
@@ -100,6 +102,8 @@ class _Turn:
             len(run.pieces)
             for run in compaction_steps(root.catalog, root.storage, epoch=self._epoch, at_least=enough, asked=asked)
         )
+        most = settings.operator_cache_bytes
+        compacted += self._count(cache_steps(root.catalog, root.storage, epoch=self._epoch, most_bytes=most))
         merged = self._repeat(_merge_rows)
         if self._repeat(statistics.learn):
             sample_costs(root, self._epoch)
@@ -177,6 +181,7 @@ class _Turn:
             if gone:
                 upto = items.retained_upto(connection)
                 gone += matches.retain_matches(connection, upto)
+                gone += undecided.forget_supplements(connection, upto)
                 receipts.lift_cursors(connection, upto)
             return gone
 

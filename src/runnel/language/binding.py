@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from runnel.algebra.expressions import Expression, conjunction
 from runnel.algebra.query import Distinct, Filter, Node, Read, Union, reads
 from runnel.errors import DuplicateName, UnknownName
+from runnel.language.calling import OperatorNamed, asks_operators, bind_conditions
 from runnel.language.nearest import did_you_mean
-from runnel.language.statements import FeedTerm, GroupTerm, Name, QueryText, Term
+from runnel.language.statements import Condition, FeedTerm, GroupTerm, Name, QueryText, Term
+from runnel.model.operator import OperatorDeclaration
 
 Resolve = Callable[[str], int | None]
 Names = Callable[[], Iterable[str]]
 
 
-def bind_query(query: QueryText, resolve: Resolve, names: Names) -> Node:
+def no_operator(name: str) -> OperatorDeclaration | None:
+    """No operator is known by any name."""
+    return None
+
+
+def bind_query(
+    query: QueryText,
+    resolve: Resolve,
+    names: Names,
+    operators: OperatorNamed = no_operator,
+    operator_names: Names = tuple,
+) -> Node:
     """The node of a query: each condition on a variable filters the term that the variable names (RoSeS §3.1, §3.2).
 
-    `resolve` gives the id of a feed's name; `names` gives all names, and is called only to help after an error.
+    `resolve` gives the id of a feed's name, `operators` the registration of an operator's; `names` and
+    `operator_names` give all names, and are called only to help after an error.
 
     >>> from runnel.language.parser import parse
     >>> query = parse("create feed Rock from (A | B as $b) where $b[false]")[0].statement.query
@@ -27,7 +41,10 @@ def bind_query(query: QueryText, resolve: Resolve, names: Names) -> Node:
     """
     variables = _variables(query.source)
     conditions: dict[str | None, list[Expression]] = {}
-    for condition in query.conditions:
+    said: Sequence[Condition] = query.conditions
+    if any(asks_operators(condition.expression) for condition in said):
+        said = bind_conditions(said, operators, operator_names)
+    for condition in said:
         variable = condition.variable
         if variable is not None and variable.text not in variables:
             raise _unknown_variable(variable, variables)

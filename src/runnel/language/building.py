@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import Literal as OneOf
 from typing import cast
 
-from lark import Token, Transformer, v_args
+from lark import Token, v_args
 
 from runnel.algebra.distinct import DEFAULT_WINDOW, ID
 from runnel.algebra.expressions import (
@@ -58,6 +58,7 @@ from runnel.language.literals import (
     read_variable,
     span_of,
 )
+from runnel.language.operator_rules import OperatorRules
 from runnel.language.statements import (
     Condition,
     CreateFeed,
@@ -100,8 +101,8 @@ from runnel.language.text_conditions import (
 
 
 @v_args(inline=True)
-class Builder(Transformer[Token, list[Parsed]]):
-    """One method per rule or alias of grammar.lark."""
+class Builder(OperatorRules):
+    """One method per rule or alias of grammar.lark; those that operators need are inherited."""
 
     def start(self, *statements: Parsed) -> list[Parsed]:
         return list(statements)
@@ -201,7 +202,7 @@ class Builder(Transformer[Token, list[Parsed]]):
         )
 
     def show_all(self, keyword: Token, what: Token) -> Parsed:
-        return _parsed(keyword, Show(cast(OneOf["feeds", "subscriptions", "quarantine"], what.lower())))
+        return _parsed(keyword, Show(cast(OneOf["feeds", "subscriptions", "quarantine", "operators"], what.lower())))
 
     def show_letters(self, keyword: Token, dead: Token) -> Parsed:
         return _parsed(keyword, Show("dead letters"))

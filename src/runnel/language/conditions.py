@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date, datetime
-from typing import Any
+from typing import Any, TypeAlias
 
 from lark import Token
 
+from runnel.algebra.calls import Arithmetic, Constraint, Quantity
 from runnel.algebra.expressions import (
     Ago,
     And,
@@ -40,7 +41,7 @@ class Conjuncts:
     plain: tuple[Expression, ...] = ()
 
 
-Built = Expression | Conjuncts
+Built: TypeAlias = "Expression | Conjuncts"
 AtomOf = Callable[[Located], Expression]
 """What an atom becomes once its attribute is known: an atom, or several with `and` or `or`."""
 
@@ -87,13 +88,27 @@ def _nesting(expression: Expression) -> int:
             return 1 + max(map(_nesting, parts))
         case Not(part):
             return _nesting(part)
+        case Constraint(left, _, right):
+            return max(arithmetic_depth(left), arithmetic_depth(right))
         case _:
             return 0
+
+
+def arithmetic_depth(one: Quantity) -> int:
+    """How deeply a calculation is nested; it has at most as many pairs of parentheses within each other."""
+    return 1 + max(arithmetic_depth(one.left), arithmetic_depth(one.right)) if isinstance(one, Arithmetic) else 0
 
 
 def build_between(located: Located, low: Literal, high: Literal) -> Between:
     """`attribute between low and high`."""
     least, most = fitting(located, low), fitting(located, high)
+    check_order(low._replace(value=least), high._replace(value=most))
+    return Between(located.attribute, least, most)
+
+
+def check_order(low: Literal, high: Literal) -> None:
+    """Refuse two constants that nothing lies between."""
+    least, most = low.value, high.value
     if _sort(least) != _sort(most):
         raise InvalidCondition(
             "between needs two constants of one kind: no value is at once above a "
@@ -107,7 +122,6 @@ def build_between(located: Located, low: Literal, high: Literal) -> Between:
             span=span_of(low.token),
             hint="swap the two constants",
         )
-    return Between(located.attribute, least, most)
 
 
 def build_within(located: Located, duration: Duration) -> Between:

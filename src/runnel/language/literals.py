@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from lark import Token
 
+from runnel.algebra.calls import Variable
 from runnel.algebra.durations import UNITS
 from runnel.algebra.expressions import PARTS, WHOLE, Ago, Attribute, Constant
 from runnel.algebra.render import render_attribute
@@ -85,6 +86,18 @@ def read_variable(token: Token) -> Name:
     return Name(str(token)[1:], span_of(token))
 
 
+def place_of(token: Token) -> Span | None:
+    """The place of a token, where it has one."""
+    return None if token.line is None else span_of(token)
+
+
+def read_binding(token: Token) -> Variable:
+    """A variable of a condition or a result of an operator, without its `?`."""
+    if len(token) > MAX_NAME + 1:
+        raise SyntaxProblem(f"a variable's name has at most {MAX_NAME} characters", span=span_of(token))
+    return Variable(str(token)[1:], place_of(token))
+
+
 def read_text(token: Token) -> str:
     """A text constant: doubled quotes undone, in NFC, without what no item can hold."""
     return clean_text(_unquoted(token))
@@ -105,6 +118,14 @@ def read_item_id(token: Token) -> str:
     text = _unquoted(token)
     if not 1 <= len(text) <= MAX_ID or _UNSTORABLE.search(text):
         raise SyntaxProblem(f"an item's id has 1 to {MAX_ID} characters and no NUL", span=span_of(token))
+    return text
+
+
+def read_value(token: Token) -> str:
+    """A value for somebody else to read: letter by letter, on several lines where it is so written."""
+    text = _unquoted(token)
+    if _UNSTORABLE.search(text):
+        raise SyntaxProblem("a value cannot hold NUL characters or halves of characters", span=span_of(token))
     return text
 
 

@@ -9,10 +9,12 @@ from runnel.algebra.distinct import render_distinct
 from runnel.algebra.durations import render_duration
 from runnel.algebra.expressions import Or
 from runnel.algebra.render import quote, render, render_name
+from runnel.language.registering import ATTRIBUTE, render_budget, render_span
 from runnel.language.statements import (
     Condition,
     CreateFeed,
     Drop,
+    DropOperator,
     Explain,
     ExplainMessage,
     FeedTerm,
@@ -23,6 +25,7 @@ from runnel.language.statements import (
     Preview,
     QueryText,
     RegisterFeed,
+    RegisterOperator,
     Renew,
     Replay,
     RotateKey,
@@ -33,6 +36,7 @@ from runnel.language.statements import (
     Unsubscribe,
     Why,
 )
+from runnel.model.operator import Parameter
 
 
 def print_statement(statement: Statement) -> str:
@@ -60,6 +64,8 @@ def _text(statement: Statement) -> str:
             return _register(statement)
         case MaterialiseFeed(name, origin, sheet):
             return f"register feed {_name(origin)} apply {quote(sheet)} as {_name(name)}"
+        case RegisterOperator():
+            return _register_operator(statement)
         case CreateFeed(name, query, replace, tags):
             tagged = f" tagged {', '.join(map(render_name, tags))}" if tags else ""
             return f"create {'or replace ' if replace else ''}feed {_name(name)}{tagged} {_query(query)}"
@@ -77,11 +83,13 @@ def _text(statement: Statement) -> str:
             return f"replay {subject}"
         case Drop(name, cascade):
             return f"drop feed {_name(name)}{' cascade' if cascade else ''}"
+        case DropOperator(name, cascade):
+            return f"drop operator {_name(name)}{' cascade' if cascade else ''}"
         case Pause(paused, feed, number):
             subject = f"feed {_name(feed)}" if feed is not None else f"subscription {number}"
             return f"{'pause' if paused else 'resume'} {subject}"
         case Show(what, name):
-            return f"show {what}" if name is None else f"show feed {_name(name)}"
+            return f"show {what}" if name is None else f"show {what} {_name(name)}"
         case Explain(name):
             return f"explain feed {_name(name)}"
         case ExplainMessage(message):
@@ -98,6 +106,50 @@ def _register(statement: RegisterFeed) -> str:
         return f"register feed {_name(statement.name)}"
     text = f"register feed {quote(statement.address)} as {_name(statement.name)}"
     return text + _clause("every", statement.every)
+
+
+def _register_operator(said: RegisterOperator) -> str:
+    parts = [f"register operator {_name(said.name)}{print_parameters(said.parameters)} from {quote(said.source)}"]
+    if said.release is not None:
+        parts.append(f"release {quote(said.release)}")
+    if said.cost is not None:
+        parts.append(f"cost {render_span(said.cost)}")
+    if said.pure is not None:
+        parts.append("pure" if said.pure else "impure")
+    if said.reads is not None:
+        parts.append(f"reading {', '.join(map(render_name, said.reads))}")
+    if said.batch is not None:
+        parts.append(f"batch {said.batch}")
+    if said.time_limit is not None:
+        parts.append(f"limit {render_span(said.time_limit)}")
+    if said.concurrency is not None:
+        parts.append(f"concurrency {said.concurrency}")
+    parts += render_budget(said.calls, said.seconds)
+    if said.on_error is not None:
+        parts.append(f"on error {said.on_error}{_clause('for', said.retry_for)}")
+    if said.configuration:
+        pairs = (f"{render_name(key)} {quote(value)}" for key, value in said.configuration)
+        parts.append(f"with ({', '.join(pairs)})")
+    return " ".join(parts)
+
+
+def print_parameters(parameters: tuple[Parameter, ...] | None) -> str:
+    """The parameters of an operator as they are declared; nothing where they were not.
+
+    >>> print_parameters((Parameter("place", "input", "text"), Parameter("metres", "result", "number")))
+    '(place text, ?metres number)'
+    """
+    return "" if parameters is None else f"({', '.join(map(_parameter, parameters))})"
+
+
+def _parameter(one: Parameter) -> str:
+    match one.role:
+        case "result":
+            return f"?{one.name} {one.type}"
+        case "attribute":
+            return f"{render_name(one.name)} {ATTRIBUTE}"
+        case "input":
+            return f"{render_name(one.name)} {one.type}"
 
 
 def _subscribe(statement: Subscribe) -> str:

@@ -21,7 +21,7 @@ _TOKEN = re.compile(
       | (?P<text>'[^']*+(?:''[^']*+)*+')
       | (?P<quoted>"[^"]*+(?:""[^"]*+)*+")
       | (?P<word>\w+)
-      | (?P<variable>\$\w+)
+      | (?P<variable>[$?]\w+)
       | (?P<sign><=|>=|<>|!=|==|&&|\|\||/\*|//|.)""",
     re.VERBOSE | re.DOTALL,
 )
@@ -39,6 +39,11 @@ _NAMED = {
     "NUMBER": "a number",
     "INTEGER": "a whole number",
     "VARIABLE": "a variable such as $v",
+    "BINDING": "a variable such as ?x",
+    "TYPE": "a type such as text",
+    "POLICY": "`unknown` or `retry`",
+    "TIME_UNIT": "a unit of time such as ms",
+    "BUDGET_UNIT": "`calls` or `seconds`",
     "OPERATOR": "a comparison (= != < <= > >=)",
     "FROM_CLAUSE": "`from last`",
     "$END": "the end",
@@ -53,7 +58,13 @@ _NAMED = {
 }
 
 _CONSTANT = frozenset({"NUMBER", "STRING", "TRUE_CONSTANT", "FALSE_CONSTANT", "_DATE", "NOW"})
-_CONDITION = frozenset({"NAME", "QUOTED", "ITEM", "VARIABLE", "_NOT", "_TRUE", "_FALSE", "_LPAR"})
+_CONDITION = frozenset(
+    {"NAME", "QUOTED", "ITEM", "VARIABLE", "BINDING", "NUMBER", "_NOT", "_TRUE", "_FALSE", "_LPAR"}
+)
+_ARGUMENT = frozenset(
+    {"NAME", "QUOTED", "ITEM", "BINDING", "NUMBER", "STRING", "TRUE_CONSTANT", "FALSE_CONSTANT", "_DATE"}
+)
+_SIGN = frozenset({"PLUS", "MINUS", "STAR", "SLASH"})
 _STATEMENT = frozenset(
     [
         "CREATE",
@@ -75,11 +86,12 @@ _STATEMENT = frozenset(
 _GROUPS = (
     (_STATEMENT, "a statement"),
     (_CONDITION, "a condition"),
+    (_ARGUMENT, "an argument (an attribute, a constant, or a variable such as ?x)"),
     (_CONSTANT, "a constant (a number, 'text', true, false or date '2026-11-15')"),
 )
 
 _TYPOGRAPHIC = frozenset("“”„‟‘’‚‛«»‹›`´")
-_LATER = frozenset({"join", "graph", "tree", "window", "with", "using", "on", "table", "operator"})
+_LATER = frozenset({"join", "graph", "tree", "window", "with", "using", "on", "table"})
 _SIGNS = {
     "==": "write = once",
     "&&": "write and",
@@ -167,6 +179,8 @@ def _sign_hint(place: _Place, text: str) -> str | None:
         return "write the address in single quotes: register feed 'https://…' as Name"
     if place.kind == "sign" and place.found in _SIGNS:
         return _SIGNS[place.found]
+    if place.kind == "variable" and place.found[0] == "?" and place.expected >= _CONSTANT:
+        return "an attribute is compared with constants; give it to an operator to have it compared with a result"
     if place.found == "-" and "VARIABLE" not in place.expected and before[-1:].isalnum():
         return 'a name with other characters than letters, digits and _ is written in double quotes: "dc-title"'
     return None
@@ -200,6 +214,11 @@ def _word_hint(place: _Place, text: str) -> str | None:
         return "write ="
     if place.expected >= _CONSTANT and word in ("null", "none", "nil"):
         return "a missing attribute has no value: write attribute exists, or not attribute exists"
+    if place.expected >= {"BINDING", "STRING"} and "NAME" not in place.expected and word not in RESERVED:
+        return (
+            f"texts are written in single quotes: '{_cut(place.found)}'; an attribute stands on the left of a "
+            "comparison with a constant, or is given to an operator"
+        )
     if place.expected & {"STRING"} and word not in RESERVED and "NAME" not in place.expected and word != "as":
         return f"texts are written in single quotes: '{_cut(place.found)}'"
     if word == "apply" and not place.expected & {"NAME", "KIND"}:
@@ -274,6 +293,9 @@ def _list(expected: frozenset[str]) -> str:
         if group <= left:
             left -= group
             found.append(name)
+    if left & _SIGN:
+        left -= _SIGN
+        found.append("a calculation (+ - * /)")
     for seldom in ("_DOT", "AGO_UNIT"):
         if len(left) > 1:
             left.discard(seldom)

@@ -1,7 +1,8 @@
 """Recipes: how the statement of an outline is built, by the callbacks that the parser would call.
 
 In: a syntax tree and the shape it was made of. Out: a recipe for statements of the same outline, and the makers of
-the atoms and groups in it. Names, variables and keywords get tokens with their places; conditions have none.
+the atoms and groups in it. Names, variables and keywords get tokens with their places, and so does all that operators
+are asked; other conditions have none.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from typing import Any, get_args
 
 from lark import Token, Tree
 
-from runnel.algebra.expressions import Expression
+from runnel.algebra.expressions import And, Atom, Expression, Not, Or, Truth
+from runnel.algebra.terms import has_calls
 from runnel.language.building import Builder
 from runnel.language.outlines import MARK, AtomMaker, GroupMaker, Said
 from runnel.language.positions import unplaced
@@ -23,7 +25,7 @@ Range = tuple[int, int]
 """Lexemes from the first to before the last."""
 
 _Part = Callable[[Sequence[Expression], Sequence[Token]], Any]
-_EXPRESSIONS = get_args(Expression)
+_EXPRESSIONS = (*get_args(Atom), Truth, And, Or, Not)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +81,8 @@ class Teacher:
             return node
         values = [self._survey(child) for child in node.children]
         value = _callback(node.data)(*values)
-        if isinstance(value, _EXPRESSIONS):
-            if not any(isinstance(one, _EXPRESSIONS) for one in values):
+        if _is_placeless(value):
+            if not any(map(_is_placeless, values)):
                 self._atoms[self._own(node)] = node
             if self._container(node) != self._own(node):
                 self._groups[self._container(node)] = node
@@ -164,6 +166,11 @@ class Teacher:
             return lambda said: callback(*[part(said) for part in parts])
 
         return make(self._atoms[own])
+
+
+def _is_placeless(value: object) -> bool:
+    """Whether something is a condition that holds no places; calls of operators and variables know theirs."""
+    return isinstance(value, _EXPRESSIONS) and not has_calls(value)
 
 
 @cache

@@ -53,6 +53,25 @@ STATEMENTS: tuple[Entry, ...] = (
         "register feed MusePhotos apply 'IncludePhotos.xsl' as MuseWithPhotos;",
     ),
     Entry(
+        "register operator",
+        "register operator Name [( parameter [, parameter]… )] from 'source' [option]…;\n\n"
+        "parameter: name text|number|int|boolean|date | name attribute | ?name text|number|int|boolean|date\n"
+        "option: release 'text' | cost number us|ms|seconds | pure | impure | reading attribute [, attribute]…\n"
+        "  | batch number | limit number us|ms|seconds | concurrency number\n"
+        "  | budget number calls per minute | budget number seconds per minute\n"
+        "  | on error unknown | on error retry [for duration] | with ( key 'value' [, key 'value']… )",
+        "Declares an operator: a predicate backed by code, which conditions call. The source is the name of an "
+        "installed operator, or `module:function` of a module that the setting `operator_modules` allows. A "
+        "parameter is a constant, an `attribute` of the item, or with `?` a result. Without parameters the operator "
+        "has those that its code names. Options stand in any order, each once. A name that is there already is "
+        "replaced: the "
+        "queries that use it use the new one. Only the installation itself registers operators, nobody with a token. "
+        "[Write an operator](../how-to/write-an-operator.md) says what the options mean.",
+        "register operator mobPattern(?people int) from 'city.vision:mob_pattern' cost 40 ms;\n"
+        "register operator near(place text, ?metres number) from 'distance' on error retry for 6 hours\n"
+        "  with (places 'places.geojson');",
+    ),
+    Entry(
         "create feed",
         "create [or replace] feed Name [tagged tag [, tag]…] from term [| term]… [distinct …] [where conditions];\n\n"
         "term: Feed [as $variable] | ( term [| term]… ) [as $variable]",
@@ -109,6 +128,12 @@ STATEMENTS: tuple[Entry, ...] = (
         "drop feed RockConcerts cascade;",
     ),
     Entry(
+        "drop operator",
+        "drop operator Name [cascade];",
+        "Removes an operator. Refused while queries use it, unless `cascade` removes them too.",
+        "drop operator mobPattern;",
+    ),
+    Entry(
         "pause and resume",
         "pause feed Name;\nresume feed Name;\npause subscription number;\nresume subscription number;",
         "Stops a feed or a subscription for a while, and lets it go on.",
@@ -116,9 +141,10 @@ STATEMENTS: tuple[Entry, ...] = (
     ),
     Entry(
         "show",
-        "show feeds;\nshow subscriptions;\nshow quarantine;\nshow dead letters;\nshow feed Name;",
+        "show feeds;\nshow subscriptions;\nshow operators;\nshow quarantine;\nshow dead letters;\nshow feed Name;\n"
+        "show operator Name;",
         "Lists what was declared, or what was set aside because it could not be processed, or the messages that no "
-        "endpoint took, or shows one feed.",
+        "endpoint took, or shows one feed or operator.",
         "show feeds;\nshow feed RockConcerts;",
     ),
     Entry(
@@ -210,6 +236,18 @@ ATOMS: tuple[Row, ...] = (
     Row("true, false", "always, never", "true"),
 )
 
+OPERATORS: tuple[Row, ...] = (
+    Row(
+        "name(argument, …)",
+        "the operator holds for the item; an argument is a constant, an attribute or a variable",
+        "stockOf(symbol, 'XETRA', ?price)",
+    ),
+    Row("?x < q, <=, >, >=", "a result is smaller, … than the quantity", "?price < 2 * ?average"),
+    Row("?x = q, ?x != q, ?x <> q", "a result equals the quantity, or does not", "?name = 'Bronx'"),
+    Row("?x between q and r", "both included; also not between", "?metres between 100 and 1000"),
+    Row("?x in (q, …)", "a result equals one of them; also not in", "?code in ('en', 'fr')"),
+)
+
 CONSTANTS: tuple[Row, ...] = (
     Row("text", "in single quotes; a quote inside is written twice", "'it''s'"),
     Row("number", "a double", "-1.5e3"),
@@ -238,6 +276,10 @@ MISTAKES: tuple[str, ...] = (
     "create feed Rock from News distinct by title within 2 years;",
     "subscribe to Rock output rss 'rock.rss' every 3 horus;",
     "create feed Rock from News\nshow feeds;",
+    "create feed Near from News where distance('Liberty', ?x) and 5 > 3;",
+    "create feed Near from News where distance('Liberty', ?x) and price < ?x;",
+    "register operator near(place string) from 'distance';",
+    "register operator near from 'distance' cost 40 ms cost 3 ms;",
 )
 
 _SEMANTICS = """\
@@ -249,6 +291,9 @@ _SEMANTICS = """\
   inside the brackets. A condition without a variable applies to the whole `from`.
 - An item that reaches a feed by several ways is there once; any accepting way suffices.
 - `not` binds more tightly than `and`, `and` more tightly than `or`; parentheses change that.
+- Variables of operators (`?x`) are shared within one condition: it holds if some values satisfy all of it. Under
+  `not` they are local, and a feed that reads another sees none of its variables.
+- An operator that fails says nothing: what depends on it is unknown, and an item for which that is so is no match.
 - Words are compared without regard to case; punctuation separates them. Texts compared with `=` must be equal letter
   by letter.
 - Relative times count from the item's acceptance and never from the clock, so that a replay gives the same answer.
@@ -276,6 +321,10 @@ def language_reference() -> str:
         f"is compared with {_words(sorted(MOMENTS))} is read as a date.",
         'An attribute that is really named `item` is written `"item"`. Languages of `stemmed in` are '
         f"{_words(list(languages()))}. [Conditions](../explanation/conditions.md) says what each condition means.",
+        "## Operators in conditions",
+        "`q` is a quantity: a variable, a constant, or numbers and variables with `+`, `-`, `*`, `/` and "
+        "parentheses. A variable is a result of an operator beside it.",
+        _table("condition", OPERATORS),
         "## Constants",
         _table("constant", CONSTANTS),
         "## Durations",

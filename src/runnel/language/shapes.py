@@ -39,7 +39,7 @@ _LEXEME = re.compile(
       | '[^']*+(?:''[^']*+)*+'
       | [;|()\[\],]
       | "[^"]*+(?:""[^"]*+)*+"
-      | \$\w*+
+      | [$?]\w*+
       | --[^\n]*+
       | [+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?
       | <=|>=|<>|!=|=|<|>
@@ -54,7 +54,7 @@ _LEXEMES_KEPT = 500_000
 _ALLOWANCE = 300
 """New shapes in one script before it is asked whether they come again."""
 
-_EXEMPLARS = {"word": "a", "'": "''", '"': '""', "$": "$a"}
+_EXEMPLARS = {"word": "a", "'": "''", '"': '""', "$": "$a", "?": "?a"}
 """A lexeme of each sort that comes in endless number; the others of its sort are nearly always of the same class."""
 
 

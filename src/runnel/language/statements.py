@@ -12,6 +12,7 @@ from typing import Literal
 from runnel.algebra.distinct import DEFAULT_WINDOW, ID
 from runnel.algebra.expressions import Attribute, Expression
 from runnel.errors import Span
+from runnel.model.operator import ErrorPolicy, Parameter
 
 NOWHERE = Span(1, 1, 2)
 
@@ -101,6 +102,32 @@ class CreateFeed:
 
 
 @dataclass(frozen=True, slots=True)
+class RegisterOperator:
+    """`register operator Name [(parameters)] from 'source' …`; what is None was not said.
+
+    `calls` and `seconds` are what it may use in a minute. The configuration ascends by its keys.
+    """
+
+    name: Name
+    source: str
+    parameters: tuple[Parameter, ...] | None = None
+    release: str | None = None
+    cost: timedelta | None = None
+    pure: bool | None = None
+    reads: tuple[str, ...] | None = None
+    batch: int | None = None
+    time_limit: timedelta | None = None
+    concurrency: int | None = None
+    calls: int | None = None
+    seconds: float | None = None
+    on_error: ErrorPolicy | None = None
+    retry_for: timedelta | None = None
+    configuration: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    place: Span = field(default=NOWHERE, compare=False)
+    """Where the source is named."""
+
+
+@dataclass(frozen=True, slots=True)
 class Places:
     """Where the parts of a `subscribe` stand, so that a refusal points at what is wrong."""
 
@@ -171,6 +198,14 @@ class Drop:
 
 
 @dataclass(frozen=True, slots=True)
+class DropOperator:
+    """`drop operator Name [cascade]`."""
+
+    name: Name
+    cascade: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """`pause` or `resume`, a feed or a subscription by its number."""
 
@@ -182,9 +217,9 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """`show feeds`, `show subscriptions`, `show quarantine`, `show dead letters`, or `show feed Name`."""
+    """`show feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`; `show feed Name`, `operator Name`."""
 
-    what: Literal["feeds", "subscriptions", "quarantine", "dead letters", "feed"]
+    what: Literal["feeds", "subscriptions", "quarantine", "dead letters", "operators", "feed", "operator"]
     name: Name | None = None
 
 
@@ -221,7 +256,18 @@ class Preview:
 
 
 Declaration = (
-    RegisterFeed | MaterialiseFeed | CreateFeed | Subscribe | Unsubscribe | Renew | RotateKey | Replay | Drop | Pause
+    RegisterFeed
+    | MaterialiseFeed
+    | RegisterOperator
+    | CreateFeed
+    | Subscribe
+    | Unsubscribe
+    | Renew
+    | RotateKey
+    | Replay
+    | Drop
+    | DropOperator
+    | Pause
 )
 Question = Show | Explain | ExplainMessage | Why | Preview
 Statement = Declaration | Question

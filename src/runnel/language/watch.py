@@ -14,8 +14,8 @@ from runnel.language.literals import span_of
 from runnel.model.item import MAX_NAME
 
 _WORDS = frozenset({"NAME", "KIND", "UNIT", "PART", "LANGUAGE"})
-_BEFORE_LISTS = frozenset({"_IN", "_NETWORK", "_SHARES", "_PATTERN", "ALL", "ANY"})
-"""A parenthesis after these opens a list of constants, which is no level of a condition."""
+_BEFORE_LISTS = frozenset({"_IN", "_NETWORK", "_SHARES", "_PATTERN", "ALL", "ANY", "NAME", "QUOTED", "WITH"})
+"""A parenthesis after these opens a list of constants or arguments, which is no level of a condition."""
 
 
 class Watch(PostLex):

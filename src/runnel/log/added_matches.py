@@ -6,9 +6,11 @@ In: a part and pairs of sequence and query. Out: a new part, of the same items, 
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from runnel.log.match_files import MatchRows, read_part, write_rows
 from runnel.log.storage import Storage
@@ -35,7 +37,7 @@ def add_matches(
 
 
 def with_matches(rows: MatchRows, sequences: Numbers, queries: Numbers) -> MatchRows:
-    """Rows with more matches: still one row an item, in order, its queries ascending.
+    """Rows with more matches: still one row an item, in order, its queries ascending, with the bindings it had.
 
     >>> one = MatchRows(np.array([4, 6]), np.array([0, 2, 3]), np.array([1, 9, 1]))
     >>> both = with_matches(one, np.array([4, 5]), np.array([3, 7]))
@@ -50,4 +52,14 @@ def with_matches(rows: MatchRows, sequences: Numbers, queries: Numbers) -> Match
     pairs = pairs[:, fresh]
     found, counts = np.unique(pairs[0], return_counts=True)
     offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
-    return MatchRows(found, offsets, pairs[1])
+    return MatchRows(found, offsets, pairs[1], _bindings_of(rows, found))
+
+
+def _bindings_of(rows: MatchRows, sequences: Numbers) -> Any:
+    """The bindings that rows have for some items, which are not all in the rows."""
+    if rows.bindings is None:
+        return None
+    places = np.searchsorted(rows.sequences, sequences)
+    inside = places < len(rows.sequences)
+    inside[inside] = rows.sequences[places[inside]] == sequences[inside]
+    return rows.bindings.take(pa.array(places, mask=~inside))

@@ -51,7 +51,7 @@ def compaction_steps(
 
 
 def _merge(catalog: Catalog, storage: Storage, run: Run[KeptPart], epoch: int, indexed: Collection[int]) -> None:
-    rows = joined([read_part(storage, part.path) for part in run.pieces])
+    rows = joined([read_part(storage, part.path).matched() for part in run.pieces])
     path = _path(run)
     part = write_rows(storage, path, rows, run.sequences)
     by_query = _index(storage, run, rows, path, indexed)

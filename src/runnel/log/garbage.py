@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 
 from sqlalchemy import Connection
 
-from runnel.catalog import inspection, matches, plans
+from runnel.catalog import inspection, matches, operator_cache, plans
 from runnel.catalog import items as manifest
 from runnel.catalog.connection import Catalog, chunks, now
 from runnel.log.storage import Storage
 
-_FOLDERS = ("items", "matches", "plans", "quarantine")
+_FOLDERS = ("items", "matches", "plans", "quarantine", "operators/cache")
 _AT_ONCE = 1_000
 
 
@@ -34,7 +34,8 @@ def retired_steps(catalog: Catalog, storage: Storage, *, older_than: float) -> I
             before = now(connection) - int(older_than * 1e6)
             items = manifest.retired_paths(connection, before, limit=_AT_ONCE)
             parts = matches.retired_parts(connection, before, limit=_AT_ONCE)
-        files = [*items, *(path for one in parts for path in one if path)]
+            answers = operator_cache.retired_paths(connection, before, limit=_AT_ONCE)
+        files = [*items, *answers, *(path for one in parts for path in one if path)]
         if not files:
             return
         # The rows go last: whoever dies in between finds them again, and a file that is gone can be removed again.
@@ -43,6 +44,7 @@ def retired_steps(catalog: Catalog, storage: Storage, *, older_than: float) -> I
         with catalog.write() as connection:
             manifest.forget_segments(connection, items)
             matches.forget_parts(connection, [path for path, _ in parts])
+            operator_cache.forget_segments(connection, answers)
         yield len(files)
 
 
@@ -68,6 +70,7 @@ def remove_orphans(catalog: Catalog, storage: Storage, *, older_than: float) -> 
 def _unnamed(connection: Connection, paths: Sequence[str]) -> list[str]:
     """Those of the files that nothing in the catalog names."""
     named = manifest.all_paths(connection) | matches.part_paths(connection) | inspection.aside_paths(connection)
+    named |= operator_cache.segment_paths(connection)
     # A batch that was begun but not committed uses the plan of the last committed one, or a newer one.
     folders = plans.plan_folders(connection, since=matches.last_plan(connection))
     return [path for path in paths if path not in named and path.rsplit("/", 1)[0] not in folders]

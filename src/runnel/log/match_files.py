@@ -3,12 +3,15 @@
 A part is Arrow with MATCH_SCHEMA, one row per item that matched anything; the commit of its batch makes it exist. One
 item may match ten thousand queries, so their ids, which ascend, are kept as steps from one to the next, in two bytes
 each. A step too long for that is LEAP, and the next of the row's leaps says how long it is.
+
+A part in which some match has bindings is of BOUND_SCHEMA: a row may have, as JSON, the bindings of its queries. An
+item that must pass a gate first has its bindings before it has its match: a row without queries did not match.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +21,7 @@ import pyarrow as pa
 
 from runnel.log.arrow_files import read_arrow, write_arrow
 from runnel.log.storage import Storage
+from runnel.model.bindings import Bindings, MatchBindings, decode_bindings, encode_bindings
 from runnel.model.match import Matches, SteppedMatches, Steps
 from runnel.model.segment import MatchPart
 
@@ -30,14 +34,21 @@ MATCH_SCHEMA = pa.schema(
     metadata={"runnel.format": "matches/2"},
 )
 
+_BINDINGS = pa.field("bindings", pa.large_string())
+BOUND_SCHEMA = MATCH_SCHEMA.append(_BINDINGS).with_metadata({"runnel.format": "matches/3"})
+
 
 @dataclass(frozen=True)
 class MatchRows:
-    """Matches as stored: row i says that the item `sequences[i]` satisfies its slice of `queries`."""
+    """Matches as stored: row i says that the item `sequences[i]` satisfies its slice of `queries`.
+
+    `bindings` are an Arrow array of the rows' bindings, as JSON or null; None where no row has any.
+    """
 
     sequences: npt.NDArray[np.int64]
     offsets: npt.NDArray[np.int64]
     queries: npt.NDArray[np.int64]
+    bindings: Any = None
 
     def of_queries(
         self, wanted: Collection[int] | npt.NDArray[np.int64]
@@ -56,15 +67,50 @@ class MatchRows:
             self.sequences[low:high],
             self.offsets[low : high + 1] - base,
             self.queries[base : self.offsets[high]],
+            None if self.bindings is None else self.bindings[low:high],
         )
 
+    def matched(self) -> MatchRows:
+        """The rows of the items that matched something: not of those that have bindings and came to no match."""
+        kept = np.flatnonzero(np.diff(self.offsets))
+        if len(kept) == len(self.sequences):
+            return self
+        return MatchRows(
+            self.sequences[kept],
+            np.append(self.offsets[kept], self.offsets[-1]),
+            self.queries,
+            None if self.bindings is None else self.bindings.take(pa.array(kept)),
+        )
 
-def match_records(sequences: npt.NDArray[np.int64], matches: Matches) -> Any:
-    """A record batch of MATCH_SCHEMA: the items that matched something."""
+    def bindings_of(self, wanted: Mapping[int, Collection[int]]) -> dict[tuple[int, int], Bindings]:
+        """The bindings of wanted queries, by sequence, where these matched and have any: by query and sequence."""
+        found: dict[tuple[int, int], Bindings] = {}
+        if self.bindings is None:
+            return found
+        sequences = np.fromiter(wanted, dtype=np.int64, count=len(wanted))
+        rows = np.flatnonzero(np.isin(self.sequences, sequences) & self.bindings.is_valid().to_numpy(False))
+        for row in rows.tolist():
+            sequence = int(self.sequences[row])
+            matched = set(self.queries[self.offsets[row] : self.offsets[row + 1]].tolist())
+            its = decode_bindings(self.bindings[row].as_py(), matched.intersection(wanted[sequence]))
+            found |= {(query, sequence): one for query, one in its.items()}
+        return found
+
+
+def match_records(sequences: npt.NDArray[np.int64], matches: Matches, bindings: MatchBindings | None = None) -> Any:
+    """A record batch of the items that matched something: of MATCH_SCHEMA, or, if any has bindings, BOUND_SCHEMA.
+
+    Items with bindings are there too, whatever they matched: a gate may be before their matches.
+    """
     steps = matches.steps if isinstance(matches, SteppedMatches) else _steps_of(matches.offsets, matches.queries)
+    texts = [encode_bindings(bindings.get(one, {})) for one in sequences.tolist()] if bindings else []
     kept = np.flatnonzero(np.diff(steps.offsets))
+    if any(texts):
+        kept = np.union1d(kept, [row for row, text in enumerate(texts) if text])
     ends = np.append(kept, len(sequences))
-    return _records(sequences[kept], Steps(steps.offsets[ends], steps.steps, steps.leap_offsets[ends], steps.leaps))
+    stored = Steps(steps.offsets[ends], steps.steps, steps.leap_offsets[ends], steps.leaps)
+    bound = pa.array([texts[row] for row in kept.tolist()], _BINDINGS.type) if any(texts) else None
+    return _records(sequences[kept], stored, bound)
 
 
 def _steps_of(offsets: npt.NDArray[np.int64], queries: npt.NDArray[np.int64]) -> Steps:
@@ -74,13 +120,15 @@ def _steps_of(offsets: npt.NDArray[np.int64], queries: npt.NDArray[np.int64]) ->
     return steps_of(offsets, queries)
 
 
-def _records(sequences: npt.NDArray[np.int64], steps: Steps) -> Any:
+def _records(sequences: npt.NDArray[np.int64], steps: Steps, bindings: Any = None) -> Any:
     columns = [
         pa.array(sequences),
         _lists(steps.offsets, steps.steps, MATCH_SCHEMA.field("steps")),
         _lists(steps.leap_offsets, steps.leaps, MATCH_SCHEMA.field("leaps")),
     ]
-    return pa.RecordBatch.from_arrays(columns, schema=MATCH_SCHEMA)
+    if bindings is None:
+        return pa.RecordBatch.from_arrays(columns, schema=MATCH_SCHEMA)
+    return pa.RecordBatch.from_arrays([*columns, bindings], schema=BOUND_SCHEMA)
 
 
 def _lists(offsets: npt.NDArray[np.int64], values: npt.NDArray[Any], field: Any) -> Any:
@@ -90,8 +138,24 @@ def _lists(offsets: npt.NDArray[np.int64], values: npt.NDArray[Any], field: Any)
 def write_part(storage: Storage, lineage: int, batches: Sequence[Any], sequences: tuple[int, int]) -> MatchPart:
     """Write one part under a name that no other attempt uses."""
     path = f"matches/{lineage}/{sequences[0]:020d}-{uuid.uuid4().hex}.arrow"
-    size = write_arrow(storage, path, list(batches), MATCH_SCHEMA)
+    if any(_BINDINGS.name in batch.schema.names for batch in batches):
+        size = write_arrow(storage, path, [_with_bindings(batch) for batch in batches], BOUND_SCHEMA)
+    else:
+        size = write_arrow(storage, path, list(batches), MATCH_SCHEMA)
     return MatchPart(path, sequences[0], sequences[1], size)
+
+
+def _with_bindings(batch: Any) -> Any:
+    """A batch in BOUND_SCHEMA, whether it has bindings or not."""
+    if _BINDINGS.name in batch.schema.names:
+        return batch
+    columns = [*batch.columns, pa.nulls(batch.num_rows, _BINDINGS.type)]
+    return pa.RecordBatch.from_arrays(columns, schema=BOUND_SCHEMA)
+
+
+def has_bindings(storage: Storage, path: str) -> bool:
+    """Whether a part has bindings; its matches are not read for that."""
+    return _BINDINGS.name in read_arrow(storage, path).schema.names
 
 
 def read_part(storage: Storage, path: str) -> MatchRows:
@@ -109,7 +173,8 @@ def _rows(batch: Any) -> MatchRows:
         offsets, queries = _listed(batch.column("queries"))
         return MatchRows(sequences, offsets, queries)
     steps = Steps(*_listed(batch.column("steps")), *_listed(batch.column("leaps")))
-    return MatchRows(sequences, steps.offsets, steps.ids())
+    bound = batch.column(_BINDINGS.name) if _BINDINGS.name in batch.schema.names else None
+    return MatchRows(sequences, steps.offsets, steps.ids(), bound)
 
 
 def _listed(column: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
@@ -120,14 +185,25 @@ def _listed(column: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
 def joined(parts: Sequence[MatchRows]) -> MatchRows:
     """Several runs of matches as one."""
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])
+    bound = None
+    if any(part.bindings is not None for part in parts):
+        missing = (pa.nulls(len(part.sequences), _BINDINGS.type) for part in parts)
+        bound = pa.concat_arrays(
+            [none if part.bindings is None else part.bindings for part, none in zip(parts, missing, strict=True)]
+        )
     return MatchRows(
         np.concatenate([part.sequences for part in parts]),
         np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)]),
         np.concatenate([part.queries for part in parts]),
+        bound,
     )
 
 
 def write_rows(storage: Storage, path: str, rows: MatchRows, sequences: tuple[int, int]) -> MatchPart:
     """Write matches as one part, in one piece."""
-    size = write_arrow(storage, path, [_records(rows.sequences, _steps_of(rows.offsets, rows.queries))], MATCH_SCHEMA)
+    bound = rows.bindings
+    if bound is not None and bound.null_count == len(bound):
+        bound = None
+    records = _records(rows.sequences, _steps_of(rows.offsets, rows.queries), bound)
+    size = write_arrow(storage, path, [records], records.schema)
     return MatchPart(path, sequences[0], sequences[1], size)

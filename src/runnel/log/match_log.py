@@ -7,7 +7,7 @@ goes on behind the last item that it had.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TypeVar
 
 import numpy as np
@@ -18,15 +18,21 @@ from runnel.catalog.connection import Catalog
 from runnel.catalog.items import kept_after
 from runnel.catalog.matches import KeptPart
 from runnel.errors import CorruptData
-from runnel.log.match_files import MatchRows, read_part
+from runnel.log.match_files import MatchRows, has_bindings, read_part
 from runnel.log.query_index import QueryIndex
 from runnel.log.storage import Storage
+from runnel.model.bindings import Bindings
 
 __all__ = ["MatchLog", "MatchRows"]
 
 logger = logging.getLogger("runnel")
 
 _PARTS = 64
+_NEAR = 20_000
+"""Items that lie farther apart are looked for in several runs of the log."""
+
+_MOST_KNOWN = 100_000
+"""Files of which it is remembered that they have no bindings."""
 
 Ids = npt.NDArray[np.int64]
 _T = TypeVar("_T")
@@ -38,6 +44,7 @@ class MatchLog:
     def __init__(self, catalog: Catalog, storage: Storage) -> None:
         self._catalog = catalog
         self._storage = storage
+        self._unbound: set[str] = set()
 
     def matched_upto(self) -> int:
         """The last sequence whose matches are committed."""
@@ -48,7 +55,7 @@ class MatchLog:
         """The matches of the items in (after, upto], part by part, in order; NotFound if they are no longer kept."""
 
         def rows_of(part: KeptPart, behind: int) -> MatchRows:
-            return read_part(self._storage, part.path).between(behind, upto)
+            return self._read(part).between(behind, upto).matched()
 
         for rows in self._each(after, upto, rows_of):
             if len(rows.sequences):
@@ -72,6 +79,55 @@ class MatchLog:
                 found.setdefault(query, []).append(sequences)
         return {query: np.concatenate(several) for query, several in found.items()}
 
+    def bindings(self, query: int, sequences: Collection[int]) -> dict[int, Bindings]:
+        """The bindings with which a query matched items, for those that have any."""
+        found = self.bindings_of({query: sequences})
+        return {sequence: one for (_, sequence), one in found.items()}
+
+    def bindings_of(self, wanted: Mapping[int, Collection[int]]) -> dict[tuple[int, int], Bindings]:
+        """The same for the items of several queries, by query and sequence.
+
+        A file is asked once whether it has bindings; most have none, and then there is nothing to do.
+        """
+        found: dict[tuple[int, int], Bindings] = {}
+        queries: dict[int, set[int]] = {}
+        for run in _runs(wanted.values()):
+            for rows in self._with_bindings(run):
+                queries = queries or _by_sequence(wanted)
+                found |= rows.bindings_of(queries)
+        return found
+
+    def _with_bindings(self, run: Ids) -> Iterator[MatchRows]:
+        """The matches around some items, of the files that have bindings."""
+
+        def rows_of(part: KeptPart, behind: int) -> MatchRows | None:
+            low, high = np.searchsorted(run, [behind + 1, part.last_sequence + 1])
+            return None if low == high or self._has_none(part) else self._read(part).between(behind, int(run[-1]))
+
+        for rows in self._each(int(run[0]) - 1, int(run[-1]), rows_of):
+            if rows is not None:
+                yield rows
+
+    def _has_none(self, part: KeptPart) -> bool:
+        """Whether a file, which never changes, has no bindings."""
+        if part.path in self._unbound:
+            return True
+        if has_bindings(self._storage, part.path):
+            return False
+        self._note_unbound(part)
+        return True
+
+    def _read(self, part: KeptPart) -> MatchRows:
+        rows = read_part(self._storage, part.path)
+        if rows.bindings is None:
+            self._note_unbound(part)
+        return rows
+
+    def _note_unbound(self, part: KeptPart) -> None:
+        if len(self._unbound) >= _MOST_KNOWN:
+            self._unbound = set()
+        self._unbound.add(part.path)
+
     def _of_part(self, part: KeptPart, wanted: Ids, after: int, upto: int) -> dict[int, Ids]:
         found: dict[int, Ids] = {}
         rest = wanted
@@ -92,7 +148,7 @@ class MatchLog:
 
     def _scan(self, part: KeptPart, wanted: Ids, after: int, upto: int) -> dict[int, Ids]:
         """The same, by looking at every match."""
-        sequences, of = read_part(self._storage, part.path).between(after, upto).of_queries(wanted)
+        sequences, of = self._read(part).between(after, upto).of_queries(wanted)
         order = np.argsort(of, kind="stable")
         present, starts = np.unique(of[order], return_index=True)
         runs = np.split(sequences[order], starts[1:])
@@ -121,3 +177,23 @@ class MatchLog:
     def _is_live(self, part: KeptPart) -> bool:
         with self._catalog.read() as connection:
             return manifest.is_live(connection, part.path)
+
+
+def _runs(several: Iterable[Collection[int]]) -> list[Ids]:
+    """All these sequences in order, parted where the next one is far away.
+
+    >>> [run.tolist() for run in _runs([[1, 90_000], [5, 1]])]
+    [[1, 5], [90000]]
+    """
+    found = [np.fromiter(some, dtype=np.int64, count=len(some)) for some in several]
+    ids = np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+    return np.split(ids, np.flatnonzero(np.diff(ids) > _NEAR) + 1) if len(ids) else []
+
+
+def _by_sequence(wanted: Mapping[int, Collection[int]]) -> dict[int, set[int]]:
+    """The queries that are wanted of each item."""
+    queries: dict[int, set[int]] = {}
+    for query, sequences in wanted.items():
+        for sequence in sequences:
+            queries.setdefault(sequence, set()).add(query)
+    return queries

@@ -92,11 +92,8 @@ class GateKeeper:
     """The gates of a loaded plan, ready to take claims out of what its matcher answers."""
 
     def __init__(self, plan: Plan) -> None:
-        table = plan.base.queries.gates
-        if plan.delta is not None and (len(table) or len(plan.delta.queries.gates)):
-            table = table.with_delta(plan.delta.queries.gates, plan.delta.tombstones)
-        self._table: GateTable = table
-        self._gates = {gate.feed: gate for gate in table.gates()}
+        self._table: GateTable = plan.gates
+        self._gates = {gate.feed: gate for gate in self._table.gates()}
         self._feeds = np.array(sorted(self._gates), dtype=np.int64)
         self._names = sorted({one.name for gate in self._gates.values() for one in gate.by})
 

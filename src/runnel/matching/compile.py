@@ -22,6 +22,7 @@ from runnel.matching.filters.streams.layout import lay_out_streams
 from runnel.optimizer.merge import merge
 from runnel.optimizer.optimize import optimize
 from runnel.optimizer.settings import OptimizerSettings
+from runnel.plan.gates import query_of
 from runnel.plan.logical import CostRecord, LogicalPlan, PlanQuery
 from runnel.plan.manifest import PlanManifest
 from runnel.plan.store import Layout, Plan, write_base, write_delta
@@ -99,8 +100,7 @@ def compile_merged(
     settings: OptimizerSettings | None = None,
 ) -> PlanManifest:
     """Write a plan's base and delta as one new base, without its tombstones."""
-    merged = merge(plan.base, plan.delta)
-    return compile_logical(storage, folder, merged, frequencies=frequencies, settings=settings)
+    return compile_logical(storage, folder, merge(plan), frequencies=frequencies, settings=settings)
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class LaidOut:
         if len(self.logical.gates):
             return None
         since = self.logical.query_since.copy()
-        since[np.isin(self.logical.query_ids, np.fromiter(queries, dtype=np.int64))] = sequence
+        since[np.isin(query_of(self.logical.query_ids), np.fromiter(queries, dtype=np.int64))] = sequence
         return replace(self, logical=replace(self.logical, query_since=since))
 
 

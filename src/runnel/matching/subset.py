@@ -42,8 +42,9 @@ def select_queries(plan: Plan, queries: Iterable[int]) -> Plan:
 
 
 def gated_queries(plan: Plan) -> set[int]:
-    """The queries whose matches depend on what came before (see `gates`): no selection of them can be cut out."""
-    return {query for part in plan.parts for query in query_of(part.queries.gates.way_ids).tolist()}
+    """The queries that are matched by ways (see `gates` and `operators`): no selection of them can be cut out."""
+    ways = [ids for part in plan.parts for ids in (part.queries.gates.way_ids, part.queries.operators.way_ids)]
+    return set(query_of(np.concatenate(ways)).tolist())
 
 
 def compiling_pays(selected: int, queries: int, items: int) -> bool:

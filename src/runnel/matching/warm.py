@@ -15,6 +15,7 @@ from runnel.log.match_files import match_records
 from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher
 from runnel.matching.compile import compile_base, compile_delta
+from runnel.matching.routed import MAKERS
 from runnel.matching.sample_costs import CostSampler
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Item
@@ -39,6 +40,8 @@ def warm_up() -> int:
         compile_delta(storage, "delta", [PlanQuery(3)], definitions, (), "base")
         plan = load(storage, PlanVersion(1, "base", "delta"))
         matches = build_matcher(plan).match(items)
+        for make in MAKERS.values():
+            make(plan).match(items)
         CostSampler(plan).sample(items, 0)
     match_records(items.sequences, matches)
     note_kernels()

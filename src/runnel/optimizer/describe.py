@@ -14,7 +14,7 @@ from runnel.algebra.encode import decode_expression
 from runnel.algebra.expressions import FALSE, TRUE, And, Expression, Not, Or, Truth
 from runnel.algebra.render import render
 from runnel.optimizer.draft import Branch, Draft, FlatFilter, FlatRead, FlatUnion, NormalForm
-from runnel.optimizer.formulas import Formulas
+from runnel.optimizer.formulas import COMPOUND, Formulas
 from runnel.plan.logical import FormulaKind, LogicalPlan
 
 LIMIT = 100
@@ -86,7 +86,7 @@ def describe_formula(formulas: Formulas, formula: int) -> str:
     order = formulas.reachable([formula])
     kinds = {one: formulas.kinds[one] for one in order}
     children = {one: formulas.children[one] for one in order}
-    return _describe(formula, order, kinds, children, formulas.atoms.__getitem__)
+    return _describe(formula, order, kinds, children, formulas.atoms.__getitem__, formulas.terms)
 
 
 def describe_stored_formula(logical: LogicalPlan, formula: int) -> str:
@@ -99,7 +99,7 @@ def describe_stored_formula(logical: LogicalPlan, formula: int) -> str:
         if one not in kinds:
             kinds[one] = int(logical.formula_kinds[one])
             children[one] = tuple(logical.formulas.row(one).tolist())
-            if kinds[one] > FormulaKind.LITERAL:
+            if kinds[one] in COMPOUND:
                 stack.extend(children[one])
     return _describe(formula, sorted(kinds), kinds, children, lambda atom: stored_atom(logical, atom))
 
@@ -177,10 +177,11 @@ def _describe(
     kinds: Mapping[int, int],
     children: Children,
     atom: Callable[[int], Expression],
+    terms: Sequence[str] = (),
 ) -> str:
     sizes: dict[int, int] = {}
     for one in order:
-        below = children[one] if kinds[one] > FormulaKind.LITERAL else ()
+        below = children[one] if kinds[one] in COMPOUND else ()
         sizes[one] = 1 + sum(sizes[child] for child in below)
     if sizes[formula] > LIMIT:
         return f"… ({len(order)} shared conditions)"
@@ -191,6 +192,8 @@ def _describe(
                 built[one] = Truth(bool(children[one][0]))
             case FormulaKind.LITERAL:
                 built[one] = _signed(atom(children[one][0] >> 1), children[one][0])
+            case FormulaKind.TERM:
+                built[one] = decode_expression(json.loads(terms[children[one][0]]))
             case FormulaKind.NOT:
                 built[one] = Not(built[children[one][0]])
             case FormulaKind.AND:

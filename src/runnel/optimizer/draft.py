@@ -13,6 +13,7 @@ from runnel.algebra.query import Node
 from runnel.optimizer.formulas import Formulas
 from runnel.plan.gates import GateTable
 from runnel.plan.logical import LogicalPlan, PlanQuery
+from runnel.plan.operators import OperatorTable
 
 Clause = tuple[int, ...]
 
@@ -111,3 +112,6 @@ class Draft:
     normal_forms: Mapping[int, NormalForm] | None = None
     logical: LogicalPlan | None = None
     gates: GateTable = field(default_factory=GateTable)
+    operators: OperatorTable = field(default_factory=OperatorTable)
+    names: Mapping[int, Mapping[int, tuple[str, ...]]] = field(default_factory=dict)
+    """For the feeds whose own conditions have terms: what the variables of each are called there."""

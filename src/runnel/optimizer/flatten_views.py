@@ -15,7 +15,9 @@ from typing import Any
 
 from runnel.algebra.distinct import DIGEST
 from runnel.algebra.encode import encode_node
+from runnel.algebra.expressions import Expression
 from runnel.algebra.query import Distinct, Filter, Node, Read, Union, reads
+from runnel.algebra.terms import close, terms_of
 from runnel.errors import CyclicFeeds, RunnelError
 from runnel.optimizer.draft import Draft, FlatFilter, FlatNodes, FlatRead, FlatUnion
 from runnel.optimizer.formulas import Formulas
@@ -31,6 +33,7 @@ def flatten_views(draft: Draft, settings: OptimizerSettings) -> Draft:
     """Give every query a node over source feeds. A view is flattened once, however many queries read it."""
     flattener = _Flattener(draft.definitions, draft.formulas, draft.nodes)
     flows = [flattener.feed(query.id) for query in draft.queries]
+    draft = replace(draft, names=flattener.names)
     if all(isinstance(flow, int) for flow in flows):
         return replace(draft, roots=tuple(flow for flow in flows if isinstance(flow, int)))
     return _with_ways(draft, flattener, flows)
@@ -104,6 +107,8 @@ class _Flattener:
         self._open: set[int] = set()
         self.inputs: dict[int, Flow] = {}
         """What comes to the gates of the distinct feeds that were met."""
+        self.names: dict[int, dict[int, tuple[str, ...]]] = {}
+        """For every feed what the variables of the terms in its own conditions are called."""
 
     def feed(self, feed: int) -> Flow:
         """What flows out of a feed."""
@@ -143,12 +148,12 @@ class _Flattener:
             return self._nodes.number(FlatRead(feed))
         node = self._definitions[feed]
         if not isinstance(node, Distinct):
-            return self._flatten_node(node)
-        flow = self.inputs[feed] = self._flatten_node(node.input)
+            return self._flatten_node(node, feed)
+        flow = self.inputs[feed] = self._flatten_node(node.input, feed)
         # Behind the gate it does not matter by which ways an item came to it.
         return {feed: flow if isinstance(flow, int) else self._union(list(flow.values()))}
 
-    def _flatten_node(self, whole: Node) -> Flow:
+    def _flatten_node(self, whole: Node, feed: int) -> Flow:
         results: list[Flow] = []
         stack: list[tuple[Node, bool]] = [(whole, False)]
         while stack:
@@ -167,10 +172,20 @@ class _Flattener:
                 case Filter(inner, _) if not ready:
                     stack.extend([(node, True), (inner, False)])
                 case Filter(_, condition):
-                    results.append(self._filtered(results.pop(), self._formulas.expression(condition)))
+                    results.append(self._filtered(results.pop(), self._condition(condition, feed)))
                 case Distinct():
                     raise RunnelError("distinct stands at the top of a query alone")
         return results[0]
+
+    def _condition(self, condition: Expression, feed: int) -> int:
+        """The formula of a condition in a feed's own definition."""
+        closed = close(condition)
+        if closed is not condition:
+            names = self.names.setdefault(feed, {})
+            for term in terms_of(closed):
+                if term.names:
+                    names.setdefault(self._formulas.term(term), term.names)
+        return self._formulas.expression(closed)
 
     def _filtered(self, flow: Flow, formula: int) -> Flow:
         if isinstance(flow, int):

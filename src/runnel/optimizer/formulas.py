@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+from runnel.algebra.calls import Call, Constraint, Term
 from runnel.algebra.encode import encode_constant, encode_expression
 from runnel.algebra.expressions import (
     And,
@@ -25,7 +26,11 @@ from runnel.algebra.expressions import (
     Similar,
     Truth,
 )
+from runnel.errors import RunnelError
 from runnel.plan.logical import FormulaKind
+
+COMPOUND = frozenset([FormulaKind.NOT, FormulaKind.AND, FormulaKind.OR])
+"""The kinds of formula whose children are formulas."""
 
 NEVER, ALWAYS = 0, 1
 """The numbers of the constant formulas."""
@@ -46,6 +51,8 @@ class Formulas:
         self.children: list[tuple[int, ...]] = [(0,), (1,)]
         self.atoms: list[Atom] = []
         self.atom_texts: list[str] = []
+        self.terms: list[str] = []
+        self._terms: dict[str, int] = {}
         self._atoms: dict[str, int] = {}
         self._words: dict[Contains, int] = {}
         self._formulas: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -61,6 +68,14 @@ class Formulas:
         if number == len(self.atoms):
             self.atoms.append(atom)
             self.atom_texts.append(text)
+        return number
+
+    def term(self, term: Term) -> int:
+        """The number of a term, by its stored form (not of a formula)."""
+        text = json.dumps(encode_expression(term), separators=(",", ":"))
+        number = self._terms.setdefault(text, len(self.terms))
+        if number == len(self.terms):
+            self.terms.append(text)
         return number
 
     def literal(self, literal: int) -> int:
@@ -108,6 +123,10 @@ class Formulas:
                     results.append(self.negation(results.pop()))
                 case Truth(value):
                     results.append(ALWAYS if value else NEVER)
+                case Term():
+                    results.append(self._node(FormulaKind.TERM, (self.term(one),)))
+                case Call() | Constraint():
+                    raise RunnelError("a condition with operators is closed before it is optimised")
                 case atom:
                     results.append(self._of_atom(canonical_atom(atom)))
         return results[0]
@@ -118,7 +137,7 @@ class Formulas:
         stack = list(seen)
         while stack:
             formula = stack.pop()
-            if self.kinds[formula] > FormulaKind.LITERAL:
+            if self.kinds[formula] in COMPOUND:
                 fresh = [child for child in self.children[formula] if child not in seen]
                 seen.update(fresh)
                 stack.extend(fresh)

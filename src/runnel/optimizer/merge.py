@@ -6,37 +6,21 @@ A base and its delta folded into the logical plan of the next base, without pars
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from time import perf_counter
-
-import numpy as np
 
 from runnel.optimizer.build_table import TableBuilder
 from runnel.plan.arrays import Array
-from runnel.plan.gates import query_of
 from runnel.plan.logical import EXACT, CostRecord, FormulaKind, LogicalPlan, PlanQuery
-from runnel.plan.store import PlanPart
+from runnel.plan.store import Plan
 
 
-def merge(base: PlanPart, delta: PlanPart | None) -> LogicalPlan:
-    """The logical plan that matches as the base with the delta does; what no living query uses is left out."""
+def merge(plan: Plan) -> LogicalPlan:
+    """The logical plan that matches as a base with its delta does; what no living query uses is left out."""
     started = perf_counter()
     builder = TableBuilder()
-    queries: list[PlanQuery] = []
-    if delta is None:
-        queries += _add(builder, base.logical, np.zeros(len(base.logical.query_ids), dtype=bool))
-    else:
-        ids = base.logical.query_ids
-        # A way goes with its query.
-        removed = np.isin(ids, delta.tombstones) | np.isin(query_of(ids), delta.tombstones)
-        queries += _add(builder, base.logical, removed)
-        queries += _add(builder, delta.logical, np.zeros(len(delta.logical.query_ids), dtype=bool))
-    record = partial(CostRecord, "merge", perf_counter() - started)
-    merged = builder.finish(queries, (record({"queries": len(queries)}),))
-    gates = base.logical.gates
-    if delta is not None:
-        gates = gates.with_delta(delta.logical.gates, delta.tombstones)
-    return replace(merged, gates=gates)
+    queries = [query for part in plan.parts for query in _add(builder, part.logical, plan.removed(part))]
+    record = CostRecord("merge", perf_counter() - started, {"queries": len(queries)})
+    return replace(builder.finish(queries, (record,)), gates=plan.gates, operators=plan.operators)
 
 
 def _add(builder: TableBuilder, logical: LogicalPlan, removed: Array) -> list[PlanQuery]:

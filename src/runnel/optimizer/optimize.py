@@ -17,11 +17,19 @@ from runnel.optimizer.push_filters import push_filters
 from runnel.optimizer.push_negations import push_negations
 from runnel.optimizer.settings import OptimizerSettings
 from runnel.optimizer.share_predicates import share_predicates
+from runnel.optimizer.split_operators import split_operators
 from runnel.plan.logical import CostRecord, LogicalPlan, PlanQuery
 
 Pass = Callable[[Draft, OptimizerSettings], Draft]
 
-PASSES: tuple[Pass, ...] = (flatten_views, push_filters, push_negations, normalize_predicates, share_predicates)
+PASSES: tuple[Pass, ...] = (
+    flatten_views,
+    push_filters,
+    split_operators,
+    push_negations,
+    normalize_predicates,
+    share_predicates,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +67,7 @@ def optimize(
             steps.append(Step(run.__name__, tuple(describe_draft(draft))))
     if draft.logical is None:
         raise RunnelError("the optimiser's passes made no plan")
-    return replace(draft.logical, costs=tuple(costs), gates=draft.gates)
+    return replace(draft.logical, costs=tuple(costs), gates=draft.gates, operators=draft.operators)
 
 
 def _counters(draft: Draft) -> dict[str, int]:

@@ -181,14 +181,15 @@ class Door:
         headers: Mapping[str, str],
         seconds: float | None = None,
         max_bytes: int = COURTESY_BYTES,
+        whole: bool = False,
     ) -> Answer:
         """Post a body. A redirect is an answer like others: a message goes where it was addressed, or nowhere.
 
         Once the status has come the message is taken or refused, so trouble with the rest of the answer only cuts
-        its body short.
+        its body short. With `whole` the body of a 2xx answer is what was asked for, and is read as `get` reads it.
         """
         target = urls.check_url(url, self._exceptions)
-        return await self._exchange("POST", target, headers, self._budget(seconds), max_bytes, body)
+        return await self._exchange("POST", target, headers, self._budget(seconds), max_bytes, body, whole=whole)
 
     def _budget(self, seconds: float | None) -> _Budget:
         total = self._seconds if seconds is None else seconds
@@ -202,6 +203,8 @@ class Door:
         budget: _Budget,
         limit: int,
         body: bytes | None = None,
+        *,
+        whole: bool = False,
     ) -> Answer:
         """One request and its answer; only the time that these take is taken from the budget."""
         if self._session is None:
@@ -218,7 +221,7 @@ class Door:
                         method, URL(url, encoded=True), headers=headers, data=body, allow_redirects=False
                     ) as response,
                 ):
-                    return await _answer(response, url, limit, place)
+                    return await _answer(response, url, limit, place, whole=whole or method == "GET")
             except FAILURES as error:
                 if hop.refusals and len(hop.refusals) == hop.attempts:
                     raise urls.refused(f"{hop.host} leads to an address that {hop.refusals[0]}", place) from error
@@ -265,10 +268,10 @@ class Door:
         return following
 
 
-async def _answer(response: ClientResponse, url: str, limit: int, place: str) -> Answer:
+async def _answer(response: ClientResponse, url: str, limit: int, place: str, *, whole: bool) -> Answer:
     if response.method == "GET" and response.status in _REDIRECTS:
         body = b""
-    elif response.method == "GET" and 200 <= response.status < 300:
+    elif whole and 200 <= response.status < 300:
         body = await read_body(response, limit, place)
     else:
         body = await _beginning(response, min(limit, COURTESY_BYTES))

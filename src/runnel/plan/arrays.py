@@ -110,6 +110,11 @@ class Texts:
         """One string."""
         return decode_text(self.raw(index))
 
+    def texts(self) -> Iterator[str]:
+        """All strings, in order."""
+        whole = self.data.tobytes()
+        return (decode_text(whole[start:stop]) for start, stop in pairwise(self.offsets.tolist()))
+
     def arrays(self, name: str) -> dict[str, Array]:
         """The arrays to store under a name."""
         return {f"{name}.offsets": self.offsets, f"{name}.data": self.data}

@@ -25,10 +25,14 @@ from runnel.plan.arrays import Array, Arrays, Texts
 FIRST_WAY = 1 << 61
 """From here on ids are those of ways."""
 
+FIRST_OPERATED = (1 << 62) + (1 << 61)
+"""From here on they are those of ways that operators decide."""
+
 NO_GATE = -1 << 62
 """In place of a gate's feed: the way leads through none."""
 
 _ORIGIN = 1 << 62
+_OPERATED = FIRST_OPERATED - _ORIGIN
 _BITS = 20
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -44,9 +48,18 @@ def way_id(query: int, place: int) -> int:
     return _ORIGIN + (query << _BITS) + place
 
 
+def operated_way_id(query: int, place: int) -> int:
+    """The id of a way of a query that operators decide (see `operators`); these are numbered by themselves.
+
+    >>> query_of(np.array([operated_way_id(7, 0)])).tolist(), way_id(7, 0) == operated_way_id(7, 0)
+    ([7], False)
+    """
+    return way_id(query, place) + _OPERATED
+
+
 def query_of(ids: Array) -> Array:
     """The queries that ids belong to: their own, or those of which they are ways."""
-    return np.where(ids >= FIRST_WAY, (ids - _ORIGIN) >> _BITS, ids)
+    return np.where(ids >= FIRST_WAY, ((ids - _ORIGIN) & (_OPERATED - 1)) >> _BITS, ids)
 
 
 def visible(ids: Array) -> Array:
@@ -138,6 +151,11 @@ class GateTable:
         ids = np.array(sorted(ways), dtype=np.int64)
         through = np.array([ways[one] for one in ids.tolist()], dtype=np.int64)
         return GateTable(ids, through, _texts(in_order(list(gates), ids, through)))
+
+    def without(self, queries: Array) -> GateTable:
+        """This table without the ways of some queries."""
+        kept = ~np.isin(query_of(self.way_ids), queries)
+        return GateTable(self.way_ids[kept], self.way_gates[kept], self.texts)
 
     def with_delta(self, delta: GateTable, tombstones: Array) -> GateTable:
         """This table, of a base, as it is after a delta: what that has, and what it does not replace or remove."""

@@ -19,6 +19,7 @@ import numpy as np
 
 from runnel.plan.arrays import IDENTIFIER, Array, Arrays, Rows, Texts
 from runnel.plan.gates import GateTable, visible
+from runnel.plan.operators import OperatorTable
 
 EXACT = -1
 """In `predicate_formulas`: the clauses say all there is to say."""
@@ -27,7 +28,8 @@ EXACT = -1
 class FormulaKind(IntEnum):
     """The kinds of formula.
 
-    The only child of a constant or literal is no formula but the truth or literal itself.
+    The only child of a constant, literal or term is no formula but the truth, literal or term itself. Terms, which
+    operators decide, are taken out of formulas before a plan is made.
     """
 
     CONSTANT = 0
@@ -35,6 +37,7 @@ class FormulaKind(IntEnum):
     NOT = 2
     AND = 3
     OR = 4
+    TERM = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class CostRecord:
 class QueryTable:
     """The queries in arrays, in ascending order of their catalog ids, and the targets that they have.
 
-    Behind them come the ways that lead through gates (see `gates`), where there are any.
+    Behind them come the ways that lead through gates (see `gates`) and those that operators decide (see `operators`).
     """
 
     scopes: Rows
@@ -72,6 +75,7 @@ class QueryTable:
     query_ids: Array
     query_since: Array
     gates: GateTable = field(default_factory=GateTable)
+    operators: OperatorTable = field(default_factory=OperatorTable)
 
     def query_arrays(self) -> dict[str, Array]:
         """The arrays of queries by the names under which they are stored."""
@@ -83,6 +87,7 @@ class QueryTable:
             "query_ids": self.query_ids,
             "query_since": self.query_since,
             **self.gates.arrays(),
+            **self.operators.arrays(),
         }
 
 
@@ -149,6 +154,7 @@ class LogicalPlan(QueryTable):
             query_since=arrays["query_since"],
             costs=costs,
             gates=GateTable.stored(arrays),
+            operators=OperatorTable.stored(arrays),
         )
 
 

@@ -2,6 +2,7 @@
 
 A version is one base and at most one delta. Deltas are cumulative: each holds all that was added to its base, and
 the tombstones of the base's queries that were removed or replaced; so a worker never loads more than two folders.
+What was removed since is said by the version itself, so that removing a query writes no files.
 """
 
 from __future__ import annotations
@@ -16,12 +17,14 @@ from threading import Lock
 
 import numpy as np
 
+from runnel.catalog.plans import PlanRow
 from runnel.errors import CorruptData
 from runnel.log.storage import Storage
 from runnel.plan.arrays import Array, Arrays, narrow_offsets
-from runnel.plan.gates import query_of
+from runnel.plan.gates import GateTable, query_of
 from runnel.plan.logical import LogicalPlan, QueryTable
 from runnel.plan.manifest import Kind, PlanArray, PlanFile, PlanManifest
+from runnel.plan.operators import OperatorTable
 from runnel.plan.validate import validate_predicates, validate_queries
 
 MANIFEST = "manifest.json"
@@ -59,11 +62,21 @@ NO_LAYOUT = Layout()
 
 @dataclass(frozen=True, slots=True)
 class PlanVersion:
-    """A version of the plan by the folders it is made of."""
+    """A version of the plan by the folders it is made of, and the queries that they hold and it does not."""
 
     version: int
     base: str
     delta: str | None = None
+    removed: tuple[int, ...] = ()
+
+    @staticmethod
+    def of(row: PlanRow) -> PlanVersion:
+        """The version that a row of the catalog names.
+
+        >>> PlanVersion.of(PlanRow(4, "plans/base", None, queries=9, created=0, removed=(7,)))
+        PlanVersion(version=4, base='plans/base', delta=None, removed=(7,))
+        """
+        return PlanVersion(row.version, row.base, row.delta, row.removed)
 
 
 @dataclass(frozen=True)
@@ -108,12 +121,35 @@ class Plan:
         """The base, and the delta where there is one."""
         return (self.base,) if self.delta is None else (self.base, self.delta)
 
+    @property
+    def tombstones(self) -> Array:
+        """The queries and ways of the base that count no more: those of the delta, and what was removed since."""
+        since = _tombstones(self.version.removed)
+        return since if self.delta is None else np.union1d(self.delta.tombstones, since)
+
+    @cached_property
+    def gates(self) -> GateTable:
+        """The gates of all parts, and the ways that lead to them, of the queries that the version has."""
+        base, delta = self.base.queries.gates, self.delta.queries.gates if self.delta else GateTable()
+        if not (self.delta or self.version.removed) or not (len(base) or len(delta)):
+            return base
+        return base.with_delta(delta.without(_tombstones(self.version.removed)), self.tombstones)
+
+    @cached_property
+    def operators(self) -> OperatorTable:
+        """The ways of all parts that operators decide, of the queries that the version has."""
+        base, delta = (part.queries.operators for part in (self.base, self.delta or self.base))
+        if self.delta is None:
+            delta = OperatorTable()
+        return base.with_delta(delta.without(_tombstones(self.version.removed)), self.tombstones)
+
     def removed(self, part: PlanPart) -> Array:
         """Which queries of a part (by position) the version does not have any more."""
-        if part is not self.base or self.delta is None:
-            return np.zeros(len(part.queries.query_ids), dtype=bool)
+        ids = part.queries.query_ids
+        if part is not self.base:
+            return np.isin(query_of(ids), self.version.removed)
         # A delta has ways of its own, under the same ids. Those of the base end with the query that they belong to.
-        ids, dead = part.queries.query_ids, self.delta.tombstones
+        dead = self.tombstones
         return np.isin(ids, dead) | np.isin(query_of(ids), dead)
 
 

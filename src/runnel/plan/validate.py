@@ -34,6 +34,14 @@ def validate_queries(folder: str, queries: QueryTable, tombstones: Array, predic
         check_texts("gates", queries.gates.texts)
         check_ascending("ways.ids", queries.gates.way_ids)
         check_ids("ways.gates", queries.gates.way_gates, None, None, len(queries.gates.way_ids))
+        operators = queries.operators
+        check_texts("terms", operators.terms)
+        check_ascending("operated.ids", operators.way_ids)
+        check_ids("operated.targets", operators.way_targets, 0, None, len(operators))
+        check_texts("operated.names", operators.names)
+        if len(operators.names) != len(operators):
+            raise ValueError("operated.names does not have a text for every way")
+        check_rows("operated.literals", operators.literals, 2 * len(operators.terms), len(operators))
 
 
 def validate_predicates(folder: str, logical: LogicalPlan) -> None:

@@ -158,7 +158,13 @@ class Composer:
         return [self._lane(block[0], 1, known, loaded)], loaded.bytes
 
     def _load(self, numbers: Sequence[int], each: int, known: _Known, room: float) -> Loaded | None:
-        return self._shares.items((one for number in numbers for one in known.sequences(number, each)), room)
+        loaded = self._shares.items((one for number in numbers for one in known.sequences(number, each)), room)
+        if loaded is None:
+            return None
+        wanted: dict[int, list[int]] = {}
+        for number in numbers:
+            wanted.setdefault(known.subscriptions[number].feed, []).extend(known.sequences(number, each))
+        return replace(loaded, bindings=self._shares.bindings(wanted))
 
     def _one_by_one(self, block: Sequence[int], known: _Known, room: int) -> tuple[list[Lane], int]:
         """The lanes of a block in which some items cannot be read: whoever needs those is told, and nobody else."""
@@ -193,14 +199,16 @@ class Composer:
         """The first so many messages of a subscription, up to one that cannot be sent as it was recorded."""
         parcels = []
         size = 0
+        feed = known.subscriptions[number].feed
         for message in known.messages[number][:each]:
             sequences = known.contents.get(message.key)
             found = [one for one in sequences or () if one in loaded.items]
             if sequences is None or len(found) != message.count:
                 parcels.append(Parcel(message, trouble=_trouble(message, sequences, len(found))))
                 break
-            parcels.append(Parcel(message, self._delivery(message, known, [loaded.items[one] for one in found])))
-            size += sum(loaded.sizes[one] for one in found)
+            items = [loaded.item(feed, one) for one in found]
+            parcels.append(Parcel(message, self._delivery(message, known, items)))
+            size += sum(loaded.size(feed, one) for one in found)
         waiting = len(known.messages[number])
         return Lane(number, tuple(parcels), waiting == _EACH or waiting > each, size)
 

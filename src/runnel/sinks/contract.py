@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.item import Item
 from runnel.model.subscription import Subscription
 from runnel.settings import Settings
@@ -25,10 +26,14 @@ MAX_ENTRIES = 200
 
 @dataclass(frozen=True, slots=True)
 class DeliveredItem:
-    """An item on its way, with the title of the source feed it came from (its name, where it has none)."""
+    """An item on its way, with the title of the source feed it came from (its name, where it has none).
+
+    `bindings` are those with which it matched the query of the feed that was subscribed to.
+    """
 
     item: Item
     feed_title: str
+    bindings: Bindings = NO_BINDINGS
 
 
 @dataclass(frozen=True, slots=True)

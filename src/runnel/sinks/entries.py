@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 
 import nh3
 
+from runnel.model.bindings import NO_BINDINGS, Binding, Bindings
 from runnel.model.item import Item
 from runnel.sinks.contract import DeliveredItem
 
@@ -92,6 +93,7 @@ class Shown:
     enclosure: str | None
     enclosure_type: str
     source: str
+    bindings: Bindings = NO_BINDINGS
 
 
 def entry_id(item: Item) -> str:
@@ -129,6 +131,7 @@ def show(delivered: DeliveredItem, sent: datetime) -> Shown:
         enclosure=next(filter(None, map(_web_link, _texts(item, "enclosure"))), None),
         enclosure_type=next(iter(_labels(item, "enclosure:type")), "application/octet-stream"),
         source=xml_text(delivered.feed_title),
+        bindings=_readable(delivered.bindings),
     )
 
 
@@ -186,6 +189,18 @@ def _html(item: Item, name: str) -> str | None:
             return cleaned
     text = "\n\n".join(_texts(item, name))[:_LONGEST_TEXT]
     return escape(text, quote=False).replace("\n", "<br>\n") if text else None
+
+
+def _readable(bindings: Bindings) -> Bindings:
+    """Bindings whose texts XML can carry, and a reader can take in."""
+    return Bindings(tuple(map(_readable_row, bindings.rows)), bindings.count) if bindings.rows else NO_BINDINGS
+
+
+def _readable_row(row: Binding) -> Binding:
+    return {
+        xml_text(name): xml_text(value)[:_LONGEST_TITLE] if isinstance(value, str) else value
+        for name, value in row.items()
+    }
 
 
 def _web_link(text: str) -> str | None:

@@ -14,7 +14,8 @@ from datetime import datetime
 from pathlib import Path
 
 from runnel.model.item import Item, Value
-from runnel.sinks.contract import Delivery
+from runnel.sinks.contract import DeliveredItem, Delivery
+from runnel.sinks.show_bindings import bindings_json
 from runnel.sinks.targets import TargetFile, check_target, open_target
 from runnel.sinks.whole_file import require_regular, set_aside, write_all
 
@@ -43,7 +44,7 @@ class JsonLinesFile:
             try:
                 size = _whole_lines(handle)
                 written = _written(handle, size, delivery.key)
-                lines = [_line(one.item, delivery) for one in delivery.items if _identity(one.item) not in written]
+                lines = [_line(one, delivery) for one in delivery.items if _identity(one.item) not in written]
                 _append(handle, size, b"".join(lines))
             finally:
                 os.close(handle)
@@ -139,7 +140,8 @@ def _identity(item: Item) -> tuple[str, str, int]:
     return _safe(item.feed), _safe(item.id), item.version
 
 
-def _line(item: Item, delivery: Delivery) -> bytes:
+def _line(delivered: DeliveredItem, delivery: Delivery) -> bytes:
+    item = delivered.item
     record = {
         "message": delivery.key,
         "matched": delivery.feed_name,
@@ -150,6 +152,7 @@ def _line(item: Item, delivery: Delivery) -> bytes:
         "sequence": item.sequence,
         "accepted": item.time.isoformat() if item.time else None,
         "attributes": {name: [_plain(value) for value in values] for name, values in item.attributes.items()},
+        **bindings_json(delivered.bindings),
     }
     return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
 

@@ -2,20 +2,25 @@
 
 In: a message of the subscription behind `register feed V apply 'x.xsl' as W`. Out: items in the log of W. Decoding
 and accepting are given by whoever builds the sink, since sinks know nothing of sources. A message that comes twice
-changes nothing: the seen-set knows its items. Only materialisation mints new items (annotated ones are bindings).
+changes nothing: the seen-set knows its items. Only materialisation mints new items (annotated ones are bindings): the
+bindings with which an item matched are attributes of what is minted of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from runnel.errors import DeliveryFailed, InputError
+from runnel.model.bindings import Bindings
+from runnel.model.item import MAX_NAME, Attributes
 from runnel.sinks.apply import rss_document
 from runnel.sinks.contract import Delivery
+from runnel.sinks.entries import entry_id
 
-Accept = Callable[[int, bytes, str], str]
-"""Accept the items of a feed document into a feed, by its id; the text names the document. Gives the outcome.
+Accept = Callable[[int, bytes, str, Mapping[str, Attributes]], str]
+"""Accept the items of a feed document into a feed, by its id; the text names the document, and some entries, by their
+guids, get attributes besides those that the document gives them. Gives the outcome.
 Backlogged where the log is too far ahead of matching (or the feed is paused): the message then waits."""
 
 
@@ -43,11 +48,22 @@ class MaterialisedFeed:
         if not (target.isascii() and target.isdigit()):
             raise DeliveryFailed(f"{target[:40]!r} is not the id of a feed", permanent=True)
         data = rss_document(delivery) if delivery.content is None else delivery.content.data
+        bound = {entry_id(one.item): bound_attributes(one.bindings) for one in delivery.items if one.bindings.rows}
         try:
-            return self._accept(int(target), data, f"what {delivery.feed_name} gave ({delivery.key})")
+            return self._accept(int(target), data, f"what {delivery.feed_name} gave ({delivery.key})", bound)
         except InputError as error:
             raise DeliveryFailed(
                 f"what the stylesheet made is not a feed: {error}",
                 hint="let it write RSS, Atom or JSON Feed",
                 permanent=True,
             ) from error
+
+
+def bound_attributes(bindings: Bindings) -> Attributes:
+    """The attributes that stand for bindings: for every variable all values that it had.
+
+    >>> bound_attributes(Bindings(({"people": 60.0}, {"people": 70.0}), 2))
+    {'binding:people': (60.0, 70.0)}
+    """
+    found = {f"binding:{name}": tuple(one for one in some if one != "") for name, some in bindings.values().items()}
+    return {name: values for name, values in found.items() if values and len(name) <= MAX_NAME}

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from runnel.sinks.entries import GENERATOR, Entry, ForeignFile, Head, Shown
+from runnel.sinks.show_bindings import bindings_json
 
 _VERSION = "https://jsonfeed.org/version/1.1"
 _MARK = "_runnel"
@@ -44,6 +45,7 @@ class JsonFeed:
                 "item": shown.item,
                 "version": shown.version,
                 "sequence": shown.sequence,
+                **bindings_json(shown.bindings),
             },
         }
         kept = {key: value for key, value in node.items() if value not in (None, []) or key == "content_html"}

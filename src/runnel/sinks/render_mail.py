@@ -19,6 +19,7 @@ from runnel.model.item import Item
 from runnel.sinks.contract import Content, DeliveredItem, Delivery
 from runnel.sinks.entries import Shown, show
 from runnel.sinks.mail_html import TooMuch, one_line, safe_html, text_of_html
+from runnel.sinks.show_bindings import binding_text
 
 WIDTH = 78
 """Columns of the text part; addresses of links may be longer, since a broken one is of no use."""
@@ -30,6 +31,8 @@ WITH_EXCERPT = 100
 """So many items have an excerpt; those after them have a title and a link."""
 
 _EXCERPT = 400
+_ROWS = 5
+_LONGEST_ROW = 200
 _LONGEST_TITLE = 200
 _LONGEST_TEXT = 50_000
 _LONGEST_LINK = 2000
@@ -180,6 +183,13 @@ def _about(shown: Shown) -> str:
     return " · ".join(part for part in parts if part)
 
 
+def _bound(shown: Shown) -> list[str]:
+    """The bindings of an item, a line for each of the first rows."""
+    lines = [one_line(binding_text(row), _LONGEST_ROW) for row in shown.bindings.rows[:_ROWS]]
+    more = shown.bindings.count - len(lines)
+    return [line for line in lines if line] + ([f"and {more:,} more"] if more else [])
+
+
 def _date(moment: datetime) -> str:
     return f"{moment.day} {moment:%B} {moment.year}, {moment:%H:%M} UTC"
 
@@ -190,6 +200,7 @@ def _link(shown: Shown) -> str | None:
 
 def _item_text(shown: Shown, title: str, said: str) -> str:
     lines = [*textwrap.wrap(title, WIDTH, break_long_words=False), *textwrap.wrap(_about(shown), WIDTH)]
+    lines += [part for line in _bound(shown) for part in textwrap.wrap(line, WIDTH)]
     if said:
         lines += ["", _wrapped(said)]
     link = _link(shown)
@@ -202,6 +213,7 @@ def _item_html(shown: Shown, title: str, said: str) -> str:
     link = _link(shown)
     head = f'<a href="{escape(link)}">{escape(title)}</a>' if link else escape(title)
     about = f'<p class="about">{escape(_about(shown))}</p>'
+    about += "".join(f'<p class="about">{escape(line)}</p>' for line in _bound(shown))
     body = f'<div class="said">{said}</div>' if said else ""
     return f'<div class="item"><h2>{head}</h2>{about}{body}</div>'
 

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 from lxml import etree
 
 from runnel.sinks.entries import NAMESPACE, Entry, ForeignFile, Shown
+from runnel.sinks.show_bindings import kind_of, printed
 
 _MARK = f"{{{NAMESPACE}}}entry"
+_BINDINGS, _ROW, _BINDING = (f"{{{NAMESPACE}}}{local}" for local in ("bindings", "row", "binding"))
 
 
 def parse_own(data: bytes, root_tag: str) -> etree._Element:
@@ -50,7 +52,7 @@ def add(parent: etree._Element, tag: str, text: str | None = None, **attributes:
 
 
 def add_mark(node: etree._Element, shown: Shown) -> None:
-    """Add which item, in which version, an entry shows."""
+    """Add which item, in which version, an entry shows, and the bindings with which it matched."""
     add(
         node,
         _MARK,
@@ -59,6 +61,13 @@ def add_mark(node: etree._Element, shown: Shown) -> None:
         version=str(shown.version),
         sequence=str(shown.sequence),
     )
+    if shown.bindings.rows:
+        more = {"more": str(shown.bindings.more)} if shown.bindings.more else {}
+        listed = add(node, _BINDINGS, **more)
+        for row in shown.bindings.rows:
+            group = add(listed, _ROW)
+            for name, value in row.items():
+                add(group, _BINDING, printed(value), name=name, type=kind_of(value))
 
 
 def write_document(root: etree._Element) -> bytes:

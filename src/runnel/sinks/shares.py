@@ -11,7 +11,7 @@ import logging
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
 
@@ -25,6 +25,7 @@ from runnel.errors import RootError, StorageFull
 from runnel.log.item_log import ItemLog
 from runnel.log.match_log import MatchLog
 from runnel.model.batch import ItemBatch
+from runnel.model.bindings import Bindings
 from runnel.model.subscription import Subscription
 from runnel.sinks.contract import DeliveredItem
 from runnel.sinks.stretches import SPAN, Stretches
@@ -72,15 +73,27 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """Items by sequence, and about how many bytes each is."""
+    """Items by sequence, about how many bytes each is, and the bindings of matches, by feed and sequence."""
 
     items: Mapping[int, DeliveredItem]
     sizes: Mapping[int, int]
+    bindings: Mapping[tuple[int, int], Bindings] = field(default_factory=dict)
 
     @property
     def bytes(self) -> int:
         """About how many bytes all of them are."""
-        return sum(self.sizes.values())
+        return sum(self.sizes.values()) + sum(one.bytes for one in self.bindings.values())
+
+    def item(self, feed: int, sequence: int) -> DeliveredItem:
+        """An item as it goes to those who subscribe to a feed: with the bindings of that feed's own query."""
+        item = self.items[sequence]
+        bound = self.bindings.get((feed, sequence))
+        return item if bound is None else replace(item, bindings=bound)
+
+    def size(self, feed: int, sequence: int) -> int:
+        """About how many bytes it is so."""
+        bound = self.bindings.get((feed, sequence))
+        return self.sizes[sequence] + (0 if bound is None else bound.bytes)
 
 
 class Shares:
@@ -201,6 +214,10 @@ class Shares:
                 found[sequence], sizes[sequence] = DeliveredItem(item, item.feed), size
                 self._keep(sequence, found[sequence], size)
         return Loaded(found, sizes)
+
+    def bindings(self, wanted: Mapping[int, Collection[int]]) -> dict[tuple[int, int], Bindings]:
+        """The bindings with which items matched feeds, by feed and sequence, as far as the match log has them."""
+        return self._matched.bindings_of(wanted)
 
     def _keep(self, sequence: int, item: DeliveredItem, size: int) -> None:
         self._kept[sequence] = (item, size)

@@ -22,10 +22,11 @@ from urllib.parse import urlsplit
 from standardwebhooks.webhooks import Webhook
 
 from runnel.errors import DeliveryFailed, InputError, RefusedAddress, Unreachable
-from runnel.model.item import Item, Value
+from runnel.model.item import Value
 from runnel.outside.urls import canonical_url
 from runnel.settings import Settings
-from runnel.sinks.contract import Content, Delivery
+from runnel.sinks.contract import Content, DeliveredItem, Delivery
+from runnel.sinks.show_bindings import bindings_json
 
 if TYPE_CHECKING:
     from runnel.outside.door import Answer, Door
@@ -114,7 +115,7 @@ def webhook_body(delivery: Delivery) -> bytes:
     if delivery.content is not None:
         data["content"] = _content(delivery.content)
     else:
-        data["items"] = [_item(one.item) for one in delivery.items]
+        data["items"] = [_item(one) for one in delivery.items]
     document = {"type": TYPE, "timestamp": delivery.sent.isoformat(), "data": data}
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
@@ -175,7 +176,8 @@ def _is_literal(target: str) -> bool:
     return True
 
 
-def _item(item: Item) -> dict[str, Any]:
+def _item(delivered: DeliveredItem) -> dict[str, Any]:
+    item = delivered.item
     return {
         "feed": item.feed,
         "id": item.id,
@@ -183,6 +185,7 @@ def _item(item: Item) -> dict[str, Any]:
         "sequence": item.sequence,
         "accepted": item.time.isoformat() if item.time else None,
         "attributes": {name: [_plain(value) for value in values] for name, values in item.attributes.items()},
+        **bindings_json(delivered.bindings),
     }
 
 

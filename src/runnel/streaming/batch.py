@@ -15,10 +15,12 @@ from runnel.streaming.match_job import LOOKED_DDL, look_at_slices
 from runnel.streaming.reader import SLICE_DDL
 
 
-def match_past(spark: Any, storage_url: str, slices: Sequence[Slice], plan: str) -> npt.NDArray[np.int64]:
-    """The sequences of the items that match any query of a plan folder, in order."""
+def match_past(
+    spark: Any, storage_url: str, slices: Sequence[Slice], plan: str, operators: str | None = None
+) -> npt.NDArray[np.int64]:
+    """The sequences of the items that match any query of a plan folder, in order; `operators` is a brief for them."""
     rows = [
-        (one.tier, one.path, one.first_row, one.rows, one.first_sequence, one.accepted, 0, plan, None)
+        (one.tier, one.path, one.first_row, one.rows, one.first_sequence, one.accepted, 0, plan, None, (), operators)
         for one in slices
     ]
     frame = spark.createDataFrame(rows, SLICE_DDL).repartition(spark.sparkContext.defaultParallelism)

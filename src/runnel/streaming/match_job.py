@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from runnel.log.item_files import read_items
 from runnel.log.match_files import match_records, write_part
@@ -18,9 +19,15 @@ from runnel.matching.build import build_matcher
 from runnel.matching.claims import Claims, GateKeeper
 from runnel.matching.contract import Matcher
 from runnel.matching.observe import Observer, observations_to_json
+from runnel.matching.operators.decide import Decider, for_queries_alone
+from runnel.matching.operators.work import Operators
 from runnel.model.batch import ItemBatch
+from runnel.model.bindings import MatchBindings
+from runnel.model.match import Matches
 from runnel.model.segment import Slice
-from runnel.plan.store import PlanVersion, load
+from runnel.plan.store import Plan, PlanVersion, load
+from runnel.streaming.operator_brief import OperatorBrief
+from runnel.streaming.operator_work import Undecided, briefed_decider, counted, operators
 
 PART_DDL = "part string, claims binary"
 _ARROW = pa.schema([("part", pa.string()), ("claims", pa.binary())])
@@ -64,7 +71,7 @@ def look_at_slices(storage_url: str) -> Callable[[Iterator[Any]], Iterator[Any]]
             for row in batch.to_pylist():
                 found = Found()
                 match_slice(storage, row, found)
-                sequences = [one for records in found.records for one in records.column("sequence").to_pylist()]
+                sequences = [one for records in found.records for one in _matched(records)]
                 columns = [
                     pa.array([sequences], pa.list_(pa.int64())),
                     pa.array([found.sealed_claims()], pa.binary()),
@@ -72,6 +79,13 @@ def look_at_slices(storage_url: str) -> Callable[[Iterator[Any]], Iterator[Any]]
                 yield pa.RecordBatch.from_arrays(columns, schema=_LOOKED)
 
     return run
+
+
+def _matched(records: Any) -> list[int]:
+    """The sequences of the items that match something; others may be there for the sake of their bindings."""
+    matched = pc.greater(pc.list_value_length(records.column("steps")), 0)
+    found: list[int] = records.filter(matched).column("sequence").to_pylist()
+    return found
 
 
 def match_slice(storage: Storage, row: dict[str, Any], found: Found) -> None:
@@ -82,10 +96,17 @@ def match_slice(storage: Storage, row: dict[str, Any], found: Found) -> None:
     found.plan = row["plan"]
     if row["base"] is None:
         return
-    matcher, observer, keeper = _matcher(storage.url, PlanVersion(row["plan"], row["base"], row["delta"]))
+    version = PlanVersion(row["plan"], row["base"], row["delta"], tuple(row["removed"] or ()))
+    brief = OperatorBrief.load(row["operators"])
+    loaded = _loaded(storage.url, version)
+    found.operators = operators(storage.url, brief.share) if len(loaded.plan.operators) else None
+    decider = None
+    if found.operators is not None:
+        decider = briefed_decider(found.operators, storage, loaded.plan, brief)
+    matcher, observer = loaded.matcher, loaded.observer
     before = matcher.statistics.to_json()
     for start in range(0, len(items), _PIECE):
-        found.add(ItemBatch(items.records.slice(start, _PIECE)), matcher, keeper)
+        found.add(ItemBatch(items.records.slice(start, _PIECE)), loaded, decider, brief.again)
     after = matcher.statistics.to_json()
     found.counters.update({name: after[name] - before[name] for name in after})
     found.observed.append(observations_to_json(observer.observe(items)))
@@ -104,18 +125,35 @@ class Found:
     failures: list[list[Any]] = field(default_factory=list)
     records: list[Any] = field(default_factory=list)
     claims: list[Claims] = field(default_factory=list)
+    undecided: Undecided = field(default_factory=Undecided)
+    operators: Operators | None = None
 
-    def add(self, items: ItemBatch, matcher: Matcher, keeper: GateKeeper) -> None:
-        """Match a piece of a slice. What must pass a gate is claimed, and settled by the commit."""
-        matches = matcher.match(items)
-        if keeper.is_needed:
-            matches, claims = keeper.take_out(items, matches)
+    def add(
+        self, items: ItemBatch, loaded: Loaded, decider: Decider | None, again: Mapping[int, tuple[int, ...]]
+    ) -> None:
+        """Match a piece of a slice. Operators decide what filters let through; what must pass a gate is claimed."""
+        matches = loaded.matcher.match(items)
+        bindings: MatchBindings = {}
+        if again:
+            matches = for_queries_alone(items.sequences, matches, again)
+        if decider is not None:
+            matches, bindings = self._decided(items, matches, decider)
+        if loaded.keeper.is_needed:
+            matches, claims = loaded.keeper.take_out(items, matches)
             self.claims.append(claims)
             self.size += claims.rows.nbytes
         self.matches += matches.total
         self.failures += [[int(items.sequences[one.row]), one.query, one.reason] for one in matches.failures]
-        self.records.append(match_records(items.sequences, matches))
+        self.records.append(match_records(items.sequences, matches, bindings))
         self.size += self.records[-1].nbytes
+
+    def _decided(self, items: ItemBatch, matches: Matches, decider: Decider) -> tuple[Matches, MatchBindings]:
+        decided = decider.decide(items, matches)
+        if self.operators is not None:
+            self.operators.note(decider, decided)
+        self.undecided.add(items, decided.unknown)
+        self.counters.update(counted(decided))
+        return decided.matches, decided.bindings_by_query(items.sequences)
 
     def sealed_claims(self) -> bytes | None:
         """What must be settled, if anything."""
@@ -133,13 +171,36 @@ def _sealed(storage: Storage, lineage: int, found: Found) -> Any:
         "counters": found.counters,
         "observed": found.observed,
         "failures": found.failures,
+        **_told_of_operators(found),
     }
     columns = [pa.array([json.dumps(told)]), pa.array([found.sealed_claims()], pa.binary())]
     return pa.RecordBatch.from_arrays(columns, schema=_ARROW)
 
 
+def _told_of_operators(found: Found) -> dict[str, Any]:
+    """What the commit notes of operators: what they left undecided, what was learned, and a file of new answers."""
+    if found.operators is None:
+        return {}
+    answers = found.operators.new_answers()
+    return {
+        "undecided": found.undecided.to_json(),
+        "learned": found.operators.caller.take_learned().to_json(),
+        "answers": None if answers is None else asdict(answers),
+    }
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A plan in a worker, and all that is made of it."""
+
+    plan: Plan
+    matcher: Matcher
+    observer: Observer
+    keeper: GateKeeper
+
+
 @lru_cache(maxsize=2)
-def _matcher(storage_url: str, version: PlanVersion) -> tuple[Matcher, Observer, GateKeeper]:
-    """Two matchers are enough for a worker: the batch's, and the one before it while tasks overlap."""
+def _loaded(storage_url: str, version: PlanVersion) -> Loaded:
+    """Two plans are enough for a worker: the batch's, and the one before it while tasks overlap."""
     plan = load(open_storage(storage_url), version)
-    return build_matcher(plan), Observer.of(plan.base), GateKeeper(plan)
+    return Loaded(plan, build_matcher(plan), Observer.of(plan.base), GateKeeper(plan))

@@ -25,12 +25,14 @@ from runnel.streaming.job import Job
 
 if TYPE_CHECKING:
     from runnel.catalog.connection import Catalog
+    from runnel.catalog.plans import PlanRow
     from runnel.log.item_log import ItemLog
+    from runnel.streaming.operator_brief import Briefing
 
 FORMAT = "runnel_items"
 SLICE_DDL = (
     "tier string, path string, first_row long, rows long, first_sequence long, accepted long, "
-    "plan long, base string, delta string"
+    "plan long, base string, delta string, removed array<long>, operators string"
 )
 _ARROW = pa.schema(
     [
@@ -43,6 +45,8 @@ _ARROW = pa.schema(
         ("plan", pa.int64()),
         ("base", pa.string()),
         ("delta", pa.string()),
+        ("removed", pa.list_(pa.int64())),
+        ("operators", pa.string()),
     ]
 )
 
@@ -59,11 +63,17 @@ class SlicePartition(InputPartition):  # type: ignore[misc]
     plan: int
     base: str | None
     delta: str | None
+    removed: tuple[int, ...]
+    operators: str | None
+    """What operators need, see `operator_brief`."""
 
-    def __init__(self, slices: Sequence[Slice], plan: int, base: str | None, delta: str | None) -> None:
+    def __init__(self, slices: Sequence[Slice], plan: PlanRow | None, operators: str | None) -> None:
         super().__init__(None)
+        self.operators = operators
         self.slices = tuple(slices)
-        self.plan, self.base, self.delta = plan, base, delta
+        self.plan, self.base, self.delta, self.removed = 0, None, None, ()
+        if plan is not None:
+            self.plan, self.base, self.delta, self.removed = plan.version, plan.base, plan.delta, plan.removed
 
 
 class ItemLogSource(DataSource):  # type: ignore[misc]
@@ -100,6 +110,12 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
         from runnel.log.item_log import ItemLog
 
         return ItemLog(self._catalog, self._job.open_storage())
+
+    @cached_property
+    def _briefing(self) -> Briefing:
+        from runnel.streaming.operator_brief import Briefing
+
+        return Briefing(self._job.open_storage(), 1.0 / self._job.parallelism)
 
     def initialOffset(self) -> Offset:  # noqa: N802
         return {"sequence": self._job.after_sequence, "plan": 0}
@@ -143,12 +159,12 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
         slices = self._items.slices(start["sequence"], end["sequence"], rows=self._job.slice_items)
         with self._catalog.read() as connection:
             plan = plans.plan_by_version(connection, end["plan"])
+            operators = self._briefing.brief(connection, start["sequence"], end["sequence"]).dump()
         # A task costs more than matching a few hundred items, so small batches are not divided.
         enough = max(1, (end["sequence"] - start["sequence"]) // _TASK_ITEMS)
         count = min(self._job.parallelism, len(slices), enough)
         bounds = [len(slices) * part // count for part in range(count + 1)] if count else []
-        version, base, delta = (plan.version, plan.base, plan.delta) if plan else (0, None, None)
-        return [SlicePartition(slices[low:high], version, base, delta) for low, high in pairwise(bounds)]
+        return [SlicePartition(slices[low:high], plan, operators) for low, high in pairwise(bounds)]
 
     def read(self, partition: SlicePartition) -> Iterator[Any]:
         rows = [
@@ -162,6 +178,8 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
                 "plan": partition.plan,
                 "base": partition.base,
                 "delta": partition.delta,
+                "removed": partition.removed,
+                "operators": partition.operators,
             }
             for one in partition.slices
         ]

@@ -23,6 +23,8 @@ from runnel.model.segment import MatchPart
 from runnel.streaming.job import Job
 
 if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
     from runnel.catalog.connection import Catalog
     from runnel.catalog.matches import MatchSegment
     from runnel.streaming.settle_batch import SettledBatch
@@ -41,6 +43,7 @@ class PartsWritten(WriterCommitMessage):  # type: ignore[misc]
     failures: list[tuple[int, int, str]] = field(default_factory=list)
     observed: list[dict[str, Any]] = field(default_factory=list)
     claims: list[bytes | None] = field(default_factory=list)
+    operators: list[dict[str, Any]] = field(default_factory=list)
 
 
 class MatchLogSink(DataSource):  # type: ignore[misc]
@@ -73,6 +76,8 @@ class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
                 written.observed += told["observed"]
                 written.failures += [tuple(one) for one in told["failures"]]
                 written.claims.append(row["claims"])
+                if "learned" in told:
+                    written.operators.append({name: told[name] for name in ("undecided", "learned", "answers")})
         return written
 
     def commit(self, messages: Sequence[PartsWritten | None], batchId: int) -> None:  # noqa: N803
@@ -100,12 +105,20 @@ class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
                     return
                 if settled is not None:
                     settled.remember(connection, segment.first_sequence)
+                self._note_operators(connection, segment, written)
                 note(connection, merged_observations(one for message in written for one in message.observed))
                 for sequence, query, reason in (one for message in written for one in message.failures):
                     put_aside(
                         connection,
                         Quarantined(EVALUATION, f"item {sequence}", reason, query=query, sequence=sequence),
                     )
+
+    def _note_operators(self, connection: Connection, segment: MatchSegment, written: Sequence[PartsWritten]) -> None:
+        told = [one for message in written for one in message.operators]
+        if told:
+            from runnel.streaming.note_operators import note_operators
+
+            note_operators(connection, told, (segment.first_sequence, segment.last_sequence))
 
     def _settled(
         self, catalog: Catalog, storage: Storage, parts: Sequence[MatchPart], written: Sequence[PartsWritten]

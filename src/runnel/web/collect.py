@@ -137,7 +137,7 @@ def _sharing(engine: Engine, segments: Sequence[matches.MatchSegment]) -> Sharin
         current = plans.current_plan(connection)
     if current is None:
         return Sharing()
-    plan = load(engine.root.storage, PlanVersion(current.version, current.base, current.delta))
+    plan = load(engine.root.storage, PlanVersion.of(current))
     counts: Counter[str] = Counter()
     for part in plan.parts:
         counts.update(part.logical.counts)

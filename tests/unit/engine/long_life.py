@@ -16,17 +16,24 @@ from runnel.catalog.connection import now
 from runnel.catalog.matches import MatchSegment
 from runnel.engine.root import Root, create_root
 from runnel.log.match_files import match_records, write_part
+from runnel.model.bindings import Binding, bounded
 from runnel.model.item import Item, attributes_of
 from runnel.model.match import Matches
 from runnel.testing import FakeClock
 
 FEED = 1
 QUERIES = range(2, 8)
+BOUND = 4
 
 
 def queries_of(sequence: int) -> list[int]:
     """The queries that an item matches, by its sequence alone."""
     return [query for query in QUERIES if (sequence * 2654435761 + query * 40503) % 97 < 30]
+
+
+def bindings_of(sequence: int) -> dict[int, list[Binding]]:
+    """The bindings of an item's queries, by its sequence alone; also of queries that it does not match."""
+    return {} if sequence % 4 else {BOUND: [{"n": float(sequence)}, {"n": "<&>"}]}
 
 
 @dataclass
@@ -82,7 +89,13 @@ class LongLife:
             write_part(
                 self.root.storage,
                 self.lineage,
-                [match_records(part, Matches.of([queries_of(int(n)) for n in part]))],
+                [
+                    match_records(
+                        part,
+                        Matches.of([queries_of(int(n)) for n in part]),
+                        {n: bindings_of(n) for n in part.tolist()},
+                    )
+                ],
                 (int(part[0]), int(part[-1])),
             )
             for part in pieces
@@ -151,6 +164,9 @@ class LongLife:
         assert {query: some.tolist() for query, some in by_query.items()} == {
             query: of for query in QUERIES if (of := [n for n in kept if query in queries_of(n)])
         }
+        bound = {n: bounded(bindings_of(n)[BOUND]) for n in kept if bindings_of(n) and BOUND in queries_of(n)}
+        assert root.matches.bindings(BOUND, kept) == bound
+        assert root.matches.bindings(BOUND + 1, kept) == {}
         with root.catalog.read() as connection:
             assert [matches.plan_of_sequence(connection, n) for n in kept] == [self.plans[n] for n in kept]
             assert matches.match_count(connection) == sum(len(queries_of(n)) for n in self.plans)

@@ -297,12 +297,23 @@ def test_places_that_will_not_do_are_refused(life: LongLife, tmp_path: Path) -> 
             restore(tmp_path / "backup", folder)
 
 
-_NEW_TABLES = ("receipts", "offers", "statistics", "observations", "seen_keys", "tags", "costs")
+_NEW_TABLES = (
+    "receipts",
+    "offers",
+    "statistics",
+    "observations",
+    "seen_keys",
+    "tags",
+    "costs",
+    "operators",
+    "uses_operators",
+)
 _NEW_COLUMNS = {
     "item_segments": {"level"},
     "match_parts": {"level", "committed", "retired", "by_query"},
     "seen": {"day"},
     "quarantine": {"bytes"},
+    "plans": {"removed"},
 }
 
 

@@ -51,7 +51,7 @@ def matcher(engine: Engine) -> Matcher:
     with engine.root.catalog.read() as connection:
         row = plans.current_plan(connection)
     assert row is not None
-    return build_matcher(load(engine.root.storage, PlanVersion(row.version, row.base, row.delta)))
+    return build_matcher(load(engine.root.storage, PlanVersion.of(row)))
 
 
 def news() -> ItemBatch:
@@ -106,6 +106,6 @@ def test_the_gain_is_that_of_the_walk(engine: Engine) -> None:
     with engine.root.catalog.read() as connection:
         row, known = plans.current_plan(connection), frequencies(connection)
     assert row is not None
-    gain = gain_of_compiling(load(engine.root.storage, PlanVersion(row.version, row.base, row.delta)), known)
+    gain = gain_of_compiling(load(engine.root.storage, PlanVersion.of(row)), known)
     assert gain.now == pytest.approx(0.99 * QUERIES, rel=0.02)
     assert gain.then < 5

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.algebra.generated_atoms import text_atoms
+from tests.unit.language.generated_operators import constraints, operator_calls, registrations
 
 from runnel.algebra.durations import UNITS, render_duration
 from runnel.algebra.encode import encode_expression
@@ -37,6 +38,7 @@ from runnel.language.statements import (
     Condition,
     CreateFeed,
     Drop,
+    DropOperator,
     Explain,
     ExplainMessage,
     FeedTerm,
@@ -128,6 +130,11 @@ def compares(attribute: Attribute) -> st.SearchStrategy[Expression]:
     return equal | st.builds(Compare, st.just(attribute), operators.filter(lambda sign: sign != "="), ages)
 
 
+operator_parts: st.SearchStrategy[Expression] = operator_calls(
+    name_texts,
+    name_texts.filter(lambda name: name != WHOLE.name),
+    numbers | texts | st.booleans() | days | instants,
+) | constraints(numbers, texts | st.booleans() | days | instants, ages)
 located = attributes | part_attributes
 atoms: st.SearchStrategy[Expression] = (
     text_atoms(attributes)
@@ -136,6 +143,7 @@ atoms: st.SearchStrategy[Expression] = (
     | located.flatmap(lists)
     | st.builds(Exists, located)
     | st.builds(Truth, st.booleans())
+    | operator_parts
 )
 expressions = st.recursive(
     atoms,
@@ -180,10 +188,15 @@ statements: st.SearchStrategy[Statement] = st.one_of(
     st.builds(lambda feed, kind: Unsubscribe(feed=feed, kind=kind), names, st.none() | kinds),
     st.builds(lambda feed, kind, target: Unsubscribe(feed=feed, kind=kind, target=target), names, kinds, targets),
     st.builds(Drop, names, st.booleans()),
+    st.builds(DropOperator, names, st.booleans()),
+    registrations(names, name_texts, targets, texts, durations),
     st.builds(lambda paused, feed: Pause(paused, feed=feed), st.booleans(), names),
     st.builds(lambda paused, number: Pause(paused, subscription=number), st.booleans(), st.integers(0, 10**9)),
-    st.sampled_from([Show("feeds"), Show("subscriptions"), Show("quarantine"), Show("dead letters")]),
+    st.sampled_from(
+        [Show("feeds"), Show("subscriptions"), Show("quarantine"), Show("dead letters"), Show("operators")]
+    ),
     names.map(lambda name: Show("feed", name)),
+    names.map(lambda name: Show("operator", name)),
     st.builds(Explain, names),
     st.builds(Why, anything, names),
     st.builds(lambda query, back: Preview(query=query, back=back), creates, maybe),

@@ -11,7 +11,17 @@ from runnel.algebra.render import RESERVED
 from runnel.algebra.stems import languages
 from runnel.language import statements
 from runnel.language.parser import parse
-from runnel.language.reference import ATOMS, CONSTANTS, MISTAKES, STATEMENTS, Entry, Row, language_reference, refusal
+from runnel.language.reference import (
+    ATOMS,
+    CONSTANTS,
+    MISTAKES,
+    OPERATORS,
+    STATEMENTS,
+    Entry,
+    Row,
+    language_reference,
+    refusal,
+)
 
 
 @pytest.mark.parametrize("entry", STATEMENTS, ids=lambda entry: entry.title)
@@ -25,7 +35,7 @@ def test_every_kind_of_statement_has_an_example() -> None:
     assert shown == set(kinds)
 
 
-@pytest.mark.parametrize("row", ATOMS, ids=lambda row: row.form)
+@pytest.mark.parametrize("row", ATOMS + OPERATORS, ids=lambda row: row.form)
 def test_every_atom_parses(row: Row) -> None:
     assert parse(f"create feed F from A where {row.example}")
 

@@ -9,10 +9,12 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.unit.language.test_language_printing import golden_pairs, statements
 
+from runnel.algebra.calls import Call, variables_of
 from runnel.algebra.render import RESERVED
-from runnel.errors import StatementError
+from runnel.errors import Span, StatementError
 from runnel.language.parser import parse, parse_plainly, parse_shapes
 from runnel.language.printing import print_statement
+from runnel.language.result_types import parts_of
 from runnel.language.statements import CreateFeed, Parsed
 from runnel.model.item import MAX_NAME
 
@@ -29,8 +31,21 @@ def same(text: str, *, must_be_read: bool = False) -> list[Parsed] | None:
     if fast is not None:
         assert fast == plain
         assert repr(fast) == repr(plain), "places or types differ"
+        assert operator_places(fast) == operator_places(plain or []), "calls or variables stand elsewhere"
     assert fast is not None or not must_be_read
     return fast
+
+
+def operator_places(script: list[Parsed]) -> list[Span | None]:
+    """Where calls and variables stand, which no comparison looks at."""
+    found: list[Span | None] = []
+    for one in script:
+        if isinstance(one.statement, CreateFeed):
+            for condition in one.statement.query.conditions:
+                for part in parts_of(condition.expression, with_negated=True):
+                    found += [part.place] if isinstance(part, Call) else []
+                    found += [variable.place for variable in variables_of(part)]
+    return found
 
 
 def told(text: str) -> tuple[object, ...]:
@@ -104,6 +119,7 @@ PIECES = [
         "-",
     ),
     *("--c\n", ";", ";;", "é", "naïve", "createé", "A" * (MAX_NAME + 1), "\ufeff", "\n", "every", "FROM", "tagged"),
+    *("f(", "f(true)", "g()", "?x", "?", "?x > 5", "* 2", "/", "+", "?x-2", "register operator", "cost", "40", "ms"),
 ]
 
 
@@ -172,6 +188,28 @@ def test_many_statements_of_one_shape_are_parsed_once(monkeypatch: pytest.Monkey
     assert isinstance(first, CreateFeed)
     assert isinstance(last, CreateFeed)
     assert (last.name.text, last.name.span.line, last.name.span.column) == ("Q299", 300, 13)
+
+
+def test_operators_are_read_by_outline_with_their_places() -> None:
+    text = "".join(
+        f"create feed Q{n} from News where title contains 'w{n}' and not (near('p{n}', ?x) and ?x + 1 < {n}.5)\n"
+        f"  and (n > {n} or f{n}(true, title)) and ?y in ('a', 'b{n}') and g(?y);\n"
+        for n in range(200)
+    )
+    found = same(text, must_be_read=True)
+    assert found is not None
+    places = operator_places(found[-1:])
+    assert len(places) == len([place for place in places if place is not None]) == 8
+    assert {place.line for place in places if place is not None} == {399, 400}
+
+
+@pytest.mark.parametrize(
+    "condition",
+    ["f(true) and true", "(f(true))", "?x = true or f(?x)", "not f(true)", "f(true, ?x) and (true and ?x = false)"],
+)
+def test_truth_values_as_arguments_are_no_conditions(condition: str) -> None:
+    known = "create feed A from B where true; create feed A from B where (true) and a = true;\n"
+    assert same(f"{known}create feed A from B where {condition};\n" * 2, must_be_read=True)
 
 
 def test_a_script_without_common_shapes_goes_to_the_plain_parser() -> None:

@@ -156,7 +156,7 @@ def test_nobody_subscribes_to_put_items_into_others_feeds(tmp_path: Path) -> Non
 def test_the_sink_hands_the_document_on(make_delivery: Deliver) -> None:
     taken: list[tuple[int, bytes]] = []
 
-    def accept(feed: int, data: bytes, place: str) -> str:
+    def accept(feed: int, data: bytes, place: str, bound: object) -> str:
         taken.append((feed, data))
         return place
 
@@ -173,15 +173,15 @@ def test_the_sink_hands_the_document_on(make_delivery: Deliver) -> None:
 @pytest.mark.parametrize("target", [None, "", "Loud", "-1", "٣", "7; drop"])
 def test_a_target_that_is_no_id_is_refused_for_good(make_delivery: Deliver, target: str | None) -> None:
     with pytest.raises(DeliveryFailed) as caught:
-        MaterialisedFeed(lambda feed, data, place: "").deliver(make_delivery(target))
+        MaterialisedFeed(lambda feed, data, place, bound: "").deliver(make_delivery(target))
     assert caught.value.permanent
 
 
 def test_what_cannot_be_read_is_permanent_and_a_backlog_is_not(make_delivery: Deliver) -> None:
-    def broken(feed: int, data: bytes, place: str) -> str:
+    def broken(feed: int, data: bytes, place: str, bound: object) -> str:
         raise BrokenDocument("no root element")
 
-    def backlogged(feed: int, data: bytes, place: str) -> str:
+    def backlogged(feed: int, data: bytes, place: str, bound: object) -> str:
         raise Backlogged("10 items wait for matching")
 
     with pytest.raises(DeliveryFailed) as caught:

@@ -17,9 +17,9 @@ import numpy as np
 
 from runnel.algebra.encode import decode_expression
 from runnel.algebra.expressions import Atom
-from runnel.matching.filters.atom_tests import AtomTest, Slot, SlotUse, TestKind, Token, test_of, use_of
+from runnel.matching.filters.atom_tests import AtomTest, Slot, SlotUse, TestKind, Token, test_of, use_of, word_test
 from runnel.matching.filters.frequency import KnownWords, estimate
-from runnel.plan.arrays import Array, Arrays, Rows, Texts
+from runnel.plan.arrays import IDENTIFIER, Array, Arrays, Rows, Texts, narrow_offsets, row_offsets
 from runnel.plan.logical import LogicalPlan, identifiers
 from runnel.plan.validate import check_ids, check_rows, check_texts
 
@@ -121,67 +121,66 @@ def hash_key(slot: int, token: Token) -> int:
 
 def lay_out_atoms(logical: LogicalPlan, frequencies: Frequencies | None = None) -> AtomLayout:
     """The layout of a logical plan's atoms, with what is known of how frequent words are."""
-    tests = [test_of(_decoded(logical, atom)) for atom in range(len(logical.atoms))]
-    shares: dict[Token, float] = {}
-    known = KnownWords(frequencies or {})
-    chosen = [_cheapest(test, known, shares) for test in tests]
+    tests = _tests(logical.atoms)
     slots = _numbered_slots(tests)
-    keys = _Keys(slots, tests, shares)
+    keys = _Keys(slots, tests, KnownWords(frequencies or {}))
+    kinds = np.array([test.kind for test in tests], dtype=np.uint8)
+    candidates, shares = keys.candidates(tests)
     return AtomLayout(
         slots=Texts.of(json.dumps(slot) for slot in slots),
-        slot_uses=_uses(tests, slots),
+        slot_uses=_uses(tests, slots, keys),
         key_hashes=keys.hashes,
         key_ids=keys.ids,
         key_slots=keys.slots,
         key_tokens=keys.tokens,
-        key_shares=keys.shares,
-        atom_kinds=np.array([test.kind for test in tests], dtype=np.uint8),
+        key_shares=keys.shares.astype(np.float32),
+        atom_kinds=kinds,
         atom_slots=identifiers([slots[test.slot] for test in tests]),
-        atom_keys=identifiers([keys.exact(test) for test in tests]),
+        atom_keys=keys.exact(kinds == TestKind.KEY),
         atom_lows=np.array([test.low for test in tests], dtype=np.float64),
         atom_highs=np.array([test.high for test in tests], dtype=np.float64),
-        atom_shares=np.array([share for _, share in chosen], dtype=np.float64),
-        atom_candidates=Rows.of([list(dict.fromkeys(keys.numbers_of(found))) for found, _ in chosen]),
-        atom_phrases=Rows.of([keys.numbers_of(one.keys if one.kind == TestKind.PHRASE else ()) for one in tests]),
+        atom_shares=shares,
+        atom_candidates=candidates,
+        atom_phrases=_chosen(keys.of_atoms, np.repeat(kinds == TestKind.PHRASE, keys.of_atoms.lengths)),
     )
 
 
-def _decoded(logical: LogicalPlan, atom: int) -> Atom:
-    return cast(Atom, decode_expression(json.loads(logical.atoms.text(atom))))
-
-
-def _cheapest(
-    test: AtomTest, known: KnownWords, shares: dict[Token, float]
-) -> tuple[tuple[tuple[Slot, Token], ...], float]:
-    """The keys by which an atom is found, and the part of all items that they let through: all, without keys."""
-    for _, token in test.keys:
-        if token not in shares:
-            shares[token] = estimate(token, known)
-    if not test.keys:
-        return (), 1.0
-    estimates = [shares[token] for _, token in test.keys]
-    if test.together:
-        # All words of a phrase must be there, so its rarest word is enough; so it is with patterns.
-        rarest = min(range(len(estimates)), key=estimates.__getitem__)
-        return (test.keys[rarest],), estimates[rarest]
-    return test.keys, min(1.0, sum(estimates))
+def _tests(atoms: Texts) -> list[AtomTest]:
+    """The tests of atoms in their stored form. Most ask for one word, so these are made without detours."""
+    tests = []
+    for value in map(json.loads, atoms.texts()):
+        match value:
+            case ["contains", str(name), str(word)] if word.isascii():
+                tests.append(word_test((name, ""), word))
+            case _:
+                tests.append(test_of(cast(Atom, decode_expression(value))))
+    return tests
 
 
 def _numbered_slots(tests: list[AtomTest]) -> dict[Slot, int]:
     slots: dict[Slot, int] = {}
     for test in tests:
-        for slot in (test.slot, *(slot for slot, _ in test.keys)):
+        slots.setdefault(test.slot, len(slots))
+        for slot, _ in test.keys:
             slots.setdefault(slot, len(slots))
     return slots
 
 
-def _uses(tests: list[AtomTest], slots: dict[Slot, int]) -> Array:
+def _uses(tests: list[AtomTest], slots: dict[Slot, int], keys: _Keys) -> Array:
     uses = np.zeros(len(slots), dtype=np.uint8)
     for slot in {test.slot for test in tests if test.kind == TestKind.RANGE}:
         uses[slots[slot]] |= SlotUse.RANGES
-    for slot, kind in {(slot, token[:1]) for test in tests for slot, token in test.keys}:
-        uses[slots[slot]] |= use_of(kind)
+    if len(keys.tokens):
+        kinds = keys.tokens.data[keys.tokens.offsets[:-1]]
+        for slot_number, kind in np.unique(np.stack([keys.slots, kinds.astype(IDENTIFIER)], axis=1), axis=0).tolist():
+            uses[slot_number] |= use_of(bytes([kind]))
     return uses
+
+
+def _chosen(rows: Rows, kept: Array) -> Rows:
+    """Rows with those of their values that are kept."""
+    before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(kept)])
+    return Rows(narrow_offsets(before[rows.offsets]), rows.values[kept])
 
 
 class _Keys:
@@ -190,23 +189,56 @@ class _Keys:
     Which they are does not depend on what is known of frequencies, so that two layouts of a plan can be compared.
     """
 
-    def __init__(self, slots: dict[Slot, int], tests: list[AtomTest], shares: Mapping[Token, float]) -> None:
-        self._slot_numbers = slots
-        found = {(slots[slot], token) for test in tests for slot, token in test.keys}
-        ordered = sorted(found, key=lambda key: (-shares[key[1]], key))
-        hashes = np.array([hash_key(slot, token) for slot, token in ordered], dtype=np.uint64)
+    def __init__(self, slots: dict[Slot, int], tests: list[AtomTest], known: KnownWords) -> None:
+        numbers: dict[tuple[Slot, Token], int] = {}
+        told = [numbers.setdefault(key, len(numbers)) for test in tests for key in test.keys]
+        tokens = [token for _, token in numbers]
+        estimates = {token: estimate(token, known) for token in dict.fromkeys(tokens)}
+        shares = np.array([estimates[token] for token in tokens], dtype=np.float64)
+        in_slots = identifiers([slots[slot] for slot, _ in numbers])
+        ordered = np.lexsort((_ranks(tokens), in_slots, -shares))
+        self.shares = shares[ordered]
+        self.slots = in_slots[ordered]
+        tokens = [tokens[number] for number in ordered.tolist()]
+        self.tokens = Texts.of(tokens)
+        hashes = np.array(list(map(hash_key, self.slots.tolist(), tokens)), dtype=np.uint64)
         order = np.argsort(hashes, kind="stable")
         self.hashes = hashes[order]
-        self.ids = identifiers(order.tolist())
-        self.slots = identifiers([slot for slot, _ in ordered])
-        self.tokens = Texts.of(token for _, token in ordered)
-        self.shares = np.array([shares[token] for _, token in ordered], dtype=np.float32)
-        self._numbers = {key: number for number, key in enumerate(ordered)}
+        self.ids = order.astype(IDENTIFIER)
+        places = np.empty(len(ordered), dtype=IDENTIFIER)
+        places[ordered] = np.arange(len(ordered))
+        offsets = row_offsets([len(test.keys) for test in tests])
+        self.of_atoms = Rows(offsets, places[np.array(told, dtype=np.int64)])
 
-    def numbers_of(self, keys: tuple[tuple[Slot, Token], ...]) -> list[int]:
-        """The numbers of keys."""
-        return [self._numbers[self._slot_numbers[slot], token] for slot, token in keys]
+    def exact(self, known: Array) -> Array:
+        """The key whose presence is the truth of an atom, for those that are known by one; NOTHING for the others."""
+        found = np.full(len(known), NOTHING, dtype=IDENTIFIER)
+        found[known] = self.of_atoms.values[self.of_atoms.offsets[:-1][known]]
+        return found
 
-    def exact(self, test: AtomTest) -> int:
-        """The key whose presence is the truth of an atom, if there is one."""
-        return self.numbers_of(test.keys)[0] if test.kind == TestKind.KEY else NOTHING
+    def candidates(self, tests: list[AtomTest]) -> tuple[Rows, Array]:
+        """The keys by which each atom is found, and the part of all items that have one (all: no keys)."""
+        rows, lengths = self.of_atoms, self.of_atoms.lengths
+        kept, shares = np.ones(len(rows.values), dtype=bool), np.ones(len(tests))
+        alone = lengths == 1
+        shares[alone] = np.minimum(1.0, self.shares[rows.values[rows.offsets[:-1][alone]]])
+        for atom in np.flatnonzero(lengths > 1).tolist():
+            start, stop = int(rows.offsets[atom]), int(rows.offsets[atom + 1])
+            estimates = self.shares[rows.values[start:stop]].tolist()
+            if tests[atom].together:
+                # All words of a phrase must be there, so its rarest word is enough; so it is with patterns.
+                found = np.array([min(range(len(estimates)), key=estimates.__getitem__)])
+                shares[atom] = estimates[found[0]]
+            else:
+                found = np.unique(rows.values[start:stop], return_index=True)[1]
+                shares[atom] = min(1.0, sum(estimates))
+            kept[start:stop] = False
+            kept[start + found] = True
+        return _chosen(rows, kept), shares
+
+
+def _ranks(tokens: list[Token]) -> Array:
+    """The place of each token in the order of all."""
+    ranks = np.empty(len(tokens), dtype=np.int64)
+    ranks[sorted(range(len(tokens)), key=tokens.__getitem__)] = np.arange(len(tokens))
+    return ranks

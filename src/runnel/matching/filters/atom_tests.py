@@ -137,7 +137,7 @@ def test_of(atom: Atom) -> AtomTest:
     slot = _slot(atom.attribute)
     match atom:
         case Contains(Attribute(_, None), (word,)):
-            return AtomTest(TestKind.KEY, slot, ((slot, word_token(word)),))
+            return word_test(slot, word)
         case Contains(Attribute(_, None), phrase) if phrase:
             return _phrase(slot, phrase)
         case Exists():
@@ -164,6 +164,11 @@ def test_of(atom: Atom) -> AtomTest:
             return _other(slot)
 
 
+def word_test(slot: Slot, word: str) -> AtomTest:
+    """The test of a text that contains a word."""
+    return AtomTest(TestKind.KEY, slot, ((slot, word_token(word)),))
+
+
 def _other(slot: Slot) -> AtomTest:
     """The test of an atom that only the evaluator knows; where it holds, there is a value at least."""
     return AtomTest(TestKind.OTHER, slot, ((slot, PRESENCE),))
@@ -180,7 +185,7 @@ def _pattern(slot: Slot, patterns: tuple[str, ...]) -> AtomTest:
     plain = [start == pattern for start, pattern in zip(starts, patterns, strict=True)]
     match patterns:
         case (pattern,) if plain[0]:
-            return AtomTest(TestKind.KEY, slot, ((slot, word_token(pattern)),))
+            return word_test(slot, pattern)
         case (pattern,) if starts[0] and pattern == f"{starts[0]}*":
             return AtomTest(TestKind.KEY, slot, ((slot, prefix_token(starts[0])),))
         case (_, *_) if all(plain):

@@ -92,7 +92,7 @@ class TreeDescription:
             shares = f"asked of {_percent(one.asked)}, passed by {_percent(one.passes)} of the items"
             shown.append(f"{'  ' * one.depth}{one.condition}: {shares}{mark}")
         if self.hidden:
-            shown.append(f"  and {self.hidden:,} more filters")
+            shown.append(f"  and {self.hidden:,} more {'filter' if self.hidden == 1 else 'filters'}")
         return shown
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from runnel.algebra.calls import Call, Constraint, Term
 from runnel.algebra.expressions import (
     FALSE,
     TRUE,
@@ -85,6 +86,8 @@ class _Comparison:
                 return self.subsumes(right, left)  # contraposition
             case (Not() | Truth(), _) | (_, Not() | Truth()):
                 return False
+            case (Call() | Constraint() | Term(), _) | (_, Call() | Constraint() | Term()):
+                return wide == narrow
             case _:
                 return atom_subsumes(wide, narrow)
 

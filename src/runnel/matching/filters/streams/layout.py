@@ -204,10 +204,12 @@ def _unknown_clauses(clause_offsets: Array, codes: Array) -> Array:
 @kernel
 def _room(predicates: Array, source: Written, unknown: Array) -> Array:
     """How many entries there are whose predicates have a clause that the walk cannot know, or a formula."""
+    check_offsets, checks, formulas = source.check_offsets, source.checks, source.formulas
+    doubtful = formulas.copy()
+    for predicate in range(len(doubtful)):
+        for place in range(check_offsets[predicate], check_offsets[predicate + 1]):
+            doubtful[predicate] |= unknown[checks[place]]
     room = np.zeros(1, dtype=np.int64)
     for predicate in predicates:
-        doubtful = source.formulas[predicate]
-        for place in range(source.check_offsets[predicate], source.check_offsets[predicate + 1]):
-            doubtful |= unknown[source.checks[place]]
-        room[0] += doubtful
+        room[0] += doubtful[predicate]
     return room

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runnel.kernel import Number, kernel
+from runnel.kernel import Number, kernel, step
 from runnel.matching.filters.atom_layout import NOTHING
 from runnel.matching.filters.streams.trees import Groups
 from runnel.plan.arrays import Array
@@ -55,7 +55,8 @@ def write_streams(offsets: Array, predicates: Array, groups: Groups, source: Wri
     kinds = clause_kinds(clause_offsets, codes)
     streams = len(offsets) - 1
     rest = np.empty(_longest(check_offsets) + 1, np.int64)
-    sizes, tails = _measure(predicates, groups, source, kinds, rest, streams)
+    ready_offsets, ready = _prepare(source, kinds)
+    sizes, tails = _measure(predicates, groups, source, kinds, rest, streams, ready_offsets)
     starts = np.zeros(streams + 1, np.int64)
     for stream in range(streams):
         size = sizes[stream].sum()
@@ -88,13 +89,23 @@ def write_streams(offsets: Array, predicates: Array, groups: Groups, source: Wri
         spots[group, 0], spots[group, 1], spots[group, 2] = spot, spot + direct, spot + direct + joined
     for place in range(len(predicates)):
         predicate, group = predicates[place], entry_groups[place]
+        first, last, top = ready_offsets[predicate], ready_offsets[predicate + 1], tops[group]
+        if group < streams and first < last:
+            entry, tail = spots[group, 1], next_tail[group]
+            spots[group, 1] += ENTRY
+            next_tail[group] += last - first - INLINE
+            written[entry] = predicate
+            written[entry + 1] = tail - starts[group] if last > first + INLINE else 0
+            _copy(written, entry + 2, ready, first, first + INLINE)
+            _copy(written, tail, ready, first + INLINE, last)
+            continue
         left = _left(check_offsets[predicate], check_offsets[predicate + 1], group, parents, clauses, checks, rest)
         formula = formulas[predicate]
         if left == 0 and not formula:
             written[spots[group, 0]] = predicate
             spots[group, 0] += 1
             continue
-        entry, top = spots[group, 1], tops[group]
+        entry = spots[group, 1]
         spots[group, 1] += ENTRY
         written[entry] = predicate
         inline = _inline(rest, left, clause_offsets, kinds)
@@ -110,8 +121,58 @@ def write_streams(offsets: Array, predicates: Array, groups: Groups, source: Wri
 
 
 @kernel
+def _prepare(source: Written, kinds: Array) -> tuple[Array, Array]:
+    """For each predicate that has anything to check: the keys of its entry outside groups, and its tail.
+
+    A predicate stands in several streams. What it is made of lies far apart, so it is put together once.
+    """
+    check_offsets, checks, formulas = source.check_offsets, source.checks, source.formulas
+    clause_offsets, codes, keys = source.clause_offsets, source.codes, source.keys
+    count = len(check_offsets) - 1
+    offsets, inlines = np.zeros(count + 1, np.int64), np.empty(count, np.int64)
+    for predicate in range(count):
+        rest = checks[check_offsets[predicate] : check_offsets[predicate + 1]]
+        inlines[predicate] = _inline(rest, len(rest), clause_offsets, kinds)
+        size = _tail_size(rest, len(rest), inlines[predicate], clause_offsets, formulas[predicate])
+        offsets[predicate + 1] = offsets[predicate] + (INLINE + size if len(rest) or formulas[predicate] else 0)
+    ready = np.zeros(offsets[count], np.uint32)
+    for predicate in range(count):
+        spot, tail = offsets[predicate], offsets[predicate] + INLINE
+        if spot == offsets[predicate + 1]:
+            continue
+        rest = checks[check_offsets[predicate] : check_offsets[predicate + 1]]
+        _write_keys(ready, spot, rest, inlines[predicate], clause_offsets, codes, keys)
+        if tail < offsets[predicate + 1]:
+            ready[tail] = offsets[predicate + 1] - tail - 1
+            _write_tail(
+                ready,
+                tail + 1,
+                rest,
+                len(rest),
+                inlines[predicate],
+                clause_offsets,
+                codes,
+                kinds,
+                formulas[predicate],
+            )
+    return offsets, ready
+
+
+@step
+def _copy(written: Array, spot: Number, ready: Array, first: Number, last: Number) -> None:
+    for place in range(first, last):
+        written[spot + place - first] = ready[place]
+
+
+@kernel
 def _measure(
-    predicates: Array, groups: Groups, source: Written, kinds: Array, rest: Array, streams: int
+    predicates: Array,
+    groups: Groups,
+    source: Written,
+    kinds: Array,
+    rest: Array,
+    streams: int,
+    ready_offsets: Array,
 ) -> tuple[Array, Array]:
     """How many numbers the direct entries, the joined ones and the groups in each group take; and its tails."""
     check_offsets, checks, formulas = source.check_offsets, source.checks, source.formulas
@@ -120,6 +181,11 @@ def _measure(
     sizes, tails = np.zeros((len(parents), 3), np.int64), np.zeros(len(parents), np.int64)
     for place in range(len(predicates)):
         predicate, group = predicates[place], entry_groups[place]
+        size = ready_offsets[predicate + 1] - ready_offsets[predicate]
+        if group < streams and size:
+            sizes[group, 1] += ENTRY
+            tails[group] += size - INLINE
+            continue
         left = _left(check_offsets[predicate], check_offsets[predicate + 1], group, parents, clauses, checks, rest)
         if left == 0 and not formulas[predicate]:
             sizes[group, 0] += 1

@@ -1,0 +1,201 @@
+"""The reference semantics of operators in conditions: slow, short, and the definition.
+
+A condition has solutions: bindings of its variables that satisfy it. An item matches if there is one. Calls are
+joined on the variables they share; what a constraint speaks of is bound beside it, which `terms.close` has checked.
+Variables under `not` are local: that part has no solution of its own. An operator that failed leaves all unknown that
+depends on it, and what is unknown does not match (Kleene's three values).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime
+
+from runnel.algebra.calls import Arithmetic, Call, Constraint, Literally, Quantity, Term, Variable
+from runnel.algebra.evaluate import Holding, compare, holds
+from runnel.algebra.expressions import Ago, And, Attribute, Constant, Expression, Not, Or
+from runnel.algebra.terms import alternatives, close
+from runnel.model.bindings import Binding
+from runnel.model.item import Attributes, Value
+from runnel.model.operator import Rows
+
+Answers = Callable[[Call], Rows | None]
+"""What operators say of the item: the rows of a call, or None where it failed."""
+
+Truth3 = bool | None
+"""True, false, or unknown."""
+
+
+def fitting(call: Call, rows: Rows) -> list[dict[str, Value]]:
+    """The bindings under which rows fit a call's results: constants are equal, repeated variables too.
+
+    >>> distance = Call("distance", (Literally("Liberty"), Variable("x")), 1, (1,))
+    >>> fitting(distance, ((120.0,), (90.0,)))
+    [{'x': 120.0}, {'x': 90.0}]
+    """
+    found: list[dict[str, Value]] = []
+    for row in rows:
+        binding: dict[str, Value] = {}
+        for argument, value in zip(call.pattern, row, strict=True):
+            match argument:
+                case Variable(name) if name in binding:
+                    fits = same(binding[name], value)
+                case Variable(name):
+                    binding[name] = value
+                    fits = True
+                case Literally(constant):
+                    fits = compare(value, "=", constant)
+                case Attribute():
+                    fits = False
+            if not fits:
+                break
+        else:
+            found.append(binding)
+    return distinct(found)
+
+
+def joined(left: Sequence[Binding], right: Sequence[Binding]) -> list[dict[str, Value]]:
+    """The natural join: all pairs that agree on the variables they share.
+
+    >>> joined([{"x": 1.0}], [{"x": 1.0, "y": 2.0}, {"x": 3.0, "y": 4.0}])
+    [{'x': 1.0, 'y': 2.0}]
+    """
+    return [
+        {**one, **other}
+        for one in left
+        for other in right
+        if all(same(one[name], other[name]) for name in one.keys() & other.keys())
+    ]
+
+
+def same(left: Value, right: Value) -> bool:
+    """Whether two values are one: of the same type, and equal."""
+    return isinstance(left, bool) == isinstance(right, bool) and left == right
+
+
+def distinct(bindings: Iterable[Binding]) -> list[dict[str, Value]]:
+    """The bindings without repetition, in order."""
+    found: dict[tuple[tuple[str, str, Value], ...], dict[str, Value]] = {}
+    for one in bindings:
+        found.setdefault(tuple((name, type(value).__name__, value) for name, value in sorted(one.items())), dict(one))
+    return list(found.values())
+
+
+def satisfied(constraint: Constraint, binding: Binding, accepted: datetime | None = None) -> bool:
+    """Whether a constraint holds under a binding of its variables.
+
+    >>> twice = Arithmetic("*", Literally(2.0), Variable("z"))
+    >>> satisfied(Constraint(Variable("y"), ">", twice), {"y": 7.0, "z": 3.0})
+    True
+    """
+    left, right = quantity(constraint.left, binding), quantity(constraint.right, binding)
+    if left is None or right is None:
+        return False
+    if constraint.relation == "!=":
+        return not _stands(left, "=", right, accepted)
+    return _stands(left, constraint.relation, right, accepted)
+
+
+def _stands(left: Constant, relation: str, right: Constant, accepted: datetime | None) -> bool:
+    if isinstance(left, datetime) or not isinstance(left, date | Ago):
+        return compare(left, relation, right, accepted)  # type: ignore[arg-type]
+    # A whole day or a relative time stands on the right of a comparison alone.
+    turned = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}[relation]
+    if isinstance(right, date | Ago) and not isinstance(right, datetime):
+        return False
+    return compare(right, turned, left, accepted)  # type: ignore[arg-type]
+
+
+def quantity(one: Quantity, binding: Binding) -> Constant | None:
+    """The value of a quantity, or None where it has none."""
+    match one:
+        case Literally(value):
+            return value
+        case Variable(name):
+            return binding.get(name)
+        case Arithmetic(sign, left, right):
+            first, second = quantity(left, binding), quantity(right, binding)
+            if not _is_number(first) or not _is_number(second):
+                return None
+            return _computed(sign, float(first), float(second))  # type: ignore[arg-type]
+
+
+def _is_number(value: Constant | None) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _computed(sign: str, first: float, second: float) -> float | None:
+    match sign:
+        case "+":
+            return first + second
+        case "-":
+            return first - second
+        case "*":
+            return first * second
+        case _:
+            return first / second if second else None
+
+
+def term_solutions(term: Term, answers: Answers, accepted: datetime | None = None) -> list[dict[str, Value]] | None:
+    """The bindings that satisfy a term; None where an operator failed that it needs."""
+    found: list[dict[str, Value]] = [{}]
+    for call in term.calls:
+        rows = answers(call)
+        if rows is None:
+            return None
+        found = joined(found, fitting(call, rows))
+    return [one for one in found if all(satisfied(each, one, accepted) for each in term.constraints)]
+
+
+def truth(
+    expression: Expression, attributes: Attributes, answers: Answers, accepted: datetime | None = None
+) -> Truth3:
+    """Whether a closed condition (see `terms.close`) holds, in three values.
+
+    >>> mob = Term((Call("mob", (), 1),))
+    >>> truth(mob, {}, lambda call: ((),)), truth(mob, {}, lambda call: ()), truth(mob, {}, lambda call: None)
+    (True, False, None)
+    """
+    match expression:
+        case And(parts):
+            values = [truth(part, attributes, answers, accepted) for part in parts]
+            return False if False in values else None if None in values else True
+        case Or(parts):
+            values = [truth(part, attributes, answers, accepted) for part in parts]
+            return True if True in values else None if None in values else False
+        case Not(part):
+            value = truth(part, attributes, answers, accepted)
+            return None if value is None else not value
+        case Term():
+            found = term_solutions(expression, answers, accepted)
+            return None if found is None else bool(found)
+        case _:
+            return holds(expression, attributes, accepted)
+
+
+def asking(answers: Answers) -> Holding:
+    """How a condition is decided, as written, by one who knows what operators say: what is unknown does not hold."""
+
+    def holding(expression: Expression, attributes: Attributes, accepted: datetime | None) -> bool:
+        return bool(truth(close(expression), attributes, answers, accepted))
+
+    return holding
+
+
+def solutions(
+    expression: Expression, attributes: Attributes, answers: Answers, accepted: datetime | None = None
+) -> list[dict[str, Value]]:
+    """The bindings that satisfy a condition as it was written; none where it does not hold or that is unknown.
+
+    What holds without variables has the empty binding, which is left out where there are others.
+
+    >>> mob = And((Call("mob", (Variable("n"),), 1, (0,)), Constraint(Variable("n"), ">", Literally(50.0))))
+    >>> solutions(mob, {}, lambda call: ((40.0,), (60.0,)))
+    [{'n': 60.0}]
+    """
+    found: list[dict[str, Value]] = []
+    for one in alternatives(expression):
+        if all(truth(close(part), attributes, answers, accepted) for part in one.others):
+            found += term_solutions(Term(one.calls, one.constraints), answers, accepted) or []
+    several = distinct(found)
+    return [one for one in several if one] or several

@@ -1,0 +1,87 @@
+"""Operators asked by a client of a root: for previews, trials and `why`. Nothing is noted of it.
+
+In: a root. Out: matchers that decide as a worker would, and what operators say of a single item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from runnel.algebra.bindings import Answers
+from runnel.algebra.calls import Call
+from runnel.algebra.query import Node, conditions_of
+from runnel.algebra.terms import has_calls
+from runnel.algebra.why import unanswered
+from runnel.catalog.operator_cache import live_segments
+from runnel.catalog.operator_learning import learned_operators
+from runnel.catalog.operators import callable_operators
+from runnel.engine.root import Root
+from runnel.matching.contract import Matcher
+from runnel.matching.operators.contract import Failed
+from runnel.matching.operators.decide import question_of
+from runnel.matching.operators.means import OperatorMeans
+from runnel.matching.operators.work import DecidingMatcher, Operators
+from runnel.model.item import Attributes, Item
+from runnel.model.operator import Rows
+from runnel.model.operator_learning import Learned
+from runnel.plan.store import Plan
+
+
+class Asking:
+    """The operators of a root, asked in this process."""
+
+    def __init__(self, root: Root) -> None:
+        with root.catalog.read() as connection:
+            declarations = callable_operators(connection)
+            segments = [one.path for one in live_segments(connection)]
+            self._learned: Learned = learned_operators(connection)
+        self._operators = Operators(root.storage, OperatorMeans.of(root.settings))
+        self._operators.use(declarations, segments)
+        self.reasons: dict[str, str] = {}
+        """Why operators gave no answer, by name."""
+
+    def matcher(self, plan: Plan, matcher: Matcher) -> Matcher:
+        """The matcher of a plan, with its ways decided; the same if it has none."""
+        if not len(plan.operators):
+            return matcher
+        return DecidingMatcher(matcher, self._operators.decider(plan, self._learned))
+
+    def answers(self, attributes: Attributes) -> Answers:
+        """What operators say of one item; each call is asked once."""
+        known: dict[Call, Rows | None] = {}
+
+        def answer(call: Call) -> Rows | None:
+            question = call.question
+            if question not in known:
+                (said,) = self._operators.caller.ask([question_of(call, attributes)])
+                if isinstance(said, Failed):
+                    self.reasons[call.operator] = said.reason
+                known[question] = None if isinstance(said, Failed) else said
+            return known[question]
+
+        return answer
+
+    def close(self) -> None:
+        """End all processes of operators."""
+        self._operators.close()
+
+
+@contextmanager
+def asking(root: Root) -> Iterator[Asking]:
+    """Operators of a root for a while."""
+    asked = Asking(root)
+    try:
+        yield asked
+    finally:
+        asked.close()
+
+
+@contextmanager
+def answering(root: Root, item: Item, definitions: Mapping[int, Node]) -> Iterator[Answers]:
+    """What operators say of one item, for a while; nobody is asked, or started, where no definition has a call."""
+    if not any(has_calls(one) for node in definitions.values() for one in conditions_of(node)):
+        yield unanswered
+        return
+    with asking(root) as asked:
+        yield asked.answers(item.attributes)

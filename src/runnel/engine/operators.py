@@ -1,0 +1,266 @@
+"""Operators of a root: registered, dropped and shown. Only the installation itself does the first two: they run code.
+
+In: statements, and an open transaction. Out: registrations in the catalog, and queries bound to what operators are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from textwrap import wrap
+from typing import Any, TypeVar
+
+from runnel.algebra.durations import render_duration
+from runnel.algebra.query import Node
+from runnel.catalog import feeds, operators
+from runnel.engine.outcome import Outcome, listed
+from runnel.engine.people import Actor, names_for
+from runnel.engine.root import Root
+from runnel.engine.scope import Scope
+from runnel.errors import InputError, NotFound, Span, StatementError, StillNeeded, UnknownName
+from runnel.language.calling import bind_node, signature
+from runnel.language.nearest import did_you_mean
+from runnel.language.printing import print_parameters, print_statement
+from runnel.language.registering import render_budget, render_span
+from runnel.language.statements import DropOperator, Name, RegisterOperator, Statement
+from runnel.matching.operators.registry import Signature, find_operator, signature_of
+from runnel.model.operator import Budget, OperatorDeclaration, Parameter
+
+Registrations = Mapping[RegisterOperator, OperatorDeclaration]
+"""What statements register, before it has a version."""
+
+DropFeeds = Callable[[set[int]], tuple[list[str], list[int]]]
+"""Drops feeds with what depends on them; gives their names, and the numbers of subscriptions that ended."""
+
+_WIDTH = 76
+_T = TypeVar("_T")
+
+
+# --- registering -------------------------------------------------------------------------------------------------
+
+
+def load_registrations(root: Root, actor: Actor, statements: Iterable[Statement]) -> Registrations:
+    """What the `register operator` statements of a script declare: each is loaded once, before any transaction."""
+    found: dict[RegisterOperator, OperatorDeclaration] = {}
+    for statement in statements:
+        if isinstance(statement, RegisterOperator):
+            _refuse_people(actor, statement.name.span)
+            found[statement] = _load(root, statement)
+    return found
+
+
+def _refuse_people(actor: Actor, span: Span) -> None:
+    """Whoever comes with a token says what is to be matched, never what code runs here."""
+    if not actor.is_operator or actor.token is not None:
+        raise StatementError(
+            "operators run code, so they are registered and dropped by the installation itself",
+            span=span,
+            hint="ask whoever runs this root; `show operators` lists what there is to use",
+        )
+
+
+def _load(root: Root, statement: RegisterOperator) -> OperatorDeclaration:
+    try:
+        says = signature_of(find_operator(statement.source, root.settings.operator_modules))
+    except InputError as error:
+        hint = error.hint
+        if ":" in statement.source and "allowed" in error.message:
+            hint = f"{hint}; the setting operator_modules says which are"
+        raise StatementError(error.message, hint=hint, span=statement.place) from error
+    _refuse_other_parameters(statement, says)
+    known = OperatorDeclaration(statement.name.text, 0, statement.source)
+    return replace(
+        known,
+        parameters=_first(statement.parameters, says.parameters, ()),
+        release=_first(statement.release, None, known.release),
+        cost=_first(statement.cost, says.cost, known.cost),
+        pure=_first(statement.pure, says.pure, known.pure),
+        reads=_first(statement.reads, says.reads, known.reads),
+        batch=_first(statement.batch, says.batch, known.batch),
+        time_limit=_first(statement.time_limit, None, known.time_limit),
+        concurrency=_first(statement.concurrency, None, known.concurrency),
+        budget=Budget(statement.calls, statement.seconds),
+        on_error=_first(statement.on_error, None, known.on_error),
+        retry_for=_first(statement.retry_for, None, known.retry_for),
+        configuration=statement.configuration,
+    )
+
+
+def _first(said: _T | None, by_itself: _T | None, otherwise: _T) -> _T:
+    return said if said is not None else by_itself if by_itself is not None else otherwise
+
+
+def _refuse_other_parameters(statement: RegisterOperator, says: Signature) -> None:
+    """An operator that names its parameters cannot be registered with others; names and their mixing are free."""
+    if statement.parameters is None or not says.parameters:
+        return
+    if _shape(statement.parameters) != _shape(says.parameters):
+        raise StatementError(
+            f"{statement.source} has other parameters",
+            span=statement.name.span,
+            hint=f"it takes {print_parameters(says.parameters)}; leave the parameters out to use these",
+        )
+
+
+def _shape(parameters: tuple[Parameter, ...]) -> tuple[list[tuple[str, str]], list[str]]:
+    inputs: list[tuple[str, str]] = [(one.role, one.type) for one in parameters if one.role != "result"]
+    return inputs, [one.type for one in parameters if one.role == "result"]
+
+
+def register(scope: Scope, statement: RegisterOperator) -> Outcome:
+    """Register an operator; the queries that used an earlier registration use this one from now on.
+
+    They keep their subscriptions and go on where they are, as with `create or replace feed`.
+    """
+    _refuse_people(scope.actor, statement.name.span)
+    registered = operators.register_operator(scope.connection, scope.registrations[statement])
+    scope.forget_operators()
+    users = operators.users_of(scope.connection, registered.name)
+    if users:
+        nodes = operators.current_nodes(scope.connection, users)
+        operators.replace_nodes(scope.connection, _bound_again(scope, statement.name, nodes))
+        scope.forget_all()
+        scope.redefined |= users
+    name, version, bound = registered.name, registered.version, scope.shown(users)
+    again = f" again; {listed('feed', bound)} {'uses' if len(bound) == 1 else 'use'} it as it is now" if bound else ""
+    data = {"operator": name, "version": version, "signature": signature(registered), "feeds": bound}
+    return Outcome(f"registered operator {name}{again}", data)
+
+
+def _bound_again(scope: Scope, name: Name, nodes: Mapping[int, Node]) -> dict[int, Node]:
+    bound: dict[int, Node] = {}
+    unfit: dict[int, StatementError] = {}
+    for feed, node in nodes.items():
+        try:
+            bound[feed] = bind_node(node, scope.operator, scope.operator_names)
+        except StatementError as error:
+            unfit[feed] = error
+    if unfit:
+        first = next(iter(unfit.values()))
+        raise StillNeeded(
+            f"{listed('feed', scope.shown(unfit))} could not use {name.text} any more: {first.message}",
+            span=name.span,
+            hint="register it under another name, or drop or replace the feeds first",
+        )
+    return bound
+
+
+def drop(scope: Scope, statement: DropOperator, drop_feeds: DropFeeds) -> Outcome:
+    """Drop an operator; with `cascade` the queries that use it, and what depends on them, too."""
+    _refuse_people(scope.actor, statement.name.span)
+    name = statement.name.text
+    if scope.operator(name) is None:
+        near = did_you_mean(name, scope.operator_names()) or "`show operators` lists what there is"
+        raise UnknownName(f"there is no operator {name}", span=statement.name.span, hint=near)
+    users = operators.users_of(scope.connection, name)
+    if users and not statement.cascade:
+        raise StillNeeded(
+            f"{name} is still needed by {listed('feed', scope.shown(users))}",
+            span=statement.name.span,
+            hint=f"`{print_statement(replace(statement, cascade=True))[:-1]}` drops them too",
+        )
+    dropped, ended = drop_feeds(feeds.all_dependents(scope.connection, users)) if users else ([], [])
+    operators.drop_operator(scope.connection, name)
+    scope.forget_operators()
+    also = f", {listed('feed', dropped)}" if dropped else ""
+    also += f" and ended {listed('subscription', ended)}" if ended else ""
+    return Outcome(f"dropped operator {name}{also}", {"operator": name, "feeds": dropped, "subscriptions": ended})
+
+
+# --- showing -----------------------------------------------------------------------------------------------------
+
+
+def show_operators(root: Root, actor: Actor) -> Outcome:
+    """All operators that can be used, each with what is known of it and how many of one's queries use it."""
+    with root.catalog.read() as connection:
+        live = operators.live_operators(connection)
+        uses = operators.use_counts(connection, None if actor.is_operator else {actor.owner})
+    rows = [_row(one, actor) | {"queries": uses[name]} for name, one in live.items()]
+    lines = [
+        line
+        for row in rows
+        for line in (*wrap(row["signature"], _WIDTH, subsequent_indent="    "), *_indented(_described(row)))
+    ]
+    noun = "operator" if len(rows) == 1 else "operators"
+    return Outcome(f"{len(rows)} {noun}", {"operators": rows}, tuple(lines))
+
+
+def show_operator(root: Root, name: str, actor: Actor) -> Outcome:
+    """One operator: its registration, and the queries that use it, of those that the actor may read."""
+    with root.catalog.read() as connection:
+        found = operators.operator_named(connection, name)
+        if found is None:
+            near = did_you_mean(name, operators.live_operators(connection))
+            raise NotFound(f"there is no operator {name}", hint=near or "`show operators` lists what there is")
+        names = names_for(connection, actor)
+        using = sorted(names[one] for one in operators.users_of(connection, name) if one in names)
+    row = _row(found, actor) | {"queries": len(using), "used_by": using}
+    if actor.is_operator:
+        row["statement"] = print_statement(statement_of(found))
+    lines = (
+        *([row["statement"]] if actor.is_operator else [row["signature"]]),
+        *_indented(_described(row)),
+        *_indented(f"used by {listed('feed', using)}" if using else "used by: -"),
+    )
+    return Outcome(f"operator {name}", row, lines)
+
+
+def statement_of(declaration: OperatorDeclaration) -> RegisterOperator:
+    """The statement that registers an operator as it is: everything is said, whether it was or not."""
+    return RegisterOperator(
+        Name(declaration.name),
+        declaration.source,
+        declaration.parameters,
+        release=declaration.release or None,
+        cost=declaration.cost,
+        pure=declaration.pure,
+        reads=declaration.reads or None,
+        batch=declaration.batch,
+        time_limit=declaration.time_limit,
+        concurrency=declaration.concurrency,
+        calls=declaration.budget.calls,
+        seconds=declaration.budget.seconds,
+        on_error=declaration.on_error,
+        retry_for=declaration.retry_for if declaration.on_error == "retry" else None,
+        configuration=declaration.configuration,
+    )
+
+
+def _row(one: OperatorDeclaration, actor: Actor) -> dict[str, Any]:
+    """What is told of an operator; where its code is, and how it is set up, is the installation's matter."""
+    row: dict[str, Any] = {
+        "name": one.name,
+        "version": one.version,
+        "signature": signature(one),
+        "cost_seconds": one.cost.total_seconds(),
+        "cost": render_span(one.cost),
+        "pure": one.pure,
+        "on_error": _policy(one),
+        "budget": render_budget(one.budget.calls, one.budget.seconds),
+        "reads": list(one.reads),
+        "release": one.release,
+    }
+    return row | {"source": one.source, "configuration": dict(one.configuration)} if actor.is_operator else row
+
+
+def _policy(one: OperatorDeclaration) -> str:
+    return f"retry for {render_duration(one.retry_for)}" if one.on_error == "retry" else "unknown"
+
+
+def _described(row: Mapping[str, Any]) -> str:
+    """An operator in words, after its signature."""
+    said = [f"from {row['source']}"] if "source" in row else []
+    said += [f"release {row['release']}"] if row["release"] else []
+    said += [
+        f"cost {row['cost']}",
+        "pure" if row["pure"] else "impure",
+        f"on error {row['on_error']}",
+        *row["budget"],
+    ]
+    said += [f"reading {', '.join(row['reads'])}"] if row["reads"] else []
+    queries = row["queries"]
+    return "; ".join([*said, "1 query uses it" if queries == 1 else f"{queries:,} queries use it"])
+
+
+def _indented(text: str) -> list[str]:
+    return wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")

@@ -1,0 +1,69 @@
+"""Items in the log once more: what operators could not decide is tried again, for the queries concerned alone.
+
+In: what is due of the undecided. Out: a segment of the item log with the same items under new sequences, accepted and
+taken from the undecided in one transaction, so that a crash repeats nothing and loses nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from runnel.catalog import items as manifest
+from runnel.catalog import leases, undecided
+from runnel.catalog.connection import Catalog
+from runnel.catalog.sequencer import take_sequences
+from runnel.log.arrow_files import write_arrow
+from runnel.log.item_files import STORED_SCHEMA
+from runnel.log.item_log import ItemLog
+from runnel.log.storage import Storage
+from runnel.model.segment import Tier
+from runnel.model.undecided import Undecided
+
+_MOST = 5_000
+
+
+def log_again(catalog: Catalog, storage: Storage, *, epoch: int, limit: int = _MOST) -> int:
+    """Log the items once more whose time has come; gives their number."""
+    with catalog.read() as connection:
+        due = undecided.due_undecided(connection, limit)
+        kept_after = manifest.kept_after(connection, 0)
+    gone = [one.id for one in due if one.sequence <= kept_after]
+    if gone:
+        with catalog.write() as connection:
+            undecided.forget_undecided(connection, gone)
+    waiting = sorted((one for one in due if one.sequence > kept_after), key=lambda one: (one.sequence, one.id))
+    if not waiting:
+        return 0
+    path = f"items/log/{uuid.uuid4().hex}.arrow"
+    size = _write(catalog, storage, path, waiting)
+    if _commit(catalog, storage, path, size, waiting, epoch):
+        return len(waiting)
+    storage.delete(path)
+    return 0
+
+
+def _write(catalog: Catalog, storage: Storage, path: str, waiting: Sequence[Undecided]) -> int:
+    """The items, each as often as it waits, in their order."""
+    sequences = sorted({one.sequence for one in waiting})
+    rows = {sequence: row for row, sequence in enumerate(sequences)}
+    found = pa.Table.from_batches([batch.records for batch in ItemLog(catalog, storage).get(sequences)])
+    stored = found.take(pa.array([rows[one.sequence] for one in waiting])).select(STORED_SCHEMA.names)
+    return write_arrow(storage, path, stored.cast(STORED_SCHEMA).combine_chunks().to_batches(), STORED_SCHEMA)
+
+
+def _commit(
+    catalog: Catalog, storage: Storage, path: str, size: int, waiting: Sequence[Undecided], epoch: int
+) -> bool:
+    with catalog.write() as connection:
+        leases.check(connection, epoch)
+        taken = undecided.still_undecided(connection, [one.id for one in waiting])
+        if len(taken) < len(waiting) or not storage.local(path).exists():
+            return False
+        first, accepted = take_sequences(connection, len(waiting))
+        sequences = (first, first + len(waiting) - 1)
+        manifest.add_segment(connection, Tier.LOG, path, sequences=sequences, times=(accepted, accepted), size=size)
+        undecided.supplement(connection, ((one, first + row) for row, one in enumerate(waiting)))
+    return True

@@ -1,0 +1,292 @@
+"""Deciding the ways that operators must settle: what filters let through in, matches with bindings out.
+
+In: a batch of items and what its matcher answered, ways among it. Out: the queries instead of the ways, for each
+match of a query with variables the bindings, and what stays unknown because an operator failed. Evaluation goes in
+rounds: every item names the call that its order wants next, and all are asked together, so that operators get large
+batches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import numpy as np
+
+from runnel.algebra.bindings import distinct, joined, term_solutions
+from runnel.algebra.calls import Call, Literally, Term, Variable
+from runnel.algebra.expressions import Attribute
+from runnel.errors import RunnelError
+from runnel.matching.operators.contract import Asker, Failed, Input, Question
+from runnel.matching.operators.orders.layout import ACCEPTED, UNKNOWN
+from runnel.matching.operators.orders.order import Order
+from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.rounds import Rounds
+from runnel.matching.operators.ways import OperatedWays
+from runnel.model.batch import ItemBatch
+from runnel.model.bindings import Binding, MatchBindings
+from runnel.model.item import Attributes, Value
+from runnel.model.match import Failure, Matches
+from runnel.model.operator import Rows
+from runnel.plan.arrays import Array, offsets_of
+from runnel.plan.gates import FIRST_OPERATED, query_of
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A query that could not be decided for the item of a row: which operator failed, and why."""
+
+    row: int
+    query: int
+    operator: tuple[str, int]
+    reason: str
+    passing: bool
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What operators decided for a batch.
+
+    `bindings` has for rows and queries (or their ways through gates) what the variables are bound to. `asked` and
+    `passed` count for every test how often it was decided, and how often it passed; `calls` counts answered calls,
+    `rounds` how often operators were asked.
+    """
+
+    matches: Matches
+    bindings: Mapping[int, Mapping[int, Sequence[Binding]]] = field(default_factory=dict)
+    unknown: tuple[Unknown, ...] = ()
+    asked: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    passed: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    calls: int = 0
+    rounds: int = 0
+
+    def bindings_by_query(self, sequences: Array) -> MatchBindings:
+        """The bindings by the sequences of the items and by queries, also of those that a gate is before."""
+        return {
+            int(sequences[row]): {int(query_of(np.array([target]))[0]): some for target, some in of_row.items()}
+            for row, of_row in self.bindings.items()
+        }
+
+
+def for_queries_alone(sequences: Array, matches: Matches, again: Mapping[int, Sequence[int]]) -> Matches:
+    """The matches without those of items that are in the log again, but for the queries that they are there for.
+
+    >>> matches = Matches.of([[1, 2], [1, 2]])
+    >>> for_queries_alone(np.array([7, 8]), matches, {8: (2,)}).queries.tolist()
+    [1, 2, 2]
+    """
+    rows = np.repeat(np.arange(len(matches)), np.diff(matches.offsets))
+    kept = ~np.isin(sequences[rows], list(again))
+    queries = query_of(matches.queries)
+    for row in np.flatnonzero(np.isin(sequences, list(again))).tolist():
+        kept |= (rows == row) & np.isin(queries, again[int(sequences[row])])
+    offsets = offsets_of(np.bincount(rows[kept], minlength=len(matches)))
+    return Matches(offsets, matches.queries[kept], matches.failures)
+
+
+@dataclass(frozen=True)
+class Decider:
+    """The ways of a plan, the order in which their calls are made, and who answers these."""
+
+    ways: OperatedWays
+    problem: Problem
+    order: Order
+    asker: Asker
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether operators take part in the plan at all."""
+        return len(self.ways.table) > 0
+
+    def decide(self, items: ItemBatch, matches: Matches) -> Decided:
+        """The matches with every way replaced by what it decides."""
+        rows = np.repeat(np.arange(len(matches)), np.diff(matches.offsets))
+        operated = matches.queries >= FIRST_OPERATED
+        failures = tuple(_of_query(one) for one in matches.failures)
+        if not operated.any():
+            return Decided(Matches(matches.offsets, matches.queries, failures))
+        certain = rows[~operated], matches.queries[~operated]
+        active = self._active(rows[operated], matches.queries[operated], certain)
+        work = _Work(self, items, *active)
+        work.run()
+        accepted = work.accepted()
+        found = _united(len(matches), certain, work.matched(accepted), failures)
+        return Decided(
+            found,
+            work.bindings(accepted),
+            tuple(work.unknown(accepted, certain)),
+            work.asked,
+            work.passed,
+            work.calls,
+            work.rounds,
+        )
+
+    def _active(self, rows: Array, ids: Array, certain: tuple[Array, Array]) -> tuple[Array, Array]:
+        """Rows and ways, by place, that must be decided: without those that could only say again what is known."""
+        table = self.ways.table
+        places = np.searchsorted(table.way_ids, ids)
+        if np.any(places >= len(table)) or np.any(table.way_ids[np.minimum(places, len(table) - 1)] != ids):
+            raise RunnelError("a matcher named a way that its plan does not have")
+        known = set(zip(certain[0].tolist(), certain[1].tolist(), strict=True))
+        pairs = zip(rows.tolist(), table.way_targets[places].tolist(), strict=True)
+        again = np.array([pair in known for pair in pairs], dtype=np.bool_) & ~self.ways.binding[places]
+        return rows[~again], places[~again]
+
+
+class _Work:
+    """One batch being decided. Items are numbered as far as they have ways to decide."""
+
+    def __init__(self, decider: Decider, items: ItemBatch, rows: Array, ways: Array) -> None:
+        self._ways = decider.ways
+        self._asker = decider.asker
+        self._problem = decider.problem
+        self.item_rows, self._pair_items = np.unique(rows, return_inverse=True)
+        self._pair_ways = ways
+        records = ItemBatch(items.records.take(self.item_rows))
+        self._attributes = list(records.attributes())
+        self._accepted: list[datetime] = records.records.column("accepted").to_pylist()
+        offsets = offsets_of(np.bincount(self._pair_items, minlength=len(self.item_rows)))
+        self._rounds = Rounds(decider.problem, decider.order, offsets, ways)
+        self._answers: dict[tuple[int, int], Rows | Failed] = {}
+        self._numbers = {call: number for number, call in enumerate(self._ways.calls)}
+        self.asked = np.zeros(decider.problem.tests, dtype=np.int64)
+        self.passed = np.zeros(decider.problem.tests, dtype=np.int64)
+        self.calls = 0
+        self.rounds = 0
+
+    def run(self) -> None:
+        """Ask until nothing is undecided."""
+        while not self._rounds.is_done:
+            items, calls = self._rounds.next_calls()
+            self.rounds += 1
+            self.calls += len(items)
+            pairs = list(zip(items.tolist(), calls.tolist(), strict=True))
+            answers = self._asker.ask(
+                [question_of(self._ways.calls[call], self._attributes[item]) for item, call in pairs]
+            )
+            passed: list[Array] = []
+            failed = np.zeros(len(pairs), dtype=np.bool_)
+            for place, (pair, answer) in enumerate(zip(pairs, answers, strict=True)):
+                self._answers[pair] = answer
+                failed[place] = isinstance(answer, Failed)
+                passed.append(self._tested(*pair, () if isinstance(answer, Failed) else answer, failed[place]))
+            self._rounds.settle(items, calls, np.concatenate(passed), failed)
+
+    def _tested(self, item: int, call: int, rows: Rows, failed: bool) -> Array:
+        """Which tests of a call its answer passes."""
+        truths = self._ways.call_tests[call].hold(rows, self._accepted[item])
+        if not failed:
+            tests = self._problem.tests_of_call(call)
+            self.asked[tests] += 1
+            self.passed[tests] += truths
+        return truths
+
+    def accepted(self) -> list[tuple[int, int]]:
+        """The items and ways, by place, that hold: their tests have passed, and so do their joins."""
+        pairs = np.flatnonzero(self._rounds.outcomes == ACCEPTED)
+        found = zip(self._pair_items[pairs].tolist(), self._pair_ways[pairs].tolist(), strict=True)
+        return [(item, way) for item, way in found if self._joins(item, way)]
+
+    def _joins(self, item: int, way: int) -> bool:
+        return all(bool(self._solutions(check.term, item)) != check.negated for check in self._ways.way_checks[way])
+
+    def _solutions(self, term: Term, item: int) -> list[dict[str, Value]]:
+        def answers(call: Call) -> Rows | None:
+            answer = self._answers.get((item, self._numbers[call.question]))
+            return None if isinstance(answer, Failed) else answer
+
+        return term_solutions(term, answers, self._accepted[item]) or []
+
+    def matched(self, accepted: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
+        """The rows, and what matches in them."""
+        pairs = np.array([(self.row(item), self.target(way)) for item, way in accepted], dtype=np.int64)
+        rows, targets = pairs.reshape(-1, 2).T
+        return rows, targets
+
+    def row(self, item: int) -> int:
+        """The row of an item in its batch."""
+        return int(self.item_rows[item])
+
+    def target(self, way: int) -> int:
+        """What a way decides."""
+        return int(self._ways.table.way_targets[way])
+
+    def bindings(self, accepted: Sequence[tuple[int, int]]) -> Mapping[int, Mapping[int, Sequence[Binding]]]:
+        """What the variables of the matches are bound to: of every way that holds."""
+        found: dict[int, dict[int, list[Binding]]] = {}
+        for item, way in accepted:
+            terms = self._ways.way_terms[way]
+            if terms:
+                of_row = found.setdefault(self.row(item), {})
+                of_row.setdefault(self.target(way), []).extend(self._bound(item, terms))
+        return {row: {one: distinct(some) for one, some in of.items()} for row, of in found.items()}
+
+    def _bound(self, item: int, terms: Sequence[tuple[Term, tuple[str, ...]]]) -> list[dict[str, Value]]:
+        """The joint bindings of some terms, under the names of the query; of very many the first."""
+        bound: list[dict[str, Value]] = [{}]
+        for term, names in terms:
+            own = [{names[int(name) - 1]: one for name, one in row.items()} for row in self._solutions(term, item)]
+            bound = joined(bound, own)[:MOST_BINDINGS]
+        return bound
+
+    def unknown(self, accepted: Sequence[tuple[int, int]], certain: tuple[Array, Array]) -> Iterator[Unknown]:
+        """What could not be decided, once for each item and target, and is not known in another way."""
+        known = set(zip(certain[0].tolist(), certain[1].tolist(), strict=True))
+        known |= {(self.row(item), self.target(way)) for item, way in accepted}
+        pairs = np.flatnonzero(self._rounds.outcomes == UNKNOWN)
+        for item, way in zip(self._pair_items[pairs].tolist(), self._pair_ways[pairs].tolist(), strict=True):
+            row, target = self.row(item), self.target(way)
+            if (row, target) not in known:
+                known.add((row, target))
+                operator, failure = self._failure(item, way)
+                query = int(query_of(np.array([target]))[0])
+                yield Unknown(row, query, operator, failure.reason, failure.passing)
+
+    def _failure(self, item: int, way: int) -> tuple[tuple[str, int], Failed]:
+        for test in self._ways.way_tests[way]:
+            call = self._ways.test_calls[test]
+            answer = self._answers.get((item, call))
+            if isinstance(answer, Failed):
+                return (self._ways.calls[call].operator, self._ways.calls[call].version), answer
+        raise RunnelError("a way is unknown although all its calls were answered")
+
+
+MOST_BINDINGS = 1_000
+"""Of so many joint bindings of one match none more are looked for."""
+
+
+def question_of(call: Call, attributes: Attributes) -> Question:
+    """What an operator is asked for a call about an item."""
+    inputs = tuple(_input(one, attributes) for one in call.inputs)
+    return Question((call.operator, call.version), attributes, inputs)
+
+
+def _input(argument: Literally | Attribute | Variable, attributes: Attributes) -> Input:
+    match argument:
+        case Literally(value):
+            return value  # type: ignore[return-value]
+        case Attribute(name):
+            return attributes.get(name, ())
+        case Variable():
+            raise RunnelError("a variable was given to an operator as an input")
+
+
+def _of_query(failure: Failure) -> Failure:
+    """A failure of a way that operators decide, as one of its query."""
+    if failure.query < FIRST_OPERATED:
+        return failure
+    return Failure(failure.row, int(query_of(np.array([failure.query]))[0]), failure.reason)
+
+
+def _united(
+    rows: int, certain: tuple[Array, Array], added: tuple[Array, Array], failures: Sequence[Failure]
+) -> Matches:
+    """Matches of rows and ids from two hands, each once."""
+    of_rows, ids = (np.concatenate([one, other]) for one, other in zip(certain, added, strict=True))
+    order = np.lexsort((ids, of_rows))
+    of_rows, ids = of_rows[order], ids[order]
+    fresh = np.ones(len(ids), dtype=np.bool_)
+    fresh[1:] = (ids[1:] != ids[:-1]) | (of_rows[1:] != of_rows[:-1])
+    offsets = offsets_of(np.bincount(of_rows[fresh], minlength=rows))
+    return Matches(offsets, ids[fresh], tuple(failures))

@@ -1,0 +1,74 @@
+"""What an order is, for those who follow it: arrays over the ways and calls of a problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from runnel.matching.operators.orders.problem import Problem
+from runnel.plan.arrays import IDENTIFIER, Array, read_only
+
+
+class Kind(IntEnum):
+    """How the next call of an item is found."""
+
+    INDEPENDENT = 0
+    """Way after way, test after test until one fails, whatever other ways have learned."""
+    MARKED = 1
+    """Way after way; of a way that was begun, every call that any undecided way needs."""
+    CHAINS = 2
+    """Way after way, test after test, until the way is decided."""
+    RANKS = 3
+    """Call after call, those that no undecided way needs left out."""
+    ADAPTIVE = 4
+    """The call that is worth most for what it costs, as things stand."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """An order for the ways and calls of one problem.
+
+    Orders by ways have `positions`, the place of each way in the sequence, and `chains`: `way_tests` again, the tests of
+    each way in the order in which it wants them. Orders by calls have `ranks`, the place of each call. What a kind
+    does not use is empty.
+    """
+
+    name: str
+    kind: Kind
+    positions: Array
+    chains: Array
+    ranks: Array
+
+    @staticmethod
+    def by_ways(name: str, kind: Kind, problem: Problem, sequence: Array, chains: Array | None = None) -> Order:
+        """The order in which these ways come one after another."""
+        kept = problem.way_tests if chains is None else chains
+        return Order(name, kind, _places(sequence), read_only(kept.astype(IDENTIFIER, copy=False)), _nothing())
+
+    @staticmethod
+    def by_calls(name: str, problem: Problem, sequence: Array) -> Order:
+        """The order in which these calls come one after another."""
+        return Order(name, Kind.RANKS, _nothing(), problem.way_tests, _places(sequence))
+
+    @staticmethod
+    def adaptive(name: str, problem: Problem) -> Order:
+        """The order that decides when asked."""
+        return Order(name, Kind.ADAPTIVE, _nothing(), problem.way_tests, _nothing())
+
+
+def _nothing() -> Array:
+    return read_only(np.empty(0, dtype=IDENTIFIER))
+
+
+def _places(sequence: Array) -> Array:
+    """For each of the numbers 0 to n - 1 its place in a sequence of them.
+
+    >>> _places(np.array([2, 0, 1])).tolist()
+    [1, 2, 0]
+    """
+    places: np.ndarray[Any, Any] = np.empty(len(sequence), dtype=IDENTIFIER)
+    places[sequence] = np.arange(len(sequence), dtype=IDENTIFIER)
+    return read_only(places)

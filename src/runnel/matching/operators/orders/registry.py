@@ -1,0 +1,26 @@
+"""All orders by name. They decide the same and differ in how many calls that takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from runnel.matching.operators.orders.adaptive import adaptive
+from runnel.matching.operators.orders.kruskal import kruskal
+from runnel.matching.operators.orders.naive import naive
+from runnel.matching.operators.orders.order import Order
+from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.sequential import sequential
+from runnel.matching.operators.orders.static_greedy import static_greedy
+from runnel.matching.operators.orders.sub_order import sub_order
+
+ORDERS: Mapping[str, Callable[[Problem], Order]] = MappingProxyType(
+    {
+        "naive": naive,
+        "sequential": sequential,
+        "kruskal": kruskal,
+        "sub_order": sub_order,
+        "static_greedy": static_greedy,
+        "adaptive": adaptive,
+    }
+)

@@ -1,0 +1,16 @@
+"""Sequential evaluation (section 4.1): at most d times the calls of the best order, d being the longest way."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runnel.matching.operators.orders.order import Kind, Order
+from runnel.matching.operators.orders.problem import Problem
+
+
+def sequential(problem: Problem) -> Order:
+    """Undecided ways as declared; of each all tests as declared that some undecided way still needs.
+
+    As algorithm 1 is written, a way that was begun is gone through to its end even after it is rejected (line 7).
+    """
+    return Order.by_ways("sequential", Kind.MARKED, problem, np.arange(problem.ways))

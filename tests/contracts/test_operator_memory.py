@@ -1,0 +1,276 @@
+"""What every catalog remembers of operators: the files of their answers, and what was learned of them."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select, update
+
+from runnel.catalog import leases, operator_cache, operator_learning, schema
+from runnel.catalog.connection import Catalog, now
+from runnel.errors import Fenced
+from runnel.log.garbage import collect_garbage
+from runnel.log.storage import Storage, open_storage
+from runnel.matching.operators.cache import AnswerCache
+from runnel.matching.operators.cache_files import CacheDraft, open_segment, write_segment
+from runnel.matching.operators.cache_merge import cache_steps
+from runnel.matching.operators.encoding import rows_to_bytes
+from runnel.matching.operators.learned import key_of_test
+from runnel.model.operator_cache import CacheSegment
+from runnel.model.operator_learning import HALF_LIFE_DAYS, Learned, Use
+from runnel.model.statistics import Share
+from runnel.testing import FakeClock
+
+LARGE = 1 << 30
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    """The files of a root."""
+    return open_storage(f"file://{tmp_path / 'root'}")
+
+
+def key(number: int) -> bytes:
+    return hashlib.blake2b(str(number).encode(), digest_size=16).digest()
+
+
+def segment(storage: Storage, *numbers: int) -> CacheSegment:
+    found = write_segment(
+        storage, CacheDraft(tuple((key(number), rows_to_bytes(((float(number),),))) for number in numbers))
+    )
+    assert found is not None
+    return found
+
+
+def epoch(catalog: Catalog) -> int:
+    with catalog.write() as connection:
+        return leases.acquire(connection, 100).epoch
+
+
+def add(catalog: Catalog, *segments: CacheSegment) -> None:
+    for one in segments:
+        with catalog.write() as connection:
+            operator_cache.add_segments(connection, [one])
+
+
+def known(catalog: Catalog, storage: Storage, upto: int) -> set[int]:
+    """Which of the numbers' answers are in the cache, and true."""
+    cache = AnswerCache()
+    with catalog.read() as connection:
+        cache.use_segments(storage, [one.path for one in operator_cache.live_segments(connection)])
+    found = cache.find([key(number) for number in range(upto)])
+    numbers = {number for number in range(upto) if key(number) in found}
+    assert all(found[key(number)] == ((float(number),),) for number in numbers)
+    return numbers
+
+
+# --- files of answers --------------------------------------------------------------------------------------------
+
+
+def test_a_segment_exists_once_its_row_does(catalog: Catalog, storage: Storage) -> None:
+    one, two = segment(storage, 1, 2), segment(storage, 3)
+    assert known(catalog, storage, 5) == set()
+    add(catalog, one)
+    assert known(catalog, storage, 5) == {1, 2}
+    add(catalog, two)
+    with catalog.read() as connection:
+        assert [live.path for live in operator_cache.live_segments(connection)] == [one.path, two.path]
+        totals = operator_cache.cache_totals(connection)
+        assert (totals.segments, totals.answers, totals.bytes) == (2, 3, one.bytes + two.bytes)
+
+
+def test_an_empty_cache_has_totals(catalog: Catalog) -> None:
+    with catalog.write() as connection:
+        operator_cache.add_segments(connection, [])
+        assert operator_cache.cache_totals(connection) == operator_cache.CacheTotals(0, 0, 0)
+        assert operator_cache.live_segments(connection) == []
+
+
+def test_many_files_become_few_and_nothing_is_lost(catalog: Catalog, storage: Storage) -> None:
+    holder = epoch(catalog)
+    add(catalog, *(segment(storage, *range(50 * number, 50 * number + 60)) for number in range(20)))
+    assert sum(cache_steps(catalog, storage, epoch=holder, most_bytes=LARGE)) >= 20
+    with catalog.read() as connection:
+        live = operator_cache.live_segments(connection)
+        assert len(live) == 1
+        assert live[0].answers == 1_010
+    assert known(catalog, storage, 1_100) == set(range(1_010))
+    assert sum(cache_steps(catalog, storage, epoch=holder, most_bytes=LARGE)) == 0
+    add(catalog, *(segment(storage, 2_000 + number) for number in range(9)))
+    assert sum(cache_steps(catalog, storage, epoch=holder, most_bytes=LARGE)) == 9
+    with catalog.read() as connection:
+        assert len(operator_cache.live_segments(connection)) == 2, "a large one is not written anew for small ones"
+
+
+def test_the_oldest_are_dropped_first(timed: Catalog, storage: Storage, clock: FakeClock) -> None:
+    holder = epoch(timed)
+    sizes = []
+    for number in range(6):
+        one = segment(storage, *range(10 * number, 10 * number + 10))
+        sizes.append(one.bytes)
+        add(timed, one)
+        clock.advance(timedelta(seconds=1))
+    assert sum(cache_steps(timed, storage, epoch=holder, most_bytes=sum(sizes[-3:]))) == 3
+    assert known(timed, storage, 60) == set(range(30, 60))
+    assert sum(cache_steps(timed, storage, epoch=holder, most_bytes=0)) == 3
+    assert known(timed, storage, 60) == set()
+
+
+def test_a_damaged_file_goes_with_the_next_merging(
+    catalog: Catalog, storage: Storage, caplog: pytest.LogCaptureFixture
+) -> None:
+    holder = epoch(catalog)
+    several = [segment(storage, number) for number in range(8)]
+    add(catalog, *several)
+    storage.local(several[2].path).write_bytes(b"damaged")
+    storage.delete(several[5].path)
+    assert sum(cache_steps(catalog, storage, epoch=holder, most_bytes=LARGE)) == 8
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        assert known(catalog, storage, 8) == {0, 1, 3, 4, 6, 7}
+    assert not caplog.records
+
+
+def test_a_runner_that_lost_its_lease_merges_nothing(catalog: Catalog, storage: Storage) -> None:
+    holder = epoch(catalog)
+    add(catalog, *(segment(storage, number) for number in range(8)))
+    with pytest.raises(Fenced):
+        list(cache_steps(catalog, storage, epoch=holder + 1, most_bytes=LARGE))
+    assert known(catalog, storage, 8) == set(range(8))
+
+
+def test_retired_files_and_orphans_are_removed(timed: Catalog, storage: Storage, clock: FakeClock) -> None:
+    holder = epoch(timed)
+    several = [segment(storage, number) for number in range(8)]
+    add(timed, *several)
+    list(cache_steps(timed, storage, epoch=holder, most_bytes=LARGE))
+    orphan = segment(storage, 99)
+    assert all(storage.local(one.path).exists() for one in several), "somebody may still read them"
+    clock.advance(timedelta(hours=2))
+    old = time.time() - 7_200
+    for file in storage.files("operators"):
+        os.utime(storage.local(file.path), (old, old))
+    assert collect_garbage(timed, storage, older_than=3_600) == 9
+    assert not storage.local(orphan.path).exists()
+    assert not any(storage.local(one.path).exists() for one in several)
+    assert known(timed, storage, 10) == set(range(8))
+    with timed.read() as connection:
+        assert len(operator_cache.segment_paths(connection)) == 1
+
+
+def _commit_many(url: str, root: str, first: int) -> None:
+    catalog, storage = Catalog(url), open_storage(root)
+    for number in range(first, first + 10):
+        add(catalog, segment(storage, number))
+        with catalog.write() as connection:
+            operator_learning.note_operators(connection, Learned({"mob 1": Use(1, 0.5)}))
+    catalog.close()
+
+
+def test_writers_at_one_time_lose_nothing(catalog: Catalog, storage: Storage) -> None:
+    holder = epoch(catalog)
+    with ThreadPoolExecutor(3) as threads:
+        writers = [threads.submit(_commit_many, catalog.url, storage.url, first) for first in (0, 10, 20)]
+        while not all(writer.done() for writer in writers):
+            list(cache_steps(catalog, storage, epoch=holder, most_bytes=LARGE, at_least=3))
+            time.sleep(0.02)
+        for writer in writers:
+            writer.result()
+    assert known(catalog, storage, 40) == set(range(30))
+    with catalog.read() as connection:
+        assert operator_learning.learned_operators(connection).operators["mob 1"].calls == pytest.approx(30, rel=0.02)
+
+
+# --- what was learned --------------------------------------------------------------------------------------------
+
+
+def test_what_was_noted_is_learned_and_survives_a_restart(url: str) -> None:
+    catalog = Catalog(url)
+    catalog.migrate()
+    test = key_of_test("mob@1()")
+    with catalog.write() as connection:
+        assert operator_learning.learned_stamp(connection) is None
+        assert operator_learning.learned_operators(connection) == Learned()
+        operator_learning.note_operators(connection, Learned())
+        assert operator_learning.learned_stamp(connection) is None
+    for _ in range(100):
+        with catalog.write() as connection:
+            operator_learning.note_operators(connection, Learned({"mob 1": Use(2, 0.1)}, {test: Share(2, 1)}))
+    catalog.close()
+    again = Catalog(url)
+    with again.read() as connection:
+        found = operator_learning.learned_operators(connection)
+        rows = connection.execute(select(func.count()).select_from(schema.operator_learning)).scalar_one()
+    again.close()
+    assert found.operators["mob 1"].calls == pytest.approx(200, rel=0.05)
+    assert found.cost("mob 1", 9.0) == pytest.approx(0.05, abs=0.3)
+    assert found.chance(test) == pytest.approx(0.5, rel=0.01)
+    assert rows <= 33
+
+
+def test_a_batch_that_is_not_committed_teaches_nothing(catalog: Catalog) -> None:
+    def note_and_fail() -> None:
+        with catalog.write() as connection:
+            operator_learning.note_operators(connection, Learned({"mob 1": Use(2, 0.1)}))
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        note_and_fail()
+    with catalog.read() as connection:
+        assert operator_learning.learned_operators(connection) == Learned()
+
+
+def test_the_stamp_changes_seldom(catalog: Catalog) -> None:
+    stamps = []
+    for _ in range(100):
+        with catalog.write() as connection:
+            operator_learning.note_operators(connection, Learned({"mob 1": Use(1, 0.1)}))
+            stamps.append(operator_learning.learned_stamp(connection))
+    assert stamps[0] is not None
+    assert stamps[0] != stamps[1]
+    assert 10 <= len(set(stamps)) <= 25
+
+
+def test_what_is_old_counts_less(timed: Catalog, clock: FakeClock) -> None:
+    with timed.write() as connection:
+        operator_learning.note_operators(connection, Learned({"mob 1": Use(100, 10.0)}))
+        clock.advance(timedelta(days=HALF_LIFE_DAYS))
+        assert operator_learning.learned_operators(connection).operators["mob 1"].calls == pytest.approx(50)
+        operator_learning.note_operators(connection, Learned({"lame 1": Use(10, 1.0)}))
+        clock.advance(timedelta(days=HALF_LIFE_DAYS))
+        found = operator_learning.learned_operators(connection)
+        for _ in range(40):
+            operator_learning.note_operators(connection, Learned({"other 1": Use(1, 0.1)}))
+        folded = operator_learning.learned_operators(connection)
+    assert found.operators["mob 1"].calls == pytest.approx(25)
+    assert found.operators["lame 1"].calls == pytest.approx(5)
+    assert folded.operators["mob 1"].calls == pytest.approx(25), "folding does not make it older or newer"
+
+
+def test_a_damaged_row_is_passed_over(catalog: Catalog) -> None:
+    with catalog.write() as connection:
+        for _ in range(3):
+            operator_learning.note_operators(connection, Learned({"mob 1": Use(1, 0.1)}))
+        first = select(func.min(schema.operator_learning.c.id)).scalar_subquery()
+        damaged = update(schema.operator_learning).where(schema.operator_learning.c.id == first)
+        for content in (b"", b"nothing", b"x\x9c"):
+            connection.execute(damaged.values(content=content))
+            assert operator_learning.learned_operators(connection).operators["mob 1"].calls == pytest.approx(
+                2, rel=0.01
+            )
+        assert now(connection) > 0
+
+
+def test_a_segment_that_is_open_can_be_read_after_it_was_removed(storage: Storage) -> None:
+    one = segment(storage, 1)
+    opened = open_segment(storage, one.path)
+    assert opened is not None
+    storage.delete(one.path)
+    assert dict(opened.find([key(1)])) == {0: ((1.0,),)}

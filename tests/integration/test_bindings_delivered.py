@@ -1,0 +1,223 @@
+"""Bindings from the match log to those who subscribe: at once, in digests, from the past, again, and minted.
+
+What operators find is put into the matching step by hand here: an item of sequence n has n people for the query Mobs,
+whether it matches or must pass a gate first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from tests.integration.in_process import InProcess
+
+import runnel
+from runnel.catalog import feeds, ledger
+from runnel.engine import Engine
+from runnel.engine.delivery import shares_of
+from runnel.engine.tidy import tidy
+from runnel.errors import DeliveryFailed
+from runnel.log import match_log
+from runnel.log.match_files import BOUND_SCHEMA, match_records
+from runnel.log.storage import FileStorage
+from runnel.model.bindings import Bindings
+from runnel.model.delivery import MessageState
+from runnel.streaming import match_job
+from runnel.testing import FakeClock, MemorySink
+
+IDENTITY = """<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">
+<xsl:template match="@*|node()"><xsl:copy><xsl:apply-templates select="@*|node()"/></xsl:copy></xsl:template>
+</xsl:stylesheet>"""
+DECLARED = """
+register feed Cameras;
+create feed Mobs from Cameras where title contains 'mob';
+create feed Watched from Mobs where title contains 'bronx';
+"""
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def engine(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    MemorySink.clear()
+    with runnel.open(tmp_path / "root", clock=clock) as opened:
+        (opened.root.folder / "sheets").mkdir(exist_ok=True)
+        (opened.root.folder / "sheets" / "same.xsl").write_text(IDENTITY)
+        opened.execute(DECLARED)
+
+        def with_people(sequences: Any, matches: Any, *rest: Any) -> Any:
+            with opened.root.catalog.read() as connection:
+                ids = {name: number for number, name in feeds.feed_names(connection).items()}
+            bound = {n: {ids["Mobs"]: [{"people": float(n)}]} for n in sequences.tolist()}
+            return match_records(sequences, matches, bound)
+
+        monkeypatch.setattr(match_job, "match_records", with_people)
+        yield opened
+    MemorySink.clear()
+
+
+@pytest.fixture
+def runner(engine: Engine) -> Iterator[InProcess]:
+    made = InProcess(engine)
+    yield made
+    made.close()
+
+
+def publish(engine: Engine, *titles: str) -> None:
+    engine.publish("Cameras", [{"id": title, "title": title} for title in titles])
+
+
+def people(number: float) -> Bindings:
+    return Bindings(({"people": number},), 1)
+
+
+def delivered(key: str) -> list[tuple[str, Bindings]]:
+    return [(one.item.id, one.bindings) for message in MemorySink.delivered(key) for one in message.items]
+
+
+def test_an_entry_has_the_bindings_of_the_feed_that_was_subscribed_to(engine: Engine, runner: InProcess) -> None:
+    engine.execute(
+        "subscribe to Mobs output memory 'mobs'; subscribe to Watched output memory 'watched';"
+        "subscribe to Cameras output memory 'all'; subscribe to Mobs output jsonl 'mobs.jsonl';"
+    )
+    publish(engine, "quiet", "mob in the bronx", "mob")
+    runner.run()
+    assert delivered("mobs") == [("mob in the bronx", people(2.0)), ("mob", people(3.0))]
+    assert delivered("watched") == [("mob in the bronx", Bindings())], "a view's variables are not seen over it"
+    assert {one for _, one in delivered("all")} == {Bindings()}
+    lines = (engine.root.folder / "out" / "mobs.jsonl").read_text().splitlines()
+    assert [json.loads(line)["bindings"] for line in lines] == [[{"people": 2}], [{"people": 3}]]
+    assert [(one.sequence, one.bindings) for one in engine.matches("Mobs")] == [(2, people(2.0)), (3, people(3.0))]
+    assert [one.bindings for one in engine.matches("Watched")] == [Bindings()]
+
+
+def test_a_match_that_passes_a_gate_keeps_its_bindings(engine: Engine, runner: InProcess) -> None:
+    engine.execute(
+        "drop feed Mobs cascade;"
+        "create feed Mobs from Cameras distinct by title within 2 days where title contains 'mob';"
+        "subscribe to Mobs output memory 'mobs';"
+    )
+    for number in range(2):
+        engine.publish("Cameras", [{"id": f"{number}{one}", "title": one} for one in ("mob", "quiet", "mob two")])
+    runner.run()
+    assert delivered("mobs") == [("0mob", people(1.0)), ("0mob two", people(3.0))]
+    assert [one.sequence for one in engine.matches("Mobs")] == [1, 3]
+    assert [rows.sequences.tolist() for rows in engine.root.matches.read(0, 6)] == [[1, 3]]
+
+
+def test_digests_have_them_whatever_was_merged_meanwhile(engine: Engine, runner: InProcess, clock: FakeClock) -> None:
+    engine.execute("subscribe to Mobs output memory 'mobs' every 3 days;")
+    for title in ("mob one", "quiet", "mob two"):
+        publish(engine, title)
+        runner.match()
+        clock.advance(timedelta(hours=2))
+    clock.advance(timedelta(days=2))
+    tidy(engine.root, runner.epoch)
+    clock.advance(timedelta(days=2))
+    runner.run()
+    assert delivered("mobs") == [("mob one", people(1.0)), ("mob two", people(3.0))]
+
+
+def test_what_was_before_the_query_was_live_has_none(engine: Engine, runner: InProcess, clock: FakeClock) -> None:
+    publish(engine, "mob early")
+    runner.match()
+    engine.execute("subscribe to Mobs output log;")
+    publish(engine, "mob late")
+    runner.match()
+    engine.execute("subscribe to Mobs output memory 'mobs' from last 2 days;")
+    runner.run()
+    assert delivered("mobs") == [("mob early", Bindings()), ("mob late", people(2.0))]
+
+
+def test_a_dead_letter_that_is_sent_again_has_them_again(
+    engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.execute("subscribe to Mobs output memory 'mobs';")
+    seen: list[Any] = []
+
+    def refuse(sink: MemorySink, delivery: Any) -> str:
+        seen.append(delivery)
+        raise DeliveryFailed("no", permanent=True)
+
+    monkeypatch.setattr(MemorySink, "deliver", refuse)
+    publish(engine, "mob")
+    runner.run()
+    monkeypatch.undo()
+    [first] = seen
+    engine.execute(f"replay message '{first.key}';")
+    runner.restart_delivery()
+    runner.deliver()
+    [again] = MemorySink.delivered("mobs")
+    assert again.key == first.key
+    assert [one.bindings for one in again.items] == [one.bindings for one in first.items] == [people(1.0)]
+
+
+def test_what_is_minted_can_be_asked_for_its_bindings(
+    engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.execute(
+        "register feed Mobs apply 'same.xsl' as Crowds;"
+        'create feed Large from Crowds where "binding:people" >= 3;'
+        "subscribe to Large output memory 'large';"
+    )
+    publish(engine, "quiet", "mob one", "mob two")
+    runner.run()
+    runner.run()
+    [(item, bound)] = [(one.item, one.bindings) for message in MemorySink.delivered("large") for one in message.items]
+    assert item.attributes["title"] == ("mob two",)
+    assert item.attributes["binding:people"] == (3.0,)
+    assert "runnel:binding" not in item.attributes
+    assert bound == Bindings()
+
+
+def test_bindings_that_cannot_be_read_hold_back_only_those_who_need_them(
+    engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.execute(
+        "create feed Quiet from Cameras where title contains 'quiet';"
+        "subscribe to Mobs output memory 'mobs'; subscribe to Quiet output memory 'quiet';"
+    )
+
+    def damaged(sequences: Any, matches: Any, *rest: Any) -> Any:
+        records = match_records(sequences, matches, {1: {2: [{"x": 1.0}]}})
+        texts = pa.array(['[{"queries":', None], pa.large_string())
+        return pa.RecordBatch.from_arrays([*records.columns[:3], texts], schema=BOUND_SCHEMA)
+
+    monkeypatch.setattr(match_job, "match_records", damaged)
+    publish(engine, "mob", "quiet")
+    runner.run()
+    assert delivered("quiet") == [("quiet", Bindings())]
+    assert delivered("mobs") == []
+    with engine.root.catalog.read() as connection:
+        [message] = [one for number in (1, 2) for one in ledger.messages_of(connection, number) if one.outcome][:1]
+        states = {one.state for number in (1, 2) for one in ledger.messages_of(connection, number)}
+    assert states == {MessageState.OPEN, MessageState.DONE}
+    assert "not the bindings of an item" in (message.outcome or "")
+
+
+def test_feeds_without_bindings_cost_one_look_at_a_part(
+    engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(match_job, "match_records", match_records)
+    engine.execute("subscribe to Mobs output memory 'mobs';")
+    asked: list[str] = []
+
+    def asking(storage: FileStorage, path: str) -> bool:
+        asked.append(path)
+        return False
+
+    monkeypatch.setattr(match_log, "has_bindings", asking)
+    publish(engine, "mob")
+    runner.run()
+    assert delivered("mobs") == [("mob", Bindings())]
+    assert asked == [], "the matches were read, so it was known"
+    shares = shares_of(engine.root)
+    assert shares.bindings({1: [1]}) == {}

@@ -1,0 +1,246 @@
+"""Operators from statement to match log and delivery, by the runner's own parts in this process and once in Spark."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.in_process import InProcess
+
+from runnel.catalog import feeds, matches, operator_learning, undecided
+from runnel.engine import Engine, open_engine
+from runnel.log.supplements import log_again
+from runnel.matching.operators.means import OperatorMeans
+from runnel.streaming import operator_work
+from runnel.testing import FakeClock
+
+MODULE = "tests.integration.city_operators"
+SCRIPT = f"""
+register feed Cameras;
+register operator mobPattern(?people int) from '{MODULE}:mob_pattern' cost 40 ms reading people;
+register operator boatCount(kind text, ?count int) from '{MODULE}:boats';
+register operator alarming() from '{MODULE}:is_alarming' cost 1 ms;
+create feed Mobs from Cameras where place = 'Bronx' and mobPattern(?people) and ?people > 50;
+create feed Crowds from Cameras where mobPattern(?n) and ?n > 100;
+create feed Tours from Cameras where boatCount('tour', ?y) and boatCount('coast guard', ?z) and ?y > 2 * ?z;
+create feed Calm from Cameras where not alarming() and place exists;
+create feed Both from Mobs | Calm;
+subscribe to Mobs output log; subscribe to Crowds output log; subscribe to Tours output log;
+subscribe to Calm output log; subscribe to Both output log;
+"""
+ITEMS: list[dict[str, Any]] = [
+    {"id": "1", "place": "Bronx", "people": 60},
+    {"id": "2", "place": "Bronx", "people": [40, 70, 120]},
+    {"id": "3", "place": "Queens", "people": 500, "alarm": True},
+    {"id": "4", "tour boats": [7, 3], "coast guard boats": 3},
+    {"id": "5", "tour boats": 6, "coast guard boats": 3},
+    {"id": "6", "place": "Bronx", "people": 80, "broken": True},
+]
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    operator_work.operators.cache_clear()
+    with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,)) as opened:
+        OperatorMeans.of(opened.root.settings).keep(opened.root.storage)
+        yield opened
+    operator_work.operators.cache_clear()
+
+
+def matched(engine: Engine) -> dict[str, list[str]]:
+    """The feeds of every item, by its id; what is in the log again adds to what was there."""
+    with engine.root.catalog.read() as connection:
+        names = {feed.id: feed.name for feed in feeds.live_feeds(connection)}
+    items = engine.root.items
+    ids = {item.sequence: item.id for batch in items.read(0, items.last_sequence()) for item in batch.items({})}
+    found: dict[str, list[str]] = {}
+    for rows in engine.root.matches.read(0, items.last_sequence()):
+        for row, sequence in enumerate(rows.sequences.tolist()):
+            own = rows.queries[rows.offsets[row] : rows.offsets[row + 1]].tolist()
+            if own:
+                found.setdefault(ids[sequence], []).extend(sorted(names[query] for query in own))
+    return found
+
+
+def test_items_match_where_operators_say_so(engine: Engine) -> None:
+    engine.execute(SCRIPT)
+    engine.publish("Cameras", ITEMS)
+    InProcess(engine).match()
+    assert matched(engine) == {
+        "1": ["Both", "Calm", "Mobs"],
+        "2": ["Both", "Calm", "Crowds", "Mobs"],
+        "3": ["Crowds"],
+        "4": ["Tours"],
+        "6": ["Both", "Mobs"],
+    }
+
+
+def test_bindings_are_part_of_a_match(engine: Engine) -> None:
+    engine.execute(SCRIPT)
+    engine.publish("Cameras", ITEMS)
+    InProcess(engine).match()
+    with engine.root.catalog.read() as connection:
+        by_name = {feed.name: feed.id for feed in feeds.live_feeds(connection)}
+    bound = engine.root.matches.bindings(by_name["Mobs"], [1, 2, 6])
+    assert {sequence: [dict(row) for row in one.rows] for sequence, one in bound.items()} == {
+        1: [{"people": 60.0}],
+        2: [{"people": 70.0}, {"people": 120.0}],
+        6: [{"people": 80.0}],
+    }
+    assert [dict(row) for row in engine.root.matches.bindings(by_name["Tours"], [4])[4].rows] == [
+        {"y": 7.0, "z": 3.0}
+    ]
+
+
+def test_what_failed_is_told_and_hurts_no_other(engine: Engine) -> None:
+    engine.execute(SCRIPT)
+    engine.publish("Cameras", ITEMS)
+    InProcess(engine).match()
+    rows = engine.show("quarantine").data["quarantine"]
+    assert [row["kind"] for row in rows] == ["operator"]
+    assert "the camera is broken" in rows[0]["reason"]
+    assert "operator alarming" in rows[0]["place"]
+    with engine.root.catalog.read() as connection:
+        assert undecided.undecided_count(connection) == 0
+        learned = operator_learning.learned_operators(connection)
+    assert learned.operators["mobPattern 1"].calls > 0
+
+
+def test_what_may_pass_is_tried_again_for_its_queries_alone(tmp_path: Path) -> None:
+    operator_work.operators.cache_clear()
+    clock = FakeClock(datetime.now(UTC))  # commits go by the clock of their own process
+    file = tmp_path / "service"
+    with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
+        OperatorMeans.of(engine.root.settings).keep(engine.root.storage)
+        engine.execute(
+            f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 hours;"
+            "create feed Sure from Wire; create feed Maybe from Wire where moody();"
+            "subscribe to Sure output log; subscribe to Maybe output log;"
+        )
+        engine.publish("Wire", [{"id": "a", "file": str(file)}])
+        run = InProcess(engine)
+        run.match()
+        assert matched(engine) == {"a": ["Sure"]}
+        root = engine.root
+        assert log_again(root.catalog, root.storage, epoch=run.epoch) == 0
+        clock.advance(timedelta(minutes=1))
+        assert log_again(root.catalog, root.storage, epoch=run.epoch) == 1
+        run.match()
+        assert matched(engine) == {"a": ["Sure"]}, "still away"
+        file.touch()
+        operator_work.operators.cache_clear()  # what rests after failures would be asked later
+        clock.advance(timedelta(minutes=2))
+        assert log_again(root.catalog, root.storage, epoch=run.epoch) == 1
+        run.match()
+        assert matched(engine) == {"a": ["Sure", "Maybe"]}
+        with root.catalog.read() as connection:
+            assert undecided.undecided_count(connection) == 0
+            assert matches.matched_upto(connection) == 3
+        assert engine.show("quarantine").data["quarantine"] == []
+    operator_work.operators.cache_clear()
+
+
+def test_trying_ends(tmp_path: Path) -> None:
+    operator_work.operators.cache_clear()
+    clock = FakeClock(datetime.now(UTC))
+    with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
+        OperatorMeans.of(engine.root.settings).keep(engine.root.storage)
+        engine.execute(
+            f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 seconds;"
+            "create feed Maybe from Wire where moody(); subscribe to Maybe output log;"
+        )
+        engine.publish("Wire", [{"id": "a", "file": str(tmp_path / "never")}])
+        run = InProcess(engine)
+        run.match()
+        with engine.root.catalog.read() as connection:
+            assert undecided.undecided_count(connection) == 1
+        time.sleep(1.1)
+        clock.advance(timedelta(minutes=1))
+        assert log_again(engine.root.catalog, engine.root.storage, epoch=run.epoch) == 1
+        run.match()
+        (row,) = engine.show("quarantine").data["quarantine"]
+        assert "the service is away" in row["reason"]
+        with engine.root.catalog.read() as connection:
+            assert undecided.undecided_count(connection) == 0
+    operator_work.operators.cache_clear()
+
+
+def test_delivered_entries_have_their_bindings(engine: Engine) -> None:
+    engine.execute(SCRIPT + "subscribe to Mobs output jsonl 'mobs.jsonl';")
+    engine.publish("Cameras", ITEMS)
+    run = InProcess(engine)
+    run.match()
+    run.deliver()
+    lines = [json.loads(line) for line in (engine.root.folder / "out" / "mobs.jsonl").read_text().splitlines()]
+    assert {line["id"]: line["bindings"] for line in lines} == {
+        "1": [{"people": 60}],
+        "2": [{"people": 70}, {"people": 120}],
+        "6": [{"people": 80}],
+    }
+
+
+def test_why_asks_again_and_tells_what_was_bound(engine: Engine) -> None:
+    engine.execute(SCRIPT)
+    engine.publish("Cameras", ITEMS)
+    InProcess(engine).match()
+    told = engine.why("2", "Mobs")
+    assert told.data["holds"]
+    assert told.data["bindings"] == [{"people": 70}, {"people": 120}]
+    text = "\n".join(told.lines)
+    assert "✓ mobPattern(?people)" in text
+    assert "✓ ?people > 50" in text
+    assert "where ?people = 70" in text
+    assert engine.why("4", "Tours").data["bindings"] == [{"y": 7, "z": 3}]
+    unknown = engine.why("6", "Calm")
+    assert not unknown.data["holds"]
+    assert "alarming(): unknown" in "\n".join(unknown.lines)
+
+
+def test_previews_and_trials_ask_operators(engine: Engine) -> None:
+    engine.execute(SCRIPT)
+    engine.publish("Cameras", ITEMS)
+    preview = engine.preview("create feed Some from Cameras where mobPattern(?n) and ?n > 60")
+    assert preview.matched == 3
+    trial = engine.test([{**one, "feed": "Cameras"} for one in ITEMS[:4]])
+    assert [sorted(one.queries) for one in trial.items] == [
+        ["Both", "Calm", "Mobs"],
+        ["Both", "Calm", "Crowds", "Mobs"],
+        ["Crowds"],
+        ["Tours"],
+    ]
+
+
+def test_a_batch_that_is_run_again_notes_nothing_twice(engine: Engine) -> None:
+    engine.execute(SCRIPT)
+    engine.publish("Cameras", ITEMS)
+    run = InProcess(engine)
+    start = run.offset
+    run.match()
+    before = matched(engine)
+    run.commit(start, run.offset, 0)
+    assert matched(engine) == before
+    assert len(engine.show("quarantine").data["quarantine"]) == 1
+
+
+def test_distinct_feeds_and_operators_go_together(engine: Engine) -> None:
+    engine.execute(
+        SCRIPT + "create feed Once from Mobs distinct by place; create feed Late from Once where mobPattern(?m) "
+        "and ?m > 100; subscribe to Once output log; subscribe to Late output log;"
+    )
+    engine.publish("Cameras", ITEMS)
+    run = InProcess(engine)
+    run.match()
+    found = matched(engine)
+    assert [one for one, names in found.items() if "Once" in names] == ["1"]
+    assert not any("Late" in names for names in found.values())
+    engine.execute("create or replace feed Mobs from Cameras where mobPattern(?people) and ?people > 50;")
+    engine.publish("Cameras", [{"id": "7", "place": "Harlem", "people": 300}])
+    run.match()
+    assert matched(engine)["7"] == ["Both", "Calm", "Crowds", "Late", "Mobs", "Once"]
+    (late,) = list(engine.matches("Late"))
+    assert [dict(row) for row in late.bindings.rows] == [{"m": 300.0}]

@@ -1,0 +1,298 @@
+"""Operators declared, used, registered again and dropped: through the engine, in one catalog's transactions."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import runnel
+from runnel.algebra.query import Filter
+from runnel.catalog import feeds, operators, plans
+from runnel.cli.main import app
+from runnel.engine import Engine
+from runnel.errors import NotAllowed, StatementError, StillNeeded, UnknownName
+
+MODULE = """
+from datetime import timedelta
+from pathlib import Path
+from runnel.model.operator import Parameter
+
+Path(__file__).with_name("imported").touch()
+
+def mob_pattern(attributes):
+    return [len(value) for value in attributes.get("title", ())]
+
+def holds(attributes):
+    return True
+
+class Near:
+    parameters = (Parameter("place", "input", "text"), Parameter("metres", "result", "number"))
+    cost = timedelta(milliseconds=3)
+    pure = False
+    batch = 5
+    reads = ("lat", "lon")
+
+    def __init__(self, place):
+        pass
+
+    def answer(self, asks):
+        return [((1.0,),) for _ in asks]
+"""
+REGISTER = "register operator mob(?people int) from 'city_vision:mob_pattern' cost 40 ms;"
+MOBS = "create feed Mobs from Wire where title contains 'square' and mob(?n) and ?n > 50;"
+
+
+@pytest.fixture
+def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder with a module of operators; it leaves a mark when it is imported."""
+    folder = tmp_path / "modules"
+    folder.mkdir()
+    (folder / "city_vision.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(folder))
+    yield folder
+    sys.modules.pop("city_vision", None)
+
+
+@pytest.fixture
+def engine(tmp_path: Path, modules: Path) -> Iterator[Engine]:
+    with runnel.open(tmp_path / "root", operator_modules=("city_vision",)) as opened:
+        opened.execute("register feed Wire;")
+        yield opened
+
+
+def refused(engine: Engine, text: str, kind: type[StatementError] = StatementError) -> StatementError:
+    with pytest.raises(kind) as found:
+        engine.execute(text)
+    assert found.value.span is not None
+    return found.value
+
+
+def versions(engine: Engine, name: str) -> set[int]:
+    """The versions of the operators that a feed asks, as it is stored."""
+    with engine.root.catalog.read() as connection:
+        feed = feeds.feed_by_name(connection, name)
+        assert feed is not None
+        node = operators.current_nodes(connection, [feed.id])[feed.id]
+    assert isinstance(node, Filter)
+    return {call.version for call in operators.calls_in(node)}
+
+
+def test_a_feed_that_asks_an_operator_is_stored_bound(engine: Engine) -> None:
+    outcomes = engine.execute(REGISTER + MOBS)
+    assert [one.message for one in outcomes] == ["registered operator mob", "created feed Mobs"]
+    assert outcomes[0].data["signature"] == "mob(?people int)"
+    assert versions(engine, "Mobs") == {1}
+    shown = engine.show("Mobs").data["statement"]
+    assert shown == "create feed Mobs from Wire where title contains 'square' and mob(?n) and ?n > 50;"
+
+
+def test_what_code_says_of_itself_is_taken_where_nothing_else_is_said(engine: Engine) -> None:
+    engine.execute(
+        "register operator near from 'city_vision:Near'; register operator holds from 'city_vision:holds';"
+    )
+    near, holds = (engine.execute(f"show operator {name};")[0].data for name in ("near", "holds"))
+    assert near["signature"] == "near(place text, ?metres number)"
+    assert (near["cost"], near["pure"], near["reads"]) == ("3 ms", False, ["lat", "lon"])
+    assert (holds["signature"], holds["cost"], holds["pure"]) == ("holds()", "1 ms", True)
+    engine.execute("register operator near(?far number, there text) from 'city_vision:Near' pure cost 2 seconds;")
+    near = engine.execute("show operator near;")[0].data
+    assert (near["signature"], near["cost"], near["pure"]) == ("near(?far number, there text)", "2 seconds", True)
+    error = refused(engine, "register operator near(there text) from 'city_vision:Near';")
+    assert "other parameters" in error.message
+    assert "(place text, ?metres number)" in (error.hint or "")
+
+
+def test_what_is_shown_registers_the_same_again(engine: Engine) -> None:
+    engine.execute(
+        "register operator near from 'city_vision:Near' with (a 'it''s') on error retry for 3 hours limit 1500 us "
+        "budget 100 calls per minute release '2';"
+    )
+    first = engine.execute("show operator near;")[0].data
+    engine.execute(first["statement"])
+    again = engine.execute("show operator near;")[0].data
+    assert again == first | {"version": 2}
+
+
+def test_nothing_is_imported_that_is_not_allowed(tmp_path: Path, modules: Path) -> None:
+    with runnel.open(tmp_path / "strict") as engine:
+        error = refused(engine, "register operator mob from 'city_vision:mob_pattern';")
+        assert "city_vision" in error.message
+        assert "operator_modules" in (error.hint or "")
+        assert refused(engine, "register operator x from 'os:system';")
+        assert refused(engine, "register operator x from 'city_vision.evil:f';")
+    assert not (modules / "imported").exists()
+    with runnel.open(tmp_path / "strict", operator_modules=("city",)) as engine:
+        assert refused(engine, "register operator mob from 'city_vision:mob_pattern';")
+        assert not (modules / "imported").exists(), "city allows city.vision, not city_vision"
+
+
+def test_what_does_not_exist_is_refused(engine: Engine) -> None:
+    assert "no mob_patern" in refused(engine, "register operator m from 'city_vision:mob_patern';").message
+    assert "did you mean" in (refused(engine, "register operator m from 'distanse';").hint or "")
+    engine.execute("register operator far from 'distance';")
+    assert engine.show("operators").data["operators"][0]["signature"] == "far(place text, ?metres number)"
+
+
+def test_people_with_a_token_register_and_drop_nothing(engine: Engine, modules: Path) -> None:
+    engine.execute(REGISTER)
+    (modules / "imported").unlink()
+    sys.modules.pop("city_vision")
+    engine.owners.add("ann")
+    ann = engine.authenticated(engine.owners.new_token("ann", "test").data["token"])
+    for one in (ann, engine.acting_as("ann")):
+        for text in (REGISTER, "register operator far from 'distance';", "drop operator mob;"):
+            error = refused(one, text)
+            assert "run code" in error.message
+    assert not (modules / "imported").exists()
+    ann.execute("create feed Mine from Wire where mob(?n);")
+    assert versions_of_owner(ann, "Mine") == {1}
+    told = json.dumps([ann.show("operators").data, ann.execute("show operator mob;")[0].data])
+    assert "city_vision" not in told
+    assert ann.show("operators").data["operators"][0]["queries"] == 1
+    assert ann.execute("show operator mob;")[0].data["used_by"] == ["Mine"]
+
+
+def versions_of_owner(engine: Engine, name: str) -> set[int]:
+    with engine.root.catalog.read() as connection:
+        feed = feeds.feed_by_name(connection, name, engine.actor.owner)
+        assert feed is not None
+        node = operators.current_nodes(connection, [feed.id])[feed.id]
+    return {call.version for call in operators.calls_in(node)}
+
+
+def test_a_token_of_the_installation_s_own_is_a_token_too(engine: Engine) -> None:
+    token = engine.owners.new_token("operator", "web").data["token"]
+    with pytest.raises((StatementError, NotAllowed)):
+        engine.authenticated(token).execute(REGISTER)
+
+
+def test_registered_again_its_queries_are_bound_again(engine: Engine) -> None:
+    engine.owners.add("ann")
+    engine.execute(REGISTER + MOBS + "create feed Large from Mobs where n > 3;")
+    engine.acting_as("ann").execute("create feed Mine from Wire where not mob(3);")
+    (again,) = engine.execute(REGISTER)
+    assert again.data["version"] == 2
+    assert again.data["feeds"] == ["Mine of ann", "Mobs"]
+    assert versions(engine, "Mobs") == versions_of_owner(engine.acting_as("ann"), "Mine") == {2}
+    with engine.root.catalog.read() as connection:
+        mobs = feeds.feed_by_name(connection, "Mobs")
+        assert mobs is not None
+        assert mobs.revision == 2
+        held = operators.operator_versions(connection, [("mob", 1), ("mob", 2)])
+    assert len(held) == 2
+
+
+def test_registered_and_replaced_in_one_script(engine: Engine) -> None:
+    engine.execute(REGISTER + MOBS)
+    engine.execute(
+        "create or replace feed Mobs from Wire where mob(?n) and ?n > 5;"
+        + REGISTER
+        + "create or replace feed Mobs from Wire where mob(?n) and ?n > 6;"
+        + "register operator mob(?people number) from 'city_vision:mob_pattern';"
+        + "create feed Fraction from Wire where mob(?n) and ?n = 6.5;"
+    )
+    assert versions(engine, "Mobs") == versions(engine, "Fraction") == {3}
+    with engine.root.catalog.read() as connection:
+        mobs = feeds.feed_by_name(connection, "Mobs")
+        assert mobs is not None
+        assert mobs.revision == 5
+
+
+def test_a_registration_that_queries_no_longer_fit_is_refused_whole(engine: Engine) -> None:
+    engine.execute(REGISTER + MOBS + "create feed Fine from Wire where mob(?n);")
+    error = refused(engine, "register operator mob(?people text) from 'city_vision:mob_pattern';", kind=StillNeeded)
+    assert "feed Mobs could not use mob any more: ?n > 50 says nothing" in error.message
+    assert versions(engine, "Mobs") == versions(engine, "Fine") == {1}
+    assert engine.execute("show operator mob;")[0].data["signature"] == "mob(?people int)"
+    assert "Mobs, Fine" not in error.message
+
+
+def test_a_dropped_operator_takes_its_queries_along_only_if_asked(engine: Engine) -> None:
+    engine.execute(REGISTER + MOBS + "create feed Large from Mobs where n > 3; create feed Other from Wire;")
+    error = refused(engine, "drop operator mob;", kind=StillNeeded)
+    assert error.message == "mob is still needed by feed Mobs"
+    assert error.hint == "`drop operator mob cascade` drops them too"
+    (dropped,) = engine.execute("drop operator mob cascade;")
+    assert dropped.data["feeds"] == ["Large", "Mobs"]
+    assert [one["name"] for one in engine.show("feeds").data["feeds"]] == ["Wire", "Other"]
+    assert engine.show("operators").data["operators"] == []
+    error = refused(engine, "drop operator mob;", kind=UnknownName)
+    assert "show operators" in (error.hint or "")
+    engine.execute(REGISTER)
+    assert engine.show("operators").data["operators"][0]["version"] == 2
+    engine.execute("drop operator mob;")
+
+
+def test_what_is_matched_goes_on_from_where_it_is(engine: Engine) -> None:
+    engine.execute(REGISTER + MOBS + "subscribe to Mobs output log;")
+    with engine.root.catalog.read() as connection:
+        first, before = plans.current_plan(connection), feeds.since_of(connection)
+    engine.publish("Wire", [{"id": "1", "title": "A crowd in the square"}])
+    engine.execute(REGISTER)
+    with engine.root.catalog.read() as connection:
+        second, after = plans.current_plan(connection), feeds.since_of(connection)
+    assert first is not None
+    assert second is not None
+    assert second.version > first.version, "the plan asks the new registration"
+    assert before == after
+    (dropped,) = engine.execute("drop operator mob cascade;")
+    assert (dropped.data["feeds"], len(dropped.data["subscriptions"])) == (["Mobs"], 1)
+    with engine.root.catalog.read() as connection:
+        last = plans.current_plan(connection)
+    assert last is not None
+    assert last.queries == 0
+
+
+def test_unknown_operators_are_refused_with_their_place(engine: Engine) -> None:
+    engine.execute(REGISTER)
+    error = refused(engine, "create feed A from Wire\n  where mop(?n);", kind=UnknownName)
+    assert error.span is not None
+    assert (error.span.line, error.span.column) == (2, 9)
+    assert error.hint == "did you mean mob?"
+    with pytest.raises(UnknownName, match="there is no operator xyz"):
+        engine.preview("create feed A from Wire where xyz();")
+
+
+def test_a_large_script_with_operators(engine: Engine) -> None:
+    engine.execute(REGISTER)
+    text = "".join(
+        f"create feed Q{n} from Wire where title contains 'w{n}' and mob(?x) and ?x > {n};\n" for n in range(300)
+    )
+    engine.execute(text)
+    with engine.root.catalog.read() as connection:
+        assert operators.use_counts(connection) == {"mob": 300}
+        assert plans.current_plan(connection) is None, "nobody subscribes, so nothing is compiled"
+    wrong = text.replace("Q", "R").replace("mob(?x) and ?x > 250;", "mbo(?x) and ?x > 250;")
+    error = refused(engine, wrong, kind=UnknownName)
+    assert error.span is not None
+    assert error.span.line == 251
+    assert engine.show("operators").data["operators"][0]["queries"] == 300
+    (again,) = engine.execute(REGISTER)
+    assert len(again.data["feeds"]) == 300
+    assert versions(engine, "Q299") == {2}
+
+
+def test_the_command_shows_operators_in_eighty_columns(engine: Engine, tmp_path: Path) -> None:
+    engine.execute(
+        REGISTER
+        + MOBS
+        + "register operator near from 'city_vision:Near' budget 100 calls per minute on error retry for 3 days "
+        "reading lat, lon, title, description, content release '2026.11-with-a-long-name' with (a 'b');"
+    )
+    run = CliRunner()
+    root = str(tmp_path / "root")
+    shown = run.invoke(app, ["operators", "--root", root])
+    assert shown.exit_code == 0
+    assert "mob(?people int)" in shown.output
+    assert "1 query uses it" in " ".join(shown.output.split())
+    assert max(map(len, shown.output.splitlines())) <= 80
+    told = json.loads(run.invoke(app, ["operators", "--root", root, "--json"]).output)
+    assert [one["name"] for one in told["operators"]] == ["mob", "near"]
+    one = json.loads(run.invoke(app, ["operators", "mob", "--root", root, "--json"]).output)
+    assert one["used_by"] == ["Mobs"]
+    assert run.invoke(app, ["operators", "none", "--root", root]).exit_code == 3

@@ -1,0 +1,210 @@
+"""Calls bound to registrations: versions, results, types, and refusals in the words of whoever wrote them."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runnel.algebra.bindings import solutions
+from runnel.algebra.calls import Call, Constraint, Literally, Variable
+from runnel.algebra.encode import decode_node, encode_node
+from runnel.algebra.expressions import And, Attribute, Not
+from runnel.algebra.query import Distinct, Filter, Node, Read, Union
+from runnel.errors import InvalidCondition, StatementError, UnknownName
+from runnel.language.binding import bind_query
+from runnel.language.calling import bind_node, signature
+from runnel.language.parser import parse
+from runnel.language.statements import CreateFeed
+from runnel.model.operator import OperatorDeclaration, Parameter, Rows, ValueType
+
+
+def result(name: str, kind: ValueType) -> Parameter:
+    return Parameter(name, "result", kind)
+
+
+def given_as(name: str, kind: ValueType) -> Parameter:
+    return Parameter(name, "input", kind)
+
+
+OPERATORS = {
+    one.name: one
+    for one in (
+        OperatorDeclaration("mob", 3, "city:mob", (result("people", "int"),)),
+        OperatorDeclaration("near", 1, "distance", (given_as("place", "text"), result("metres", "number"))),
+        OperatorDeclaration("name", 2, "city:name", (result("name", "text"),)),
+        OperatorDeclaration("dated", 1, "city:dated", (given_as("day", "date"), result("when", "date"))),
+        OperatorDeclaration("alike", 1, "similarity", (Parameter("field", "attribute"), given_as("least", "int"))),
+        OperatorDeclaration("holds", 7, "city:holds"),
+        OperatorDeclaration("flag", 1, "city:flag", (given_as("wanted", "boolean"), result("is", "boolean"))),
+    )
+}
+FEEDS = {"A": 1, "B": 2}
+
+
+def bound(text: str) -> Node:
+    (parsed,) = parse(f"create feed F from A as $a | B as $b where {text}")
+    assert isinstance(parsed.statement, CreateFeed)
+    return bind_query(parsed.statement.query, FEEDS.get, lambda: FEEDS, OPERATORS.get, lambda: OPERATORS)
+
+
+def condition(text: str) -> object:
+    node = bound(text)
+    assert isinstance(node, Filter)
+    return node.condition
+
+
+START = len("create feed F from A as $a | B as $b where ")
+
+
+def refused(text: str) -> StatementError:
+    with pytest.raises(StatementError) as found:
+        bound(text)
+    return found.value
+
+
+def test_calls_know_versions_and_results() -> None:
+    assert condition("holds() and near('Bronx', ?x) and ?x < 10") == And(
+        (
+            Call("holds", (), 7, ()),
+            Call("near", (Literally("Bronx"), Variable("x")), 1, (1,)),
+            Constraint(Variable("x"), "<", Literally(10.0)),
+        )
+    )
+    assert condition("mob(50)") == Call("mob", (Literally(50.0),), 3, (0,))
+    assert condition("not alike(title, 3)") == Not(Call("alike", (Attribute("title"), Literally(3.0)), 1, ()))
+
+
+def test_a_day_that_is_given_is_its_first_moment_and_one_that_is_compared_is_all_of_it() -> None:
+    found = condition("dated(date '2026-11-15', date '2026-11-16')")
+    assert found == Call(
+        "dated", (Literally(datetime(2026, 11, 15, tzinfo=UTC)), Literally(date(2026, 11, 16))), 1, (1,)
+    )
+
+
+def test_places_stay() -> None:
+    found = condition("mob(?n)")
+    assert isinstance(found, Call)
+    assert found.place is not None
+    assert found.place.column == START + 1
+
+
+def test_conditions_on_terms_are_bound_too() -> None:
+    assert bound("$a[mob(?n) and ?n > 5] and $b[mob(?m) and ?m < 5]") == Union(
+        (
+            Filter(
+                Read(1),
+                And((Call("mob", (Variable("n"),), 3, (0,)), Constraint(Variable("n"), ">", Literally(5.0)))),
+            ),
+            Filter(
+                Read(2),
+                And((Call("mob", (Variable("m"),), 3, (0,)), Constraint(Variable("m"), "<", Literally(5.0)))),
+            ),
+        )
+    )
+
+
+def test_without_operators_names_are_not_asked_for() -> None:
+    (parsed,) = parse("create feed F from A where x = 1")
+    assert isinstance(parsed.statement, CreateFeed)
+    query = parsed.statement.query
+    assert bind_query(query, FEEDS.get, list, lambda name: pytest.fail(name), lambda: pytest.fail("names"))
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "message", "column", "hint"),
+    [
+        ("mbo(?n)", UnknownName, "there is no operator mbo", 1, "did you mean mob?"),
+        ("x = 1 and xyzzy(?n)", UnknownName, "there is no operator xyzzy", 11, "register operator xyzzy(…) from '…'"),
+        ("mob()", InvalidCondition, "mob takes 1 argument, not 0", 1, "registered as mob(?people int)"),
+        ("near('a')", InvalidCondition, "near takes 2 arguments, not 1", 1, "near(place text, ?metres number)"),
+        ("holds(1)", InvalidCondition, "holds takes no arguments, not 1", 1, "holds()"),
+        ("near(?p, ?x)", InvalidCondition, "place is a constant", 1, "near(place text"),
+        ("near(title, ?x)", InvalidCondition, "not the attribute title", 1, "in single quotes: 'title'"),
+        ("near(5, ?x)", InvalidCondition, "place is a text, not 5", 1, "near(place text"),
+        ("near('a', 'b')", InvalidCondition, "metres is a number, not 'b'", 1, "near(place text"),
+        ("near('a', title)", InvalidCondition, "metres is a result", 1, "near(place text"),
+        ("mob(50.5)", InvalidCondition, "people is a whole number, not 50.5", 1, "mob(?people int)"),
+        ("mob(true)", InvalidCondition, "people is a whole number, not true", 1, "mob(?people int)"),
+        ("flag(1, ?x)", InvalidCondition, "wanted is a truth value, not 1", 1, "flag(wanted boolean"),
+        ("dated('2026-11-15', ?x)", InvalidCondition, "day is a date, not '2026-11-15'", 1, "date '2026-11-15'"),
+        ("alike('title', 1)", InvalidCondition, "field is an attribute of the item", 1, "write title"),
+        ("alike(?f, 1)", InvalidCondition, "field is an attribute of the item", 1, "alike(field attribute"),
+        ("alike(5, 1)", InvalidCondition, "field is an attribute of the item", 1, "alike(field attribute"),
+        ("holds() and ?x > 3", InvalidCondition, "nothing gives ?x a value here", 13, "a result of an operator"),
+        ("mob(?n) and not ?n > 3", InvalidCondition, "nothing gives ?n a value", 17, "under `not` are local"),
+        ("not (mob(?n) and ?m > 3)", InvalidCondition, "nothing gives ?m a value", 18, "must be a result"),
+        ("name(?x) and ?x > 3", InvalidCondition, "a text is compared with a number", 14, "of one type"),
+        ("name(?x) and ?x != 3", InvalidCondition, "?x != 3 says nothing", 14, "of one type"),
+        ("mob(?n) and ?n in ('a', 'b')", InvalidCondition, "compared with a text", 13, "of one type"),
+        ("mob(?n) and ?n = 3.5", InvalidCondition, "with a fraction", 13, "< or >"),
+        ("mob(?n) and name(?x) and ?n > ?x", InvalidCondition, "is compared with a text", 26, "of one type"),
+        ("name(?x) and ?x + 1 > 3", InvalidCondition, "?x is a text, and only numbers", 14, None),
+        ("mob(?n) and dated(date '2026-11-15', ?d) and ?n < 2 * ?d", InvalidCondition, "?d is a date", 55, None),
+        ("mob(?x) and name(?x)", InvalidCondition, "a whole number for mob and a text for name", 18, "another name"),
+        ("$a[mob(?n)] and ?n > 3", InvalidCondition, "?n stands in two conditions", 17, "one pair of brackets"),
+        ("$a[mob(?n)] and mob(?n)", InvalidCondition, "?n stands in two conditions", 21, "one pair of brackets"),
+        ("$a[mob(?n)] and $a[near('a', ?n)]", InvalidCondition, "?n stands in two", 30, "one pair of brackets"),
+        (
+            " and ".join(f"(near('a', ?x) or near('{n}', ?x))" for n in range(7)),
+            InvalidCondition,
+            "more than 64 alternative ways",
+            2,
+            "fewer `or`",
+        ),
+    ],
+)
+def test_refusals(text: str, kind: type[StatementError], message: str, column: int, hint: str | None) -> None:
+    error = refused(text)
+    assert isinstance(error, kind)
+    assert message in error.message
+    assert error.span is not None
+    assert error.span.column - START == column
+    assert (error.hint is None) if hint is None else hint in (error.hint or "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "mob(?n) and near('a', ?n)",
+        "mob(?n) and ?n = 3 and ?n < 3.5",
+        "(mob(?x) or name(?x))",
+        "(mob(?x) or name(?x)) and ?x = 'a'",
+        "not name(?x) and mob(?x)",
+        "dated(date '2026-11-15', ?d) and ?d > 2 days ago and ?d != date '2026-11-15'",
+        "$a[not mob(?n)] and mob(?n)",
+        "flag(true, ?x) and ?x = false",
+        "mob(?n) and (?n > 3 or ?n * 2 < -1)",
+    ],
+)
+def test_what_is_accepted(text: str) -> None:
+    assert decode_node(encode_node(bound(text))) == bound(text)
+
+
+def test_bound_again_to_another_registration() -> None:
+    node = Distinct(bound("$a[mob(?n) and ?n > 3] and holds()"), (Attribute("title"),), timedelta(days=1))
+    newer = OPERATORS | {"mob": OPERATORS["mob"].as_version(4)}
+    again = bind_node(node, newer.get, list)
+    assert again == bind_node(again, newer.get, list)
+    assert str(again) == str(node).replace("version=3", "version=4")
+    other = OPERATORS | {"mob": OperatorDeclaration("mob", 4, "city:mob", (result("people", "text"),))}
+    with pytest.raises(InvalidCondition, match="a text is compared with a number"):
+        bind_node(node, other.get, list)
+
+
+def test_signatures() -> None:
+    assert signature(OPERATORS["alike"]) == "alike(field attribute, least int)"
+    assert signature(OPERATORS["holds"]) == "holds()"
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.integers(0, 9), max_size=4), st.integers(0, 9), st.integers(0, 9))
+def test_a_bound_condition_means_what_it_says(people: list[int], low: int, high: int) -> None:
+    rows: Rows = tuple((float(one),) for one in people)
+    node = bound(f"mob(?n) and ?n between {min(low, high)} and {max(low, high)} and not mob({low})")
+    assert isinstance(node, Filter)
+    found = {one["n"] for one in solutions(node.condition, {}, lambda call: rows)}
+    inside = {float(one) for one in people if min(low, high) <= one <= max(low, high)}
+    assert found == (set() if low in people else inside)

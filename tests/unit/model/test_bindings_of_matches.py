@@ -1,0 +1,144 @@
+"""Bindings: bounded, in an order of their own, and as JSON that gives every value back in its type."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runnel.errors import CorruptData, InvalidItem
+from runnel.model.bindings import (
+    LONGEST_TEXT,
+    MOST_BYTES,
+    MOST_ROWS,
+    NO_BINDINGS,
+    Binding,
+    Bindings,
+    bounded,
+    decode_bindings,
+    encode_bindings,
+)
+from runnel.model.item import Value
+
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+VALUES = st.one_of(
+    st.booleans(),
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.datetimes(timezones=st.just(UTC)),
+    TEXTS,
+    st.sampled_from(["1", "true", "moment", "2026-11-15T09:30:00+00:00"]),
+)
+ROWS = st.lists(st.dictionaries(st.sampled_from(["x", "y", "people", "naïve"]), VALUES, max_size=3), max_size=6)
+
+
+def told(row: Binding) -> dict[str, tuple[str, Value]]:
+    """A row with the types of its values, which Python's equality does not tell apart."""
+    return {name: (type(value).__name__, value) for name, value in row.items()}
+
+
+@settings(max_examples=150, deadline=None)
+@given(by_query=st.dictionaries(st.integers(0, 2**61), ROWS, max_size=5), seed=st.integers())
+def test_what_is_encoded_is_decoded_in_any_order(by_query: dict[int, list[Binding]], seed: int) -> None:
+    text = encode_bindings(by_query)
+    wanted = {query: bounded(rows) for query, rows in by_query.items() if any(rows)}
+    assert (text is None) == (not wanted)
+    found = decode_bindings(text or "[]")
+    assert found == wanted
+    for query, one in found.items():
+        assert [told(row) for row in one.rows] == [told(row) for row in wanted[query].rows]
+        assert one.count == len({tuple(sorted(told(row).items())) for row in by_query[query] if row})
+    order = random.Random(seed)
+    turned = {query: order.sample(rows, len(rows)) for query, rows in reversed(by_query.items())}
+    assert encode_bindings(turned) == text
+
+
+def test_values_of_several_types_stay_apart() -> None:
+    moment = datetime(2026, 11, 15, 9, 30, tzinfo=UTC)
+    rows = bounded([{"x": "1"}, {"x": moment}, {"x": 1.0}, {"x": True}])
+    assert [type(row["x"]) for row in rows.rows] == [bool, float, datetime, str]
+    assert rows.values() == {"x": (True, 1.0, moment, "1")}
+    [found] = decode_bindings(encode_bindings({3: rows}) or "").values()
+    assert [told(row) for row in found.rows] == [told(row) for row in rows.rows]
+
+
+def test_numbers_are_doubles_and_moments_in_utc() -> None:
+    zone = timezone(timedelta(hours=2))
+    [row] = bounded([{"n": 3, "at": datetime(2026, 11, 15, 11, 30, tzinfo=zone)}]).rows
+    assert told(row) == {"at": ("datetime", datetime(2026, 11, 15, 9, 30, tzinfo=UTC)), "n": ("float", 3.0)}
+    with pytest.raises(InvalidItem, match=r"\?n is not a finite number"):
+        bounded([{"n": float("nan")}])
+
+
+def test_zero_has_no_sign() -> None:
+    assert encode_bindings({1: [{"x": -0.0}, {"x": 0.0}]}) == '[{"queries":[1],"rows":[{"x":0.0}],"count":1}]'
+
+
+def test_only_so_many_rows_are_kept_and_the_others_counted() -> None:
+    many = bounded({"x": float(n)} for n in range(250, 0, -1))
+    assert [row["x"] for row in many.rows] == [float(n) for n in range(1, MOST_ROWS + 1)]
+    assert (many.count, many.more) == (250, 150)
+    again = decode_bindings(encode_bindings({1: many}) or "")
+    assert again == {1: many}, "what was bounded is not counted anew"
+
+
+def test_long_texts_take_the_place_of_rows_but_never_of_the_first() -> None:
+    long = bounded({"x": f"{n}" + MOST_BYTES // 4 * "é"} for n in range(9))
+    assert 0 < len(long.rows) < 9
+    assert long.count == 9
+    wide = bounded([{f"x{n}": "é" * LONGEST_TEXT for n in range(3)}, {"y": 1.0}])
+    assert (len(wide.rows), wide.more) == (1, 1)
+    assert wide.bytes > MOST_BYTES // 2
+
+
+def test_texts_are_cut() -> None:
+    same, longer = "a" * LONGEST_TEXT, "b" * (1 << 20)
+    [first, second] = bounded([{"x": same}, {"x": longer}]).rows
+    assert first["x"] == same
+    assert second["x"] == longer[: LONGEST_TEXT - 1] + "…"
+
+
+def test_queries_with_the_same_rows_share_them() -> None:
+    text = encode_bindings({query: [{"people": 60.0}] for query in range(1000)}) or ""
+    assert text.count("people") == 1
+    assert decode_bindings(text, {5, 2000}) == {5: Bindings(({"people": 60.0},), 1)}
+
+
+def test_rows_without_variables_are_no_bindings() -> None:
+    assert bounded([{}]) == NO_BINDINGS
+    assert encode_bindings({1: [{}], 2: []}) is None
+
+
+def test_what_is_no_text_is_stored_as_one() -> None:
+    [found] = decode_bindings(encode_bindings({1: [{"x": "a\ud800b"}]}) or "").values()
+    assert found.rows == ({"x": "a?b"},)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "7",
+        "{}x",
+        "[1]",
+        '[{"queries": 3}]',
+        '[{"queries": ["3"], "rows": [], "count": 0}]',
+        '[{"queries": [true], "rows": [], "count": 0}]',
+        '[{"queries": [[]], "rows": [], "count": 0}]',
+        '[{"queries": [3], "rows": [{"x": 1}], "count": 0}]',
+        '[{"queries": [3], "rows": [{"x": 1}], "count": 1.5}]',
+        '[{"queries": [3], "rows": [{"x": null}], "count": 1}]',
+        '[{"queries": [3], "rows": [{"x": [1]}], "count": 1}]',
+        '[{"queries": [3], "rows": [{"x": NaN}], "count": 1}]',
+        '[{"queries": [3], "rows": [{"x": 1e999}], "count": 1}]',
+        '[{"queries": [3], "rows": [{"x": {"moment": "soon"}}], "count": 1}]',
+        '[{"queries": [3], "rows": ["x"], "count": 1}]',
+        "[" * 100_000,
+    ],
+)
+def test_what_is_damaged_is_told(text: str) -> None:
+    with pytest.raises(CorruptData, match="not the bindings of an item"):
+        decode_bindings(text)
