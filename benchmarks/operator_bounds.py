@@ -1,11 +1,11 @@
 """How few calls could decide an event, if one knew the answers beforehand: a lower bound for every order.
 
 In: a problem and the truth of every test. Out: a number that no order can go below. All calls of accepted ways are
-needed. Of every other way at least one call is needed that rejects it: a covering problem, whose linear relaxation is
-bounded from below by any feasible solution of its dual. The dual (a packing: every rejected way gets a price, and the
-prices of the ways that a call rejects may not exceed its cost) is ascended by averaged primal-dual steps; each price is
-then cut to what its calls allow, and raised again where there is room. No solver is needed, and the bound is valid
-however far the ascent has come; the gap to the primal value says how far that is.
+needed. Of every other way at least one call is needed that rejects it: a covering problem, whose linear relaxation
+is bounded from below by any feasible solution of its dual. The dual (a packing: every rejected way gets a price,
+and the prices of the ways that a call rejects may not exceed its cost) is ascended by averaged primal-dual steps;
+each price is then cut to what its calls allow, and raised again where there is room. No solver is needed, and the
+bound is valid however far the ascent has come; the gap to the primal value says how far that is.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _ascend(
 
 @kernel
 def _repaired(way_offsets: Array, way_calls: Array, costs: Array, prices: Array) -> float:
-    """The sum of prices that are allowed: each cut by the call that it overloads most, then raised to what is left."""
+    """The sum of allowed prices: each cut by the call that it overloads most, then raised to what is left."""
     loads = np.zeros(len(costs))
     for way in range(len(prices)):
         for place in range(way_offsets[way], way_offsets[way + 1]):

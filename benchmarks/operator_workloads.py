@@ -70,7 +70,7 @@ def _weights(workload: Workload, dice: np.random.Generator) -> Array:
 
 
 def _drawn(dice: np.random.Generator, weights: Array, lengths: Array) -> Array:
-    """So many different tests for each way, drawn by weight, in no order; one that a way has already is drawn again."""
+    """So many different tests for each way, drawn by weight, in no order; a second time for one it has already."""
     bounds = np.cumsum(weights) / weights.sum()
     owners = np.repeat(np.arange(len(lengths)), lengths)
     tests = np.searchsorted(bounds, dice.random(len(owners)), side="right").clip(max=len(weights) - 1)

@@ -14,6 +14,7 @@
     │   ├── Unreachable               an address that did not answer as it should
     │   │   └── RefusedAddress            an address that must not be reached from here
     │   ├── SheetFailed               a stylesheet that cannot be used, or failed on a document
+    │   ├── TooCostly                 what would cost more than the settings allow
     │   └── OperatorRefused           an operator that cannot be used as it was registered
     ├── RootError                 the root cannot be used as asked
     │   ├── NotARoot                  no installation there
@@ -187,6 +188,10 @@ class RefusedAddress(Unreachable):
 
 class SheetFailed(InputError):
     """A stylesheet that cannot be used, or that failed on a document (or took too long, or too much memory)."""
+
+
+class TooCostly(InputError):
+    """What was asked for would cost more than the settings allow."""
 
 
 class OperatorRefused(InputError):

@@ -121,10 +121,19 @@ class Settings(BaseSettings):
     operator_processes: int = Field(
         1, ge=1, description="Processes beside each worker in which operators of plug-ins run."
     )
+    operator_order: Literal["", "naive", "sequential", "sub_order", "static_greedy", "adaptive"] = Field(
+        "", description="Order in which operators are asked; empty means the one that is expected to cost least."
+    )
+    operator_megabytes: int = Field(
+        4096, ge=256, description="Memory that a process in which operators of plug-ins run may take."
+    )
     keep_items_days: int = Field(365, ge=0, description="Days that items and matches are kept; 0 means for ever.")
     keep_receipts_days: int = Field(90, ge=0, description="Days that sent messages stay in the ledger one by one.")
     keep_aside_bytes: int = Field(1 << 30, ge=0, description="Most bytes of refused documents kept for inspection.")
     log_format: Literal["text", "json"] = Field("text", description="How the runner writes its log.")
+    preview_operator_seconds: float = Field(
+        60.0, ge=0, description="How long operators may be asked for a preview, as far as that can be foreseen."
+    )
     preview_items: int = Field(
         5_000, ge=1, description="Items that `preview` looks at in the client; more are a Spark batch."
     )

@@ -9,10 +9,21 @@ from pathlib import Path
 
 import pytest
 
-from runnel.catalog import ledger, matches
+from runnel.catalog import ledger, matches, operator_cache
 from runnel.engine import Engine, open_engine
 from runnel.log.garbage import collect_garbage
-from tests.crash.harness import SCRIPT, Victim, item, verify, wait_until
+from tests.crash.harness import (
+    SCRIPT,
+    Victim,
+    allow_operators,
+    asking_script,
+    item,
+    items_again,
+    set_due,
+    undecided_items,
+    verify,
+    wait_until,
+)
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
@@ -44,21 +55,27 @@ def _segments(engine: Engine) -> int:
         return len(matches.match_segments(connection))
 
 
+def _known_answers(engine: Engine) -> int:
+    with engine.root.catalog.read() as connection:
+        return operator_cache.cache_totals(connection).answers
+
+
 def _finished_batches(root: Path) -> int:
     return len([path for path in root.glob("checkpoints/*/commits/*") if path.name.isdigit()])
 
 
 def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
-    root, counter = tmp_path / "root", tmp_path / "counter"
+    root, counter, switch = tmp_path / "root", tmp_path / "counter", tmp_path / "switch"
     engine = open_engine(root)
     engine.close()
+    allow_operators(root)
 
     # Plan written, its row not: the script had no effect at all.
     _client_dies(root, _storage(root, counter, "plans/", "after"), "engine.execute(SCRIPT)")
     engine = open_engine(root, orphan_seconds=0.0)
     assert engine.status().virtual_feeds == 0
     assert collect_garbage(engine.root.catalog, engine.root.storage, older_than=0) > 0
-    engine.execute(SCRIPT)
+    engine.execute(SCRIPT + asking_script(switch))
 
     # Item file written, its row not: the items were not accepted, and can be published again.
     publish = "engine.publish('Wire', [item(n) for n in range(50)])"
@@ -73,11 +90,12 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
     assert list(root.glob("checkpoints/*/offsets/0")) != []
     assert (_segments(engine), list(root.glob("matches/*/*"))) == (0, [])
 
-    # Match part written, segment not committed.
-    victim = Victim(root, "--once", "--storage", _storage(root, counter, "matches/", "after"))
+    # Match part written, and a file of answers too; segment not committed.
+    victim = Victim(root, "--once", "--storage", _storage(root, counter, "operators/cache", "after"))
     assert victim.wait() != 0
-    assert _segments(engine) == 0
+    assert (_segments(engine), _known_answers(engine), undecided_items(engine)) == (0, 0, 0)
     assert list(root.glob("matches/*/*")) != []
+    assert list(root.glob("operators/cache/*")) != []
 
     # Segment committed, checkpoint not: kill as soon as the row is there.
     victim = Victim(root, "--once")
@@ -86,6 +104,10 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
     victim.wait()
     assert _segments(engine) == 1
     assert _finished_batches(root) == 0, "the boundary was missed: the checkpoint was faster"
+    assert _known_answers(engine) > 0
+    waiting = undecided_items(engine)
+    assert waiting > 0, "what operators left undecided is noted with the segment"
+    set_due(engine, 1 << 60)
 
     # Output written, ledger not: the lines are in the file, the message is still open.
     victim = Victim(root, "--once", "--die-after-output")
@@ -93,6 +115,22 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
     with engine.root.catalog.read() as connection:
         assert ledger.open_messages(connection) != []
     assert (root / "out" / "rock.jsonl").read_text() != ""
+    assert undecided_items(engine) == waiting, "a batch that is run again notes nothing twice"
+
+    # File of items that are logged again written, its row not.
+    set_due(engine)
+    victim = Victim(root, "--once", "--storage", _storage(root, counter, "items/log", "after"))
+    assert victim.wait() != 0
+    assert (undecided_items(engine), items_again(engine), engine.root.items.last_sequence()) == (waiting, 0, 80)
+
+    # Items logged again, not matched: kill as soon as the rows are there.
+    victim = Victim(root, "--once")
+    wait_until(lambda: items_again(engine) > 0 or not victim.is_running, pause=0.001)
+    victim.kill()
+    victim.wait()
+    assert (undecided_items(engine), items_again(engine)) == (0, waiting)
+    assert engine.root.matches.matched_upto() == 80, "the boundary was missed: matching was faster"
+    switch.touch()
 
     # Archive file written, its row not.
     engine.publish("Wire", [item(number) for number in range(80, 100)])
@@ -108,6 +146,6 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
     with engine.root.catalog.read() as connection:
         lineage = matches.current_lineage(connection)
         assert lineage is not None
-        assert lineage.after_sequence == 100
+        assert lineage.after_sequence == 100 + waiting
     verify(engine, 120)
     engine.close()

@@ -13,8 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from runnel.engine import open_engine
-from tests.crash.harness import SCRIPT, Victim, item, verify, wait_until
+from runnel.engine import Engine, open_engine
+from tests.crash.harness import (
+    SCRIPT,
+    Victim,
+    allow_operators,
+    asking_script,
+    item,
+    items_again,
+    set_due,
+    undecided_items,
+    verify,
+    wait_until,
+)
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
@@ -44,14 +55,31 @@ class _Trickle(threading.Thread):
         self.join()
 
 
+def _is_done(engine: Engine) -> bool:
+    """Whether everything is matched and decided; what was noted since is due at once."""
+    if engine.root.matches.matched_upto() < engine.root.items.last_sequence():
+        return False
+    if undecided_items(engine) == 0:
+        return engine.root.matches.matched_upto() == engine.root.items.last_sequence()
+    set_due(engine)
+    return False
+
+
 def test_random_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
-    root = tmp_path / "root"
+    root, switch = tmp_path / "root", tmp_path / "switch"
     chance = random.Random(20261115)
+    open_engine(root).close()
+    allow_operators(root)
     with open_engine(root) as engine:
-        engine.execute(SCRIPT)
+        engine.execute(SCRIPT + asking_script(switch))
         trickle = _Trickle(root)
         trickle.start()
-        for _ in range(_KILLS):
+        for turn in range(_KILLS):
+            # The service that an operator asks goes away and comes back.
+            if turn % 2:
+                switch.touch()
+            else:
+                switch.unlink(missing_ok=True)
             before = engine.root.matches.matched_upto()
             victim = Victim(root)
             # It must have got somewhere, so that each kill meets another moment of a busy stream.
@@ -61,8 +89,11 @@ def test_random_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
             victim.kill()
             victim.wait()
         trickle.stop()
+        switch.touch()
+        set_due(engine)
         victim = Victim(root)
-        wait_until(lambda: engine.root.matches.matched_upto() == engine.root.items.last_sequence())
+        wait_until(lambda: _is_done(engine))
         victim.terminate()
         assert victim.wait() == 0, "SIGTERM must drain and end well"
         verify(engine, trickle.published)
+        assert items_again(engine) > 0, "nothing was ever tried again"

@@ -14,6 +14,7 @@ from tests.integration.in_process import InProcess
 
 from runnel.catalog import feeds, matches, operator_learning, undecided
 from runnel.engine import Engine, open_engine
+from runnel.errors import TooCostly
 from runnel.log.supplements import log_again
 from runnel.matching.operators.means import OperatorMeans
 from runnel.streaming import operator_work
@@ -213,6 +214,46 @@ def test_previews_and_trials_ask_operators(engine: Engine) -> None:
         ["Crowds"],
         ["Tours"],
     ]
+
+
+def test_previews_say_first_what_they_cost(engine: Engine) -> None:
+    engine.execute(SCRIPT)
+    engine.publish("Cameras", ITEMS)
+    told: list[str] = []
+    query = "create feed Some from Cameras where place = 'Bronx' and mobPattern(?n) and ?n > 60"
+    preview = engine.preview(query, tell=told.append)
+    assert told == ["operators are asked about 3 items, in some 3 calls: about 0.12 s"]
+    assert preview.cost is not None
+    assert preview.outcome().data["operators"]["calls"] == 3
+    assert engine.preview("create feed Some from Cameras where place = 'Bronx'", tell=told.append).cost is None
+
+
+def test_a_preview_that_would_cost_too_much_asks_nobody(tmp_path: Path) -> None:
+    with open_engine(
+        tmp_path / "root", create=True, operator_modules=(MODULE,), preview_operator_seconds=0.05
+    ) as engine:
+        engine.execute(SCRIPT)
+        engine.publish("Cameras", ITEMS)
+        with pytest.raises(TooCostly, match="6 items"):
+            engine.preview("create feed Some from Cameras where mobPattern(?n)")
+
+
+def test_explain_shows_ways_calls_and_orders(engine: Engine) -> None:
+    engine.execute(SCRIPT)
+    explained = engine.explain("Tours")
+    (way,) = explained.data["operators"]["ways"]
+    assert way == "boatCount('coast guard', ?z) and boatCount('tour', ?y) and ?y > 2 * ?z"
+    assert {one["call"] for one in explained.data["operators"]["calls"]} == {
+        "boatCount('coast guard', …)",
+        "boatCount('tour', …)",
+    }
+    assert {one["order"] for one in explained.data["operators"]["shared"]} >= {"adaptive", "static_greedy"}
+    assert any("then operators decide: boatCount" in line for line in explained.lines)
+    (mob,) = engine.explain("Mobs").data["operators"]["calls"]
+    assert mob["others"] == 2
+    assert mob["seconds"] == pytest.approx(0.04)
+    assert all(len(line) <= 80 or line.startswith("create feed") for line in engine.explain("Mobs").lines)
+    assert engine.explain("Cameras").data["operators"] is None
 
 
 def test_a_batch_that_is_run_again_notes_nothing_twice(engine: Engine) -> None:

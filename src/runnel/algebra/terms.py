@@ -209,6 +209,15 @@ def _unbound(variable: Variable) -> InvalidCondition:
     )
 
 
+def rename_term(term: Term, names: Sequence[str]) -> Term:
+    """A term with its variables called by these names, as it was written; the same where there are none."""
+    if not names:
+        return term
+    by_number = {str(number): name for number, name in enumerate(names, 1)}
+    calls = tuple(_renamed_call(call, by_number) for call in term.calls)
+    return Term(calls, tuple(_renamed_constraint(one, by_number) for one in term.constraints))
+
+
 def _renamed_call(call: Call, names: dict[str, str]) -> Call:
     arguments = tuple(Variable(names[one.name]) if isinstance(one, Variable) else one for one in call.arguments)
     return replace(call, arguments=arguments, place=None)

@@ -103,6 +103,8 @@ def commit_segment(connection: Connection, segment: MatchSegment, parts: Sequenc
     }
     connection.execute(_ADD, row)
     totals.count(connection, totals.MATCHES, segment.matches)
+    for name in (totals.OPERATOR_CALLS, totals.OPERATOR_UNKNOWN):
+        totals.count(connection, name, segment.counters.get(name, 0))
     for part in parts:
         _add_part(connection, part, segment.lineage, segment.batch, level=0, committed=now(connection))
     return True

@@ -205,12 +205,16 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     (
         # Files with answers of operators; and what was learned of operators, the first row folded, then notes.
         """create table operator_cache (
-            id {identity}, path text not null, bytes bigint not null, answers bigint not null, created bigint not null,
-            retired bigint)""",
+            id {identity}, path text not null, bytes bigint not null, answers bigint not null,
+            created bigint not null, retired bigint)""",
         "create unique index operator_cache_path on operator_cache (path)",
         "create index operator_cache_live on operator_cache (created) where retired is null",
         "create index operator_cache_retired on operator_cache (retired) where retired is not null",
         "create table operator_learning (id {identity}, content {bytes} not null, noted bigint not null)",
+    ),
+    (
+        # How often operators were asked, and how often that left a query undecided: counted, not summed up.
+        "insert into counters (name, value) values ('operator_calls', 0), ('operator_unknown', 0)",
     ),
 )
 

@@ -196,7 +196,7 @@ def replace_nodes(connection: Connection, nodes: Mapping[int, Node]) -> None:
 
 
 def callable_operators(connection: Connection) -> list[OperatorDeclaration]:
-    """All operators that a plan in use may call: of every name the last few registrations, the live one among them."""
+    """All operators that a plan in use may call: of every name the last few registrations, with the live one."""
     newest: dict[str, list[str]] = {}
     for row in connection.execute(select(_o.name, _o.content).order_by(_o.name, _o.version)):
         newest.setdefault(row.name, []).append(row.content)

@@ -13,6 +13,7 @@ from runnel.catalog.connection import now
 from runnel.errors import CorruptData
 
 _c = schema.plans.c
+_LAST_SEQUENCE = select(schema.counters.c.value).where(schema.counters.c.name == "sequence").scalar_subquery()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ def publish_plan(
         "base": base,
         "delta": delta,
         "queries": queries,
-        "sequence": select(schema.counters.c.value).where(schema.counters.c.name == "sequence").scalar_subquery(),
+        "sequence": _LAST_SEQUENCE,
         "created": now(connection),
         "removed": ",".join(map(str, sorted(removed))) or None,
     }

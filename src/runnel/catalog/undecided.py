@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, func, insert, or_, select
 
 from runnel.catalog import schema
 from runnel.catalog.connection import chunks, now
@@ -52,6 +52,12 @@ def due_undecided(connection: Connection, limit: int) -> list[Undecided]:
 def undecided_count(connection: Connection) -> int:
     """How many items wait for another try."""
     return int(connection.execute(select(func.count()).select_from(schema.undecided)).scalar_one())
+
+
+def stray_undecided(connection: Connection, after: int, upto: int) -> int:
+    """How many wait whose item is not in (after, upto], what the log holds."""
+    astray = or_(_u.sequence <= after, _u.sequence > upto)
+    return int(connection.execute(select(func.count()).select_from(schema.undecided).where(astray)).scalar_one())
 
 
 def still_undecided(connection: Connection, ids: Sequence[int]) -> set[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -13,24 +13,38 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from runnel.catalog import items, matches, plans
+from runnel.catalog import items, matches, operator_cache, operators, plans, undecided
+from runnel.catalog.sequencer import last_sequence
 from runnel.cli.output import console, print_json
 from runnel.engine.root import Root, open_root
-from runnel.errors import CorruptData, RunnelError
+from runnel.errors import CorruptData, OperatorRefused, RunnelError
+from runnel.matching.operators.registry import check_source
+from runnel.model.operator import OperatorDeclaration
 from runnel.plan.store import PlanVersion, load, verify
 from runnel.settings import FILE
 
 _LITTLE_ROOM = 1 << 30
+_FOR_EVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check: what was looked at, whether it is well, and what to do if not."""
+    """One check: what was looked at, whether it is well, and what to do if not.
+
+    What is well and has a hint all the same should be looked at; it does not make the command fail.
+    """
 
     check: str
     is_well: bool
     detail: str
     hint: str | None = None
+
+    @property
+    def mark(self) -> str:
+        """What stands before it on a terminal."""
+        if not self.is_well:
+            return "[red]✗[/red]"
+        return "[yellow]![/yellow]" if self.hint else "[green]✓[/green]"
 
 
 def doctor(
@@ -39,7 +53,7 @@ def doctor(
     ] = Path(),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line each, instead of text.")] = False,
 ) -> None:
-    """Check this machine and, if there is one, the root: Python, Java, Spark, room, catalog, files.
+    """Check this machine and, if there is one, the root: Python, Java, Spark, room, catalog, files, operators.
 
     Example: `runnel doctor`
     """
@@ -55,8 +69,7 @@ def doctor(
                 }
             )
             continue
-        mark = "[green]✓[/green]" if finding.is_well else "[red]✗[/red]"
-        console.print(f"{mark} {finding.check:<9} {escape(finding.detail)}", soft_wrap=True)
+        console.print(f"{finding.mark} {finding.check:<9} {escape(finding.detail)}", soft_wrap=True)
         if finding.hint:
             console.print(f"  hint: {escape(finding.hint)}", soft_wrap=True)
     if not all(finding.is_well for finding in findings):
@@ -83,6 +96,7 @@ def examine(folder: Path) -> Iterator[Finding]:
     yield Finding("catalog", True, f"version {root.catalog.version()}, {root.catalog.shown}")
     yield _checked("files", lambda: _files(root))
     yield _checked("plan", lambda: _plan(root))
+    yield from _operators(root)
     root.close()
 
 
@@ -102,8 +116,8 @@ def _java() -> str:
 def _files(root: Root) -> str:
     """Every file that a manifest names must be there."""
     with root.catalog.read() as connection:
-        segments = items.segments_between(connection, 0, 1 << 62)
-        parts = matches.match_parts(connection, 0, 1 << 62)
+        segments = items.segments_between(connection, 0, _FOR_EVER)
+        parts = matches.match_parts(connection, 0, _FOR_EVER)
     paths = [segment.path for segment in segments]
     paths += [path for part in parts for path in (part.path, part.by_query) if path is not None]
     missing = [path for path in paths if not root.storage.local(path).exists()]
@@ -121,3 +135,65 @@ def _plan(root: Root) -> str:
     for folder in filter(None, (current.base, current.delta)):
         verify(root.storage, folder)
     return f"version {current.version} with {current.queries} queries loads"
+
+
+def _operators(root: Root) -> Iterator[Finding]:
+    """What concerns operators, where there are any: their sources, items that wait, and files with known answers."""
+    with root.catalog.read() as connection:
+        declared, used = operators.live_operators(connection), operators.use_counts(connection)
+        named = [one.path for one in operator_cache.live_segments(connection)]
+    if declared:
+        yield _sources(declared, used, root.settings.operator_modules)
+    if declared or named:
+        yield _answers(root, named)
+    tried = _tried_again(root)
+    if declared or not tried.is_well or tried.hint:
+        yield tried
+
+
+def _sources(
+    declared: Mapping[str, OperatorDeclaration], used: Mapping[str, int], modules: Collection[str]
+) -> Finding:
+    """Operators that queries use must be found on this machine; nothing is imported to know that."""
+    lost: dict[str, str] = {}
+    for name in sorted(declared.keys() & used.keys()):
+        try:
+            check_source(declared[name].source, modules)
+        except OperatorRefused as refused:
+            lost[name] = refused.message
+    if not lost:
+        return Finding("operators", True, f"{len(declared)} registered, those in use are there")
+    name, reason = next(iter(lost.items()))
+    queries = sum(used[one] for one in lost)
+    detail = (
+        f"{len(lost)} in use cannot be found, {name} ({declared[name].source}) first: {reason}; "
+        f"{queries} {'query stays' if queries == 1 else 'queries stay'} undecided"
+    )
+    hint = "install its package again or name its module in operator_modules; or register the operator anew"
+    return Finding("operators", True, detail, hint)
+
+
+def _answers(root: Root, named: Sequence[str]) -> Finding:
+    missing = [path for path in named if not root.storage.local(path).exists()]
+    if missing:
+        detail = f"{len(missing)} of {len(named)} files with known answers are missing, {missing[0]} first"
+        return Finding("answers", True, detail, "nothing to do: operators are asked again")
+    return Finding("answers", True, f"{len(named)} files with known answers, all there")
+
+
+def _tried_again(root: Root) -> Finding:
+    """Items that wait for another try, and those that are in the log for one, must be items of the log."""
+    with root.catalog.read() as connection:
+        last, kept_after = last_sequence(connection), items.retained_upto(connection)
+        waiting = undecided.undecided_count(connection)
+        beyond = len(undecided.supplements_between(connection, last, _FOR_EVER))
+        unheard = undecided.stray_undecided(connection, 0, last)
+        gone = undecided.stray_undecided(connection, kept_after, last) - unheard
+    if beyond or unheard:
+        detail = f"{beyond + unheard} items to be tried again have sequences beyond item {last}, the last of the log"
+        return Finding("retries", False, detail, "the catalog is damaged: restore the root from a backup")
+    if gone:
+        detail = f"{gone} of {waiting} items that wait for another try are no longer kept"
+        hint = "they stay undecided and are forgotten when their time comes; keep_items_days says how long items stay"
+        return Finding("retries", True, detail, hint)
+    return Finding("retries", True, f"{waiting} items wait for another try")

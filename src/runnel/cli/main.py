@@ -18,7 +18,7 @@ from runnel.cli.letters import letters
 from runnel.cli.operators import operators
 from runnel.cli.opml import opml
 from runnel.cli.options import ActingOption, JsonOption, RootOption, TokenOption, opened
-from runnel.cli.output import console, print_json, shown, tell_outcomes, told, write_pictures
+from runnel.cli.output import console, print_json, shown, tell_aside, tell_outcomes, told, write_pictures
 from runnel.cli.owners import owner, token
 from runnel.cli.queries import queries
 from runnel.cli.report import report
@@ -228,7 +228,7 @@ def preview(
     from datetime import timedelta
 
     with told(as_json), opened(root, token, acting) as engine:
-        tell_outcomes([engine.preview(query, since=timedelta(days=days)).outcome()], as_json)
+        tell_outcomes([engine.preview(query, since=timedelta(days=days), tell=tell_aside).outcome()], as_json)
 
 
 @app.command()

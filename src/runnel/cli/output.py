@@ -93,6 +93,11 @@ def tell_error(error: RunnelError, as_json: bool) -> None:
         problems.print(f"hint: {shown(error.hint)}", soft_wrap=True)
 
 
+def tell_aside(text: str) -> None:
+    """Tell something while work goes on, where it does not mix with answers."""
+    problems.print(shown(text), markup=False)
+
+
 def tell_outcomes(outcomes: Iterable[Outcome], as_json: bool) -> None:
     """Show what statements did or found."""
     for outcome in outcomes:

@@ -1,12 +1,13 @@
 """Backups: a copy of a root that is whole, made while its runner runs.
 
-In: a root. Out: a folder with the catalog as it was at one moment, every file that it names, the settings and the
-stylesheets, and at last a manifest with the digest of each. Files of the logs never change, so a second backup into
-the same folder copies only what is new.
+In: a root. Out: a folder with the catalog as it was at one moment, every file that it names, the settings, the
+stylesheets and the files that people gave operators, and at last a manifest with the digest of each. Files of the
+logs never change, so a second backup into the same folder copies only what is new.
 
     backup.json                     the manifest; a folder without one is no backup
     snapshots/<id>/catalog/         a Parquet file for every table
     snapshots/<id>/folder/          what is in the root's folder: settings, stylesheets
+    snapshots/<id>/operators/       files for operators, such as regions and rules: people may change them
     files/                          files of the logs, as they are called in the root
 """
 
@@ -32,6 +33,9 @@ from runnel.catalog.sequencer import last_sequence, root_number
 from runnel.engine.catalog_copy import copy_out, identities
 from runnel.engine.root import Root
 from runnel.errors import CorruptData, InputError, NewerRoot, NotFound, RootError, StorageFull
+from runnel.log.storage import Storage
+from runnel.matching.operators.cache_files import FOLDER as ANSWERS
+from runnel.matching.operators.means import FOLDER as OPERATORS
 from runnel.plan.store import MANIFEST as PLAN_MANIFEST
 from runnel.plan.store import read_manifest as read_plan
 from runnel.settings import FILE
@@ -39,6 +43,7 @@ from runnel.settings import FILE
 MANIFEST = "backup.json"
 FORMAT = 1
 _UNFINISHED = "backup.unfinished"
+_LEARNED = f"{OPERATORS}/learned"
 _ATTEMPTS = 5
 _CHUNK = 1 << 20
 _FOR_EVER = 1 << 62
@@ -162,6 +167,8 @@ def _attempt(
         made = datetime.fromtimestamp(now(connection) / 1e6, UTC)
     for relative in _folder_files(root.folder):
         _copy(root.folder / relative, place / "folder" / relative, link=False)
+    for relative in _operator_files(root.storage):
+        _copy(root.storage.local(f"{OPERATORS}/{relative}"), place / OPERATORS / relative, link=False)
     known = before.files if before else {}
     files: dict[str, Digest] = {}
     copied = 0
@@ -203,6 +210,19 @@ def _folder_files(folder: Path) -> Iterator[str]:
     yield FILE
     for path in sorted((folder / sheets.FOLDER).rglob("*")):
         if path.is_file() and not path.is_symlink():
+            yield path.relative_to(folder).as_posix()
+
+
+def _operator_files(storage: Storage) -> Iterator[str]:
+    """The files that people put where operators find them; known answers and what was learned are made again.
+
+    As with operators, a link counts as the file that it leads to, unless that is elsewhere.
+    """
+    folder = storage.local(OPERATORS)
+    made = [storage.local(one) for one in (ANSWERS, _LEARNED)]
+    for path in sorted(folder.rglob("*")):
+        is_ours = any(path.is_relative_to(one) for one in made)
+        if not is_ours and path.is_file() and path.resolve().is_relative_to(folder.resolve()):
             yield path.relative_to(folder).as_posix()
 
 

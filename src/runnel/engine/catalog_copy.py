@@ -134,7 +134,8 @@ def _go_on_after(connection: Connection, ids: Mapping[str, int]) -> None:
 
 
 def make_ready(connection: Connection) -> None:
-    """Let a copied catalog be used: nobody runs it, and there is no checkpoint to go on from."""
+    """Let a copied catalog be used: nobody runs it, there is no checkpoint to go on from, and no answer is known."""
+    connection.execute(schema.operator_cache.delete())  # the files are not copied: operators are asked again
     connection.execute(schema.leases.update().values(expires=0, detail="restored"))
     connection.execute(
         schema.lineages.update()

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from runnel.catalog import feeds, plans
+from runnel.catalog.operator_learning import learned_operators
+from runnel.catalog.operators import callable_operators
 from runnel.engine.adhoc import adhoc_plan
 from runnel.engine.answer import state_of
 from runnel.engine.outcome import Outcome
@@ -17,6 +20,9 @@ from runnel.model.feed import Feed
 from runnel.optimizer.explain import explain_query, part_of
 from runnel.plan.logical import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
+
+if TYPE_CHECKING:
+    from runnel.matching.operators.explain import ExplainedOperators
 
 
 def explain_feed(root: Root, name: str, actor: Actor) -> Outcome:
@@ -33,9 +39,27 @@ def explain_feed(root: Root, name: str, actor: Actor) -> Outcome:
         anchors = part_anchors(part).clauses
         explained = explain_query(planned.feed.id, planned.plan, planned.names, anchors=anchors)
         feed = planned.feed
-        lines = (feed.statement, planned.state, *explained.lines())
-        data = {"feed": feed.name, "statement": feed.statement, "matched": planned.is_live, **explained.to_json()}
+        asked = _operators(root, planned)
+        lines = (feed.statement, planned.state, *explained.lines(), *(asked.lines() if asked else ()))
+        data = {
+            "feed": feed.name,
+            "statement": feed.statement,
+            "matched": planned.is_live,
+            **explained.to_json(),
+            "operators": asked.to_json() if asked else None,
+        }
     return Outcome(f"explain feed {feed.name}", data, lines)
+
+
+def _operators(root: Root, planned: _Planned) -> ExplainedOperators | None:
+    """How operators decide a feed, where any do."""
+    if not len(planned.plan.operators):
+        return None
+    from runnel.matching.operators.explain import explain_operators
+
+    with root.catalog.read() as connection:
+        declared, learned = callable_operators(connection), learned_operators(connection)
+    return explain_operators(planned.plan, planned.feed.id, declared, learned)
 
 
 def picture_feed(root: Root, name: str, actor: Actor) -> dict[str, str]:

@@ -220,12 +220,14 @@ class Engine:
         self._check_actor()
         return why.why(self.root, item_id, name, self.actor)
 
-    def preview(self, text: str, *, since: timedelta | None = None) -> Preview:
+    def preview(
+        self, text: str, *, since: timedelta | None = None, tell: Callable[[str], None] = lambda text: None
+    ) -> Preview:
         """What a query would have matched: a `create feed` statement or a feed's name, over the last `since`."""
         self._check_actor()
         if not re.match(r"(create|preview)\s", text.strip(), re.IGNORECASE):
             try:
-                return preview_feed(self.root, text.strip(), since, self._session, self.actor)
+                return preview_feed(self.root, text.strip(), since, self._session, self.actor, tell)
             except NotFound as error:
                 error.hint = error.hint or "give a whole `create feed … from … where …`, or the name of a feed"
                 raise
@@ -233,12 +235,12 @@ class Engine:
         match [one.statement for one in parsed]:
             case [said.CreateFeed() as query]:
                 with placed(text, parsed[0].span):
-                    return preview_query(self.root, query, since, self._session, self.actor)
+                    return preview_query(self.root, query, since, self._session, self.actor, tell)
             case [said.Preview(said.CreateFeed() as query, _, back)]:
                 with placed(text, parsed[0].span):
-                    return preview_query(self.root, query, since or back, self._session, self.actor)
+                    return preview_query(self.root, query, since or back, self._session, self.actor, tell)
             case [said.Preview(None, said.Name(name), back)]:
-                return preview_feed(self.root, name, since or back, self._session, self.actor)
+                return preview_feed(self.root, name, since or back, self._session, self.actor, tell)
         raise StatementError("one `create feed` statement can be previewed", text=text, hint="give just one")
 
     def test(

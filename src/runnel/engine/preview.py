@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -23,11 +23,14 @@ from runnel.engine.adhoc import past_matches
 from runnel.engine.looking_back import gates_in
 from runnel.engine.outcome import Outcome
 from runnel.engine.people import Actor, feed_named, names_for
+from runnel.engine.preview_cost import PreviewCost, preview_cost
 from runnel.engine.root import Root
 from runnel.language.binding import bind_query
 from runnel.language.statements import CreateFeed
 from runnel.model.item import Item
 from runnel.plan.logical import PlanQuery
+
+Tell = Callable[[str], None]
 
 DEFAULT_SPAN = timedelta(days=7)
 _SHOWN = 20
@@ -46,6 +49,8 @@ class Preview:
     used_spark: bool = False
     distinct: bool = False
     """Whether duplicates were left out; they were looked for among the items of that time alone."""
+    cost: PreviewCost | None = None
+    """What asking operators was expected to cost."""
 
     def outcome(self) -> Outcome:
         """As the answer to a statement."""
@@ -56,6 +61,9 @@ class Preview:
         lines = tuple(f"{row['feed']}  {row['title'] or row['id']}" for row in shown)
         data = {"feed": self.name, "looked_at": self.looked_at, "matched": self.matched, "newest": shown}
         without = "; duplicates were looked for among these items" if self.distinct else ""
+        if self.cost is not None:
+            data["operators"] = asdict(self.cost)
+            lines = (*lines, self.cost.told())
         return Outcome(
             f"{self.name} would have matched {self.matched} of the {self.looked_at} items accepted in that time"
             + without,
@@ -64,10 +72,19 @@ class Preview:
         )
 
 
+def _silently(text: str) -> None:
+    """Tell nobody."""
+
+
 def preview_query(
-    root: Root, query: CreateFeed, back: timedelta | None, spark: Callable[[], Any], actor: Actor
+    root: Root,
+    query: CreateFeed,
+    back: timedelta | None,
+    spark: Callable[[], Any],
+    actor: Actor,
+    tell: Tell = _silently,
 ) -> Preview:
-    """Preview a `create feed` statement without declaring it."""
+    """Preview a `create feed` statement without declaring it; `tell` is told the cost before operators are asked."""
     with root.catalog.read() as connection:
 
         def resolve(name: str) -> int | None:
@@ -78,15 +95,22 @@ def preview_query(
         names = partial(feeds.live_names, connection, actor.owner)
         node = bind_query(query.query, resolve, names, known.get, lambda: known)
         nodes = feeds.definitions(connection, set(reads(node)))
-    return _preview(root, query.name.text, _PREVIEWED, {**nodes, _PREVIEWED: node}, back, spark, actor)
+    return _preview(root, query.name.text, _PREVIEWED, {**nodes, _PREVIEWED: node}, back, spark, actor, tell)
 
 
-def preview_feed(root: Root, name: str, back: timedelta | None, spark: Callable[[], Any], actor: Actor) -> Preview:
-    """Preview a declared feed."""
+def preview_feed(
+    root: Root,
+    name: str,
+    back: timedelta | None,
+    spark: Callable[[], Any],
+    actor: Actor,
+    tell: Tell = _silently,
+) -> Preview:
+    """Preview a declared feed; `tell` is told the cost before operators are asked."""
     with root.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
         nodes = feeds.definitions(connection, [feed.id], with_paused=True)
-    return _preview(root, feed.name, feed.id, nodes, back, spark, actor)
+    return _preview(root, feed.name, feed.id, nodes, back, spark, actor, tell)
 
 
 def _preview(
@@ -97,6 +121,7 @@ def _preview(
     back: timedelta | None,
     spark: Callable[[], Any],
     actor: Actor,
+    tell: Tell,
 ) -> Preview:
     span = int((back or DEFAULT_SPAN).total_seconds() * 1e6)
     with root.catalog.read() as connection:
@@ -105,6 +130,9 @@ def _preview(
         names = names_for(connection, actor)
     after = root.items.sequence_before(begin)
     is_small = last - after <= root.settings.preview_items
+    cost = preview_cost(root, query, nodes, after, last)
+    if cost is not None:
+        tell(cost.told())
     if is_small:
         found = past_matches(root, query, nodes, after, last)
     else:
@@ -112,7 +140,7 @@ def _preview(
     newest = [item for batch in root.items.get(found[-_SHOWN:].tolist()) for item in batch.items(names)]
     # How much comes in for others is nothing that an owner is told.
     looked_at = last - after if actor.is_operator else root.items.count(names.keys(), after, last)
-    return Preview(name, looked_at, len(found), tuple(reversed(newest)), not is_small, bool(gates_in(nodes)))
+    return Preview(name, looked_at, len(found), tuple(reversed(newest)), not is_small, bool(gates_in(nodes)), cost)
 
 
 def _with_spark(
@@ -126,7 +154,18 @@ def _with_spark(
     manifest = compile_base(root.storage, folder, [PlanQuery(query, 0)], nodes)
     try:
         slices = root.items.slices(after, last, rows=root.settings.slice_items)
-        return match_past(spark, root.storage.url, slices, folder)
+        return match_past(spark, root.storage.url, slices, folder, _brief(root, spark, after, last))
     finally:
         for file in (*manifest.files, "manifest.json"):
             root.storage.delete(f"{folder}/{file}")
+
+
+def _brief(root: Root, spark: Any, after: int, last: int) -> str | None:
+    """What workers need to know of operators, and which items are in the log again."""
+    from runnel.matching.operators.means import OperatorMeans
+    from runnel.streaming.operator_brief import Briefing
+
+    OperatorMeans.of(root.settings).keep(root.storage)
+    share = 1.0 / spark.sparkContext.defaultParallelism
+    with root.catalog.read() as connection:
+        return Briefing(root.storage, share).brief(connection, after, last).dump()

@@ -21,6 +21,8 @@ from runnel.engine.backup import Digest, Manifest, Report, digest_of, read_manif
 from runnel.engine.catalog_copy import copy_in, make_ready
 from runnel.errors import CorruptData, RootError, RootExists, StorageFull
 from runnel.log.storage import Storage, open_storage
+from runnel.matching.operators.builtin.configuration import PRIVATE
+from runnel.matching.operators.means import FOLDER as OPERATORS
 from runnel.settings import FILE
 
 _HINT = "use another backup; this one cannot be relied on"
@@ -61,7 +63,9 @@ def restore(
             _refuse_used(opened)
             snapshot = source / "snapshots" / manifest.snapshot
             _verify_snapshot(snapshot, manifest)
-            _copy_files(source / "files", open_storage(storage or folder.as_uri()), manifest, report)
+            kept = open_storage(storage or folder.as_uri())
+            _copy_files(source / "files", kept, manifest, report)
+            _write_operators(snapshot / OPERATORS, kept)
             rows = copy_in(opened, snapshot / "catalog", version=manifest.catalog_version, ids=manifest.identities)
             if rows != manifest.tables:
                 raise CorruptData("the backup's catalog does not have the rows that it should", hint=_HINT)
@@ -120,10 +124,7 @@ def _copy_files(files: Path, storage: Storage, manifest: Manifest, report: Repor
             data = (files / name).read_bytes()
         except OSError as error:
             raise CorruptData(f"{name} is missing in the backup", hint=_HINT) from error
-        try:
-            storage.write(name, data)
-        except FileExistsError as error:
-            raise RootError(f"{name} is in the storage already", hint="restore into an empty storage") from error
+        _put(storage, name, data)
     report(len(manifest.files), len(manifest.files))
 
 
@@ -140,6 +141,26 @@ def _write_folder(source: Path, folder: Path, catalog: str, storage: str) -> Non
             (folder / relative).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, folder / relative)
     (folder / FILE).write_text(settings_for(source.joinpath(FILE).read_text("utf-8"), catalog, storage), "utf-8")
+
+
+def _write_operators(source: Path, storage: Storage) -> None:
+    """The files that people gave operators; they lie where the files of the logs lie. Secrets are for this user."""
+    private = storage.local(f"{OPERATORS}/{PRIVATE}")
+    if (source / PRIVATE).exists():
+        private.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for path in sorted(source.rglob("*")):
+        if path.is_file():
+            name = f"{OPERATORS}/{path.relative_to(source).as_posix()}"
+            _put(storage, name, path.read_bytes())
+            if storage.local(name).is_relative_to(private):
+                storage.local(name).chmod(0o600)
+
+
+def _put(storage: Storage, name: str, data: bytes) -> None:
+    try:
+        storage.write(name, data)
+    except FileExistsError as error:
+        raise RootError(f"{name} is in the storage already", hint="restore into an empty storage") from error
 
 
 def settings_for(text: str, catalog: str, storage: str) -> str:

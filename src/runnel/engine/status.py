@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from runnel.catalog import feeds, inspection, leases, matches, plans, polls, receipts, subscriptions, vitals
 from runnel.catalog.sequencer import last_sequence
 from runnel.engine.root import Root
+from runnel.engine.vitals import OperatorFigures, operator_figures
 from runnel.model.feed import FeedKind
 
 _SHOWN = 5
@@ -43,6 +44,7 @@ class Status:
     disabled_subscriptions: list[dict[str, str]]
     polls: dict[str, int]
     room_bytes: int
+    operators: OperatorFigures
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON value."""
@@ -63,6 +65,7 @@ class Status:
             f"messages       {messages}",
             f"put aside      {self.put_aside}",
             *self._polling(),
+            *self._operators(),
             *self._little_room(),
             *_some("failing", [_failing_line(one) for one in self.failing_sources], "runnel show quarantine"),
             *_some("dead", [f"{one['message']}: {one['reason']}" for one in self.dead_letters], "runnel letters"),
@@ -80,6 +83,15 @@ class Status:
         return [
             f"web feeds      {told['feeds']}, {told['due']} due, {told['failing']} failing, {told['stopped']} stopped"
         ]
+
+    def _operators(self) -> list[str]:
+        told = self.operators
+        if not told.are_used:
+            return []
+        some = [f"{told.registered}, {told.calls} calls, {told.known_answers} known answers"]
+        some += [f"{told.unknown} left undecided"] if told.unknown else []
+        some += [f"{told.waiting} items wait for another try"] if told.waiting else []
+        return [f"operators      {', '.join(some)}"]
 
     def _little_room(self) -> list[str]:
         return [f"room           {self.room_bytes >> 20} MiB left"] if self.room_bytes < _LITTLE_ROOM else []
@@ -127,6 +139,7 @@ def read_status(root: Root) -> Status:
             ],
             polls=asdict(polls.poll_counts(connection)),
             room_bytes=room.f_bavail * room.f_frsize,
+            operators=operator_figures(connection),
         )
 
 

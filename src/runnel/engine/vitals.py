@@ -5,11 +5,34 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from runnel.catalog import leases, matches, plans
+from sqlalchemy import Connection
+
+from runnel.catalog import leases, matches, operator_cache, operators, plans, totals, undecided
 from runnel.catalog.connection import now
 from runnel.catalog.sequencer import last_sequence
 from runnel.catalog.vitals import unsettled
 from runnel.engine.root import Root
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFigures:
+    """What operators have done in a root so far.
+
+    `calls` were answered, by operators or from known answers; `unknown` counts how often a query was left undecided
+    for an item, and `waiting` the items that are tried again.
+    """
+
+    registered: int
+    calls: int
+    unknown: int
+    waiting: int
+    known_answers: int
+    known_bytes: int
+
+    @property
+    def are_used(self) -> bool:
+        """Whether there is anything to say."""
+        return bool(self.registered or self.calls or self.waiting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +53,7 @@ class Vitals:
     quarantine_last: int
     lease_epoch: int
     room_bytes: int
+    operators: OperatorFigures
 
 
 def read_vitals(root: Root) -> Vitals:
@@ -54,7 +78,21 @@ def read_vitals(root: Root) -> Vitals:
             quarantine_last=waiting.quarantine_last,
             lease_epoch=lease.epoch if lease else 0,
             room_bytes=_room(root),
+            operators=operator_figures(connection),
         )
+
+
+def operator_figures(connection: Connection) -> OperatorFigures:
+    """The figures of operators: totals, and counts of what is short-lived or merged."""
+    known = operator_cache.cache_totals(connection)
+    return OperatorFigures(
+        registered=len(operators.live_operators(connection)),
+        calls=totals.total(connection, totals.OPERATOR_CALLS),
+        unknown=totals.total(connection, totals.OPERATOR_UNKNOWN),
+        waiting=undecided.undecided_count(connection),
+        known_answers=known.answers,
+        known_bytes=known.bytes,
+    )
 
 
 def _room(root: Root) -> int:

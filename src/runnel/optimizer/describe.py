@@ -10,12 +10,15 @@ import json
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from runnel.algebra.calls import Term
 from runnel.algebra.encode import decode_expression
 from runnel.algebra.expressions import FALSE, TRUE, And, Expression, Not, Or, Truth
 from runnel.algebra.render import render
+from runnel.algebra.terms import rename_term
 from runnel.optimizer.draft import Branch, Draft, FlatFilter, FlatRead, FlatUnion, NormalForm
 from runnel.optimizer.formulas import COMPOUND, Formulas
 from runnel.plan.logical import FormulaKind, LogicalPlan
+from runnel.plan.operators import OperatorTable
 
 LIMIT = 100
 """How many conditions a text shows at most."""
@@ -102,6 +105,17 @@ def describe_stored_formula(logical: LogicalPlan, formula: int) -> str:
             if kinds[one] in COMPOUND:
                 stack.extend(children[one])
     return _describe(formula, sorted(kinds), kinds, children, lambda atom: stored_atom(logical, atom))
+
+
+def describe_way(table: OperatorTable, way: int) -> str:
+    """What operators must say on a way, by its place, as written; variables of views have numbers for names."""
+    row = table.literals.row(way).tolist()
+    found: list[str] = []
+    for literal, names in zip(row, table.names_of(way, len(row)), strict=True):
+        term = decode_expression(json.loads(table.terms.text(literal >> 1)))
+        text = render(rename_term(term, names) if isinstance(term, Term) else term)
+        found.append(f"not ({text})" if literal & 1 else text)
+    return " and ".join(found)
 
 
 def stored_atom(logical: LogicalPlan, atom: int) -> Expression:

@@ -14,6 +14,7 @@ from runnel.errors import NotFound
 from runnel.optimizer.describe import (
     counted,
     describe_stored_formula,
+    describe_way,
     stored_atom,
     stored_clause,
     stored_predicate,
@@ -64,6 +65,8 @@ class BranchExplanation:
     decided_by: str | None = None
     gate: str | None = None
     """Whose duplicates are left out of what comes this way."""
+    asked: str | None = None
+    """What operators must say of what comes this way."""
     trees: tuple[SourceExplanation, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
@@ -114,9 +117,14 @@ def explain_query(
     known = names or {}
     part, position = part_of(plan, query, known)
     trees = SourceTrees(part, plan.removed(part), MatcherChoice.stored(part.layout))
+    gates = ways_of(part, query, known)
     branches = tuple(
-        replace(_branch(part, target, known, anchors, trees), gate=gate)
-        for place, gate in ((position, None), *ways_of(part, query, known))
+        replace(_branch(part, target, known, anchors, trees), gate=gate, asked=asked)
+        for place, gate, asked in (
+            (position, None, None),
+            *((place, gate, None) for place, gate in gates),
+            *_operated(part, query, dict(gates)),
+        )
         for target in targets_of(part.logical, place)
     )
     since = int(part.logical.query_since[position])
@@ -145,6 +153,16 @@ def ways_of(part: PlanPart, query: int, names: Mapping[int, str]) -> list[tuple[
         asked = [feed for feed in (int(table.way_gates[at]), query) if feed in gates]
         told = [f"{_name(feed, names)} ({render_distinct(gates[feed].by, gates[feed].window)})" for feed in asked]
         found.append((place, ", then ".join(told)))
+    return found
+
+
+def _operated(part: PlanPart, query: int, gates: Mapping[int, str]) -> list[tuple[int, str | None, str]]:
+    """The ways of a query that operators decide, by their places: the gate behind, and what is asked."""
+    table, ids = part.logical.operators, part.logical.query_ids
+    found: list[tuple[int, str | None, str]] = []
+    for at in np.flatnonzero(query_of(table.way_ids) == query).tolist():
+        place, target = np.searchsorted(ids, [table.way_ids[at], table.way_targets[at]]).tolist()
+        found.append((place, gates.get(target), describe_way(table, at)))
     return found
 
 
@@ -220,6 +238,8 @@ def _branch_lines(branch: BranchExplanation) -> list[str]:
     ]
     lines += [f"    clause in {counted(one.uses, 'predicate')}: {one.text}" for one in branch.clauses]
     lines += [f"    atom in {counted(one.uses, 'clause')}: {one.text}" for one in branch.atoms]
+    if branch.asked is not None:
+        lines.append(f"    then operators decide: {branch.asked}")
     if branch.gate is not None:
         lines.append(f"    without duplicates, at the gate of {branch.gate}")
     if branch.decided_by is not None:

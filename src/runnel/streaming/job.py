@@ -8,11 +8,10 @@ worker on another machine needs neither the file nor the catalog.
 from __future__ import annotations
 
 import json
-import os
-import uuid
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from runnel.log.private_files import write_private
 from runnel.log.storage import Storage, open_storage
 
 if TYPE_CHECKING:
@@ -44,13 +43,7 @@ class Job:
         """The same job without the catalog's URL, which is put into a file that only this user may read."""
         if self.catalog.startswith((_SEALED, "sqlite:")):
             return self
-        path = self.open_storage().local(_SECRET_FILE)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = path.with_name(f".{uuid.uuid4().hex}")
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(self.catalog)
-        draft.replace(path)
+        write_private(self.open_storage(), _SECRET_FILE, self.catalog)
         return replace(self, catalog=f"{_SEALED}{_SECRET_FILE}")
 
     def dump(self) -> str:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 _LEARNED = f"{FOLDER}/learned"
 _KEPT = 3
-_SECONDS = 30.0
-"""How long workers go on by what was learned before."""
+_SECONDS, _MOST_SECONDS = 15.0, 600.0
+"""How long workers go on by what was learned before: at first briefly, then longer and longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +73,7 @@ class Briefing:
         self._storage = storage
         self._share = share
         self._learned: tuple[float, str | None] | None = None
+        self._pause = _SECONDS
 
     def brief(self, connection: Connection, after: int, upto: int) -> OperatorBrief:
         """The brief for the items in (after, upto]."""
@@ -91,7 +92,9 @@ class Briefing:
         """Where what was learned lies; written anew now and then, for workers choose their order by it."""
         from runnel.catalog.operator_learning import learned_operators
 
-        if self._learned is None or time.monotonic() - self._learned[0] >= _SECONDS:
+        if self._learned is None or time.monotonic() - self._learned[0] >= self._pause:
+            if self._learned is not None:
+                self._pause = min(2 * self._pause, _MOST_SECONDS)
             learned = learned_operators(connection)
             path = f"{_LEARNED}/{uuid.uuid4().hex}.json" if learned else None
             if path is not None:

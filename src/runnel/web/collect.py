@@ -7,15 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
-from runnel.catalog import feeds, inspection, matches, plans, subscriptions
+from sqlalchemy import Connection
+
+from runnel.catalog import feeds, inspection, matches, operator_learning, operators, plans, subscriptions
 from runnel.catalog.connection import now
 from runnel.catalog.subscriptions import moment_of
 from runnel.engine import Engine
+from runnel.engine.vitals import operator_figures
 from runnel.model.feed import Feed, FeedKind
+from runnel.model.operator_learning import operator_key
 from runnel.plan.store import PlanVersion, load
 from runnel.web.report import (
     FeedFigures,
     NextStep,
+    OperatorRow,
+    OperatorsUsed,
     OutputFile,
     QueryMatches,
     RunReport,
@@ -53,6 +59,7 @@ def collect_report(
         segments = matches.match_segments(connection)
         aside = inspection.put_aside_things(connection, _FAILURES)
         generated = moment_of(now(connection))
+        asked = _operators(connection)
     tally = _count(engine, segments[-1].last_sequence if segments else 0)
     ranked = sorted(
         (
@@ -70,6 +77,7 @@ def collect_report(
         timeline=_timeline(tally.moments),
         matches_per_query=tuple(ranked),
         sharing=sharing,
+        operators=asked,
         feeds=tuple(
             FeedFigures(feed.name, tally.items_by_feed[feed.id], tally.matches_by_feed[feed.id])
             for feed in declared.values()
@@ -153,6 +161,24 @@ def _sharing(engine: Engine, segments: Sequence[matches.MatchSegment]) -> Sharin
         candidates=counters["candidates"],
         clause_checks=counters["clause_checks"],
         atom_evaluations=counters["atom_evaluations"],
+    )
+
+
+def _operators(connection: Connection) -> OperatorsUsed | None:
+    """What operators have done, where they are in use."""
+    figures = operator_figures(connection)
+    if not figures.are_used:
+        return None
+    queries, learned = operators.use_counts(connection), operator_learning.learned_operators(connection)
+    return OperatorsUsed(
+        tuple(
+            OperatorRow(name, queries[name], learned.cost(operator_key(name, one.version), one.cost.total_seconds()))
+            for name, one in operators.live_operators(connection).items()
+        ),
+        calls=figures.calls,
+        known_answers=figures.known_answers,
+        unknown=figures.unknown,
+        waiting=figures.waiting,
     )
 
 

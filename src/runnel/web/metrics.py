@@ -46,6 +46,14 @@ METRICS: Final = (
     Figure("runnel_quarantine_last", "gauge", "Number of the newest thing put aside; it grows with each."),
     Figure("runnel_lease_epoch", "gauge", "Epoch of the runner's lease; it grows with each take-over."),
     Figure("runnel_room_bytes", "gauge", "Free bytes where the root's files are."),
+    Figure("runnel_operators", "gauge", "Operators that are registered."),
+    Figure("runnel_operator_calls", "gauge", "Calls of operators answered so far, also from known answers."),
+    Figure(
+        "runnel_operator_unknown", "gauge", "How often a query was left undecided for an item as an operator failed."
+    ),
+    Figure("runnel_operator_waiting", "gauge", "Items that wait for another try of an operator."),
+    Figure("runnel_operator_cache_answers", "gauge", "Answers of operators that are known, in files."),
+    Figure("runnel_operator_cache_bytes", "gauge", "Bytes of the files with known answers."),
     Figure("runnel_run", "counter", "What this run did, by what it counts.", "what"),
 )
 """Every metric; the reference is made from this."""
@@ -96,5 +104,11 @@ def _values(root: Root, health: Health) -> dict[str, float]:
         "runnel_quarantine_last": vitals.quarantine_last,
         "runnel_lease_epoch": vitals.lease_epoch,
         "runnel_room_bytes": vitals.room_bytes,
+        "runnel_operators": vitals.operators.registered,
+        "runnel_operator_calls": vitals.operators.calls,
+        "runnel_operator_unknown": vitals.operators.unknown,
+        "runnel_operator_waiting": vitals.operators.waiting,
+        "runnel_operator_cache_answers": vitals.operators.known_answers,
+        "runnel_operator_cache_bytes": vitals.operators.known_bytes,
     }
     return {name: float(value) for name, value in values.items() if value is not None}

@@ -103,6 +103,29 @@ class NextStep:
 
 
 @dataclass(frozen=True, slots=True)
+class OperatorRow:
+    """An operator: how many queries use it, and the seconds of a call as they were observed, or declared."""
+
+    name: str
+    queries: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorsUsed:
+    """What operators have done: calls that were answered, also from known answers, and what was left undecided.
+
+    `unknown` counts how often a query was left undecided for an item, `waiting` the items that are tried again.
+    """
+
+    operators: tuple[OperatorRow, ...]
+    calls: int = 0
+    known_answers: int = 0
+    unknown: int = 0
+    waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class RunReport:
     """Everything that the page shows. Whatever is empty is said to be empty."""
 
@@ -112,6 +135,7 @@ class RunReport:
     timeline: tuple[TimelinePoint, ...] = ()
     matches_per_query: tuple[QueryMatches, ...] = ()
     sharing: Sharing = Sharing()
+    operators: OperatorsUsed | None = None
     feeds: tuple[FeedFigures, ...] = ()
     outputs: tuple[OutputFile, ...] = ()
     samples: tuple[SampleMatch, ...] = ()
@@ -134,6 +158,7 @@ def render_report(report: RunReport) -> str:
         _timeline(report.timeline),
         _queries(report.matches_per_query),
         _sharing(report.sharing),
+        "" if report.operators is None else _operators(report.operators),
         _samples(report.samples),
         _feeds(report.feeds),
         _outputs(report.outputs),
@@ -230,6 +255,23 @@ def _sharing(sharing: Sharing) -> str:
     )
     plot = plot_bars(bars, "Work done compared with evaluating every query on every item, logarithmic axis")
     return section("sharing", heading, paragraph(f"{words} {saved}"), panel(plot))
+
+
+def _operators(used: OperatorsUsed) -> str:
+    words = (
+        f"Operators answered {count(used.calls, 'call')}, and "
+        f"{count(used.known_answers, 'answer')} can be given again without asking."
+    )
+    if used.unknown:
+        words += f" A query was left undecided for an item {count(used.unknown, 'time')}, because an operator failed."
+    if used.waiting:
+        words += f" Another try awaits {count(used.waiting, 'item')}."
+    rows = [
+        (f"<bdi>{text(one.name)}</bdi>", f"{one.queries:,}", f"{one.seconds * 1000:,.1f}")
+        for one in sorted(used.operators, key=lambda one: (-one.queries, one.name))
+    ]
+    shown = long_table(("Operator", "Queries", "Milliseconds a call"), ("", "number", "number"), rows)
+    return section("operators", "Operators", paragraph(words), *([panel(shown)] if rows else []))
 
 
 def _samples(samples: Sequence[SampleMatch]) -> str:

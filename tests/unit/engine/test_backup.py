@@ -307,6 +307,10 @@ _NEW_TABLES = (
     "costs",
     "operators",
     "uses_operators",
+    "undecided",
+    "supplements",
+    "operator_cache",
+    "operator_learning",
 )
 _NEW_COLUMNS = {
     "item_segments": {"level"},

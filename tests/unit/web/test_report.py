@@ -16,6 +16,8 @@ from runnel.web.markup import MOST_ROWS, text
 from runnel.web.report import (
     FeedFigures,
     NextStep,
+    OperatorRow,
+    OperatorsUsed,
     OutputFile,
     QueryMatches,
     RunReport,
@@ -27,7 +29,7 @@ from runnel.web.report import (
 )
 
 NOW = datetime(2026, 11, 15, 9, 30, tzinfo=UTC)
-SECTIONS = ["timeline", "queries", "sharing", "samples", "feeds", "outputs", "failures", "next"]
+SECTIONS = ["timeline", "queries", "sharing", "operators", "samples", "feeds", "outputs", "failures", "next"]
 HOSTILE = "</title></script><script>alert(1)</script><img src=x onerror=alert(1)>\x00\x1b[31m'\"&amp;"
 
 
@@ -39,6 +41,13 @@ def full_report(word: str = "word") -> RunReport:
         timeline=tuple(TimelinePoint(NOW + timedelta(hours=hour), hour, 10 * hour) for hour in range(200)),
         matches_per_query=tuple(QueryMatches(f"{word} {rank}", 1000 // rank) for rank in range(1, 2000)),
         sharing=Sharing(3000, 1484, 902, 733, 12_000_000, 181_402, 64_120, 203_411),
+        operators=OperatorsUsed(
+            (OperatorRow("seldom", 1, 0.0004), OperatorRow(f"mob {word}", 1200, 1.5)),
+            calls=5120,
+            known_answers=1,
+            unknown=7,
+            waiting=2,
+        ),
         feeds=tuple(FeedFigures(f"Feed {word} {number}", number, 2 * number) for number in range(30)),
         outputs=(OutputFile(f"out/{word}.rss", "rss", 12),),
         samples=(SampleMatch(f"Query {word}", f"create {word};", f"Title {word}", f"Feed {word}", (f"why {word}",)),),
@@ -73,6 +82,23 @@ def test_a_full_report_shows_every_section_in_order() -> None:
         "18 more",
     ):
         assert shown in page
+
+
+def test_operators_are_told_where_they_are_in_use() -> None:
+    page = render_report(full_report())
+    assert "Operators answered 5,120 calls, and 1 answer can be given again" in page
+    assert "undecided for an item 7 times" in page
+    assert "awaits 2 items" in page
+    rows = elements(page).xpath("//section[@id='operators']//tbody/tr")
+    assert [[cell.text_content() for cell in row] for row in rows] == [
+        ["mob word", "1,200", "1,500.0"],
+        ["seldom", "1", "0.4"],
+    ]
+    assert 'id="operators"' not in render_report(RunReport("Run", NOW))
+    quiet = render_report(RunReport("Run", NOW, operators=OperatorsUsed((), calls=1)))
+    assert "answered 1 call," in quiet
+    assert "undecided" not in quiet
+    assert "awaits" not in quiet
 
 
 def test_the_busiest_ten_queries_are_listed_from_the_busiest_down() -> None:
@@ -137,7 +163,7 @@ def test_hostile_texts_stay_texts() -> None:
     tree = elements(page)
     shown = "</title></script><script>alert(1)</script><img src=x onerror=alert(1)>[31m'\"&amp;"
     assert tree.findtext("head/title") == f"Run of {shown}"
-    for place in ("figures", "queries", "samples", "feeds", "outputs", "failures", "next"):
+    for place in ("figures", "queries", "operators", "samples", "feeds", "outputs", "failures", "next"):
         where = "//dl[@class='figures']" if place == "figures" else f"//section[@id='{place}']"
         assert shown in tree.xpath(where)[0].text_content()
     assert [section.get("id") for section in tree.iter("section")] == SECTIONS
@@ -171,7 +197,9 @@ def test_a_hundred_thousand_queries_make_no_large_page() -> None:
 
 def test_an_empty_report_says_what_is_missing() -> None:
     page = render_report(RunReport("Nothing yet", NOW))
-    assert [section.get("id") for section in elements(page).iter("section")] == SECTIONS
+    assert [section.get("id") for section in elements(page).iter("section")] == [
+        one for one in SECTIONS if one != "operators"
+    ]
     assert "<svg" not in page
     for sentence in (
         "No items have arrived yet.",

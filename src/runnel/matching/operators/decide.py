@@ -8,7 +8,7 @@ batches.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -63,10 +63,12 @@ class Decided:
 
     def bindings_by_query(self, sequences: Array) -> MatchBindings:
         """The bindings by the sequences of the items and by queries, also of those that a gate is before."""
-        return {
-            int(sequences[row]): {int(query_of(np.array([target]))[0]): some for target, some in of_row.items()}
-            for row, of_row in self.bindings.items()
-        }
+        found: dict[int, dict[int, list[Binding]]] = {}
+        for row, of_row in self.bindings.items():
+            of_item = found.setdefault(int(sequences[row]), {})
+            for target, some in of_row.items():
+                of_item.setdefault(int(query_of(np.array([target]))[0]), []).extend(some)
+        return found
 
 
 def for_queries_alone(sequences: Array, matches: Matches, again: Mapping[int, Sequence[int]]) -> Matches:
@@ -85,13 +87,17 @@ def for_queries_alone(sequences: Array, matches: Matches, again: Mapping[int, Se
     return Matches(offsets, matches.queries[kept], matches.failures)
 
 
+ChosenOrder = Callable[[Array, Array], Order]
+"""The order for items whose active ways are given: offsets, and ways by place."""
+
+
 @dataclass(frozen=True)
 class Decider:
     """The ways of a plan, the order in which their calls are made, and who answers these."""
 
     ways: OperatedWays
     problem: Problem
-    order: Order
+    order: ChosenOrder
     asker: Asker
 
     @property
@@ -147,7 +153,7 @@ class _Work:
         self._attributes = list(records.attributes())
         self._accepted: list[datetime] = records.records.column("accepted").to_pylist()
         offsets = offsets_of(np.bincount(self._pair_items, minlength=len(self.item_rows)))
-        self._rounds = Rounds(decider.problem, decider.order, offsets, ways)
+        self._rounds = Rounds(decider.problem, decider.order(offsets, ways), offsets, ways)
         self._answers: dict[tuple[int, int], Rows | Failed] = {}
         self._numbers = {call: number for number, call in enumerate(self._ways.calls)}
         self.asked = np.zeros(decider.problem.tests, dtype=np.int64)

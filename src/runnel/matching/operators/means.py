@@ -6,12 +6,11 @@ URLs of databases hold passwords, so they never travel through Spark, whose opti
 from __future__ import annotations
 
 import json
-import os
-import uuid
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from runnel.log.private_files import write_private
 from runnel.log.storage import Storage
 from runnel.matching.operators.caller import Limits
 from runnel.matching.operators.contract import OperatorPlace
@@ -32,6 +31,8 @@ class OperatorMeans:
     allowed_addresses: tuple[str, ...] = ()
     user_agent: str = "Runnel"
     processes: int = 1
+    megabytes: int = 4096
+    order: str = ""
     cache_bytes: int = 256 << 20
 
     def place(self, storage: Storage) -> OperatorPlace:
@@ -45,7 +46,7 @@ class OperatorMeans:
 
     def limits(self, share: float) -> Limits:
         """What a worker with this share of all budgets gives operators."""
-        return Limits(modules=self.modules, processes=self.processes, share=share)
+        return Limits(modules=self.modules, processes=self.processes, megabytes=self.megabytes, share=share)
 
     @staticmethod
     def of(settings: Settings) -> OperatorMeans:
@@ -56,18 +57,14 @@ class OperatorMeans:
             settings.allowed_addresses,
             settings.user_agent,
             settings.operator_processes,
+            settings.operator_megabytes,
+            settings.operator_order,
             settings.operator_cache_bytes,
         )
 
     def keep(self, storage: Storage) -> None:
         """Put the means where the workers of this user find them."""
-        path = storage.local(_PRIVATE)
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft = path.with_name(f".{uuid.uuid4().hex}")
-        handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            json.dump(asdict(self), file)
-        draft.replace(path)
+        write_private(storage, _PRIVATE, json.dumps(asdict(self)))
 
     @staticmethod
     def kept(storage: Storage) -> OperatorMeans:

@@ -6,7 +6,7 @@ that is expected to cost least; and what was learned and answered meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
 from runnel.log.storage import Storage
 from runnel.matching.contract import Matcher, MatchStatistics
@@ -14,16 +14,21 @@ from runnel.matching.operators.cache_files import write_segment
 from runnel.matching.operators.caller import Caller
 from runnel.matching.operators.decide import Decided, Decider
 from runnel.matching.operators.means import OperatorMeans
-from runnel.matching.operators.orders.registry import ORDERS
+from runnel.matching.operators.orders.choose import CANDIDATES, choose_order
+from runnel.matching.operators.orders.order import Order
+from runnel.matching.operators.orders.problem import Problem
 from runnel.matching.operators.ways import OperatedWays
 from runnel.model.batch import ItemBatch
 from runnel.model.match import Matches
 from runnel.model.operator import OperatorDeclaration
 from runnel.model.operator_cache import CacheSegment
 from runnel.model.operator_learning import Learned, operator_key
+from runnel.plan.arrays import Array
 from runnel.plan.store import Plan
 
 Key = tuple[str, int]
+_SAMPLE = 32
+"""Items by which an order is chosen."""
 
 
 class Operators:
@@ -32,6 +37,7 @@ class Operators:
     def __init__(self, storage: Storage, means: OperatorMeans, share: float = 1.0) -> None:
         self._storage = storage
         self._keeps = means.cache_bytes > 0
+        self._candidates = (means.order,) if means.order else CANDIDATES
         self._declarations: dict[Key, OperatorDeclaration] = {}
         self.caller = Caller({}, means.place(storage), means.limits(share))
         self._decider: tuple[Hashable, Decider] | None = None
@@ -49,7 +55,8 @@ class Operators:
         key = (plan.version, state)
         if self._decider is None or self._decider[0] != key:
             ways = OperatedWays.of(plan.operators)
-            self._decider = key, decider_of(ways, self._declarations, learned, self.caller)
+            problem = problem_of(ways, self._declarations, learned)
+            self._decider = key, Decider(ways, problem, CheapestOrder(problem, self._candidates), self.caller)
         return self._decider[1]
 
     def note(self, decider: Decider, decided: Decided) -> None:
@@ -69,17 +76,33 @@ class Operators:
         self.caller.close()
 
 
-def decider_of(
-    ways: OperatedWays, declarations: Mapping[Key, OperatorDeclaration], learned: Learned, caller: Caller
-) -> Decider:
-    """A decider that asks in the order that is expected to cost least."""
+def problem_of(ways: OperatedWays, declarations: Mapping[Key, OperatorDeclaration], learned: Learned) -> Problem:
+    """The ways with what was learned of their tests and operators, as far as it was; else with what was declared."""
 
     def price(operator: Key) -> float:
         declared = declarations[operator].cost.total_seconds() if operator in declarations else 0.0
         return learned.cost(operator_key(*operator), declared)
 
-    problem = ways.problem(learned.chance, price)
-    return Decider(ways, problem, ORDERS["adaptive"](problem), caller)
+    return ways.problem(learned.chance, price)
+
+
+class CheapestOrder:
+    """The order that is expected to cost least, chosen when it is seen which ways items leave undecided."""
+
+    def __init__(self, problem: Problem, candidates: Sequence[str] = CANDIDATES) -> None:
+        self._problem = problem
+        self._candidates = candidates
+        self._chosen: Order | None = None
+
+    def __call__(self, active_offsets: Array, active_ways: Array) -> Order:
+        """The order, for items with these active ways; those of the first batch stand for all that come."""
+        if self._chosen is None:
+            last = min(_SAMPLE, len(active_offsets) - 1)
+            offsets = active_offsets[: last + 1]
+            self._chosen = choose_order(
+                self._problem, offsets, active_ways[: offsets[-1]], candidates=self._candidates
+            ).order
+        return self._chosen
 
 
 class DecidingMatcher:

@@ -31,7 +31,9 @@ class Case:
 
     def rounds(self, order: Order) -> Rounds:
         offsets = np.cumsum([0, *map(len, self.active)])
-        return Rounds(self.problem, order, offsets, np.array([way for ways in self.active for way in ways], dtype=int))
+        return Rounds(
+            self.problem, order, offsets, np.array([way for ways in self.active for way in ways], dtype=int)
+        )
 
     def pairs(self) -> list[tuple[int, int]]:
         return [(item, way) for item, ways in enumerate(self.active) for way in ways]

@@ -74,7 +74,8 @@ def decided(plan: Plan, world: OperatorWorld, order: str) -> tuple[Decided, Worl
     ways = OperatedWays.of(plan.operators)
     problem = ways.problem(lambda digest: 0.5, lambda operator: 1.0)
     asked = World(world)
-    decider = Decider(ways, problem, ORDERS[order](problem), asked)
+    made = ORDERS[order](problem)
+    decider = Decider(ways, problem, lambda *_: made, asked)
     return decider.decide(world.batch, build_matcher(plan).match(world.batch)), asked
 
 

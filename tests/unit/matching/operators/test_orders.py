@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.matching.operators.order_cases import Case, cases, play
 
 from runnel.matching.operators.orders import buckets
 from runnel.matching.operators.orders.layout import ACCEPTED, REJECTED, UNDECIDED, UNKNOWN, lay_out
@@ -14,7 +15,6 @@ from runnel.matching.operators.orders.problem import Problem, everything
 from runnel.matching.operators.orders.registry import ORDERS
 from runnel.matching.operators.orders.rounds import Rounds
 from runnel.matching.operators.orders.simulate import Simulation, draw_truths
-from tests.unit.matching.operators.order_cases import Case, cases, play
 
 
 def decided(case: Case, name: str, seed: int = 0) -> tuple[Rounds, dict[int, list[int]]]:
@@ -175,7 +175,9 @@ def test_a_simulation_counts_what_rounds_ask() -> None:
         order = make(problem)
         followed = Simulation(problem, order, offsets, active).follow(truths)
         for row, truth in enumerate(truths.tolist()):
-            case = Case(ways, problem.test_calls.tolist(), [], [], [list(range(150))] * 2, [truth] * 2, [set(), set()])
+            case = Case(
+                ways, problem.test_calls.tolist(), [], [], [list(range(150))] * 2, [truth] * 2, [set(), set()]
+            )
             rounds = Rounds(problem, order, offsets, active)
             asked = _played(problem, rounds, truth)
             part = slice(2 * row, 2 * row + 2)

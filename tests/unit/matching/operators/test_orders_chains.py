@@ -41,6 +41,24 @@ def test_kept_chains_are_as_those_built_anew(steps: list[list[int] | int | None]
         assert kept.chain(way).tolist() == anew.chain(number).tolist()
 
 
+def test_a_few_changes_among_many_ways_move_what_they_concern() -> None:
+    dice = np.random.default_rng(4)
+    chances, costs = np.round(dice.random(400), 1), np.ones(400)
+    ways = [sorted(set(dice.integers(0, 400, 4).tolist())) for _ in range(600)]
+    kept = Chains.of(Problem.of(ways, np.arange(400), chances, costs))
+    alive = dict(enumerate(ways))
+    for _ in range(40):
+        for _ in range(int(dice.integers(0, 3))):
+            tests = sorted(set(dice.integers(0, 400, 4).tolist()))
+            alive[kept.add(tests)] = tests
+        for way in dice.choice(list(alive), int(dice.integers(0, 3)), replace=False).tolist():
+            kept.remove(way)
+            del alive[way]
+        numbers = list(alive)
+        anew = Chains.of(Problem.of(list(alive.values()), np.arange(400), chances, costs))
+        assert kept.order().tolist() == [numbers[way] for way in anew.order().tolist()]
+
+
 @given(st.lists(WAYS, min_size=1, max_size=12), st.integers(0, 999))
 @settings(deadline=None, max_examples=80)
 def test_scores_are_the_pairwise_savings_summed(ways: list[list[int]], seed: int) -> None:

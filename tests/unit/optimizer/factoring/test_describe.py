@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -57,6 +58,7 @@ def test_a_description_is_json_and_counts_what_it_leaves_off() -> None:
     shown = {one["node"] for one in again["filters"]}
     assert all(one["parent"] == ROOT or one["parent"] in shown for one in again["filters"])
     assert described.lines()[-1] == f"  and {len(tree) - 26} more filters"
+    assert replace(described, hidden=1).lines()[-1] == "  and 1 more filter"
     whole = describe_tree(tree, name, limit=10**6)
     assert whole.hidden + len(whole.filters) == len(tree) - 1
 

@@ -13,10 +13,10 @@ import numpy.typing as npt
 from runnel.matching.operators.orders.links import (
     NOTHING,
     Links,
+    find_places,
     find_stale,
     link,
     link_all,
-    merge,
     score_all,
     unlink,
 )
@@ -50,6 +50,7 @@ class Chains:
         self._is_late = False
         self._changed: list[int] = []
         self._fresh: list[int] = []
+        self._gone: list[int] = []
         self._sequence: Array = np.empty(0, dtype=IDENTIFIER)
         self.grow(chances, costs)
 
@@ -89,7 +90,7 @@ class Chains:
         self._nodes += len(chain)
         self._make_room()
         link(self._links, way, start, chain)
-        self._links.is_stale[way] = True
+        self._links.is_stale[way] = self._links.is_new[way] = True
         self._fresh.append(way)
         self._note(chain)
         return way
@@ -99,6 +100,8 @@ class Chains:
         if not 0 <= way < self._ways or self._links.lengths[way] == NOTHING:
             raise ValueError(f"there is no way {way}")
         self._note(self.chain(way))
+        if not self._links.is_new[way]:
+            self._gone.append(way)
         self._dead += int(self._links.lengths[way])
         unlink(self._links, way)
         if self._dead > _ROOM + (self._nodes - self._dead):
@@ -121,7 +124,7 @@ class Chains:
                 self._sort_all()
             else:
                 self._move(stale)
-        return self._sequence
+        return read_only(self._sequence)
 
     def _note(self, tests: Array) -> None:
         """Note tests whose sums have changed."""
@@ -141,18 +144,27 @@ class Chains:
 
     def _move(self, stale: Array) -> None:
         """Score stale ways anew and put each where it belongs; the others keep their places."""
-        score_all(self._links, stale)
+        links, sequence = self._links, self._sequence
+        old = np.concatenate([stale[~links.is_new[stale]], np.array(self._gone, dtype=IDENTIFIER)])
+        kept = np.ones(len(sequence), dtype=bool)
+        kept[find_places(links.scores, sequence, old)] = False  # by the scores that they had
+        rest = sequence[kept]
+        score_all(links, stale)
         fresh = self._sorted(stale)
-        merged = np.empty(len(self._sequence) + len(fresh), dtype=IDENTIFIER)
-        count = merge(self._links, self._sequence, fresh, merged)
-        self._sequence = merged[:count]
-        self._links.is_stale[stale] = False
+        self._sequence = np.insert(rest, find_places(links.scores, rest, fresh), fresh)
+        self._settle(stale)
 
     def _sort_all(self) -> None:
         ways = self._alive()
         score_all(self._links, ways)
         self._sequence = self._sorted(ways)
-        self._links.is_stale[: self._ways] = False
+        self._settle(ways)
+
+    def _settle(self, ways: Array) -> None:
+        """Note that the order is that of what there is now."""
+        self._links.is_stale[ways] = False
+        self._links.is_new[ways] = False
+        self._gone = []
 
     def _alive(self) -> Array:
         return np.flatnonzero(self._links.lengths[: self._ways] != NOTHING).astype(IDENTIFIER)
@@ -161,7 +173,7 @@ class Chains:
         return np.asarray(ways[np.lexsort((ways, -self._links.scores[ways]))])
 
     def _make_room(self) -> None:
-        sizes = (7 * [self._tests]) + (6 * [self._nodes]) + (4 * [self._ways])
+        sizes = (7 * [self._tests]) + (6 * [self._nodes]) + (5 * [self._ways])
         self._links = Links(*(_with_room(kept, size) for kept, size in zip(self._links, sizes, strict=True)))
 
     def _compact(self) -> None:
@@ -178,7 +190,7 @@ class Chains:
 def _empty() -> Links:
     tests = ("f8", "f8", "f8", "i8", "i8", "i8", "?")
     nodes = ("i4", "i4", "i8", "i8", "i8", "i8")
-    ways = ("i8", "i8", "f8", "?")
+    ways = ("i8", "i8", "f8", "?", "?")
     return Links(*(np.empty(0, dtype=kind) for kind in (*tests, *nodes, *ways)))
 
 

@@ -68,10 +68,10 @@ def _first_shared(one: Array, other: Array) -> Number:
 
 @kernel
 def _holds(tests: Array, wanted: Number) -> Number:
+    found = False
     for test in tests:
-        if test == wanted:
-            return True
-    return False
+        found |= test == wanted
+    return found
 
 
 @kernel

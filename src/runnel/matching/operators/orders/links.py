@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from runnel.kernel import Number, kernel
 from runnel.plan.arrays import Array
 
@@ -38,6 +40,9 @@ class Links(NamedTuple):
     lengths: Array
     scores: Array
     is_stale: Array
+    """Whether the score is not that of the sums as they are."""
+    is_new: Array
+    """Whether the way has no place in the order yet."""
 
 
 @kernel
@@ -115,8 +120,8 @@ def unlink(links: Links, way: Number) -> None:
 def score(links: Links, way: Number) -> Number:
     """What evaluating this chain first saves, against evaluating the chains linked to it first.
 
-    The sum of section 4.2.4 over all other chains at once: they come in by the sums of their P and C, and the chain's own
-    part of those sums cancels.
+    The sum of section 4.2.4 over all other chains at once: they come in by the sums of their P and C, and the
+    chain's own part of those sums cancels.
     """
     total = 0.0
     for node in range(links.starts[way], links.starts[way] + links.lengths[way]):
@@ -152,23 +157,19 @@ def find_stale(links: Links, tests: Array, found: Array) -> int:
 
 
 @kernel
-def merge(links: Links, sequence: Array, fresh: Array, merged: Array) -> int:
-    """A sequence without its stale and removed ways, and fresh ways in order, as one; gives its length."""
-    count, place = 0, 0
-    for way in sequence:
-        if links.is_stale[way] or links.lengths[way] == NOTHING:
-            continue
-        while place < len(fresh) and _precedes(links.scores, fresh[place], way):
-            merged[count] = fresh[place]
-            place += 1
-            count += 1
-        merged[count] = way
-        count += 1
-    while place < len(fresh):
-        merged[count] = fresh[place]
-        place += 1
-        count += 1
-    return count
+def find_places(scores: Array, sequence: Array, ways: Array) -> Array:
+    """Where each of some ways stands in a sequence that is in order, or would stand."""
+    places = np.empty(len(ways), dtype=np.int64)
+    for number in range(len(ways)):
+        low, high = 0, len(sequence)
+        while low < high:
+            middle = (low + high) >> 1
+            if _precedes(scores, sequence[middle], ways[number]):
+                low = middle + 1
+            else:
+                high = middle
+        places[number] = low
+    return places
 
 
 @kernel

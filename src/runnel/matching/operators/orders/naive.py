@@ -11,7 +11,7 @@ from runnel.matching.operators.orders.problem import Problem
 def naive(problem: Problem) -> Order:
     """Ways as declared, tests as declared, until one fails or all have passed.
 
-    The answer to a call is remembered and used again, as the paper has it. But a way is not skipped because a test of it
-    is known to have failed: it learns so when its own turn comes to that test.
+    The answer to a call is remembered and used again, as the paper has it. But a way is not skipped because a test
+    of it is known to have failed: it learns so when its own turn comes to that test.
     """
     return Order.by_ways("naive", Kind.INDEPENDENT, problem, np.arange(problem.ways))

@@ -56,7 +56,8 @@ def _marked(layout: Layout, state: State, item: Number) -> Number:
     slot_offsets, slot_pairs = layout.slot_offsets, layout.slot_pairs
     done, outcomes = state.done, state.outcomes
     entry, stop = state.places[item], pair_entries[layout.item_pairs[item + 1]]
-    marked, touched, found = state.marked[item], 0, NOTHING
+    marked, touched = state.marked[item], 0
+    found: Number = NOTHING
     while entry < stop:
         pair, slot = entry_pairs[entry], entry_slots[entry]
         touched += 1
@@ -84,7 +85,8 @@ def _of_chain(layout: Layout, state: State, item: Number) -> Number:
     entry_slots, entry_pairs, pair_entries = layout.entry_slots, layout.entry_pairs, layout.pair_entries
     done, outcomes = state.done, state.outcomes
     entry, stop = state.places[item], pair_entries[layout.item_pairs[item + 1]]
-    touched, found = 0, NOTHING
+    touched = 0
+    found: Number = NOTHING
     while entry < stop:
         pair = entry_pairs[entry]
         touched += 1

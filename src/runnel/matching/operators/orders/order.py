@@ -31,9 +31,9 @@ class Kind(IntEnum):
 class Order:
     """An order for the ways and calls of one problem.
 
-    Orders by ways have `positions`, the place of each way in the sequence, and `chains`: `way_tests` again, the tests of
-    each way in the order in which it wants them. Orders by calls have `ranks`, the place of each call. What a kind
-    does not use is empty.
+    Orders by ways have `positions`, the place of each way in the sequence, and `chains`: `way_tests` again, the
+    tests of each way in the order in which it wants them. Orders by calls have `ranks`, the place of each call.
+    What a kind does not use is empty.
     """
 
     name: str

@@ -19,11 +19,11 @@ from runnel.plan.arrays import IDENTIFIER, Array, Rows, offsets_of, read_only
 class Problem:
     """Ways over tests over calls (section 3 of Liu and others, with several tests for a call).
 
-    Way w needs the tests `way_tests[way_offsets[w]:way_offsets[w + 1]]`: it is accepted if all pass, rejected if one does
-    not. Test t belongs to the call `test_calls[t]`, is passed with the probability `chances[t]`, and is in the ways
-    `test_ways[test_offsets[t]:test_offsets[t + 1]]`. Call c costs `costs[c]`, in any unit, and settles the tests
-    `call_tests[call_offsets[c]:call_offsets[c + 1]]`, all at once. A test of chance 1 rejects nothing, but its way is
-    not accepted before it was evaluated.
+    Way w needs the tests `way_tests[way_offsets[w]:way_offsets[w + 1]]`: it is accepted if all pass, rejected if
+    one does not. Test t belongs to the call `test_calls[t]`, is passed with the probability `chances[t]`, and is in
+    the ways `test_ways[test_offsets[t]:test_offsets[t + 1]]`. Call c costs `costs[c]`, in any unit, and settles the
+    tests `call_tests[call_offsets[c]:call_offsets[c + 1]]`, all at once. A test of chance 1 rejects nothing, but
+    its way is not accepted before it was evaluated.
 
     >>> problem = Problem.of([[0, 1], [1, 2]], test_calls=[0, 1, 0], chances=[0.5, 0.2, 0.9], costs=[1.0, 4.0])
     >>> problem.tests_of_call(0).tolist(), problem.ways_of_test(1).tolist()

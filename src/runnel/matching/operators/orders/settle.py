@@ -1,7 +1,7 @@
 """Taking an answer in: which pairs it decides, and for the adaptive order what other calls are worth then.
 
-In: layout and state, a slot that was asked, and which of its call's tests passed. Out: the state as it is then. Looked
-at are the pairs that need that slot; the adaptive order looks at their other slots, too.
+In: layout and state, a slot that was asked, and which of its call's tests passed. Out: the state as it is then.
+Looked at are the pairs that need that slot; the adaptive order looks at their other slots, too.
 """
 
 from __future__ import annotations

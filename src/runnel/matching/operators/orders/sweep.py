@@ -1,15 +1,16 @@
 """Following a static order for 64 items at once: one bit for an item.
 
 In: a problem, an order by calls, and the truth of every test for some items. Out: the calls that each takes, as
-`Simulation` counts them. A way is a word of bits, the items that it is undecided for; a call is needed by the items of
-the words of its ways, and an answer clears bits. So bookkeeping for one item is a sixty-fourth of a walk over the ways.
+`Simulation` counts them. A way is a word of bits, the items that it is undecided for; a call is needed by the items
+of the words of its ways, and an answer clears bits. So bookkeeping for one item is a sixty-fourth of a walk over
+the ways.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from runnel.kernel import Number, kernel, step
+from runnel.kernel import Number, kernel, lowest_bit, step
 from runnel.matching.operators.orders.order import Kind, Order
 from runnel.matching.operators.orders.problem import Problem
 from runnel.plan.arrays import Array, read_only
@@ -85,8 +86,9 @@ def _sweep(
 
 @step
 def _add_bits(word: Number, counts: Array) -> None:
-    for bit in range(len(counts)):
-        counts[bit] += np.int64((word >> np.uint64(bit)) & np.uint64(1))
+    while word:
+        counts[lowest_bit(word)] += 1
+        word &= word - np.uint64(1)
 
 
 @kernel
