@@ -2,10 +2,10 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 KILLS ?= 30
-BESIDE := tests/crash tests/cluster tests/integration/test_tutorial.py
+BESIDE := tests/crash tests/cluster tests/integration/test_tutorial.py tests/unit/test_docs.py tests/contracts
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check docs crash bench lock clean
+.PHONY: help setup demo test check examples others docs crash bench lock clean
 
 help:  ## say what there is
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -30,15 +30,20 @@ check: setup  ## style, types, imports and generated pages
 	@echo "== imports ==" && $(RUN)/lint-imports --no-logo
 	@echo "== reference pages ==" && $(RUN)/python scripts/make_reference.py --check
 
-test: check  ## everything: checks, examples in the code, and all tests
+test: setup  ## everything: checks, examples in the code, and all tests
 	@$(RUN)/python -m runnel.streaming.java
-	@echo "== examples in the code ==" && $(RUN)/python -m pytest --doctest-modules src -p no:cacheprovider --durations=0 --durations-min=5
-	@echo "== tests: those with many processes of their own beside all others =="
+	@echo "== tests with many processes of their own begin beside all others (.tests-beside.log) =="
 	@$(RUN)/python -m pytest $(BESIDE) > .tests-beside.log 2>&1 & beside=$$!; \
-	  $(RUN)/python -m pytest tests $(BESIDE:%=--ignore=%); others=$$?; \
-	  wait $$beside; processes=$$?; echo "== tests with many processes of their own =="; cat .tests-beside.log; \
-	  [ $$others -eq 0 ] && [ $$processes -eq 0 ]
+	  $(MAKE) --no-print-directory check examples others; alone=$$?; \
+	  [ $$alone -eq 0 ] || { kill $$beside 2>/dev/null; wait $$beside; exit 1; }; \
+	  echo "== the tests beside come to their end =="; wait $$beside; processes=$$?; cat .tests-beside.log; exit $$processes
 	@echo "all passed; next: make demo, or docs/tutorial.md"
+
+examples: setup
+	@echo "== examples in the code ==" && $(RUN)/python -m pytest --doctest-modules src -p no:cacheprovider --durations=0 --durations-min=5
+
+others: setup
+	@echo "== tests ==" && $(RUN)/python -m pytest tests $(BESIDE:%=--ignore=%)
 
 docs: setup  ## make the generated pages of docs/reference anew
 	@$(RUN)/python scripts/make_reference.py
@@ -50,6 +55,7 @@ bench: setup  ## measure the pipeline, filters and factoring; a JSON line for ev
 	@$(RUN)/python benchmarks/pipeline.py
 	@$(RUN)/python -m benchmarks.filters
 	@$(RUN)/python -m benchmarks.factoring
+	@$(RUN)/python -m benchmarks.operators
 
 lock:  ## make the lock files anew (needs uv)
 	uv pip compile requirements/build.in --universal --generate-hashes --no-emit-index-url --no-header --python-version 3.11 -o requirements/build.lock

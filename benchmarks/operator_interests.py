@@ -2,26 +2,29 @@
 
 In: a seed and sizes. Out: items, files of regions and places, statements, and every query as its own predicates in
 the order in which they are written, for counting what it would ask by itself. Titles and most texts come from
-`runnel.testing.news`; a third of the items is in another language than English. Regions, places, phrases and sources are
-popular by Zipf's law.
+`runnel.testing.news`; a third of the items is in another language than English. Regions, places, phrases and sources
+are popular by Zipf's law.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from runnel.model.item import Item, Value
+from runnel.matching.operators.contract import Input
+from runnel.model.item import Attributes, Item, Value
+from runnel.model.operator import Rows
 from runnel.testing.dice import Dice
-from runnel.testing.news import START
+from runnel.testing.news import START, make_items
+from runnel.testing.newsroom import make_feeds
 from runnel.testing.vocabulary import TOPICS, places, rarities
-from runnel.testing.world import World
 
 SENTENCES: dict[str, str] = {
-    "en": """The striker scored twice before half time. | The coach praised the young team after the match.
+    "en": """
+The striker scored twice before half time. | The coach praised the young team after the match.
 The band played old songs until midnight. | The singer will record a new album this winter.
 Researchers found water below the frozen plain. | A telescope saw the comet before anybody else.
 The council votes on the new budget next week. | The minister has to answer questions in parliament.
@@ -33,19 +36,21 @@ The night train runs again from next summer. | The ferry to the island was late 
 The bakery sells bread made with old kinds of wheat. | The chef serves nothing but vegetables from the garden.
 The hospital looks for nurses in other countries. | Doctors advise more sleep and less sugar.
 Students protest against the fees of the university. | The school teaches mathematics in two languages.""",
-    "de": """Der Stürmer traf kurz vor der Pause zum zweiten Mal. | Die Mannschaft feierte den Sieg bis tief in die Nacht.
+    "de": """
+Der Stürmer traf kurz vor der Pause zum zweiten Mal. | Die Mannschaft feierte den Sieg die ganze Nacht.
 Die Band spielte ihre alten Lieder bis Mitternacht. | Das Orchester eröffnet die Saison mit einer neuen Sinfonie.
 Forscher fanden Wasser unter dem gefrorenen Boden. | Das Teleskop sah den Kometen vor allen anderen.
-Der Gemeinderat stimmt nächste Woche über den Haushalt ab. | Die Ministerin muss sich den Fragen des Parlaments stellen.
-Die Aktien fielen, nachdem die Bank ihre Prognose gesenkt hatte. | Das Unternehmen zahlte weniger Steuern als erwartet.
+Der Gemeinderat stimmt nächste Woche über den Haushalt ab. | Die Ministerin muss sich Fragen im Parlament stellen.
+Die Aktien fielen, nachdem die Bank ihre Prognose gesenkt hatte. | Die Firma zahlte weniger Steuern als erwartet.
 Starker Regen hat die Straße an der Küste gesperrt. | In den Bergen wird ab morgen Schnee erwartet.
 Ein Fehler in der Software legte das Netz für Stunden lahm. | Das neue Telefon hat einen Akku, der tagelang hält.
 Das Museum zeigt Gemälde, die als verloren galten. | Der Film bekam einen Preis, bevor ihn jemand gesehen hatte.
 Der Nachtzug fährt ab dem nächsten Sommer wieder. | Die Fähre zur Insel hatte wegen des Nebels Verspätung.
 Die Bäckerei verkauft Brot aus alten Getreidesorten. | Der Koch verwendet nur Gemüse aus dem eigenen Garten.
 Das Krankenhaus sucht Pflegekräfte im Ausland. | Ärzte raten zu mehr Schlaf und weniger Zucker.
-Studierende protestieren gegen die Gebühren der Universität. | Die Schule unterrichtet Mathematik in zwei Sprachen.""",
-    "fr": """L'attaquant a marqué deux fois avant la pause. | L'équipe a fêté la victoire jusque tard dans la nuit.
+Studierende protestieren gegen die Gebühren der Universität. | Die Schule lehrt Mathematik in zwei Sprachen.""",
+    "fr": """
+L'attaquant a marqué deux fois avant la pause. | L'équipe a fêté la victoire jusque tard dans la nuit.
 Le groupe a joué ses vieilles chansons jusqu'à minuit. | La chanteuse enregistre un nouvel album cet hiver.
 Des chercheurs ont trouvé de l'eau sous le sol gelé. | Le télescope a vu la comète avant tous les autres.
 Le conseil vote le nouveau budget la semaine prochaine. | La ministre doit répondre aux questions du parlement.
@@ -57,10 +62,11 @@ Le train de nuit circule de nouveau dès l'été prochain. | Le bateau pour l'î
 La boulangerie vend du pain de blés anciens. | Le cuisinier ne sert que des légumes de son jardin.
 L'hôpital cherche des infirmières à l'étranger. | Les médecins conseillent plus de sommeil et moins de sucre.
 Les étudiants protestent contre les frais de l'université. | L'école enseigne les mathématiques en deux langues.""",
-    "es": """El delantero marcó dos veces antes del descanso. | El equipo celebró la victoria hasta la madrugada.
+    "es": """
+El delantero marcó dos veces antes del descanso. | El equipo celebró la victoria hasta la madrugada.
 La banda tocó sus viejas canciones hasta la medianoche. | La cantante graba un nuevo disco este invierno.
 Los investigadores encontraron agua bajo el suelo helado. | El telescopio vio el cometa antes que nadie.
-El ayuntamiento vota el nuevo presupuesto la próxima semana. | La ministra debe responder a las preguntas del parlamento.
+El ayuntamiento vota el nuevo presupuesto la próxima semana. | La ministra debe responder a las preguntas.
 Las acciones cayeron tras la previsión del banco. | La empresa pagó menos impuestos de lo esperado.
 Las fuertes lluvias cerraron la carretera de la costa. | Se espera nieve en las montañas a partir de mañana.
 Un fallo del programa detuvo la red durante horas. | El nuevo teléfono tiene una batería que dura varios días.
@@ -69,7 +75,8 @@ El tren nocturno vuelve a circular el próximo verano. | El barco a la isla lleg
 La panadería vende pan de trigos antiguos. | El cocinero sólo sirve verduras de su propia huerta.
 El hospital busca enfermeras en otros países. | Los médicos aconsejan dormir más y comer menos azúcar.
 Los estudiantes protestan contra las tasas de la universidad. | La escuela enseña matemáticas en dos idiomas.""",
-    "it": """L'attaccante ha segnato due volte prima dell'intervallo. | La squadra ha festeggiato la vittoria fino a tarda notte.
+    "it": """
+L'attaccante ha segnato due volte prima dell'intervallo. | La squadra ha festeggiato la vittoria fino a tarda notte.
 Il gruppo ha suonato le vecchie canzoni fino a mezzanotte. | La cantante registra un nuovo disco quest'inverno.
 I ricercatori hanno trovato acqua sotto il suolo gelato. | Il telescopio ha visto la cometa prima di tutti gli altri.
 Il consiglio vota il nuovo bilancio la settimana prossima. | La ministra deve rispondere alle domande del parlamento.
@@ -89,6 +96,7 @@ _LANGUAGE_WEIGHTS = (65, 12, 10, 8, 5)
 PLACES = 120
 _SOUTH, _NORTH, _WEST, _EAST = 36.0, 60.0, -10.0, 30.0
 _GEOTAGGED = 0.85
+_SOURCES = 40
 _PHRASES_OF_TOPIC = 25
 _SAME_TOPIC = 0.8
 _FEED = "News"
@@ -129,6 +137,28 @@ class Predicate:
                 call = f"{self.operator}({quoted[0]}, ?{variable}) and ?{variable} {self.relation} {self.bound}"
         return f"not {call}" if self.negated else call
 
+    def inputs(self, attributes: Attributes) -> tuple[Input, ...]:
+        """What the operator is given for an item."""
+        named = (attributes.get("title", ()),) if self.operator == "like" else ()
+        return named if self.input is None else (*named, self.input)
+
+    def holds(self, rows: Rows) -> bool:
+        """Whether it holds, by what the operator answered.
+
+        >>> Predicate("semantic", "late match", ">", 0.3).holds(((0.31,),))
+        True
+        """
+        match self.relation:
+            case "":
+                found = bool(rows)
+            case "=":
+                found = any(row[0] == self.bound for row in rows)
+            case ">":
+                found = any(_number(row[0]) > _number(self.bound) for row in rows)
+            case _:
+                found = any(_number(row[0]) < _number(self.bound) for row in rows)
+        return found != self.negated
+
 
 @dataclass(frozen=True, slots=True)
 class Interest:
@@ -142,6 +172,18 @@ class Interest:
     def name(self) -> str:
         """The name of its feed."""
         return f"Interest{self.number}"
+
+    def ask_alone(self, ask: Callable[[Predicate], Rows]) -> tuple[bool, list[Predicate]]:
+        """Whether it holds for an item that its filter lets through, and what it asked for that, in writing order."""
+        asked = []
+        for group in self.groups:
+            for one in group:
+                asked.append(one)
+                if one.holds(ask(one)):
+                    break
+            else:
+                return False, asked
+        return True, asked
 
     def statements(self) -> str:
         """Its declaration, and a subscription to it."""
@@ -206,7 +248,9 @@ def phrases(seed: int) -> list[list[str]]:
     made = []
     for topic in TOPICS:
         nouns = dice.shuffled(len(topic.nouns))[:_PHRASES_OF_TOPIC].tolist()
-        adjectives, sections = (dice.below(len(words), len(nouns)).tolist() for words in (topic.adjectives, topic.sections))
+        adjectives, sections = (
+            dice.below(len(words), len(nouns)).tolist() for words in (topic.adjectives, topic.sections)
+        )
         made.append(
             [
                 f"{topic.adjectives[adjective]} {topic.nouns[noun]}, {topic.sections[section]}"
@@ -216,15 +260,15 @@ def phrases(seed: int) -> list[list[str]]:
     return made
 
 
-def make_news(seed: int, count: int, first: int = 0) -> Iterator[Item]:
-    """Items, numbered from `first`; the same content for the same seed, whatever the numbers."""
-    dice = Dice(seed, "news")
+def make_news(seed: int, count: int, first: int = 0, *, week: int = 0) -> Iterator[Item]:
+    """Items, numbered from `first`; the same content for the same seed and week, whatever the numbers."""
+    dice = Dice(seed, f"news of week {week}")
     spoken = dice.weighted(_LANGUAGE_WEIGHTS, count).tolist()
     where, tagged = dice.ranks(PLACES, count, 0.8).tolist(), dice.chances(_GEOTAGGED, count).tolist()
     sentence = dice.below(2, count * 3).reshape(count, 3).tolist()
     topic_numbers = {topic.name: number for number, topic in enumerate(TOPICS)}
     at = positions(seed)
-    for number, one in enumerate(World.generate(seed=seed, items=count, queries=0).items):
+    for number, one in enumerate(make_items(1_000 * seed + week, make_feeds(seed, _SOURCES), count, 1)):
         own = _sentences(LANGUAGES[spoken[number]], topic_numbers[one.categories[0]])
         chosen = [own[place] for place in sentence[number]]
         place = places()[where[number]]
@@ -278,18 +322,22 @@ def script(interests: Sequence[Interest]) -> str:
     return f"register feed {_FEED};\n{OPERATORS}" + "".join(one.statements() for one in interests)
 
 
+def _number(value: Value) -> float:
+    return value if isinstance(value, float) else math.nan
+
+
 def _box(south: float, west: float, north: float, east: float) -> list[tuple[float, float]]:
     return [(west, south), (east, south), (east, north), (west, north)]
 
 
 def _sentences(language: str, topic: int) -> list[str]:
-    return SENTENCES[language].split("\n")[topic].split(" | ")
+    return SENTENCES[language].strip().split("\n")[topic].split(" | ")
 
 
 def _filters(seed: int, dice: Dice, topic: Sequence[int]) -> list[str]:
     """A category, a word or a source, some with a date; a few have a date alone."""
     count = len(topic)
-    sources = [feed.name for feed in World.generate(seed=seed, items=0, queries=0).feeds]
+    sources = [feed.name for feed in make_feeds(seed, _SOURCES)]
     kind, dated = dice.weighted((30, 45, 20, 5), count).tolist(), dice.chances(0.2, count).tolist()
     noun = dice.ranks(30, count, 0.8).tolist()
     source, day = dice.ranks(len(sources), count, 0.6).tolist(), dice.below(6, count).tolist()

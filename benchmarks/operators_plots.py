@@ -51,8 +51,8 @@ def main() -> None:
 def lines_of(lines: list[dict[str, Any]], figure: str, axis: str) -> dict[str, tuple[list[Any], list[float]]]:
     """For every order the places on an axis and the calls per event there.
 
-    The bound is known for some of the events alone. What it is for all is told by the calls of an order for all, and by
-    how far that order is from the bound where it is known.
+    The bound is known for some of the events alone. What it is for all is told by the calls of an order for all, and
+    by how far that order is from the bound where it is known.
     """
     found: dict[str, dict[Any, float]] = {}
     for line in lines:

@@ -254,7 +254,8 @@ def _verify_deliveries(engine: Engine, found: dict[str, list[str]]) -> None:
     assert all(one.state is MessageState.DONE for one in messages), "a message is not settled"
     keys = [one.key for one in messages]
     assert len(keys) == len(set(keys)), "a message is in the ledger twice"
-    for name, file in (("Rock", "rock.jsonl"), ("Everything", "everything.jsonl"), ("Stories", "stories.jsonl")):
+    in_order = (("Rock", "rock.jsonl"), ("Everything", "everything.jsonl"), ("Stories", "stories.jsonl"))
+    for name, file in (one for one in in_order if one[0] in found):
         lines = [json.loads(line) for line in (out / file).read_text("utf-8").splitlines()]
         assert [line["id"] for line in lines] == found[name], f"{file} lost or repeated an item"
     for name, file in _ASKING_FILES if "Sure" in found else ():
@@ -265,7 +266,8 @@ def _verify_deliveries(engine: Engine, found: dict[str, list[str]]) -> None:
         counts[one.subscription] += one.count
     by_target = {held_one.target: counts[held_one.id] for held_one in held}
     assert by_target["rock.jsonl"] == len(found["Rock"]), "the ledger's counts are not the matches'"
-    assert 0 < len(found["Stories"]) < len(found["Everything"]), "there is nothing that a distinct feed leaves out"
+    if "Stories" in found:
+        assert 0 < len(found["Stories"]) < len(found["Everything"]), "a distinct feed leaves nothing out"
     newest = set(found["Loud"][-200:])
     assert _entries(out / "loud.xml", ".//item/{urn:runnel:feed/1}entry") == newest
     assert _entries(out / "loud.atom", ".//{urn:runnel:feed/1}entry") == newest

@@ -92,7 +92,7 @@ def test_random_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
         switch.touch()
         set_due(engine)
         victim = Victim(root)
-        wait_until(lambda: _is_done(engine))
+        wait_until(lambda: _is_done(engine), pause=0.5)
         victim.terminate()
         assert victim.wait() == 0, "SIGTERM must drain and end well"
         verify(engine, trickle.published)

@@ -76,7 +76,6 @@ def free_variables(expression: Expression) -> set[str]:
     return found
 
 
-@lru_cache(maxsize=4096)
 def close(expression: Expression) -> Expression:
     """The condition over terms; the same object where no operator takes part.
 
@@ -86,8 +85,11 @@ def close(expression: Expression) -> Expression:
     >>> close(And((call, Constraint(Variable("people"), ">", Literally(50.0))))).constraints[0].left
     Variable(name='1')
     """
-    if not has_calls(expression):
-        return expression
+    return _closed(expression) if has_calls(expression) else expression
+
+
+@lru_cache(maxsize=4096)
+def _closed(expression: Expression) -> Expression:
     match expression:
         case And(parts):
             return conjunction([_close_tied(group) for group in _tied(parts)])

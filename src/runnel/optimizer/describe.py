@@ -17,6 +17,7 @@ from runnel.algebra.render import render
 from runnel.algebra.terms import rename_term
 from runnel.optimizer.draft import Branch, Draft, FlatFilter, FlatRead, FlatUnion, NormalForm
 from runnel.optimizer.formulas import COMPOUND, Formulas
+from runnel.plan.gates import way_place
 from runnel.plan.logical import FormulaKind, LogicalPlan
 from runnel.plan.operators import OperatorTable
 
@@ -65,11 +66,19 @@ def describe_draft(draft: Draft) -> list[str]:
     if draft.logical is not None:
         return describe_plan(draft.logical)
     if draft.branches is not None:
-        return [_describe_branch(draft, branch) for branch in draft.branches]
+        return [_describe_branch(draft, branch) for branch in draft.branches] + describe_ways(draft.operators)
     if draft.roots is not None:
         pairs = zip(draft.queries, draft.roots, strict=True)
         return [f"{query.id}: {_describe_node(draft, root, LIMIT)}" for query, root in pairs]
     return [str(query.id) for query in draft.queries]
+
+
+def describe_ways(table: OperatorTable) -> list[str]:
+    """The ways that operators decide, a line for each."""
+    return [
+        f"{_name(way)} decides {_name(target)}: {describe_way(table, place)}"
+        for place, (way, target) in enumerate(zip(table.way_ids.tolist(), table.way_targets.tolist(), strict=True))
+    ]
 
 
 def describe_plan(logical: LogicalPlan) -> list[str]:
@@ -157,13 +166,19 @@ def _signed(atom: Expression, literal: int) -> Expression:
     return Not(atom) if literal & 1 else atom
 
 
+def _name(one: int) -> str:
+    """A query by its id; a way by its query's, with a mark."""
+    query, place = way_place(one)
+    return str(query) if place is None else f"{query}/{place}"
+
+
 def _names(ids: Sequence[int]) -> str:
-    shown = ", ".join(map(str, ids[:LIMIT]))
+    shown = ", ".join(map(_name, ids[:LIMIT]))
     return shown if len(ids) <= LIMIT else f"{shown} and {len(ids) - LIMIT} more"
 
 
 def _describe_branch(draft: Draft, branch: Branch) -> str:
-    where = f"{draft.queries[branch.query].id} on {_names(branch.sources)}"
+    where = f"{_name(draft.queries[branch.query].id)} on {_names(branch.sources)}"
     if draft.normal_forms is None:
         return f"{where}: {describe_formula(draft.formulas, branch.formula)}"
     form = draft.normal_forms[branch.formula]

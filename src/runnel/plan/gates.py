@@ -57,6 +57,19 @@ def operated_way_id(query: int, place: int) -> int:
     return way_id(query, place) + _OPERATED
 
 
+def way_place(one: int) -> tuple[int, str | None]:
+    """The query that an id belongs to, and which of its ways it is, where it is one.
+
+    >>> way_place(7), way_place(way_id(7, 2)), way_place(operated_way_id(7, 0))
+    ((7, None), (7, 'gate 2'), (7, 'operators 0'))
+    """
+    if one < FIRST_WAY:
+        return one, None
+    query = int(query_of(np.array([one], dtype=np.int64))[0])
+    place = one & ((1 << _BITS) - 1)
+    return query, f"operators {place}" if one >= FIRST_OPERATED else f"gate {place}"
+
+
 def query_of(ids: Array) -> Array:
     """The queries that ids belong to: their own, or those of which they are ways."""
     return np.where(ids >= FIRST_WAY, ((ids - _ORIGIN) & (_OPERATED - 1)) >> _BITS, ids)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from tests.unit.optimizer.evaluate_draft import evaluate_draft
 from tests.unit.optimizer.generated_worlds import NAMES, SOURCES, GeneratedWorld, worlds
 
+from runnel.algebra.calls import Call, Constraint, Literally, Variable
 from runnel.algebra.expressions import And, Attribute, Compare, Contains, Expression, In, Not, Or
 from runnel.algebra.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.render import render, render_attribute
@@ -40,6 +41,10 @@ def price(above: float) -> Expression:
     return Compare(Attribute("price"), ">", above)
 
 
+FLAG = Call("flag", (Literally("Bronx"),), 1)
+MOB = Call("mob", (Variable("people"),), 1, (0,))
+MANY = Constraint(Variable("people"), ">", Literally(50.0))
+
 GOLDEN_VIEWS: dict[int, Node] = {
     # RoSeS §4.3, Figure 3: p3 is defined over p2, with a filter of its own.
     10: Filter(Union((Read(1), Read(2))), And((word("a"), word("b")))),
@@ -55,6 +60,10 @@ GOLDEN_VIEWS: dict[int, Node] = {
     18: Filter(Read(1), Or((word("a"), Not(word("a"))))),
     19: Filter(Read(1), Not(In(Attribute("category"), ("jazz", "rock", "jazz")))),
     20: Filter(Read(13), Or((And((word("a"), word("x"))), And((word("a"), word("y")))))),
+    # Operators: a filter before them, an `or` between filter and operator, a negation, and a view over one.
+    21: Filter(Union((Read(1), Read(2))), And((word("a"), MOB, MANY))),
+    22: Filter(Read(1), Or((equals("rock"), And((word("b"), Not(FLAG), MOB))))),
+    23: Filter(Read(21), FLAG),
 }
 
 

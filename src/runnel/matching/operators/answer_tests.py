@@ -1,7 +1,8 @@
-"""Tests of a call: what its rows must be like for a way to go on. Rows in, a truth value for every test out.
+"""Tests of calls: what rows must be like for a way to go on. Answers in, a truth value for every test of each out.
 
-Many queries ask one call for different bounds (`?people > 50`, `?people > 60`), so tests that compare one result with
-a constant are decided together; all others are, one by one, what `algebra.bindings` says.
+Many queries ask one call for different bounds (`?people > 50`, `?people > 60`), and a round has many calls. So tests
+that compare one result with a constant, or ask for any row, are decided together in one loop over numbers; all others
+are, one by one, what `algebra.bindings` says.
 """
 
 from __future__ import annotations
@@ -15,12 +16,25 @@ import numpy.typing as npt
 
 from runnel.algebra.bindings import term_solutions
 from runnel.algebra.calls import Constraint, Literally, Relation, Term, Variable
+from runnel.kernel import kernel, step
 from runnel.model.item import Value
 from runnel.model.operator import Rows
+from runnel.plan.arrays import offsets_of
 
 Truths = npt.NDArray[np.bool_]
 Places = npt.NDArray[np.int64]
 
+_LESS, _AT_MOST, _MORE, _AT_LEAST, _EQUAL, _UNEQUAL, _TEXT, _ANY, _OPEN, _OTHER = range(10)
+"""Kinds of tests: of a number; of a text; for any row; for an answer, no more; and all others."""
+
+_KINDS: dict[Relation, int] = {
+    "<": _LESS,
+    "<=": _AT_MOST,
+    ">": _MORE,
+    ">=": _AT_LEAST,
+    "=": _EQUAL,
+    "!=": _UNEQUAL,
+}
 _TURNED: dict[Relation, Relation] = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}
 
 
@@ -32,90 +46,165 @@ class AnswerTest:
     negated: bool = False
 
 
-@dataclass(frozen=True)
-class _Bounds:
-    """Tests that compare one result with numbers: the tests, and the number of each."""
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    """What a test comes to: its kind, and for comparisons the result that is compared, and with what."""
 
-    result: int
-    relation: Relation
-    tests: Places
-    numbers: npt.NDArray[np.float64]
-
-    def hold(self, value: Value) -> Truths:
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            return np.zeros(len(self.tests), dtype=np.bool_) | (self.relation == "!=")
-        match self.relation:
-            case "=":
-                return np.asarray(value == self.numbers)
-            case "!=":
-                return np.asarray(value != self.numbers)
-            case "<":
-                return np.asarray(value < self.numbers)
-            case "<=":
-                return np.asarray(value <= self.numbers)
-            case ">":
-                return np.asarray(value > self.numbers)
-            case ">=":
-                return np.asarray(value >= self.numbers)
-
-
-@dataclass(frozen=True)
-class _Texts:
-    """Tests that ask for one text in a result: the tests by text."""
-
-    result: int
-    tests: dict[str, Places]
+    kind: int
+    result: int = 0
+    bound: float | str = 0.0
 
 
 class CallTests:
-    """The tests of one call, in order.
+    """The tests of one call, in order: each as a comparison where it is one, else as the term that it asks for."""
+
+    def __init__(self, tests: Sequence[AnswerTest]) -> None:
+        self.tests = tuple(tests)
+        self.comparisons = tuple(map(_comparison, tests))
+
+    def __len__(self) -> int:
+        return len(self.tests)
+
+
+class AllTests:
+    """The tests of many calls, laid out for many answers at once.
 
     >>> from runnel.algebra.calls import Call
     >>> call = Call("mob", (Variable("1"),), 1, (0,))
     >>> above = [Term((call,), (Constraint(Variable("1"), ">", Literally(bound)),)) for bound in (50.0, 70.0)]
-    >>> CallTests([AnswerTest(above[0]), AnswerTest(above[1]), AnswerTest(above[1], negated=True)]).hold(((60.0,),))
-    array([ True, False,  True])
+    >>> tests = CallTests([AnswerTest(above[0]), AnswerTest(above[1]), AnswerTest(above[1], negated=True)])
+    >>> AllTests([tests]).hold(np.array([0, 0]), [((60.0,),), ()], [None, None])
+    array([ True, False,  True, False, False,  True])
     """
 
-    def __init__(self, tests: Sequence[AnswerTest]) -> None:
-        bounds: dict[tuple[int, Relation], list[tuple[int, float]]] = {}
-        texts: dict[int, dict[str, list[int]]] = {}
-        self._others: list[tuple[int, Term]] = []
-        self._open = np.array([one.term is None for one in tests], dtype=np.bool_)
-        self._negated = np.array([one.negated for one in tests], dtype=np.bool_)
-        for number, one in enumerate(tests):
-            match one.term and _simple(one.term):
-                case (int() as result, str() as relation, float() as bound):
-                    bounds.setdefault((result, relation), []).append((number, bound))
-                case (int() as result, "=", str() as text):
-                    texts.setdefault(result, {}).setdefault(text, []).append(number)
-                case _ if one.term is not None:
-                    self._others.append((number, one.term))
-        self._bounds = [
-            _Bounds(result, relation, np.array([at for at, _ in some]), np.array([bound for _, bound in some]))
-            for (result, relation), some in bounds.items()
-        ]
-        self._texts = [
-            _Texts(result, {text: np.array(some) for text, some in by_text.items()})
-            for result, by_text in texts.items()
-        ]
+    def __init__(self, calls: Sequence[CallTests]) -> None:
+        every = [one for call in calls for one in call.comparisons]
+        self._offsets = offsets_of(np.array([len(call) for call in calls], dtype=np.int64))
+        self._texts: dict[str, int] = {}
+        self._kinds = np.array([one.kind for one in every], dtype=np.int64)
+        self._results = np.array([one.result for one in every], dtype=np.int64)
+        self._bounds = np.array([self._number(one.bound) for one in every], dtype=np.float64)
+        self._negated = np.array([test.negated for call in calls for test in call.tests], dtype=np.bool_)
+        self._others: dict[int, list[tuple[int, Term, bool]]] = {}
+        for number, call in enumerate(calls):
+            for place, (test, one) in enumerate(zip(call.tests, call.comparisons, strict=True)):
+                if one.kind == _OTHER and test.term is not None:
+                    self._others.setdefault(number, []).append((place, test.term, test.negated))
+        self._with_others = np.zeros(len(calls), dtype=np.bool_)
+        self._with_others[list(self._others)] = True
 
-    def __len__(self) -> int:
-        return len(self._open)
+    def _number(self, bound: float | str) -> float:
+        """Texts are numbered, so that comparing them is comparing numbers."""
+        return bound if isinstance(bound, float) else float(self._texts.setdefault(bound, len(self._texts)))
 
-    def hold(self, rows: Rows, accepted: datetime | None = None) -> Truths:
-        """Which of the tests the rows pass."""
-        found = np.zeros(len(self), dtype=np.bool_)
-        for row in rows:
-            for bounds in self._bounds:
-                found[bounds.tests] |= bounds.hold(row[bounds.result])
-            for texts in self._texts:
-                value = row[texts.result]
-                if isinstance(value, str) and value in texts.tests:
-                    found[texts.tests[value]] = True
-        for number, term in self._others:
-            found[number] = bool(term_solutions(term, lambda _: rows, accepted))
-        return (found ^ self._negated) | self._open
+    def hold(self, calls: Places, answers: Sequence[Rows], accepted: Sequence[datetime | None]) -> Truths:
+        """Which tests of each call its answer passes, end to end; `accepted` is the moment of each call's item."""
+        if len(calls) and not 0 <= calls.min() <= calls.max() < len(self._with_others):
+            raise ValueError("there is no such call")
+        offsets = offsets_of(self._offsets[calls + 1] - self._offsets[calls])
+        found = np.empty(offsets[-1], dtype=np.bool_)
+        laid = self._laid(answers)
+        tests = self._offsets, self._kinds, self._results, self._bounds, self._negated
+        _compare(calls.astype(np.int64), *tests, *laid, offsets, found)
+        for pair in np.flatnonzero(self._with_others[calls]).tolist():
+            rows = answers[pair]
+            for place, term, negated in self._others[int(calls[pair])]:
+                solved = bool(term_solutions(term, lambda _, rows=rows: rows, accepted[pair]))  # type: ignore[misc]
+                found[offsets[pair] + place] = solved != negated
+        return found
+
+    def _laid(self, answers: Sequence[Rows]) -> tuple[Places, Places, npt.NDArray[np.float64], Places]:
+        """Where the rows of each answer begin, where the values of each row do, and the values as numbers and texts.
+
+        What is no number is none in the one, and what is no text that is asked for is -1 in the other.
+        """
+        starts: list[int] = [0]
+        numbers: list[float] = []
+        texts: list[int] = []
+        for rows in answers:
+            for row in rows:
+                for value in row:
+                    numbers.append(value if isinstance(value, float) else _as_number(value))
+                    texts.append(self._texts.get(value, -1) if isinstance(value, str) else -1)
+                starts.append(len(numbers))
+        offsets = offsets_of(np.array([len(rows) for rows in answers], dtype=np.int64))
+        return (
+            offsets,
+            np.array(starts, dtype=np.int64),
+            np.array(numbers, dtype=np.float64),
+            np.array(texts, np.int64),
+        )
+
+
+@kernel
+def _compare(
+    calls: Places,
+    offsets: Places,
+    kinds: Places,
+    results: Places,
+    bounds: npt.NDArray[np.float64],
+    negated: Truths,
+    row_offsets: Places,
+    starts: Places,
+    numbers: npt.NDArray[np.float64],
+    texts: Places,
+    found_offsets: Places,
+    found: Truths,
+) -> None:
+    for pair in range(len(calls)):
+        at = found_offsets[pair]
+        for test in range(offsets[calls[pair]], offsets[calls[pair] + 1]):
+            kind, holds = kinds[test], False
+            for row in range(row_offsets[pair], row_offsets[pair + 1]):
+                value = starts[row] + results[test]
+                if kind == _ANY:
+                    holds = True
+                elif value >= starts[row + 1]:
+                    holds = False  # a row without this result; never read what belongs to the next
+                elif kind == _TEXT:
+                    holds = texts[value] == bounds[test]
+                else:
+                    holds = _holds(kind, numbers[value], bounds[test])
+                if holds:
+                    break
+            found[at] = kind == _OPEN or holds != negated[test]
+            at += 1
+
+
+@step
+def _holds(kind: int, value: float, bound: float) -> bool:
+    if kind == _LESS:
+        return value < bound
+    if kind == _AT_MOST:
+        return value <= bound
+    if kind == _MORE:
+        return value > bound
+    if kind == _AT_LEAST:
+        return value >= bound
+    if kind == _EQUAL:
+        return value == bound
+    return kind == _UNEQUAL and value != bound
+
+
+def _as_number(value: Value) -> float:
+    """A number as such; all else is none, which is unequal to every number and neither above nor below."""
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else np.nan
+
+
+def _comparison(test: AnswerTest) -> _Comparison:
+    if test.term is None:
+        return _Comparison(_OPEN)
+    pattern = test.term.calls[0].pattern
+    variables = {one.name for one in pattern if isinstance(one, Variable)}
+    if not test.term.constraints and len(variables) == len(pattern):
+        return _Comparison(_ANY)
+    match _simple(test.term):
+        case (result, relation, float() as bound):
+            return _Comparison(_KINDS[relation], result, bound)
+        case (result, _, str() as text):
+            return _Comparison(_TEXT, result, text)
+        case _:
+            return _Comparison(_OTHER)
 
 
 def _simple(term: Term) -> tuple[int, Relation, float | str] | None:

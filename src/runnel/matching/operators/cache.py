@@ -11,7 +11,8 @@ from collections.abc import Iterable, Sequence
 
 from runnel.log.storage import Storage
 from runnel.matching.operators.cache_files import CacheDraft, CacheFile, open_segment
-from runnel.matching.operators.encoding import rows_to_bytes, size_of
+from runnel.matching.operators.encoding import size_of
+from runnel.matching.operators.keys import quick_bytes
 from runnel.model.operator import Rows
 
 MEMORY_BYTES = 64 << 20
@@ -107,7 +108,7 @@ class AnswerCache:
     def add(self, key: bytes, rows: Rows) -> None:
         """Know a new answer."""
         self._memory.put(key, rows)
-        stored = rows_to_bytes(rows)
+        stored = quick_bytes(rows)
         if len(stored) <= _LARGEST_STORED and self._fresh_bytes + len(stored) <= _MOST_FRESH:
             self._fresh[key] = stored
             self._fresh_bytes += len(key) + len(stored)

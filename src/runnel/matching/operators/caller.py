@@ -147,6 +147,7 @@ class Caller:
         if operator not in self._stations:
             place = replace(
                 self._place,
+                name=declaration.name,
                 configuration=dict(declaration.configuration),
                 time_limit=declaration.time_limit.total_seconds(),
                 concurrency=declaration.concurrency,

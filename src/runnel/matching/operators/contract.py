@@ -57,7 +57,7 @@ Answer = Rows | Failed
 
 @dataclass(frozen=True, slots=True)
 class OperatorPlace:
-    """Where an operator is loaded: its configuration from the registration, and what the root's settings give.
+    """Where an operator is loaded: its name and configuration from the registration, and what settings give.
 
     `folder` is the root's folder for files that configurations name (regions, rules): names below it alone.
     `databases` are the URLs by name that look-ups may use; `allowed_addresses` are private ones that may be asked.
@@ -68,6 +68,7 @@ class OperatorPlace:
     databases: Mapping[str, str] = field(default_factory=dict)
     allowed_addresses: tuple[str, ...] = ()
     user_agent: str = "Runnel"
+    name: str = ""
     time_limit: float = 10.0
     concurrency: int = 1
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 
 import numpy as np
 
@@ -18,6 +19,7 @@ from runnel.algebra.bindings import distinct, joined, term_solutions
 from runnel.algebra.calls import Call, Literally, Term, Variable
 from runnel.algebra.expressions import Attribute
 from runnel.errors import RunnelError
+from runnel.matching.operators.answer_tests import AllTests
 from runnel.matching.operators.contract import Asker, Failed, Input, Question
 from runnel.matching.operators.orders.layout import ACCEPTED, UNKNOWN
 from runnel.matching.operators.orders.order import Order
@@ -105,6 +107,21 @@ class Decider:
         """Whether operators take part in the plan at all."""
         return len(self.ways.table) > 0
 
+    @cached_property
+    def tests(self) -> AllTests:
+        """The tests of all calls."""
+        return AllTests(self.ways.call_tests)
+
+    @cached_property
+    def numbers(self) -> Mapping[Call, int]:
+        """The number of every call."""
+        return {call: number for number, call in enumerate(self.ways.calls)}
+
+    @cached_property
+    def constant_inputs(self) -> tuple[tuple[tuple[str, int], tuple[Input, ...] | None], ...]:
+        """For every call its operator, and what it is given; None where that differs from item to item."""
+        return tuple(((call.operator, call.version), _constants(call)) for call in self.ways.calls)
+
     def decide(self, items: ItemBatch, matches: Matches) -> Decided:
         """The matches with every way replaced by what it decides."""
         rows = np.repeat(np.arange(len(matches)), np.diff(matches.offsets))
@@ -134,9 +151,12 @@ class Decider:
         places = np.searchsorted(table.way_ids, ids)
         if np.any(places >= len(table)) or np.any(table.way_ids[np.minimum(places, len(table) - 1)] != ids):
             raise RunnelError("a matcher named a way that its plan does not have")
-        known = set(zip(certain[0].tolist(), certain[1].tolist(), strict=True))
-        pairs = zip(rows.tolist(), table.way_targets[places].tolist(), strict=True)
-        again = np.array([pair in known for pair in pairs], dtype=np.bool_) & ~self.ways.binding[places]
+        targets = table.way_targets[places]
+        known = np.unique(certain[1])
+        # A pair of row and query as one number, for the queries that are certain somewhere.
+        certainly = certain[0] * len(known) + np.searchsorted(known, certain[1])
+        maybe = rows * len(known) + np.searchsorted(known, targets)
+        again = np.isin(targets, known) & np.isin(maybe, certainly) & ~self.ways.binding[places]
         return rows[~again], places[~again]
 
 
@@ -155,7 +175,9 @@ class _Work:
         offsets = offsets_of(np.bincount(self._pair_items, minlength=len(self.item_rows)))
         self._rounds = Rounds(decider.problem, decider.order(offsets, ways), offsets, ways)
         self._answers: dict[tuple[int, int], Rows | Failed] = {}
-        self._numbers = {call: number for number, call in enumerate(self._ways.calls)}
+        self._numbers = decider.numbers
+        self._asked = decider.constant_inputs
+        self._tests = decider.tests
         self.asked = np.zeros(decider.problem.tests, dtype=np.int64)
         self.passed = np.zeros(decider.problem.tests, dtype=np.int64)
         self.calls = 0
@@ -168,25 +190,28 @@ class _Work:
             self.rounds += 1
             self.calls += len(items)
             pairs = list(zip(items.tolist(), calls.tolist(), strict=True))
-            answers = self._asker.ask(
-                [question_of(self._ways.calls[call], self._attributes[item]) for item, call in pairs]
-            )
-            passed: list[Array] = []
-            failed = np.zeros(len(pairs), dtype=np.bool_)
-            for place, (pair, answer) in enumerate(zip(pairs, answers, strict=True)):
-                self._answers[pair] = answer
-                failed[place] = isinstance(answer, Failed)
-                passed.append(self._tested(*pair, () if isinstance(answer, Failed) else answer, failed[place]))
-            self._rounds.settle(items, calls, np.concatenate(passed), failed)
+            answers = self._asker.ask([self._question(item, call) for item, call in pairs])
+            self._answers.update(zip(pairs, answers, strict=True))
+            rows: list[Rows] = [() if isinstance(one, Failed) else one for one in answers]
+            failed = np.array([isinstance(one, Failed) for one in answers], dtype=np.bool_)
+            passed = self._tests.hold(calls, rows, [self._accepted[item] for item, _ in pairs])
+            self._count(calls, passed, failed)
+            self._rounds.settle(items, calls, passed, failed)
 
-    def _tested(self, item: int, call: int, rows: Rows, failed: bool) -> Array:
-        """Which tests of a call its answer passes."""
-        truths = self._ways.call_tests[call].hold(rows, self._accepted[item])
-        if not failed:
-            tests = self._problem.tests_of_call(call)
-            self.asked[tests] += 1
-            self.passed[tests] += truths
-        return truths
+    def _question(self, item: int, call: int) -> Question:
+        operator, inputs = self._asked[call]
+        if inputs is None:
+            return question_of(self._ways.calls[call], self._attributes[item])
+        return Question(operator, self._attributes[item], inputs)
+
+    def _count(self, calls: Array, passed: Array, failed: Array) -> None:
+        """Note for the tests of calls that were answered how often they were asked, and passed."""
+        begins, lengths = self._problem.call_offsets[calls], np.diff(self._rounds.answer_offsets(calls))
+        within = np.arange(len(passed)) - np.repeat(offsets_of(lengths)[:-1], lengths)
+        tests = self._problem.call_tests[np.repeat(begins, lengths) + within]
+        counts = ~np.repeat(failed, lengths)
+        self.asked += np.bincount(tests[counts], minlength=len(self.asked))
+        self.passed += np.bincount(tests[counts & passed], minlength=len(self.passed))
 
     def accepted(self) -> list[tuple[int, int]]:
         """The items and ways, by place, that hold: their tests have passed, and so do their joins."""
@@ -238,9 +263,11 @@ class _Work:
 
     def unknown(self, accepted: Sequence[tuple[int, int]], certain: tuple[Array, Array]) -> Iterator[Unknown]:
         """What could not be decided, once for each item and target, and is not known in another way."""
+        pairs = np.flatnonzero(self._rounds.outcomes == UNKNOWN)
+        if not len(pairs):
+            return
         known = set(zip(certain[0].tolist(), certain[1].tolist(), strict=True))
         known |= {(self.row(item), self.target(way)) for item, way in accepted}
-        pairs = np.flatnonzero(self._rounds.outcomes == UNKNOWN)
         for item, way in zip(self._pair_items[pairs].tolist(), self._pair_ways[pairs].tolist(), strict=True):
             row, target = self.row(item), self.target(way)
             if (row, target) not in known:
@@ -266,6 +293,12 @@ def question_of(call: Call, attributes: Attributes) -> Question:
     """What an operator is asked for a call about an item."""
     inputs = tuple(_input(one, attributes) for one in call.inputs)
     return Question((call.operator, call.version), attributes, inputs)
+
+
+def _constants(call: Call) -> tuple[Input, ...] | None:
+    """The inputs of a call, where they are constants."""
+    constant = all(isinstance(one, Literally) for one in call.inputs)
+    return question_of(call, {}).inputs if constant else None
 
 
 def _input(argument: Literally | Attribute | Variable, attributes: Attributes) -> Input:

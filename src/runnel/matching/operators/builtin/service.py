@@ -63,7 +63,7 @@ class Service:
             self._url = outside.check_url(configuration.text("url"), place.allowed_addresses)
         except InputError as error:
             raise configuration.refused(error.message, key="url", hint=error.hint) from error
-        self._name = configuration.text("name", "")
+        self._name = configuration.text("name", place.name)
         self._headers = {"Content-Type": "application/json", "Accept": "application/json", **_secret(configuration)}
         self._most = configuration.whole("most", 64, least=1, most=10_000)
         self._bytes = configuration.whole("bytes", 4 << 20, least=1024, most=64 << 20)

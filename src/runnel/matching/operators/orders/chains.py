@@ -37,7 +37,7 @@ class Chains:
     >>> chains.add([0, 2]), chains.add([2, 1]), chains.add([0, 1])
     (0, 1, 2)
     >>> chains.chain(1).tolist(), chains.order().tolist()
-    ([1, 2], [1, 0, 2])
+    ([1, 2], [0, 1, 2])
     >>> chains.remove(0)
     >>> chains.order().tolist()
     [1, 2]
