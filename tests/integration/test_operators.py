@@ -1,4 +1,7 @@
-"""Operators from statement to match log and delivery, by the runner's own parts in this process and once in Spark."""
+"""Operators from statement to match log and delivery, by the runner's own parts in this process.
+
+The crash tests do the same in Spark, with runners that die.
+"""
 
 from __future__ import annotations
 

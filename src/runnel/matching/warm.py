@@ -15,7 +15,6 @@ from runnel.log.match_files import match_records
 from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher
 from runnel.matching.compile import compile_base, compile_delta
-from runnel.matching.routed import MAKERS
 from runnel.matching.sample_costs import CostSampler
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Item
@@ -25,6 +24,8 @@ from runnel.plan.store import PlanVersion, load
 
 def warm_up() -> int:
     """Compile and match a query of every kind; gives how many matches there were.
+
+    What few roots need is left out, trees and orders of operators: compiling those takes half a minute more.
 
     >>> warm_up()
     2
@@ -40,8 +41,6 @@ def warm_up() -> int:
         compile_delta(storage, "delta", [PlanQuery(3)], definitions, (), "base")
         plan = load(storage, PlanVersion(1, "base", "delta"))
         matches = build_matcher(plan).match(items)
-        for make in MAKERS.values():
-            make(plan).match(items)
         CostSampler(plan).sample(items, 0)
     match_records(items.sequences, matches)
     note_kernels()

@@ -131,7 +131,7 @@ changes = st.one_of(
 
 
 @given(st.lists(changes, min_size=2, max_size=10))
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=8)
 def test_after_any_changes_the_plan_answers_as_one_compiled_anew(series: list[tuple[str, object]]) -> None:
     with tempfile.TemporaryDirectory() as folder, open_engine(Path(folder, "root")) as engine:
         life = Life(engine)

@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from runnel.log.storage import Storage
 from runnel.matching.operators.budget import Clock
@@ -20,11 +21,14 @@ from runnel.matching.operators.contract import Answer, Ask, Failed, OperatorPlac
 from runnel.matching.operators.host import MEGABYTES, Recipe
 from runnel.matching.operators.keys import Contents
 from runnel.matching.operators.learned import Notebook
+from runnel.matching.operators.registry import is_shipped
 from runnel.matching.operators.station import Station, Terms
 from runnel.model.operator import OperatorDeclaration
 from runnel.model.operator_learning import Learned
 
 _MOST_LANES = 64
+_WAITING = ("http", "lookup", "rules")
+"""Operators that come with Runnel and wait for a service, a database or another process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,15 +188,22 @@ class Caller:
                 range(first, min(first + size, len(group.asks))) for first in range(0, len(group.asks), size)
             )
             lanes += [(group, batches)] * min(group.station.lanes, len(batches))
-        given: list[dict[int, Answer]] = []
+        # What computes in this process goes here, one after another, while others wait for theirs in threads: threads
+        # would only take turns, and what a call is seen to cost would be mostly what its neighbours do meanwhile.
+        here = [place for place, (group, _) in enumerate(lanes) if _computes(group.station.declaration.source)]
         if len(lanes) == 1:
-            given.append(_run_lane(*lanes[0]))
-        elif lanes:
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(_MOST_LANES, thread_name_prefix="operators")
-            given += [future.result() for future in [self._threads.submit(_run_lane, *lane) for lane in lanes]]
-        for (group, _), some in zip(lanes, given, strict=True):
-            self._take_in(group, some, answers)
+            here = [0]
+        elif len(here) < len(lanes) and self._threads is None:
+            self._threads = ThreadPoolExecutor(_MOST_LANES, thread_name_prefix="operators")
+        started = {
+            place: self._threads.submit(_run_lane, *lane)
+            for place, lane in enumerate(lanes)
+            if self._threads is not None and place not in here
+        }
+        given = {place: _run_lane(*lanes[place]) for place in here}
+        given |= {place: future.result() for place, future in started.items()}
+        for place, (group, _) in enumerate(lanes):
+            self._take_in(group, given[place], answers)
 
     def _take_in(self, group: _Group, given: Mapping[int, Answer], answers: list[Answer | None]) -> None:
         for number, answer in given.items():
@@ -200,6 +211,12 @@ class Caller:
                 answers[place] = answer
             if group.station.declaration.pure and not isinstance(answer, Failed):
                 self._cache.add(group.keys[number], answer)
+
+
+@lru_cache(maxsize=1024)
+def _computes(source: str) -> bool:
+    """Whether an operator does nothing but compute in this process."""
+    return is_shipped(source) and source not in _WAITING
 
 
 def _run_lane(group: _Group, batches: deque[range]) -> dict[int, Answer]:
