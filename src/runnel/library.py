@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runnel.algebra.query import Node, reads
-from runnel.errors import CyclicFeeds, DuplicateName, StatementError
+from runnel.errors import CyclicFeeds, DuplicateName, StatementError, UnknownName
 from runnel.language.binding import bind_query
 from runnel.language.parser import parse
 from runnel.language.statements import CreateFeed, RegisterFeed
@@ -141,9 +141,19 @@ def compile(queries: str | Sequence[str]) -> CompiledPlan:
         return sources.setdefault(name, len(created) + len(sources) + 1)
 
     nodes: dict[int, Node] = {}
+    asked: list[str] = []  # the first operator that is looked for: none is found
     for number, statement, text in created.values():
         try:
-            nodes[number] = bind_query(statement.query, resolve, lambda: (*created, *sources))
+            nodes[number] = bind_query(statement.query, resolve, lambda: (*created, *sources), asked.append)
+        except UnknownName as error:
+            if not asked:
+                raise error.located(text) from None
+            raise UnknownName(
+                f"`runnel.compile` knows no operators, so there is no {asked[0]}",
+                span=error.span,
+                text=text,
+                hint="open a root (`runnel.open`), register the operator and create the feed there",
+            ) from None
         except StatementError as error:
             raise error.located(text) from None
     _refuse_cycles(nodes, created)

@@ -66,6 +66,7 @@ def test_a_plan_of_several_feeds_asks_where_an_item_comes_from() -> None:
         ("create feed A from W;\nsubscribe to A output log;", StatementError, "only `create feed`", 2),
         ("create feed A\nfrom W where $x[n > 1];", UnknownName, "no variable", 2),
         ("creat feed A from W;", SyntaxProblem, "", 1),
+        ("create feed A from W\nwhere n > 1 and mob(?n);", UnknownName, "`runnel.compile` knows no operators", 2),
     ],
 )
 def test_what_cannot_be_compiled_is_refused_with_its_place(
@@ -77,6 +78,8 @@ def test_what_cannot_be_compiled_is_refused_with_its_place(
     assert refused.value.span is not None
     assert refused.value.span.line == line
     assert "^" in refused.value.render()
+    assert "register it first" not in (refused.value.hint or ""), "compile would refuse that too"
+    assert ("open a root" in (refused.value.hint or "")) == ("operators" in message)
 
 
 def test_a_plan_goes_away_with_its_object() -> None:

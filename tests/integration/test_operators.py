@@ -149,6 +149,70 @@ def test_what_may_pass_is_tried_again_for_its_queries_alone(tmp_path: Path) -> N
     operator_work.operators.cache_clear()
 
 
+def test_what_is_in_the_log_again_is_one_item_to_those_who_look_back(tmp_path: Path) -> None:
+    operator_work.operators.cache_clear()
+    clock = FakeClock(datetime.now(UTC))
+    with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
+        OperatorMeans.of(engine.root.settings).keep(engine.root.storage)
+        engine.execute(
+            f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 hours;"
+            "create feed Maybe from Wire where moody(); subscribe to Maybe output log;"
+        )
+        engine.publish("Wire", [{"id": "a", "file": str(tmp_path / "never")}])
+        run = InProcess(engine)
+        run.match()
+        clock.advance(timedelta(minutes=1))
+        assert log_again(engine.root.catalog, engine.root.storage, epoch=run.epoch) == 1
+        run.match()
+        assert engine.preview("create feed All from Wire").matched == 1
+    operator_work.operators.cache_clear()
+
+
+def test_an_alternative_that_may_hold_later_is_tried_and_two_operators_are_no_two_tries(tmp_path: Path) -> None:
+    operator_work.operators.cache_clear()
+    clock = FakeClock(datetime.now(UTC))
+    file = tmp_path / "service"
+    with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
+        OperatorMeans.of(engine.root.settings).keep(engine.root.storage)
+        engine.execute(
+            f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 hours;"
+            f"register operator sad() from '{MODULE}:moody' release '2' on error retry for 2 hours;"
+            f"register operator alarming() from '{MODULE}:is_alarming';"
+            "create feed Either from Wire where alarming() or moody();"
+            "create feed Both from Wire where moody() or sad();"
+            "subscribe to Either output log; subscribe to Both output log;"
+        )
+        engine.publish("Wire", [{"id": "a", "file": str(file), "broken": True}])
+        run = InProcess(engine)
+        run.match()
+        file.touch()
+        operator_work.operators.cache_clear()
+        clock.advance(timedelta(minutes=1))
+        log_again(engine.root.catalog, engine.root.storage, epoch=run.epoch)
+        run.match()
+        assert sorted(matched(engine)["a"]) == ["Both", "Either"]
+        assert engine.show("quarantine").data["quarantine"] == []
+    operator_work.operators.cache_clear()
+
+
+def test_a_retry_that_a_distinct_feed_would_stop_is_told_and_not_lost(tmp_path: Path) -> None:
+    operator_work.operators.cache_clear()
+    with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,)) as engine:
+        OperatorMeans.of(engine.root.settings).keep(engine.root.storage)
+        engine.execute(
+            f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 hours;"
+            "create feed Once from Wire distinct by title; create feed Maybe from Once where moody();"
+            "subscribe to Maybe output log;"
+        )
+        engine.publish("Wire", [{"id": "a", "title": "x", "file": str(tmp_path / "never")}])
+        InProcess(engine).match()
+        (row,) = engine.show("quarantine").data["quarantine"]
+        assert "behind a distinct feed" in row["reason"]
+        with engine.root.catalog.read() as connection:
+            assert undecided.undecided_count(connection) == 0
+    operator_work.operators.cache_clear()
+
+
 def test_trying_ends(tmp_path: Path) -> None:
     operator_work.operators.cache_clear()
     clock = FakeClock(datetime.now(UTC))
@@ -203,6 +267,7 @@ def test_why_asks_again_and_tells_what_was_bound(engine: Engine) -> None:
     unknown = engine.why("6", "Calm")
     assert not unknown.data["holds"]
     assert "alarming(): unknown" in "\n".join(unknown.lines)
+    assert "the camera is broken" in "\n".join(unknown.lines)
 
 
 def test_previews_and_trials_ask_operators(engine: Engine) -> None:
@@ -210,6 +275,8 @@ def test_previews_and_trials_ask_operators(engine: Engine) -> None:
     engine.publish("Cameras", ITEMS)
     preview = engine.preview("create feed Some from Cameras where mobPattern(?n) and ?n > 60")
     assert preview.matched == 3
+    broken = engine.test([{**ITEMS[5], "feed": "Cameras"}])
+    assert any("the camera is broken" in one for one in broken.failures)
     trial = engine.test([{**one, "feed": "Cameras"} for one in ITEMS[:4]])
     assert [sorted(one.queries) for one in trial.items] == [
         ["Both", "Calm", "Mobs"],
@@ -239,6 +306,32 @@ def test_a_preview_that_would_cost_too_much_asks_nobody(tmp_path: Path) -> None:
         engine.publish("Cameras", ITEMS)
         with pytest.raises(TooCostly, match="6 items"):
             engine.preview("create feed Some from Cameras where mobPattern(?n)")
+
+
+def test_a_test_of_the_past_that_would_cost_too_much_asks_nobody(tmp_path: Path) -> None:
+    with open_engine(
+        tmp_path / "root", create=True, operator_modules=(MODULE,), preview_operator_seconds=0.3
+    ) as engine:
+        OperatorMeans.of(engine.root.settings).keep(engine.root.storage)
+        engine.execute(
+            f"{SCRIPT} register operator endless() from '{MODULE}:endless' cost 10 seconds;"
+            "create feed Never from Cameras where endless();"
+            "create feed Reader from Never where place = 'Bronx';"
+        )
+        engine.publish("Cameras", ITEMS)
+        day = timedelta(days=1)
+        # 6 items at 40 ms are within the limit, and two such queries are not, since each is judged alone.
+        assert dict(engine.test(queries=["Crowds"], since=day).counts) == {"Crowds": 2}
+        engine.execute("create feed More from Cameras where mobPattern(?n) and ?n > 1;")
+        with pytest.raises(TooCostly, match=r"these queries .* 0\.3 seconds") as refused:
+            engine.test(queries=["Crowds", "More"], since=day)
+        assert "fewer days" in (refused.value.hint or "")
+        for name in ("Never", "Reader"):
+            with pytest.raises(TooCostly, match=f"for {name} operators"):
+                engine.test(queries=[name], since=day)
+        engine.execute("".join(f"create feed C{n} from Cameras where mobPattern({n});" for n in range(20)))
+        with pytest.raises(TooCostly, match="at most 20"):
+            engine.test(since=day)
 
 
 def test_explain_shows_ways_calls_and_orders(engine: Engine) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,11 +20,13 @@ from runnel.engine import Engine
 from runnel.errors import NotAllowed, StatementError, StillNeeded, UnknownName
 
 MODULE = """
+import json, os
 from datetime import timedelta
 from pathlib import Path
+from runnel.errors import OperatorRefused
 from runnel.model.operator import Parameter
 
-Path(__file__).with_name("imported").touch()
+Path(__file__).with_name("imported").write_text(json.dumps({"process": os.getpid(), "names": sorted(os.environ)}))
 
 def mob_pattern(attributes):
     return [len(value) for value in attributes.get("title", ())]
@@ -42,6 +46,16 @@ class Near:
 
     def answer(self, asks):
         return [((1.0,),) for _ in asks]
+
+class Choosy:
+    def __init__(self, place):
+        if place.configuration.get("model") != "small":
+            raise OperatorRefused("there is no such model", place="choosy, model", hint="small is there")
+        if place.folder.name != "operators" or place.name != "choosy" or place.time_limit != 3.0:
+            raise ValueError(f"this is no place: {place}")
+
+    def answer(self, asks):
+        raise AssertionError("nobody asks while it is registered")
 """
 REGISTER = "register operator mob(?people int) from 'city_vision:mob_pattern' cost 40 ms;"
 MOBS = "create feed Mobs from Wire where title contains 'square' and mob(?n) and ?n > 50;"
@@ -138,10 +152,67 @@ def test_what_does_not_exist_is_refused(engine: Engine) -> None:
     assert engine.show("operators").data["operators"][0]["signature"] == "far(place text, ?metres number)"
 
 
+def test_a_plug_in_is_registered_without_being_imported_here(
+    engine: Engine, modules: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RUNNEL_CATALOG_PASSWORD", "s3cret")
+    engine.execute(REGISTER)
+    told = json.loads((modules / "imported").read_text())
+    assert told["process"] != os.getpid()
+    assert "PATH" in told["names"]
+    assert "RUNNEL_CATALOG_PASSWORD" not in told["names"]
+    assert "city_vision" not in sys.modules
+
+
+def test_a_plug_in_s_configuration_is_checked_where_it_will_run(engine: Engine) -> None:
+    error = refused(engine, "register operator choosy()\n  from 'city_vision:Choosy' with (model 'large');")
+    assert error.message == "choosy, model: there is no such model"
+    assert error.hint == "small is there"
+    assert error.span is not None
+    assert error.span.line == 2
+    engine.execute("register operator choosy() from 'city_vision:Choosy' limit 3 seconds with (model 'small');")
+    error = refused(engine, "register operator other() from 'city_vision:Choosy' with (model 'small');")
+    assert "this is no place" in error.message
+    assert [one["name"] for one in engine.show("operators").data["operators"]] == ["choosy"]
+
+
+@pytest.mark.parametrize(
+    ("registration", "message", "hint"),
+    [
+        ("a(region text) from 'region' with (regions 'gone.geojson')", "region, regions: ", "root/operators"),
+        ("a(region text) from 'region' with (nonsense 'x', regions 'city.geojson')", "nonsense", "regions"),
+        ("a() from 'http' with (url 'https://vision.example:99/mobs')", "http, url: port 99", "443"),
+        ("a(k text) from 'lookup' with (database 'crm', table 't', key 'k')", "no database 'crm'", "market"),
+        ("a(k text) from 'lookup' with (database 'market', table 'none', key 'k')", "no table 'none'", "with (…)"),
+        ("a(k text) from 'lookup' with (database 'away', table 't', key 'k')", "away did not answer", "running"),
+        ("a() from 'rules' with (rules 'holds :- ')", "rules, rules, line 1: ", "with (…)"),
+    ],
+)
+def test_what_comes_with_runnel_refuses_its_configuration_when_it_is_registered(
+    tmp_path: Path, registration: str, message: str, hint: str
+) -> None:
+    with sqlite3.connect(tmp_path / "market.sqlite") as connection:
+        connection.execute("create table t (k text)")
+    connection.close()
+    away = "postgresql://runnel:s3cret@127.0.0.1:9/market"
+    databases = {"market": f"sqlite:///{tmp_path}/market.sqlite", "away": away}
+    with runnel.open(tmp_path / "root", operator_databases=databases) as engine:
+        error = refused(engine, f"register feed Wire; register operator {registration};")
+        assert message in error.message
+        assert hint in (error.hint or "")
+        assert "s3cret" not in str(error)
+        assert engine.show("operators").data["operators"] == []
+        assert engine.show("feeds").data["feeds"] == [], "the script is refused whole"
+        # Nobody answers at this address, and nobody is asked.
+        engine.execute(
+            "register operator a() from 'http' with (url 'https://vision.example/mobs');"
+            "register operator b(k text) from 'lookup' with (database 'market', table 't', key 'k');"
+        )
+
+
 def test_people_with_a_token_register_and_drop_nothing(engine: Engine, modules: Path) -> None:
     engine.execute(REGISTER)
     (modules / "imported").unlink()
-    sys.modules.pop("city_vision")
     engine.owners.add("ann")
     ann = engine.authenticated(engine.owners.new_token("ann", "test").data["token"])
     for one in (ann, engine.acting_as("ann")):

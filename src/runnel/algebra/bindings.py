@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 
-from runnel.algebra.calls import Arithmetic, Call, Constraint, Literally, Quantity, Term, Variable
+from runnel.algebra.calls import Arithmetic, Call, Constraint, Literally, Quantity, Term, Variable, variables_of
 from runnel.algebra.evaluate import Holding, compare, holds
 from runnel.algebra.expressions import Ago, And, Attribute, Constant, Expression, Not, Or
 from runnel.algebra.terms import alternatives, close
@@ -60,12 +60,18 @@ def joined(left: Sequence[Binding], right: Sequence[Binding]) -> list[dict[str, 
     >>> joined([{"x": 1.0}], [{"x": 1.0, "y": 2.0}, {"x": 3.0, "y": 4.0}])
     [{'x': 1.0, 'y': 2.0}]
     """
-    return [
-        {**one, **other}
-        for one in left
-        for other in right
-        if all(same(one[name], other[name]) for name in one.keys() & other.keys())
-    ]
+    if not left or not right:
+        return []
+    shared = sorted(left[0].keys() & right[0].keys())
+    by_key: dict[tuple[tuple[bool, Value], ...], list[Binding]] = {}
+    for other in right:
+        by_key.setdefault(_key(other, shared), []).append(other)
+    return [{**one, **other} for one in left for other in by_key.get(_key(one, shared), ())]
+
+
+def _key(binding: Binding, names: Sequence[str]) -> tuple[tuple[bool, Value], ...]:
+    """What two bindings must have in common; 1 and true are two."""
+    return tuple((isinstance(binding[name], bool), binding[name]) for name in names)
 
 
 def same(left: Value, right: Value) -> bool:
@@ -136,15 +142,31 @@ def _computed(sign: str, first: float, second: float) -> float | None:
             return first / second if second else None
 
 
+MOST_PAIRS = 200_000
+"""Combinations of rows that are looked at for one term and item; beyond, it stays unknown."""
+
+
 def term_solutions(term: Term, answers: Answers, accepted: datetime | None = None) -> list[dict[str, Value]] | None:
-    """The bindings that satisfy a term; None where an operator failed that it needs."""
+    """The bindings that satisfy a term; None where an operator failed that it needs, or there is too much to join."""
+    rows = [answers(call) for call in term.calls]
+    if any(some is None for some in rows):
+        return None
     found: list[dict[str, Value]] = [{}]
-    for call in term.calls:
-        rows = answers(call)
-        if rows is None:
+    waiting = list(term.constraints)
+    bound: set[str] = set()
+    pairs = 0
+    for call, some in zip(term.calls, rows, strict=True):
+        own = fitting(call, some or ())
+        pairs += len(found) * len(own)
+        if pairs > MOST_PAIRS:
             return None
-        found = joined(found, fitting(call, rows))
-    return [one for one in found if all(satisfied(each, one, accepted) for each in term.constraints)]
+        found = joined(found, own)
+        bound |= {variable.name for variable in variables_of(call)}
+        # A constraint is looked at as soon as all that it speaks of is bound: fewer bindings are joined on.
+        ready = [one for one in waiting if {variable.name for variable in variables_of(one)} <= bound]
+        waiting = [one for one in waiting if one not in ready]
+        found = [one for one in found if all(satisfied(each, one, accepted) for each in ready)]
+    return found
 
 
 def truth(

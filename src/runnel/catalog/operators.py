@@ -195,9 +195,9 @@ def replace_nodes(connection: Connection, nodes: Mapping[int, Node]) -> None:
             )
 
 
-def callable_operators(connection: Connection) -> list[OperatorDeclaration]:
+def callable_operators(connection: Connection, *, versions: int = _IN_USE) -> list[OperatorDeclaration]:
     """All operators that a plan in use may call: of every name the last few registrations, with the live one."""
     newest: dict[str, list[str]] = {}
     for row in connection.execute(select(_o.name, _o.content).order_by(_o.name, _o.version)):
         newest.setdefault(row.name, []).append(row.content)
-    return [_declaration(content) for several in newest.values() for content in several[-_IN_USE:]]
+    return [_declaration(content) for several in newest.values() for content in several[-versions:]]

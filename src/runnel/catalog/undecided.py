@@ -42,7 +42,10 @@ def put_off(connection: Connection, undecided: Iterable[Undecided]) -> None:
 
 def due_undecided(connection: Connection, limit: int) -> list[Undecided]:
     """The items whose time has come, longest due first."""
-    due = select(schema.undecided).where(_u.not_before <= now(connection)).order_by(_u.not_before, _u.id).limit(limit)
+    moment = now(connection)
+    # What waits longer than anything may was noted by a clock that has been set back since.
+    its_time = or_(_u.not_before <= moment, _u.not_before > moment + LONGEST_WAIT)
+    due = select(schema.undecided).where(its_time).order_by(_u.not_before, _u.id).limit(limit)
     return [
         Undecided(row.sequence, tuple(json.loads(row.queries)), row.reason, row.attempts, row.until, row.id)
         for row in connection.execute(due)

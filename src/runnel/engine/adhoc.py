@@ -16,6 +16,7 @@ from sqlalchemy import Connection
 from runnel.algebra.query import Node
 from runnel.catalog import feeds, plans, tags
 from runnel.catalog.sequencer import last_sequence
+from runnel.catalog.undecided import supplements_between
 from runnel.engine.root import Root
 from runnel.log.storage import FileStorage
 from runnel.matching.contract import Matcher, MatchStatistics
@@ -53,8 +54,11 @@ def past_matches(
         for batch in root.items.read(after if start is None else start, upto):
             matches = matcher.match(batch)
             found.append(batch.sequences[np.diff(matches.offsets) > 0])
+    with root.catalog.read() as connection:
+        again = [one.sequence for one in supplements_between(connection, after, upto)]
     sequences = np.concatenate(found)
-    return sequences[sequences > after]
+    # An item that is in the log again is no other item, and was asked about under its first sequence.
+    return sequences[(sequences > after) & ~np.isin(sequences, again)]
 
 
 @contextmanager

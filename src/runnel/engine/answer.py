@@ -146,6 +146,13 @@ def _standing(row: Mapping[str, Any]) -> str:
     return f"{'  paused' if row['paused'] else ''}{disabled}"
 
 
+def _reason_for(one: inspection.Quarantined, actor: Actor) -> str:
+    """Why something was put aside. What an operator said may speak of servers and files that are not an owner's."""
+    if one.kind != inspection.OPERATOR or actor.is_operator:
+        return one.reason
+    return "the operator gave no answer; who runs this installation can see why"
+
+
 def show_quarantine(root: Root, actor: Actor) -> Outcome:
     """What was put aside, newest first: of the actor's own feeds, or on the way to the actor's own queries."""
     with root.catalog.read() as connection:
@@ -158,7 +165,7 @@ def show_quarantine(root: Root, actor: Actor) -> Outcome:
             "feed": None if one.feed is None else names.get(one.feed),
             "query": None if one.query is None else names.get(one.query),
             "place": one.place,
-            "reason": one.reason,
+            "reason": _reason_for(one, actor),
             "kept": one.path,
             "time": moment_of(one.created).isoformat(),
         }

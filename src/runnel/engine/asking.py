@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from runnel.algebra.bindings import Answers
 from runnel.algebra.calls import Call
@@ -18,25 +19,32 @@ from runnel.catalog.operator_learning import learned_operators
 from runnel.catalog.operators import callable_operators
 from runnel.engine.root import Root
 from runnel.matching.contract import Matcher
-from runnel.matching.operators.contract import Failed
-from runnel.matching.operators.decide import question_of
-from runnel.matching.operators.means import OperatorMeans
-from runnel.matching.operators.work import DecidingMatcher, Operators
 from runnel.model.item import Attributes, Item
 from runnel.model.operator import Rows
 from runnel.model.operator_learning import Learned
 from runnel.plan.store import Plan
+
+if TYPE_CHECKING:
+    from runnel.matching.operators.work import Operators
+
+
+_ALL = 1_000
+"""Registrations of a name that `why` may need: an item is held against the query as it was."""
 
 
 class Asking:
     """The operators of a root, asked in this process."""
 
     def __init__(self, root: Root) -> None:
+        # Imported here, as the compiler of kernels takes a second to load.
+        from runnel.matching.operators.means import OperatorMeans
+        from runnel.matching.operators.work import Operators
+
         with root.catalog.read() as connection:
-            declarations = callable_operators(connection)
+            declarations = callable_operators(connection, versions=_ALL)
             segments = [one.path for one in live_segments(connection)]
             self._learned: Learned = learned_operators(connection)
-        self._operators = Operators(root.storage, OperatorMeans.of(root.settings))
+        self._operators: Operators = Operators(root.storage, OperatorMeans.of(root.settings))
         self._operators.use(declarations, segments)
         self.reasons: dict[str, str] = {}
         """Why operators gave no answer, by name."""
@@ -45,10 +53,15 @@ class Asking:
         """The matcher of a plan, with its ways decided; the same if it has none."""
         if not len(plan.operators):
             return matcher
+        from runnel.matching.operators.work import DecidingMatcher
+
         return DecidingMatcher(matcher, self._operators.decider(plan, self._learned))
 
     def answers(self, attributes: Attributes) -> Answers:
         """What operators say of one item; each call is asked once."""
+        from runnel.matching.operators.contract import Failed
+        from runnel.matching.operators.decide import question_of
+
         known: dict[Call, Rows | None] = {}
 
         def answer(call: Call) -> Rows | None:
@@ -78,10 +91,10 @@ def asking(root: Root) -> Iterator[Asking]:
 
 
 @contextmanager
-def answering(root: Root, item: Item, definitions: Mapping[int, Node]) -> Iterator[Answers]:
-    """What operators say of one item, for a while; nobody is asked, or started, where no definition has a call."""
+def answering(root: Root, item: Item, definitions: Mapping[int, Node]) -> Iterator[tuple[Answers, Mapping[str, str]]]:
+    """What operators say of one item, and why some gave no answer; nobody is asked where no definition has a call."""
     if not any(has_calls(one) for node in definitions.values() for one in conditions_of(node)):
-        yield unanswered
+        yield unanswered, {}
         return
     with asking(root) as asked:
-        yield asked.answers(item.attributes)
+        yield asked.answers(item.attributes), asked.reasons

@@ -23,7 +23,10 @@ from runnel.language.nearest import did_you_mean
 from runnel.language.printing import print_parameters, print_statement
 from runnel.language.registering import render_budget, render_span
 from runnel.language.statements import DropOperator, Name, RegisterOperator, Statement
-from runnel.matching.operators.registry import Signature, find_operator, signature_of
+from runnel.matching.operators.contract import OperatorPlace
+from runnel.matching.operators.host import describe_operator
+from runnel.matching.operators.means import OperatorMeans
+from runnel.matching.operators.registry import Signature
 from runnel.model.operator import Budget, OperatorDeclaration, Parameter
 
 Registrations = Mapping[RegisterOperator, OperatorDeclaration]
@@ -60,15 +63,9 @@ def _refuse_people(actor: Actor, span: Span) -> None:
 
 
 def _load(root: Root, statement: RegisterOperator) -> OperatorDeclaration:
-    try:
-        says = signature_of(find_operator(statement.source, root.settings.operator_modules))
-    except InputError as error:
-        hint = error.hint
-        if ":" in statement.source and "allowed" in error.message:
-            hint = f"{hint}; the setting operator_modules says which are"
-        raise StatementError(error.message, hint=hint, span=statement.place) from error
-    _refuse_other_parameters(statement, says)
     known = OperatorDeclaration(statement.name.text, 0, statement.source)
+    says = _says(root, statement, known)
+    _refuse_other_parameters(statement, says)
     return replace(
         known,
         parameters=_first(statement.parameters, says.parameters, ()),
@@ -84,6 +81,28 @@ def _load(root: Root, statement: RegisterOperator) -> OperatorDeclaration:
         retry_for=_first(statement.retry_for, None, known.retry_for),
         configuration=statement.configuration,
     )
+
+
+def _says(root: Root, statement: RegisterOperator, known: OperatorDeclaration) -> Signature:
+    """What the operator says of itself. It is made with its configuration and let go of again; nothing is asked."""
+    means = OperatorMeans.of(root.settings)
+    place: OperatorPlace = replace(
+        means.place(root.storage),
+        name=statement.name.text,
+        configuration=dict(statement.configuration),
+        time_limit=_first(statement.time_limit, None, known.time_limit).total_seconds(),
+        concurrency=_first(statement.concurrency, None, known.concurrency),
+    )
+    try:
+        return describe_operator(statement.source, means.modules, place=place, megabytes=means.megabytes)
+    except InputError as error:
+        hint = error.hint
+        if ":" in statement.source and "not allowed" in error.message:
+            hint = f"{hint}; the setting operator_modules says which are"
+        elif hint is None and statement.configuration:
+            hint = f"look at what `with (…)` says; files that it names lie in {place.folder}"
+        message = f"{error.place}: {error.message}" if error.place else error.message
+        raise StatementError(message, hint=hint, span=statement.place) from error
 
 
 def _first(said: _T | None, by_itself: _T | None, otherwise: _T) -> _T:

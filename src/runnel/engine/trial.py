@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import numpy as np
 
+from runnel.algebra.query import Node, conditions_of
+from runnel.algebra.terms import has_calls
 from runnel.catalog import feeds
 from runnel.catalog.connection import now
 from runnel.catalog.sequencer import last_sequence
@@ -22,9 +23,10 @@ from runnel.catalog.subscriptions import moment_of
 from runnel.engine.adhoc import chosen_matcher
 from runnel.engine.outcome import Outcome
 from runnel.engine.people import Actor, check_actor, feed_named, names_for
+from runnel.engine.preview_cost import preview_cost
 from runnel.engine.root import Root
 from runnel.engine.selection import Selection, select_for
-from runnel.errors import InputError
+from runnel.errors import InputError, TooCostly
 from runnel.matching.contract import Matcher
 from runnel.model.batch import ItemBatch
 from runnel.model.feed import Feed, FeedKind
@@ -36,6 +38,7 @@ SHOWN = 20
 
 _PIECE = 2_000
 _MOST_FAILURES = 20
+_MOST_ASKING = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +126,8 @@ def try_adapted(
         for start in range(0, len(items), _PIECE)
     )
     found = _Found(limit, newest=False)
-    with ExitStack() as stack:
-        matcher, names = _matcher(stack, root, actor, selection, len(items))
+    names = _chosen(root, actor, selection)
+    with chosen_matcher(root, names, len(items)) as matcher:
         found.match(matcher, batches)
     shown = [(item, number) for number, item in enumerate(items[:limit], 1)]
     return found.trial(names, len(items), shown, tuple(str(one) for one in refused))
@@ -138,13 +141,14 @@ def try_past(root: Root, actor: Actor, selection: Selection, back: timedelta, li
         readable = names_for(connection, actor)
     after = root.items.sequence_before(begin)
     found = _Found(limit, newest=True)
-    with ExitStack() as stack:
-        matcher, names = _matcher(stack, root, actor, selection, last - after)
+    chosen = _chosen(root, actor, selection)
+    _refuse_costly(root, chosen, after, last)
+    with chosen_matcher(root, chosen, last - after) as matcher:
         found.match(matcher, root.items.read(after, last))
     items = [item for batch in root.items.get(found.sequences()) for item in batch.items(readable)]
     # How much comes in for others is nothing that an owner is told.
     looked_at = last - after if actor.is_operator else root.items.count(readable.keys(), after, last)
-    return found.trial(names, looked_at, [(item, item.sequence or 0) for item in reversed(items)])
+    return found.trial(chosen, looked_at, [(item, item.sequence or 0) for item in reversed(items)])
 
 
 def source_for(root: Root, actor: Actor, selection: Selection, name: str | None) -> Feed:
@@ -205,16 +209,53 @@ class _Found:
         return Trial(looked_at, tuple(counts), shown, max(0, whole - len(shown)), failures, refused)
 
 
-def _matcher(
-    stack: ExitStack, root: Root, actor: Actor, selection: Selection, items: int
-) -> tuple[Matcher, dict[int, str]]:
-    """A matcher of the selected queries, and the names by which the actor knows them."""
+def _chosen(root: Root, actor: Actor, selection: Selection) -> dict[int, str]:
+    """The selected queries, with the names by which the actor knows them."""
     with root.catalog.read() as connection:
         check_actor(connection, actor)
         chosen = select_for(connection, actor, selection)
         names = names_for(connection, actor)
-    matcher = stack.enter_context(chosen_matcher(root, chosen, items))
-    return matcher, {one: names[one] for one in chosen}
+    return {one: names[one] for one in chosen}
+
+
+def _refuse_costly(root: Root, chosen: Mapping[int, str], after: int, upto: int) -> None:
+    """Refuse a test for which operators would be asked for longer than for a preview.
+
+    Queries are judged one by one, and what they cost is added up: those that share calls cost less together.
+    """
+    if upto <= after:
+        return
+    most = root.settings.preview_operator_seconds
+    hint = "take fewer days or fewer queries, or raise the setting preview_operator_seconds"
+    seconds = 0.0
+    for query, nodes in _asking(root, chosen).items():
+        try:
+            cost = preview_cost(root, query, nodes, after, upto)
+        except TooCostly as error:
+            raise TooCostly(
+                f"for {chosen[query]} operators would be asked for longer than the {most:g} seconds of a test",
+                hint=hint,
+            ) from error
+        seconds += 0.0 if cost is None else cost.seconds
+        if seconds > most:
+            raise TooCostly(
+                f"for these queries operators would be asked for longer than the {most:g} seconds of a test",
+                hint=hint,
+            )
+
+
+def _asking(root: Root, chosen: Mapping[int, str]) -> dict[int, Mapping[int, Node]]:
+    """Those of the chosen queries that ask operators, also through what they read; each with all it reads."""
+    with root.catalog.read() as connection:
+        nodes = feeds.definitions(connection, chosen, with_paused=True)
+        asking = [feed for feed, node in nodes.items() if any(map(has_calls, conditions_of(node)))]
+        found = sorted(feeds.all_readers(connection, asking) & chosen.keys()) if asking else []
+        if len(found) > _MOST_ASKING:
+            raise TooCostly(
+                f"{len(found)} of these queries ask operators; a test of the past takes at most {_MOST_ASKING} such",
+                hint="name fewer queries, or choose a tag",
+            )
+        return {one: feeds.definitions(connection, [one], with_paused=True) for one in found}
 
 
 def _source(root: Root, actor: Actor, selection: Selection, name: str | None) -> Feed:

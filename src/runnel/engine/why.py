@@ -44,13 +44,15 @@ def why(root: Root, item_id: str, name: str, actor: Actor) -> Outcome:
     again = _sequences_of(root, sequence)
     recorded = None if version is None else any(_recorded(root, one, feed.id) for one in again)
     found_before = find_duplicates(root, feed.id, definitions, sequence, names)
-    with answering(root, item, definitions) as answers:
+    with answering(root, item, definitions) as (answers, reasons):
         trace = _traced(feed.id, source, item, definitions, names, found_before, answers)
         if recorded and found_before.earlier and not trace.holds:
             # The match log knows better: the feed's history began anew after the earlier item.
             found_before = replace(found_before, earlier={})
             trace = _traced(feed.id, source, item, definitions, names, found_before, answers)
     bound = _bound(root, again, feed.id) if recorded else []
+    # What an operator says of itself may speak of servers and files that are not everybody's.
+    failed = [f"{name} failed: {reason}" for name, reason in reasons.items()] if actor.is_operator else []
     data = {
         "item": item_id,
         "source": names[source],
@@ -74,7 +76,7 @@ def why(root: Root, item_id: str, name: str, actor: Actor) -> Outcome:
     return Outcome(
         f"item {item_id} {verb} in {feed.name}",
         data,
-        (head, *trace.lines(), *unsure, _still(root, again, feed.id) or told, *named),
+        (head, *trace.lines(), *failed, *unsure, _still(root, again, feed.id) or told, *named),
     )
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from runnel.catalog import items as manifest
 from runnel.catalog import leases, undecided
 from runnel.catalog.connection import Catalog
+from runnel.catalog.inspection import OPERATOR, Quarantined, put_aside
 from runnel.catalog.sequencer import take_sequences
 from runnel.log.arrow_files import write_arrow
 from runnel.log.item_files import STORED_SCHEMA
@@ -30,10 +31,13 @@ def log_again(catalog: Catalog, storage: Storage, *, epoch: int, limit: int = _M
     with catalog.read() as connection:
         due = undecided.due_undecided(connection, limit)
         kept_after = manifest.kept_after(connection, 0)
-    gone = [one.id for one in due if one.sequence <= kept_after]
+    gone = [one for one in due if one.sequence <= kept_after]
     if gone:
         with catalog.write() as connection:
-            undecided.forget_undecided(connection, gone)
+            undecided.forget_undecided(connection, [one.id for one in gone])
+            for one in gone:
+                told = f"{one.reason}; the item was not kept long enough to be tried again"
+                put_aside(connection, Quarantined(OPERATOR, f"item {one.sequence}", told, query=one.queries[0]))
     waiting = sorted((one for one in due if one.sequence > kept_after), key=lambda one: (one.sequence, one.id))
     if not waiting:
         return 0

@@ -10,13 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-import numpy as np
-
 from runnel.errors import RunnelError
 from runnel.optimizer.draft import Branch, Draft
 from runnel.optimizer.formulas import ALWAYS, COMPOUND, NEVER, Formulas
 from runnel.optimizer.settings import OptimizerSettings
-from runnel.plan.gates import operated_way_id, query_of
+from runnel.plan.gates import operated_way_id, query_of_one
 from runnel.plan.logical import FormulaKind, PlanQuery
 from runnel.plan.operators import Literal, OperatedWay, OperatorTable
 
@@ -45,7 +43,7 @@ def split_operators(draft: Draft, settings: OptimizerSettings) -> Draft:
             key = (branch.query, literals)
             if key not in places:
                 target = draft.queries[branch.query]
-                query = int(query_of(np.array([target.id], dtype=np.int64))[0])
+                query = query_of_one(target.id)
                 way = operated_way_id(query, numbered.get(query, 0))
                 numbered[query] = numbered.get(query, 0) + 1
                 places[key] = len(queries)
@@ -61,7 +59,7 @@ def split_operators(draft: Draft, settings: OptimizerSettings) -> Draft:
 
 def _named(draft: Draft, way: int, literals: Literals, texts: list[str]) -> tuple[Literal, ...]:
     """The literals of a way, with the names that the query itself gives to the variables of those that must hold."""
-    names = draft.names.get(int(query_of(np.array([way], dtype=np.int64))[0]), {})
+    names = draft.names.get(query_of_one(way), {})
     return tuple(
         Literal(texts[one >> 1], bool(one & 1), () if one & 1 else names.get(one >> 1, ())) for one in literals
     )

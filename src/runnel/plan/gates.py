@@ -65,7 +65,7 @@ def way_place(one: int) -> tuple[int, str | None]:
     """
     if one < FIRST_WAY:
         return one, None
-    query = int(query_of(np.array([one], dtype=np.int64))[0])
+    query = query_of_one(one)
     place = one & ((1 << _BITS) - 1)
     return query, f"operators {place}" if one >= FIRST_OPERATED else f"gate {place}"
 
@@ -73,6 +73,15 @@ def way_place(one: int) -> tuple[int, str | None]:
 def query_of(ids: Array) -> Array:
     """The queries that ids belong to: their own, or those of which they are ways."""
     return np.where(ids >= FIRST_WAY, ((ids - _ORIGIN) & (_OPERATED - 1)) >> _BITS, ids)
+
+
+def query_of_one(one: int) -> int:
+    """The query that an id belongs to.
+
+    >>> query_of_one(7), query_of_one(operated_way_id(7, 3))
+    (7, 7)
+    """
+    return one if one < FIRST_WAY else ((one - _ORIGIN) & (_OPERATED - 1)) >> _BITS
 
 
 def visible(ids: Array) -> Array:

@@ -6,13 +6,13 @@ for the rest that stays unknown what a person should see.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlalchemy import Connection
 
-from runnel.catalog import operator_cache, operator_learning, operators, undecided
+from runnel.catalog import feeds, operator_cache, operator_learning, operators, undecided
 from runnel.catalog.connection import now
 from runnel.catalog.inspection import OPERATOR, Quarantined, put_aside
 from runnel.model.operator import OperatorDeclaration
@@ -50,28 +50,45 @@ def _left(told: Sequence[Any]) -> _Left:
 
 
 def _note_undecided(connection: Connection, left: Sequence[_Left], sequences: tuple[int, int]) -> None:
-    """Have tried again what may be decided later; tell of the rest, once for each operator and reason."""
+    """Have tried again what may be decided later; tell of the rest, once for each operator, reason and owner.
+
+    Where several operators left a query undecided, and one of them may answer later, that one decides.
+    """
     declared = operators.operator_versions(connection, {one.operator for one in left})
     again = {one.sequence: one for one in undecided.supplements_between(connection, sequences[0] - 1, sequences[1])}
-    later: dict[int, Undecided] = {}
-    given_up: dict[tuple[tuple[str, int], str], dict[int, tuple[int, ...]]] = {}
+    later: dict[tuple[int, tuple[str, int]], Undecided] = {}
     for one in left:
-        declaration = declared.get(one.operator)
         for sequence, queries in one.queries.items():
-            next_try = _next_try(connection, one, declaration, sequence, again.get(sequence))
-            if next_try is None:
-                given_up.setdefault((one.operator, one.reason), {})[sequence] = queries
-                continue
-            known = later.get(sequence)
-            both = queries if known is None else tuple(sorted({*known.queries, *queries}))
-            later[sequence] = Undecided(sequence, both, one.reason, *next_try)
-    undecided.put_off(connection, later.values())
-    for (operator, reason), by_sequence in given_up.items():
-        put_aside(connection, _unknown(operator, reason, by_sequence))
+            next_try = _next_try(connection, one, declared.get(one.operator), again.get(sequence))
+            if next_try is not None:
+                known = later.get((sequence, one.operator))
+                both = queries if known is None else tuple(sorted({*known.queries, *queries}))
+                later[sequence, one.operator] = Undecided(sequence, both, one.reason, *next_try)
+    undecided.put_off(connection, _each_once(later.values()))
+    waiting = {(one.sequence, query) for one in later.values() for query in one.queries}
+    owners = feeds.feed_owners(connection, {query for one in left for some in one.queries.values() for query in some})
+    for one in left:
+        given_up: dict[int, dict[int, list[int]]] = {}
+        for sequence, queries in one.queries.items():
+            for query in queries:
+                if (sequence, query) not in waiting:
+                    given_up.setdefault(owners.get(query, 0), {}).setdefault(sequence, []).append(query)
+        for by_sequence in given_up.values():
+            put_aside(connection, _unknown(one.operator, one.reason, by_sequence))
+
+
+def _each_once(later: Iterable[Undecided]) -> Iterator[Undecided]:
+    """No item is tried again for a query on behalf of two operators: the one that is tried longer stands for both."""
+    taken: set[tuple[int, int]] = set()
+    for one in sorted(later, key=lambda one: -one.until):
+        queries = tuple(query for query in one.queries if (one.sequence, query) not in taken)
+        taken |= {(one.sequence, query) for query in queries}
+        if queries:
+            yield replace(one, queries=queries)
 
 
 def _next_try(
-    connection: Connection, one: _Left, declaration: OperatorDeclaration | None, sequence: int, was: Supplement | None
+    connection: Connection, one: _Left, declaration: OperatorDeclaration | None, was: Supplement | None
 ) -> tuple[int, int] | None:
     """How often an item will have been tried, and until when it is; None: no more."""
     if declaration is None or declaration.on_error != "retry" or not one.passing:
@@ -82,11 +99,12 @@ def _next_try(
     return None if moment >= was.until else (was.attempts + 1, was.until)
 
 
-def _unknown(operator: tuple[str, int], reason: str, by_sequence: Mapping[int, tuple[int, ...]]) -> Quarantined:
+def _unknown(operator: tuple[str, int], reason: str, by_sequence: Mapping[int, Sequence[int]]) -> Quarantined:
     first = min(by_sequence)
     queries = {query for some in by_sequence.values() for query in some}
-    items = "one item" if len(by_sequence) == 1 else f"{len(by_sequence)} items"
+    items = (
+        "one item of this batch stays" if len(by_sequence) == 1 else f"{len(by_sequence)} items of this batch stay"
+    )
     asked = "one query" if len(queries) == 1 else f"{len(queries)} queries"
-    told = f"{reason}; {items} of this batch stay undecided for {asked}, the first is item {first}"
-    only = next(iter(queries)) if len(queries) == 1 else None
-    return Quarantined(OPERATOR, f"operator {operator[0]}", told, query=only, sequence=first)
+    told = f"{reason}; {items} undecided for {asked}, the first is item {first}"
+    return Quarantined(OPERATOR, f"operator {operator[0]}", told, query=min(queries), sequence=first)

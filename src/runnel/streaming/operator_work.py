@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from runnel.log.storage import Storage, open_storage
-from runnel.matching.operators.decide import Decided, Decider, Unknown
+from runnel.matching.operators.decide import Decided, Decider, Key, Unknown
 from runnel.matching.operators.means import OperatorMeans
-from runnel.matching.operators.work import Key, Operators
+from runnel.matching.operators.work import Operators
 from runnel.model.batch import ItemBatch
 from runnel.model.operator_learning import Learned
 from runnel.plan.store import Plan

@@ -67,8 +67,14 @@ def _loaded(frame: Mapping[str, Any]) -> tuple[Operator | None, bytes]:
 
 
 def _place(told: Mapping[str, Any]) -> OperatorPlace:
-    folder, addresses = told["folder"], tuple(told["allowed_addresses"])
-    return OperatorPlace(**{**told, "folder": folder and Path(folder), "allowed_addresses": addresses})
+    folder = told["folder"]
+    typed = {
+        "configuration": dict(told["configuration"]),  # it comes as pairs, and so do the databases
+        "databases": dict(told["databases"]),
+        "folder": folder and Path(folder),
+        "allowed_addresses": tuple(told["allowed_addresses"]),
+    }
+    return OperatorPlace(**{**told, **typed})
 
 
 def _described(signature: Signature) -> dict[str, object]:

@@ -9,7 +9,7 @@ batches.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
@@ -32,7 +32,10 @@ from runnel.model.item import Attributes, Value
 from runnel.model.match import Failure, Matches
 from runnel.model.operator import Rows
 from runnel.plan.arrays import Array, offsets_of
-from runnel.plan.gates import FIRST_OPERATED, query_of
+from runnel.plan.gates import FIRST_OPERATED, NO_GATE, query_of, query_of_one
+
+Key = tuple[str, int]
+"""An operator by its name and version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +72,7 @@ class Decided:
         for row, of_row in self.bindings.items():
             of_item = found.setdefault(int(sequences[row]), {})
             for target, some in of_row.items():
-                of_item.setdefault(int(query_of(np.array([target]))[0]), []).extend(some)
+                of_item.setdefault(query_of_one(target), []).extend(some)
         return found
 
 
@@ -81,12 +84,15 @@ def for_queries_alone(sequences: Array, matches: Matches, again: Mapping[int, Se
     [1, 2, 2]
     """
     rows = np.repeat(np.arange(len(matches)), np.diff(matches.offsets))
-    kept = ~np.isin(sequences[rows], list(again))
-    queries = query_of(matches.queries)
-    for row in np.flatnonzero(np.isin(sequences, list(again))).tolist():
-        kept |= (rows == row) & np.isin(queries, again[int(sequences[row])])
+    are_again = np.isin(sequences, np.fromiter(again, dtype=np.int64, count=len(again)))
+    wanted = {(row, query) for row in np.flatnonzero(are_again).tolist() for query in again[int(sequences[row])]}
+    asked = np.flatnonzero(are_again[rows])
+    queries = query_of(matches.queries[asked]).tolist()
+    kept = ~are_again[rows]
+    kept[asked] = [pair in wanted for pair in zip(rows[asked].tolist(), queries, strict=True)]
     offsets = offsets_of(np.bincount(rows[kept], minlength=len(matches)))
-    return Matches(offsets, matches.queries[kept], matches.failures)
+    failures = (one for one in matches.failures if not are_again[one.row] or (one.row, one.query) in wanted)
+    return Matches(offsets, matches.queries[kept], tuple(failures))
 
 
 ChosenOrder = Callable[[Array, Array], Order]
@@ -101,6 +107,8 @@ class Decider:
     problem: Problem
     order: ChosenOrder
     asker: Asker
+    gates: Mapping[int, int] = field(default_factory=dict)
+    """The gates, by feed, that ways of queries lead through."""
 
     @property
     def is_needed(self) -> bool:
@@ -164,6 +172,7 @@ class _Work:
     """One batch being decided. Items are numbered as far as they have ways to decide."""
 
     def __init__(self, decider: Decider, items: ItemBatch, rows: Array, ways: Array) -> None:
+        self._gates = decider.gates
         self._ways = decider.ways
         self._asker = decider.asker
         self._problem = decider.problem
@@ -182,6 +191,7 @@ class _Work:
         self.passed = np.zeros(decider.problem.tests, dtype=np.int64)
         self.calls = 0
         self.rounds = 0
+        self._too_many: list[tuple[int, int, Term]] = []
 
     def run(self) -> None:
         """Ask until nothing is undecided."""
@@ -220,14 +230,23 @@ class _Work:
         return [(item, way) for item, way in found if self._joins(item, way)]
 
     def _joins(self, item: int, way: int) -> bool:
-        return all(bool(self._solutions(check.term, item)) != check.negated for check in self._ways.way_checks[way])
+        for check in self._ways.way_checks[way]:
+            found = self._solutions(check.term, item)
+            if found is None:
+                self._too_many.append((item, way, check.term))
+                return False
+            if bool(found) == check.negated:
+                return False
+        return True
 
-    def _solutions(self, term: Term, item: int) -> list[dict[str, Value]]:
+    def _solutions(self, term: Term, item: int) -> list[dict[str, Value]] | None:
+        """The bindings of a term, all of whose calls were answered; None where there are too many to look at."""
+
         def answers(call: Call) -> Rows | None:
             answer = self._answers.get((item, self._numbers[call.question]))
             return None if isinstance(answer, Failed) else answer
 
-        return term_solutions(term, answers, self._accepted[item]) or []
+        return term_solutions(term, answers, self._accepted[item])
 
     def matched(self, accepted: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
         """The rows, and what matches in them."""
@@ -257,35 +276,59 @@ class _Work:
         """The joint bindings of some terms, under the names of the query; of very many the first."""
         bound: list[dict[str, Value]] = [{}]
         for term, names in terms:
-            own = [{names[int(name) - 1]: one for name, one in row.items()} for row in self._solutions(term, item)]
+            rows = (self._solutions(term, item) or [])[:MOST_BINDINGS]
+            own = [{names[int(name) - 1]: one for name, one in row.items()} for row in rows]
             bound = joined(bound, own)[:MOST_BINDINGS]
         return bound
 
-    def unknown(self, accepted: Sequence[tuple[int, int]], certain: tuple[Array, Array]) -> Iterator[Unknown]:
-        """What could not be decided, once for each item and target, and is not known in another way."""
+    def unknown(self, accepted: Sequence[tuple[int, int]], certain: tuple[Array, Array]) -> list[Unknown]:
+        """What could not be decided: once for each item, query and operator; not where the query matches anyway."""
         pairs = np.flatnonzero(self._rounds.outcomes == UNKNOWN)
-        if not len(pairs):
-            return
-        known = set(zip(certain[0].tolist(), certain[1].tolist(), strict=True))
-        known |= {(self.row(item), self.target(way)) for item, way in accepted}
+        if not len(pairs) and not self._too_many:
+            return []
+        known = set(zip(certain[0].tolist(), query_of(certain[1]).tolist(), strict=True))
+        known |= {(self.row(item), query_of_one(self.target(way))) for item, way in accepted}
+        found: dict[tuple[int, int, Key], Unknown] = {}
+        gates: dict[tuple[int, int, Key], int] = {}
         for item, way in zip(self._pair_items[pairs].tolist(), self._pair_ways[pairs].tolist(), strict=True):
             row, target = self.row(item), self.target(way)
-            if (row, target) not in known:
-                known.add((row, target))
-                operator, failure = self._failure(item, way)
-                query = int(query_of(np.array([target]))[0])
-                yield Unknown(row, query, operator, failure.reason, failure.passing)
+            query = query_of_one(target)
+            if (row, query) in known:
+                continue
+            for operator, failure in self._failures(item, way):
+                key = (row, query, operator)
+                found.setdefault(key, Unknown(row, query, operator, failure.reason, failure.passing))
+                gates[key] = self._gates.get(target, NO_GATE)
+        for item, way, term in self._too_many:
+            row, query = self.row(item), query_of_one(self.target(way))
+            operator = (term.calls[0].operator, term.calls[0].version)
+            if (row, query) not in known:
+                found.setdefault((row, query, operator), Unknown(row, query, operator, _TOO_MANY, False))
+                gates.setdefault((row, query, operator), NO_GATE)
+        undecided = {(row, query) for row, query, _ in found}
+        return [
+            one if gates[key] == NO_GATE or (one.row, gates[key]) in undecided else _for_good(one)
+            for key, one in found.items()
+        ]
 
-    def _failure(self, item: int, way: int) -> tuple[tuple[str, int], Failed]:
+    def _failures(self, item: int, way: int) -> Iterator[tuple[Key, Failed]]:
+        """The operators that a way needs and that gave no answer."""
         for test in self._ways.way_tests[way]:
             call = self._ways.test_calls[test]
             answer = self._answers.get((item, call))
             if isinstance(answer, Failed):
-                return (self._ways.calls[call].operator, self._ways.calls[call].version), answer
-        raise RunnelError("a way is unknown although all its calls were answered")
+                yield (self._ways.calls[call].operator, self._ways.calls[call].version), answer
 
 
-MOST_BINDINGS = 1_000
+def _for_good(one: Unknown) -> Unknown:
+    """What is behind a distinct feed that has had the item: that would take the item for a duplicate of itself."""
+    reason = f"{one.reason}; behind a distinct feed the item cannot be tried again"
+    return replace(one, reason=reason, passing=False)
+
+
+_TOO_MANY = "its rows and those of the operators beside it have too many combinations to look at"
+
+MOST_BINDINGS = 300
 """Of so many joint bindings of one match none more are looked for."""
 
 
@@ -315,7 +358,7 @@ def _of_query(failure: Failure) -> Failure:
     """A failure of a way that operators decide, as one of its query."""
     if failure.query < FIRST_OPERATED:
         return failure
-    return Failure(failure.row, int(query_of(np.array([failure.query]))[0]), failure.reason)
+    return Failure(failure.row, query_of_one(failure.query), failure.reason)
 
 
 def _united(

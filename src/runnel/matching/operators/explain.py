@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from runnel.algebra.render import render_operators
+from runnel.matching.operators.decide import Key
 from runnel.matching.operators.orders.choose import CANDIDATES, Choice, Prediction, choose_order
 from runnel.matching.operators.orders.problem import Problem
 from runnel.matching.operators.orders.rounds import Rounds
 from runnel.matching.operators.ways import OperatedWays
-from runnel.matching.operators.work import Key, problem_of
+from runnel.matching.operators.work import problem_of
 from runnel.model.operator import OperatorDeclaration
 from runnel.model.operator_learning import Learned
 from runnel.optimizer.describe import describe_way

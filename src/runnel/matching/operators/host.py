@@ -24,7 +24,15 @@ from runnel.matching.operators.child import EXHAUSTED, MAX_FRAME
 from runnel.matching.operators.contract import Ask, Failed, OperatorPlace
 from runnel.matching.operators.encoding import from_bytes, to_bytes
 from runnel.matching.operators.pipes import Ended, Late, Pipes
-from runnel.matching.operators.registry import Signature, find_operator, is_shipped, open_operator, signature_of
+from runnel.matching.operators.registry import (
+    Signature,
+    check_operator,
+    check_source,
+    find_operator,
+    is_shipped,
+    open_operator,
+    signature_of,
+)
 from runnel.model.operator import Parameter
 
 CHILD = "runnel.matching.operators.child"
@@ -43,10 +51,12 @@ Kind = Literal["late", "died", "raised", "refused"]
 class HostFailed(Exception):
     """There are no answers: too late, a process that ended, an exception, or an operator that cannot be loaded."""
 
-    def __init__(self, reason: str, kind: Kind) -> None:
+    def __init__(self, reason: str, kind: Kind, refused: OperatorRefused | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.kind = kind
+        self.refused = refused
+        """The refusal that the operator's own process told, in its parts."""
 
 
 class Host(Protocol):
@@ -77,15 +87,26 @@ def open_host(recipe: Recipe) -> Host:
     return WorkerHost(recipe) if is_shipped(recipe.source) else ChildHost(recipe)
 
 
-def describe_operator(source: str, modules: Collection[str], *, megabytes: int = MEGABYTES) -> Signature:
-    """What an operator says of itself. A plug-in is imported in a process of its own, never here."""
+def describe_operator(
+    source: str, modules: Collection[str], *, place: OperatorPlace | None = None, megabytes: int = MEGABYTES
+) -> Signature:
+    """What an operator says of itself. A plug-in is imported in a process of its own, never here.
+
+    With a place it is also made there, as it will be for its work, and let go of; what it refuses is refused here.
+    """
     if is_shipped(source):
-        return signature_of(find_operator(source, modules))
-    child = ChildHost(Recipe(source, tuple(modules), OperatorPlace(), megabytes), only_describe=True)
+        found = find_operator(source, modules)
+        if place is not None:
+            check_operator(found, place)
+        return signature_of(found)
+    check_source(source, modules)
+    recipe = Recipe(source, tuple(modules), place or OperatorPlace(), megabytes)
+    child = ChildHost(recipe, only_describe=place is None)
     try:
         return child.start()
     except HostFailed as failure:
-        raise OperatorRefused(f"{source} cannot be loaded: {failure.reason}") from failure
+        refused = failure.refused or OperatorRefused(f"{source} cannot be loaded: {failure.reason}")
+        raise refused from failure
     finally:
         child.close()
 
@@ -216,8 +237,10 @@ class ChildHost:
                 return signature
             case {"refused": str(message), "hint": hint}:
                 self.close()
-                shown = _printable(message) + (f" ({_printable(hint)})" if isinstance(hint, str) else "")
-                raise HostFailed(shown, "refused")
+                refused = OperatorRefused(
+                    _printable(message), hint=_printable(hint) if isinstance(hint, str) else None
+                )
+                raise HostFailed(str(refused), "refused", refused)
             case _:
                 self.close()
                 raise HostFailed("its process sent something else than was expected", "refused")
@@ -241,7 +264,9 @@ class ChildHost:
             place = asdict(self._recipe.place)
             # Of the databases those that the registration names: what a plug-in need not know it is not told.
             named = set(self._recipe.place.configuration.values())
-            place["databases"] = {name: url for name, url in place["databases"].items() if name in named}
+            place["databases"] = [(name, url) for name, url in place["databases"].items() if name in named]
+            # As pairs: a mapping with the one key `date` would arrive as a moment.
+            place["configuration"] = list(place["configuration"].items())
             place["folder"] = None if place["folder"] is None else str(place["folder"])
         return {
             "seconds": START_SECONDS,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import re
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
@@ -166,6 +167,22 @@ def open_operator(found: Callable[..., Any], place: OperatorPlace) -> Operator:
         raise OperatorRefused("the class has no method answer(asks)", place=_name(found))
     operator: Operator = made
     return operator
+
+
+def check_operator(found: Callable[..., Any], place: OperatorPlace) -> None:
+    """Make an operator as it will be made for its work, and let go of it: OperatorRefused where it cannot be used.
+
+    Nothing is asked. One that would rather wait than refuse has a method `check()`, which refuses all the same.
+    """
+    operator = open_operator(found, place)
+    check, close = getattr(operator, "check", None), getattr(operator, "close", None)
+    try:
+        if callable(check):
+            check()
+    finally:
+        if callable(close):
+            with suppress(Exception):  # what it is to say was said
+                close()
 
 
 class FunctionOperator:

@@ -7,26 +7,26 @@ that is expected to cost least; and what was learned and answered meanwhile.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from runnel.log.storage import Storage
 from runnel.matching.contract import Matcher, MatchStatistics
 from runnel.matching.operators.cache_files import write_segment
 from runnel.matching.operators.caller import Caller
-from runnel.matching.operators.decide import Decided, Decider
+from runnel.matching.operators.decide import Decided, Decider, Key
 from runnel.matching.operators.means import OperatorMeans
 from runnel.matching.operators.orders.choose import CANDIDATES, choose_order
 from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import Problem
 from runnel.matching.operators.ways import OperatedWays
 from runnel.model.batch import ItemBatch
-from runnel.model.match import Matches
+from runnel.model.match import Failure, Matches
 from runnel.model.operator import OperatorDeclaration
 from runnel.model.operator_cache import CacheSegment
 from runnel.model.operator_learning import Learned, operator_key
 from runnel.plan.arrays import Array
 from runnel.plan.store import Plan
 
-Key = tuple[str, int]
 _SAMPLE = 32
 """Items by which an order is chosen."""
 
@@ -56,7 +56,10 @@ class Operators:
         if self._decider is None or self._decider[0] != key:
             ways = OperatedWays.of(plan.operators)
             problem = problem_of(ways, self._declarations, learned)
-            self._decider = key, Decider(ways, problem, CheapestOrder(problem, self._candidates), self.caller)
+            self._decider = (
+                key,
+                Decider(ways, problem, CheapestOrder(problem, self._candidates), self.caller, _gates_of(plan)),
+            )
         return self._decider[1]
 
     def note(self, decider: Decider, decided: Decided) -> None:
@@ -86,6 +89,10 @@ def problem_of(ways: OperatedWays, declarations: Mapping[Key, OperatorDeclaratio
     return ways.problem(learned.chance, price)
 
 
+def _gates_of(plan: Plan) -> dict[int, int]:
+    return dict(zip(plan.gates.way_ids.tolist(), plan.gates.way_gates.tolist(), strict=True))
+
+
 class CheapestOrder:
     """The order that is expected to cost least, chosen when it is seen which ways items leave undecided."""
 
@@ -112,12 +119,9 @@ class DecidingMatcher:
         self._matcher = matcher
         self._decider = decider
         self.statistics: MatchStatistics = matcher.statistics
-        self.calls = 0
-        self.unknown = 0
 
     def match(self, items: ItemBatch) -> Matches:
-        """The queries that each item of the batch matches."""
+        """The queries that each item of the batch matches; what stays unknown is a failure."""
         decided = self._decider.decide(items, self._matcher.match(items))
-        self.calls += decided.calls
-        self.unknown += len(decided.unknown)
-        return decided.matches
+        unknown = (Failure(one.row, one.query, one.reason) for one in decided.unknown)
+        return replace(decided.matches, failures=(*decided.matches.failures, *unknown))

@@ -273,6 +273,28 @@ def test_no_password_is_shown(opened: Keep) -> None:
     assert answer.passing
     assert "s3cret" not in answer.reason
     assert "127.0.0.1" in answer.reason
+    with pytest.raises(OperatorRefused, match="did not answer") as refused:
+        lookup.check()
+    assert "s3cret" not in str(refused.value)
+    assert "operator_databases" in (refused.value.hint or "")
+
+
+def test_keys_are_compared_exactly_whatever_the_database_thinks(server: Server, tmp_path: Path, opened: Keep) -> None:
+    if server.kind == "sqlite":
+        path = tmp_path / "folded.sqlite"
+        execute, url = _on_sqlite(path), f"sqlite:///{path}"
+        execute("create table folded (symbol text collate nocase, price real)")
+        stored = "Acme"
+    else:
+        execute, url = server.execute, server.url
+        execute("create table folded (symbol char(8), price double precision)")
+        stored = "Acme    "
+    execute("insert into folded values ('Acme', 12.5)")
+    settings = {"database": "market", "table": "folded", "key": "symbol"}
+    for more, found in (({}, HOLDS), ({"columns": "price"}, ((12.5,),))):
+        lookup = opened(Lookup(OperatorPlace({**settings, **more}, databases={"market": url})))
+        lookup.check()
+        assert lookup.answer([Ask({}, ("ACME",)), Ask({}, (stored,)), Ask({}, ("Acme  ",))]) == [(), found, ()]
 
 
 def test_values_that_conditions_lack_fail_alone(tmp_path: Path, opened: Keep) -> None:

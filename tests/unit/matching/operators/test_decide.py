@@ -17,7 +17,7 @@ from runnel.algebra.bindings import asking, solutions, truth
 from runnel.algebra.calls import Call, Literally, Variable
 from runnel.algebra.encode import decode_expression, encode_expression
 from runnel.algebra.evaluate import accepts
-from runnel.algebra.expressions import Attribute, Expression
+from runnel.algebra.expressions import Attribute, Expression, Not
 from runnel.algebra.query import Filter, Node, Read
 from runnel.algebra.terms import close
 from runnel.log.storage import FileStorage
@@ -171,6 +171,33 @@ def test_what_stays_unknown_is_told_once_with_the_operator() -> None:
 
 def operator_items() -> tuple[Item, ...]:
     return tuple(Item("One", str(number), {"title": ("rock",)}) for number in range(2))
+
+
+def test_too_many_combinations_stay_unknown_and_are_told() -> None:
+    condition = decode_expression(
+        [
+            "and",
+            ["call", "count", 1, [1], ["constant", "i"], ["?", "x"]],
+            ["call", "count", 1, [1], ["constant", "j"], ["?", "y"]],
+            ["constraint", "=", ["?", "x"], ["+", ["?", "y"], ["constant", 0.5]]],
+        ]
+    )
+    definitions: dict[int, Node] = {10: Filter(Read(1), condition), 11: Filter(Read(1), Not(condition))}
+    world = OperatorWorld(definitions, operator_items()[:1], 0, failing=0)
+    plan = compiled(definitions, [10, 11])
+    ways = OperatedWays.of(plan.operators)
+    problem = ways.problem(lambda digest: 0.5, lambda operator: 1.0)
+
+    class Many:
+        def ask(self, questions: Sequence[Question]) -> list[Answer]:
+            return [tuple((float(number),) for number in range(1000)) for _ in questions]
+
+    made = ORDERS["adaptive"](problem)
+    decider = Decider(ways, problem, lambda *_: made, Many())
+    found = decider.decide(world.batch, build_matcher(plan).match(world.batch))
+    assert rows(found) == [[]]
+    assert {(one.query, one.passing) for one in found.unknown} == {(10, False), (11, False)}
+    assert all("too many combinations" in one.reason for one in found.unknown)
 
 
 def test_operators_are_not_asked_where_filters_decide() -> None:

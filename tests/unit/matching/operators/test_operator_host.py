@@ -259,3 +259,14 @@ def test_one_in_the_worker_that_is_late_is_left_behind(monkeypatch: pytest.Monke
     while threads.count("closed") < 2:
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+@pytest.mark.parametrize("said", ["2026-01-01", "soon"])
+def test_a_configuration_with_the_one_key_date_arrives_as_it_is(opened: Opened, said: str) -> None:
+    place = OperatorPlace({"date": said}, databases={said: "sqlite:///one", "other": "sqlite:///two"})
+    (rows,) = opened("Place", place=place).answer([Ask({})], 20)
+    assert [repr({"date": said})] in rows  # type: ignore[operator]
+    assert [repr({said: "sqlite:///one"})] in rows  # type: ignore[operator]
+    dated = OperatorPlace({"use": "date"}, databases={"date": "2026-01-01"})
+    (rows,) = opened("Place", place=dated).answer([Ask({})], 20)
+    assert [repr({"date": "2026-01-01"})] in rows  # type: ignore[operator]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -10,10 +11,11 @@ import pytest
 from tests.unit.matching.operators.asked_plugins import plugins
 
 from runnel.errors import OperatorRefused
-from runnel.matching.operators.contract import Ask, Failed, OperatorPlace
+from runnel.matching.operators.contract import Answer, Ask, Failed, OperatorPlace
 from runnel.matching.operators.host import describe_operator
 from runnel.matching.operators.registry import (
     Signature,
+    check_operator,
     check_source,
     find_operator,
     is_shipped,
@@ -142,6 +144,37 @@ def test_a_plug_in_is_described_without_being_imported_here(plugins: Path) -> No
     with pytest.raises(OperatorRefused, match="not allowed"):
         describe_operator("mine:run", MODULES)
     assert not (plugins / "touched").exists()
+
+
+def test_a_plug_in_with_a_place_is_made_in_its_own_process(plugins: Path) -> None:
+    with pytest.raises(OperatorRefused, match="no such model"):
+        describe_operator("city.vision:Unmade", MODULES, place=OperatorPlace())
+    assert describe_operator("city.vision:Unmade", MODULES) == Signature()
+    assert describe_operator("city.vision:Place", MODULES, place=OperatorPlace({"a": "b"})) == Signature()
+
+
+def test_a_checked_operator_is_let_go_of_whatever_it_says() -> None:
+    closed: list[str] = []
+
+    class Waiting:
+        def __init__(self, place: OperatorPlace) -> None:
+            self.name = place.name
+
+        def answer(self, asks: Sequence[Ask]) -> list[Answer]:
+            raise AssertionError("nothing is asked")
+
+        def check(self) -> None:
+            if self.name == "away":
+                raise OperatorRefused("the table is away")
+
+        def close(self) -> None:
+            closed.append(self.name)
+            raise OSError("already closed")
+
+    check_operator(Waiting, OperatorPlace(name="there"))
+    with pytest.raises(OperatorRefused, match="away"):
+        check_operator(Waiting, OperatorPlace(name="away"))
+    assert closed == ["there", "away"]
 
 
 def test_functions_fail_ask_by_ask(plugins: Path) -> None:

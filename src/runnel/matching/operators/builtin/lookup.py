@@ -91,10 +91,11 @@ class Lookup:
         except ValueError as error:
             raise configuration.refused(str(error), key="database") from error
         self._target: _Target | None = None
+        self._missed = ""
         try:
             self._target = self._reflected()
-        except Unanswered:
-            self._target = None  # It may be there later; until then asks fail, in a way that passes.
+        except Unanswered as error:
+            self._missed = error.reason  # It may be there later; until then asks fail, in a way that passes.
         except OperatorRefused:
             self.close()
             raise
@@ -111,6 +112,15 @@ class Lookup:
             reason = error.reason if isinstance(error, Unanswered) else str(error)
             return [Failed(f"the database {self._name} did not answer: {reason}")] * len(asks)
         return [one if isinstance(one, Failed) else self._rows(one, found) for one in wanted]
+
+    def check(self) -> None:
+        """Refuse where the database did not answer: whoever registers a look-up can see to it; a worker waits."""
+        if self._target is None:
+            raise self._configuration.refused(
+                f"the database {self._name} did not answer: {self._missed}",
+                key="database",
+                hint="is it running, and is its URL in the setting `operator_databases` right?",
+            )
 
     def close(self) -> None:
         """Let go of all connections."""

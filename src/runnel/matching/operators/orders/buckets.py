@@ -1,15 +1,15 @@
 """The calls of each item, the most worthwhile first: buckets of logarithmic width, one set for an item.
 
-Scores change all the time, so slots are kept in buckets, 16 for a doubling of the score, each a list linked in both
-directions. A slot whose score has fallen is noticed when its bucket is reached; one whose score has risen is moved at
-once. Items with few slots have no buckets: theirs are looked through.
+Scores change all the time, so slots are kept in buckets, 16 for a doubling of the score. A slot whose score has
+fallen is noticed when its bucket is reached. Where scores also rise, buckets are lists linked in both directions, and
+a slot whose score has risen is moved at once. Items with few slots have no buckets: theirs are looked through.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from runnel.kernel import Number, step
+from runnel.kernel import Number, inlined
 from runnel.plan.arrays import Array
 
 FEW = 64
@@ -22,23 +22,30 @@ _FINENESS = 19
 NOTHING = -1
 
 
-@step
+@inlined
 def step_of(score: Number) -> Number:
     """The logarithmic step of a score: the first bits of a number above 0 are in its order."""
     return np.float32(max(score, 0.0)).view(np.int32) >> _FINENESS
 
 
-@step
+@inlined
 def bucket_of(score: Number, top: Number) -> Number:
     """The bucket of a score, where `top` is the step of the highest; the last is for all that is lower."""
     return min(max(top - step_of(score), 0), BUCKETS - 1)
 
 
-@step
+@inlined
+def push(slot: Number, bucket: Number, base: Number, heads: Array, after: Array) -> None:
+    """Put a slot into a bucket of its item, whose buckets begin at `base`; none is ever taken but the first."""
+    after[slot] = heads[base + bucket]
+    heads[base + bucket] = slot
+
+
+@inlined
 def put(
     slot: Number, bucket: Number, base: Number, heads: Array, after: Array, before: Array, buckets: Array
 ) -> None:
-    """Put a slot into a bucket of its item, whose buckets begin at `base`."""
+    """Put a slot into a bucket from where it can be taken."""
     first = heads[base + bucket]
     after[slot] = first
     before[slot] = NOTHING
@@ -48,7 +55,7 @@ def put(
     buckets[slot] = bucket
 
 
-@step
+@inlined
 def take(slot: Number, base: Number, heads: Array, after: Array, before: Array, buckets: Array) -> None:
     """Take a slot out of its bucket."""
     following, previous = after[slot], before[slot]

@@ -15,7 +15,6 @@ from runnel.matching.operators.orders.links import (
     Links,
     find_places,
     find_stale,
-    link,
     link_all,
     score_all,
     unlink,
@@ -26,6 +25,8 @@ from runnel.plan.arrays import IDENTIFIER, Array, offsets_of, read_only
 _MOST_COST = 4096.0
 """A cost counts as at most so many units: the sums of a million chains fit."""
 _ROOM = 64
+_FEW_STALE = 30
+"""Where fewer than one in so many ways are stale, each is moved by itself."""
 
 
 class Chains:
@@ -62,7 +63,7 @@ class Chains:
         chains._ways, chains._nodes = problem.ways, len(problem.way_tests)
         chains._make_room()
         ways = np.arange(problem.ways, dtype=IDENTIFIER)
-        link_all(chains._links, ways, problem.way_offsets, problem.way_tests)
+        link_all(chains._links, ways, problem.way_offsets, problem.way_tests, 0)
         chains._sort_all()
         return chains
 
@@ -89,7 +90,8 @@ class Chains:
         self._ways += 1
         self._nodes += len(chain)
         self._make_room()
-        link(self._links, way, start, chain)
+        one, whole = np.array([way], dtype=IDENTIFIER), read_only(np.array([0, len(chain)]))
+        link_all(self._links, one, whole, chain, start)
         self._links.is_stale[way] = self._links.is_new[way] = True
         self._fresh.append(way)
         self._note(chain)
@@ -120,8 +122,8 @@ class Chains:
         """The ways that there are, in the order in which they are best evaluated."""
         if self._is_late:
             stale = self._stale()
-            if len(stale) > len(self._sequence) // 4:
-                self._sort_all()
+            if len(stale) > len(self._sequence) // _FEW_STALE:
+                self._sort_again(stale)
             else:
                 self._move(stale)
         return read_only(self._sequence)
@@ -154,6 +156,18 @@ class Chains:
         self._sequence = np.insert(rest, find_places(links.scores, rest, fresh), fresh)
         self._settle(stale)
 
+    def _sort_again(self, stale: Array) -> None:
+        """Score stale ways anew and sort all: they are nearly in order, and sorting makes use of that."""
+        links = self._links
+        score_all(links, stale)
+        kept = self._sequence[links.lengths[self._sequence] != NOTHING]
+        ways = np.concatenate([kept, stale[links.is_new[stale]]])
+        found = np.argsort(-links.scores[ways], kind="stable")
+        sequence, scores = ways[found], links.scores[ways[found]]
+        is_crossed = (scores[1:] == scores[:-1]) & (sequence[1:] < sequence[:-1])
+        self._sequence = self._sorted(sequence) if is_crossed.any() else sequence
+        self._settle(stale)
+
     def _sort_all(self) -> None:
         ways = self._alive()
         score_all(self._links, ways)
@@ -183,7 +197,7 @@ class Chains:
         tests = np.concatenate([np.empty(0, dtype=IDENTIFIER), *kept])
         for array, value in ((self._links.heads, NOTHING), (self._links.reach_sums, 0), (self._links.cost_sums, 0)):
             array[:] = value
-        link_all(self._links, ways, read_only(offsets_of([len(chain) for chain in kept])), read_only(tests))
+        link_all(self._links, ways, read_only(offsets_of([len(chain) for chain in kept])), read_only(tests), 0)
         self._nodes, self._dead = len(tests), 0
 
 

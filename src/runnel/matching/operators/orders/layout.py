@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runnel.kernel import kernel
+from runnel.kernel import Number, inlined, kernel, lowest_bit
 from runnel.matching.operators.orders.order import Kind, Order
 from runnel.matching.operators.orders.problem import Problem
 from runnel.plan.arrays import IDENTIFIER, Array, read_only
@@ -22,11 +22,9 @@ UNDECIDED, REJECTED, ACCEPTED, UNKNOWN = 0, 1, 2, 3
 """What became of an active way. Unknown: a call that it needs has failed before it was decided."""
 
 NOTHING = -1
-INDEPENDENT, RANKS, ADAPTIVE = int(Kind.INDEPENDENT), int(Kind.RANKS), int(Kind.ADAPTIVE)
-FREE = 1e-9
-"""What a call costs at least, as a part of the mean cost: calls that cost nothing come first, the best first."""
-
 _LONGEST = np.iinfo(np.int16).max
+_MANY = 1024
+"""With fewer ways than that for each item, all of an item is near enough, wherever it lies."""
 
 
 class Layout(NamedTuple):
@@ -61,30 +59,28 @@ def lay_out(problem: Problem, order: Order, active_offsets: Array, active_ways: 
     pairs, items, entries = len(ways), len(offsets) - 1, int(lengths.sum())
     if entries >= np.iinfo(IDENTIFIER).max or (pairs and lengths.max() > _LONGEST):
         raise ValueError("the active ways of a batch have too many tests; take fewer items at once")
-    is_adaptive, is_independent = order.kind is Kind.ADAPTIVE, order.kind is Kind.INDEPENDENT
     layout = Layout(
         item_pairs=offsets.astype(IDENTIFIER),
         item_slots=np.zeros(items + 1, dtype=IDENTIFIER),
-        pair_places=np.empty(pairs, dtype=IDENTIFIER),
+        pair_places=_sequence(order, offsets, ways),
         pair_entries=np.zeros(pairs + 1, dtype=IDENTIFIER),
         entry_pairs=np.empty(entries, dtype=IDENTIFIER),
         entry_slots=np.empty(entries, dtype=IDENTIFIER),
-        entry_gains=np.empty(entries if is_adaptive else 0, dtype=np.float32),
+        entry_gains=np.empty(entries if order.kind.is_scored else 0, dtype=np.float32),
         slot_calls=np.empty(entries, dtype=IDENTIFIER),
         slot_offsets=np.zeros(entries + 1, dtype=IDENTIFIER),
         slot_pairs=np.empty(entries, dtype=IDENTIFIER),
         slot_tests=np.empty(entries, dtype=IDENTIFIER),
-        slot_entries=np.empty(entries if is_independent else 0, dtype=IDENTIFIER),
+        slot_entries=np.empty(entries if order.kind is Kind.INDEPENDENT else 0, dtype=IDENTIFIER),
     )
     slots = _fill(
-        int(order.kind),
         problem.way_offsets,
         order.chains,
         problem.test_calls,
-        read_only(_places_in_calls(problem)),
-        read_only(gains(problem)),
-        order.positions,
+        problem.test_places,
+        problem.gains,
         order.ranks,
+        order.sequence,
         ways,
         problem.calls,
         layout,
@@ -94,19 +90,13 @@ def lay_out(problem: Problem, order: Order, active_offsets: Array, active_ways: 
     )
 
 
-def gains(problem: Problem) -> Array:
-    """For every test the probability that it fails, for what its call costs; 1 is the mean cost."""
-    mean = float(problem.costs.mean()) if problem.calls else 0.0
-    costs = np.maximum(problem.costs / mean, FREE) if mean > 0.0 else np.ones(problem.calls)
-    return np.asarray((1.0 - problem.chances) / costs[problem.test_calls])
-
-
-def _places_in_calls(problem: Problem) -> Array:
-    """For every test which one of its call's tests it is."""
-    places = np.empty(problem.tests, dtype=IDENTIFIER)
-    starts = problem.call_offsets[problem.test_calls[problem.call_tests]]
-    places[problem.call_tests] = np.arange(problem.tests) - starts
-    return places
+def _sequence(order: Order, offsets: Array, ways: Array) -> Array:
+    """The pairs as they were given, in the order's sequence of ways, item by item."""
+    lengths = np.diff(offsets)
+    if not len(order.positions) or (order.kind.is_scored and (not len(lengths) or lengths.max() < _MANY)):
+        return np.arange(len(ways), dtype=IDENTIFIER)
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    return np.argsort(owners << 32 | order.positions[ways]).astype(IDENTIFIER)
 
 
 def _check(problem: Problem, offsets: Array, ways: Array) -> None:
@@ -118,75 +108,96 @@ def _check(problem: Problem, offsets: Array, ways: Array) -> None:
 
 @kernel
 def _fill(
-    kind: int,
     way_offsets: Array,
     chains: Array,
     test_calls: Array,
     test_places: Array,
-    test_gains: Array,
-    positions: Array,
+    gains: Array,
     ranks: Array,
+    sequence: Array,
     active: Array,
     calls: int,
     layout: Layout,
 ) -> int:
     """Fill the arrays of a layout; gives how many slots there are."""
-    slot_of = np.full(calls, NOTHING, dtype=np.int64)
-    touched = np.empty(calls, dtype=np.int64)
-    pair, entry, slot = 0, 0, 0
-    for item in range(len(layout.item_pairs) - 1):
-        start, stop = layout.item_pairs[item], layout.item_pairs[item + 1]
-        sequence = np.arange(start, stop)
-        if len(positions):
-            sequence = sequence[np.argsort(positions[active[start:stop]])]
-        count = 0
-        for place in sequence:
-            for test in chains[way_offsets[active[place]] : way_offsets[active[place] + 1]]:
+    item_pairs, pair_places, pair_entries = layout.item_pairs, layout.pair_places, layout.pair_entries
+    entry_pairs, entry_slots, entry_gains = layout.entry_pairs, layout.entry_slots, layout.entry_gains
+    slot_calls, tests = layout.slot_calls, np.empty(len(entry_slots), dtype=np.int32)
+    slot_of = np.full(calls, NOTHING, dtype=np.int32)
+    ranked = np.zeros((len(ranks) + 63) >> 6, dtype=np.uint64)
+    filled = np.zeros(calls + 1, dtype=np.int32)
+    entry, slot = 0, 0
+    for item in range(len(item_pairs) - 1):
+        first_entry, first_slot = entry, slot
+        for pair in range(item_pairs[item], item_pairs[item + 1]):
+            way = active[pair_places[pair]]
+            for place in range(way_offsets[way], way_offsets[way + 1]):
+                test = chains[place]
                 call = test_calls[test]
                 if slot_of[call] == NOTHING:
-                    slot_of[call] = slot + count
-                    touched[count] = call
-                    count += 1
-        if kind == RANKS:
-            touched[:count] = touched[:count][np.argsort(ranks[touched[:count]])]
-        for number in range(count):
-            slot_of[touched[number]] = slot + number
-            layout.slot_calls[slot + number] = touched[number]
-        first_entry = entry
-        for place in sequence:
-            layout.pair_places[pair] = place
-            for test in chains[way_offsets[active[place]] : way_offsets[active[place] + 1]]:
-                layout.entry_pairs[entry] = pair
-                layout.entry_slots[entry] = slot_of[test_calls[test]]
-                layout.slot_tests[entry] = test_places[test]
-                if kind == ADAPTIVE:
-                    layout.entry_gains[entry] = test_gains[test]
+                    slot_of[call] = slot
+                    slot_calls[slot] = call
+                    slot += 1
+                entry_pairs[entry] = pair
+                entry_slots[entry] = call
+                tests[entry] = test_places[test]
+                if len(entry_gains):
+                    entry_gains[entry] = gains[test]
                 entry += 1
-            pair += 1
-            layout.pair_entries[pair] = entry
-        _list_entries(kind, layout, first_entry, entry, slot, count)
-        for number in range(count):
-            slot_of[touched[number]] = NOTHING
-        slot += count
+            pair_entries[pair + 1] = entry
+        if len(ranks):
+            _sort_by_rank(ranks, sequence, ranked, slot_of, slot_calls, first_slot, slot)
+        for place in range(first_entry, entry):
+            entry_slots[place] = slot_of[entry_slots[place]]
+        _list_entries(layout, tests, filled, first_entry, entry, first_slot, slot)
+        for place in range(first_slot, slot):
+            slot_of[slot_calls[place]] = NOTHING
         layout.item_slots[item + 1] = slot
     return slot
 
 
-@kernel
-def _list_entries(kind: int, layout: Layout, start: int, stop: int, slot: int, count: int) -> None:
-    """List the entries of each of an item's slots; `slot_tests` comes by entry and leaves by slot."""
-    filled = np.zeros(count + 1, dtype=np.int64)
+@inlined
+def _sort_by_rank(
+    ranks: Array, sequence: Array, ranked: Array, slot_of: Array, slot_calls: Array, first: Number, last: Number
+) -> None:
+    """Number the slots of an item by the ranks of their calls: each rank is a bit, and bits are found in order."""
+    low, high = len(ranked), -1
+    for slot in range(first, last):
+        rank = ranks[slot_calls[slot]]
+        ranked[rank >> 6] |= np.uint64(1) << np.uint64(rank & 63)
+        low, high = min(low, rank >> 6), max(high, rank >> 6)
+    slot = first
+    for word in range(low, high + 1):
+        bits = ranked[word]
+        ranked[word] = 0
+        while bits != 0:
+            call = sequence[(word << 6) + lowest_bit(bits)]
+            bits &= bits - np.uint64(1)
+            slot_calls[slot] = call
+            slot_of[call] = slot
+            slot += 1
+
+
+@inlined
+def _list_entries(
+    layout: Layout, tests: Array, filled: Array, start: Number, stop: Number, first: Number, last: Number
+) -> None:
+    """List the entries of each of an item's slots."""
+    entry_slots, slot_offsets = layout.entry_slots, layout.slot_offsets
+    filled[: last - first] = 0
     for entry in range(start, stop):
-        filled[layout.entry_slots[entry] - slot + 1] += 1
-    for number in range(count):
-        filled[number + 1] += filled[number]
-        layout.slot_offsets[slot + number + 1] = start + filled[number + 1]
-    tests = layout.slot_tests[start:stop].copy()
+        filled[entry_slots[entry] - first] += 1
+    total = start
+    for number in range(last - first):
+        count = filled[number]
+        filled[number] = total
+        total += count
+        slot_offsets[first + number + 1] = total
     for entry in range(start, stop):
-        number = layout.entry_slots[entry] - slot
-        place = start + filled[number]
+        number = entry_slots[entry] - first
+        place = filled[number]
+        filled[number] = place + 1
         layout.slot_pairs[place] = layout.entry_pairs[entry]
-        layout.slot_tests[place] = tests[entry - start]
-        if kind == INDEPENDENT:
+        layout.slot_tests[place] = tests[entry]
+        if len(layout.slot_entries):
             layout.slot_entries[place] = entry
-        filled[number] += 1

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runnel.kernel import Number, kernel
+from runnel.kernel import Number, kernel, step
 from runnel.plan.arrays import Array
 
 NOTHING = -1
@@ -45,8 +45,8 @@ class Links(NamedTuple):
     """Whether the way has no place in the order yet."""
 
 
-@kernel
-def link(links: Links, way: Number, start: Number, tests: Array) -> None:
+@step
+def _link(links: Links, way: Number, start: Number, tests: Array) -> None:
     """Make the chain of a way, its nodes from `start` on."""
     links.starts[way] = start
     links.lengths[way] = len(tests)
@@ -79,7 +79,7 @@ def sorted_chain(wishes: Array, tests: Array) -> Array:
     return chain
 
 
-@kernel
+@step
 def _hang(links: Links, node: Number, test: Number) -> None:
     first = links.heads[test]
     links.node_before[node] = NOTHING
@@ -92,11 +92,11 @@ def _hang(links: Links, node: Number, test: Number) -> None:
 
 
 @kernel
-def link_all(links: Links, ways: Array, offsets: Array, tests: Array) -> None:
-    """Make the chains of several ways, their nodes one after another."""
+def link_all(links: Links, ways: Array, offsets: Array, tests: Array, first: Number) -> None:
+    """Make the chains of several ways, their nodes one after another from `first` on."""
     for number in range(len(ways)):
         start, stop = offsets[number], offsets[number + 1]
-        link(links, ways[number], start, tests[start:stop])
+        _link(links, ways[number], first + start, tests[start:stop])
 
 
 @kernel
@@ -116,8 +116,8 @@ def unlink(links: Links, way: Number) -> None:
     links.lengths[way] = NOTHING
 
 
-@kernel
-def score(links: Links, way: Number) -> Number:
+@step
+def _score(links: Links, way: Number) -> Number:
     """What evaluating this chain first saves, against evaluating the chains linked to it first.
 
     The sum of section 4.2.4 over all other chains at once: they come in by the sums of their P and C, and the
@@ -136,7 +136,7 @@ def score(links: Links, way: Number) -> Number:
 def score_all(links: Links, ways: Array) -> None:
     """Score these ways."""
     for way in ways:
-        links.scores[way] = score(links, way)
+        links.scores[way] = _score(links, way)
 
 
 @kernel
@@ -172,6 +172,6 @@ def find_places(scores: Array, sequence: Array, ways: Array) -> Array:
     return places
 
 
-@kernel
+@step
 def _precedes(scores: Array, one: Number, other: Number) -> Number:
     return scores[one] > scores[other] or (scores[one] == scores[other] and one < other)

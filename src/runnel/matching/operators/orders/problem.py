@@ -14,6 +14,9 @@ import numpy.typing as npt
 
 from runnel.plan.arrays import IDENTIFIER, Array, Rows, offsets_of, read_only
 
+FREE = 1e-9
+"""What a call costs at least, as a part of the mean cost: calls that cost nothing come first, the best first."""
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -39,6 +42,10 @@ class Problem:
     test_ways: Array
     call_offsets: Array
     call_tests: Array
+    test_places: Array
+    """For every test which one of its call's tests it is."""
+    gains: Array
+    """For every test the probability that it fails, for what its call costs; 1 is the mean cost."""
 
     @property
     def ways(self) -> int:
@@ -93,6 +100,8 @@ class Problem:
             read_only(by_test.values),
             read_only(by_call.offsets.astype(np.int64)),
             read_only(by_call.values),
+            read_only(_places_in_calls(by_call, len(calls_of_tests))),
+            read_only(_gains(calls_of_tests, passing, prices)),
         )
 
 
@@ -104,6 +113,18 @@ def everything(problem: Problem, items: int = 1) -> tuple[Array, Array]:
     """
     ways = np.arange(problem.ways, dtype=IDENTIFIER)
     return offsets_of(np.full(items, problem.ways)), np.tile(ways, items)
+
+
+def _places_in_calls(by_call: Rows, tests: int) -> Array:
+    places = np.empty(tests, dtype=IDENTIFIER)
+    places[by_call.values] = np.arange(tests) - np.repeat(by_call.offsets[:-1], by_call.lengths)
+    return places
+
+
+def _gains(test_calls: Array, chances: Array, costs: Array) -> Array:
+    mean = float(costs.mean()) if len(costs) else 0.0
+    prices = np.maximum(costs / mean, FREE) if mean > 0.0 else np.ones(len(costs))
+    return np.asarray((1.0 - chances) / prices[test_calls])
 
 
 def _check(ways: Rows, test_calls: Array, chances: Array, costs: Array) -> None:

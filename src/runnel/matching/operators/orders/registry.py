@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from runnel.matching.operators.orders.adaptive import adaptive
+from runnel.matching.operators.orders.adaptive import adaptive, adaptive_weighted
 from runnel.matching.operators.orders.kruskal import kruskal
 from runnel.matching.operators.orders.naive import naive
 from runnel.matching.operators.orders.order import Order
@@ -22,5 +22,6 @@ ORDERS: Mapping[str, Callable[[Problem], Order]] = MappingProxyType(
         "sub_order": sub_order,
         "static_greedy": static_greedy,
         "adaptive": adaptive,
+        "adaptive_weighted": adaptive_weighted,
     }
 )

@@ -14,14 +14,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from runnel.kernel import kernel
+from runnel.matching.operators.orders.advance import advance
+from runnel.matching.operators.orders.advance_falling import advance_falling
 from runnel.matching.operators.orders.layout import NOTHING, Layout, lay_out
-from runnel.matching.operators.orders.name_next import next_slot
-from runnel.matching.operators.orders.order import Order
+from runnel.matching.operators.orders.order import Kind, Order
 from runnel.matching.operators.orders.problem import Problem
-from runnel.matching.operators.orders.settle import settle_answer
 from runnel.matching.operators.orders.state import State, begin
-from runnel.plan.arrays import IDENTIFIER, Array, offsets_of
+from runnel.plan.arrays import Array, offsets_of, read_only
+
+_NO_ANSWERS, _NO_STARTS = np.empty(0, dtype=np.uint8), np.empty(0, dtype=np.int64)
+_NO_COUNTS, _NO_COSTS = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float64)
 
 
 class Rounds:
@@ -47,7 +49,7 @@ class Rounds:
         self._state: State = begin(self._layout, order.kind)
         self._waiting = 0
         self._live = np.arange(len(self._state.asked), dtype=np.int64)
-        self._leave_out()
+        self._advance(self._live, _NO_ANSWERS, _NO_STARTS, _NO_ANSWERS)
 
     @property
     def is_done(self) -> bool:
@@ -76,12 +78,13 @@ class Rounds:
 
         An item that waits for an answer is not among them. Nothing comes when all is decided, or all wait.
         """
-        items = np.empty(len(self._live), dtype=np.int64)
-        calls = np.empty(len(self._live), dtype=IDENTIFIER)
-        count, live = _name(self._kind, self._layout, self._state, self._live, items, calls)
-        self._live = self._live[:live]
-        self._waiting += count
-        return items[:count], calls[:count]
+        named, asked = self._state.named, self._state.asked
+        items = self._live[named[self._live] != NOTHING]
+        slots = named[items]
+        asked[items] = slots
+        named[items] = NOTHING
+        self._waiting += len(items)
+        return items, self._layout.slot_calls[slots]
 
     def settle(self, items: Array, calls: Array, passed: Array, failed: Array | None = None) -> None:
         """Take in the answers to some of the calls that `next_calls` named.
@@ -96,20 +99,24 @@ class Rounds:
         without = np.zeros(len(asked), dtype=np.uint8) if failed is None else np.asarray(failed, dtype=np.uint8)
         offsets = self.answer_offsets(calls)
         self._check(asked, np.asarray(calls), answers, without, offsets)
-        _settle(self._kind, self._layout, self._state, asked, answers, offsets, without)
         self._waiting -= len(asked)
-        if not self._waiting:
-            self._leave_out()
+        self._advance(asked, answers, offsets, without)
 
     def answer_offsets(self, calls: Array) -> Array:
         """Where the truth values of each call begin in what `settle` takes."""
         offsets = self._problem.call_offsets
         return offsets_of(offsets[calls + 1] - offsets[calls])
 
-    def _leave_out(self) -> None:
-        """Leave out the items that need nothing more."""
-        kept = _keep_live(self._kind, self._layout, self._state, self._live)
-        self._live = self._live[:kept]
+    def _advance(self, items: Array, answers: Array, offsets: Array, failed: Array) -> None:
+        """Take in what was answered, name what comes next, and leave out the items that need nothing more."""
+        given = read_only(items), read_only(answers), read_only(offsets), read_only(failed)
+        counts = self._problem.costs, _NO_COUNTS, _NO_COSTS
+        state = self._state
+        if self._kind == Kind.ADAPTIVE:
+            advance_falling(self._layout, state, *given, False, *counts)
+        else:
+            advance(self._kind, self._layout, state, *given, False, *counts)
+        self._live = self._live[(state.named[self._live] != NOTHING) | (state.asked[self._live] != NOTHING)]
 
     def _check(self, items: Array, calls: Array, passed: Array, failed: Array, offsets: Array) -> None:
         if len(items) != len(calls) or len(failed) != len(calls) or len(passed) != offsets[-1]:
@@ -121,43 +128,3 @@ class Rounds:
             raise ValueError("an item has an answer to a call that was not asked, or two answers")
         if not np.array_equal(self._layout.slot_calls[slots], calls):
             raise ValueError("an item has the answer to another call than the one that was asked")
-
-
-@kernel
-def _name(kind: int, layout: Layout, state: State, live: Array, items: Array, calls: Array) -> tuple[int, int]:
-    """Name the next call of every live item that does not wait; those that need none live no longer."""
-    count, kept = 0, 0
-    for place in range(len(live)):
-        item = live[place]
-        if state.asked[item] == NOTHING:
-            slot = next_slot(kind, layout, state, item)
-            if slot == NOTHING:
-                continue
-            state.asked[item] = slot
-            items[count] = item
-            calls[count] = layout.slot_calls[slot]
-            count += 1
-        live[kept] = item
-        kept += 1
-    return count, kept
-
-
-@kernel
-def _settle(
-    kind: int, layout: Layout, state: State, items: Array, passed: Array, offsets: Array, failed: Array
-) -> None:
-    for number in range(len(items)):
-        item = items[number]
-        settle_answer(kind, layout, state, item, state.asked[item], passed, offsets[number], failed[number] != 0)
-        state.asked[item] = NOTHING
-
-
-@kernel
-def _keep_live(kind: int, layout: Layout, state: State, live: Array) -> int:
-    """How many items are left that need something; they are first in `live` then."""
-    kept = 0
-    for place in range(len(live)):
-        if next_slot(kind, layout, state, live[place]) != NOTHING:
-            live[kept] = live[place]
-            kept += 1
-    return kept

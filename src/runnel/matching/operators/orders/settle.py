@@ -1,68 +1,97 @@
-"""Taking an answer in: which pairs it decides, and for the adaptive order what other calls are worth then.
+"""Taking an answer in: which pairs it decides, and for the adaptive orders what other calls are worth then.
 
-In: layout and state, a slot that was asked, and which of its call's tests passed. Out: the state as it is then.
-Looked at are the pairs that need that slot; the adaptive order looks at their other slots, too.
+In: the places of a slot that was asked, which of its call's tests passed, and arrays of layout and state. Out: how
+many pairs it has decided. Looked at are the pairs that need that slot; adaptive orders look at the other slots of
+those pairs, too.
 """
 
 from __future__ import annotations
 
-from runnel.kernel import Number, kernel
+from runnel.kernel import Number, inlined
 from runnel.matching.operators.orders.buckets import bucket_of, put, take
-from runnel.matching.operators.orders.layout import ACCEPTED, NOTHING, REJECTED, UNDECIDED, UNKNOWN, Layout
-from runnel.matching.operators.orders.name_next import ADAPTIVE, INDEPENDENT
-from runnel.matching.operators.orders.state import State
+from runnel.matching.operators.orders.layout import ACCEPTED, NOTHING, REJECTED, UNDECIDED, UNKNOWN
 from runnel.plan.arrays import Array
 
 
-@kernel
-def settle_slot(
-    kind: int, layout: Layout, state: State, item: Number, slot: Number, passed: Array, start: Number, failed: Number
-) -> None:
-    """Take an answer in: `passed` from `start` on says for every test of the call whether it passed."""
-    slot_pairs, slot_tests = layout.slot_pairs, layout.slot_tests
-    outcomes, remaining = state.outcomes, state.remaining
-    first, last = layout.slot_offsets[slot], layout.slot_offsets[slot + 1]
-    state.done[slot] = 1
+@inlined
+def settle_alone(
+    first: Number,
+    last: Number,
+    answers: Array,
+    start: Number,
+    is_failed: Number,
+    slot_pairs: Array,
+    slot_tests: Array,
+    slot_entries: Array,
+    outcomes: Array,
+    remaining: Array,
+    failed: Array,
+) -> Number:
+    """Where rejections are not shared: note for every entry whether its test passed, too."""
+    for place in range(first, last):
+        holds = not is_failed and answers[start + slot_tests[place]] != 0
+        failed[slot_entries[place]] = not holds
+    return settle_pairs(first, last, answers, start, is_failed, slot_pairs, slot_tests, outcomes, remaining)
+
+
+@inlined
+def settle_pairs(
+    first: Number,
+    last: Number,
+    answers: Array,
+    start: Number,
+    is_failed: Number,
+    slot_pairs: Array,
+    slot_tests: Array,
+    outcomes: Array,
+    remaining: Array,
+) -> Number:
+    """The undecided pairs of a slot: `answers` from `start` on say for every test of the call whether it passed."""
     decided = 0
     for place in range(first, last):
         pair = slot_pairs[place]
-        holds = not failed and passed[start + slot_tests[place]] != 0
-        if kind == INDEPENDENT:
-            state.failed[layout.slot_entries[place]] = not holds
         if outcomes[pair] != UNDECIDED:
             continue
-        if holds:
+        if not is_failed and answers[start + slot_tests[place]] != 0:
             remaining[pair] -= 1
             if remaining[pair] == 0:
                 outcomes[pair] = ACCEPTED
                 decided += 1
         else:
-            outcomes[pair] = UNKNOWN if failed else REJECTED
+            outcomes[pair] = UNKNOWN if is_failed else REJECTED
             decided += 1
-    state.undecided[item] -= decided
-    state.touched[item] += last - first
+    return decided
 
 
-@kernel
-def settle_slot_and_scores(
-    layout: Layout, state: State, item: Number, slot: Number, passed: Array, start: Number, failed: Number
-) -> None:
-    """The same for the adaptive order.
-
-    A way that is rejected makes its other calls worth less; one with a test less to go makes them worth more.
-    """
-    slot_pairs, slot_tests, entry_slots, gains = (
-        layout.slot_pairs,
-        layout.slot_tests,
-        layout.entry_slots,
-        layout.entry_gains,
-    )
-    pair_entries, outcomes, remaining, done = layout.pair_entries, state.outcomes, state.remaining, state.done
-    scores, heads, after, before, buckets = state.scores, state.heads, state.after, state.before, state.buckets
-    base, top = state.item_heads[item], state.tops[item]
-    first, last = layout.slot_offsets[slot], layout.slot_offsets[slot + 1]
-    decided, touched, highest = 0, last - first, state.places[item]
-    done[slot] = 1
+@inlined
+def settle_weighted(
+    slot: Number,
+    first: Number,
+    last: Number,
+    answers: Array,
+    start: Number,
+    is_failed: Number,
+    item: Number,
+    slot_pairs: Array,
+    slot_tests: Array,
+    pair_entries: Array,
+    entry_slots: Array,
+    entry_gains: Array,
+    outcomes: Array,
+    remaining: Array,
+    scores: Array,
+    tops: Array,
+    item_heads: Array,
+    heads: Array,
+    after: Array,
+    before: Array,
+    buckets: Array,
+    places: Array,
+    touched: Array,
+) -> Number:
+    """Where a way counts as one over its remaining tests: one with a test less to go makes its calls worth more."""
+    base, top, highest = item_heads[item], tops[item], places[item]
+    decided, looked = 0, 0
     if buckets[slot] != NOTHING:
         take(slot, base, heads, after, before, buckets)
     for place in range(first, last):
@@ -70,8 +99,8 @@ def settle_slot_and_scores(
         if outcomes[pair] != UNDECIDED:
             continue
         left = remaining[pair]
-        if failed or passed[start + slot_tests[place]] == 0:
-            outcomes[pair] = UNKNOWN if failed else REJECTED
+        if is_failed or answers[start + slot_tests[place]] == 0:
+            outcomes[pair] = UNKNOWN if is_failed else REJECTED
             more = -1.0 / left
         else:
             remaining[pair] = left - 1
@@ -79,27 +108,16 @@ def settle_slot_and_scores(
             if left == 1:
                 outcomes[pair] = ACCEPTED
         decided += outcomes[pair] != UNDECIDED
-        touched += pair_entries[pair + 1] - pair_entries[pair]
+        looked += pair_entries[pair + 1] - pair_entries[pair]
         for entry in range(pair_entries[pair], pair_entries[pair + 1]):
             other = entry_slots[entry]
-            scores[other] += gains[entry] * more
+            scores[other] += entry_gains[entry] * more
             if more > 0.0 and buckets[other] != NOTHING:
                 bucket = bucket_of(scores[other], top)
                 if bucket < buckets[other]:
                     take(other, base, heads, after, before, buckets)
                     put(other, bucket, base, heads, after, before, buckets)
                     highest = min(highest, bucket)
-    state.places[item] = highest
-    state.undecided[item] -= decided
-    state.touched[item] += touched
-
-
-@kernel
-def settle_answer(
-    kind: int, layout: Layout, state: State, item: Number, slot: Number, passed: Array, start: Number, failed: Number
-) -> None:
-    """Take an answer in, for any order."""
-    if kind == ADAPTIVE:
-        settle_slot_and_scores(layout, state, item, slot, passed, start, failed)
-    else:
-        settle_slot(kind, layout, state, item, slot, passed, start, failed)
+    places[item] = highest
+    touched[item] += looked
+    return decided

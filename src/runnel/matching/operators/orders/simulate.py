@@ -10,14 +10,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runnel.kernel import kernel
-from runnel.matching.operators.orders.layout import ACCEPTED, NOTHING, Layout, lay_out
-from runnel.matching.operators.orders.name_next import next_slot
-from runnel.matching.operators.orders.order import Order
+from runnel.matching.operators.orders.advance import advance
+from runnel.matching.operators.orders.advance_falling import advance_falling
+from runnel.matching.operators.orders.layout import ACCEPTED, lay_out
+from runnel.matching.operators.orders.order import Kind, Order
 from runnel.matching.operators.orders.problem import Problem, everything
-from runnel.matching.operators.orders.settle import settle_answer
-from runnel.matching.operators.orders.state import State, begin
+from runnel.matching.operators.orders.state import begin
 from runnel.plan.arrays import Array, read_only
+
+_NO_FAILURES = read_only(np.empty(0, dtype=np.uint8))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ class Simulation:
         self._kind = int(order.kind)
         self._layout = lay_out(problem, order, active_offsets, active_ways)
         self._before = begin(self._layout, order.kind)
+        self._items = read_only(np.arange(len(active_offsets) - 1))
         self._owners = np.repeat(np.arange(len(active_offsets) - 1), np.diff(active_offsets))
 
     def follow(self, truths: Array) -> Followed:
@@ -53,9 +55,12 @@ class Simulation:
         for row in range(len(truths)):
             state.put_back(self._before)
             answers = read_only(truths[row][problem.call_tests].astype(np.uint8))
-            _follow(
-                self._kind, self._layout, state, answers, problem.call_offsets, problem.costs, calls[row], costs[row]
-            )
+            given = (self._items, answers, problem.call_offsets, _NO_FAILURES)
+            of_row = problem.costs, calls[row], costs[row]
+            if self._kind == Kind.ADAPTIVE:
+                advance_falling(self._layout, state, *given, True, *of_row)
+            else:
+                advance(self._kind, self._layout, state, *given, True, *of_row)
             touched[row] = state.touched
             accepted[row] = np.bincount(self._owners[state.outcomes == ACCEPTED], minlength=items)
         return Followed(*(count.ravel() for count in counts))
@@ -65,25 +70,3 @@ def draw_truths(problem: Problem, rows: int, seed: int) -> Array:
     """Truths of all tests, drawn from their chances, each for itself (section 3 takes predicates as independent)."""
     dice = np.random.default_rng(seed)
     return np.asarray(dice.random((rows, problem.tests)) < problem.chances)
-
-
-@kernel
-def _follow(
-    kind: int,
-    layout: Layout,
-    state: State,
-    answers: Array,
-    call_offsets: Array,
-    call_costs: Array,
-    calls: Array,
-    costs: Array,
-) -> None:
-    for item in range(len(layout.item_pairs) - 1):
-        while True:
-            slot = next_slot(kind, layout, state, item)
-            if slot == NOTHING:
-                break
-            call = layout.slot_calls[slot]
-            calls[item] += 1
-            costs[item] += call_costs[call]
-            settle_answer(kind, layout, state, item, slot, answers, call_offsets[call], False)

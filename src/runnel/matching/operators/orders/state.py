@@ -8,7 +8,7 @@ import numpy as np
 
 from runnel.kernel import kernel
 from runnel.matching.operators.orders import buckets
-from runnel.matching.operators.orders.buckets import BUCKETS, bucket_of, put, step_of
+from runnel.matching.operators.orders.buckets import BUCKETS, bucket_of, push, put, step_of
 from runnel.matching.operators.orders.layout import ACCEPTED, NOTHING, UNDECIDED, Layout
 from runnel.matching.operators.orders.order import Kind
 from runnel.plan.arrays import IDENTIFIER, Array, row_offsets
@@ -31,6 +31,8 @@ class State(NamedTuple):
     """For each item the pair that was begun, where ways are gone through to their end."""
     asked: Array
     """For each item the slot that waits for an answer."""
+    named: Array
+    """For each item the slot that it needs next, if it waits for none."""
     touched: Array
     """For each item how many entries were looked at: what the bookkeeping costs."""
     scores: Array
@@ -43,7 +45,7 @@ class State(NamedTuple):
     after: Array
     before: Array
     buckets: Array
-    """For each slot those beside it in its bucket, and which bucket that is."""
+    """For each slot those beside it in its bucket, and where slots are moved, which bucket that is."""
 
     def copy(self) -> State:
         """The same in arrays of its own."""
@@ -60,8 +62,9 @@ def begin(layout: Layout, kind: Kind) -> State:
     items, slots, entries = len(layout.item_pairs) - 1, len(layout.slot_calls), len(layout.entry_slots)
     lengths = np.diff(layout.pair_entries)
     before = np.concatenate([[0], np.cumsum(lengths > 0)])
-    scored = slots if kind is Kind.ADAPTIVE else 0
-    many = (np.diff(layout.item_slots) > buckets.FEW) & (kind is Kind.ADAPTIVE)
+    scored = slots if kind.is_scored else 0
+    moved = slots if kind is Kind.WEIGHTED else 0
+    many = (np.diff(layout.item_slots) > buckets.FEW) & kind.is_scored
     state = State(
         outcomes=np.where(lengths > 0, UNDECIDED, ACCEPTED).astype(np.int8),
         remaining=lengths.astype(np.int16),
@@ -71,17 +74,18 @@ def begin(layout: Layout, kind: Kind) -> State:
         places=_first_places(layout, kind),
         marked=np.full(items, NOTHING, dtype=IDENTIFIER),
         asked=np.full(items, NOTHING, dtype=IDENTIFIER),
+        named=np.full(items, NOTHING, dtype=IDENTIFIER),
         touched=np.zeros(items, dtype=np.int64),
         scores=np.zeros(scored, dtype=np.float64),
         tops=np.zeros(items if scored else 0, dtype=IDENTIFIER),
         item_heads=row_offsets(BUCKETS * many),
         heads=np.full(BUCKETS * int(np.count_nonzero(many)), NOTHING, dtype=IDENTIFIER),
         after=np.full(scored, NOTHING, dtype=IDENTIFIER),
-        before=np.full(scored, NOTHING, dtype=IDENTIFIER),
-        buckets=np.full(scored, NOTHING, dtype=IDENTIFIER),
+        before=np.full(moved, NOTHING, dtype=IDENTIFIER),
+        buckets=np.full(moved, NOTHING, dtype=IDENTIFIER),
     )
     if scored:
-        _score(layout, state)
+        _score(kind is Kind.WEIGHTED, layout, state)
     return state
 
 
@@ -89,26 +93,31 @@ def _first_places(layout: Layout, kind: Kind) -> Array:
     match kind:
         case Kind.RANKS:
             return layout.item_slots[:-1].copy()
-        case Kind.ADAPTIVE:
+        case Kind.ADAPTIVE | Kind.WEIGHTED:
             return np.zeros(len(layout.item_slots) - 1, dtype=IDENTIFIER)
         case _:
             return np.asarray(layout.pair_entries[layout.item_pairs[:-1]])
 
 
 @kernel
-def _score(layout: Layout, state: State) -> None:
+def _score(is_weighted: bool, layout: Layout, state: State) -> None:
     """Score every slot, and put those of items with many into buckets."""
-    highest = np.zeros(len(state.scores))
-    for entry in range(len(layout.entry_slots)):
-        slot, gain = layout.entry_slots[entry], layout.entry_gains[entry]
+    entry_slots, entry_pairs, entry_gains = layout.entry_slots, layout.entry_pairs, layout.entry_gains
+    item_slots, scores, remaining, heads = layout.item_slots, state.scores, state.remaining, state.heads
+    after, before, buckets = state.after, state.before, state.buckets
+    highest = np.zeros(len(scores))
+    for entry in range(len(entry_slots)):
+        slot, gain = entry_slots[entry], entry_gains[entry]
         highest[slot] += gain
-        state.scores[slot] += gain / state.remaining[layout.entry_pairs[entry]]
+        scores[slot] += gain / remaining[entry_pairs[entry]] if is_weighted else gain
     for item in range(len(state.tops)):
-        first, last = layout.item_slots[item], layout.item_slots[item + 1]
-        base = state.item_heads[item]
+        first, last, base = item_slots[item], item_slots[item + 1], state.item_heads[item]
         if base == state.item_heads[item + 1]:
             continue
-        state.tops[item] = step_of(highest[first:last].max())
+        top = step_of(highest[first:last].max())
+        state.tops[item] = top
         for slot in range(last - 1, first - 1, -1):
-            bucket = bucket_of(state.scores[slot], state.tops[item])
-            put(slot, bucket, base, state.heads, state.after, state.before, state.buckets)
+            if is_weighted:
+                put(slot, bucket_of(scores[slot], top), base, heads, after, before, buckets)
+            else:
+                push(slot, bucket_of(scores[slot], top), base, heads, after)

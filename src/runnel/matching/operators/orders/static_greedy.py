@@ -7,10 +7,9 @@ import heapq
 import numpy as np
 
 from runnel.kernel import kernel
-from runnel.matching.operators.orders.layout import gains
 from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import Problem
-from runnel.plan.arrays import IDENTIFIER, Array, read_only
+from runnel.plan.arrays import IDENTIFIER, Array
 
 
 def static_greedy(problem: Problem) -> Order:
@@ -32,7 +31,7 @@ def static_greedy(problem: Problem) -> Order:
         problem.call_offsets,
         problem.call_tests,
         problem.chances,
-        read_only(gains(problem)),
+        problem.gains,
     )
     return Order.by_calls("static_greedy", problem, sequence)
 
