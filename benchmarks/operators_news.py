@@ -57,7 +57,7 @@ from runnel.plan.gates import FIRST_OPERATED, query_of
 from runnel.plan.store import Plan, PlanVersion, load
 
 NAME = "operators_news"
-ORDERS = ("naive", "sequential", "sub_order", "static_greedy", "adaptive", "")
+ORDERS = ("naive", "sequential", "sub_order", "static_greedy", "adaptive", "adaptive_weighted", "")
 MODELS = ("semantic", "languageOf")
 _AGAIN = 10_000_000
 _PIECE = 1_000

@@ -18,6 +18,7 @@ ORDERS = {
     "sub_order": "^",
     "static_greedy": "v",
     "adaptive": "o",
+    "adaptive_weighted": "P",
     "bound": "_",
 }
 FIGURES = {
@@ -58,7 +59,7 @@ def lines_of(lines: list[dict[str, Any]], figure: str, axis: str) -> dict[str, t
     for line in lines:
         if line.get("figure") == figure and "calls" in line:
             found.setdefault(line["order"], {})[line[axis]] = line["calls"]
-            if line["order"] == "adaptive" and "to_bound" in line:
+            if line["order"] == "adaptive_weighted" and "to_bound" in line:
                 found.setdefault("bound", {})[line[axis]] = line["calls"] / line["to_bound"]
     ordered = {name: sorted(places.items(), key=lambda place: place[0]) for name, places in found.items()}
     return {name: ([place for place, _ in pairs], [value for _, value in pairs]) for name, pairs in ordered.items()}

@@ -121,7 +121,9 @@ class Settings(BaseSettings):
     operator_processes: int = Field(
         1, ge=1, description="Processes beside each worker in which operators of plug-ins run."
     )
-    operator_order: Literal["", "naive", "sequential", "sub_order", "static_greedy", "adaptive"] = Field(
+    operator_order: Literal[
+        "", "naive", "sequential", "sub_order", "static_greedy", "adaptive", "adaptive_weighted"
+    ] = Field(
         "", description="Order in which operators are asked; empty means the one that is expected to cost least."
     )
     operator_megabytes: int = Field(

@@ -110,10 +110,17 @@ def _first(said: _T | None, by_itself: _T | None, otherwise: _T) -> _T:
 
 
 def _refuse_other_parameters(statement: RegisterOperator, says: Signature) -> None:
-    """An operator that names its parameters cannot be registered with others; names and their mixing are free."""
+    """An operator that names its parameters cannot be registered with quite others.
+
+    Names are free, attributes may be added for it to look at, and of several results the last left out where its
+    configuration leaves them out too.
+    """
     if statement.parameters is None or not says.parameters:
         return
-    if _shape(statement.parameters) != _shape(says.parameters):
+    constants, results = _types(statement.parameters)
+    own_constants, own_results = _types(says.parameters)
+    shortened = results == own_results[: len(results)] and bool(results) == bool(own_results)
+    if constants != own_constants or not shortened:
         raise StatementError(
             f"{statement.source} has other parameters",
             span=statement.name.span,
@@ -121,9 +128,10 @@ def _refuse_other_parameters(statement: RegisterOperator, says: Signature) -> No
         )
 
 
-def _shape(parameters: tuple[Parameter, ...]) -> tuple[list[tuple[str, str]], list[str]]:
-    inputs: list[tuple[str, str]] = [(one.role, one.type) for one in parameters if one.role != "result"]
-    return inputs, [one.type for one in parameters if one.role == "result"]
+def _types(parameters: tuple[Parameter, ...]) -> tuple[list[str], list[str]]:
+    """The types of what is given to an operator, attributes left out, and of its results."""
+    constants: list[str] = [one.type for one in parameters if one.role == "input"]
+    return constants, [one.type for one in parameters if one.role == "result"]
 
 
 def register(scope: Scope, statement: RegisterOperator) -> Outcome:
