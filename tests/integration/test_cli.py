@@ -318,7 +318,9 @@ def test_every_command_has_help_with_an_example(command: Command) -> None:
     names = [one.name or (one.callback.__name__ if one.callback else "") for one in app.registered_commands]
     groups = [str(group.name) for group in app.registered_groups]
     declaring = ["init", "exec", "publish", "show", "explain", "why", "preview", "test", "status"]
-    assert sorted(names) == sorted([*declaring, "run", "report", "queries", "doctor", "demo", "backup", "restore"])
+    assert sorted(names) == sorted(
+        [*declaring, "run", "report", "queries", "operators", "doctor", "demo", "backup", "restore"]
+    )
     assert sorted(groups) == ["letters", "opml", "owner", "token"]
     overview = command("--help").stdout
     assert "A first session" in overview

@@ -113,6 +113,9 @@ def test_what_failed_is_told_and_hurts_no_other(engine: Engine) -> None:
         assert undecided.undecided_count(connection) == 0
         learned = operator_learning.learned_operators(connection)
     assert learned.operators["mobPattern 1"].calls > 0
+    (alarming, _, mob) = engine.show("operators").data["operators"]
+    assert alarming["learned"]["failed"] > 0 == mob["learned"]["failed"]
+    assert any("of late" in line for line in engine.show("operators").lines)
 
 
 def test_what_may_pass_is_tried_again_for_its_queries_alone(tmp_path: Path) -> None:

@@ -30,35 +30,27 @@ class Alternative:
         return Alternative(self.calls + other.calls, self.constraints + other.constraints, self.others + other.others)
 
 
-def has_calls(expression: Expression) -> bool:
-    """Whether operators take part in a condition."""
+def leaves(expression: Expression) -> Iterator[Expression]:
+    """The parts of a condition that are no and, or or not, from left to right."""
     stack: list[Expression] = [expression]
-    while stack:
-        match stack.pop():
-            case And(parts) | Or(parts):
-                stack.extend(parts)
-            case Not(part):
-                stack.append(part)
-            case Call() | Constraint() | Term():
-                return True
-            case _:
-                pass
-    return False
-
-
-def terms_of(closed: Expression) -> Iterator[Term]:
-    """The terms of a condition that was closed, from left to right."""
-    stack: list[Expression] = [closed]
     while stack:
         match stack.pop():
             case And(parts) | Or(parts):
                 stack.extend(reversed(parts))
             case Not(part):
                 stack.append(part)
-            case Term() as term:
-                yield term
-            case _:
-                pass
+            case leaf:
+                yield leaf
+
+
+def has_calls(expression: Expression) -> bool:
+    """Whether operators take part in a condition."""
+    return any(isinstance(leaf, Call | Constraint | Term) for leaf in leaves(expression))
+
+
+def terms_of(closed: Expression) -> Iterator[Term]:
+    """The terms of a condition that was closed, from left to right."""
+    return (leaf for leaf in leaves(closed) if isinstance(leaf, Term))
 
 
 def free_variables(expression: Expression) -> set[str]:

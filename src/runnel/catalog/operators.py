@@ -14,8 +14,9 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 
 from runnel.algebra.calls import Call, Term
 from runnel.algebra.encode import decode_node, encode_node
-from runnel.algebra.expressions import And, Expression, Not, Or
+from runnel.algebra.expressions import Expression
 from runnel.algebra.query import Distinct, Filter, Node, Read, Union
+from runnel.algebra.terms import leaves
 from runnel.catalog import schema
 from runnel.catalog.connection import chunks, now
 from runnel.model.operator import OperatorDeclaration
@@ -103,15 +104,10 @@ def calls_in(node: Node) -> Iterator[Call]:
 
 
 def _calls_of(condition: Expression) -> Iterator[Call]:
-    stack: list[Expression] = [condition]
-    while stack:
-        match stack.pop():
-            case And(parts) | Or(parts):
-                stack.extend(reversed(parts))
-            case Not(part):
-                stack.append(part)
-            case Call() as call:
-                yield call
+    for leaf in leaves(condition):
+        match leaf:
+            case Call():
+                yield leaf
             case Term(calls, _):
                 yield from calls
             case _:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from datetime import timedelta
 from textwrap import wrap
 from typing import Any, TypeVar
 
 from runnel.algebra.durations import render_duration
 from runnel.algebra.query import Node
 from runnel.catalog import feeds, operators
+from runnel.catalog.operator_learning import learned_operators
 from runnel.engine.outcome import Outcome, listed
 from runnel.engine.people import Actor, names_for
 from runnel.engine.root import Root
@@ -28,6 +30,7 @@ from runnel.matching.operators.host import describe_operator
 from runnel.matching.operators.means import OperatorMeans
 from runnel.matching.operators.registry import Signature
 from runnel.model.operator import Budget, OperatorDeclaration, Parameter
+from runnel.model.operator_learning import Learned, operator_key
 
 Registrations = Mapping[RegisterOperator, OperatorDeclaration]
 """What statements register, before it has a version."""
@@ -202,7 +205,10 @@ def show_operators(root: Root, actor: Actor) -> Outcome:
     with root.catalog.read() as connection:
         live = operators.live_operators(connection)
         uses = operators.use_counts(connection, None if actor.is_operator else {actor.owner})
-    rows = [_row(one, actor) | {"queries": uses[name]} for name, one in live.items()]
+        learned = learned_operators(connection)
+    rows = [
+        _row(one, actor) | {"queries": uses[name], "learned": _learned(one, learned)} for name, one in live.items()
+    ]
     lines = [
         line
         for row in rows
@@ -221,7 +227,8 @@ def show_operator(root: Root, name: str, actor: Actor) -> Outcome:
             raise NotFound(f"there is no operator {name}", hint=near or "`show operators` lists what there is")
         names = names_for(connection, actor)
         using = sorted(names[one] for one in operators.users_of(connection, name) if one in names)
-    row = _row(found, actor) | {"queries": len(using), "used_by": using}
+        learned = learned_operators(connection)
+    row = _row(found, actor) | {"queries": len(using), "used_by": using, "learned": _learned(found, learned)}
     if actor.is_operator:
         row["statement"] = print_statement(statement_of(found))
     lines = (
@@ -270,6 +277,19 @@ def _row(one: OperatorDeclaration, actor: Actor) -> dict[str, Any]:
     return row | {"source": one.source, "configuration": dict(one.configuration)} if actor.is_operator else row
 
 
+def _learned(one: OperatorDeclaration, learned: Learned) -> dict[str, float] | None:
+    """What calls of late have shown; None where there were none."""
+    use = learned.operators.get(operator_key(one.name, one.version))
+    asked = 0.0 if use is None else use.calls + use.hits
+    if use is None or not asked:
+        return None
+    return {
+        "seconds": round(use.seconds / use.calls, 9) if use.calls else 0.0,
+        "failed": round(use.failures / use.calls, 4) if use.calls else 0.0,
+        "known": round(use.hits / asked, 4),
+    }
+
+
 def _policy(one: OperatorDeclaration) -> str:
     return f"retry for {render_duration(one.retry_for)}" if one.on_error == "retry" else "unknown"
 
@@ -285,6 +305,10 @@ def _described(row: Mapping[str, Any]) -> str:
         *row["budget"],
     ]
     said += [f"reading {', '.join(row['reads'])}"] if row["reads"] else []
+    learned = row["learned"]
+    if learned is not None:
+        took = render_span(timedelta(seconds=float(f"{learned['seconds']:.3g}")))
+        said.append(f"of late {took} a call, {learned['failed']:.0%} failed, {learned['known']:.0%} known already")
     queries = row["queries"]
     return "; ".join([*said, "1 query uses it" if queries == 1 else f"{queries:,} queries use it"])
 

@@ -2,12 +2,11 @@
 
 In, on its standard input: a task (what to do, a stylesheet, a document). Out, on its standard output: what became of
 it. It ends with its input. A stylesheet that takes too much ends the process, and the parent says which limit it met.
-Nothing of Runnel is imported here: a fresh process is ready in a fraction of a second.
+Nothing else of Runnel is imported here: a fresh process is ready in a fraction of a second.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import resource
@@ -18,10 +17,11 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Literal
 
 from lxml import etree
+
+from runnel.outside.rights import give_up_rights
 
 XSL = "http://www.w3.org/1999/XSL/Transform"
 EXHAUSTED = 77
@@ -125,7 +125,7 @@ def main() -> None:
     tasks = sys.stdin.buffer
     _warm_up()
     workshop = Workshop(most, (megabytes << 20) // 3)
-    _give_up_rights(megabytes)
+    give_up_rights(megabytes)
     _send(replies, Reply(Became.READY))
     while header := tasks.read(TASK.size):
         do, sheet_bytes, document_bytes = TASK.unpack(header)
@@ -191,21 +191,6 @@ def _touched() -> int:
     Not the peak that getrusage tells: that begins with the memory of the process that started this one.
     """
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt * resource.getpagesize()
-
-
-def _give_up_rights(megabytes: int) -> None:
-    used = 1 << 30
-    with contextlib.suppress(OSError, ValueError):
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    for what, limit in (
-        (resource.RLIMIT_AS, used + (megabytes << 20)),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NPROC, 0),
-        (resource.RLIMIT_NOFILE, 4),
-    ):
-        with contextlib.suppress(OSError, ValueError):  # Some systems know fewer limits; the parent's clock remains.
-            resource.setrlimit(what, (limit, limit))
 
 
 def _send(descriptor: int, reply: Reply) -> None:

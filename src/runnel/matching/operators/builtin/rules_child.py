@@ -2,7 +2,7 @@
 
 In, on its standard input: rules, then the facts of items one after another. Out, on its standard output: what the
 rules need to know of an item, then the rows that they give. It ends with its input. Rules that take too much end the
-process, and the parent says which limit they met. Nothing of Runnel is imported here: a fresh process is soon ready.
+process, and the parent says which limit they met. Little of Runnel is imported here: a fresh process is soon ready.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import signal
 import struct
 import sys
 from collections.abc import Collection, Iterator, Sequence
 from enum import IntEnum
-from pathlib import Path
 from typing import Any
 
 import clingo
 from clingo import ast
+
+from runnel.outside.rights import give_up_rights
 
 EXHAUSTED = 77
 """Exit code of a process that ran out of memory."""
@@ -72,7 +72,7 @@ def main() -> None:
     rules: Rules | None = None
     value: Any
     _warm_up()
-    _give_up_rights(megabytes)
+    give_up_rights(megabytes)
     while header := tasks.read(TASK.size):
         task = json.loads(tasks.read(TASK.unpack(header)[0]))
         signal.setitimer(signal.ITIMER_PROF, seconds)  # Processor time; its signal ends the process.
@@ -269,21 +269,6 @@ def _warm_up() -> None:
     with contextlib.suppress(Refused):
         Rules("holds(", "holds")
     json.loads(json.dumps([["text", "é"]]))
-
-
-def _give_up_rights(megabytes: int) -> None:
-    used = 1 << 30
-    with contextlib.suppress(OSError, ValueError):
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    for what, limit in (
-        (resource.RLIMIT_AS, used + (megabytes << 20)),
-        (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
-        (resource.RLIMIT_NPROC, 0),
-        (resource.RLIMIT_NOFILE, 4),
-    ):
-        with contextlib.suppress(OSError, ValueError):  # Some systems know fewer limits; the parent's clock remains.
-            resource.setrlimit(what, (limit, limit))
 
 
 def _send(descriptor: int, data: bytes) -> None:
