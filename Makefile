@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 KILLS ?= 30
-BESIDE := tests/crash tests/cluster tests/integration/test_tutorial.py tests/unit/test_docs.py tests/contracts
+BESIDE := tests/crash tests/cluster tests/integration/test_tutorial.py tests/unit/test_docs.py
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check examples others docs crash bench lock clean

@@ -21,6 +21,7 @@ from runnel.algebra.evaluate import accepts, views_below
 from runnel.algebra.evaluate_log import LoggedItem, evaluate_log
 from runnel.algebra.query import Node, Read
 from runnel.catalog import feeds, ledger, matches, schema, subscriptions, undecided
+from runnel.catalog.connection import now
 from runnel.catalog.operators import calls_in
 from runnel.engine import Engine
 from runnel.model.delivery import MessageState
@@ -143,9 +144,10 @@ def items_again(engine: Engine) -> int:
         return len(undecided.supplements_between(connection, 0, 1 << 60))
 
 
-def set_due(engine: Engine, moment: int = 0) -> None:
-    """Have all items that wait for another try be due at a moment, in microseconds since 1970: now, or never."""
+def set_due(engine: Engine, *, minutes: int = 0) -> None:
+    """Have all items that wait for another try be due in so many minutes; nothing waits longer than an hour."""
     with engine.root.catalog.write() as connection:
+        moment = now(connection) + minutes * 60_000_000
         connection.execute(schema.undecided.update().values(not_before=moment))
 
 

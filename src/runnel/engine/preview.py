@@ -165,7 +165,9 @@ def _brief(root: Root, spark: Any, after: int, last: int) -> str | None:
     from runnel.matching.operators.means import OperatorMeans
     from runnel.streaming.operator_brief import Briefing
 
-    OperatorMeans.of(root.settings).keep(root.storage)
     share = 1.0 / spark.sparkContext.defaultParallelism
     with root.catalog.read() as connection:
-        return Briefing(root.storage, share).brief(connection, after, last).dump()
+        brief = Briefing(root.storage, share).brief(connection, after, last)
+    if brief.declarations:
+        OperatorMeans.of(root.settings).keep(root.storage)
+    return brief.dump()

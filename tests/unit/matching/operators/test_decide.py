@@ -34,7 +34,7 @@ from runnel.plan.store import Plan, PlanVersion, load
 _folders = itertools.count()
 _root = tempfile.TemporaryDirectory(prefix="runnel-operators-")
 STORAGE = FileStorage(Path(_root.name).as_uri())
-CASES = settings(max_examples=40, deadline=None, derandomize=True)
+CASES = settings(max_examples=30, deadline=None, derandomize=True)
 
 
 @pytest.fixture(scope="module", autouse=True)
