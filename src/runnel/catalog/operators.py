@@ -87,6 +87,7 @@ def _declaration(content: str) -> OperatorDeclaration:
 def calls_in(node: Node) -> Iterator[Call]:
     """The calls of a query's own conditions, repeated where they are repeated.
 
+    >>> from runnel.algebra.expressions import Not
     >>> [call.operator for call in calls_in(Filter(Read(1), Not(Call("mobPattern"))))]
     ['mobPattern']
     """
