@@ -126,10 +126,10 @@ def test_a_choice_looks_at_the_ways_that_items_have() -> None:
 
 
 def test_plots_take_the_figures_they_are_given() -> None:
-    line = {"benchmark": "operators", "figure": "figure4", "order": "adaptive", "ways": 2_000, "calls": 5.0}
+    line = {"benchmark": "operators", "figure": "figure4", "order": "adaptive_weighted", "ways": 2_000, "calls": 5.0}
     assert lines_of([line, line | {"ways": 10, "calls": 1.0}], "figure4", "ways") == {
-        "adaptive": ([10, 2_000], [1, 5])
+        "adaptive_weighted": ([10, 2_000], [1, 5])
     }
     bounded = lines_of([line | {"to_bound": 1.25}], "figure4", "ways")
-    assert bounded == {"adaptive": ([2_000], [5.0]), "bound": ([2_000], [4.0])}
+    assert bounded == {"adaptive_weighted": ([2_000], [5.0]), "bound": ([2_000], [4.0])}
     assert set(PAPER) <= {"figure4", "figure6", "figure7"}
