@@ -29,7 +29,8 @@ from benchmarks.hot_terms import Case, roses, sources
 from benchmarks.measuring import digest, say
 from benchmarks.workloads import KINDS, Kind, QuerySet, frequencies, make_items, make_queries, over_sources, spread
 
-from runnel.algebra.expressions import Atom, Attribute, Between, Compare
+from runnel.algebra.attributes import Attribute
+from runnel.algebra.expressions import Atom, Between, Compare
 from runnel.log.storage import FileStorage
 from runnel.matching.compile import compile_logical
 from runnel.matching.contract import Matcher, MatchStatistics

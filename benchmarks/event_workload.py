@@ -17,7 +17,8 @@ from benchmarks.item_batches import batch_of
 from benchmarks.workloads import SOURCE, QuerySet, query_set
 from benchmarks.zipf import draw, vocabulary
 
-from runnel.algebra.expressions import Atom, Attribute, Between, Compare, ContainsPattern
+from runnel.algebra.attributes import Attribute
+from runnel.algebra.expressions import Atom, Between, Compare, ContainsPattern
 from runnel.model.batch import ItemBatch
 from runnel.plan.arrays import IDENTIFIER, Array, Rows, offsets_of
 

@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from runnel.algebra.expressions import And, Attribute, Contains
+from runnel.algebra.attributes import Attribute
+from runnel.algebra.expressions import And, Contains
 from runnel.algebra.query import Filter, Node, Read
 from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher

@@ -27,7 +27,8 @@ from benchmarks.item_batches import batch_of
 from benchmarks.measuring import digest, say
 from benchmarks.workloads import QuerySet, frequencies, make_items, make_queries, over_sources, spread
 
-from runnel.algebra.expressions import Attribute, Contains
+from runnel.algebra.attributes import Attribute
+from runnel.algebra.expressions import Contains
 from runnel.log.storage import FileStorage
 from runnel.matching.contract import MatchStatistics
 from runnel.matching.filters.anchors import choose_anchors

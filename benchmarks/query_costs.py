@@ -18,7 +18,8 @@ from pathlib import Path
 from benchmarks.measuring import say
 from benchmarks.workloads import FIRST_QUERY, SOURCE, make_items, make_queries
 
-from runnel.algebra.expressions import Attribute, RegularExpression
+from runnel.algebra.attributes import Attribute
+from runnel.algebra.expressions import RegularExpression
 from runnel.algebra.query import Filter, Node, Read
 from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher

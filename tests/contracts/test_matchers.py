@@ -17,11 +17,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.optimizer.generated_worlds import SOURCES, GeneratedWorld, nodes, worlds
 
+from runnel.algebra.attributes import WHOLE, Attribute
 from runnel.algebra.evaluate import accepts
 from runnel.algebra.expressions import (
-    WHOLE,
     And,
-    Attribute,
     Between,
     Compare,
     Contains,

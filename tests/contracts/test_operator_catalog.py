@@ -7,8 +7,9 @@ from datetime import timedelta
 import pytest
 from sqlalchemy.exc import IntegrityError
 
+from runnel.algebra.attributes import Attribute
 from runnel.algebra.calls import Call, Literally, Term, Variable
-from runnel.algebra.expressions import And, Attribute, Compare, Contains, Expression, Not, Or
+from runnel.algebra.expressions import And, Compare, Contains, Expression, Not, Or
 from runnel.algebra.query import Distinct, Filter, Node, Read, Union
 from runnel.catalog import feeds, operators
 from runnel.catalog.batches import NewFeed, add_feeds, encoded

@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 
+from runnel.algebra.attributes import Ago, Attribute, Constant
 from runnel.algebra.calls import Arithmetic, Call, Constraint, Literally, Quantity, Term, Variable, variables_of
 from runnel.algebra.evaluate import Holding, compare, holds
-from runnel.algebra.expressions import Ago, And, Attribute, Constant, Expression, Not, Or
+from runnel.algebra.expressions import And, Expression, Not, Or
 from runnel.algebra.terms import alternatives, close
 from runnel.model.bindings import Binding
 from runnel.model.item import Attributes, Value

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from runnel.algebra.expressions import Attribute, Constant
+from runnel.algebra.attributes import Attribute, Constant
 from runnel.errors import Span
 
 Relation = Literal["=", "!=", "<", "<=", ">", ">="]

@@ -11,9 +11,9 @@ import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from runnel.algebra.attributes import Attribute
 from runnel.algebra.durations import render_duration
 from runnel.algebra.evaluate import values_of
-from runnel.algebra.expressions import Attribute
 from runnel.algebra.links import canonical_link
 from runnel.algebra.query import Distinct
 from runnel.algebra.render import render_attribute

@@ -6,6 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from typing import Any, cast
 
+from runnel.algebra.attributes import Ago, Attribute, Constant, Part
 from runnel.algebra.calls import (
     Argument,
     Arithmetic,
@@ -19,12 +20,9 @@ from runnel.algebra.calls import (
     Variable,
 )
 from runnel.algebra.expressions import (
-    Ago,
     And,
-    Attribute,
     Between,
     Compare,
-    Constant,
     Contains,
     ContainsPattern,
     ContainsStems,
@@ -36,7 +34,6 @@ from runnel.algebra.expressions import (
     Not,
     Operator,
     Or,
-    Part,
     References,
     RegularExpression,
     Shares,
@@ -44,6 +41,8 @@ from runnel.algebra.expressions import (
     TextAtom,
     Truth,
 )
+from runnel.algebra.graphs import AllOf, AnyOf, Comparison, Complement, Edge, Graph, GraphFilter
+from runnel.algebra.graphs import Node as GraphNode
 from runnel.algebra.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.text import words
 
@@ -73,6 +72,8 @@ def encode_expression(expression: Expression) -> Any:
             return ["exists", encode_attribute(attribute)]
         case Call() | Constraint() | Term():
             return encode_operators(expression)
+        case Graph():
+            return encode_graph(expression)
         case atom:
             tag, *rest = _encode_text_atom(atom)
             return [tag, encode_attribute(atom.attribute), *rest]
@@ -114,6 +115,8 @@ def decode_expression(value: Any) -> Expression:
             return Not(decode_expression(rest[0]))
         case "call" | "constraint" | "term":
             return decode_operators(tag, rest)
+        case "graph":
+            return decode_graph(rest)
     attribute = decode_attribute(rest[0])
     match tag:
         case "contains":
@@ -156,6 +159,55 @@ def _decode_phrase(phrase: list[str]) -> tuple[str, ...]:
     if all(word.isascii() for word in phrase):
         return tuple(phrase)
     return tuple(word for one in phrase for word in words(one) or [one])
+
+
+def encode_graph(graph: Graph) -> Any:
+    """A JSON value for a graph pattern: its edges, a list each, and its filter. Names of variables begin with `?`.
+
+    >>> encode_graph(Graph((Edge(Variable("p"), "<urn:year>", '"1"'),)))
+    ['graph', [['?p', '<urn:year>', '"1"']]]
+    """
+    edges = [[_encode_node(node) for node in edge.nodes] for edge in graph.edges]
+    return ["graph", edges] if graph.filter is None else ["graph", edges, _encode_filter(graph.filter)]
+
+
+def decode_graph(rest: list[Any]) -> Graph:
+    """The graph pattern of a JSON value made by `encode_graph`, given what comes behind its tag."""
+    edges = tuple(Edge(*map(_decode_node, edge)) for edge in rest[0])
+    return Graph(edges, _decode_filter(rest[1]) if len(rest) > 1 else None)
+
+
+def _encode_node(node: GraphNode) -> str:
+    return f"?{node.name}" if isinstance(node, Variable) else node
+
+
+def _decode_node(text: str) -> GraphNode:
+    return Variable(text[1:]) if text[0] == "?" else text
+
+
+def _encode_filter(one: GraphFilter) -> Any:
+    match one:
+        case Comparison(left, relation, right):
+            return [relation, _encode_node(left), _encode_node(right)]
+        case AllOf(parts):
+            return ["and", *map(_encode_filter, parts)]
+        case AnyOf(parts):
+            return ["or", *map(_encode_filter, parts)]
+        case Complement(part):
+            return ["not", _encode_filter(part)]
+
+
+def _decode_filter(value: Any) -> GraphFilter:
+    match value:
+        case ["and", *parts]:
+            return AllOf(tuple(map(_decode_filter, parts)))
+        case ["or", *parts]:
+            return AnyOf(tuple(map(_decode_filter, parts)))
+        case ["not", part]:
+            return Complement(_decode_filter(part))
+        case [relation, left, right]:
+            return Comparison(_decode_node(left), cast(Relation, relation), _decode_node(right))
+    raise ValueError(f"unknown filter {value!r}")
 
 
 def encode_operators(part: Call | Constraint | Term) -> Any:

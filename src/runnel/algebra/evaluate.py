@@ -7,18 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, TypeGuard
 
+from runnel.algebra.attributes import WHOLE, Ago, Attribute, Constant, Part
 from runnel.algebra.calls import Call, Constraint, Term
 from runnel.algebra.expressions import (
-    WHOLE,
-    Ago,
     And,
     Atom,
-    Attribute,
     Between,
     Compare,
-    Constant,
     Contains,
     ContainsPattern,
     ContainsStems,
@@ -30,7 +27,6 @@ from runnel.algebra.expressions import (
     Not,
     Operator,
     Or,
-    Part,
     References,
     RegularExpression,
     Shares,
@@ -39,6 +35,8 @@ from runnel.algebra.expressions import (
     Truth,
     WordAtom,
 )
+from runnel.algebra.graph_solutions import matches_graph
+from runnel.algebra.graphs import Graph
 from runnel.algebra.links import leads_to, lies_below, links_in
 from runnel.algebra.networks import in_networks
 from runnel.algebra.patterns import pattern_steps, runs
@@ -48,6 +46,7 @@ from runnel.algebra.similarity import similar
 from runnel.algebra.stems import stem_words, stems_of
 from runnel.algebra.text import contains_phrase, words
 from runnel.errors import CyclicFeeds, RunnelError
+from runnel.model.graph import GRAPH, RdfGraph
 from runnel.model.item import Attributes, Value
 
 Holding = Callable[[Expression, Attributes, datetime | None], bool]
@@ -59,7 +58,8 @@ def holds(expression: Expression, attributes: Attributes, accepted: datetime | N
 
     `accepted` is the item's acceptance, which relative times count from; without it they are false.
 
-    >>> from runnel.algebra.expressions import Attribute, Contains
+    >>> from runnel.algebra.attributes import Attribute
+    >>> from runnel.algebra.expressions import Contains
     >>> holds(Contains(Attribute("title"), ("rock",)), {"title": ("Rock am Ring",)})
     True
     """
@@ -72,10 +72,17 @@ def holds(expression: Expression, attributes: Attributes, accepted: datetime | N
             return not holds(part, attributes, accepted)
         case Truth(value):
             return value
+        case Graph():
+            return any(matches_graph(expression, one.triples()) for one in graphs_of(attributes))
         case Call() | Constraint() | Term():
             raise RunnelError("a condition with operators is decided by asking them")
         case atom:
             return any(satisfies(atom, value, accepted) for _, value in values_of(atom.attribute, attributes))
+
+
+def graphs_of(attributes: Attributes) -> list[RdfGraph]:
+    """The graphs that an item carries: one or none, as sources make them."""
+    return [value for value in attributes.get(GRAPH, ()) if isinstance(value, RdfGraph)]
 
 
 def values_of(attribute: Attribute, attributes: Attributes) -> list[tuple[str, Value]]:
@@ -104,8 +111,15 @@ def satisfies(atom: Atom, value: Value, accepted: datetime | None = None) -> boo
             return compare(value, ">=", low, accepted) and compare(value, "<=", high, accepted)
         case In(_, constants):
             return any(compare(value, "=", constant, accepted) for constant in constants)
+        case Graph():
+            return isinstance(value, RdfGraph) and matches_graph(atom, value.triples())
         case text_atom:
-            return isinstance(value, str) and _satisfied_by_text(text_atom, value)
+            return is_text(value) and _satisfied_by_text(text_atom, value)
+
+
+def is_text(value: Value) -> TypeGuard[str]:
+    """Whether a value is a text; a graph is none, though it is kept as one."""
+    return isinstance(value, str) and not isinstance(value, RdfGraph)
 
 
 def _satisfied_by_text(atom: TextAtom, text: str) -> bool:
@@ -186,7 +200,7 @@ def _comparable(value: Value, constant: Constant) -> tuple[Any, Any] | None:
             return value, constant
         return (value.date(), constant) if isinstance(constant, date) else None
     if isinstance(value, str):
-        return (value, constant) if isinstance(constant, str) else None
+        return (value, constant) if isinstance(constant, str) and is_text(value) else None
     return (value, constant) if isinstance(constant, int | float) else None
 
 

@@ -48,7 +48,7 @@ def evaluate_log(
     one reads, or it counts from the beginning.
 
     >>> from datetime import UTC, timedelta
-    >>> from runnel.algebra.expressions import Attribute
+    >>> from runnel.algebra.attributes import Attribute
     >>> news = {2: Distinct(Read(1), (Attribute("title"),), timedelta(days=2))}
     >>> days = [LoggedItem(n, datetime(2026, 11, n, tzinfo=UTC), 1, str(n), {"title": ("Muse",)}) for n in (1, 2, 4)]
     >>> [sorted(one.feeds) for one in evaluate_log(days, news, {2: 0})]

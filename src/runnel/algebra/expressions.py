@@ -8,28 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
-if TYPE_CHECKING:
-    from runnel.algebra.calls import Call, Constraint, Term
-
-
-@dataclass(frozen=True, slots=True)
-class Ago:
-    """A moment that lies this long before an item's acceptance: never before the reader's clock, so replays agree."""
-
-    length: timedelta
-
-
-Constant = str | float | bool | datetime | date | Ago
-"""A constant of the language. A `date` is a whole UTC day, a `datetime` an instant in UTC."""
+from runnel.algebra.attributes import Attribute, Constant
+from runnel.algebra.calls import Call, Constraint, Term
+from runnel.algebra.graphs import Graph
 
 Operator = Literal["=", "<", "<=", ">", ">="]
-Part = Literal["year", "month", "day", "hour", "minute", "weekday"]
-PARTS: tuple[Part, ...] = ("year", "month", "day", "hour", "minute", "weekday")
-"""Parts of a moment, in UTC. Weekdays count from Monday = 1 to Sunday = 7 (ISO 8601)."""
 
 
 class _TypedConstants:
@@ -49,18 +35,6 @@ class _TypedConstants:
 
     def __hash__(self) -> int:
         return hash(self._key())
-
-
-@dataclass(frozen=True, slots=True)
-class Attribute:
-    """What an atom looks at: the values of an attribute, or a part of its moments."""
-
-    name: str
-    part: Part | None = None
-
-
-WHOLE = Attribute("*")
-"""The whole item: any value of any attribute. It is written `item`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,7 +190,7 @@ LinkAtom = References | Extends | Shares
 TextAtom = WordAtom | LinkAtom | RegularExpression | InNetwork
 """Atoms that only a text can satisfy."""
 
-Atom = TextAtom | Compare | Between | In | Exists
+Atom = TextAtom | Compare | Between | In | Exists | Graph
 Expression: TypeAlias = "Atom | Truth | And | Or | Not | Call | Constraint | Term"
 """A condition. Calls and constraints are those of operators (see `calls`); a term is what they are optimised as."""
 

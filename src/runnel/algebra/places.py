@@ -40,7 +40,7 @@ MOST_PLACES = 100
 def places(atom: Atom, value: Value, accepted: datetime | None = None) -> list[Place]:
     """From where to where a text satisfies an atom, in order; empty where it does not, or is no text.
 
-    >>> from runnel.algebra.expressions import Attribute
+    >>> from runnel.algebra.attributes import Attribute
     >>> places(Contains(Attribute("title"), ("strasse",)), "Die Straße, die STRASSE")
     [(4, 10), (16, 23)]
     """

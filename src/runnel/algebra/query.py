@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 
-from runnel.algebra.expressions import Attribute, Expression
+from runnel.algebra.attributes import Attribute
+from runnel.algebra.expressions import Expression
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,16 +6,13 @@ import re
 from datetime import date, datetime, timedelta
 from fractions import Fraction
 
+from runnel.algebra.attributes import WHOLE, Ago, Attribute, Constant
 from runnel.algebra.calls import Argument, Arithmetic, Call, Constraint, Literally, Quantity, Term, Variable
 from runnel.algebra.durations import render_duration
 from runnel.algebra.expressions import (
-    WHOLE,
-    Ago,
     And,
-    Attribute,
     Between,
     Compare,
-    Constant,
     Contains,
     ContainsPattern,
     ContainsStems,
@@ -33,6 +30,8 @@ from runnel.algebra.expressions import (
     TextAtom,
     Truth,
 )
+from runnel.algebra.graphs import AllOf, AnyOf, Comparison, Complement, Graph, GraphFilter, as_written, is_local
+from runnel.algebra.graphs import Node as GraphNode
 from runnel.algebra.similarity import DEFAULT_LEAST
 
 RESERVED = frozenset(
@@ -83,7 +82,8 @@ _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 def render(expression: Expression) -> str:
     """The canonical text of a condition.
 
-    >>> from runnel.algebra.expressions import Attribute, Contains
+    >>> from runnel.algebra.attributes import Attribute
+    >>> from runnel.algebra.expressions import Contains
     >>> render(Not(Contains(Attribute("title"), ("rock", "concert"))))
     "not title contains 'rock concert'"
     """
@@ -109,6 +109,8 @@ def render(expression: Expression) -> str:
             return f"{render_attribute(attribute)} exists"
         case Call() | Constraint() | Term():
             return render_operators(expression)
+        case Graph():
+            return render_graph(expression)
         case atom:
             return f"{render_attribute(atom.attribute)} {_render_text_atom(atom)}"
 
@@ -126,6 +128,38 @@ def render_operators(part: Call | Constraint | Term) -> str:
             return f"{_render_quantity(left)} {relation} {_render_quantity(right)}"
         case Term(calls, constraints):
             return " and ".join([*map(render_operators, calls), *map(render_operators, constraints)])
+
+
+def render_graph(graph: Graph) -> str:
+    """A graph pattern as written, all IRIs in full, and with the names its variables had.
+
+    >>> from runnel.algebra.graphs import Edge
+    >>> render_graph(Graph((Edge(Variable("p"), "<urn:year>", Variable("y")),)))
+    'graph { ?p <urn:year> ?y }'
+    """
+    written = as_written(graph)
+    edges = [" ".join(_render_node(node) for node in edge.nodes) for edge in written.edges]
+    parts = [*edges, *([] if written.filter is None else [f"filter({_render_filter(written.filter)})"])]
+    return f"graph {{ {' . '.join(parts)} }}"
+
+
+def _render_node(node: GraphNode) -> str:
+    if not isinstance(node, Variable):
+        return node
+    return node.name if is_local(node.name) else f"?{node.name}"
+
+
+def _render_filter(one: GraphFilter, inside: str = "") -> str:
+    match one:
+        case Comparison(left, relation, right):
+            return f"{_render_node(left)} {relation} {_render_node(right)}"
+        case AllOf(parts):
+            text = " and ".join(_render_filter(part, "and") for part in parts)
+        case AnyOf(parts):
+            text = " or ".join(_render_filter(part, "or") for part in parts)
+        case Complement(part):
+            return f"not ({_render_filter(part)})"
+    return f"({text})" if inside else text
 
 
 def _render_argument(argument: Argument) -> str:

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from runnel.algebra.attributes import WHOLE
 from runnel.algebra.bindings import Answers, asking, fitting, satisfied, solutions
 from runnel.algebra.calls import Call, Constraint, Term
 from runnel.algebra.distinct import describe_distinct
 from runnel.algebra.evaluate import accepts, satisfies, values_of
-from runnel.algebra.expressions import WHOLE, And, Expression, Not, Or, Truth
+from runnel.algebra.expressions import And, Expression, Not, Or, Truth
 from runnel.algebra.places import Place, places
 from runnel.algebra.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.render import render

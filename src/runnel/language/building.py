@@ -12,11 +12,11 @@ from typing import cast
 
 from lark import Token, v_args
 
+from runnel.algebra.attributes import Attribute
 from runnel.algebra.distinct import DEFAULT_WINDOW, ID
 from runnel.algebra.expressions import (
     FALSE,
     TRUE,
-    Attribute,
     Compare,
     Exists,
     Expression,

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime, time
 
+from runnel.algebra.attributes import Attribute, Constant
 from runnel.algebra.calls import Argument, Call, Constraint, Literally, Variable, variables_of
-from runnel.algebra.expressions import And, Attribute, Constant, Expression, Not, Or, conjunction, disjunction
+from runnel.algebra.expressions import And, Expression, Not, Or, conjunction, disjunction
 from runnel.algebra.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.render import render_constant, render_name
 from runnel.algebra.terms import close, free_variables

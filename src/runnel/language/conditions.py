@@ -12,18 +12,9 @@ from typing import Any, TypeAlias
 
 from lark import Token
 
+from runnel.algebra.attributes import Ago, Constant
 from runnel.algebra.calls import Arithmetic, Constraint, Quantity
-from runnel.algebra.expressions import (
-    Ago,
-    And,
-    Between,
-    Constant,
-    Expression,
-    In,
-    Not,
-    Or,
-    conjunction,
-)
+from runnel.algebra.expressions import And, Between, Expression, In, Not, Or, conjunction
 from runnel.algebra.render import NOW
 from runnel.errors import InvalidCondition, Span, SyntaxProblem
 from runnel.language.literals import Duration, Literal, Located, fitting, fitting_exactly, span_of

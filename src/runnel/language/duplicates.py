@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import timedelta
 
+from runnel.algebra.attributes import WHOLE, Attribute
 from runnel.algebra.distinct import LONGEST_WINDOW, MOST_ATTRIBUTES
-from runnel.algebra.expressions import WHOLE, Attribute
 from runnel.algebra.render import render_attribute
 from runnel.errors import InvalidCondition
 from runnel.language.literals import Duration, Located, span_of

@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from lark import Token
 
+from runnel.algebra.attributes import PARTS, WHOLE, Ago, Attribute, Constant
 from runnel.algebra.calls import Variable
 from runnel.algebra.durations import UNITS
-from runnel.algebra.expressions import PARTS, WHOLE, Ago, Attribute, Constant
 from runnel.algebra.render import render_attribute
 from runnel.errors import InvalidCondition, Span, SyntaxProblem
 from runnel.language.nearest import did_you_mean

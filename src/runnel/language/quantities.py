@@ -11,6 +11,7 @@ from typing import cast
 
 from lark import Token
 
+from runnel.algebra.attributes import WHOLE, Ago
 from runnel.algebra.calls import (
     Argument,
     Arithmetic,
@@ -23,7 +24,7 @@ from runnel.algebra.calls import (
     Variable,
     variables_of,
 )
-from runnel.algebra.expressions import WHOLE, Ago, Expression, conjunction, disjunction
+from runnel.algebra.expressions import Expression, conjunction, disjunction
 from runnel.algebra.render import render_attribute
 from runnel.errors import InvalidCondition, Span, SyntaxProblem
 from runnel.language.conditions import arithmetic_depth, check_order

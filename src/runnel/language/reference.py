@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from runnel.algebra.attributes import PARTS
 from runnel.algebra.durations import UNITS
-from runnel.algebra.expressions import PARTS
 from runnel.algebra.render import RESERVED
 from runnel.algebra.stems import languages
 from runnel.errors import StatementError

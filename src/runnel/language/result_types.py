@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import date
 
+from runnel.algebra.attributes import Ago, Constant
 from runnel.algebra.calls import Arithmetic, Call, Constraint, Literally, Quantity, Variable, variables_of
-from runnel.algebra.expressions import Ago, And, Constant, Expression, Not, Or
+from runnel.algebra.expressions import And, Expression, Not, Or
 from runnel.algebra.render import render_operators
 from runnel.errors import InvalidCondition
 from runnel.model.operator import VALUE_TYPES, OperatorDeclaration, ValueType

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
+from runnel.algebra.attributes import Attribute
 from runnel.algebra.distinct import DEFAULT_WINDOW, ID
-from runnel.algebra.expressions import Attribute, Expression
+from runnel.algebra.expressions import Expression
 from runnel.errors import Span
 from runnel.model.operator import ErrorPolicy, Parameter
 

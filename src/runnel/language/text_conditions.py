@@ -10,8 +10,8 @@ from fractions import Fraction
 
 from lark import Token
 
+from runnel.algebra.attributes import Attribute
 from runnel.algebra.expressions import (
-    Attribute,
     Contains,
     ContainsPattern,
     ContainsStems,

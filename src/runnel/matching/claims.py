@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from runnel.algebra.attributes import Attribute
 from runnel.algebra.distinct import digest_of, encode_key, key_of
-from runnel.algebra.expressions import Attribute
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Attributes
 from runnel.model.match import Failure, Matches

@@ -8,7 +8,8 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from runnel.algebra.expressions import And, Attribute, Compare, Contains
+from runnel.algebra.attributes import Attribute
+from runnel.algebra.expressions import And, Compare, Contains
 from runnel.algebra.query import Filter, Node, Read
 from runnel.kernel_folder import note_kernels
 from runnel.log.match_files import match_records

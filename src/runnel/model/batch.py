@@ -16,9 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from runnel.model.graph import RdfGraph
 from runnel.model.item import Item, Value
 
-TEXT, NUMBER, BOOLEAN, MOMENT = 0, 1, 2, 3
+TEXT, NUMBER, BOOLEAN, MOMENT, GRAPH = 0, 1, 2, 3, 4
 """The kinds of value, as stored in the column `kind`."""
 
 VALUE = pa.struct(
@@ -107,6 +108,8 @@ def _values(item: Item) -> Iterator[dict[str, Any]]:
             match value:
                 case bool():
                     yield {"name": name, "kind": BOOLEAN, "number": float(value)}
+                case RdfGraph():
+                    yield {"name": name, "kind": GRAPH, "text": str(value)}
                 case str():
                     yield {"name": name, "kind": TEXT, "text": value}
                 case datetime():
@@ -125,6 +128,8 @@ def _attributes(values: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Value, .
                 typed = value["number"]
             case 2:
                 typed = bool(value["number"])
+            case 4:
+                typed = RdfGraph(value["text"])
             case _:
                 typed = value["moment"].astimezone(UTC)
         found.setdefault(value["name"], []).append(typed)

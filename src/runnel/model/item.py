@@ -10,6 +10,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from runnel.errors import InvalidItem
+from runnel.model.graph import GRAPH, RdfGraph, read_ntriples
 
 Value = str | float | bool | datetime
 Attributes = Mapping[str, tuple[Value, ...]]
@@ -110,6 +111,8 @@ def _typed(name: str, value: Any, place: str) -> Value | None:
             return moment(value)
         case date():
             return datetime(value.year, value.month, value.day, tzinfo=UTC)
+        case RdfGraph() if name == GRAPH:
+            return value
         case str():
             return _text(name, value, place)
         case _:
@@ -127,6 +130,8 @@ def _text(name: str, value: str, place: str) -> Value | None:
             raise InvalidItem(
                 f"{name} is not a date: {value[:60]!r}", place=place, hint="write it as 2026-11-15T09:30:00Z"
             ) from error
+    if name == GRAPH:
+        return read_ntriples(value, place=place) or None
     return clean_text(value) or None
 
 

@@ -26,6 +26,7 @@ from runnel.algebra.expressions import (
     Similar,
     Truth,
 )
+from runnel.algebra.graphs import Graph, canonical
 from runnel.errors import RunnelError
 from runnel.plan.logical import FormulaKind
 
@@ -39,7 +40,8 @@ NEVER, ALWAYS = 0, 1
 class Formulas:
     """An append-only table of formulas and their atoms.
 
-    >>> from runnel.algebra.expressions import Attribute, Contains
+    >>> from runnel.algebra.attributes import Attribute
+    >>> from runnel.algebra.expressions import Contains
     >>> formulas = Formulas()
     >>> rock = formulas.expression(Contains(Attribute("title"), ("rock",)))
     >>> formulas.conjunction([rock, ALWAYS]) == rock, formulas.disjunction([rock, formulas.negation(rock)])
@@ -179,7 +181,7 @@ class Formulas:
 def canonical_atom(atom: Atom) -> Atom | Truth:
     """The same atom in one form: lists sorted, without repetitions; a list of one is an equality, of none is false.
 
-    >>> from runnel.algebra.expressions import Attribute
+    >>> from runnel.algebra.attributes import Attribute
     >>> canonical_atom(In(Attribute("category"), ("rock", "rock")))
     Compare(attribute=Attribute(name='category', part=None), operator='=', constant='rock')
     """
@@ -192,6 +194,8 @@ def canonical_atom(atom: Atom) -> Atom | Truth:
             return Shares(attribute, tuple(sorted(links)))
         case In():
             return _canonical_list(atom)
+        case Graph():
+            return canonical(atom)
         case _:
             return atom
 

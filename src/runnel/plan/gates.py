@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
+from runnel.algebra.attributes import Attribute
 from runnel.algebra.distinct import DIGEST
 from runnel.algebra.encode import decode_attribute, encode_attribute
-from runnel.algebra.expressions import Attribute
 from runnel.errors import CorruptData, RunnelError
 from runnel.plan.arrays import Array, Arrays, Texts
 

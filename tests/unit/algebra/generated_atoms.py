@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
+from runnel.algebra.attributes import Attribute
 from runnel.algebra.expressions import (
-    Attribute,
     Contains,
     ContainsPattern,
     ContainsStems,

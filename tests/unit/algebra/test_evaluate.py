@@ -10,13 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.algebra.generated_atoms import text_atoms
 
+from runnel.algebra.attributes import WHOLE, Ago, Attribute
 from runnel.algebra.encode import decode_expression, decode_node, encode_expression, encode_node
 from runnel.algebra.evaluate import accepts, compare, holds, views_below
 from runnel.algebra.expressions import (
-    WHOLE,
-    Ago,
     And,
-    Attribute,
     Between,
     Compare,
     Contains,

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from tests.unit.algebra.generated_atoms import text_atoms
 from tests.unit.optimizer.generated_worlds import GeneratedWorld, worlds
 
+from runnel.algebra.attributes import Attribute
 from runnel.algebra.evaluate import holds, satisfies
 from runnel.algebra.expressions import (
     Atom,
-    Attribute,
     Between,
     Compare,
     Contains,

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.algebra.generated_atoms import text_atoms
 
+from runnel.algebra.attributes import WHOLE, Attribute
 from runnel.algebra.evaluate import satisfies
 from runnel.algebra.expressions import (
-    WHOLE,
     And,
     Atom,
-    Attribute,
     Compare,
     Contains,
     ContainsPattern,

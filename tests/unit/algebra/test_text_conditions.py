@@ -13,15 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.algebra.generated_atoms import networks
 
+from runnel.algebra.attributes import Attribute
 from runnel.algebra.evaluate import satisfies
-from runnel.algebra.expressions import (
-    Attribute,
-    ContainsPattern,
-    ContainsStems,
-    InNetwork,
-    RegularExpression,
-    Similar,
-)
+from runnel.algebra.expressions import ContainsPattern, ContainsStems, InNetwork, RegularExpression, Similar
 from runnel.algebra.networks import address_in, canonical_network, in_networks
 from runnel.algebra.patterns import fits, literal_start, pattern_steps, runs, word_patterns
 from runnel.algebra.regular import LONGEST_PATTERN, RefusedPattern, compiled, found_in, found_places

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 from hypothesis import strategies as st
 
+from runnel.algebra.attributes import Ago, Attribute, Constant
 from runnel.algebra.calls import (
     RELATIONS,
     Arithmetic,
@@ -17,7 +18,6 @@ from runnel.algebra.calls import (
     Variable,
     variables_of,
 )
-from runnel.algebra.expressions import Ago, Attribute, Constant
 from runnel.language.conditions import arithmetic_depth
 from runnel.language.quantities import DEEPEST_ARITHMETIC
 from runnel.language.statements import Name, RegisterOperator

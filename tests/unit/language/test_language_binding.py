@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from runnel.algebra.expressions import And, Attribute, Contains, Expression
+from runnel.algebra.attributes import Attribute
+from runnel.algebra.expressions import And, Contains, Expression
 from runnel.algebra.query import Filter, Node, Read, Union
 from runnel.errors import DuplicateName, Span, UnknownName
 from runnel.language.binding import bind_query, find_cycle

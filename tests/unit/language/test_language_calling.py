@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runnel.algebra.attributes import Attribute
 from runnel.algebra.bindings import solutions
 from runnel.algebra.calls import Call, Constraint, Literally, Variable
 from runnel.algebra.encode import decode_node, encode_node
-from runnel.algebra.expressions import And, Attribute, Not
+from runnel.algebra.expressions import And, Not
 from runnel.algebra.query import Distinct, Filter, Node, Read, Union
 from runnel.errors import InvalidCondition, StatementError, UnknownName
 from runnel.language.binding import bind_query

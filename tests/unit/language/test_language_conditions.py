@@ -7,11 +7,9 @@ from fractions import Fraction
 
 import pytest
 
+from runnel.algebra.attributes import WHOLE, Ago, Attribute
 from runnel.algebra.expressions import (
-    WHOLE,
-    Ago,
     And,
-    Attribute,
     Between,
     Compare,
     Contains,

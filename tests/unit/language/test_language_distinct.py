@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runnel.algebra.attributes import PARTS, Attribute
 from runnel.algebra.distinct import DEFAULT_WINDOW, ID
-from runnel.algebra.expressions import PARTS, Attribute, Compare
+from runnel.algebra.expressions import Compare
 from runnel.algebra.query import Distinct, Filter, Read, Union
 from runnel.errors import StatementError
 from runnel.language.binding import bind_query

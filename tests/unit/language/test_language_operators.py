@@ -7,8 +7,9 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
+from runnel.algebra.attributes import Ago, Attribute
 from runnel.algebra.calls import Arithmetic, Call, Constraint, Literally, Variable
-from runnel.algebra.expressions import Ago, And, Attribute, Compare, Expression, Not, Or
+from runnel.algebra.expressions import And, Compare, Expression, Not, Or
 from runnel.errors import InvalidCondition, Span, StatementError, SyntaxProblem
 from runnel.language.parser import parse
 from runnel.language.printing import print_statement

@@ -6,20 +6,8 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from runnel.algebra.expressions import (
-    FALSE,
-    TRUE,
-    And,
-    Attribute,
-    Between,
-    Compare,
-    Contains,
-    Exists,
-    Expression,
-    In,
-    Not,
-    Or,
-)
+from runnel.algebra.attributes import Attribute
+from runnel.algebra.expressions import FALSE, TRUE, And, Between, Compare, Contains, Exists, Expression, In, Not, Or
 from runnel.algebra.render import RESERVED
 from runnel.errors import InvalidCondition, Span, SyntaxProblem
 from runnel.language.parser import parse

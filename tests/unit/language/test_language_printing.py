@@ -12,16 +12,12 @@ from hypothesis import strategies as st
 from tests.unit.algebra.generated_atoms import text_atoms
 from tests.unit.language.generated_operators import constraints, operator_calls, registrations
 
+from runnel.algebra.attributes import PARTS, WHOLE, Ago, Attribute, Constant
 from runnel.algebra.durations import UNITS, render_duration
 from runnel.algebra.encode import encode_expression
 from runnel.algebra.expressions import (
-    PARTS,
-    WHOLE,
-    Ago,
-    Attribute,
     Between,
     Compare,
-    Constant,
     Exists,
     Expression,
     In,

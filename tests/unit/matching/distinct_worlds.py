@@ -9,9 +9,10 @@ from itertools import pairwise
 
 from hypothesis import strategies as st
 
+from runnel.algebra.attributes import Attribute
 from runnel.algebra.distinct import ID
 from runnel.algebra.evaluate_log import LoggedItem, evaluate_log
-from runnel.algebra.expressions import Attribute, Compare, Contains, Expression, Or
+from runnel.algebra.expressions import Compare, Contains, Expression, Or
 from runnel.algebra.query import Distinct, Filter, Node, Read, Union, reads
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Item, Value

@@ -21,8 +21,9 @@ from tests.unit.matching.distinct_worlds import (
     readers_of,
 )
 
+from runnel.algebra.attributes import Attribute
 from runnel.algebra.evaluate_log import LoggedItem
-from runnel.algebra.expressions import Attribute, Compare
+from runnel.algebra.expressions import Compare
 from runnel.algebra.query import Distinct, Filter, Node, Read, Union
 from runnel.errors import CorruptData, RunnelError
 from runnel.log.storage import FileStorage

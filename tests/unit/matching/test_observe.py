@@ -7,8 +7,9 @@ import json
 import numpy as np
 import pyarrow as pa
 
+from runnel.algebra.attributes import Attribute
 from runnel.algebra.encode import encode_expression
-from runnel.algebra.expressions import Attribute, Compare, Contains
+from runnel.algebra.expressions import Compare, Contains
 from runnel.matching.observe import Observer, observations_to_json
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Item, Value

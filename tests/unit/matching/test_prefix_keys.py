@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.algebra.expressions import WHOLE, And, Atom, Attribute, Contains, ContainsPattern, Not
+from runnel.algebra.attributes import WHOLE, Attribute
+from runnel.algebra.expressions import And, Atom, Contains, ContainsPattern, Not
 from runnel.algebra.query import Filter, Node, Read
 from runnel.errors import CorruptData
 from runnel.log.storage import FileStorage

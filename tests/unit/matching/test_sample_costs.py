@@ -13,16 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.optimizer.generated_worlds import SOURCES, GeneratedWorld, worlds
 
-from runnel.algebra.expressions import (
-    And,
-    Attribute,
-    Compare,
-    Contains,
-    Expression,
-    Not,
-    RegularExpression,
-    Similar,
-)
+from runnel.algebra.attributes import Attribute
+from runnel.algebra.expressions import And, Compare, Contains, Expression, Not, RegularExpression, Similar
 from runnel.algebra.query import Filter, Node, Read
 from runnel.log.storage import FileStorage
 from runnel.matching import sample_costs

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.algebra.expressions import And, Attribute, Compare, Contains, Exists, Expression, Not, Or
+from runnel.algebra.attributes import Attribute
+from runnel.algebra.expressions import And, Compare, Contains, Exists, Expression, Not, Or
 from runnel.algebra.query import Filter, Node, Read, Union
 from runnel.errors import CorruptData
 from runnel.log.storage import FileStorage

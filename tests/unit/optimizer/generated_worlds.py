@@ -12,15 +12,11 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
+from runnel.algebra.attributes import PARTS, WHOLE, Ago, Attribute, Constant
 from runnel.algebra.expressions import (
-    PARTS,
-    WHOLE,
-    Ago,
     And,
-    Attribute,
     Between,
     Compare,
-    Constant,
     Contains,
     ContainsPattern,
     ContainsStems,

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from tests.unit.optimizer.generated_worlds import NAMES, SOURCES, GeneratedWorld, worlds
 
-from runnel.algebra.expressions import And, Attribute, Compare, Contains, Expression
+from runnel.algebra.attributes import Attribute
+from runnel.algebra.expressions import And, Compare, Contains, Expression
 from runnel.algebra.query import Filter, Node, Read, Union
 from runnel.log.storage import FileStorage
 from runnel.matching.compile import compile_base, compile_delta

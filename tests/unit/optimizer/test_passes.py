@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from tests.unit.optimizer.evaluate_draft import evaluate_draft
 from tests.unit.optimizer.generated_worlds import NAMES, SOURCES, GeneratedWorld, worlds
 
+from runnel.algebra.attributes import Attribute
 from runnel.algebra.calls import Call, Constraint, Literally, Variable
-from runnel.algebra.expressions import And, Attribute, Compare, Contains, Expression, In, Not, Or
+from runnel.algebra.expressions import And, Compare, Contains, Expression, In, Not, Or
 from runnel.algebra.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.render import render, render_attribute
 from runnel.errors import CyclicFeeds, RunnelError

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runnel.algebra.expressions import And, Attribute, Contains, Expression, Or, RegularExpression
+from runnel.algebra.attributes import Attribute
+from runnel.algebra.expressions import And, Contains, Expression, Or, RegularExpression
 from runnel.algebra.query import Filter, Node, Read, Union
 from runnel.errors import CorruptData, NewerRoot, NotFound
 from runnel.log.storage import FileStorage

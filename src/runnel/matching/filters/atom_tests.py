@@ -11,19 +11,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from enum import IntEnum, IntFlag
 
-from runnel.algebra.expressions import (
-    Ago,
-    Atom,
-    Attribute,
-    Between,
-    Compare,
-    Constant,
-    Contains,
-    ContainsPattern,
-    Exists,
-    In,
-    Similar,
-)
+from runnel.algebra.attributes import Ago, Attribute, Constant
+from runnel.algebra.expressions import Atom, Between, Compare, Contains, ContainsPattern, Exists, In, Similar
 from runnel.algebra.patterns import literal_start
 from runnel.algebra.similarity import least_common
 from runnel.matching.filters.frequency import NOTHING_KNOWN, estimate

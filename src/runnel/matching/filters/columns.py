@@ -12,8 +12,8 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
+from runnel.algebra.attributes import PARTS, WHOLE
 from runnel.algebra.evaluate import part_of
-from runnel.algebra.expressions import PARTS, WHOLE
 from runnel.algebra.stems import stem_words
 from runnel.algebra.text import words
 from runnel.matching.filters.atom_tests import DAY

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from runnel.algebra.expressions import WHOLE
+from runnel.algebra.attributes import WHOLE
 from runnel.matching.filters.atom_layout import NOTHING, AtomLayout, hash_key
 from runnel.matching.filters.atom_tests import (
     PREFIX,

@@ -15,9 +15,9 @@ from functools import cached_property
 
 import numpy as np
 
+from runnel.algebra.attributes import Attribute
 from runnel.algebra.bindings import distinct, joined, term_solutions
 from runnel.algebra.calls import Call, Literally, Term, Variable
-from runnel.algebra.expressions import Attribute
 from runnel.errors import RunnelError
 from runnel.matching.operators.answer_tests import AllTests
 from runnel.matching.operators.contract import Asker, Failed, Input, Question

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from runnel.algebra.expressions import WHOLE, Atom, Attribute, Contains, ContainsPattern, Exists
+from runnel.algebra.attributes import WHOLE, Attribute
+from runnel.algebra.expressions import Atom, Contains, ContainsPattern, Exists
 from runnel.algebra.patterns import literal_start
 from runnel.optimizer.subsumption.intervals import Interval, Intervals, Kind, intervals_of
 from runnel.optimizer.subsumption.nearest import nearest_wider

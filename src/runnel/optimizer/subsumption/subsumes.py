@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from runnel.algebra.attributes import WHOLE, Attribute
 from runnel.algebra.calls import Call, Constraint, Term
 from runnel.algebra.expressions import (
     FALSE,
     TRUE,
-    WHOLE,
     And,
     Atom,
-    Attribute,
     Compare,
     Contains,
     ContainsPattern,
@@ -27,6 +26,7 @@ from runnel.algebra.expressions import (
     Or,
     Truth,
 )
+from runnel.algebra.graphs import Graph
 from runnel.optimizer.subsumption.intervals import intervals_of
 from runnel.optimizer.subsumption.words import steps_within
 
@@ -138,6 +138,8 @@ def covers(wide: Attribute, narrow: Attribute) -> bool:
 
 def _same_condition(wide: Atom, narrow: Atom) -> bool:
     """Whether the atoms ask the same of a value; the attributes were compared already."""
+    if isinstance(narrow, Graph):
+        return wide == narrow
     return type(wide) is type(narrow) and replace(narrow, attribute=wide.attribute) == wide
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from runnel.algebra.expressions import Atom, Attribute, Compare, Contains, ContainsPattern
+from runnel.algebra.attributes import Attribute
+from runnel.algebra.expressions import Atom, Compare, Contains, ContainsPattern
 from runnel.algebra.patterns import fits, is_wild, literal_start
 from runnel.algebra.text import words
 

@@ -13,10 +13,11 @@ from hypothesis import assume
 from hypothesis import strategies as st
 from tests.unit.optimizer.generated_worlds import NAMES, SOURCES, atoms
 
+from runnel.algebra.attributes import Attribute
 from runnel.algebra.bindings import Answers
 from runnel.algebra.calls import Argument, Arithmetic, Call, Constraint, Literally, Quantity, Relation, Variable
 from runnel.algebra.encode import encode_operators
-from runnel.algebra.expressions import And, Attribute, Expression, Not, Or
+from runnel.algebra.expressions import And, Expression, Not, Or
 from runnel.algebra.query import Filter, Node, Read, Union
 from runnel.algebra.terms import close
 from runnel.errors import InvalidCondition

@@ -13,11 +13,12 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.unit.matching.operators.operator_worlds import OperatorWorld, conditions, operator_worlds
 
+from runnel.algebra.attributes import Attribute
 from runnel.algebra.bindings import asking, solutions, truth
 from runnel.algebra.calls import Call, Literally, Variable
 from runnel.algebra.encode import decode_expression, encode_expression
 from runnel.algebra.evaluate import accepts
-from runnel.algebra.expressions import Attribute, Expression, Not
+from runnel.algebra.expressions import Expression, Not
 from runnel.algebra.query import Filter, Node, Read
 from runnel.algebra.terms import close, leaves
 from runnel.log.storage import FileStorage

@@ -10,7 +10,8 @@ import pytest
 from lxml import etree
 from tests.unit.optimizer.factoring.generated_filters import random_filters
 
-from runnel.algebra.expressions import And, Attribute, Compare, Contains, Or
+from runnel.algebra.attributes import Attribute
+from runnel.algebra.expressions import And, Compare, Contains, Or
 from runnel.algebra.query import Filter, Node, Read
 from runnel.optimizer.factoring.describe import clause_texts, describe_tree, subtree_costs
 from runnel.optimizer.factoring.draw import draw_tree

@@ -12,18 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.optimizer.generated_worlds import atoms, expressions
 
+from runnel.algebra.attributes import WHOLE, Ago, Attribute, Constant
 from runnel.algebra.evaluate import holds
 from runnel.algebra.expressions import (
     FALSE,
     TRUE,
-    WHOLE,
-    Ago,
     And,
     Atom,
-    Attribute,
     Between,
     Compare,
-    Constant,
     Contains,
     ContainsPattern,
     Exists,
