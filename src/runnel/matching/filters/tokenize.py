@@ -56,7 +56,7 @@ def tokenize(texts: pa.Array, positions: Array, vocabulary: Vocabulary, prefixes
     >>> [tokens.row(value).tolist() for value in range(2)], tokens.prefix_values.tolist(), tokens.prefixes.tolist()
     ([[1, -1, 0], [-1, 1]], [0, 1, 1], [0, 1, 0])
     """
-    data, starts, ends = _buffers(texts, positions)
+    data, starts, ends = text_buffers(texts, positions)
     sought = _no_prefixes() if prefixes is None else prefixes.prefixes
     cut = _cut(data, starts, ends, vocabulary.table, sought)
     undecided = np.flatnonzero(cut.counts == UNDECIDED)
@@ -72,7 +72,7 @@ def _no_prefixes() -> Prefixes:
     return Vocabulary.of([]).prefixes
 
 
-def _buffers(texts: pa.Array, positions: Array) -> tuple[Array, Array, Array]:
+def text_buffers(texts: pa.Array, positions: Array) -> tuple[Array, Array, Array]:
     """The bytes of an array, and where each chosen text begins and ends in them."""
     if not (pa.types.is_string(texts.type) or pa.types.is_large_string(texts.type)):
         raise TypeError(f"texts are strings, not {texts.type}")

@@ -1,0 +1,113 @@
+"""Graphs of a batch in arrays, against the reference: the triples, what terms stand for, and the order of texts."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runnel.algebra.graphs import Edge, Graph
+from runnel.algebra.rdf import XSD, Sort, known
+from runnel.matching.filters.columns import ItemColumns
+from runnel.matching.graphs.patterns import PatternTable
+from runnel.matching.graphs.publications import Publications, read_publications
+from runnel.matching.graphs.terms import TermIndex
+from runnel.model.batch import ItemBatch
+from runnel.model.graph import RdfGraph, escape_text
+from runnel.model.item import Item
+from runnel.plan.arrays import Array
+
+TYPES = ("integer", "decimal", "double", "float", "boolean", "dateTime", "date", "string2", "int")
+NUMERALS = st.one_of(
+    st.integers(-(10**18), 10**18).map(str),
+    st.decimals(allow_nan=False, allow_infinity=False, places=4, min_value=-(10**9), max_value=10**9).map(str),
+    st.sampled_from(["", "-", "+7", "-0", ".5", "5.", "007", "1e3", "INF", "true", "2026-11-15", "1.2.3", "١٢"]),
+)
+TEXTS = st.text(alphabet='ab"\\\n\r éΩ東😀', max_size=4)
+LITERALS = st.one_of(
+    TEXTS.map(lambda text: f'"{escape_text(text)}"'),
+    st.tuples(TEXTS, st.sampled_from(["en", "de-at"])).map(lambda pair: f'"{escape_text(pair[0])}"@{pair[1]}'),
+    st.tuples(NUMERALS, st.sampled_from(TYPES)).map(lambda pair: f'"{pair[0]}"^^<{XSD}{pair[1]}>'),
+)
+NODES = st.sampled_from(["<urn:a>", "<urn:b>", "<urn:a-rather-long-name/with/parts>", "_:x", "_:y"])
+LABELS = st.sampled_from(["<urn:p>", "<urn:q>", "<urn:r>"])
+TRIPLES = st.tuples(NODES, LABELS, st.one_of(NODES, LITERALS))
+GRAPHS = st.lists(TRIPLES, max_size=12).map(RdfGraph.of)
+
+
+def columns_of(graphs: list[RdfGraph | None]) -> ItemColumns:
+    items = [
+        Item("Pages", str(row), {"title": ("no graph",), **({} if graph is None else {"graph": (graph,)})})
+        for row, graph in enumerate(graphs)
+    ]
+    return ItemColumns(ItemBatch.of(items, {"Pages": 1}))
+
+
+def index_of(terms: list[str]) -> tuple[list[str], TermIndex]:
+    table = PatternTable.of([Graph((Edge("<urn:a>", "<urn:p>", term),)) for term in terms])
+    return list(table.terms.texts()), TermIndex.of(table)
+
+
+def told(found: Publications, plan: list[str], number: int) -> str:
+    return plan[number] if number < found.plan_terms else found.local_term(number)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.one_of(st.none(), GRAPHS.filter(bool)), max_size=5), st.lists(LITERALS, max_size=6))
+def test_triples_and_what_their_terms_stand_for(graphs: list[RdfGraph | None], terms: list[str]) -> None:
+    plan, index = index_of(terms)
+    found = read_publications(columns_of(graphs), index)
+    assert found.rows.tolist() == [row for row, graph in enumerate(graphs) if graph]
+    texts: dict[int, str] = {}
+    for place, row in enumerate(found.rows.tolist()):
+        first, last = found.offsets[place : place + 2].tolist()
+        triples = list(zip(*(one[first:last].tolist() for one in _nodes(found)), strict=True))
+        assert triples == sorted(triples, key=lambda triple: (triple[1], triple[0], triple[2]))
+        graph = graphs[row]
+        assert graph is not None
+        named = {tuple(told(found, plan, number) for number in triple) for triple in triples}
+        assert named == set(graph.triples())
+        assert len(triples) == len(named)
+        texts |= {number: told(found, plan, number) for triple in triples for number in triple}
+    assert len(set(texts.values())) == len(texts), "every term has one number"
+    for number, text in texts.items():
+        assert (number < found.plan_terms) == (text in plan)
+        stands_for = known(text)
+        assert found.sorts[number] == stands_for.sort
+        if not isinstance(stands_for.key, str):
+            key = float(found.keys[number])
+            assert key == stands_for.key or (math.isnan(key) and math.isnan(stands_for.key))
+            assert math.copysign(1.0, key) == math.copysign(1.0, stands_for.key)
+        elif stands_for.sort == Sort.TEXT:
+            _check_ranks(found, plan, number, stands_for.key)
+
+
+def _nodes(found: Publications) -> tuple[Array, Array, Array]:
+    return found.subjects, found.labels, found.objects
+
+
+def _check_ranks(found: Publications, plan: list[str], number: int, text: str) -> None:
+    for other, term in enumerate(plan):
+        if known(term).sort == Sort.TEXT:
+            key = str(known(term).key)
+            rank, its = int(found.ranks[number]), int(found.ranks[other])
+            assert (rank < its, rank == its) == (text < key, text == key)
+
+
+def test_many_triples_are_in_order_too() -> None:
+    graph = RdfGraph.of([(f"<urn:s{number % 7}>", f"<urn:p{number % 3}>", f'"{number}"') for number in range(500)])
+    plan, index = index_of(['"7"'])
+    found = read_publications(columns_of([graph]), index)
+    triples = list(zip(found.labels.tolist(), found.subjects.tolist(), found.objects.tolist(), strict=True))
+    assert len(triples) == 500
+    assert triples == sorted(triples)
+    assert plan.index('"7"') in found.objects.tolist()
+
+
+@pytest.mark.parametrize("text", ["<urn:a>\n", "<urn:a> <urn:p> <urn:b>\n", "x y z .", " <urn:p> <urn:b> .\n", "\n"])
+def test_what_is_no_graph_is_refused(text: str) -> None:
+    _, index = index_of([])
+    with pytest.raises(ValueError, match="canonical N-Triples"):
+        read_publications(columns_of([RdfGraph(text)]), index)
