@@ -19,16 +19,29 @@ Triple = tuple[str, str, str]
 
 MOST_TRIPLES = 20_000
 
-_ESCAPED = r"\\(?:[tbnrf\"'\\]|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8})"
-_IRI = rf"<(?:[^\x00-\x20<>\"{{}}|^`\\]|{_ESCAPED})*+>"
-_BLANK = r"_:[^\s<>\"'\\:.]++(?:\.++[^\s<>\"'\\:.]++)*+"
-_LITERAL = rf"\"(?:[^\"\\\n\r]|{_ESCAPED})*+\"(?:\^\^{_IRI}|@[A-Za-z]++(?:-[A-Za-z0-9]++)*+)?"
+# The productions of N-Triples (RDF 1.1 N-Triples, section 7), possessive, so that hostile lines take linear time. What
+# escapes stand for is looked at when a term is made canonical.
+_LETTERS = (
+    "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c-\u200d\u2070-\u218f\u2c00-\u2fef"
+    "\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
+)
+_MORE = rf"[{_LETTERS}_0-9\-\u00b7\u0300-\u036f\u203f-\u2040]"
+_INSIDE = r"[^\x00-\x20<>\"{}|^`\\]"
+_IRI = rf"<(?:{_INSIDE}++|\\[uU])*+>"
+_BLANK = rf"_:[{_LETTERS}_0-9]{_MORE}*+(?:\.++{_MORE}++)*+"
+_LITERAL = rf"\"(?:[^\"\\\n\r]++|\\.)*+\"(?:[ \t]*+(?:\^\^[ \t]*+{_IRI}|@[A-Za-z]++(?:-[A-Za-z0-9]++)*+))?+"
 _LINE = re.compile(
     rf"[ \t]*+(?:({_IRI}|{_BLANK})[ \t]*+({_IRI})[ \t]*+({_IRI}|{_BLANK}|{_LITERAL})[ \t]*+\.[ \t]*+)?+(?:#.*+)?"
 )
-_ESCAPE = re.compile(_ESCAPED)
-_PLAIN = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
+_ABSOLUTE = re.compile(rf"<[A-Za-z][A-Za-z0-9+.\-]*+:{_INSIDE}*+>")
+_ESCAPE = re.compile(r"\\(?:[tbnrf\"'\\]|u[0-9A-Fa-f]{4}|U[0-9A-Fa-f]{8}|)")
+_ESCAPED = {"t": "\t", "b": "\b", "n": "\n", "r": "\r", "f": "\f", '"': '"', "'": "'", "\\": "\\"}
+_TO_ESCAPE = re.compile(r"[\x00-\x1f\"\\\x7f\ufffe\uffff]")
+_SHORT = {"\t": "\\t", "\b": "\\b", "\n": "\\n", "\r": "\\r", "\f": "\\f", '"': '\\"', "\\": "\\\\"}
+_HALF = re.compile(r"[\ud800-\udfff]")
+"""Half a character of UTF-16, which no text can be."""
 _TEXT_TYPE = "^^<http://www.w3.org/2001/XMLSchema#string>"
+_TAGGED_TYPE = "^^<http://www.w3.org/1999/02/22-rdf-syntax-ns#langString>"
 
 
 class RdfGraph(str):
@@ -66,51 +79,79 @@ def read_ntriples(text: str, *, place: str = "item") -> RdfGraph:
     RdfGraph('<urn:a> <urn:p> "café" .\\n')
     """
     triples: list[Triple] = []
+    terms = _Terms()
     for number, line in enumerate(re.split(r"\r\n|\n|\r", text), 1):
         found = _LINE.fullmatch(line)
-        if found is None:
+        if found is None or _HALF.search(line):
             raise InvalidItem(
-                f"line {number} of the graph is no N-Triples: {line.strip()[:80]!r}",
+                f"line {number} of the graph is no N-Triples: {_shown(line)}",
                 place=place,
                 hint='write every triple on a line of its own: <urn:a> <urn:b> "text" .',
             )
-        if found[1] is not None:
-            triples.append((canonical_term(found[1]), canonical_term(found[2]), canonical_term(found[3])))
-            if len(triples) > MOST_TRIPLES:
-                raise InvalidItem(
-                    f"the graph has more than {MOST_TRIPLES} triples", place=place, hint="split the item"
-                )
+        if found[1] is None:
+            continue
+        try:
+            triples.append((terms[found[1]], terms[found[2]], terms[found[3]]))
+        except ValueError as error:
+            raise InvalidItem(f"line {number} of the graph: {error}", place=place) from None
+        if len(triples) > MOST_TRIPLES:
+            raise InvalidItem(f"the graph has more than {MOST_TRIPLES} triples", place=place, hint="split the item")
     return RdfGraph.of(triples)
+
+
+class _Terms(dict[str, str]):
+    """Canonical terms by how they were written; most come often."""
+
+    def __missing__(self, term: str) -> str:
+        found = self[term] = canonical_term(term)
+        return found
 
 
 def canonical_term(term: str) -> str:
     """A term as canonical N-Triples writes it: few escapes, no type on plain texts, languages in small letters.
 
-    >>> canonical_term('"a\\\\tb"^^<http://www.w3.org/2001/XMLSchema#string>'), canonical_term('"Chat"@FR')
-    ('"a\\tb"', '"Chat"@fr')
+    The term is of N-Triples' grammar; ValueError where it stands for nothing: an IRI without its scheme or with
+    characters that an IRI cannot have, an escape that is no character, or a text that has a language but does not say
+    which.
+
+    >>> canonical_term('"caf\\u00e9"^^<http://www.w3.org/2001/XMLSchema#string>'), canonical_term('"Chat"@FR')
+    ('"café"', '"Chat"@fr')
     """
-    if term[0] != '"':
-        return _ESCAPE.sub(_unescaped, term) if "\\" in term else term
+    if term[0] == "<":
+        return _canonical_iri(term)
+    if term[0] == "_":
+        return term
     end = term.rindex('"')
-    text, rest = term[1:end], term[end + 1 :]
-    if "\\" in text:
-        text = escape_text(_ESCAPE.sub(_unescaped, text))
-    if rest == _TEXT_TYPE:
-        rest = ""
-    elif rest.startswith("@"):
+    text, rest = term[1:end], term[end + 1 :].lstrip(" \t")
+    if "\\" in text or not text.isprintable():
+        text = escape_text(unescape_text(text))
+    if rest.startswith("@"):
         rest = rest.lower()
-    elif "\\" in rest:
-        rest = _ESCAPE.sub(_unescaped, rest)
-    return f'"{text}"{rest}'
+    elif rest:
+        rest = "^^" + _canonical_iri(rest[2:].lstrip(" \t"))
+    if rest == _TAGGED_TYPE:
+        raise ValueError(f"a text of the type langString needs its language, as in @en: {_shown(term)}")
+    return f'"{text}"' if rest == _TEXT_TYPE else f'"{text}"{rest}'
+
+
+def _canonical_iri(iri: str) -> str:
+    found = unescape_text(iri)
+    if not _ABSOLUTE.fullmatch(found):
+        raise ValueError(f"an IRI must be whole, as <https://muse.example/x> is: {_shown(iri)}")
+    return found
 
 
 def escape_text(text: str) -> str:
-    """The inside of a literal: what canonical N-Triples escapes is escaped, all else is as it is."""
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
+    """The inside of a literal: what canonical N-Triples escapes is escaped, all else is as it is.
+
+    >>> escape_text('say "hi"\\n\\x01')
+    'say \\\\"hi\\\\"\\\\n\\\\u0001'
+    """
+    return _TO_ESCAPE.sub(lambda found: _SHORT.get(found[0]) or f"\\u{ord(found[0]):04X}", text)
 
 
 def unescape_text(text: str) -> str:
-    """The text of a literal's inside.
+    """The text of a literal's inside; ValueError where an escape is no character.
 
     >>> unescape_text(escape_text('say "hi"\\\\n')) == 'say "hi"\\\\n'
     True
@@ -120,8 +161,13 @@ def unescape_text(text: str) -> str:
 
 def _unescaped(found: re.Match[str]) -> str:
     code = found[0][1:]
-    if code[0] not in "uU":
-        return _PLAIN[code]
-    point = int(code[1:], 16)
-    # Neither half a character nor none at all.
-    return chr(point) if point < 0x110000 and not 0xD800 <= point < 0xE000 else "\ufffd"
+    if code in _ESCAPED:
+        return _ESCAPED[code]
+    point = int(code[1:] or "110000", 16)
+    if point >= 0x110000 or 0xD800 <= point < 0xE000:
+        raise ValueError(f"{found[0]} stands for no character")
+    return chr(point)
+
+
+def _shown(text: str) -> str:
+    return repr(text.strip()[:80])

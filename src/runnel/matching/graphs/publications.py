@@ -33,9 +33,9 @@ class Publications:
     """The graphs of a batch.
 
     Publication i is that of batch row `rows[i]`; its triples are those from `offsets[i]` to `offsets[i + 1]`, in the
-    order of label, subject and object. Numbers below `plan_terms` are the plan's terms, others local to the batch. `sorts` and `keys`
-    say what terms stand for (see `algebra.rdf`), `ranks` where texts lie (see `terms`). A local term is
-    `data[starts[number - plan_terms]:ends[number - plan_terms]]`.
+    order of label, subject and object. Numbers below `plan_terms` are the plan's terms, others local to the batch.
+    `sorts` and `keys` say what terms stand for (see `algebra.rdf`), `ranks` where texts lie (see `terms`). A local
+    term is `data[starts[number - plan_terms]:ends[number - plan_terms]]`.
     """
 
     rows: Array
