@@ -112,6 +112,7 @@ _TABLES = {
     "costs": "what the queries cost that cost most, as sampled, and when the journal told of it",
     "operators": "operators as they were registered, by version; `dropped` where another is in force, or none",
     "uses_operators": "which queries use which operators",
+    "prefixes": "what names stand for in graph patterns",
     "undecided": "items that operators could not decide for some queries, until they are logged once more",
     "supplements": "items that are in the log once more, and for which queries alone",
     "operator_cache": "files with remembered answers of operators",

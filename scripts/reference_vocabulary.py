@@ -7,7 +7,7 @@ import re
 
 from scripts.reference_markdown import code, page, table
 
-from runnel.model import item
+from runnel.model import graph, item
 from runnel.sources import adapt, vocabulary
 from runnel.sources.folder import SUFFIXES
 
@@ -22,6 +22,13 @@ def attributes_page() -> str:
         "A moment is an instant in UTC. A text is in Unicode's normal form C. Where a document has several values "
         "for an attribute, the item has them all, except for "
         f"{', '.join(code(name) for name in sorted(adapt.SINGLE))}: of these the first counts.",
+        "## Graphs",
+        "`graph` is an RDF graph: a text in canonical N-Triples, its lines sorted, each once. An RDF document is one "
+        "item with all that it says as its graph, named graphs taken together; of RSS 1.0 and 0.90 each item has "
+        "what the document says of it and of what it leads to, but not of other items or the channel. In an object "
+        "of JSON lines or of the library a text under `graph` is read as N-Triples, and refused with its line where "
+        "it is none. Conditions on texts do not look into graphs; `graph { … }` does. In conditions the attribute "
+        'itself stands in double quotes: `"graph" exists`. [Feed RDF](../how-to/feed-rdf.md) tells more.',
         "## Extensions",
         "Elements of other namespaces become attributes named `prefix:name`. It is the namespace that decides, not "
         "the document's own prefix. In conditions such a name stands in double quotes: "
@@ -41,6 +48,7 @@ def attributes_page() -> str:
                 ("values of an item", f"{item.MAX_VALUES:,}"),
                 ("characters of an attribute's name", f"{item.MAX_NAME:,}"),
                 ("characters of an item's id", f"{item.MAX_ID:,}"),
+                ("triples of a graph", f"{graph.MOST_TRIPLES:,}"),
             ],
         ),
         "## Files in a drop folder",
@@ -62,7 +70,7 @@ def _rows() -> list[tuple[str, str, str]]:
     rows: list[tuple[str, str, str]] = []
     for line in lines[1:]:
         name = line[:kinds].strip()
-        if re.match(r"\S.*\S  +\S", line) is None or line[kinds:origins].strip() not in ("text", "moment"):
+        if re.match(r"\S.*\S  +\S", line) is None or line[kinds:origins].strip() not in ("text", "moment", "graph"):
             name, _, origin = line.partition("  ")
             rows.append((_names(name), "text", _origin(origin)))
             continue

@@ -15,6 +15,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.matching.graphs.generated_graphs import graphs as rdf_graphs
+from tests.unit.matching.graphs.generated_graphs import patterns
+from tests.unit.matching.graphs.test_graph_matcher import hostile
 from tests.unit.optimizer.generated_worlds import SOURCES, GeneratedWorld, nodes, worlds
 
 from runnel.algebra.attributes import WHOLE, Attribute
@@ -49,6 +52,7 @@ from runnel.matching.filters.streams import settle
 from runnel.matching.filters.streams.matcher import StreamMatcher
 from runnel.matching.filters.streams.part import StreamPart
 from runnel.matching.filters.tree import TreeMatcher
+from runnel.matching.graphs.matcher import GraphMatcher
 from runnel.matching.routed import RoutedMatcher
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Item
@@ -577,3 +581,86 @@ def test_a_prefix_is_known_without_an_evaluation(made: type[StreamMatcher | Inde
     alone = made(base_plan(queries[:2], definitions))
     assert rows(alone.match(batch)) == [[query for query in row if query != 12] for row in answers]
     assert alone.statistics.atom_evaluations == 0
+
+
+@st.composite
+def graph_worlds(draw: st.DrawFn) -> GeneratedWorld:
+    """Worlds whose items have graphs, and whose views ask for patterns of these, beside words, under not and or."""
+    others: list[Expression] = [contains("rock"), contains("jazz"), Exists(Attribute("graph"))]
+    words: st.SearchStrategy[Expression] = st.sampled_from(others)
+    leaves: st.SearchStrategy[Expression] = st.one_of(patterns(), patterns(), words)
+    conditions = st.recursive(leaves, wider, max_leaves=6)
+    definitions: dict[int, Node] = {}
+    for feed in range(10, 10 + draw(st.integers(1, 5))):
+        read = draw(st.sampled_from((*SOURCES, *definitions)))
+        definitions[feed] = Filter(Read(read), draw(conditions))
+    items = []
+    for number in range(draw(st.integers(0, 6))):
+        attributes: dict[str, Any] = {"title": (draw(st.sampled_from(["rock", "jazz rock", "folk"])),)}
+        carried = draw(st.lists(rdf_graphs, max_size=2))
+        if carried:
+            attributes["graph"] = tuple(carried)
+        items.append(Item(draw(st.sampled_from(["One", "Two", "Three"])), str(number), attributes))
+    return GeneratedWorld(definitions, tuple(items))
+
+
+def wider(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    several = st.lists(inner, min_size=1, max_size=3).map(tuple)
+    return st.one_of(st.builds(And, several), st.builds(Or, several), st.builds(Not, inner))
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(graph_worlds(), st.data())
+def test_graph_patterns_hold_alike_in_every_matcher(world: GeneratedWorld, data: st.DataObject) -> None:
+    queries = all_queries(world)
+    wanted = expected(world.batch, queries, world.definitions)
+    plan, cut = base_plan(queries, world.definitions), base_plan(queries, world.definitions, TINY)
+    matchers: dict[str, Matcher] = {
+        "scan": ScanMatcher(queries, world.definitions),
+        "streams": StreamMatcher(plan),
+        "streams of cut normal forms": StreamMatcher(cut),
+        "index": IndexMatcher(plan),
+        "tree": TreeMatcher(plan),
+        "tree of cut normal forms": TreeMatcher(cut),
+    }
+    for name, matcher in matchers.items():
+        matches = matcher.match(world.batch)
+        assert rows(matches) == wanted, name
+        assert (matches.failures, matcher.statistics.fallbacks) == ((), 0), name
+    removed = data.draw(st.sets(st.sampled_from([query.id for query in queries])))
+    fresh = [PlanQuery(feed) for feed in world.definitions if feed not in removed and feed % 2]
+    kept = [query for query in queries if query.id not in removed and query not in fresh]
+    changed = delta_plan(plan, fresh, world.definitions, removed)
+    left = expected(world.batch, [*fresh, *kept], world.definitions)
+    assert rows(build_matcher(changed).match(world.batch)) == left
+    assert rows(build_matcher(merged_plan(changed)).match(world.batch)) == left
+
+
+@pytest.mark.parametrize("kind", [StreamMatcher, IndexMatcher, TreeMatcher])
+def test_a_graph_that_takes_too_long_fails_only_the_queries_that_need_it(
+    kind: type[Matcher], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limits = {"steps_of_shape": 2_000, "steps_of_graph": 1_000_000}
+    monkeypatch.setattr(GraphMatcher.__init__, "__kwdefaults__", limits)
+    pattern, graph = hostile()
+    definitions: dict[int, Node] = {
+        10: Filter(Read(1), pattern),
+        11: Filter(Read(1), Not(pattern)),
+        12: Filter(Read(1), Or((pattern, contains("rock")))),
+        13: Filter(Read(1), And((pattern, contains("jazz")))),
+        14: Filter(Read(1), contains("rock")),
+    }
+    items = [item(1, title="rock"), item(2, title="rock", graph=graph), item(3, title="jazz")]
+    batch = ItemBatch.of(items, {"One": 1})
+    matcher = kind(base_plan([PlanQuery(feed) for feed in definitions], definitions))  # type: ignore[call-arg]
+    matches = matcher.match(batch)
+    assert rows(matches) == [[11, 12, 14], [12, 14], [11]]
+    assert [(one.row, one.query) for one in matches.failures] == [(1, 10), (1, 11)]
+    assert all("too many ways" in one.reason for one in matches.failures)
+
+
+def test_a_graph_pattern_is_explained_as_it_was_written() -> None:
+    definitions: dict[int, Node] = {10: Filter(Read(1), hostile()[0])}
+    told = "\n".join(explain_query(10, base_plan([PlanQuery(10)], definitions)).lines())
+    assert "graph {" in told
+    assert "<urn:p>" in told

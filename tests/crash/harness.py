@@ -36,6 +36,9 @@ create feed Loud from (Rock as $r | Other) where $r[volume > 5] and not title co
 create feed Everything from Wire | Other;
 create feed Stories from Everything distinct by story within 30 days;
 create feed RockStories from (Stories | Rock) where title contains 'rock';
+create feed Heard from Everything
+  where graph { ?song <urn:volume> ?volume ; <urn:heard_in> ?place . filter(?volume > 4) };
+create feed HeardRock from Heard where title contains 'rock' and not graph { [] <urn:heard_in> <urn:place:1> };
 subscribe to Rock output jsonl 'rock.jsonl';
 subscribe to Loud output rss 'loud.xml';
 subscribe to Loud output atom 'loud.atom';
@@ -43,6 +46,8 @@ subscribe to Everything output jsonl 'everything.jsonl';
 subscribe to Everything output json 'everything.json';
 subscribe to Stories output jsonl 'stories.jsonl';
 subscribe to RockStories output log;
+subscribe to Heard output jsonl 'heard.jsonl';
+subscribe to HeardRock output log;
 subscribe to Wire output log;
 """
 
@@ -77,11 +82,20 @@ def asking_script(switch: Path) -> str:
 
 
 def item(number: int) -> dict[str, object]:
-    """A small item whose words and volume vary; its story was told just before, or long ago, or never."""
+    """A small item whose words, volume and graph vary; its story was told just before, or long ago, or never."""
     words = ["rock", "jazz", "quiet", "loud", "concert"]
     title = f"{words[number % 5]} {words[number * 7 % 3]} number {number}"
     story = number // 4 if number % 2 else number * 7 % 40
-    return {"id": str(number), "title": title, "volume": number % 11, "story": story}
+    graph = "".join(f"<urn:song:{number}> <urn:heard_in> <urn:place:{place}> .\n" for place in range(number % 3))
+    graph += f'<urn:song:{number}> <urn:volume> "{number % 11}"^^<http://www.w3.org/2001/XMLSchema#integer> .'
+    return {"id": str(number), "title": title, "volume": number % 11, "story": story, "graph": graph}
+
+
+def heard(number: int) -> list[dict[str, object]]:
+    """What the pattern of the feed Heard binds on such an item."""
+    song, volume = f"urn:song:{number}", number % 11
+    places = [f"urn:place:{place}" for place in range(number % 3)] if volume > 4 else []
+    return [{"song": song, "volume": volume, "place": place} for place in places]
 
 
 class Victim:
@@ -260,6 +274,12 @@ def _verify_deliveries(engine: Engine, found: dict[str, list[str]]) -> None:
     for name, file in (one for one in in_order if one[0] in found):
         lines = [json.loads(line) for line in (out / file).read_text("utf-8").splitlines()]
         assert [line["id"] for line in lines] == found[name], f"{file} lost or repeated an item"
+    if "Heard" in found:  # a root of an earlier release has no graphs
+        lines = [json.loads(line) for line in (out / "heard.jsonl").read_text("utf-8").splitlines()]
+        assert [line["id"] for line in lines] == found["Heard"], "heard.jsonl lost or repeated an item"
+        for line in lines:
+            rows = sorted(line["bindings"], key=lambda row: str(row["place"]))
+            assert rows == heard(int(line["id"])), "a match has other bindings than its graph"
     for name, file in _ASKING_FILES if "Sure" in found else ():
         ids = [json.loads(line)["id"] for line in (out / file).read_text("utf-8").splitlines()]
         assert sorted(ids) == sorted(found[name]), f"{file} lost or repeated an item"

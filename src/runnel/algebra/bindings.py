@@ -1,7 +1,8 @@
-"""The reference semantics of operators in conditions: slow, short, and the definition.
+"""The reference semantics of variables in conditions: slow, short, and the definition.
 
-A condition has solutions: bindings of its variables that satisfy it. An item matches if there is one. Calls are
-joined on the variables they share; what a constraint speaks of is bound beside it, which `terms.close` has checked.
+A condition has solutions: bindings of its variables that satisfy it. An item matches if there is one. Calls and
+graph patterns are joined on the variables they share, by their plain values; what a constraint speaks of is bound
+beside it, which `terms.close` has checked. An operator that is given variables of a graph is asked for each solution.
 Variables under `not` are local: that part has no solution of its own. An operator that failed leaves all unknown that
 depends on it, and what is unknown does not match (Kleene's three values).
 """
@@ -12,16 +13,31 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import date, datetime
 
 from runnel.algebra.attributes import Ago, Attribute, Constant
-from runnel.algebra.calls import Arithmetic, Call, Constraint, Literally, Quantity, Term, Variable, variables_of
-from runnel.algebra.evaluate import Holding, compare, holds
+from runnel.algebra.calls import (
+    Arithmetic,
+    Call,
+    Constraint,
+    Given,
+    Literally,
+    Quantity,
+    Term,
+    Variable,
+    variables_of,
+)
+from runnel.algebra.evaluate import Holding, compare, graphs_of, holds
 from runnel.algebra.expressions import And, Expression, Not, Or
-from runnel.algebra.terms import alternatives, close
+from runnel.algebra.graph_solutions import graph_bindings
+from runnel.algebra.graphs import Graph
+from runnel.algebra.terms import alternatives, close, gather
 from runnel.model.bindings import Binding
 from runnel.model.item import Attributes, Value
-from runnel.model.operator import Rows
+from runnel.model.operator import Rows, ValueType
 
 Answers = Callable[[Call], Rows | None]
 """What operators say of the item: the rows of a call, or None where it failed."""
+
+GraphRows = Callable[[Graph], list[dict[str, Value]] | None]
+"""The solutions of a pattern on the item's graph as plain values; None where there are too many to look at."""
 
 Truth3 = bool | None
 """True, false, or unknown."""
@@ -46,7 +62,7 @@ def fitting(call: Call, rows: Rows) -> list[dict[str, Value]]:
                     fits = True
                 case Literally(constant):
                     fits = compare(value, "=", constant)
-                case Attribute():
+                case Attribute() | Given():
                     fits = False
             if not fits:
                 break
@@ -147,17 +163,73 @@ MOST_PAIRS = 200_000
 """Combinations of rows that are looked at for one term and item; beyond, it stays unknown."""
 
 
-def term_solutions(term: Term, answers: Answers, accepted: datetime | None = None) -> list[dict[str, Value]] | None:
-    """The bindings that satisfy a term; None where an operator failed that it needs, or there is too much to join."""
-    rows = [answers(call) for call in term.calls]
-    if any(some is None for some in rows):
-        return None
-    found: list[dict[str, Value]] = [{}]
+MOST_INPUTS = 64
+"""Different values that an operator is asked with for one call and item; beyond, the term stays unknown."""
+
+
+def no_graph(graph: Graph) -> list[dict[str, Value]]:
+    """The solutions of any pattern on an item without a graph."""
+    return []
+
+
+def graph_rows(attributes: Attributes) -> GraphRows:
+    """The solutions of patterns on an item, by definition."""
+    return lambda graph: distinct(
+        row for one in graphs_of(attributes) for row in graph_bindings(graph, one.triples())
+    )
+
+
+def grounded(call: Call, rows: Iterable[Binding]) -> dict[tuple[tuple[str, Value], ...], Call]:
+    """The calls that rows of a graph pattern make of one that is given variables of it, by these and their values.
+
+    A row with a value of another type than the operator takes makes none.
+
+    >>> near = Call("near", (Given("where", "text"), Variable("x")), 1, (1,))
+    >>> [one.arguments[0] for one in grounded(near, [{"where": "Bronx"}, {"where": 3.0}]).values()]
+    [Literally(value='Bronx')]
+    """
+    found: dict[tuple[tuple[str, Value], ...], Call] = {}
+    for row in distinct({one.name: row[one.name] for one in call.given} for row in rows):
+        if all(is_of_type(row[one.name], one.type) for one in call.given):
+            arguments = tuple(Literally(row[one.name]) if isinstance(one, Given) else one for one in call.arguments)
+            found[tuple(row.items())] = Call(call.operator, arguments, call.version, call.results)
+    return found
+
+
+def is_of_type(value: Value, kind: ValueType) -> bool:
+    """Whether a value is what an operator takes."""
+    match kind:
+        case "boolean":
+            return isinstance(value, bool)
+        case "text":
+            return isinstance(value, str)
+        case "date":
+            return isinstance(value, datetime)
+        case "number":
+            return _is_number(value)
+        case "int":
+            return isinstance(value, int | float) and _is_number(value) and value == int(value)
+
+
+def term_solutions(
+    term: Term, answers: Answers, accepted: datetime | None = None, graphs: GraphRows = no_graph
+) -> list[dict[str, Value]] | None:
+    """The bindings that satisfy a term; None where an operator failed that it needs, or there is too much to join.
+
+    An operator that failed for some solutions of a graph leaves a term unknown that no other solution satisfies.
+    """
+    found: list[dict[str, Value]] | None = [{}] if term.graph is None else graphs(term.graph)
+    if not found:
+        return found
+    relations = [_relation(call, found, answers) for call in term.calls]
     waiting = list(term.constraints)
-    bound: set[str] = set()
-    pairs = 0
-    for call, some in zip(term.calls, rows, strict=True):
-        own = fitting(call, some or ())
+    bound = set(found[0])
+    pairs, failed = 0, False
+    for call, relation in zip(term.calls, relations, strict=True):
+        if relation is None:
+            return None
+        own, missing = relation
+        failed |= missing
         pairs += len(found) * len(own)
         if pairs > MOST_PAIRS:
             return None
@@ -167,7 +239,25 @@ def term_solutions(term: Term, answers: Answers, accepted: datetime | None = Non
         ready = [one for one in waiting if {variable.name for variable in variables_of(one)} <= bound]
         waiting = [one for one in waiting if one not in ready]
         found = [one for one in found if all(satisfied(each, one, accepted) for each in ready)]
-    return found
+    return None if failed and not found else found
+
+
+def _relation(call: Call, rows: Sequence[Binding], answers: Answers) -> tuple[list[dict[str, Value]], bool] | None:
+    """What a call says beside rows of a graph, with what it was given, and whether some of it is missing."""
+    if not call.given:
+        some = answers(call)
+        return None if some is None else (fitting(call, some), False)
+    asked = grounded(call, rows)
+    if len(asked) > MOST_INPUTS:
+        return None
+    found: list[dict[str, Value]] = []
+    missing = False
+    for given, one in asked.items():
+        some = answers(one)
+        missing |= some is None
+        # What is a result under the name of an input must be what was given.
+        found += joined([dict(given)], fitting(one, some or ()))
+    return found, missing
 
 
 def truth(
@@ -190,7 +280,7 @@ def truth(
             value = truth(part, attributes, answers, accepted)
             return None if value is None else not value
         case Term():
-            found = term_solutions(expression, answers, accepted)
+            found = term_solutions(expression, answers, accepted, graph_rows(attributes))
             return None if found is None else bool(found)
         case _:
             return holds(expression, attributes, accepted)
@@ -206,7 +296,11 @@ def asking(answers: Answers) -> Holding:
 
 
 def solutions(
-    expression: Expression, attributes: Attributes, answers: Answers, accepted: datetime | None = None
+    expression: Expression,
+    attributes: Attributes,
+    answers: Answers,
+    accepted: datetime | None = None,
+    graphs: GraphRows | None = None,
 ) -> list[dict[str, Value]]:
     """The bindings that satisfy a condition as it was written; none where it does not hold or that is unknown.
 
@@ -219,6 +313,6 @@ def solutions(
     found: list[dict[str, Value]] = []
     for one in alternatives(expression):
         if all(truth(close(part), attributes, answers, accepted) for part in one.others):
-            found += term_solutions(Term(one.calls, one.constraints), answers, accepted) or []
+            found += term_solutions(gather(one), answers, accepted, graphs or graph_rows(attributes)) or []
     several = distinct(found)
     return [one for one in several if one] or several

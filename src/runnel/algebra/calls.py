@@ -2,17 +2,21 @@
 
 `distanceFrom('Liberty', ?x) and ?x < 1000` is a call and a constraint. `bindings.solutions` is the definition. A
 *term* is what is left of such conditions once `terms.close` has cut them where no variable leads across: a
-conjunction of calls and constraints that holds or not by itself, whatever is around it.
+conjunction of calls, constraints and a graph pattern that holds or not by itself, whatever is around it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from runnel.algebra.attributes import Attribute, Constant
 from runnel.errors import Span
+from runnel.model.operator import ValueType
+
+if TYPE_CHECKING:
+    from runnel.algebra.graphs import Graph
 
 Relation = Literal["=", "!=", "<", "<=", ">", ">="]
 RELATIONS: tuple[Relation, ...] = ("=", "!=", "<", "<=", ">", ">=")
@@ -61,7 +65,16 @@ class Constraint:
     right: Quantity
 
 
-Argument = Literally | Attribute | Variable
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A variable of a graph pattern, whose values an operator is given: those that are of the type it takes."""
+
+    name: str
+    type: ValueType
+    place: Span | None = field(default=None, compare=False, repr=False)
+
+
+Argument = Literally | Attribute | Variable | Given
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +82,8 @@ class Call:
     """An operator, asked about the item.
 
     `version` is the registration that the call was bound to (0: none yet); `results` are the places of the arguments
-    that are results, which are variables or constants; all others are inputs, which are constants or attributes.
+    that are results, which are variables or constants; all others are inputs: constants, attributes, or variables
+    that a graph pattern beside the call binds.
     """
 
     operator: str
@@ -95,22 +109,29 @@ class Call:
         arguments = tuple(nameless if place in self.results else one for place, one in enumerate(self.arguments))
         return Call(self.operator, arguments, self.version, self.results)
 
+    @property
+    def given(self) -> tuple[Given, ...]:
+        """The inputs that a graph pattern beside the call binds."""
+        return tuple(one for one in self.arguments if isinstance(one, Given))
+
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """Calls and constraints that share their variables: it holds if some binding of these satisfies all.
+    """Calls, constraints and a graph that share their variables: it holds if some binding of these satisfies all.
 
-    Variables are named by their order of occurrence, so that terms that differ by names alone are equal.
+    Variables are named by their order of occurrence, so that terms that differ by names alone are equal. A term
+    without calls is a graph pattern whose variables somebody wants to know.
     """
 
     calls: tuple[Call, ...]
     constraints: tuple[Constraint, ...] = ()
     names: tuple[str, ...] = field(default=(), compare=False, repr=False)
     """What the variables were called where the term was written: the first is now named 1."""
+    graph: Graph | None = None
 
 
-def variables_of(part: Call | Constraint | Quantity | Term) -> Iterator[Variable]:
-    """The variables of a call, a constraint or a quantity, from left to right, repeated where they are repeated."""
+def variables_of(part: Call | Constraint | Quantity) -> Iterator[Variable]:
+    """The variables of a call's results, a constraint or a quantity, from left to right, repeated where they are."""
     match part:
         case Variable():
             yield part
@@ -121,10 +142,5 @@ def variables_of(part: Call | Constraint | Quantity | Term) -> Iterator[Variable
             for argument in arguments:
                 if isinstance(argument, Variable):
                     yield argument
-        case Term(calls, constraints):
-            for call in calls:
-                yield from variables_of(call)
-            for constraint in constraints:
-                yield from variables_of(constraint)
         case Literally():
             pass

@@ -17,6 +17,7 @@ from runnel.algebra.evaluate import values_of
 from runnel.algebra.links import canonical_link
 from runnel.algebra.query import Distinct
 from runnel.algebra.render import render_attribute
+from runnel.model.graph import RdfGraph
 from runnel.model.item import Attributes, Value
 
 ID = Attribute("id")
@@ -35,7 +36,7 @@ def key_of(by: Sequence[Attribute], item: str, attributes: Attributes) -> Key | 
     """The key of an item by its id and attributes; None where it has none of the attributes, so is like no other.
 
     Texts are compared without regard to case and white space, those that are links as links, and ids letter by
-    letter: an id and a path may differ in nothing but case.
+    letter: an id and a path may differ in nothing but case. Graphs are compared triple by triple.
 
     >>> key_of((Attribute("title"),), "1", {"title": ("Muse  on TOUR",)})
     (('text', 'muse on tour'),)
@@ -70,6 +71,8 @@ def _told(value: Value) -> tuple[str | float | bool, ...]:
     match value:
         case bool():
             return "truth", value
+        case RdfGraph():
+            return "graph", str(value)
         case str():
             return _told_text(value)
         case datetime():

@@ -12,6 +12,7 @@ from runnel.algebra.calls import (
     Arithmetic,
     Call,
     Constraint,
+    Given,
     Literally,
     Quantity,
     Relation,
@@ -45,6 +46,7 @@ from runnel.algebra.graphs import AllOf, AnyOf, Comparison, Complement, Edge, Gr
 from runnel.algebra.graphs import Node as GraphNode
 from runnel.algebra.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.text import words
+from runnel.model.operator import ValueType
 
 
 def encode_expression(expression: Expression) -> Any:
@@ -217,17 +219,19 @@ def encode_operators(part: Call | Constraint | Term) -> Any:
             return ["call", operator, version, list(results), *map(_encode_quantity, arguments)]
         case Constraint(left, relation, right):
             return ["constraint", relation, _encode_quantity(left), _encode_quantity(right)]
-        case Term(calls, constraints):
-            return ["term", [encode_operators(one) for one in calls], [encode_operators(one) for one in constraints]]
+        case Term(calls, constraints, graph=graph):
+            own = ["term", [encode_operators(one) for one in calls], [encode_operators(one) for one in constraints]]
+            return own if graph is None else [*own, encode_graph(graph)]
 
 
 def decode_operators(tag: str, rest: list[Any]) -> Call | Constraint | Term:
     """What a JSON value made by `encode_operators` stands for, given its tag and what comes behind."""
     if tag == "term":
-        calls, constraints = ([decode_operators(one[0], one[1:]) for one in some] for some in rest)
+        calls, constraints = ([decode_operators(one[0], one[1:]) for one in some] for some in rest[:2])
         return Term(
             tuple(one for one in calls if isinstance(one, Call)),
             tuple(one for one in constraints if isinstance(one, Constraint)),
+            graph=decode_graph(rest[2][1:]) if len(rest) > 2 else None,
         )
     if tag == "constraint":
         return Constraint(_decode_quantity(rest[1]), cast(Relation, rest[0]), _decode_quantity(rest[2]))
@@ -235,8 +239,10 @@ def decode_operators(tag: str, rest: list[Any]) -> Call | Constraint | Term:
     return Call(operator, tuple(map(_decode_argument, arguments)), version, tuple(results))
 
 
-def _encode_quantity(one: Quantity | Attribute) -> Any:
+def _encode_quantity(one: Quantity | Attribute | Given) -> Any:
     match one:
+        case Given(name, kind):
+            return ["given", name, kind]
         case Variable(name):
             return ["?", name]
         case Arithmetic(sign, left, right):
@@ -261,6 +267,8 @@ def _decode_quantity(value: Any) -> Quantity:
 def _decode_argument(value: Any) -> Argument:
     if value[0] == "attribute":
         return decode_attribute(value[1])
+    if value[0] == "given":
+        return Given(value[1], cast(ValueType, value[2]))
     one = _decode_quantity(value)
     if isinstance(one, Arithmetic):
         raise ValueError(f"unknown argument {value!r}")

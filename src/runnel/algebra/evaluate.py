@@ -44,6 +44,7 @@ from runnel.algebra.query import Distinct, Filter, Node, Read, Union, reads
 from runnel.algebra.regular import found_in
 from runnel.algebra.similarity import similar
 from runnel.algebra.stems import stem_words, stems_of
+from runnel.algebra.terms import close
 from runnel.algebra.text import contains_phrase, words
 from runnel.errors import CyclicFeeds, RunnelError
 from runnel.model.graph import GRAPH, RdfGraph
@@ -78,6 +79,11 @@ def holds(expression: Expression, attributes: Attributes, accepted: datetime | N
             raise RunnelError("a condition with operators is decided by asking them")
         case atom:
             return any(satisfies(atom, value, accepted) for _, value in values_of(atom.attribute, attributes))
+
+
+def holds_as_written(expression: Expression, attributes: Attributes, accepted: datetime | None = None) -> bool:
+    """Whether a condition holds whose graph patterns may share variables with what stands beside them."""
+    return holds(close(expression), attributes, accepted)
 
 
 def graphs_of(attributes: Attributes) -> list[RdfGraph]:
@@ -216,7 +222,7 @@ def accepts(
     definitions: Mapping[int, Node],
     accepted: datetime | None = None,
     duplicates: Collection[int] = (),
-    holding: Holding = holds,
+    holding: Holding = holds_as_written,
 ) -> bool:
     """Whether an item of the source feed `feed` reaches the output of a query node.
 

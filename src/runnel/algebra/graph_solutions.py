@@ -2,7 +2,7 @@
 
 A solution gives every variable a term so that all edges are triples of the graph and the filter holds. Edges are
 tried in the order in which they are written. A filter's errors are unknown in Kleene's three values, and what is
-unknown does not hold.
+unknown does not hold. Laying a pattern into a graph may take exponential time, so there is a bound on the attempts.
 """
 
 from __future__ import annotations
@@ -12,11 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from runnel.algebra.calls import Variable
 from runnel.algebra.graphs import AllOf, AnyOf, Comparison, Complement, Edge, Graph, GraphFilter, Node, is_local
 from runnel.algebra.rdf import compare_terms, plain_value
+from runnel.errors import TooCostly
 from runnel.model.graph import Triple
 from runnel.model.item import Value
 
 Solution = Mapping[str, str]
 """A term for every variable."""
+
+MOST_ATTEMPTS = 1_000_000
+"""Triples that are tried for one pattern on one graph."""
 
 
 def solve(graph: Graph, triples: Iterable[Triple]) -> Iterator[Solution]:
@@ -26,20 +30,46 @@ def solve(graph: Graph, triples: Iterable[Triple]) -> Iterator[Solution]:
     >>> list(solve(year, [("<urn:a>", "<urn:year>", '"1"'), ("<urn:a>", "<urn:name>", '"A"')]))
     [{'p': '<urn:a>', 'y': '"1"'}]
     """
-    known = list(triples)
-    for found in _extended(graph.edges, known, {}):
+    for found in _Laying(triples).extended(graph.edges, {}):
         if graph.filter is None or truth_of(graph.filter, found):
             yield found
 
 
-def _extended(edges: tuple[Edge, ...], triples: list[Triple], bound: Solution) -> Iterator[Solution]:
-    if not edges:
-        yield bound
-        return
-    for triple in triples:
-        more = _laid(edges[0], triple, bound)
-        if more is not None:
-            yield from _extended(edges[1:], triples, more)
+class _Laying:
+    """The triples of a graph, all and by what they have where, and how many were tried."""
+
+    def __init__(self, triples: Iterable[Triple]) -> None:
+        self._all = list(triples)
+        self._having: dict[tuple[int, str], list[Triple]] = {}
+        for triple in self._all:
+            for place, term in enumerate(triple):
+                self._having.setdefault((place, term), []).append(triple)
+        self._tried = 0
+
+    def extended(self, edges: tuple[Edge, ...], bound: Solution) -> Iterator[Solution]:
+        """The solutions of edges that extend a binding."""
+        if not edges:
+            yield bound
+            return
+        for triple in self._candidates(edges[0], bound):
+            self._tried += 1
+            if self._tried > MOST_ATTEMPTS:
+                raise TooCostly(
+                    "the graph pattern has too many ways to be laid into the item's graph",
+                    hint="name more nodes or labels, or write edges next to each other that share variables",
+                )
+            more = _laid(edges[0], triple, bound)
+            if more is not None:
+                yield from self.extended(edges[1:], more)
+
+    def _candidates(self, edge: Edge, bound: Solution) -> list[Triple]:
+        """The triples that an edge may be, by the rarest of its nodes that is known."""
+        found = self._all
+        for place, node in enumerate(edge.nodes):
+            term = node if isinstance(node, str) else bound.get(node.name)
+            if term is not None:
+                found = min(found, self._having.get((place, term), []), key=len)
+        return found
 
 
 def _laid(edge: Edge, triple: Triple, bound: Solution) -> Solution | None:

@@ -11,13 +11,13 @@ import math
 import re
 import struct
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from functools import lru_cache
 
 from runnel.algebra.calls import Relation
 from runnel.model.graph import unescape_text
-from runnel.model.item import Value, moment
+from runnel.model.item import Value
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
 INTEGER, DECIMAL, DOUBLE, BOOLEAN = f"{XSD}integer", f"{XSD}decimal", f"{XSD}double", f"{XSD}boolean"
@@ -48,11 +48,12 @@ class Known:
 _WHOLE = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\Z", re.ASCII)
 _DOUBLE = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z", re.ASCII)
-_MOMENT = re.compile(
-    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?(Z|[+-][0-9]{2}:[0-9]{2})?\Z",
-    re.ASCII,
-)
-_DAY = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})(Z|[+-][0-9]{2}:[0-9]{2})?\Z", re.ASCII)
+_DATE = r"(-?(?:[1-9][0-9]{3,8}|0[0-9]{3}))-([0-9]{2})-([0-9]{2})"
+_ZONE = r"(Z|[+-](?:0[0-9]|1[0-3]):[0-5][0-9]|[+-]14:00)?"
+_MOMENT = re.compile(rf"{_DATE}T([0-9]{{2}}):([0-9]{{2}}):([0-9]{{2}})(?:\.([0-9]+))?{_ZONE}\Z", re.ASCII)
+_DAY = re.compile(rf"{_DATE}{_ZONE}\Z", re.ASCII)
+_FIRST, _BEHIND = (datetime(year, 1, 1, tzinfo=UTC).timestamp() for year in (1, 9999))
+"""The moments that a value of Runnel can be; others are shown as written."""
 _NARROWER = ("int", "long", "short", "byte", "unsignedInt", "unsignedLong", "unsignedShort", "unsignedByte")
 _SIGNED = ("nonNegativeInteger", "positiveInteger", "nonPositiveInteger", "negativeInteger")
 _WHOLE_TYPES = frozenset(XSD + name for name in ("integer", *_NARROWER, *_SIGNED))
@@ -83,6 +84,8 @@ def known(term: str) -> Known:
 def _typed(text: str, datatype: str) -> Known | None:
     if datatype in _WHOLE_TYPES:
         return Known(Sort.NUMBER, _number(text)) if _WHOLE.match(text) else None
+    if not datatype.startswith(XSD):
+        return None
     match datatype.removeprefix(XSD):
         case "decimal":
             return Known(Sort.NUMBER, _number(text)) if _DECIMAL.match(text) else None
@@ -124,17 +127,19 @@ def _floating(text: str, *, single: bool) -> Known | None:
 
 
 def _instant(sort: Sort, found: re.Match[str]) -> Known | None:
-    """A moment, or a day that begins at its midnight, as seconds: exact to the microsecond."""
+    """A moment, or a day that begins at its midnight, as seconds: whole microseconds from 1700 to 2200."""
     year, month, day, *rest = found.groups()
-    hour, minute, second, part, zone = rest if sort == Sort.MOMENT else ("0", "0", "0", None, rest[0])
+    hour, minute, second, part, zone = rest if sort == Sort.MOMENT else ("00", "00", "00", None, rest[0])
+    midnight = hour == "24" and minute == second == "00" and not (part or "").strip("0")
+    # The calendar repeats itself after 400 years, so Python's, which ends in 9999, serves for all.
+    cycles, within = divmod(int(year), 400)
     try:
-        whole = datetime(int(year), int(month), int(day), int(hour) % 24, int(minute), int(second), tzinfo=UTC)
+        moment_within = datetime(
+            2000 + within, int(month), int(day), 0 if midnight else int(hour), int(minute), int(second)
+        )
     except ValueError:
         return None
-    days = 1 if hour == "24" and minute == second == "00" else 0
-    if int(hour) > 23 and not days:
-        return None
-    seconds = (whole - datetime(1970, 1, 1, tzinfo=UTC)).total_seconds() + 86_400 * days
+    seconds = (moment_within - datetime(1970, 1, 1)).total_seconds() + 86_400.0 * (146_097 * (cycles - 5) + midnight)
     if zone and zone != "Z":
         offset = 3600 * int(zone[1:3]) + 60 * int(zone[4:6])
         seconds -= offset if zone[0] == "+" else -offset
@@ -175,8 +180,9 @@ def compare_known(left: Known, relation: Relation, right: Known) -> bool | None:
 
 
 def _equal(left: Known, right: Known) -> bool | None:
-    literals = left.sort > Sort.BLANK and right.sort > Sort.BLANK
-    if literals and Sort.OTHER in (left.sort, right.sort):
+    # A literal whose type or text is not known may be equal to any other, but not to one with a language: these are
+    # of a type of their own.
+    if Sort.OTHER in (left.sort, right.sort) and min(left.sort, right.sort) > Sort.TAGGED:
         return True if left == right else None
     return left.sort == right.sort and left.key == right.key
 
@@ -195,9 +201,9 @@ def plain_value(term: str) -> Value:
             return found.key
         case Sort.TRUTH:
             return found.key == 1.0
-        case Sort.MOMENT | Sort.DAY if isinstance(found.key, float):
-            return moment(datetime.fromtimestamp(found.key, UTC))
+        case Sort.MOMENT | Sort.DAY if isinstance(found.key, float) and _FIRST <= found.key < _BEHIND:
+            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=found.key)
         case Sort.BLANK:
             return term
         case _:
-            return unescape_text(term[1 : term.rindex('"')])
+            return unescape_text(term[1 : term.rindex('"')]).replace("\0", "")

@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta
 from fractions import Fraction
 
 from runnel.algebra.attributes import WHOLE, Ago, Attribute, Constant
-from runnel.algebra.calls import Argument, Arithmetic, Call, Constraint, Literally, Quantity, Term, Variable
+from runnel.algebra.calls import Argument, Arithmetic, Call, Constraint, Given, Literally, Quantity, Term, Variable
 from runnel.algebra.durations import render_duration
 from runnel.algebra.expressions import (
     And,
@@ -126,8 +126,9 @@ def render_operators(part: Call | Constraint | Term) -> str:
             return f"{render_name(operator)}({', '.join(map(_render_argument, arguments))})"
         case Constraint(left, relation, right):
             return f"{_render_quantity(left)} {relation} {_render_quantity(right)}"
-        case Term(calls, constraints):
-            return " and ".join([*map(render_operators, calls), *map(render_operators, constraints)])
+        case Term(calls, constraints, graph=graph):
+            own = [*map(render_operators, calls), *map(render_operators, constraints)]
+            return " and ".join(own if graph is None else [render_graph(graph), *own])
 
 
 def render_graph(graph: Graph) -> str:
@@ -163,7 +164,13 @@ def _render_filter(one: GraphFilter, inside: str = "") -> str:
 
 
 def _render_argument(argument: Argument) -> str:
-    return render_attribute(argument) if isinstance(argument, Attribute) else _render_quantity(argument)
+    match argument:
+        case Attribute():
+            return render_attribute(argument)
+        case Given(name):
+            return f"?{name}"
+        case _:
+            return _render_quantity(argument)
 
 
 def _render_quantity(one: Quantity, inside: str = "") -> str:

@@ -1,8 +1,9 @@
-"""Conditions with operators, closed: cut into terms that hold or not by themselves.
+"""Conditions with variables, closed: cut into parts that hold or not by themselves.
 
-In: a condition with calls and constraints, as written. Out: the same condition over terms, filters, and, or and not.
-A variable ties the parts of a conjunction together; what no variable ties together is decided by itself. Where one
-leads into an `or`, the `or` is distributed over what it is tied to.
+In: a condition with calls, constraints and graph patterns, as written. Out: the same condition over terms, filters,
+graph patterns, and, or and not. A variable ties the parts of a conjunction together; what no variable ties together
+is decided by itself. Patterns that are tied to one another are one, and what is tied to a call is a term with it.
+Where a variable leads into an `or`, the `or` is distributed over what it is tied to.
 """
 
 from __future__ import annotations
@@ -11,8 +12,22 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from runnel.algebra.calls import Arithmetic, Call, Constraint, Literally, Quantity, Term, Variable, variables_of
+from runnel.algebra.calls import (
+    Argument,
+    Arithmetic,
+    Call,
+    Constraint,
+    Given,
+    Literally,
+    Quantity,
+    Term,
+    Variable,
+    variables_of,
+)
 from runnel.algebra.expressions import And, Expression, Not, Or, conjunction, disjunction, negation
+from runnel.algebra.graphs import Graph, canonical, graph_variables, is_local
+from runnel.algebra.join_graphs import as_filter, joined_graphs, open_variables, renamed_graph, with_filters
+from runnel.algebra.render import render_operators
 from runnel.errors import InvalidCondition
 
 MOST_ALTERNATIVES = 64
@@ -20,14 +35,20 @@ MOST_ALTERNATIVES = 64
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A conjunction: calls and constraints that share variables, and parts without variables of their own."""
+    """A conjunction: calls, constraints and graphs that share variables, and parts without variables of their own."""
 
     calls: tuple[Call, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     others: tuple[Expression, ...] = ()
+    graphs: tuple[Graph, ...] = ()
 
     def __add__(self, other: Alternative) -> Alternative:
-        return Alternative(self.calls + other.calls, self.constraints + other.constraints, self.others + other.others)
+        return Alternative(
+            self.calls + other.calls,
+            self.constraints + other.constraints,
+            self.others + other.others,
+            self.graphs + other.graphs,
+        )
 
 
 def leaves(expression: Expression) -> Iterator[Expression]:
@@ -48,6 +69,11 @@ def has_calls(expression: Expression) -> bool:
     return any(isinstance(leaf, Call | Constraint | Term) for leaf in leaves(expression))
 
 
+def has_variables(expression: Expression) -> bool:
+    """Whether a condition may speak of variables: of operators', or of graph patterns'."""
+    return any(isinstance(leaf, Graph | Call | Constraint | Term) for leaf in leaves(expression))
+
+
 def terms_of(closed: Expression) -> Iterator[Term]:
     """The terms of a condition that was closed, from left to right."""
     return (leaf for leaf in leaves(closed) if isinstance(leaf, Term))
@@ -61,23 +87,27 @@ def free_variables(expression: Expression) -> set[str]:
         match stack.pop():
             case And(parts) | Or(parts):
                 stack.extend(parts)
-            case Call() | Constraint() as part:
+            case Call() as part:
+                found.update(one.name for one in part.arguments if isinstance(one, Variable | Given))
+            case Constraint() as part:
                 found.update(one.name for one in variables_of(part))
+            case Graph() as part:
+                found.update(open_variables(part))
             case _:
                 pass
     return found
 
 
 def close(expression: Expression) -> Expression:
-    """The condition over terms; the same object where no operator takes part.
+    """The condition over terms and graph patterns; the same object where there are no variables.
 
-    Refuses a constraint on a variable that no call beside it binds.
+    Refuses a constraint on a variable that nothing beside it binds.
 
     >>> call = Call("mob", (Variable("people"),), 1, (0,))
     >>> close(And((call, Constraint(Variable("people"), ">", Literally(50.0))))).constraints[0].left
     Variable(name='1')
     """
-    return _closed(expression) if has_calls(expression) else expression
+    return _closed(expression) if has_variables(expression) else expression
 
 
 @lru_cache(maxsize=4096)
@@ -90,9 +120,9 @@ def _closed(expression: Expression) -> Expression:
         case Not(part):
             return negation(_nameless(close(part)))
         case Call():
-            return _term(Alternative(calls=(expression,)))
+            return _gathered((expression,))
         case Constraint():
-            return _term(Alternative(constraints=(expression,)))
+            return _gathered((expression,))
         case _:
             return expression
 
@@ -121,14 +151,50 @@ def _close_tied(parts: Sequence[Expression]) -> Expression:
 
 def _close_alternative(one: Alternative) -> Expression:
     closed = [close(part) for part in one.others]
-    for group in _tied((*one.calls, *one.constraints)):
-        calls = tuple(part for part in group if isinstance(part, Call))
-        closed.append(_term(Alternative(calls, tuple(part for part in group if isinstance(part, Constraint)))))
+    closed += [_gathered(group) for group in _tied((*one.graphs, *one.calls, *one.constraints))]
     return conjunction(closed)
 
 
+def _gathered(group: Sequence[Expression]) -> Term | Graph:
+    """Calls, constraints and graphs that are tied together: a term, or without a call the graph with its filter."""
+    calls = tuple(part for part in group if isinstance(part, Call))
+    constraints = tuple(part for part in group if isinstance(part, Constraint))
+    graphs = tuple(part for part in group if isinstance(part, Graph))
+    one = gather(Alternative(calls, constraints, graphs=graphs))
+    if calls or one.graph is None:
+        return _term(one)
+    for constraint in one.constraints:
+        _check_bound(constraint, set(graph_variables(one.graph)))
+        raise InvalidCondition(
+            f"{render_operators(constraint)} cannot be asked of a graph",
+            span=next((variable.place for variable in variables_of(constraint)), None),
+            hint="variables of a graph are compared with constants and with one another: filter(?year > 2003)",
+        )
+    return one.graph
+
+
+def gather(one: Alternative) -> Term:
+    """Calls, constraints and graphs as one term, under the names as written.
+
+    What compares variables of the graph alone is a filter of the graph.
+    """
+    if not one.graphs:
+        return Term(one.calls, one.constraints)
+    graph = joined_graphs(one.graphs)
+    bound = set(graph_variables(graph))
+    filters, left = [], []
+    for constraint in one.constraints:
+        names = {variable.name for variable in variables_of(constraint)}
+        told = as_filter(constraint) if names and names <= bound else None
+        if told is None:
+            left.append(constraint)
+        else:
+            filters.append(told)
+    return Term(one.calls, tuple(left), graph=with_filters(graph, filters) if filters else graph)
+
+
 def alternatives(expression: Expression) -> list[Alternative]:
-    """A condition as a disjunction of conjunctions, as far as operators take part in it."""
+    """A condition as a disjunction of conjunctions, as far as variables take part in it."""
     match expression:
         case And(parts):
             found = [Alternative()]
@@ -136,7 +202,7 @@ def alternatives(expression: Expression) -> list[Alternative]:
                 found = [one + other for other in alternatives(part) for one in found]
                 _check_number(found)
             return found
-        case Or(parts) if has_calls(expression):
+        case Or(parts) if has_variables(expression):
             found = [one for part in parts for one in alternatives(part)]
             _check_number(found)
             return found
@@ -144,6 +210,8 @@ def alternatives(expression: Expression) -> list[Alternative]:
             return [Alternative(calls=(expression,))]
         case Constraint():
             return [Alternative(constraints=(expression,))]
+        case Graph() if open_variables(expression):
+            return [Alternative(graphs=(expression,))]
         case _:
             return [Alternative(others=(expression,))]
 
@@ -151,7 +219,7 @@ def alternatives(expression: Expression) -> list[Alternative]:
 def _check_number(found: Sequence[Alternative]) -> None:
     if len(found) > MOST_ALTERNATIVES:
         raise InvalidCondition(
-            f"operators are combined in more than {MOST_ALTERNATIVES} alternative ways",
+            f"operators or graphs are combined in more than {MOST_ALTERNATIVES} alternative ways",
             hint="use fewer `or` between conditions that share variables, or several feeds",
         )
 
@@ -170,24 +238,58 @@ def _tied(parts: Iterable[Expression]) -> list[list[Expression]]:
     return [[part for _, part in members] for _, members in groups]
 
 
-def _term(one: Alternative) -> Term:
-    """The term of calls and constraints, its variables named by their order; checked."""
-    bound = {variable.name for call in one.calls for variable in variables_of(call)}
+def _term(one: Term) -> Term:
+    """The term, its variables named by their order; checked."""
+    known = graph_variables(one.graph) if one.graph is not None else []
+    bound = {*known, *(variable.name for call in one.calls for variable in variables_of(call))}
     for constraint in one.constraints:
-        variables = list(variables_of(constraint))
-        for variable in variables:
-            if variable.name not in bound:
-                raise _unbound(variable)
-        if not variables:
-            raise InvalidCondition("a constraint without a variable says nothing of the item")
-    calls = tuple(dict.fromkeys(sorted(one.calls, key=_call_order)))
-    names: dict[str, str] = {}
+        _check_bound(constraint, bound)
+    for given in (given for call in one.calls for given in call.given):
+        if given.name not in known:
+            raise _not_given(given)
+    names, graph = _renamed_by_graph(one.graph)
+    named = [
+        replace(call, arguments=tuple(_renamed_given(each, names) for each in call.arguments)) for call in one.calls
+    ]
+    calls = tuple(dict.fromkeys(sorted(named, key=_call_order)))
     for call in calls:
         for variable in variables_of(call):
-            names.setdefault(variable.name, str(len(names) + 1))
+            names.setdefault(variable.name, str(sum(not is_local(name) for name in names) + 1))
     renamed = tuple(_renamed_call(call, names) for call in calls)
     constraints = {_renamed_constraint(constraint, names) for constraint in one.constraints}
-    return Term(renamed, tuple(sorted(constraints, key=repr)), tuple(names))
+    told = tuple(name for name in names if not is_local(name))
+    return Term(renamed, tuple(sorted(constraints, key=repr)), told, graph)
+
+
+def graph_term(graph: Graph) -> Term:
+    """A pattern as a term of its own, for those who want to know what its variables are bound to."""
+    return _term(Term((), graph=graph))
+
+
+def _check_bound(constraint: Constraint, bound: set[str]) -> None:
+    variables = list(variables_of(constraint))
+    for variable in variables:
+        if variable.name not in bound:
+            raise _unbound(variable)
+    if not variables:
+        raise InvalidCondition("a constraint without a variable says nothing of the item")
+
+
+def _renamed_by_graph(graph: Graph | None) -> tuple[dict[str, str], Graph | None]:
+    """The new names of a pattern's variables, which do not depend on the old ones, and the pattern with these."""
+    if graph is None:
+        return {}, None
+    ordered = canonical(graph)
+    names: dict[str, str] = {}
+    numbers: dict[str, str] = {}
+    for place, name in enumerate(ordered.names, 1):
+        names[name] = f"_:{place}" if is_local(name) else str(sum(not is_local(one) for one in names) + 1)
+        numbers[str(place)] = names[name]
+    return names, renamed_graph(ordered, numbers)
+
+
+def _renamed_given(argument: Argument, names: dict[str, str]) -> Argument:
+    return replace(argument, name=names[argument.name], place=None) if isinstance(argument, Given) else argument
 
 
 def _call_order(call: Call) -> tuple[str, str]:
@@ -199,7 +301,15 @@ def _unbound(variable: Variable) -> InvalidCondition:
     return InvalidCondition(
         f"nothing gives ?{variable.name} a value here",
         span=variable.place,
-        hint=f"?{variable.name} must be a result of an operator beside it; variables under `not` are local",
+        hint=f"?{variable.name} must be a result or in a graph beside it; variables under `not` are local",
+    )
+
+
+def _not_given(given: Given) -> InvalidCondition:
+    return InvalidCondition(
+        f"nothing gives ?{given.name} a value here",
+        span=given.place,
+        hint=f"operators are given constants, or variables of a graph beside them: graph {{ … ?{given.name} }}",
     )
 
 
@@ -208,8 +318,16 @@ def rename_term(term: Term, names: Sequence[str]) -> Term:
     if not names:
         return term
     by_number = {str(number): name for number, name in enumerate(names, 1)}
-    calls = tuple(_renamed_call(call, by_number) for call in term.calls)
-    return Term(calls, tuple(_renamed_constraint(one, by_number) for one in term.constraints))
+    graph = term.graph
+    if graph is not None:
+        own = {name: by_number.get(name, name) for name in graph_variables(graph)}
+        graph = renamed_graph(graph, own)
+    named = (
+        replace(call, arguments=tuple(_renamed_given(one, by_number) for one in call.arguments))
+        for call in term.calls
+    )
+    calls = tuple(_renamed_call(call, by_number) for call in named)
+    return Term(calls, tuple(_renamed_constraint(one, by_number) for one in term.constraints), graph=graph)
 
 
 def _renamed_call(call: Call, names: dict[str, str]) -> Call:

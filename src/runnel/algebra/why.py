@@ -8,15 +8,17 @@ from datetime import datetime
 from typing import Any
 
 from runnel.algebra.attributes import WHOLE
-from runnel.algebra.bindings import Answers, asking, fitting, satisfied, solutions
+from runnel.algebra.bindings import MOST_INPUTS, Answers, asking, fitting, grounded, solutions
 from runnel.algebra.calls import Call, Constraint, Term
 from runnel.algebra.distinct import describe_distinct
 from runnel.algebra.evaluate import accepts, satisfies, values_of
-from runnel.algebra.expressions import And, Expression, Not, Or, Truth
+from runnel.algebra.expressions import And, Expression, Not, Or, Truth, conjunction
+from runnel.algebra.graphs import Graph
 from runnel.algebra.places import Place, places
 from runnel.algebra.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.render import render
-from runnel.model.bindings import Binding
+from runnel.algebra.terms import free_variables
+from runnel.algebra.why_graphs import laid_edges
 from runnel.model.item import Attributes, Value
 from runnel.model.operator import Rows
 
@@ -120,55 +122,78 @@ def trace_expression(
     answers: Answers = unanswered,
 ) -> Trace:
     """The evaluation of a condition on an item's attributes. `answers` is what operators say of the item."""
-    holds = asking(answers)(expression, attributes, accepted)
-    match expression:
-        case And(parts):
-            bound = solutions(
-                And(tuple(one for one in parts if isinstance(one, Call))), attributes, answers, accepted
-            )
-            traces = (_trace_part(part, attributes, accepted, answers, bound) for part in parts)
-            return Trace("all of", holds, parts=tuple(traces))
-        case Or(parts):
-            traces = (trace_expression(part, attributes, accepted, answers) for part in parts)
-            return Trace("any of", holds, parts=tuple(traces))
-        case Not(part):
-            return Trace("not", holds, parts=(trace_expression(part, attributes, accepted, answers),))
-        case Call():
-            return _trace_call(expression, answers)
-        case Truth() | Constraint() | Term():
-            return Trace(render(expression), holds)
-        case atom:
-            looked_at = values_of(atom.attribute, attributes)
-            decided = [(name, value) for name, value in looked_at if satisfies(atom, value, accepted)] or looked_at
-            seen = tuple(Seen(name, value, tuple(places(atom, value, accepted))) for name, value in decided)
-            return Trace(render(expression), holds, seen, whole=atom.attribute.name == WHOLE.name)
+    return _Conditions(attributes, accepted, answers).trace(expression)
 
 
-def _trace_part(
-    part: Expression,
-    attributes: Attributes,
-    accepted: datetime | None,
-    answers: Answers,
-    bound: Sequence[Binding],
-) -> Trace:
-    """A part of a conjunction: a constraint is held against what the calls beside it are bound to."""
-    match part:
-        case Constraint():
-            return Trace(render(part), any(satisfied(part, one, accepted) for one in bound))
-        case Or(parts) if any(isinstance(one, Constraint) for one in parts):
-            traces = tuple(_trace_part(one, attributes, accepted, answers, bound) for one in parts)
-            return Trace("any of", any(one.holds for one in traces), parts=traces)
-        case _:
-            return trace_expression(part, attributes, accepted, answers)
+@dataclass(frozen=True, slots=True)
+class _Conditions:
+    """One item, and what operators say of it."""
 
+    attributes: Attributes
+    accepted: datetime | None
+    answers: Answers
 
-def _trace_call(call: Call, answers: Answers) -> Trace:
-    rows = answers(call)
-    if rows is None:
-        return Trace(f"{render(call)}: unknown, the operator gave no answer", False)
-    found = fitting(call, rows)
-    values = tuple(Seen(f"?{name}", value) for one in found[:3] for name, value in one.items())
-    return Trace(render(call), bool(found), values, whole=True)
+    def trace(self, expression: Expression, beside: tuple[Expression, ...] = ()) -> Trace:
+        """A condition; `beside` are the calls and graphs of the conjunctions around it, which bind its variables."""
+        match expression:
+            case And(parts):
+                around = (*beside, *(one for one in parts if isinstance(one, Call | Graph)))
+                traces = (self.trace(part, around) for part in parts)
+                return Trace("all of", self._holds(expression, beside), parts=tuple(traces))
+            case Or(parts):
+                return Trace(
+                    "any of", self._holds(expression, beside), parts=tuple(self.trace(one, beside) for one in parts)
+                )
+            case Not(part):
+                return Trace("not", self._holds(expression, ()), parts=(self.trace(part),))
+            case Call():
+                return self._call(expression, beside)
+            case Graph():
+                return self._graph(expression, beside)
+            case Truth() | Constraint() | Term():
+                return Trace(render(expression), self._holds(expression, beside))
+            case atom:
+                looked_at = values_of(atom.attribute, self.attributes)
+                holding = [one for one in looked_at if satisfies(atom, one[1], self.accepted)]
+                seen = (
+                    Seen(name, value, tuple(places(atom, value, self.accepted)))
+                    for name, value in holding or looked_at
+                )
+                return Trace(render(atom), bool(holding), tuple(seen), whole=atom.attribute.name == WHOLE.name)
+
+    def _holds(self, expression: Expression, beside: tuple[Expression, ...]) -> bool:
+        """Whether a condition holds, together with what binds its variables."""
+        free = free_variables(expression)
+        tied = [one for one in beside if free & free_variables(one)]
+        if any(isinstance(one, Call) and one.given for one in tied):
+            tied = [
+                *(one for one in beside if isinstance(one, Graph)),
+                *(one for one in tied if isinstance(one, Call)),
+            ]
+        whole = conjunction([*tied, expression]) if tied else expression
+        return asking(self.answers)(whole, self.attributes, self.accepted)
+
+    def _graph(self, graph: Graph, beside: tuple[Expression, ...]) -> Trace:
+        others = [one for one in beside if isinstance(one, Graph)]
+        bound = solutions(And(tuple(others)), self.attributes, self.answers) if len(others) > 1 else ()
+        parts = [
+            Trace(f"{one.text}{f'  [{one.by}]' if one.by else ''}", one.holds)
+            for one in laid_edges(graph, self.attributes, bound)
+        ]
+        return Trace(render(graph), self._holds(graph, ()), parts=tuple(parts))
+
+    def _call(self, call: Call, beside: tuple[Expression, ...]) -> Trace:
+        graphs = [one for one in beside if isinstance(one, Graph)]
+        rows = solutions(And(tuple(graphs)), self.attributes, self.answers) if call.given else []
+        asked = list(grounded(call, rows).values())[:MOST_INPUTS] if call.given else [call]
+        said = [(one, self.answers(one)) for one in asked]
+        found = [(one, row) for one, some in said for row in fitting(one, some or ())]
+        if not found and any(some is None for _, some in said):
+            return Trace(f"{render(call)}: unknown, the operator gave no answer", False)
+        told = [(one if call.given else None, row) for one, row in found[:3]]
+        values = [Seen(f"?{name}", value) for _, row in told for name, value in row.items()]
+        label = render(call) if not call.given or not told else f"{render(call)} as {render(told[0][0] or call)}"
+        return Trace(label, bool(found), tuple(values), whole=True)
 
 
 def trace_node(

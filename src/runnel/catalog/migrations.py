@@ -216,6 +216,12 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         # How often operators were asked, and how often that left a query undecided: counted, not summed up.
         "insert into counters (name, value) values ('operator_calls', 0), ('operator_unknown', 0)",
     ),
+    (
+        # What names stand for in graph patterns, for all who write them.
+        "create table prefixes (name text primary key, iri text not null, created bigint not null)",
+        # Items of web feeds have graphs from here on; those up to this sequence were accepted without.
+        "insert into counters (name, value) select 'graphless', value from counters where name = 'sequence'",
+    ),
 )
 
 DIALECTS: Final[dict[str, dict[str, str]]] = {

@@ -110,7 +110,7 @@ def execute(
 def publish(
     feed: Annotated[str, typer.Argument(help="The source feed.")],
     document: Annotated[
-        str, typer.Argument(help="A file (RSS, Atom, JSON Feed, JSON lines); `-` reads standard input.")
+        str, typer.Argument(help="A file (RSS, Atom, JSON Feed, JSON lines, RDF); `-` reads standard input.")
     ],
     root: RootOption = Path(),
     token: TokenOption = None,
@@ -151,7 +151,7 @@ def show(
     what: Annotated[
         str,
         typer.Argument(
-            help="`feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, or the name of a feed."
+            help="`feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, `prefixes`, or a feed's name."
         ),
     ] = "feeds",
     root: RootOption = Path(),
@@ -159,7 +159,7 @@ def show(
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show feeds, subscriptions, what was put aside, operators, or one feed.
+    """Show feeds, subscriptions, what was put aside, operators, prefixes, or one feed.
 
     Example: `runnel show subscriptions`
     """

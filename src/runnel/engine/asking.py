@@ -60,7 +60,7 @@ class Asking:
     def answers(self, attributes: Attributes) -> Answers:
         """What operators say of one item; each call is asked once."""
         from runnel.matching.operators.contract import Failed
-        from runnel.matching.operators.decide import question_of
+        from runnel.matching.operators.questions import question_of
 
         known: dict[Call, Rows | None] = {}
 

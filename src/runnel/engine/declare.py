@@ -9,13 +9,15 @@ from __future__ import annotations
 from runnel.algebra.query import Node, Read
 from runnel.catalog import feeds, subscriptions, tags
 from runnel.catalog.batches import NewFeed, encoded
+from runnel.catalog.prefixes import all_prefixes
 from runnel.catalog.subscriptions import INTERNAL
-from runnel.engine import operators, subscribe
+from runnel.engine import operators, prefixes, subscribe
 from runnel.engine.outcome import Outcome, listed
 from runnel.engine.scope import Scope
 from runnel.errors import CyclicFeeds, InputError, StatementError, StillNeeded
 from runnel.language import statements as said
 from runnel.language.binding import bind_query, find_cycle
+from runnel.language.prefixes import write_out
 from runnel.language.printing import print_statement
 from runnel.model.feed import Feed, FeedKind
 from runnel.outside.door import check_url
@@ -28,6 +30,7 @@ class Declarer:
     def __init__(self, scope: Scope) -> None:
         self.scope = scope
         self._connection = scope.connection
+        self._prefixes: dict[str, str] | None = None
 
     def apply(self, statement: said.Declaration) -> Outcome:
         """Apply one declaration; raises a StatementError that knows its place."""
@@ -46,6 +49,9 @@ class Declarer:
                 return operators.register(self.scope, statement)
             case said.DropOperator():
                 return operators.drop(self.scope, statement, self._drop_all)
+            case said.RegisterPrefix() | said.DropPrefix():
+                self._prefixes = None
+                return prefixes.change(self.scope, statement)
             case said.Drop():
                 return self._drop(statement)
             case said.Pause(_, None):
@@ -129,11 +135,10 @@ class Declarer:
         existing = self.scope.own(name)
         if existing is not None and (not statement.replace or existing.kind is FeedKind.SOURCE):
             self.scope.refuse_taken(statement.name)
-        node = bind_query(
-            statement.query, self._resolve, self.scope.names, self.scope.operator, self.scope.operator_names
-        )
+        query = write_out(statement.query, self._known_prefixes)
+        node = bind_query(query, self._resolve, self.scope.names, self.scope.operator, self.scope.operator_names)
         # Stored without `or replace`: a declaration says what is, not how it came to be.
-        text = print_statement(said.CreateFeed(statement.name, statement.query, tags=statement.tags))
+        text = print_statement(said.CreateFeed(statement.name, query, tags=statement.tags))
         if existing is None:
             self.scope.allowance.take("queries")
             feed = self.scope.pending.feed_id()
@@ -162,6 +167,11 @@ class Declarer:
         self.scope.remember(Feed(feed, name, FeedKind.VIRTUAL, text, revision=revision, paused=paused, owner=owner))
         verb = "created" if existing is None else "replaced"
         return Outcome(f"{verb} feed {name}", {"feed": name, "id": feed})
+
+    def _known_prefixes(self) -> dict[str, str]:
+        if self._prefixes is None:
+            self._prefixes = all_prefixes(self._connection)
+        return self._prefixes
 
     def _resolve(self, name: str) -> int | None:
         found = self.scope.known(name)

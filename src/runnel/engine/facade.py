@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from runnel.catalog.connection import Clock
-from runnel.engine import answer, explaining, letters, operators, why
+from runnel.engine import answer, explaining, letters, operators, prefixes, why
 from runnel.engine.delivery import dispatcher_of
 from runnel.engine.outcome import Outcome
 from runnel.engine.owners import Owners
@@ -189,7 +189,7 @@ class Engine:
                 return preview_feed(self.root, name, back, self._session, self.actor).outcome()
 
     def show(self, what: str) -> Outcome:
-        """`feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, or one feed by its name."""
+        """`feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, `prefixes`, or a feed by its name."""
         self._check_actor()
         match what:
             case "feeds":
@@ -202,6 +202,8 @@ class Engine:
                 return letters.show_letters(self.root, self.actor)
             case "operators":
                 return operators.show_operators(self.root, self.actor)
+            case "prefixes":
+                return prefixes.show_prefixes(self.root)
             case name:
                 return answer.show_feed(self.root, name, self.actor)
 

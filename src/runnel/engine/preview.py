@@ -18,6 +18,7 @@ import numpy.typing as npt
 from runnel.algebra.query import Node, reads
 from runnel.catalog import feeds, operators
 from runnel.catalog.connection import now
+from runnel.catalog.prefixes import all_prefixes
 from runnel.catalog.sequencer import last_sequence
 from runnel.engine.adhoc import past_matches
 from runnel.engine.looking_back import gates_in
@@ -26,6 +27,7 @@ from runnel.engine.people import Actor, feed_named, names_for
 from runnel.engine.preview_cost import PreviewCost, preview_cost
 from runnel.engine.root import Root
 from runnel.language.binding import bind_query
+from runnel.language.prefixes import write_out
 from runnel.language.statements import CreateFeed
 from runnel.model.item import Item
 from runnel.plan.logical import PlanQuery
@@ -93,7 +95,8 @@ def preview_query(
 
         known = operators.live_operators(connection)
         names = partial(feeds.live_names, connection, actor.owner)
-        node = bind_query(query.query, resolve, names, known.get, lambda: known)
+        written = write_out(query.query, partial(all_prefixes, connection))
+        node = bind_query(written, resolve, names, known.get, lambda: known)
         nodes = feeds.definitions(connection, set(reads(node)))
     return _preview(root, query.name.text, _PREVIEWED, {**nodes, _PREVIEWED: node}, back, spark, actor, tell)
 

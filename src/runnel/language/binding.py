@@ -10,6 +10,7 @@ from runnel.algebra.query import Distinct, Filter, Node, Read, Union, reads
 from runnel.errors import DuplicateName, UnknownName
 from runnel.language.calling import OperatorNamed, asks_operators, bind_conditions
 from runnel.language.nearest import did_you_mean
+from runnel.language.prefixes import write_out
 from runnel.language.statements import Condition, FeedTerm, GroupTerm, Name, QueryText, Term
 from runnel.model.operator import OperatorDeclaration
 
@@ -39,6 +40,7 @@ def bind_query(
     >>> bind_query(query, {"A": 1, "B": 2}.get, lambda: ["A", "B"])
     Union(inputs=(Read(feed=1), Filter(input=Read(feed=2), condition=Truth(value=False))))
     """
+    query = write_out(query)
     variables = _variables(query.source)
     conditions: dict[str | None, list[Expression]] = {}
     said: Sequence[Condition] = query.conditions

@@ -39,6 +39,7 @@ from runnel.language.conditions import (
     unscoped,
 )
 from runnel.language.duplicates import read_keys, read_window
+from runnel.language.graph_rules import GraphRules
 from runnel.language.literals import (
     Duration,
     Literal,
@@ -58,7 +59,6 @@ from runnel.language.literals import (
     read_variable,
     span_of,
 )
-from runnel.language.operator_rules import OperatorRules
 from runnel.language.statements import (
     Condition,
     CreateFeed,
@@ -101,8 +101,8 @@ from runnel.language.text_conditions import (
 
 
 @v_args(inline=True)
-class Builder(OperatorRules):
-    """One method per rule or alias of grammar.lark; those that operators need are inherited."""
+class Builder(GraphRules):
+    """One method per rule or alias of grammar.lark; those that operators and graphs need are inherited."""
 
     def start(self, *statements: Parsed) -> list[Parsed]:
         return list(statements)
@@ -202,7 +202,8 @@ class Builder(OperatorRules):
         )
 
     def show_all(self, keyword: Token, what: Token) -> Parsed:
-        return _parsed(keyword, Show(cast(OneOf["feeds", "subscriptions", "quarantine", "operators"], what.lower())))
+        lists = OneOf["feeds", "subscriptions", "quarantine", "operators", "prefixes"]
+        return _parsed(keyword, Show(cast(lists, what.lower())))
 
     def show_letters(self, keyword: Token, dead: Token) -> Parsed:
         return _parsed(keyword, Show("dead letters"))

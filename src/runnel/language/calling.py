@@ -9,11 +9,13 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, time
 
 from runnel.algebra.attributes import Attribute, Constant
-from runnel.algebra.calls import Argument, Call, Constraint, Literally, Variable, variables_of
+from runnel.algebra.calls import Argument, Call, Constraint, Given, Literally, Variable, variables_of
 from runnel.algebra.expressions import And, Expression, Not, Or, conjunction, disjunction
+from runnel.algebra.graphs import Graph
+from runnel.algebra.join_graphs import open_variables
 from runnel.algebra.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.render import render_constant, render_name
-from runnel.algebra.terms import close, free_variables
+from runnel.algebra.terms import alternatives, close, free_variables, leaves
 from runnel.errors import InvalidCondition, Span, UnknownName
 from runnel.language.nearest import did_you_mean
 from runnel.language.printing import print_parameters
@@ -28,17 +30,23 @@ Names = Callable[[], Iterable[str]]
 
 
 def asks_operators(expression: Expression) -> bool:
-    """Whether operators take part in a condition; asked of every condition of very many.
+    """Whether operators, or variables that lead from one part to another, take part in a condition.
 
-    >>> asks_operators(Not(Call("mobPattern")))
-    True
+    Asked of every condition of very many. A graph pattern alone needs nobody else.
+
+    >>> asks_operators(Not(Call("mobPattern"))), asks_operators(Graph(()))
+    (True, False)
     """
+    return type(expression) is not Graph and _has_variables(expression)
+
+
+def _has_variables(expression: Expression) -> bool:
     kind = type(expression)
     if kind is And or kind is Or:
-        return any(map(asks_operators, expression.parts))  # type: ignore[union-attr]
+        return any(map(_has_variables, expression.parts))  # type: ignore[union-attr]
     if kind is Not:
-        return asks_operators(expression.part)  # type: ignore[union-attr]
-    return kind is Call or kind is Constraint
+        return _has_variables(expression.part)  # type: ignore[union-attr]
+    return kind is Call or kind is Constraint or kind is Graph
 
 
 def bind_conditions(conditions: Sequence[Condition], find: OperatorNamed, names: Names) -> tuple[Condition, ...]:
@@ -63,9 +71,11 @@ def bind_condition(expression: Expression, find: OperatorNamed, names: Names) ->
     check_types(bound, find)
     try:
         close(bound)
+        if any(isinstance(leaf, Graph) and open_variables(leaf) for leaf in leaves(bound)):
+            alternatives(bound)  # refuses more of them than bindings are told of
     except InvalidCondition as problem:
-        calls = (part for part in parts_of(bound, with_negated=True) if isinstance(part, Call))
-        problem.span = problem.span or next((one.place for one in calls), None)
+        parts = (part for part in leaves(bound) if isinstance(part, Call | Graph))
+        problem.span = problem.span or next((one.place for one in parts), None)
         raise
     return bound
 
@@ -132,9 +142,13 @@ def _bound_argument(call: Call, found: OperatorDeclaration, parameter: Parameter
             )
         case "attribute", _:
             raise _unfitting(call, found, f"{parameter.name} is an attribute of the item: write its name")
-        case "input", Variable(name):
-            message = f"{parameter.name} is a constant: only results are bound to variables such as ?{name}"
-            raise _unfitting(call, found, message)
+        case "input", Variable(name, place):
+            return Given(name, parameter.type, place)
+        case "input", Given(name):
+            # Bound before, perhaps to another registration.
+            return replace(argument, type=parameter.type)
+        case "result", Given(name):
+            return Variable(name, argument.place)
         case "input", Attribute(name):
             message = f"{parameter.name} is a {NOUNS[parameter.type]}, not the attribute {name}"
             raise _unfitting(
@@ -207,5 +221,6 @@ def _refuse_shared(conditions: Sequence[Condition]) -> None:
 
 
 def _place_of(expression: Expression, name: str) -> Span | None:
-    found = (one for part in parts_of(expression) for one in variables_of(part) if one.name == name)
-    return next((one.place for one in found), None)
+    found = [one.place for part in parts_of(expression) for one in variables_of(part) if one.name == name]
+    graphs = (one for one in leaves(expression) if isinstance(one, Graph) and name in open_variables(one))
+    return next(iter([*found, *(one.place for one in graphs)]), None)

@@ -15,6 +15,7 @@ from runnel.language.statements import (
     CreateFeed,
     Drop,
     DropOperator,
+    DropPrefix,
     Explain,
     ExplainMessage,
     FeedTerm,
@@ -26,6 +27,7 @@ from runnel.language.statements import (
     QueryText,
     RegisterFeed,
     RegisterOperator,
+    RegisterPrefix,
     Renew,
     Replay,
     RotateKey,
@@ -85,6 +87,10 @@ def _text(statement: Statement) -> str:
             return f"drop feed {_name(name)}{' cascade' if cascade else ''}"
         case DropOperator(name, cascade):
             return f"drop operator {_name(name)}{' cascade' if cascade else ''}"
+        case RegisterPrefix(name, iri):
+            return f"register prefix {_name(name)} as {quote(iri)}"
+        case DropPrefix(name):
+            return f"drop prefix {_name(name)}"
         case Pause(paused, feed, number):
             subject = f"feed {_name(feed)}" if feed is not None else f"subscription {number}"
             return f"{'pause' if paused else 'resume'} {subject}"

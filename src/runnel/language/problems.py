@@ -14,10 +14,12 @@ from lark.exceptions import UnexpectedInput, UnexpectedToken
 from runnel.algebra.durations import UNITS
 from runnel.algebra.render import RESERVED
 from runnel.errors import Span, SyntaxProblem
+from runnel.language.graph_text import BLOCK
 from runnel.language.nearest import nearest
 
 _TOKEN = re.compile(
-    r"""(?P<blank>[\s\ufeff\u200b]+|--[^\n]*)
+    rf"""(?P<blank>[\s\ufeff\u200b]+|--[^\n]*)
+      | (?P<block>{BLOCK})
       | (?P<text>'[^']*+(?:''[^']*+)*+')
       | (?P<quoted>"[^"]*+(?:""[^"]*+)*+")
       | (?P<word>\w+)
@@ -59,7 +61,20 @@ _NAMED = {
 
 _CONSTANT = frozenset({"NUMBER", "STRING", "TRUE_CONSTANT", "FALSE_CONSTANT", "_DATE", "NOW"})
 _CONDITION = frozenset(
-    {"NAME", "QUOTED", "ITEM", "VARIABLE", "BINDING", "NUMBER", "_NOT", "_TRUE", "_FALSE", "_LPAR"}
+    [
+        "NAME",
+        "QUOTED",
+        "ITEM",
+        "VARIABLE",
+        "BINDING",
+        "NUMBER",
+        "_NOT",
+        "_TRUE",
+        "_FALSE",
+        "_LPAR",
+        "GRAPH",
+        "OPEN_GRAPH",
+    ]
 )
 _ARGUMENT = frozenset(
     {"NAME", "QUOTED", "ITEM", "BINDING", "NUMBER", "STRING", "TRUE_CONSTANT", "FALSE_CONSTANT", "_DATE"}
@@ -91,7 +106,7 @@ _GROUPS = (
 )
 
 _TYPOGRAPHIC = frozenset("“”„‟‘’‚‛«»‹›`´")
-_LATER = frozenset({"join", "graph", "tree", "window", "with", "using", "on", "table"})
+_LATER = frozenset({"join", "tree", "window", "with", "using", "on", "table"})
 _SIGNS = {
     "==": "write = once",
     "&&": "write and",
@@ -168,9 +183,15 @@ def _hint(place: _Place, text: str) -> str | None:
 
 
 def _sign_hint(place: _Place, text: str) -> str | None:
+    if place.kind == "block" and "_AND" in place.expected:
+        return "is `and` or `or` missing before it?"
+    if place.kind == "block":
+        return "a graph pattern is a condition of its own: where title contains 'rock' and graph { … }"
     before = text[: place.position].rstrip()[-12:]
     if place.found in _TYPOGRAPHIC:
         return "these are typographic quotes: texts are written in straight single quotes, 'like this'"
+    if place.found in "{}":
+        return "only graph patterns stand in braces: graph { ?page rdf:type ?kind }"
     if place.found == "=" and before.endswith("="):
         return _SIGNS["=="]
     if place.found == "|" and "_AND" in place.expected:
@@ -203,6 +224,8 @@ def _word_hint(place: _Place, text: str) -> str | None:
     word = place.word
     if not word:
         return None
+    if word == "graph" and "GRAPH" in place.expected:
+        return 'a graph pattern stands in braces: graph { ?page rdf:type ?kind }; the attribute is written "graph"'
     infix = "OPERATOR" in place.expected
     if infix and word in ("like", "ilike", "has", "rlike", "regexp"):
         return "to find words write: attribute contains 'word', or contains pattern 'conc*', or matches 'gr[ae]y'"

@@ -14,8 +14,10 @@ from typing import Any, get_args
 
 from lark import Token, Tree
 
+from runnel.algebra.calls import Call, Constraint, Term
 from runnel.algebra.expressions import And, Atom, Expression, Not, Or, Truth
-from runnel.algebra.terms import has_calls
+from runnel.algebra.graphs import Graph
+from runnel.algebra.terms import leaves
 from runnel.language.building import Builder
 from runnel.language.outlines import MARK, AtomMaker, GroupMaker, Said
 from runnel.language.positions import unplaced
@@ -169,8 +171,10 @@ class Teacher:
 
 
 def _is_placeless(value: object) -> bool:
-    """Whether something is a condition that holds no places; calls of operators and variables know theirs."""
-    return isinstance(value, _EXPRESSIONS) and not has_calls(value)
+    """Whether something is a condition that holds no places; calls of operators, variables and graphs know theirs."""
+    if not isinstance(value, _EXPRESSIONS):
+        return False
+    return not any(isinstance(leaf, Call | Constraint | Term | Graph) for leaf in leaves(value))
 
 
 @cache

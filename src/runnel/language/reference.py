@@ -13,19 +13,12 @@ from runnel.algebra.render import RESERVED
 from runnel.algebra.stems import languages
 from runnel.errors import StatementError
 from runnel.language.conditions import DEEPEST
+from runnel.language.graph_patterns import MOST_EDGES, MOST_VARIABLES
 from runnel.language.parser import parse
+from runnel.language.prefixes import KNOWN_PREFIXES
 from runnel.language.printing import print_script
+from runnel.language.reference_statements import STATEMENTS, Entry
 from runnel.model.item import MAX_NAME, MOMENTS
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A statement of the language: how it is written, what it does, and an example that parses."""
-
-    title: str
-    syntax: str
-    meaning: str
-    example: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,148 +29,6 @@ class Row:
     meaning: str
     example: str
 
-
-STATEMENTS: tuple[Entry, ...] = (
-    Entry(
-        "register feed",
-        "register feed 'path or URL' as Name [every duration];\nregister feed Name;",
-        "Declares a source feed. With an address its items are read from there; without one they come by `publish`. "
-        "`every` says how often an address on the web is asked.",
-        "register feed 'https://muse.example/rss' as MuseNews every 10 minutes;\nregister feed Friends;",
-    ),
-    Entry(
-        "register feed … apply",
-        "register feed Feed apply 'stylesheet' as Name;",
-        "Declares a materialised feed: a source feed whose items a stylesheet makes from those of another feed. The "
-        "stylesheet is a file in the root's folder `sheets`, taken as it is at this moment.",
-        "register feed MusePhotos apply 'IncludePhotos.xsl' as MuseWithPhotos;",
-    ),
-    Entry(
-        "register operator",
-        "register operator Name [( parameter [, parameter]… )] from 'source' [option]…;\n\n"
-        "parameter: name text|number|int|boolean|date | name attribute | ?name text|number|int|boolean|date\n"
-        "option: release 'text' | cost number us|ms|seconds | pure | impure | reading attribute [, attribute]…\n"
-        "  | batch number | limit number us|ms|seconds | concurrency number\n"
-        "  | budget number calls per minute | budget number seconds per minute\n"
-        "  | on error unknown | on error retry [for duration] | with ( key 'value' [, key 'value']… )",
-        "Declares an operator: a predicate backed by code, which conditions call. The source is the name of an "
-        "installed operator, or `module:function` of a module that the setting `operator_modules` allows. A "
-        "parameter is a constant, an `attribute` of the item, or with `?` a result. Without parameters the operator "
-        "has those that its code names. Options stand in any order, each once. A name that is there already is "
-        "replaced: the "
-        "queries that use it use the new one. Only the installation itself registers operators, nobody with a token. "
-        "[Write an operator](../how-to/write-an-operator.md) says what the options mean.",
-        "register operator mobPattern(?people int) from 'city.vision:mob_pattern' cost 40 ms;\n"
-        "register operator near(place text, ?metres number) from 'distance' on error retry for 6 hours\n"
-        "  with (places 'places.geojson');",
-    ),
-    Entry(
-        "create feed",
-        "create [or replace] feed Name [tagged tag [, tag]…] from term [| term]… [distinct …] [where conditions];\n\n"
-        "term: Feed [as $variable] | ( term [| term]… ) [as $variable]",
-        "Declares a virtual feed: the items of all its terms that satisfy the conditions. `|` is a union; a group in "
-        "parentheses, or a single feed, may be named by a variable. `or replace` keeps the subscriptions. Tags are "
-        "names by which commands select queries; case makes no difference in them.",
-        "create feed RockConcerts tagged music, beta from (Friends | Events as $e | Followed) as $r\n"
-        "  where $e[title contains 'rock'] and $r[description contains 'concert'];",
-    ),
-    Entry(
-        "create feed … distinct",
-        "create feed Name from term [| term]… distinct [by attribute, …] [within duration] [where conditions];",
-        "A virtual feed without duplicates: of what the conditions let through, an item is left out if an earlier "
-        "one has the same attributes (`by`; the item's id unless given) and was accepted less than the duration "
-        "(30 days unless given, at most 366) before. [Duplicates](../explanation/distinct.md) says when items are "
-        "the same.",
-        "create feed MuseNews from (Wire | Agency | Blog) distinct by title within 2 days\n"
-        "  where title contains 'muse';",
-    ),
-    Entry(
-        "subscribe",
-        "subscribe to Feed [apply 'stylesheet'] output kind ['target'] [every duration] [for duration] "
-        "[from last duration];",
-        "Delivers a feed's items: `apply` shapes messages with a stylesheet of the root's folder `sheets`, `every` "
-        "collects items to one delivery per period, `for` ends the subscription, `from last` begins in the past "
-        "instead of now. The clauses after the target may stand in any order. The answer shows the subscription's "
-        "ticket, and a webhook's signing key, this once.",
-        "subscribe to RockConcerts output rss 'concerts.rss' every 10 minutes for 30 days from last 7 days;\n"
-        "subscribe to RockConcerts apply 'Title.xsl' output mail 'me@mail.example' every 3 hours;",
-    ),
-    Entry(
-        "unsubscribe",
-        "unsubscribe number;\nunsubscribe ticket 'ticket';\nunsubscribe from Feed [output kind ['target']];",
-        "Ends one subscription by its number, or by its ticket (whoever has it), or all of one's own to a feed that "
-        "have this kind and target.",
-        "unsubscribe 12;\nunsubscribe ticket 'qL2x…';\nunsubscribe from RockConcerts output rss;",
-    ),
-    Entry(
-        "renew",
-        "renew subscription number [for duration];\nrenew ticket 'ticket' [for duration];",
-        "Lets a subscription last for this long from now on; without `for`, as long as a new one would.",
-        "renew subscription 12 for 30 days;",
-    ),
-    Entry(
-        "rotate key",
-        "rotate key of subscription number;",
-        "Gives a webhook's subscription a new signing key, shown this once. The old one signs as well for a day.",
-        "rotate key of subscription 12;",
-    ),
-    Entry(
-        "drop feed",
-        "drop feed Name [cascade];",
-        "Removes a feed. Refused while other feeds or subscriptions depend on it, unless `cascade` removes them too.",
-        "drop feed RockConcerts cascade;",
-    ),
-    Entry(
-        "drop operator",
-        "drop operator Name [cascade];",
-        "Removes an operator. Refused while queries use it, unless `cascade` removes them too.",
-        "drop operator mobPattern;",
-    ),
-    Entry(
-        "pause and resume",
-        "pause feed Name;\nresume feed Name;\npause subscription number;\nresume subscription number;",
-        "Stops a feed or a subscription for a while, and lets it go on.",
-        "pause feed MuseNews;\nresume subscription 3;",
-    ),
-    Entry(
-        "show",
-        "show feeds;\nshow subscriptions;\nshow operators;\nshow quarantine;\nshow dead letters;\nshow feed Name;\n"
-        "show operator Name;",
-        "Lists what was declared, or what was set aside because it could not be processed, or the messages that no "
-        "endpoint took, or shows one feed or operator.",
-        "show feeds;\nshow feed RockConcerts;",
-    ),
-    Entry(
-        "explain feed",
-        "explain feed Name;",
-        "Shows how a feed is computed, what it shares with others, and what it costs.",
-        "explain feed RockConcerts;",
-    ),
-    Entry(
-        "explain message",
-        "explain message 'key';",
-        "Shows what is in a message, and every attempt to deliver it that failed.",
-        "explain message '5f3a-12-7';",
-    ),
-    Entry(
-        "replay",
-        "replay message 'key';\nreplay subscription number;",
-        "Sends a dead letter, or all dead letters of a subscription, again, under the same key.",
-        "replay message '5f3a-12-7';\nreplay subscription 12;",
-    ),
-    Entry(
-        "why item",
-        "why item 'id' in Feed;",
-        "Shows which conditions made an item match, or not match, a feed.",
-        "why item 'https://muse.example/1' in RockConcerts;",
-    ),
-    Entry(
-        "preview",
-        "preview create feed … [over last duration];\npreview feed Name [over last duration];",
-        "Shows what a query would have matched among the stored items. It declares and delivers nothing.",
-        "preview create feed Jazz from MuseNews where title contains 'jazz' over last 7 days;",
-    ),
-)
 
 ATOMS: tuple[Row, ...] = (
     Row(
@@ -233,7 +84,40 @@ ATOMS: tuple[Row, ...] = (
     Row("a not …", "the complement of any atom above but those with a sign", "title not contains 'cancelled'"),
     Row("a.part …", "a part of a date, a number", "published.weekday in (6, 7)"),
     Row("item …", "any value of any attribute", "item contains 'rock'"),
+    Row(
+        "graph { … }",
+        "the edges can be laid into the item's graph, and the filters hold",
+        "graph { ?page rdf:type foaf:Document ; dc:date ?day . filter(?day > '2026') }",
+    ),
     Row("true, false", "always, never", "true"),
+)
+
+GRAPHS: tuple[Row, ...] = (
+    Row(
+        "subject label object .", "an edge; the last dot may be missing", "?page dc:title ?title . ?page dc:date ?day"
+    ),
+    Row("; and ,", "more edges of the same subject, and of the same label", "?x dc:title ?t, 'Rock' ; dc:date ?day"),
+    Row("<…>", "an IRI in full", "?page <http://muse.example/year> ?year"),
+    Row("name:rest", "an IRI by its prefix", "?page dcterms:subject skos:Concept"),
+    Row("a", "as a label: `rdf:type`", "?page a foaf:Document"),
+    Row("?x", "a variable: any node or label, the same one wherever it stands", "?one ?label ?other"),
+    Row("_:x, []", "a variable that nobody sees outside the block", "?page dc:creator _:x . _:x foaf:knows []"),
+    Row("\"…\", '…'", "a text; `\\\"`, `\\'`, `\\n`, `\\u00e9` … inside", '?page dc:title "it\'s \\"Rock\\""'),
+    Row(
+        "'…'@en, '…'^^type", "a text in a language, or of a type", "?x dc:title 'Chat'@fr ; dc:date '2026'^^xsd:gYear"
+    ),
+    Row("numbers, true, false", "an integer, a decimal or a double; a truth", "?x schema:price 2, 2.5, 2e3, true"),
+    Row(
+        "filter(…)",
+        "comparisons with `and`, `or`, `not` (`&&`, `\\|\\|`, `!(…)`)",
+        "?x dc:date ?d . filter(?d != '2026')",
+    ),
+    Row(
+        "?x in (…)", "one of some terms; also `not in`", "?x a ?kind . filter(?kind not in (foaf:Agent, foaf:Group))"
+    ),
+    Row(
+        "prefix name: <…>", "what a name stands for in this block", "prefix ex: <http://muse.example/> ?x ex:year ?y"
+    ),
 )
 
 OPERATORS: tuple[Row, ...] = (
@@ -278,6 +162,13 @@ MISTAKES: tuple[str, ...] = (
     "create feed Rock from News\nshow feeds;",
     "create feed Near from News where distance('Liberty', ?x) and 5 > 3;",
     "create feed Near from News where distance('Liberty', ?x) and price < ?x;",
+    "create feed Pages from News where graph { ?page dc:date ?day . filter(?dya > '2026') };",
+    "create feed Pages from News where graph { ?page dc:date ?day . optional { ?page dc:title ?t } };",
+    "create feed Pages from News where graph { ?page dc:creator/foaf:name 'Ann' };",
+    "create feed Pages from News where graph { 2003 dc:date ?page };",
+    "create feed Pages from News where graph { ?page dc:title 'it''s' };",
+    "create feed Pages from News where graph { ?page dc:title ?t ;",
+    "register prefix ex as 'terms#';",
     "register operator near(place string) from 'distance';",
     "register operator near from 'distance' cost 40 ms cost 3 ms;",
 )
@@ -290,6 +181,9 @@ _SEMANTICS = """\
 - `$v[condition]` filters the items that come through the term that `$v` names, and no others. `or` and `not` stand
   inside the brackets. A condition without a variable applies to the whole `from`.
 - An item that reaches a feed by several ways is there once; any accepting way suffices.
+- A graph pattern holds if its edges can be laid into the item's graph in some way: two variables may stand for one
+  node. A filter that cannot compare two terms, such as a text and a number, says neither yes nor no: it does not
+  hold.
 - `not` binds more tightly than `and`, `and` more tightly than `or`; parentheses change that.
 - Variables of operators (`?x`) are shared within one condition: it holds if some values satisfy all of it. Under
   `not` they are local, and a feed that reads another sees none of its variables.
@@ -325,6 +219,14 @@ def language_reference() -> str:
         "`q` is a quantity: a variable, a constant, or numbers and variables with `+`, `-`, `*`, `/` and "
         "parentheses. A variable is a result of an operator beside it.",
         _table("condition", OPERATORS),
+        "## Graph patterns",
+        "`graph { … }` is a condition on the RDF graph that an item carries. Inside the braces edges are written as "
+        "SPARQL writes triples, and terms are compared by SPARQL's rules. "
+        f"A block has at most {MOST_EDGES} edges and {MOST_VARIABLES} variables. "
+        "Its variables are shared with what stands beside it, as those of operators are; "
+        "two blocks that share a variable speak of the same node.",
+        _table("in a block", GRAPHS),
+        f"Known from the start are the prefixes {_words(list(KNOWN_PREFIXES))}; `register prefix` adds more.",
         "## Constants",
         _table("constant", CONSTANTS),
         "## Durations",

@@ -24,6 +24,7 @@ from lark.exceptions import UnexpectedInput
 from runnel.algebra.render import RESERVED
 from runnel.errors import StatementError
 from runnel.language.conditions import DEEPEST
+from runnel.language.graph_text import BLOCK, BRACES
 from runnel.language.outlines import Memos, Outlines
 from runnel.language.positions import Positions
 from runnel.language.recipes import Recipe, Teacher
@@ -31,11 +32,12 @@ from runnel.language.statements import Parsed
 from runnel.language.watch import Recorder, Watch
 from runnel.model.item import MAX_NAME
 
-_STATEMENT = re.compile(r"""[^;'"-]*+(?:(?:'[^']*+'|"[^"]*+"|--[^\n]*+|-)[^;'"-]*+)*+;""")
-"""A statement up to its `;`. One inside quotes or in a comment ends nothing."""
+_STATEMENT = re.compile(rf"""[^;'"{{-]*+(?:(?:'[^']*+'|"[^"]*+"|--[^\n]*+|-|{BRACES})[^;'"{{-]*+)*+;""")
+"""A statement up to its `;`. One inside quotes, in a comment or in braces ends nothing."""
 
 _LEXEME = re.compile(
-    r"""[A-Za-z_]\w*+
+    rf"""{BLOCK}
+      | [A-Za-z_]\w*+
       | '[^']*+(?:''[^']*+)*+'
       | [;|()\[\],]
       | "[^"]*+(?:""[^"]*+)*+"
@@ -92,9 +94,8 @@ class Shapes:
         reading = _Reading(self._terminals, Positions(text), self._known)
         end = 0
         try:
-            for match in _STATEMENT.finditer(text):
-                if match.start() != end:
-                    break  # within a comment at the end, or in something unusual: the last line tells
+            # Where none is found it is in a comment at the end, or in something unusual: the last line tells.
+            while match := _STATEMENT.match(text, end):
                 found.append(self._statement(match[0], end, reading))
                 end = match.end()
                 if reading.learned > _ALLOWANCE + len(found) // 2:
@@ -170,11 +171,14 @@ class _Terminals:
         self._all = {one.name: one.pattern.to_regexp() for one in parser.terminals if one.name not in left_out}
         self._patterns = {name: re.compile(pattern) for name, pattern in self._all.items()}
         self._classes: dict[frozenset[str], str] = {}
+        self._graph = self._letter("graph {}")
         self._sorts = {sort: self._sort(exemplar) for sort, exemplar in _EXEMPLARS.items()}
 
     def class_of(self, lexeme: str) -> str:
         """One character for the set of terminals that a lexeme could be."""
         begin = lexeme[0]
+        if begin in "gG" and "{" in lexeme:
+            return self._graph  # no word holds a brace
         sort = self._sorts.get(begin) or (self._sorts["word"] if begin.isalpha() or begin == "_" else None)
         if sort is not None and sort.has(lexeme):
             return sort.letter

@@ -129,6 +129,14 @@ class RegisterOperator:
 
 
 @dataclass(frozen=True, slots=True)
+class RegisterPrefix:
+    """`register prefix ex as 'http://…'`: what the name stands for in graph patterns that are written from now on."""
+
+    name: Name
+    iri: str
+
+
+@dataclass(frozen=True, slots=True)
 class Places:
     """Where the parts of a `subscribe` stand, so that a refusal points at what is wrong."""
 
@@ -207,6 +215,13 @@ class DropOperator:
 
 
 @dataclass(frozen=True, slots=True)
+class DropPrefix:
+    """`drop prefix ex`."""
+
+    name: Name
+
+
+@dataclass(frozen=True, slots=True)
 class Pause:
     """`pause` or `resume`, a feed or a subscription by its number."""
 
@@ -218,9 +233,9 @@ class Pause:
 
 @dataclass(frozen=True, slots=True)
 class Show:
-    """`show feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`; `show feed Name`, `operator Name`."""
+    """`show feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, `prefixes`; `show feed Name`, …"""
 
-    what: Literal["feeds", "subscriptions", "quarantine", "dead letters", "operators", "feed", "operator"]
+    what: Literal["feeds", "subscriptions", "quarantine", "dead letters", "operators", "prefixes", "feed", "operator"]
     name: Name | None = None
 
 
@@ -260,6 +275,7 @@ Declaration = (
     RegisterFeed
     | MaterialiseFeed
     | RegisterOperator
+    | RegisterPrefix
     | CreateFeed
     | Subscribe
     | Unsubscribe
@@ -268,6 +284,7 @@ Declaration = (
     | Replay
     | Drop
     | DropOperator
+    | DropPrefix
     | Pause
 )
 Question = Show | Explain | ExplainMessage | Why | Preview

@@ -10,6 +10,8 @@ from lark.lark import PostLex
 from runnel.algebra.render import RESERVED
 from runnel.errors import SyntaxProblem
 from runnel.language.conditions import DEEPEST, too_deep
+from runnel.language.graph_patterns import read_graph
+from runnel.language.graph_text import OPEN
 from runnel.language.literals import span_of
 from runnel.model.item import MAX_NAME
 
@@ -36,6 +38,8 @@ class Watch(PostLex):
                     token.type = "RESERVED"
                 elif len(token) > MAX_NAME:
                     raise SyntaxProblem(f"a name has at most {MAX_NAME} characters", span=span_of(token))
+            elif kind == OPEN:
+                read_graph(token)  # which refuses it, at the place where it goes wrong
             elif kind == "_LPAR":
                 in_list = previous in _BEFORE_LISTS
                 depth += not in_list

@@ -6,6 +6,7 @@ the file can be written before the transaction that accepts it. Archived segment
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,15 +20,18 @@ from runnel.catalog import items as manifest
 from runnel.catalog.connection import Catalog, now
 from runnel.catalog.items import ItemSegment, Seen
 from runnel.catalog.sequencer import last_sequence, take_sequences
+from runnel.catalog.totals import GRAPHLESS, total
 from runnel.errors import CorruptData
 from runnel.log.arrow_files import read_parquet_column, write_arrow
 from runnel.log.fingerprint import fingerprint
 from runnel.log.item_files import STORED_SCHEMA, read_feeds, read_items
 from runnel.log.storage import Storage
 from runnel.model.batch import ItemBatch
+from runnel.model.graph import GRAPH, RdfGraph
 from runnel.model.item import Item
 from runnel.model.segment import Slice, Tier
 
+_RSS_ITEM = re.compile(r"#type> <http://[a-z./]+/(?:rss/1\.0|rdf/simple/0\.9)/item> \.\n")
 _T = TypeVar("_T")
 _SEGMENT_ITEMS = 5_000
 _SEGMENTS = 64
@@ -121,11 +125,12 @@ class ItemLog:
         with self._catalog.read() as connection:
             known = manifest.seen_of(connection, feed, keys)
             today = now(connection) // manifest.DAY
+            graphless = total(connection, GRAPHLESS)
         newest = {key: (seen.version, seen.fingerprint) for key, seen in known.items()}
         fresh: list[_Fresh] = []
         for key, item, print_ in keyed:
             version, last_print = newest.get(key, (0, b""))
-            if print_ != last_print:
+            if print_ != last_print and not _was_graphless(item, last_print, known.get(key), graphless):
                 newest[key] = (version + 1, print_)
                 fresh.append(_Fresh(key, Item(item.feed, item.id, item.attributes, version + 1), print_))
         kept = {key: print_ for key, print_ in recalled.items() if key not in newest}
@@ -261,3 +266,12 @@ def _slices_of(segment: ItemSegment, after: int, upto: int, rows: int) -> Iterat
     for first in range(start, end + 1, rows):
         count = min(rows, end - first + 1)
         yield Slice(segment.tier, segment.path, first - segment.first_sequence, count, first, segment.accepted)
+
+
+def _was_graphless(item: Item, last_print: bytes, seen: Seen | None, graphless: int) -> bool:
+    """Whether an RSS item is the one that was accepted when these had no graphs: nobody has edited it."""
+    if seen is None or (seen.sequence or 1) > graphless:
+        return False
+    if not any(isinstance(one, RdfGraph) and _RSS_ITEM.search(one) for one in item.attributes.get(GRAPH, ())):
+        return False
+    return fingerprint(item, graph=False) == last_print

@@ -19,6 +19,7 @@ from runnel.matching.choose import choose_matchers
 from runnel.matching.filters.anchors import choose_anchors
 from runnel.matching.filters.atom_layout import NOTHING, Frequencies, lay_out_atoms
 from runnel.matching.filters.streams.layout import lay_out_streams
+from runnel.matching.graphs.layout import lay_out_graphs
 from runnel.optimizer.merge import merge
 from runnel.optimizer.optimize import optimize
 from runnel.optimizer.settings import OptimizerSettings
@@ -144,15 +145,21 @@ def lay_out(
     atoms = lay_out_atoms(logical, frequencies)
     anchors = choose_anchors(logical, atoms)
     streams = lay_out_streams(logical, atoms, anchors)
+    graphs = lay_out_graphs(logical, atoms, frequencies)
     counters = {
         "keys": len(atoms.key_tokens),
         "words": len(streams.vocabulary),
         "entries": len(anchors.keys.values),
         "unanchored": int(np.count_nonzero(anchors.clauses == NOTHING)),
     }
+    if graphs is not None:
+        counters |= {"graph patterns": len(graphs), "graph shapes": len(graphs.table.shape_edges)}
     record = CostRecord("layout", perf_counter() - started, counters)
     started = perf_counter()
     choice = choose_matchers(logical, atoms, anchors, streams, settings.matcher if settings else None)
     chosen = CostRecord("choose_matchers", perf_counter() - started, choice.counts)
-    layout = Layout(atoms.arrays() | streams.arrays() | choice.arrays(), streams.seldom())
+    arrays, seldom = atoms.arrays() | streams.arrays() | choice.arrays(), streams.seldom()
+    if graphs is not None:
+        arrays, seldom = arrays | graphs.arrays(), seldom | graphs.seldom()
+    layout = Layout(arrays, seldom)
     return LaidOut(replace(logical, costs=(*logical.costs, record, chosen)), layout)

@@ -18,6 +18,7 @@ from runnel.matching.filters.atom_layout import NOTHING
 from runnel.matching.filters.keys import KeyFinder
 from runnel.matching.filters.layout import stored_atoms, targets_of_predicates
 from runnel.matching.filters.truth import Atoms, formula_order
+from runnel.matching.graphs.part import GraphPart
 from runnel.model.costs import MAX_PART
 from runnel.plan.arrays import IDENTIFIER, Array, Rows, read_only
 from runnel.plan.gates import query_of
@@ -38,7 +39,7 @@ class CostLayout:
         self._anchors = part_anchors(part)
         self._decoded = Atoms(part.logical)
         self._targets = targets_of_predicates(part.logical)
-        self.finder = KeyFinder(self._atoms)
+        self.finder = KeyFinder(self._atoms, GraphPart.of(part, self._atoms))
         self.everyone = len(self._atoms.key_tokens)
         """The key, after the last, of predicates that are asked of every item."""
         self.key_shares = np.append(np.clip(self._atoms.key_shares, 1e-9, 1 - 1e-9), 1 - 1e-9)

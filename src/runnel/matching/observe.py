@@ -1,7 +1,8 @@
 """What a worker sees of the stream while it matches: a few items of each slice, in full.
 
 In: a batch of items, and the atoms of the plan that no word stands for. Out: what was observed, by feed. All words
-of a sampled item count, not only those of today's queries: tomorrow's want to know how frequent their words are.
+of a sampled item count, not only those of today's queries: tomorrow's want to know how frequent their words are. So
+do the terms of its graph, which are no words of any text.
 """
 
 from __future__ import annotations
@@ -15,9 +16,10 @@ from itertools import islice
 import numpy as np
 
 from runnel.algebra.encode import decode_expression
-from runnel.algebra.evaluate import holds
+from runnel.algebra.evaluate import graphs_of, holds, is_text
 from runnel.algebra.text import words
 from runnel.matching.filters.atom_tests import TestKind
+from runnel.matching.graphs.edge_orders import term_word
 from runnel.model.batch import ItemBatch
 from runnel.model.chance import scattered
 from runnel.model.item import Attributes
@@ -31,6 +33,7 @@ _MOST_ITEMS = 32
 _MOST_ATOMS = 4
 """Atoms that are asked about a sampled item."""
 _MOST_WORDS = 2_000
+_MOST_TRIPLES = 500
 _MOST_CHARACTERS = 20_000
 """What is read of one value: one hostile item must not cost more than many others."""
 
@@ -80,12 +83,12 @@ class _Counts:
 
     def add(self, attributes: Attributes) -> None:
         """Count an item and its words, each once."""
-        texts = (
-            value[:_MOST_CHARACTERS] for values in attributes.values() for value in values if isinstance(value, str)
-        )
+        texts = (value[:_MOST_CHARACTERS] for values in attributes.values() for value in values if is_text(value))
         every = (word for text in texts for word in words(text) if len(word) <= MAX_WORD)
         self._items += 1
         self._words.update(set(islice(every, _MOST_WORDS)))
+        triples = (triple for graph in graphs_of(attributes) for triple in graph.triples())
+        self._words.update({term_word(term) for triple in islice(triples, _MOST_TRIPLES) for term in triple})
 
     def ask(self, text: str, attributes: Attributes, accepted: datetime) -> None:
         """Count whether an atom, as it is stored, holds for an item; one that fails is not counted."""

@@ -19,8 +19,8 @@ Triple = tuple[str, str, str]
 
 MOST_TRIPLES = 20_000
 
-# The productions of N-Triples (RDF 1.1 N-Triples, section 7), possessive, so that hostile lines take linear time. What
-# escapes stand for is looked at when a term is made canonical.
+# The productions of N-Triples (RDF 1.1 N-Triples, section 7), possessive, so that hostile lines take linear time.
+# What escapes stand for is looked at when a term is made canonical.
 _LETTERS = (
     "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u02ff\u0370-\u037d\u037f-\u1fff\u200c-\u200d\u2070-\u218f\u2c00-\u2fef"
     "\u3001-\ud7ff\uf900-\ufdcf\ufdf0-\ufffd\U00010000-\U000effff"
@@ -82,7 +82,7 @@ def read_ntriples(text: str, *, place: str = "item") -> RdfGraph:
     terms = _Terms()
     for number, line in enumerate(re.split(r"\r\n|\n|\r", text), 1):
         found = _LINE.fullmatch(line)
-        if found is None or _HALF.search(line):
+        if found is None or (not line.isascii() and _HALF.search(line)):
             raise InvalidItem(
                 f"line {number} of the graph is no N-Triples: {_shown(line)}",
                 place=place,

@@ -5,12 +5,13 @@ Every distinct thing gets one dense id (hash-consing), in order of first use.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
 
 from runnel.plan.arrays import Rows, Texts
+from runnel.plan.bound_graphs import BoundGraphs, NamedGraph
 from runnel.plan.logical import EXACT, CostRecord, LogicalPlan, PlanQuery, identifiers
 
 Key = TypeVar("Key", bound=Hashable)
@@ -66,6 +67,11 @@ class TableBuilder:
     def add(self, predicate: int, scope: int, query: int) -> None:
         """A query (by its catalog id) matches the items of the scope that satisfy the predicate."""
         self._targets.setdefault((predicate, scope), []).append(query)
+
+    def bound_graphs(self, graphs: Mapping[int, Sequence[NamedGraph]]) -> BoundGraphs:
+        """The patterns by which queries bind variables; those that nothing else asks for get an id too."""
+        texts = {one.text: self.atom(one.text) for some in graphs.values() for one in some if one.names}
+        return BoundGraphs.of(graphs, texts)
 
     def finish(self, queries: Iterable[PlanQuery], costs: tuple[CostRecord, ...] = ()) -> LogicalPlan:
         """The logical plan of all that was added."""

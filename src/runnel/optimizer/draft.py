@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from runnel.algebra.query import Node
 from runnel.optimizer.formulas import Formulas
+from runnel.plan.bound_graphs import NamedGraph
 from runnel.plan.gates import GateTable
 from runnel.plan.logical import LogicalPlan, PlanQuery
 from runnel.plan.operators import OperatorTable
@@ -115,3 +116,5 @@ class Draft:
     operators: OperatorTable = field(default_factory=OperatorTable)
     names: Mapping[int, Mapping[int, tuple[str, ...]]] = field(default_factory=dict)
     """For the feeds whose own conditions have terms: what the variables of each are called there."""
+    bound: Mapping[int, tuple[NamedGraph, ...]] = field(default_factory=dict)
+    """For the queries whose own conditions bind variables by graph patterns alone: these, as they are stored."""

@@ -21,7 +21,9 @@ from runnel.algebra.terms import close, terms_of
 from runnel.errors import CyclicFeeds, RunnelError
 from runnel.optimizer.draft import Draft, FlatFilter, FlatNodes, FlatRead, FlatUnion
 from runnel.optimizer.formulas import Formulas
+from runnel.optimizer.name_graphs import binds_by_graphs, graphs_as_terms, named_graphs
 from runnel.optimizer.settings import OptimizerSettings
+from runnel.plan.bound_graphs import NamedGraph
 from runnel.plan.gates import NO_GATE, Gate, GateTable, way_id
 from runnel.plan.logical import PlanQuery
 
@@ -33,7 +35,9 @@ def flatten_views(draft: Draft, settings: OptimizerSettings) -> Draft:
     """Give every query a node over source feeds. A view is flattened once, however many queries read it."""
     flattener = _Flattener(draft.definitions, draft.formulas, draft.nodes)
     flows = [flattener.feed(query.id) for query in draft.queries]
-    draft = replace(draft, names=flattener.names)
+    wanted = {query.id for query in draft.queries}
+    bound = {feed: graphs for feed, graphs in flattener.bound.items() if feed in wanted}
+    draft = replace(draft, names=flattener.names, bound=bound)
     if all(isinstance(flow, int) for flow in flows):
         return replace(draft, roots=tuple(flow for flow in flows if isinstance(flow, int)))
     return _with_ways(draft, flattener, flows)
@@ -109,6 +113,9 @@ class _Flattener:
         """What comes to the gates of the distinct feeds that were met."""
         self.names: dict[int, dict[int, tuple[str, ...]]] = {}
         """For every feed what the variables of the terms in its own conditions are called."""
+        self.bound: dict[int, tuple[NamedGraph, ...]] = {}
+        """For every feed the patterns by which its own conditions bind variables, without operators."""
+        self._by_terms: set[int] = set()
 
     def feed(self, feed: int) -> Flow:
         """What flows out of a feed."""
@@ -147,6 +154,12 @@ class _Flattener:
         if feed not in self._definitions:
             return self._nodes.number(FlatRead(feed))
         node = self._definitions[feed]
+        if binds_by_graphs(node):
+            found = named_graphs(node, self._definitions)
+            if found is None:
+                self._by_terms.add(feed)
+            else:
+                self.bound[feed] = found
         if not isinstance(node, Distinct):
             return self._flatten_node(node, feed)
         flow = self.inputs[feed] = self._flatten_node(node.input, feed)
@@ -180,6 +193,8 @@ class _Flattener:
     def _condition(self, condition: Expression, feed: int) -> int:
         """The formula of a condition in a feed's own definition."""
         closed = close(condition)
+        if feed in self._by_terms:
+            closed = graphs_as_terms(closed)
         if closed is not condition:
             names = self.names.setdefault(feed, {})
             for term in terms_of(closed):

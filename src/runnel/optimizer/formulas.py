@@ -54,6 +54,8 @@ class Formulas:
         self.atoms: list[Atom] = []
         self.atom_texts: list[str] = []
         self.terms: list[str] = []
+        self.graph_terms: set[int] = set()
+        """The terms that ask no operator: the pattern beside them says whether they hold."""
         self._terms: dict[str, int] = {}
         self._atoms: dict[str, int] = {}
         self._words: dict[Contains, int] = {}
@@ -78,6 +80,8 @@ class Formulas:
         number = self._terms.setdefault(text, len(self.terms))
         if number == len(self.terms):
             self.terms.append(text)
+            if not term.calls:
+                self.graph_terms.add(number)
         return number
 
     def literal(self, literal: int) -> int:
@@ -126,7 +130,10 @@ class Formulas:
                 case Truth(value):
                     results.append(ALWAYS if value else NEVER)
                 case Term():
-                    results.append(self._node(FormulaKind.TERM, (self.term(one),)))
+                    # What has no graph of that pattern needs no operator to be decided.
+                    pattern = [] if one.graph is None else [self._of_atom(canonical(one.graph))]
+                    term = self._node(FormulaKind.TERM, (self.term(one),))
+                    results.append(self.conjunction([*pattern, term]))
                 case Call() | Constraint():
                     raise RunnelError("a condition with operators is closed before it is optimised")
                 case atom:

@@ -10,6 +10,7 @@ from time import perf_counter
 
 from runnel.optimizer.build_table import TableBuilder
 from runnel.plan.arrays import Array
+from runnel.plan.bound_graphs import NamedGraph
 from runnel.plan.logical import EXACT, CostRecord, FormulaKind, LogicalPlan, PlanQuery
 from runnel.plan.store import Plan
 
@@ -19,8 +20,14 @@ def merge(plan: Plan) -> LogicalPlan:
     started = perf_counter()
     builder = TableBuilder()
     queries = [query for part in plan.parts for query in _add(builder, part.logical, plan.removed(part))]
+    bound: dict[int, list[NamedGraph]] = {}
+    for part in plan.parts:
+        bound |= plan.bound_graphs(part).graphs(part.logical.atoms)
     record = CostRecord("merge", perf_counter() - started, {"queries": len(queries)})
-    return replace(builder.finish(queries, (record,)), gates=plan.gates, operators=plan.operators)
+    graphs = builder.bound_graphs(bound)
+    return replace(
+        builder.finish(queries, (record,)), gates=plan.gates, operators=plan.operators, bound_graphs=graphs
+    )
 
 
 def _add(builder: TableBuilder, logical: LogicalPlan, removed: Array) -> list[PlanQuery]:

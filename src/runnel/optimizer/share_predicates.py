@@ -11,6 +11,7 @@ from runnel.optimizer.build_table import TableBuilder
 from runnel.optimizer.draft import Branch, Draft, NormalForm
 from runnel.optimizer.formulas import Formulas
 from runnel.optimizer.settings import OptimizerSettings
+from runnel.plan.gates import query_of_one
 from runnel.plan.logical import EXACT, FormulaKind
 
 
@@ -22,7 +23,10 @@ def share_predicates(draft: Draft, settings: OptimizerSettings) -> Draft:
     predicates = {formula: translated.predicate(formula, form) for formula, form in forms.items()}
     for (query, predicate), sources in _joined(draft.branches or (), predicates).items():
         builder.add(predicate, builder.scope(sources), draft.queries[query].id)
-    return replace(draft, logical=builder.finish(draft.queries))
+    alive = {draft.queries[branch.query].id for branch in draft.branches or ()}
+    alive |= {query_of_one(one) for one in alive}
+    bound = builder.bound_graphs({query: some for query, some in draft.bound.items() if query in alive})
+    return replace(draft, logical=replace(builder.finish(draft.queries), bound_graphs=bound))
 
 
 def _joined(branches: tuple[Branch, ...], predicates: dict[int, int]) -> dict[tuple[int, int], list[int]]:

@@ -36,7 +36,7 @@ def split_operators(draft: Draft, settings: OptimizerSettings) -> Draft:
     places: dict[tuple[int, Literals], int] = {}
     numbered: dict[int, int] = {}
     for branch in draft.branches or ():
-        for literals, formula in splitter.ways(branch.formula).items():
+        for literals, formula in _told(draft, branch.query, splitter.ways(branch.formula)).items():
             if not literals:
                 branches.append(replace(branch, formula=formula))
                 continue
@@ -55,6 +55,19 @@ def split_operators(draft: Draft, settings: OptimizerSettings) -> Draft:
         way: OperatedWay(target, _named(draft, way, literals, texts)) for way, (target, literals) in ways.items()
     }
     return _in_order(replace(draft, branches=tuple(branches), operators=OperatorTable.of(table)), queries)
+
+
+def _told(draft: Draft, query: int, ways: Ways) -> Ways:
+    """The ways of a query without the terms that ask no operator and bind nothing that it wants to know."""
+    idle = draft.formulas.graph_terms
+    if not idle:
+        return ways
+    names = draft.names.get(query_of_one(draft.queries[query].id), {})
+    by_literals: dict[Literals, list[int]] = {}
+    for literals, formula in ways.items():
+        left = frozenset(one for one in literals if one >> 1 not in idle or names.get(one >> 1))
+        by_literals.setdefault(left, []).append(formula)
+    return {literals: draft.formulas.disjunction(some) for literals, some in by_literals.items()}
 
 
 def _named(draft: Draft, way: int, literals: Literals, texts: list[str]) -> tuple[Literal, ...]:

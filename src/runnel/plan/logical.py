@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from runnel.plan.arrays import IDENTIFIER, Array, Arrays, Rows, Texts
+from runnel.plan.bound_graphs import BoundGraphs
 from runnel.plan.gates import GateTable, visible
 from runnel.plan.operators import OperatorTable
 
@@ -76,6 +77,7 @@ class QueryTable:
     query_since: Array
     gates: GateTable = field(default_factory=GateTable)
     operators: OperatorTable = field(default_factory=OperatorTable)
+    bound_graphs: BoundGraphs = field(default_factory=BoundGraphs)
 
     def query_arrays(self) -> dict[str, Array]:
         """The arrays of queries by the names under which they are stored."""
@@ -88,6 +90,7 @@ class QueryTable:
             "query_since": self.query_since,
             **self.gates.arrays(),
             **self.operators.arrays(),
+            **self.bound_graphs.arrays(),
         }
 
 
@@ -155,6 +158,7 @@ class LogicalPlan(QueryTable):
             costs=costs,
             gates=GateTable.stored(arrays),
             operators=OperatorTable.stored(arrays),
+            bound_graphs=BoundGraphs.stored(arrays),
         )
 
 

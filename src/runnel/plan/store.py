@@ -21,6 +21,7 @@ from runnel.catalog.plans import PlanRow
 from runnel.errors import CorruptData
 from runnel.log.storage import Storage
 from runnel.plan.arrays import Array, Arrays, narrow_offsets
+from runnel.plan.bound_graphs import BoundGraphs
 from runnel.plan.gates import GateTable, query_of
 from runnel.plan.logical import LogicalPlan, QueryTable
 from runnel.plan.manifest import Kind, PlanArray, PlanFile, PlanManifest
@@ -142,6 +143,11 @@ class Plan:
         if self.delta is None:
             delta = OperatorTable()
         return base.with_delta(delta.without(_tombstones(self.version.removed)), self.tombstones)
+
+    def bound_graphs(self, part: PlanPart) -> BoundGraphs:
+        """The patterns of a part by which queries that the version has bind variables."""
+        gone = self.tombstones if part is self.base else _tombstones(self.version.removed)
+        return part.queries.bound_graphs.without(gone)
 
     def removed(self, part: PlanPart) -> Array:
         """Which queries of a part (by position) the version does not have any more."""

@@ -12,6 +12,7 @@ import numpy as np
 
 from runnel.errors import CorruptData
 from runnel.plan.arrays import Array, Rows, Texts
+from runnel.plan.bound_graphs import BoundGraphs
 from runnel.plan.logical import FormulaKind, LogicalPlan, QueryTable
 
 
@@ -42,6 +43,17 @@ def validate_queries(folder: str, queries: QueryTable, tombstones: Array, predic
         if len(operators.names) != len(operators):
             raise ValueError("operated.names does not have a text for every way")
         check_rows("operated.literals", operators.literals, 2 * len(operators.terms), len(operators))
+        _check_bound_graphs(queries.bound_graphs)
+
+
+def _check_bound_graphs(bound: BoundGraphs) -> None:
+    check_texts("bound.name_texts", bound.name_texts)
+    check_texts("bound.wholes", bound.wholes)
+    check_ids("bound.queries", bound.queries, 0, None, len(bound))
+    if np.any(bound.queries[1:] < bound.queries[:-1]):
+        raise ValueError("bound.queries is not in ascending order")
+    check_ids("bound.atoms", bound.atoms, -len(bound.wholes), None, len(bound))
+    check_ids("bound.names", bound.names, 0, len(bound.name_texts), len(bound))
 
 
 def validate_predicates(folder: str, logical: LogicalPlan) -> None:
@@ -53,6 +65,7 @@ def validate_predicates(folder: str, logical: LogicalPlan) -> None:
         check_rows("predicates", logical.predicates, clauses)
         check_ids("predicate_formulas", logical.predicate_formulas, -1, len(logical.formulas), predicates)
         check_ids("formula_kinds", logical.formula_kinds, 0, FormulaKind.OR + 1, len(logical.formulas))
+        check_ids("bound.atoms", logical.bound_graphs.atoms, None, atoms, len(logical.bound_graphs))
         _check_formulas(logical)
 
 

@@ -26,6 +26,7 @@ from runnel.settings import Settings
 from runnel.sources.adapt import AdaptedFeed, adapt
 from runnel.sources.address import is_web, parse_address
 from runnel.sources.decode import decode
+from runnel.sources.decode_rdf import form_of
 from runnel.sources.first_fetch import FirstFetch, first_fetch
 from runnel.sources.folder import FileState, FoundFile, digest_of, read_file, scan
 from runnel.sources.links import join_base
@@ -122,13 +123,22 @@ class Acquirer:
         return self.accept_adapted(feed, adapted, is_first=is_first), list(adapted.problems)
 
     def read_document(
-        self, feed: Feed, data: bytes, place: str, *, base: str | None = None, charset: str | None = None
+        self,
+        feed: Feed,
+        data: bytes,
+        place: str,
+        *,
+        base: str | None = None,
+        charset: str | None = None,
+        media_type: str | None = None,
     ) -> AdaptedFeed:
         """The items of a document, not accepted yet.
 
-        `base` is the URL that its relative links are relative to, `charset` the one that its server named.
+        `base` is the URL that its relative links are relative to; `charset` and `media_type` are what its server
+        said.
         """
-        document = decode(data, place, limit=self._settings.max_document_bytes, charset=charset)
+        limit, form = self._settings.max_document_bytes, form_of(media_type, base or place)
+        document = decode(data, place, limit=limit, charset=charset, form=form, base=base)
         if base is not None:
             document = replace(document, base=join_base(base, document.base))
         return adapt(document, feed.name)

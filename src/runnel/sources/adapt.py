@@ -22,6 +22,7 @@ entries that could not be taken. The vocabulary of attributes:
     enclosure         text     link to an attached file (several); enclosure:type its media type
     source            text     title of the feed that the entry came from; source:link its address
     image, rights     text     as they are
+    graph             graph    what an RDF document says; of RSS 1.0 what it says of the item
     prefix:name       text     extensions, under the prefixes of `vocabulary.PREFIXES`
 
 An object of JSON lines has the attributes that it names, in the types of JSON; `published` and `updated` are read as
@@ -37,6 +38,7 @@ from datetime import datetime
 from typing import Any
 
 from runnel.errors import InputError, InvalidItem
+from runnel.model.graph import GRAPH
 from runnel.model.item import (
     MAX_ID,
     MAX_NAME,
@@ -134,6 +136,8 @@ def _adapt_entry(entry: WireEntry, feed: str, base: str | None, language: str | 
     if language and "language" not in raw:
         raw["language"] = [language]
     attributes = _attributes(raw, place)
+    if entry.graph:
+        attributes = {**attributes, GRAPH: (entry.graph,)}
     return Item(feed, _identifier(entry.id, attributes, place), attributes)
 
 
@@ -156,7 +160,8 @@ def _attributes(raw: Mapping[str, list[str | datetime]], place: str) -> Attribut
 
 def _adapt_field(field: WireField, base: str | None, raw: dict[str, list[str | datetime]], place: str) -> None:
     """Add what a field says to the raw attributes; a field that says nothing adds nothing."""
-    name, text = field.name, field.text
+    # Only RDF makes a graph: an element that happens to be called so is a text.
+    name, text = field.name if field.name != GRAPH else f"{GRAPH}:text", field.text
     if len(text) > MAX_TEXT:
         raise InvalidItem(f"{name} is longer than {MAX_TEXT} characters", place=place, hint="shorten it")
     value: str | datetime | None

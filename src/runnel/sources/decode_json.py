@@ -40,10 +40,22 @@ def decode_json(text: str, name: str) -> WireDocument:
         return _decode_lines(text, name, None)
     if isinstance(value, Mapping) and str(value.get("version", "")).startswith(_JSON_FEED):
         return _decode_feed(value, name)
-    if _too_deep(value):
+    if too_deep(value):
         raise BrokenDocument(f"values are nested more than {MAX_DEPTH} deep", place=f"{name}:1")
     many = value if isinstance(value, list) else [value]
     return _records(name, ((_line_of(text, start), one) for one in many))
+
+
+def read_one(text: str, name: str, *, hint: str) -> Any:
+    """The one JSON value of a text.
+
+    >>> read_one('{"a": 1}', "a.json", hint="")
+    {'a': 1}
+    """
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise _broken(text, name, error, hint) from error
 
 
 def feed_links(text: str) -> list[tuple[str, str]]:
@@ -83,7 +95,7 @@ def _lines(text: str) -> Iterator[tuple[int, Any]]:
             continue
         try:
             value = _DECODER.decode(line)
-            yield number, _Unreadable(f"nested more than {MAX_DEPTH} deep") if _too_deep(value) else value
+            yield number, _Unreadable(f"nested more than {MAX_DEPTH} deep") if too_deep(value) else value
         except RecursionError:
             yield number, _Unreadable(f"nested more than {MAX_DEPTH} deep")
         except ValueError as error:
@@ -111,7 +123,7 @@ def _records(name: str, values: Iterator[tuple[int, Any]]) -> WireDocument:
     return WireDocument(DocumentKind.JSON_LINES, name, records=tuple(records), problems=tuple(problems))
 
 
-def _broken(text: str, name: str, error: Exception | None) -> BrokenDocument:
+def _broken(text: str, name: str, error: Exception | None, hint: str = _BROKEN_LINE_HINT) -> BrokenDocument:
     match error:
         case json.JSONDecodeError():
             line, column, message = error.lineno, error.colno, f"not JSON: {error.msg}"
@@ -121,7 +133,7 @@ def _broken(text: str, name: str, error: Exception | None) -> BrokenDocument:
             line, column, message = _line_of(text, 0), 1, "no line of the document is a JSON object"
         case _:
             line, column, message = 1, 1, str(error)
-    return BrokenDocument(message, place=f"{name}:{line}:{column}", hint=_BROKEN_LINE_HINT)
+    return BrokenDocument(message, place=f"{name}:{line}:{column}", hint=hint)
 
 
 def _line_of(text: str, position: int) -> int:
@@ -148,7 +160,12 @@ def _integer(digits: str) -> float | int:
 _DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_integer)
 
 
-def _too_deep(value: Any) -> bool:
+def too_deep(value: Any) -> bool:
+    """Whether values are nested deeper than is taken.
+
+    >>> too_deep([[1]])
+    False
+    """
     layer = [value]
     for _ in range(MAX_DEPTH + 1):
         layer = [inner for outer in layer for inner in _inside(outer)]

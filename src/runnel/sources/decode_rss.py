@@ -38,11 +38,8 @@ def decode_rss(root: etree._Element, name: str) -> WireDocument:
     '1'
     """
     kind = DocumentKind.RDF if split_name(root)[0] == RDF else DocumentKind.RSS
-    channel = next((child for child in root if _local(child) == "channel"), None)
-    # RSS 0.90 and 1.0 have their items beside the channel, the others inside it.
-    items = [child for child in root if _local(child) == "item"]
-    if channel is not None:
-        items += [child for child in channel if _local(child) == "item"]
+    channel = _channel(root)
+    items = rss_items(root)
     if channel is None and not items:
         raise BrokenDocument("there is no channel in this feed", place=f"{name}:{line_of(root)}")
     head = {} if channel is None else _head(channel)
@@ -57,6 +54,31 @@ def decode_rss(root: etree._Element, name: str) -> WireDocument:
         base=base,
         entries=tuple(_entry(item) for item in items),
     )
+
+
+def rss_items(root: etree._Element) -> list[etree._Element]:
+    """The elements of a feed's entries, in order.
+
+    >>> len(rss_items(etree.fromstring("<rss><channel><item/><item/></channel></rss>")))
+    2
+    """
+    # RSS 0.90 and 1.0 have their items beside the channel, the others inside it.
+    items = [child for child in root if _local(child) == "item"]
+    channel = _channel(root)
+    return items if channel is None else items + [child for child in channel if _local(child) == "item"]
+
+
+def is_feed(root: etree._Element) -> bool:
+    """Whether RDF/XML is a feed: one with a channel or items of RSS.
+
+    >>> is_feed(etree.fromstring("<RDF><item/></RDF>")), is_feed(etree.fromstring("<RDF><Person/></RDF>"))
+    (True, False)
+    """
+    return any(_local(child) in ("channel", "item") for child in root)
+
+
+def _channel(root: etree._Element) -> etree._Element | None:
+    return next((child for child in root if _local(child) == "channel"), None)
 
 
 def _local(element: etree._Element) -> str:

@@ -16,8 +16,9 @@ from pathlib import Path
 from runnel.errors import InputError
 from runnel.sources.address import Address
 from runnel.sources.decode import MAX_DOCUMENT
+from runnel.sources.decode_rdf import SUFFIXES as RDF_SUFFIXES
 
-SUFFIXES = frozenset({".xml", ".rss", ".atom", ".rdf", ".json", ".jsonl", ".ndjson"})
+SUFFIXES = frozenset({".xml", ".rss", ".atom", ".json", ".jsonl", ".ndjson", ".rdf", ".owl", *RDF_SUFFIXES})
 """What a document in a drop folder is named; files that are being written (.tmp, .part) have other names."""
 
 

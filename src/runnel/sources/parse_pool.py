@@ -24,6 +24,7 @@ from runnel.errors import BrokenDocument, InputError
 from runnel.sources.adapt import AdaptedFeed
 from runnel.sources.decode import MAX_DOCUMENT
 from runnel.sources.parse_worker import Document, read_document
+from runnel.sources.rdf_reader import RdfForm
 
 logger = logging.getLogger("runnel")
 
@@ -68,13 +69,15 @@ class ParsePool:
         limit: int = MAX_DOCUMENT,
         charset: str | None = None,
         base: str | None = None,
+        form: RdfForm | None = None,
     ) -> AdaptedFeed:
         """What a document says, as items of a feed; raises BrokenDocument where it cannot be read.
 
-        Safe to call from many threads; waits while all processes are busy.
+        Safe to call from many threads; waits while all processes are busy. Documents in a notation of RDF are always
+        read in a process: a small one can keep its reader busy for long.
         """
-        document = Document(data, name, feed, limit, charset, base)
-        if len(data) <= self._inline_bytes or len(data) > limit:
+        document = Document(data, name, feed, limit, charset, base, form)
+        if (len(data) <= self._inline_bytes and form is None) or len(data) > limit:
             return read_document(document)
         reader = self._idle.get()
         try:
@@ -106,12 +109,13 @@ class ParsePool:
         limit: int = MAX_DOCUMENT,
         charset: str | None = None,
         base: str | None = None,
+        form: RdfForm | None = None,
     ) -> AdaptedFeed:
         """The same for a loop that must not wait: a large document is read while others are polled."""
-        if len(data) <= self._inline_bytes:
+        if len(data) <= self._inline_bytes and form is None:
             return self.decode_and_adapt(data, name, feed, limit=limit, charset=charset, base=base)
         return await asyncio.to_thread(
-            self.decode_and_adapt, data, name, feed, limit=limit, charset=charset, base=base
+            self.decode_and_adapt, data, name, feed, limit=limit, charset=charset, base=base, form=form
         )
 
     def close(self) -> None:

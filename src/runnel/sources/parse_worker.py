@@ -15,6 +15,7 @@ from runnel.errors import InputError
 from runnel.sources.adapt import AdaptedFeed, adapt
 from runnel.sources.decode import decode
 from runnel.sources.links import join_base
+from runnel.sources.rdf_reader import RdfForm
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +28,7 @@ class Document:
     limit: int
     charset: str | None = None
     base: str | None = None
+    form: RdfForm | None = None
 
 
 def read_document(document: Document) -> AdaptedFeed:
@@ -35,7 +37,14 @@ def read_document(document: Document) -> AdaptedFeed:
     >>> read_document(Document(b'{"id": 1, "title": "Muse"}', "a.jsonl", "News", 1000)).items[0].id
     '1'
     """
-    wire = decode(document.data, document.name, limit=document.limit, charset=document.charset)
+    wire = decode(
+        document.data,
+        document.name,
+        limit=document.limit,
+        charset=document.charset,
+        form=document.form,
+        base=document.base,
+    )
     if document.base is not None:
         wire = replace(wire, base=join_base(document.base, wire.base))
     return adapt(wire, document.feed)

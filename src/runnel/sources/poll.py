@@ -25,6 +25,8 @@ from runnel.outside.door import Answer, Door, door_of
 from runnel.outside.urls import shown_url
 from runnel.settings import Settings
 from runnel.sources.acquire import Acquirer, Acquisition
+from runnel.sources.decode import ACCEPT
+from runnel.sources.decode_rdf import form_of
 from runnel.sources.folder import digest_of
 from runnel.sources.freshness import charset_of
 from runnel.sources.hub_links import Offer
@@ -49,10 +51,6 @@ _MOST_UNREAD_BYTES = 64 << 20
 _READERS = 2
 """Processes that read large documents; they are started when the first one comes."""
 _TEND_MICROSECONDS = 60_000_000
-_ACCEPT = (
-    "application/atom+xml, application/rss+xml, application/feed+json, application/rdf+xml;q=0.9, "
-    "application/xml;q=0.8, text/xml;q=0.8, application/json;q=0.7, */*;q=0.1"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,16 +261,25 @@ class Poller:
         self._launch(door)
 
     async def _read_large(self, fetched: Fetched) -> Fetched:
-        """Have a large new document read in a process of its own, while others are fetched."""
+        """Have a new document that is large, or RDF, read in a process of its own, while others are fetched."""
         answer, poll = fetched.answer, fetched.poll
-        if answer is None or answer.status not in DOCUMENT_STATUS or len(answer.body) <= INLINE_BYTES:
+        if answer is None or answer.status not in DOCUMENT_STATUS:
+            return fetched
+        form = form_of(answer.headers.get("Content-Type"), answer.url)
+        if len(answer.body) <= INLINE_BYTES and form is None:
             return fetched
         if await asyncio.to_thread(digest_of, answer.body) == poll.state.memory.digest:
             return fetched
         limit, charset = self._settings.max_document_bytes, charset_of(answer.headers)
         try:
             read = await self._pool.read(
-                answer.body, shown_url(answer.url), poll.feed.name, limit=limit, charset=charset, base=answer.url
+                answer.body,
+                shown_url(answer.url),
+                poll.feed.name,
+                limit=limit,
+                charset=charset,
+                base=answer.url,
+                form=form,
             )
         except InputError as error:
             return replace(fetched, read=error)
@@ -378,7 +385,7 @@ class Poller:
 
 def _headers(poll: DuePoll) -> dict[str, str]:
     """What a request says: which forms we read, and which document we have already."""
-    headers = {"Accept": _ACCEPT}
+    headers = {"Accept": ACCEPT}
     if poll.state.changed is not None:
         if poll.state.etag:
             headers["If-None-Match"] = poll.state.etag

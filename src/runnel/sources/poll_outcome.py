@@ -174,6 +174,7 @@ class Judge:
             shown_url(answer.url),
             base=answer.url,
             charset=charset_of(answer.headers),
+            media_type=answer.headers.get("Content-Type"),
         )
 
     def _unchanged(self, poll: DuePoll, answer: Answer, moment: int, hub: HubRow | None) -> Outcome:

@@ -259,15 +259,18 @@ class Subscriber:
         if self._acquirer.lag() >= self._settings.lag_limit:
             raise Backlogged("too many items wait for matching", hint="push again later")
         content_type = next((value for name, value in headers.items() if name.lower() == "content-type"), "")
-        return self._take(feed, row, body, charset_of({"Content-Type": content_type}))
+        return self._take(feed, row, body, content_type)
 
-    def _take(self, feed: Feed, row: HubRow, body: bytes, charset: str | None) -> Acquisition:
+    def _take(self, feed: Feed, row: HubRow, body: bytes, media_type: str) -> Acquisition:
         try:
             with self._catalog.write() as connection:
                 people.add_bytes(connection, feed.id, len(body), self._settings)
                 hubs.count(connection, "pushes")
             place = f"push of {shown_url(row.topic)}"
-            adapted = self._acquirer.read_document(feed, body, place, base=row.topic, charset=charset)
+            charset = charset_of({"Content-Type": media_type})
+            adapted = self._acquirer.read_document(
+                feed, body, place, base=row.topic, charset=charset, media_type=media_type
+            )
         except QuotaExceeded as error:
             with self._catalog.write() as connection:
                 hubs.set_state(connection, row.callback, row.state, problem=str(error))

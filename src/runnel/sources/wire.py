@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Any
 
 from runnel.errors import InputError
+from runnel.model.graph import RdfGraph
 
 
 class DocumentKind(StrEnum):
@@ -22,15 +23,16 @@ class DocumentKind(StrEnum):
     ATOM = "atom"
     JSON_FEED = "json feed"
     JSON_LINES = "json lines"
+    GRAPH = "graph"
 
     @property
     def repeats(self) -> bool:
         """Whether the document shows a feed's recent past again and again, newest first.
 
         A polled feed does, so its first document must not flood subscribers. JSON lines are a log: each line was
-        put there to be read, in order.
+        put there to be read, in order; and an RDF document is one item.
         """
-        return self is not DocumentKind.JSON_LINES
+        return self not in (DocumentKind.JSON_LINES, DocumentKind.GRAPH)
 
 
 class Form(StrEnum):
@@ -54,12 +56,13 @@ class WireField:
 
 @dataclass(frozen=True, slots=True)
 class WireEntry:
-    """One entry of a feed: its own id (if any), its line in the document, and its fields in order."""
+    """One entry of a feed: its own id (if any), its line in the document, its fields in order and what RDF says."""
 
     id: str | None
     line: int
     fields: tuple[WireField, ...]
     base: str | None = None
+    graph: RdfGraph | None = None
 
 
 @dataclass(frozen=True, slots=True)

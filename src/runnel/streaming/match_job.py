@@ -18,6 +18,7 @@ from runnel.log.storage import Storage, open_storage
 from runnel.matching.build import build_matcher
 from runnel.matching.claims import Claims, GateKeeper
 from runnel.matching.contract import Matcher
+from runnel.matching.graphs.bind import GraphBinder, united_bindings
 from runnel.matching.observe import Observer, observations_to_json
 from runnel.matching.operators.decide import Decider, for_queries_alone
 from runnel.matching.operators.work import Operators
@@ -138,6 +139,8 @@ class Found:
             matches = for_queries_alone(items.sequences, matches, again)
         if decider is not None:
             matches, bindings = self._decided(items, matches, decider)
+        if loaded.binder.is_needed:
+            bindings = united_bindings(bindings, loaded.binder.bind_by_query(items, matches))
         if loaded.keeper.is_needed:
             matches, claims = loaded.keeper.take_out(items, matches)
             self.claims.append(claims)
@@ -197,10 +200,11 @@ class Loaded:
     matcher: Matcher
     observer: Observer
     keeper: GateKeeper
+    binder: GraphBinder
 
 
 @lru_cache(maxsize=2)
 def _loaded(storage_url: str, version: PlanVersion) -> Loaded:
     """Two plans are enough for a worker: the batch's, and the one before it while tasks overlap."""
     plan = load(open_storage(storage_url), version)
-    return Loaded(plan, build_matcher(plan), Observer.of(plan.base), GateKeeper(plan))
+    return Loaded(plan, build_matcher(plan), Observer.of(plan.base), GateKeeper(plan), GraphBinder(plan))

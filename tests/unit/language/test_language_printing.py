@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.algebra.generated_atoms import text_atoms
+from tests.unit.language.generated_graph_patterns import graph_patterns
 from tests.unit.language.generated_operators import constraints, operator_calls, registrations
 
 from runnel.algebra.attributes import PARTS, WHOLE, Ago, Attribute, Constant
@@ -35,6 +36,7 @@ from runnel.language.statements import (
     CreateFeed,
     Drop,
     DropOperator,
+    DropPrefix,
     Explain,
     ExplainMessage,
     FeedTerm,
@@ -45,6 +47,7 @@ from runnel.language.statements import (
     Preview,
     QueryText,
     RegisterFeed,
+    RegisterPrefix,
     Renew,
     Replay,
     RotateKey,
@@ -79,6 +82,7 @@ name_texts = (bare | st.sampled_from(sorted(RESERVED)) | anything.map(lambda tex
     bool
 )
 names = name_texts.map(Name)
+prefix_names = st.from_regex(r"[A-Za-z][A-Za-z0-9_]{0,5}", fullmatch=True).map(lambda text: Name(f"x{text}"))
 variables = bare.map(Name)
 kinds = bare.map(str.lower).filter(lambda word: word not in RESERVED)
 targets = anything.filter(lambda text: bool(text.strip()))
@@ -140,6 +144,7 @@ atoms: st.SearchStrategy[Expression] = (
     | st.builds(Exists, located)
     | st.builds(Truth, st.booleans())
     | operator_parts
+    | graph_patterns
 )
 expressions = st.recursive(
     atoms,
@@ -185,11 +190,20 @@ statements: st.SearchStrategy[Statement] = st.one_of(
     st.builds(lambda feed, kind, target: Unsubscribe(feed=feed, kind=kind, target=target), names, kinds, targets),
     st.builds(Drop, names, st.booleans()),
     st.builds(DropOperator, names, st.booleans()),
+    st.builds(RegisterPrefix, prefix_names, st.sampled_from(["http://muse.example/terms#", "urn:it's:"])),
+    prefix_names.map(DropPrefix),
     registrations(names, name_texts, targets, texts, durations),
     st.builds(lambda paused, feed: Pause(paused, feed=feed), st.booleans(), names),
     st.builds(lambda paused, number: Pause(paused, subscription=number), st.booleans(), st.integers(0, 10**9)),
     st.sampled_from(
-        [Show("feeds"), Show("subscriptions"), Show("quarantine"), Show("dead letters"), Show("operators")]
+        [
+            Show("feeds"),
+            Show("subscriptions"),
+            Show("quarantine"),
+            Show("dead letters"),
+            Show("operators"),
+            Show("prefixes"),
+        ]
     ),
     names.map(lambda name: Show("feed", name)),
     names.map(lambda name: Show("operator", name)),

@@ -7,21 +7,13 @@ import typing
 import pytest
 
 from runnel.algebra.expressions import Atom, atoms
+from runnel.algebra.graphs import Graph
 from runnel.algebra.render import RESERVED
 from runnel.algebra.stems import languages
 from runnel.language import statements
 from runnel.language.parser import parse
-from runnel.language.reference import (
-    ATOMS,
-    CONSTANTS,
-    MISTAKES,
-    OPERATORS,
-    STATEMENTS,
-    Entry,
-    Row,
-    language_reference,
-    refusal,
-)
+from runnel.language.reference import ATOMS, CONSTANTS, GRAPHS, MISTAKES, OPERATORS, Row, language_reference, refusal
+from runnel.language.reference_statements import STATEMENTS, Entry
 
 
 @pytest.mark.parametrize("entry", STATEMENTS, ids=lambda entry: entry.title)
@@ -38,6 +30,13 @@ def test_every_kind_of_statement_has_an_example() -> None:
 @pytest.mark.parametrize("row", ATOMS + OPERATORS, ids=lambda row: row.form)
 def test_every_atom_parses(row: Row) -> None:
     assert parse(f"create feed F from A where {row.example}")
+
+
+@pytest.mark.parametrize("row", GRAPHS, ids=lambda row: row.form)
+def test_everything_in_a_block_parses(row: Row) -> None:
+    (parsed,) = parse(f"create feed F from A where graph {{ {row.example} }}")
+    assert isinstance(parsed.statement, statements.CreateFeed)
+    assert isinstance(parsed.statement.query.conditions[0].expression, Graph)
 
 
 def test_every_kind_of_atom_has_an_example() -> None:

@@ -9,10 +9,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.unit.language.test_language_printing import golden_pairs, statements
 
-from runnel.algebra.calls import Call, variables_of
+from runnel.algebra.calls import Call, Variable, variables_of
+from runnel.algebra.graphs import Graph, comparisons
 from runnel.algebra.render import RESERVED
+from runnel.algebra.terms import leaves
 from runnel.errors import Span, StatementError
 from runnel.language.parser import parse, parse_plainly, parse_shapes
+from runnel.language.prefixes import PrefixedName
 from runnel.language.printing import print_statement
 from runnel.language.result_types import parts_of
 from runnel.language.statements import CreateFeed, Parsed
@@ -37,7 +40,7 @@ def same(text: str, *, must_be_read: bool = False) -> list[Parsed] | None:
 
 
 def operator_places(script: list[Parsed]) -> list[Span | None]:
-    """Where calls and variables stand, which no comparison looks at."""
+    """Where calls, variables and graph patterns stand, which no comparison looks at."""
     found: list[Span | None] = []
     for one in script:
         if isinstance(one.statement, CreateFeed):
@@ -45,7 +48,15 @@ def operator_places(script: list[Parsed]) -> list[Span | None]:
                 for part in parts_of(condition.expression, with_negated=True):
                     found += [part.place] if isinstance(part, Call) else []
                     found += [variable.place for variable in variables_of(part)]
+                for leaf in leaves(condition.expression):
+                    found += graph_places(leaf) if isinstance(leaf, Graph) else []
     return found
+
+
+def graph_places(graph: Graph) -> list[Span | None]:
+    nodes = [node for edge in graph.edges for node in edge.nodes]
+    nodes += [node for one in comparisons(graph.filter) for node in (one.left, one.right)]
+    return [graph.place, *(node.place for node in nodes if isinstance(node, Variable | PrefixedName))]
 
 
 def told(text: str) -> tuple[object, ...]:
@@ -119,6 +130,16 @@ PIECES = [
         "-",
     ),
     *("--c\n", ";", ";;", "é", "naïve", "createé", "A" * (MAX_NAME + 1), "\ufeff", "\n", "every", "FROM", "tagged"),
+    *(
+        "graph",
+        "graph {",
+        "{",
+        "}",
+        "graph { ?x ?y ?z }",
+        "graph{?x a 'it\\'s;'}",
+        "GRAPH -- {\n{ _:x <urn:it's--> 5 . }",
+    ),
+    *("filter(?x > 5)", "optional {", "<urn:a>", "ex:a", "?x ex:a ?y .", "&&"),
     *("f(", "f(true)", "g()", "?x", "?", "?x > 5", "* 2", "/", "+", "?x-2", "register operator", "cost", "40", "ms"),
 ]
 
@@ -201,6 +222,20 @@ def test_operators_are_read_by_outline_with_their_places() -> None:
     places = operator_places(found[-1:])
     assert len(places) == len([place for place in places if place is not None]) == 8
     assert {place.line for place in places if place is not None} == {399, 400}
+
+
+def test_graph_patterns_are_read_by_outline_with_their_places() -> None:
+    text = "".join(
+        f"create feed Q{n} from News where title contains 'w{n}' and graph {{ ?x ex:p{n} {n} ;\n"
+        " rdf:value 'it\\'s;' .\n"
+        f' filter(?x != <urn:a;b--{n}>) -- ; not \'\n }} and not (n > {n} or graph {{ ex:a ?y "}}" }});\n'
+        for n in range(200)
+    )
+    found = same(text, must_be_read=True)
+    assert found is not None
+    places = operator_places(found[-1:])
+    assert {place.line for place in places if place is not None} == {797, 799, 800}
+    assert None not in places
 
 
 @pytest.mark.parametrize(

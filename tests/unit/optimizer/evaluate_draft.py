@@ -16,7 +16,7 @@ from runnel.plan.logical import EXACT, FormulaKind, LogicalPlan
 def evaluate_draft(draft: Draft, feed: int, attributes: Attributes) -> set[int]:
     """The queries that an item of a source feed matches, by the newest stage of the draft."""
     if draft.logical is not None:
-        return _evaluate_logical(draft.logical, feed, attributes)
+        return evaluate_logical(draft.logical, feed, attributes)
     if draft.branches is not None:
         return _evaluate_branches(draft, feed, attributes)
     if draft.roots is not None:
@@ -78,7 +78,8 @@ def _evaluate_branches(draft: Draft, feed: int, attributes: Attributes) -> set[i
     return found
 
 
-def _evaluate_logical(logical: LogicalPlan, feed: int, attributes: Attributes) -> set[int]:
+def evaluate_logical(logical: LogicalPlan, feed: int, attributes: Attributes) -> set[int]:
+    """The queries and ways of a logical plan that an item matches."""
     atoms = [decode_expression(json.loads(logical.atoms.text(one))) for one in range(len(logical.atoms))]
     clauses = [any(_literal(atoms[one >> 1], one, attributes) for one in row) for row in logical.clauses.lists()]
     formulas: list[bool] = []

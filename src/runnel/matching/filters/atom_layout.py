@@ -17,7 +17,17 @@ import numpy as np
 
 from runnel.algebra.encode import decode_expression
 from runnel.algebra.expressions import Atom
-from runnel.matching.filters.atom_tests import AtomTest, Slot, SlotUse, TestKind, Token, test_of, use_of, word_test
+from runnel.matching.filters.atom_tests import (
+    AtomTest,
+    Slot,
+    SlotUse,
+    TestKind,
+    Token,
+    graph_test,
+    test_of,
+    use_of,
+    word_test,
+)
 from runnel.matching.filters.frequency import KnownWords, estimate
 from runnel.plan.arrays import IDENTIFIER, Array, Arrays, Rows, Texts, narrow_offsets, row_offsets
 from runnel.plan.logical import LogicalPlan, identifiers
@@ -148,8 +158,11 @@ def lay_out_atoms(logical: LogicalPlan, frequencies: Frequencies | None = None) 
 def _tests(atoms: Texts) -> list[AtomTest]:
     """The tests of atoms in their stored form. Most ask for one word, so these are made without detours."""
     tests = []
-    for value in map(json.loads, atoms.texts()):
-        match value:
+    for text in atoms.texts():
+        if text.startswith('["graph",'):
+            tests.append(graph_test(text))
+            continue
+        match value := json.loads(text):
             case ["contains", str(name), str(word)] if word.isascii():
                 tests.append(word_test((name, ""), word))
             case _:

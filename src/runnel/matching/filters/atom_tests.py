@@ -6,16 +6,21 @@ in a slot. Slots and tokens are exact, so two different values never share a key
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from datetime import date, datetime
 from enum import IntEnum, IntFlag
+from hashlib import blake2b
 
 from runnel.algebra.attributes import Ago, Attribute, Constant
+from runnel.algebra.encode import encode_graph
 from runnel.algebra.expressions import Atom, Between, Compare, Contains, ContainsPattern, Exists, In, Similar
+from runnel.algebra.graphs import Graph
 from runnel.algebra.patterns import literal_start
 from runnel.algebra.similarity import least_common
 from runnel.matching.filters.frequency import NOTHING_KNOWN, estimate
+from runnel.model.graph import GRAPH
 from runnel.plan.arrays import encode_text
 
 Slot = tuple[str, str]
@@ -26,6 +31,8 @@ WORD, PREFIX = b"w", b"p"
 """How the tokens of words, and of the beginnings of words, begin."""
 
 DAY = "day number"
+PATTERN = "pattern"
+"""The facet of graphs that their patterns look at; its keys are found by matching graphs, not by their tokens."""
 
 
 class TestKind(IntEnum):
@@ -47,6 +54,7 @@ class SlotUse(IntFlag):
     PRESENCE = 16
     RANGES = 32
     PREFIXES = 64
+    GRAPHS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,6 +115,7 @@ _USES = {
     b"n": SlotUse.NUMBERS,
     b"b": SlotUse.BOOLEANS,
     b"e": SlotUse.PRESENCE,
+    b"g": SlotUse.GRAPHS,
 }
 
 
@@ -125,6 +134,8 @@ def test_of(atom: Atom) -> AtomTest:
     """
     slot = _slot(atom.attribute)
     match atom:
+        case Graph():
+            return graph_test(json.dumps(encode_graph(atom), separators=(",", ":")))
         case Contains(Attribute(_, None), (word,)):
             return word_test(slot, word)
         case Contains(Attribute(_, None), phrase) if phrase:
@@ -156,6 +167,13 @@ def test_of(atom: Atom) -> AtomTest:
 def word_test(slot: Slot, word: str) -> AtomTest:
     """The test of a text that contains a word."""
     return AtomTest(TestKind.KEY, slot, ((slot, word_token(word)),))
+
+
+def graph_test(text: str) -> AtomTest:
+    """The test of a graph pattern, which is given as it is stored: a key of its own."""
+    slot = GRAPH, PATTERN
+    token = b"g" + blake2b(encode_text(text), digest_size=16).digest()
+    return AtomTest(TestKind.KEY, slot, ((slot, token),))
 
 
 def _other(slot: Slot) -> AtomTest:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from runnel.algebra.evaluate import holds
+from runnel.algebra.graphs import Graph
 from runnel.matching.filters.columns import ItemColumns
 from runnel.matching.filters.part_index import Found
 from runnel.matching.filters.reach import Reach
 from runnel.matching.filters.truth import formula_order
+from runnel.matching.graphs.alone import graph_holds
 from runnel.model.match import Failure
 from runnel.plan.logical import EXACT, FormulaKind
 
@@ -43,7 +45,10 @@ def _satisfied(reach: Reach, predicate: int, columns: ItemColumns) -> bool:
 
 
 def _literal_holds(reach: Reach, literal: int, columns: ItemColumns) -> bool:
-    return holds(reach.atoms[literal >> 1], columns.attributes(0), columns.accepted(0)) != bool(literal & 1)
+    atom = reach.atoms[literal >> 1]
+    held = graph_holds(atom, columns, 0) if isinstance(atom, Graph) else None
+    held = holds(atom, columns.attributes(0), columns.accepted(0)) if held is None else held
+    return held != bool(literal & 1)
 
 
 def _formula_holds(reach: Reach, formula: int, columns: ItemColumns) -> bool:

@@ -13,7 +13,7 @@ from itertools import accumulate
 
 from runnel.plan.arrays import decode_text
 
-_KINDS = {b"t": 0.01, b"n": 0.03, b"b": 0.5, b"e": 0.9}
+_KINDS = {b"t": 0.01, b"n": 0.03, b"b": 0.5, b"e": 0.9, b"g": 0.002}
 _LEAST = 0.0005
 _LAST = chr(0x10FFFF)
 

@@ -26,7 +26,9 @@ from runnel.matching.filters.atom_tests import (
     word_token,
 )
 from runnel.matching.filters.columns import ItemColumns
+from runnel.matching.graphs.part import GraphPart
 from runnel.model.batch import BOOLEAN, MOMENT, NUMBER, TEXT
+from runnel.model.graph import GRAPH
 from runnel.plan.arrays import Array
 
 _REMEMBERED = 200_000
@@ -76,11 +78,12 @@ class _SlotKeys:
 
 
 class BatchKeys:
-    """The (row, key) pairs of a batch, and its numbers sorted by row and slot."""
+    """The (row, key) pairs of a batch, those of which nobody knows, and its numbers sorted by row and slot."""
 
     def __init__(self) -> None:
         self._rows: list[Array] = []
         self._keys: list[Array] = []
+        self._doubted: list[tuple[Array, Array]] = []
         self._number_places: list[Array] = []
         self._numbers: list[Array] = []
 
@@ -95,6 +98,25 @@ class BatchKeys:
         """These rows have these keys."""
         self._rows.append(rows)
         self._keys.append(keys)
+
+    def add_doubts(self, rows: Array, keys: Array) -> None:
+        """Whether these rows have these keys could not be found out."""
+        if len(rows):
+            self._doubted.append((rows, keys))
+
+    def doubts(self) -> tuple[Array, Array]:
+        """Rows and keys of which nobody knows; some may be among the pairs all the same, by another value."""
+        rows, keys = [one[0] for one in self._doubted], [one[1] for one in self._doubted]
+        return _joined(rows, np.int64), _joined(keys, np.int64)
+
+    def candidates(self) -> tuple[Array, Array]:
+        """Rows and keys that they have or may have."""
+        (rows, keys), (doubted_rows, doubted_keys) = self.pairs(), self.doubts()
+        return np.concatenate([rows, doubted_rows]), np.concatenate([keys, doubted_keys])
+
+    def doubtful_rows(self) -> Array:
+        """The rows with a key of which nobody knows, ascending."""
+        return np.unique(self.doubts()[0])
 
     def add_numbers(self, places: Array, numbers: Array) -> None:
         """Numbers at their places (row times slots plus slot)."""
@@ -115,8 +137,9 @@ class BatchKeys:
 class KeyFinder:
     """Finds the keys of items for one part of a plan; without `words`, only those of other things."""
 
-    def __init__(self, layout: AtomLayout, *, words: bool = True) -> None:
+    def __init__(self, layout: AtomLayout, graphs: GraphPart | None, *, words: bool = True) -> None:
         self._layout = layout
+        self._graphs = graphs
         self.slots = len(layout.slots)
         self._by_name: dict[str, list[_SlotKeys]] = {}
         sizes = _prefix_sizes(layout) if words else {}
@@ -137,6 +160,10 @@ class KeyFinder:
                     self._facet_keys(slot, columns, positions, found)
                 else:
                     self._value_keys(slot, columns, positions, found)
+        if self._graphs is not None and GRAPH in columns.names:
+            graphs = self._graphs.keys(columns)
+            found.add_pairs(graphs.rows, graphs.keys)
+            found.add_doubts(graphs.doubted_rows, graphs.doubted_keys)
         return found
 
     def _find(self, slot: int, token: Token) -> int:

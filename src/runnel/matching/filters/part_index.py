@@ -17,6 +17,7 @@ from runnel.matching.filters.layout import layout, stored_atoms
 from runnel.matching.filters.plan_words import PlanWords
 from runnel.matching.filters.reach import Reach
 from runnel.matching.filters.truth import FALSE, TRUE, UNKNOWN, BatchTruth, formula_order
+from runnel.matching.graphs.part import GraphPart
 from runnel.model.match import Failure
 from runnel.plan.arrays import Array, Rows
 from runnel.plan.logical import EXACT
@@ -39,7 +40,7 @@ class PartIndex:
         self.logical = part.logical
         self.layout = layout(part.logical, stored_atoms(part))
         self.reach = Reach(part.logical, self.layout.predicate_targets, ~removed)
-        self._finder = KeyFinder(self.layout.atoms, words=False)
+        self._finder = KeyFinder(self.layout.atoms, GraphPart.of(part, self.layout.atoms), words=False)
         self._words = PlanWords.of(part, self.layout.atoms)
         self._orders: dict[int, list[int]] = {}
 
@@ -48,7 +49,7 @@ class PartIndex:
         keys = self._finder.keys(columns)
         self._words.add_keys(columns, keys)
         truth = BatchTruth(self.logical, self.layout.atoms, self.reach.atoms, columns, keys)
-        rows, predicates = self._candidates(columns, *keys.pairs())
+        rows, predicates = self._candidates(columns, *keys.candidates())
         statistics.candidates += len(rows)
         verdicts = self._check(rows, predicates, truth, statistics)
         statistics.atom_evaluations += truth.evaluations

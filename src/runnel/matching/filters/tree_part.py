@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -18,7 +19,7 @@ from runnel.matching.filters.atom_tests import TestKind
 from runnel.matching.filters.columns import ItemColumns
 from runnel.matching.filters.keys import BatchKeys, KeyFinder
 from runnel.matching.filters.layout import stored_atoms, targets_of_predicates
-from runnel.matching.filters.part_index import Found
+from runnel.matching.filters.part_index import Found, PartIndex
 from runnel.matching.filters.plan_words import PlanWords
 from runnel.matching.filters.reach import Reach
 from runnel.matching.filters.tree_kernel import (
@@ -33,6 +34,7 @@ from runnel.matching.filters.tree_kernel import (
     pass_level,
 )
 from runnel.matching.filters.truth import TRUE, UNKNOWN, BatchTruth, formula_order
+from runnel.matching.graphs.part import GraphPart
 from runnel.model.match import Failure
 from runnel.optimizer.factoring.candidates import FactoringSettings
 from runnel.optimizer.factoring.table import FilterTable
@@ -84,7 +86,8 @@ class TreePart:
         self._logical = part.logical
         self._atoms = stored_atoms(part)
         self.reach = Reach(part.logical, targets_of_predicates(part.logical), ~removed)
-        self._finder = KeyFinder(self._atoms, words=False)
+        self._part, self._removed = part, removed
+        self._finder = KeyFinder(self._atoms, GraphPart.of(part, self._atoms), words=False)
         self._words = PlanWords.of(part, self._atoms)
         self._table = FilterTable.of(part.logical, self._atoms.atom_shares if shares is None else shares)
         self._settings = settings
@@ -125,9 +128,17 @@ class TreePart:
         asks[tree.depths[slow]] = True
         return SourceTree(tree, arrays, levels, asks, np.flatnonzero(tree.predicates.lengths))
 
+    @cached_property
+    def _index(self) -> PartIndex:
+        """The index that is asked for items of which a key is in doubt: trees know only yes and no."""
+        return PartIndex(self._part, self._removed)
+
     def match(self, columns: ItemColumns, statistics: MatchStatistics) -> Found:
         """The queries of this part that the items match."""
-        chunk = self._chunk(columns)
+        keys = self._finder.keys(columns)
+        if len(keys.doubtful_rows()):
+            return self._index.match(columns, statistics)
+        chunk = self._chunk(columns, keys)
         found = [self._descend(source, columns, chunk, statistics) for source in np.unique(columns.feeds).tolist()]
         rows = np.concatenate([np.empty(0, dtype=np.int64), *(one[0] for one in found)])
         predicates = np.concatenate([np.empty(0, dtype=np.int64), *(one[1] for one in found)])
@@ -163,8 +174,7 @@ class TreePart:
         ends = prepared.tree.predicates
         return gather_pairs(masks, prepared.ends, ends.offsets, ends.values)
 
-    def _chunk(self, columns: ItemColumns) -> _Chunk:
-        keys = self._finder.keys(columns)
+    def _chunk(self, columns: ItemColumns, keys: BatchKeys) -> _Chunk:
         self._words.add_keys(columns, keys)
         words = -(-len(columns) // 64)
         shape = (len(self._extras), words)

@@ -15,12 +15,15 @@ import numpy as np
 from runnel.algebra.encode import decode_expression
 from runnel.algebra.evaluate import holds, satisfied_by_words
 from runnel.algebra.expressions import Atom, ContainsStems, WordAtom
+from runnel.algebra.graphs import Graph
 from runnel.algebra.stems import stems_of
 from runnel.algebra.text import contains_phrase
-from runnel.matching.filters.atom_layout import AtomLayout
+from runnel.matching.filters.atom_layout import NOTHING, AtomLayout
 from runnel.matching.filters.atom_tests import TestKind
 from runnel.matching.filters.columns import ItemColumns
 from runnel.matching.filters.keys import BatchKeys
+from runnel.matching.graphs.alone import graph_holds
+from runnel.matching.graphs.part import TOO_MANY_STEPS
 from runnel.plan.arrays import Array, Rows
 from runnel.plan.logical import FormulaKind, LogicalPlan
 
@@ -50,6 +53,8 @@ def evaluate_atom(atom: Atom, columns: ItemColumns, row: int) -> bool:
             stems = stems_of(atom.language, atom.words)
             return any(contains_phrase(columns.stems(position, atom.language), stems) for position in texts)
         return any(satisfied_by_words(atom, columns.words(position)) for position in texts)
+    if isinstance(atom, Graph):
+        return graph_holds(atom, columns, row)
     return holds(atom, columns.attributes(row), columns.accepted(row))
 
 
@@ -65,9 +70,10 @@ class BatchTruth:
         self._columns = columns
         self._slots = len(layout.slots)
         self._places, self._numbers = keys.numbers()
-        self._present, self._columns_of = _presence(*keys.pairs(), len(columns), len(layout.key_hashes))
+        self._present, self._columns_of = _presence(keys, len(columns), len(layout.key_hashes))
         self._known: dict[tuple[int, int], int] = {}
-        self.reasons: dict[tuple[int, int], str] = {}
+        # A key of which nobody knows is that of a graph pattern.
+        self.reasons = {(row, NOTHING): TOO_MANY_STEPS for row in keys.doubtful_rows().tolist()}
         self.evaluations = 0
 
     def clauses(self, rows: Array, clauses: Array) -> Array:
@@ -84,7 +90,7 @@ class BatchTruth:
         truths = np.empty(len(literals), dtype=np.uint8)
         keyed = kinds == TestKind.KEY
         columns = self._columns_of[self._layout.atom_keys[atoms[keyed]]]
-        truths[keyed] = self._present[rows[keyed], columns] * np.uint8(TRUE)
+        truths[keyed] = self._present[rows[keyed], columns]
         ranged = kinds == TestKind.RANGE
         if ranged.any():
             truths[ranged] = self._ranges(rows[ranged], atoms[ranged])
@@ -141,17 +147,19 @@ class BatchTruth:
         return int(truths[formula])
 
 
-def _presence(rows: Array, keys: Array, height: int, count: int) -> tuple[Array, Array]:
-    """A matrix of rows and the keys that any row has.
+def _presence(keys: BatchKeys, height: int, count: int) -> tuple[Array, Array]:
+    """A matrix of rows and the keys that any row has, or may have: the truth of each.
 
     And the column of every key (0, always false, where none has).
     """
+    sure, doubted = keys.pairs(), keys.doubts()
     columns_of = np.zeros(count, dtype=np.int32)
-    columns_of[keys] = 1
+    columns_of[sure[1]] = columns_of[doubted[1]] = 1
     hits = np.flatnonzero(columns_of)
     columns_of[hits] = np.arange(1, len(hits) + 1)
-    present = np.zeros((height, len(hits) + 1), dtype=np.uint8)
-    present[rows, columns_of[keys]] = 1
+    present = np.full((height, len(hits) + 1), FALSE, dtype=np.uint8)
+    present[doubted[0], columns_of[doubted[1]]] = UNKNOWN
+    present[sure[0], columns_of[sure[1]]] = TRUE
     return present, columns_of
 
 

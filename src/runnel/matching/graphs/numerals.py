@@ -58,7 +58,7 @@ def _read_number(data: Array, place: Number, end: Number, whole: bool) -> tuple[
     negative = place < end and data[place] == _MINUS
     if place < end and (negative or data[place] == _PLUS):
         place += 1
-    value, digits, behind, pointed = 0, 0, 0, False
+    value, digits, behind, pointed = np.int64(0), 0, 0, False
     while place < end:
         if data[place] == _POINT and not pointed and not whole:
             pointed = True

@@ -15,22 +15,21 @@ from functools import cached_property
 
 import numpy as np
 
-from runnel.algebra.attributes import Attribute
 from runnel.algebra.bindings import distinct, joined, term_solutions
-from runnel.algebra.calls import Call, Literally, Term, Variable
+from runnel.algebra.calls import Call, Term
 from runnel.errors import RunnelError
 from runnel.matching.operators.answer_tests import AllTests
-from runnel.matching.operators.contract import Asker, Failed, Input, Question
+from runnel.matching.operators.contract import Asker, Failed
 from runnel.matching.operators.orders.layout import ACCEPTED, UNKNOWN
 from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import Problem
 from runnel.matching.operators.orders.rounds import Rounds
+from runnel.matching.operators.questions import Questions
 from runnel.matching.operators.ways import OperatedWays
 from runnel.model.batch import ItemBatch
 from runnel.model.bindings import Binding, MatchBindings
-from runnel.model.item import Attributes, Value
+from runnel.model.item import Value
 from runnel.model.match import Failure, Matches
-from runnel.model.operator import Rows
 from runnel.plan.arrays import Array, offsets_of
 from runnel.plan.gates import FIRST_OPERATED, NO_GATE, query_of, query_of_one
 
@@ -122,13 +121,8 @@ class Decider:
 
     @cached_property
     def numbers(self) -> Mapping[Call, int]:
-        """The number of every call."""
-        return {call: number for number, call in enumerate(self.ways.calls)}
-
-    @cached_property
-    def constant_inputs(self) -> tuple[tuple[tuple[str, int], tuple[Input, ...] | None], ...]:
-        """For every call its operator, and what it is given; None where that differs from item to item."""
-        return tuple(((call.operator, call.version), _constants(call)) for call in self.ways.calls)
+        """The number of every call that is not given variables of a graph."""
+        return {call: number for number, call in enumerate(self.ways.calls) if not call.given}
 
     def decide(self, items: ItemBatch, matches: Matches) -> Decided:
         """The matches with every way replaced by what it decides."""
@@ -174,22 +168,20 @@ class _Work:
     def __init__(self, decider: Decider, items: ItemBatch, rows: Array, ways: Array) -> None:
         self._gates = decider.gates
         self._ways = decider.ways
-        self._asker = decider.asker
         self._problem = decider.problem
         self.item_rows, self._pair_items = np.unique(rows, return_inverse=True)
         self._pair_ways = ways
         records = ItemBatch(items.records.take(self.item_rows))
-        self._attributes = list(records.attributes())
+        attributes = list(records.attributes())
+        self._questions = Questions(
+            decider.ways.calls, decider.ways.call_graphs, decider.asker, attributes, decider.numbers
+        )
         self._accepted: list[datetime] = records.records.column("accepted").to_pylist()
         offsets = offsets_of(np.bincount(self._pair_items, minlength=len(self.item_rows)))
         self._rounds = Rounds(decider.problem, decider.order(offsets, ways), offsets, ways)
-        self._answers: dict[tuple[int, int], Rows | Failed] = {}
-        self._numbers = decider.numbers
-        self._asked = decider.constant_inputs
         self._tests = decider.tests
         self.asked = np.zeros(decider.problem.tests, dtype=np.int64)
         self.passed = np.zeros(decider.problem.tests, dtype=np.int64)
-        self.calls = 0
         self.rounds = 0
         self._too_many: list[tuple[int, int, Term]] = []
 
@@ -198,21 +190,20 @@ class _Work:
         while not self._rounds.is_done:
             items, calls = self._rounds.next_calls()
             self.rounds += 1
-            self.calls += len(items)
             pairs = list(zip(items.tolist(), calls.tolist(), strict=True))
-            answers = self._asker.ask([self._question(item, call) for item, call in pairs])
-            self._answers.update(zip(pairs, answers, strict=True))
-            rows: list[Rows] = [() if isinstance(one, Failed) else one for one in answers]
-            failed = np.array([isinstance(one, Failed) for one in answers], dtype=np.bool_)
-            passed = self._tests.hold(calls, rows, [self._accepted[item] for item, _ in pairs])
-            self._count(calls, passed, failed)
-            self._rounds.settle(items, calls, passed, failed)
+            answers = self._questions.ask(pairs)
+            missing = np.array([one.failure is not None for one in answers], dtype=np.bool_)
+            partly = np.array([one.partly for one in answers], dtype=np.bool_)
+            passed = self._tests.hold(calls, [one.rows for one in answers], [self._accepted[one] for one, _ in pairs])
+            self._count(calls, passed, missing)
+            # Where some of a call's questions were answered, whether a term holds is seen when it is checked.
+            passed |= np.repeat(partly, np.diff(self._rounds.answer_offsets(calls)))
+            self._rounds.settle(items, calls, passed, missing & ~partly)
 
-    def _question(self, item: int, call: int) -> Question:
-        operator, inputs = self._asked[call]
-        if inputs is None:
-            return question_of(self._ways.calls[call], self._attributes[item])
-        return Question(operator, self._attributes[item], inputs)
+    @property
+    def calls(self) -> int:
+        """How many questions were asked."""
+        return self._questions.asked
 
     def _count(self, calls: Array, passed: Array, failed: Array) -> None:
         """Note for the tests of calls that were answered how often they were asked, and passed."""
@@ -230,23 +221,22 @@ class _Work:
         return [(item, way) for item, way in found if self._joins(item, way)]
 
     def _joins(self, item: int, way: int) -> bool:
+        unknown: Term | None = None
         for check in self._ways.way_checks[way]:
             found = self._solutions(check.term, item)
             if found is None:
-                self._too_many.append((item, way, check.term))
+                unknown = unknown or check.term
+            elif bool(found) == check.negated:
                 return False
-            if bool(found) == check.negated:
-                return False
-        return True
+        if unknown is not None:
+            self._too_many.append((item, way, unknown))
+        return unknown is None
 
     def _solutions(self, term: Term, item: int) -> list[dict[str, Value]] | None:
-        """The bindings of a term, all of whose calls were answered; None where there are too many to look at."""
-
-        def answers(call: Call) -> Rows | None:
-            answer = self._answers.get((item, self._numbers[call.question]))
-            return None if isinstance(answer, Failed) else answer
-
-        return term_solutions(term, answers, self._accepted[item])
+        """The bindings of a term whose calls were answered; None where that was in part, or there are too many."""
+        graph = self._questions.graphs[item]
+        rows = graph.rows if term.calls else graph.first_rows
+        return term_solutions(term, self._questions.answers(item), self._accepted[item], rows)
 
     def matched(self, accepted: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
         """The rows, and what matches in them."""
@@ -301,10 +291,13 @@ class _Work:
                 gates[key] = self._gates.get(target, NO_GATE)
         for item, way, term in self._too_many:
             row, query = self.row(item), query_of_one(self.target(way))
-            operator = (term.calls[0].operator, term.calls[0].version)
-            if (row, query) not in known:
-                found.setdefault((row, query, operator), Unknown(row, query, operator, _TOO_MANY, False))
-                gates.setdefault((row, query, operator), NO_GATE)
+            if (row, query) in known:
+                continue
+            asked = (term.calls[0].operator, term.calls[0].version)
+            for operator, failure in list(self._failures(item, way)) or [(asked, Failed(_TOO_MANY, passing=False))]:
+                key = (row, query, operator)
+                found.setdefault(key, Unknown(row, query, operator, failure.reason, failure.passing))
+                gates.setdefault(key, self._gates.get(self.target(way), NO_GATE))
         undecided = {(row, query) for row, query, _ in found}
         return [
             one if gates[key] == NO_GATE or (one.row, gates[key]) in undecided else _for_good(one)
@@ -315,9 +308,9 @@ class _Work:
         """The operators that a way needs and that gave no answer."""
         for test in self._ways.way_tests[way]:
             call = self._ways.test_calls[test]
-            answer = self._answers.get((item, call))
-            if isinstance(answer, Failed):
-                yield (self._ways.calls[call].operator, self._ways.calls[call].version), answer
+            failure = self._questions.failure(item, call)
+            if failure is not None:
+                yield (self._ways.calls[call].operator, self._ways.calls[call].version), failure
 
 
 def _for_good(one: Unknown) -> Unknown:
@@ -330,28 +323,6 @@ _TOO_MANY = "its rows and those of the operators beside it have too many combina
 
 MOST_BINDINGS = 300
 """Of so many joint bindings of one match none more are looked for."""
-
-
-def question_of(call: Call, attributes: Attributes) -> Question:
-    """What an operator is asked for a call about an item."""
-    inputs = tuple(_input(one, attributes) for one in call.inputs)
-    return Question((call.operator, call.version), attributes, inputs)
-
-
-def _constants(call: Call) -> tuple[Input, ...] | None:
-    """The inputs of a call, where they are constants."""
-    constant = all(isinstance(one, Literally) for one in call.inputs)
-    return question_of(call, {}).inputs if constant else None
-
-
-def _input(argument: Literally | Attribute | Variable, attributes: Attributes) -> Input:
-    match argument:
-        case Literally(value):
-            return value  # type: ignore[return-value]
-        case Attribute(name):
-            return attributes.get(name, ())
-        case Variable():
-            raise RunnelError("a variable was given to an operator as an input")
 
 
 def _of_query(failure: Failure) -> Failure:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 
-from runnel.algebra.calls import Call, Constraint, Term, variables_of
+from runnel.algebra.calls import Call, Constraint, Given, Literally, Term, variables_of
 from runnel.algebra.encode import decode_operators, encode_operators
+from runnel.algebra.graphs import Graph
 from runnel.errors import CorruptData
 from runnel.matching.operators.answer_tests import AnswerTest, CallTests
 from runnel.matching.operators.orders.problem import Problem
@@ -45,6 +46,8 @@ class OperatedWays:
 
     table: OperatorTable
     calls: tuple[Call, ...]
+    call_graphs: tuple[Graph | None, ...]
+    """For calls that are given variables of a graph pattern, that pattern."""
     tests: tuple[AnswerTest, ...]
     test_calls: tuple[int, ...]
     way_tests: tuple[tuple[int, ...], ...]
@@ -107,7 +110,7 @@ def _term(text: str) -> Term:
         found = decode_operators(tag, rest)
     except (ValueError, TypeError, IndexError) as error:
         raise CorruptData(f"this is not a term of a plan: {text[:200]}") from error
-    if not isinstance(found, Term) or not found.calls:
+    if not isinstance(found, Term) or not (found.calls or found.graph):
         raise CorruptData(f"this is not a term of a plan: {text[:200]}")
     return found
 
@@ -117,7 +120,7 @@ class _Laying:
 
     def __init__(self, table: OperatorTable) -> None:
         self._table = table
-        self._calls: dict[Call, int] = {}
+        self._calls: dict[tuple[Call, Graph | None], int] = {}
         self._tests: dict[tuple[int, AnswerTest], int] = {}
         self._literals: dict[int, tuple[tuple[int, ...], Check | None]] = {}
 
@@ -134,7 +137,8 @@ class _Laying:
             way_terms.append(tuple((terms[one >> 1], own) for one, own in zip(literals, names, strict=True) if own))
         return OperatedWays(
             self._table,
-            tuple(self._calls),
+            tuple(call for call, _ in self._calls),
+            tuple(graph for _, graph in self._calls),
             tuple(test for _, test in self._tests),
             tuple(call for call, _ in self._tests),
             tuple(way_tests),
@@ -149,18 +153,28 @@ class _Laying:
 
     def _laid(self, term: Term, negated: bool) -> tuple[tuple[int, ...], Check | None]:
         """The tests of a literal, and what is left to check behind them."""
-        if len(term.calls) == 1:
-            return (self._test(term.calls[0], AnswerTest(term, negated)),), None
+        if not term.calls:
+            return (), None  # the filter before it has the pattern
+        if len(term.calls) == 1 and term.graph is None:
+            return (self._test(term.calls[0], None, AnswerTest(term, negated)),), None
         if negated:
             # No row of one call rules the others out: all must be answered.
-            return tuple(self._test(call, AnswerTest(None)) for call in term.calls), Check(term, negated)
-        own = [AnswerTest(Term((call,), _own(call, term.constraints))) for call in term.calls]
-        tests = tuple(self._test(call, test) for call, test in zip(term.calls, own, strict=True))
+            return tuple(self._test(one, term.graph, AnswerTest(None)) for one in term.calls), Check(term, negated)
+        own = [AnswerTest(Term((_ungiven(call),), _own(call, term.constraints))) for call in term.calls]
+        tests = tuple(self._test(call, term.graph, test) for call, test in zip(term.calls, own, strict=True))
         return tests, Check(term, negated)
 
-    def _test(self, call: Call, test: AnswerTest) -> int:
-        number = self._calls.setdefault(call.question, len(self._calls))
+    def _test(self, call: Call, graph: Graph | None, test: AnswerTest) -> int:
+        number = self._calls.setdefault((call.question, graph if call.given else None), len(self._calls))
         return self._tests.setdefault((number, test), len(self._tests))
+
+
+def _ungiven(call: Call) -> Call:
+    """A call whose results alone matter, whatever it was given."""
+    if not call.given:
+        return call
+    arguments = tuple(Literally(f"?{one.name}") if isinstance(one, Given) else one for one in call.arguments)
+    return replace(call, arguments=arguments)
 
 
 def _own(call: Call, constraints: Sequence[Constraint]) -> tuple[Constraint, ...]:

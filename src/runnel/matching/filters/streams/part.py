@@ -8,12 +8,14 @@ from functools import cached_property
 import numpy as np
 
 from runnel.errors import CorruptData
+from runnel.log.match_steps import steps_of
 from runnel.matching.contract import MatchStatistics
 from runnel.matching.filters.anchors import choose_anchors
 from runnel.matching.filters.atom_layout import NOTHING, AtomLayout
 from runnel.matching.filters.columns import ItemColumns
 from runnel.matching.filters.keys import KeyFinder
 from runnel.matching.filters.layout import stored_atoms, targets_of_predicates
+from runnel.matching.filters.part_index import PartIndex
 from runnel.matching.filters.plan_words import WHOLE, word_slots
 from runnel.matching.filters.reach import Reach
 from runnel.matching.filters.streams import emit, mark, masks, walk
@@ -22,8 +24,9 @@ from runnel.matching.filters.streams.layout import StreamLayout, lay_out_streams
 from runnel.matching.filters.streams.lead import lead
 from runnel.matching.filters.streams.settle import Settler
 from runnel.matching.filters.streams.texts import Prefixed, cut_texts
+from runnel.matching.graphs.part import GraphPart
 from runnel.model.match import Failure, Steps
-from runnel.plan.arrays import IDENTIFIER, Array, Rows, read_only
+from runnel.plan.arrays import IDENTIFIER, Array, Rows, offsets_of, read_only
 from runnel.plan.store import PlanPart
 
 _FIRST_ROOM = 4096
@@ -48,7 +51,7 @@ class StreamPart:
         self._alive = ~removed
         self._word_slots = word_slots(self.atoms)
         self._whole = self._word_slots.pop(WHOLE, NOTHING)
-        self._finder = KeyFinder(self.atoms, words=False)
+        self._finder = KeyFinder(self.atoms, GraphPart.of(part, self.atoms), words=False)
         self._settler = Settler(part, self.atoms, self.layout)
         self._block = 0
         self._is_marked = False
@@ -69,9 +72,16 @@ class StreamPart:
         """What lies behind predicates, for items that are matched slowly."""
         return Reach(self.part.logical, targets_of_predicates(self.part.logical), self._alive)
 
+    @cached_property
+    def _index(self) -> PartIndex:
+        """The index that is asked for items of which a key is in doubt: streams know only yes and no."""
+        return PartIndex(self.part, ~self._alive)
+
     def match(self, columns: ItemColumns, statistics: MatchStatistics) -> Answer:
         """The queries of this part that each item of the batch matches."""
         keys = self._finder.keys(columns)
+        if len(keys.doubtful_rows()):
+            return self._indexed(columns, statistics)
         rows, found = keys.pairs()
         order = np.argsort(rows, kind="stable")
         rows, found = rows[order], found[order]
@@ -98,6 +108,13 @@ class StreamPart:
             counts, leap_counts = self._lines.counts[: last - first], self._lines.leap_counts[: last - first]
             blocks.append((counts.copy(), leap_counts.copy(), *emit.copy_lines(self._lines, last - first)))
         return Answer(emit.joined_steps(blocks), tuple(failures))
+
+    def _indexed(self, columns: ItemColumns, statistics: MatchStatistics) -> Answer:
+        """The same by the index."""
+        found = self._index.match(columns, statistics)
+        pairs = np.unique(np.stack([found.rows, found.queries], axis=1), axis=0)
+        offsets = offsets_of(np.bincount(pairs[:, 0], minlength=len(columns)))
+        return Answer(steps_of(offsets, np.ascontiguousarray(pairs[:, 1])), found.failures)
 
     def _mark(self, words: walk.Texts, rows: tuple[int, int], key_rows: Array, keys: Array) -> None:
         layout = self.layout

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from runnel.algebra.evaluate import is_text
 from runnel.algebra.text import words
 from runnel.errors import OperatorRefused
 from runnel.matching.operators.builtin.configuration import IN_TIME, Configuration
@@ -129,9 +130,9 @@ class Rules:
                 yield [relation, name, *self._value(value)]
             case ("number", int() | float()) if not isinstance(value, bool):
                 yield [relation, name, *self._value(value)]
-            case ("text", str()):
+            case ("text", str()) if is_text(value):
                 yield [relation, name, *self._value(value)]
-            case ("word", str()):
+            case ("word", str()) if is_text(value):
                 for word in dict.fromkeys(words(value)):
                     yield [relation, name, "text", word[:LONGEST]]
             case ("day", datetime()):

@@ -11,6 +11,7 @@ from datetime import timedelta
 
 from rapidfuzz import fuzz
 
+from runnel.algebra.evaluate import is_text
 from runnel.algebra.text import words
 from runnel.matching.operators.builtin.configuration import Configuration
 from runnel.matching.operators.builtin.recent import Recent
@@ -80,7 +81,7 @@ class Similarity:
     def _values(self, ask: Ask) -> list[str]:
         named: list[Sequence[Value]] = [one for one in ask.inputs if isinstance(one, tuple)]
         chosen = named or [ask.attributes.get(name, ()) for name in self._attributes]
-        return [value for values in chosen for value in values if isinstance(value, str)][:MAX_VALUES]
+        return [value for values in chosen for value in values if is_text(value)][:MAX_VALUES]
 
 
 def _folded(text: str) -> str:

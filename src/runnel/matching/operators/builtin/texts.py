@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from runnel.algebra.evaluate import is_text
 from runnel.matching.operators.contract import Ask, Failed
 from runnel.model.item import Value
 
@@ -23,7 +24,7 @@ def text_of(ask: Ask, attributes: Sequence[str], most: int) -> str:
     """
     named = [one for one in ask.inputs if isinstance(one, tuple)]
     chosen = named or [ask.attributes.get(name, ()) for name in attributes]
-    parts = [value[:most] for values in chosen for value in values if isinstance(value, str)]
+    parts = [value[:most] for values in chosen for value in values if is_text(value)]
     return "\n".join(parts)[:most].strip()
 
 

@@ -1,0 +1,172 @@
+"""The statements of the language, as its reference describes them. A test parses every example."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A statement of the language: how it is written, what it does, and an example that parses."""
+
+    title: str
+    syntax: str
+    meaning: str
+    example: str
+
+
+STATEMENTS: tuple[Entry, ...] = (
+    Entry(
+        "register feed",
+        "register feed 'path or URL' as Name [every duration];\nregister feed Name;",
+        "Declares a source feed. With an address its items are read from there; without one they come by `publish`. "
+        "`every` says how often an address on the web is asked.",
+        "register feed 'https://muse.example/rss' as MuseNews every 10 minutes;\nregister feed Friends;",
+    ),
+    Entry(
+        "register feed … apply",
+        "register feed Feed apply 'stylesheet' as Name;",
+        "Declares a materialised feed: a source feed whose items a stylesheet makes from those of another feed. The "
+        "stylesheet is a file in the root's folder `sheets`, taken as it is at this moment.",
+        "register feed MusePhotos apply 'IncludePhotos.xsl' as MuseWithPhotos;",
+    ),
+    Entry(
+        "register operator",
+        "register operator Name [( parameter [, parameter]… )] from 'source' [option]…;\n\n"
+        "parameter: name text|number|int|boolean|date | name attribute | ?name text|number|int|boolean|date\n"
+        "option: release 'text' | cost number us|ms|seconds | pure | impure | reading attribute [, attribute]…\n"
+        "  | batch number | limit number us|ms|seconds | concurrency number\n"
+        "  | budget number calls per minute | budget number seconds per minute\n"
+        "  | on error unknown | on error retry [for duration] | with ( key 'value' [, key 'value']… )",
+        "Declares an operator: a predicate backed by code, which conditions call. The source is the name of an "
+        "installed operator, or `module:function` of a module that the setting `operator_modules` allows. A "
+        "parameter is a constant, an `attribute` of the item, or with `?` a result. Without parameters the operator "
+        "has those that its code names. Options stand in any order, each once. A name that is there already is "
+        "replaced: the "
+        "queries that use it use the new one. Only the installation itself registers operators, nobody with a token. "
+        "[Write an operator](../how-to/write-an-operator.md) says what the options mean.",
+        "register operator mobPattern(?people int) from 'city.vision:mob_pattern' cost 40 ms;\n"
+        "register operator near(place text, ?metres number) from 'distance' on error retry for 6 hours\n"
+        "  with (places 'places.geojson');",
+    ),
+    Entry(
+        "register prefix",
+        "register prefix name as 'IRI';",
+        "Lets a name stand for the beginning of IRIs, in graph patterns that are written from now on. One that is "
+        "there already is replaced; queries are kept with all IRIs in full, so what was made before stays as it is. "
+        "Only the installation itself registers prefixes; a block can say its own.",
+        "register prefix ex as 'http://muse.example/terms#';",
+    ),
+    Entry(
+        "create feed",
+        "create [or replace] feed Name [tagged tag [, tag]…] from term [| term]… [distinct …] [where conditions];\n\n"
+        "term: Feed [as $variable] | ( term [| term]… ) [as $variable]",
+        "Declares a virtual feed: the items of all its terms that satisfy the conditions. `|` is a union; a group in "
+        "parentheses, or a single feed, may be named by a variable. `or replace` keeps the subscriptions. Tags are "
+        "names by which commands select queries; case makes no difference in them.",
+        "create feed RockConcerts tagged music, beta from (Friends | Events as $e | Followed) as $r\n"
+        "  where $e[title contains 'rock'] and $r[description contains 'concert'];",
+    ),
+    Entry(
+        "create feed … distinct",
+        "create feed Name from term [| term]… distinct [by attribute, …] [within duration] [where conditions];",
+        "A virtual feed without duplicates: of what the conditions let through, an item is left out if an earlier "
+        "one has the same attributes (`by`; the item's id unless given) and was accepted less than the duration "
+        "(30 days unless given, at most 366) before. [Duplicates](../explanation/distinct.md) says when items are "
+        "the same.",
+        "create feed MuseNews from (Wire | Agency | Blog) distinct by title within 2 days\n"
+        "  where title contains 'muse';",
+    ),
+    Entry(
+        "subscribe",
+        "subscribe to Feed [apply 'stylesheet'] output kind ['target'] [every duration] [for duration] "
+        "[from last duration];",
+        "Delivers a feed's items: `apply` shapes messages with a stylesheet of the root's folder `sheets`, `every` "
+        "collects items to one delivery per period, `for` ends the subscription, `from last` begins in the past "
+        "instead of now. The clauses after the target may stand in any order. The answer shows the subscription's "
+        "ticket, and a webhook's signing key, this once.",
+        "subscribe to RockConcerts output rss 'concerts.rss' every 10 minutes for 30 days from last 7 days;\n"
+        "subscribe to RockConcerts apply 'Title.xsl' output mail 'me@mail.example' every 3 hours;",
+    ),
+    Entry(
+        "unsubscribe",
+        "unsubscribe number;\nunsubscribe ticket 'ticket';\nunsubscribe from Feed [output kind ['target']];",
+        "Ends one subscription by its number, or by its ticket (whoever has it), or all of one's own to a feed that "
+        "have this kind and target.",
+        "unsubscribe 12;\nunsubscribe ticket 'qL2x…';\nunsubscribe from RockConcerts output rss;",
+    ),
+    Entry(
+        "renew",
+        "renew subscription number [for duration];\nrenew ticket 'ticket' [for duration];",
+        "Lets a subscription last for this long from now on; without `for`, as long as a new one would.",
+        "renew subscription 12 for 30 days;",
+    ),
+    Entry(
+        "rotate key",
+        "rotate key of subscription number;",
+        "Gives a webhook's subscription a new signing key, shown this once. The old one signs as well for a day.",
+        "rotate key of subscription 12;",
+    ),
+    Entry(
+        "drop feed",
+        "drop feed Name [cascade];",
+        "Removes a feed. Refused while other feeds or subscriptions depend on it, unless `cascade` removes them too.",
+        "drop feed RockConcerts cascade;",
+    ),
+    Entry(
+        "drop operator",
+        "drop operator Name [cascade];",
+        "Removes an operator. Refused while queries use it, unless `cascade` removes them too.",
+        "drop operator mobPattern;",
+    ),
+    Entry(
+        "drop prefix",
+        "drop prefix name;",
+        "Removes a prefix. Queries that were written with it stay as they are.",
+        "drop prefix ex;",
+    ),
+    Entry(
+        "pause and resume",
+        "pause feed Name;\nresume feed Name;\npause subscription number;\nresume subscription number;",
+        "Stops a feed or a subscription for a while, and lets it go on.",
+        "pause feed MuseNews;\nresume subscription 3;",
+    ),
+    Entry(
+        "show",
+        "show feeds;\nshow subscriptions;\nshow operators;\nshow prefixes;\nshow quarantine;\nshow dead letters;\n"
+        "show feed Name;\nshow operator Name;",
+        "Lists what was declared, or what was set aside because it could not be processed, or the messages that no "
+        "endpoint took, or shows one feed or operator.",
+        "show feeds;\nshow feed RockConcerts;",
+    ),
+    Entry(
+        "explain feed",
+        "explain feed Name;",
+        "Shows how a feed is computed, what it shares with others, and what it costs.",
+        "explain feed RockConcerts;",
+    ),
+    Entry(
+        "explain message",
+        "explain message 'key';",
+        "Shows what is in a message, and every attempt to deliver it that failed.",
+        "explain message '5f3a-12-7';",
+    ),
+    Entry(
+        "replay",
+        "replay message 'key';\nreplay subscription number;",
+        "Sends a dead letter, or all dead letters of a subscription, again, under the same key.",
+        "replay message '5f3a-12-7';\nreplay subscription 12;",
+    ),
+    Entry(
+        "why item",
+        "why item 'id' in Feed;",
+        "Shows which conditions made an item match, or not match, a feed.",
+        "why item 'https://muse.example/1' in RockConcerts;",
+    ),
+    Entry(
+        "preview",
+        "preview create feed … [over last duration];\npreview feed Name [over last duration];",
+        "Shows what a query would have matched among the stored items. It declares and delivers nothing.",
+        "preview create feed Jazz from MuseNews where title contains 'jazz' over last 7 days;",
+    ),
+)

@@ -1,0 +1,189 @@
+"""Graph patterns and their prefixes through the engine and the command line: declared, shown, refused, kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import runnel
+from runnel.algebra.graphs import Graph
+from runnel.algebra.query import Filter
+from runnel.algebra.terms import leaves
+from runnel.catalog import feeds
+from runnel.cli.main import app
+from runnel.engine import Engine
+from runnel.engine.backup import back_up
+from runnel.engine.restore import restore
+from runnel.errors import Span, StatementError, UnknownName
+from runnel.language.prefixes import KNOWN_PREFIXES
+
+LAB = "register prefix lab as 'http://lab.example/';"
+PAGES = "register feed Pages;"
+RECENT = "create feed Recent from Pages where graph { ?page lab:year ?y . filter(?y > 2003) };"
+CANONICAL = (
+    "create feed Recent from Pages where graph { ?page <http://lab.example/year> ?y . "
+    'filter(?y > "2003"^^<http://www.w3.org/2001/XMLSchema#integer>) };'
+)
+
+
+def refused(engine: Engine, text: str) -> StatementError:
+    with pytest.raises(StatementError) as error:
+        engine.execute(text)
+    assert error.value.text == text
+    return error.value
+
+
+def patterns_of(engine: Engine, name: str) -> list[Graph]:
+    with engine.root.catalog.read() as connection:
+        feed = feeds.feed_by_name(connection, name, engine.actor.owner)
+        assert feed is not None
+        node = feeds.definitions(connection, [feed.id])[feed.id]
+    assert isinstance(node, Filter)
+    return [leaf for leaf in leaves(node.condition) if isinstance(leaf, Graph)]
+
+
+def test_a_script_registers_a_prefix_and_uses_it(engine: Engine) -> None:
+    told = engine.execute(LAB + PAGES + RECENT)
+    assert told[0].message == "registered prefix lab for http://lab.example/"
+    assert told[0].data == {"prefix": "lab", "iri": "http://lab.example/"}
+    assert engine.show("Recent").data["statement"] == CANONICAL
+    (pattern,) = patterns_of(engine, "Recent")
+    assert "<http://lab.example/year>" in str(pattern)
+    assert "lab:" not in str(pattern)
+
+
+def test_another_meaning_leaves_queries_as_they_are(engine: Engine) -> None:
+    engine.execute(LAB + PAGES + RECENT)
+    (told,) = engine.execute("register prefix lab as 'http://other.example/';")
+    assert told.message == "registered prefix lab for http://other.example/, no more for http://lab.example/"
+    assert engine.show("Recent").data["statement"] == CANONICAL
+    engine.execute(RECENT.replace("create", "create or replace"))
+    assert engine.show("Recent").data["statement"] == CANONICAL.replace("lab.example", "other.example")
+    engine.execute("drop prefix lab;")
+    assert "there is no prefix lab:" in refused(engine, RECENT.replace("Recent", "Again")).message
+    assert engine.show("Recent").data["statement"] == CANONICAL.replace("lab.example", "other.example")
+
+
+def test_within_a_script_a_prefix_means_what_was_said_last(engine: Engine) -> None:
+    engine.execute(
+        LAB
+        + PAGES
+        + RECENT
+        + "register prefix lab as 'urn:second:';"
+        + RECENT.replace("Recent", "Second")
+        + "drop prefix lab;"
+        + "create feed Third from Pages where graph { prefix lab: <urn:third:> ?x lab:year 3 };"
+    )
+    found = {name: str(patterns_of(engine, name)) for name in ("Recent", "Second", "Third")}
+    assert "<http://lab.example/year>" in found["Recent"]
+    assert "<urn:second:year>" in found["Second"]
+    assert "<urn:third:year>" in found["Third"]
+
+
+def test_unknown_prefixes_are_refused_at_their_place(engine: Engine) -> None:
+    engine.execute(LAB + PAGES)
+    error = refused(engine, "show feeds;\ncreate feed A from Pages where\n graph { ?x a lap:Page };")
+    assert isinstance(error, UnknownName)
+    assert error.span == Span(3, 15, 23)
+    assert error.hint == "did you mean lab?"
+    assert "graph { prefix nobody: <" in (refused(engine, RECENT.replace("lab:", "nobody:")).hint or "")
+    many = "".join(f"create feed A{n} from Pages where graph {{ ?x lab:p {n} }};\n" for n in range(250))
+    error = refused(engine, f"{many}create feed B from Pages where graph {{ ?x lav:p 1 }};")
+    assert error.span == Span(251, 43, 48)
+    assert engine.show("feeds").data["feeds"][0]["name"] == "Pages"
+    assert len(engine.show("feeds").data["feeds"]) == 1, "the script is refused whole"
+
+
+def test_many_patterns_are_declared_at_once(engine: Engine) -> None:
+    many = "".join(
+        f"create feed A{n} from Pages where graph {{ ?x lab:p{n} ?y ; a lab:T }} and title contains 'w{n}';\n"
+        for n in range(250)
+    )
+    engine.execute(LAB + PAGES)
+    engine.execute(many)
+    (pattern,) = patterns_of(engine, "A249")
+    assert "<http://lab.example/p249>" in str(pattern)
+
+
+def test_people_with_a_token_say_their_prefixes_in_the_block(engine: Engine) -> None:
+    engine.execute(LAB + PAGES)
+    engine.owners.add("ann")
+    ann = engine.authenticated(engine.owners.new_token("ann", "test").data["token"])
+    for one in (ann, engine.acting_as("ann")):
+        for text in ("register prefix mine as 'urn:mine:';", LAB, "drop prefix lab;"):
+            error = refused(one, text)
+            assert "by the installation itself" in error.message
+            assert "graph { prefix" in (error.hint or "")
+    assert engine.show("prefixes").data["prefixes"][0]["iri"] == "http://lab.example/"
+    ann.execute("create feed Mine from Pages where graph { prefix mine: <urn:mine:> ?x mine:p lab:a };")
+    assert "<urn:mine:p>" in str(patterns_of(ann, "Mine"))
+    assert ann.show("prefixes").data == engine.show("prefixes").data
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "hint"),
+    [
+        ("register prefix foaf as 'urn:f:';", "known from the start", "another name"),
+        ("drop prefix foaf;", "known from the start", ""),
+        ("drop prefix lap;", "there is no prefix lap", "did you mean lab?"),
+        ("drop prefix nobody;", "there is no prefix nobody", "show prefixes"),
+        ("register prefix lab as 'terms#';", "does not begin with a scheme", "http://"),
+        ("register prefix lab as 'http://a b';", "it holds blanks", "http://"),
+        ("register prefix \"2nd\" as 'urn:a:';", "2nd cannot be a prefix", "letter"),
+        ("register prefix lab: as 'urn:a:';", "expected `as`", ""),
+    ],
+)
+def test_what_is_refused(engine: Engine, text: str, message: str, hint: str) -> None:
+    engine.execute(LAB)
+    error = refused(engine, text)
+    assert message in error.message
+    assert hint in (error.hint or "")
+    assert engine.show("prefixes").data["prefixes"][0] == {
+        "prefix": "lab",
+        "iri": "http://lab.example/",
+        "registered": True,
+    }
+
+
+def test_a_preview_knows_prefixes(engine: Engine) -> None:
+    engine.execute(LAB + PAGES)
+    (told,) = engine.execute("preview create feed P from Pages where graph { ?x lab:year ?y };")
+    assert told.data["matched"] == 0
+    assert (
+        "there is no prefix lap:"
+        in refused(engine, "preview create feed P from Pages where graph { ?x lap:y 1 };").message
+    )
+    assert engine.preview("create feed P from Pages where graph { ?x lab:year ?y }").looked_at == 0
+
+
+def test_what_is_shown_is_a_script(engine: Engine, tmp_path: Path) -> None:
+    engine.execute(LAB + "register prefix \"my-terms\" as 'urn:it''s:';")
+    (told,) = engine.execute("show prefixes;")
+    assert told.message == f"{2 + len(KNOWN_PREFIXES)} prefixes"
+    assert told.lines[:2] == (LAB, "register prefix \"my-terms\" as 'urn:it''s:';")
+    with runnel.open(tmp_path / "other") as other:
+        other.execute("\n".join(told.lines))
+        assert other.show("prefixes").data == engine.show("prefixes").data
+
+
+def test_the_command_line_shows_prefixes(engine: Engine, tmp_path: Path) -> None:
+    engine.execute(LAB)
+    run = CliRunner()
+    root = str(tmp_path / "root")
+    shown = run.invoke(app, ["show", "prefixes", "--root", root])
+    assert shown.exit_code == 0
+    assert LAB in shown.output
+    told = json.loads(run.invoke(app, ["show", "prefixes", "--root", root, "--json"]).output)
+    assert {one["prefix"] for one in told["prefixes"]} == {"lab", *KNOWN_PREFIXES}
+
+
+def test_a_backup_keeps_prefixes(engine: Engine, tmp_path: Path) -> None:
+    engine.execute(LAB + PAGES + RECENT)
+    back_up(engine.root, tmp_path / "copy")
+    restore(tmp_path / "copy", tmp_path / "again")
+    with runnel.open(tmp_path / "again", create=False) as again:
+        assert again.show("prefixes").data == engine.show("prefixes").data
+        assert again.show("Recent").data["statement"] == CANONICAL

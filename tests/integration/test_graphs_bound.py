@@ -1,0 +1,144 @@
+"""Variables of graphs from statement to match log, `why` and `explain`: alone, beside filters, given to operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.in_process import InProcess
+
+from runnel.catalog import feeds
+from runnel.engine import Engine, open_engine
+from runnel.errors import InvalidCondition
+from runnel.matching.operators.means import OperatorMeans
+from runnel.streaming import operator_work
+
+MODULE = "tests.integration.city_operators"
+INTEGER = "http://www.w3.org/2001/XMLSchema#integer"
+SCRIPT = f"""
+register feed Pages;
+register operator boatCount(kind text, ?count int) from '{MODULE}:boats' cost 2 ms;
+create feed Late from Pages where graph {{ ?p <urn:year> ?y . filter(?y > 2003) }} and title exists;
+create feed Later from Late where title contains 'rock';
+create feed Either from Pages where graph {{ ?p <urn:by> ?who }} or graph {{ ?p <urn:year> 2003 }} or title = 'none';
+create feed Beside from Pages where graph {{ ?p <urn:year> ?y }} and ?y < 2004;
+create feed Tied from Pages where graph {{ ?p <urn:year> ?y }} and graph {{ ?p <urn:by> ?who }};
+create feed Boats from Pages where graph {{ ?p <urn:kind> ?kind }} and boatCount(?kind, ?n) and ?n > 2;
+create feed NoBoats from Pages where title exists and not (graph {{ ?p <urn:kind> ?kind }} and boatCount(?kind, ?n));
+"""
+NAMES = ("Late", "Later", "Either", "Beside", "Tied", "Boats", "NoBoats")
+
+
+def triples(*some: str) -> str:
+    return "".join(f"{one} .\n" for one in some)
+
+
+ITEMS: list[dict[str, Any]] = [
+    {
+        "id": "1",
+        "title": "rock",
+        "graph": triples(
+            f'<urn:a> <urn:year> "2010"^^<{INTEGER}>',
+            f'<urn:b> <urn:year> "2003"^^<{INTEGER}>',
+            "<urn:b> <urn:by> <urn:me>",
+        ),
+    },
+    {
+        "id": "2",
+        "title": "boats",
+        "graph": triples(
+            '<urn:a> <urn:kind> "tour"', '<urn:a> <urn:kind> "coast guard"', "<urn:a> <urn:kind> <urn:x>"
+        ),
+        "tour boats": [1, 5],
+        "coast guard boats": 7,
+    },
+    {"id": "3", "title": "none"},
+]
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    operator_work.operators.cache_clear()
+    with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,)) as opened:
+        OperatorMeans.of(opened.root.settings).keep(opened.root.storage)
+        opened.execute(SCRIPT + "".join(f"subscribe to {name} output log;" for name in NAMES))
+        yield opened
+    operator_work.operators.cache_clear()
+
+
+def bound(engine: Engine, name: str) -> dict[int, list[dict[str, Any]]]:
+    with engine.root.catalog.read() as connection:
+        by_name = {feed.name: feed.id for feed in feeds.live_feeds(connection)}
+    found = engine.root.matches.bindings(by_name[name], [1, 2, 3])
+    return {sequence: [dict(row) for row in one.rows] for sequence, one in found.items()}
+
+
+def matched(engine: Engine, name: str) -> list[int]:
+    with engine.root.catalog.read() as connection:
+        by_name = {feed.name: feed.id for feed in feeds.live_feeds(connection)}
+    found: list[int] = []
+    for rows in engine.root.matches.read(0, 3):
+        found += [int(rows.sequences[row]) for row in rows.of_queries([by_name[name]])[0].tolist()]
+    return sorted(found)
+
+
+def test_bindings_of_graphs_are_part_of_matches(engine: Engine) -> None:
+    engine.publish("Pages", ITEMS)
+    InProcess(engine).match()
+    assert bound(engine, "Late") == {1: [{"p": "urn:a", "y": 2010.0}]}
+    assert bound(engine, "Later") == {}
+    assert bound(engine, "Either") == {1: [{"p": "urn:b"}, {"p": "urn:b", "who": "urn:me"}]}
+    assert bound(engine, "Beside") == {1: [{"p": "urn:b", "y": 2003.0}]}
+    assert bound(engine, "Tied") == {1: [{"p": "urn:b", "who": "urn:me", "y": 2003.0}]}
+    assert bound(engine, "Boats") == {
+        2: [{"kind": "coast guard", "n": 7.0, "p": "urn:a"}, {"kind": "tour", "n": 5.0, "p": "urn:a"}]
+    }
+    assert bound(engine, "NoBoats") == {}
+
+
+def test_why_shows_triples_and_what_operators_were_given(engine: Engine) -> None:
+    engine.publish("Pages", ITEMS)
+    InProcess(engine).match()
+    told = engine.why("1", "Late").lines
+    assert any("✓ ?p <urn:year> ?y  [<urn:a> <urn:year>" in line for line in told)
+    assert any("✓ filter(" in line for line in told)
+    assert any("where ?p = urn:a, ?y = 2010" in line for line in told)
+    missing = engine.why("3", "Late").lines
+    assert any("✗ the item has a graph" in line for line in missing)
+    asked = engine.why("2", "Boats")
+    assert asked.data["holds"]
+    assert any("boatCount(" in line and "✓" in line for line in asked.lines)
+    assert not engine.why("2", "NoBoats").data["holds"]
+    assert engine.why("3", "NoBoats").data["holds"]
+
+
+def test_explain_shows_graphs_and_their_operators(engine: Engine) -> None:
+    late = "\n".join(engine.explain("Late").lines)
+    assert "<urn:year>" in late
+    boats = engine.explain("Boats")
+    assert any("boatCount(" in line for line in boats.lines)
+    assert boats.data["operators"]["ways"]
+
+
+def test_a_preview_asks_operators_with_values_of_graphs(engine: Engine) -> None:
+    engine.publish("Pages", ITEMS)
+    (found,) = engine.execute("preview feed Boats over last 1 days")
+    assert (found.data["matched"], found.data["looked_at"]) == (1, 3)
+    assert found.data["operators"]["items"] == 1, "the pattern is before the operator"
+
+
+@pytest.mark.parametrize(
+    ("condition", "message"),
+    [
+        ("graph { ?p <urn:year> ?y } and ?y * 2 > 10", "cannot be asked of a graph"),
+        ("boatCount(?kind, ?n)", "nothing gives ?kind a value"),
+        ("graph { ?p <urn:kind> ?kind } or boatCount(?kind, ?n)", "nothing gives ?kind a value"),
+    ],
+)
+def test_what_cannot_be_said_is_refused_with_its_place(engine: Engine, condition: str, message: str) -> None:
+    with pytest.raises(InvalidCondition, match=message.replace("?", r"\?")) as refused:
+        engine.execute(f"create feed Wrong from Pages where {condition}")
+    assert refused.value.span is not None
+    assert refused.value.hint

@@ -1,0 +1,278 @@
+"""Variables of graph patterns: joined, filtered, given to operators, and told as bindings."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runnel.algebra.attributes import Ago
+from runnel.algebra.bindings import MOST_INPUTS, Answers, solutions, truth
+from runnel.algebra.calls import Arithmetic, Call, Constraint, Given, Literally, Relation, Term, Variable
+from runnel.algebra.encode import decode_expression, encode_expression
+from runnel.algebra.evaluate import accepts
+from runnel.algebra.expressions import And, Expression, Not, Or
+from runnel.algebra.graph_solutions import graph_bindings
+from runnel.algebra.graphs import Edge, Graph
+from runnel.algebra.query import Filter, Read
+from runnel.algebra.rdf import plain_value
+from runnel.algebra.terms import close
+from runnel.errors import InvalidCondition
+from runnel.model.graph import RdfGraph, read_ntriples
+from runnel.model.item import Attributes
+from runnel.model.operator import Rows
+
+XSD = "http://www.w3.org/2001/XMLSchema#"
+PAGES = read_ntriples(
+    f"""
+    <urn:a> <urn:year> "2003"^^<{XSD}integer> .
+    <urn:b> <urn:year> "2010"^^<{XSD}integer> .
+    <urn:a> <urn:place> "Bronx" .
+    <urn:b> <urn:place> "Queens" .
+    <urn:b> <urn:place> <urn:nowhere> .
+    <urn:a> <urn:by> <urn:b> .
+    """
+)
+ITEM: Attributes = {"graph": (PAGES,), "title": ("rock",)}
+
+
+def edge(subject: str, label: str, object: str) -> Edge:
+    return Edge(*(Variable(one[1:]) if one[0] == "?" else one for one in (subject, label, object)))
+
+
+YEAR = Graph((edge("?p", "<urn:year>", "?y"),))
+PLACE = Graph((edge("?p", "<urn:place>", "?where"),))
+
+
+def nobody(call: Call) -> Rows | None:
+    raise AssertionError(f"{call} was asked")
+
+
+def found(condition: Expression, answers: Answers = nobody) -> list[dict[str, object]]:
+    return [dict(sorted(one.items())) for one in solutions(condition, ITEM, answers)]
+
+
+def test_blocks_that_share_variables_are_one_pattern() -> None:
+    both = And((YEAR, PLACE))
+    closed = close(both)
+    assert isinstance(closed, Graph)
+    assert set(closed.edges) == {*YEAR.edges, *PLACE.edges}
+    assert {(one["p"], one["where"]) for one in found(both)} == {
+        ("urn:a", "Bronx"),
+        ("urn:b", "Queens"),
+        ("urn:b", "urn:nowhere"),
+    }
+
+
+def test_blocks_that_share_nothing_are_decided_by_themselves() -> None:
+    other = Graph((edge("?q", "<urn:by>", "?r"),))
+    assert close(And((YEAR, other))) == And((YEAR, other))
+    assert {(one["p"], one["q"]) for one in found(And((YEAR, other)))} == {("urn:a", "urn:a"), ("urn:b", "urn:a")}
+
+
+def test_blank_nodes_of_two_blocks_are_two() -> None:
+    year = Graph((edge("?p", "<urn:year>", "?_:x"),))
+    place = Graph((edge("?p", "<urn:place>", "?_:x"),))
+    assert {one["p"] for one in found(And((year, place)))} == {"urn:a", "urn:b"}
+    assert all(set(one) == {"p"} for one in found(And((year, place))))
+
+
+def test_the_join_decides_also_where_no_one_asks_for_bindings() -> None:
+    late = Graph((edge("?p", "<urn:year>", f'"2010"^^<{XSD}integer>'),))
+    bronx = Graph((edge("?p", "<urn:place>", '"Bronx"'),))
+    node = Filter(Read(1), And((late, bronx)))
+    assert accepts(Filter(Read(1), late), 1, ITEM, {})
+    assert accepts(Filter(Read(1), bronx), 1, ITEM, {})
+    assert not accepts(node, 1, ITEM, {})
+
+
+def test_variables_under_not_are_local() -> None:
+    condition = And((YEAR, Not(And((PLACE, Graph((edge("?p", "<urn:by>", "<urn:c>"),)))))))
+    assert {one["p"] for one in found(condition)} == {"urn:a", "urn:b"}
+    assert all(set(one) == {"p", "y"} for one in found(condition))
+
+
+def test_a_comparison_beside_a_block_is_its_filter() -> None:
+    condition = And((YEAR, Constraint(Variable("y"), ">", Literally(2003.0))))
+    closed = close(condition)
+    assert isinstance(closed, Graph)
+    assert closed.filter is not None
+    assert found(condition) == [{"p": "urn:b", "y": 2010.0}]
+
+
+def test_a_comparison_over_two_blocks_joins_them() -> None:
+    other = Graph((edge("?q", "<urn:year>", "?z"),))
+    condition = And((YEAR, other, Constraint(Variable("y"), "<", Variable("z"))))
+    assert found(condition) == [{"p": "urn:a", "q": "urn:b", "y": 2003.0, "z": 2010.0}]
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        Constraint(Arithmetic("*", Variable("y"), Literally(2.0)), ">", Literally(10.0)),
+        Constraint(Variable("y"), ">", Literally(Ago(timedelta(days=2)))),
+    ],
+)
+def test_what_a_filter_cannot_say_is_refused_with_a_hint(constraint: Constraint) -> None:
+    with pytest.raises(InvalidCondition) as refused:
+        close(And((YEAR, constraint)))
+    assert "filter(" in (refused.value.hint or "")
+
+
+def test_a_constraint_on_nothing_is_refused() -> None:
+    with pytest.raises(InvalidCondition, match="nothing gives"):
+        close(And((YEAR, Constraint(Variable("z"), ">", Literally(1.0)))))
+
+
+_constants = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.text(max_size=4),
+    st.booleans(),
+    st.datetimes(datetime(1900, 1, 1), datetime(2100, 1, 1)).map(lambda one: one.replace(tzinfo=UTC)),
+)
+_relations: st.SearchStrategy[Relation] = st.sampled_from(["=", "!=", "<", "<=", ">", ">="])
+
+
+@settings(max_examples=60, deadline=None)
+@given(_constants, _constants, _relations)
+def test_a_filter_says_of_plain_values_what_a_constraint_says(
+    left: object, right: object, relation: Relation
+) -> None:
+    from runnel.algebra.bindings import satisfied
+    from runnel.algebra.join_graphs import _term, as_filter
+
+    term = _term(left)  # type: ignore[arg-type]
+    assert term is not None
+    constraint = Constraint(Variable("o"), relation, Literally(right))  # type: ignore[arg-type]
+    told = as_filter(constraint)
+    assert told is not None
+    held = bool(graph_bindings(Graph((edge("?s", "<urn:p>", "?o"),), told), [("<urn:s>", "<urn:p>", term)]))
+    assert held == satisfied(constraint, {"o": plain_value(term)})
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.datetimes(datetime(2026, 1, 1), datetime(2026, 1, 4)),
+    st.dates(date(2026, 1, 1), date(2026, 1, 4)),
+    _relations,
+    st.booleans(),
+)
+def test_a_day_means_all_of_it(moment: datetime, day: date, relation: Relation, turned: bool) -> None:
+    from runnel.algebra.bindings import satisfied
+    from runnel.algebra.join_graphs import as_filter
+
+    sides = (Literally(day), Variable("o")) if turned else (Variable("o"), Literally(day))
+    constraint = Constraint(sides[0], relation, sides[1])
+    told = as_filter(constraint)
+    assert told is not None
+    for term in (f'"{moment.isoformat()}Z"^^<{XSD}dateTime>', f'"{moment.date()}"^^<{XSD}date>'):
+        held = bool(graph_bindings(Graph((edge("?s", "<urn:p>", "?o"),), told), [("<urn:s>", "<urn:p>", term)]))
+        assert held == satisfied(constraint, {"o": plain_value(term)})
+
+
+REGION = Call("region", (Given("where", "text"), Variable("n")), 1, (1,))
+
+
+def region(call: Call) -> Rows | None:
+    (where,) = (one.value for one in call.inputs if isinstance(one, Literally))
+    return {"Bronx": ((1.0,), (2.0,)), "Queens": ((3.0,),), "urn:nowhere": ()}[str(where)]
+
+
+def test_an_operator_is_asked_for_every_solution() -> None:
+    told = [(one["p"], one["where"], one["n"]) for one in found(And((PLACE, REGION)), region)]
+    assert sorted(told, key=repr) == [("urn:a", "Bronx", 1.0), ("urn:a", "Bronx", 2.0), ("urn:b", "Queens", 3.0)]
+
+
+def test_a_value_of_another_type_has_no_rows() -> None:
+    call = Call("region", (Given("y", "text"), Variable("n")), 1, (1,))
+    assert found(And((YEAR, call))) == []
+    whole = Call("whole", (Given("y", "int"),), 1)
+    assert {one["y"] for one in found(And((YEAR, whole)), lambda call: ((),))} == {2003.0, 2010.0}
+
+
+def test_a_failure_for_one_solution_counts_where_no_other_satisfies() -> None:
+    def without_bronx(call: Call) -> Rows | None:
+        return None if Literally("Bronx") in call.arguments else region(call)
+
+    condition = close(And((PLACE, REGION)))
+    assert truth(condition, ITEM, without_bronx) is True
+    many = close(And((PLACE, REGION, Constraint(Variable("n"), ">", Literally(5.0)))))
+    assert truth(many, ITEM, region) is False
+    assert truth(many, ITEM, without_bronx) is None
+    assert truth(Not(many), ITEM, without_bronx) is None
+
+
+def test_without_a_solution_nobody_is_asked() -> None:
+    none = Graph((edge("?p", "<urn:none>", "?where"),))
+    assert truth(close(And((none, REGION))), ITEM, nobody) is False
+    assert truth(close(Not(And((none, REGION)))), ITEM, nobody) is True
+
+
+def test_too_many_values_leave_a_term_unknown() -> None:
+    triples = [("<urn:a>", "<urn:place>", f'"{number}"') for number in range(MOST_INPUTS + 1)]
+    item: Attributes = {"graph": (RdfGraph.of(triples),)}
+    assert truth(close(And((PLACE, REGION))), item, lambda call: ((1.0,),)) is None
+    fewer: Attributes = {"graph": (RdfGraph.of(triples[1:]),)}
+    assert truth(close(And((PLACE, REGION))), fewer, lambda call: ((1.0,),)) is True
+
+
+def test_an_input_that_no_graph_binds_is_refused() -> None:
+    with pytest.raises(InvalidCondition) as refused:
+        close(And((YEAR, REGION)))
+    assert "?where" in str(refused.value)
+    with pytest.raises(InvalidCondition):
+        close(Or((PLACE, REGION)))
+
+
+def test_terms_with_graphs_are_equal_but_for_names_and_stored() -> None:
+    first = close(And((PLACE, REGION)))
+    second = close(
+        And(
+            (
+                Call("region", (Given("b", "text"), Variable("c")), 1, (1,)),
+                Graph((edge("?a", "<urn:place>", "?b"),)),
+            )
+        )
+    )
+    assert isinstance(first, Term)
+    assert first == second
+    assert first.names == ("p", "where", "n")
+    assert decode_expression(encode_expression(first)) == first
+    assert decode_expression(encode_expression(And((PLACE, REGION)))) == And((PLACE, REGION))
+
+
+_labels = st.sampled_from(["<urn:p>", "<urn:q>"])
+_nodes = st.sampled_from(["?x", "?y", "?z", "?_:b", "<urn:1>", "<urn:2>"])
+_edges = st.builds(edge, _nodes, _labels, _nodes)
+_graphs = st.builds(Graph, st.lists(_edges, min_size=1, max_size=2).map(tuple))
+_leaves: st.SearchStrategy[Expression] = st.one_of(
+    _graphs,
+    st.builds(Constraint, st.sampled_from([Variable("x"), Variable("y")]), _relations, st.just(Variable("z"))),
+)
+
+
+def _wider(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    several = st.lists(inner, min_size=2, max_size=3).map(tuple)
+    return st.one_of(st.builds(And, several), st.builds(Or, several), st.builds(Not, inner))
+
+
+_triples = st.lists(
+    st.tuples(
+        *(st.sampled_from(some) for some in (["<urn:1>", "<urn:2>"], ["<urn:p>", "<urn:q>"], ["<urn:1>", "<urn:2>"]))
+    ),
+    max_size=5,
+)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.recursive(_leaves, _wider, max_leaves=5), _triples)
+def test_closing_keeps_what_a_condition_says(condition: Expression, triples: list[tuple[str, str, str]]) -> None:
+    try:
+        closed = close(condition)
+    except InvalidCondition:
+        return
+    item: Attributes = {"graph": (RdfGraph.of(triples),)}
+    assert truth(closed, item, nobody) == bool(solutions(condition, item, nobody))
+    assert close(closed) == closed

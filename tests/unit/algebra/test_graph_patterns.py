@@ -1,0 +1,89 @@
+"""Graph patterns as values: what is canonical, what it was called, and that neither changes the meaning."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.algebra.generated_graphs import graphs, patterns, typed
+
+from runnel.algebra.calls import Variable
+from runnel.algebra.encode import decode_graph, encode_graph
+from runnel.algebra.graph_solutions import solve
+from runnel.algebra.graphs import (
+    AllOf,
+    Comparison,
+    Edge,
+    Graph,
+    as_written,
+    canonical,
+    comparisons,
+    graph_variables,
+    renamed_filter,
+    renamed_node,
+)
+from runnel.model.graph import RdfGraph
+
+A, B, C = (Variable(name) for name in "abc")
+
+
+def renamed(graph: Graph, names: dict[str, str]) -> Graph:
+    edges = tuple(Edge(*(renamed_node(node, names) for node in edge.nodes)) for edge in graph.edges)
+    return Graph(edges, None if graph.filter is None else renamed_filter(graph.filter, names))
+
+
+def counted(graph: Graph, triples: RdfGraph) -> Counter[frozenset[tuple[str, str]]]:
+    return Counter(frozenset(one.items()) for one in solve(graph, triples.triples()))
+
+
+@settings(deadline=None, max_examples=150)
+@given(patterns(), graphs)
+def test_a_canonical_pattern_has_the_solutions_of_the_written_one(pattern: Graph, graph: RdfGraph) -> None:
+    one = canonical(pattern)
+    assert counted(as_written(one), graph) == counted(
+        Graph(tuple(dict.fromkeys(pattern.edges)), pattern.filter), graph
+    )
+    assert canonical(one) == one
+    assert sorted(one.names) == sorted(graph_variables(pattern))
+
+
+@settings(deadline=None, max_examples=200)
+@given(patterns(), st.permutations(["x", "y", "z", "_:k"]), st.randoms(use_true_random=False))
+def test_names_and_order_play_no_part_where_edges_differ_by_their_terms(
+    pattern: Graph, others: list[str], random: st.DataObject
+) -> None:
+    """Edges that look alike but for their variables may be numbered in either order: then two may stay two."""
+    looks = [tuple(node if isinstance(node, str) else "?" for node in edge.nodes) for edge in set(pattern.edges)]
+    if len(set(looks)) < len(looks):
+        return
+    edges = list(pattern.edges)
+    random.shuffle(edges)  # type: ignore[attr-defined]
+    names = dict(zip(["x", "y", "z", "_:k"], others, strict=True))
+    assert canonical(renamed(Graph(tuple(edges), pattern.filter), names)) == canonical(pattern)
+
+
+@settings(deadline=None, max_examples=200)
+@given(patterns())
+def test_a_pattern_survives_its_json(pattern: Graph) -> None:
+    for one in (pattern, canonical(pattern)):
+        assert decode_graph(encode_graph(one)[1:]) == one
+
+
+def test_equal_patterns_are_equal_however_they_are_written() -> None:
+    year, recent = Edge(B, "<urn:year>", C), Comparison(C, ">", typed(2003, "integer"))
+    one = Graph((Edge(A, "<urn:project>", B), year), AllOf((recent, AllOf((recent,)))))
+    other = Graph((Edge(A, "<urn:year>", B), Edge(C, "<urn:project>", A), Edge(C, "<urn:project>", A)))
+    other = Graph(other.edges, Comparison(B, ">", typed(2003, "integer")))
+    assert canonical(one) == canonical(other)
+    assert canonical(one).names == ("a", "b", "c")
+    assert canonical(other).names == ("c", "a", "b")
+    assert [item.relation for item in comparisons(canonical(one).filter)] == [">"]
+
+
+def test_patterns_that_mean_something_else_stay_different() -> None:
+    label = "<urn:p>"
+    path = Graph((Edge(A, label, B), Edge(B, label, C)))
+    fork = Graph((Edge(A, label, B), Edge(A, label, C)))
+    loop = Graph((Edge(A, label, A),))
+    assert len({canonical(one) for one in (path, fork, loop)}) == 3

@@ -1,0 +1,53 @@
+"""Prefixes in the catalog: registered, replaced, dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runnel.catalog.connection import Catalog
+from runnel.catalog.prefixes import all_prefixes, drop_prefix, register_prefix
+
+
+@pytest.fixture
+def catalog(tmp_path: Path) -> Iterator[Catalog]:
+    opened = Catalog(f"sqlite:///{tmp_path / 'catalog.sqlite'}")
+    opened.migrate()
+    yield opened
+    opened.close()
+
+
+def test_a_prefix_is_there_until_it_is_dropped(catalog: Catalog) -> None:
+    with catalog.write() as connection:
+        assert register_prefix(connection, "lab", "http://lab.example/") is None
+        assert register_prefix(connection, "ex", "urn:it's") is None
+    with catalog.read() as connection:
+        assert list(all_prefixes(connection).items()) == [("ex", "urn:it's"), ("lab", "http://lab.example/")]
+    with catalog.write() as connection:
+        assert register_prefix(connection, "ex", "urn:b:") == "urn:it's"
+        assert drop_prefix(connection, "lab") == "http://lab.example/"
+        assert drop_prefix(connection, "lab") is None
+    with catalog.read() as connection:
+        assert all_prefixes(connection) == {"ex": "urn:b:"}
+
+
+def test_names_differ_by_case(catalog: Catalog) -> None:
+    with catalog.write() as connection:
+        register_prefix(connection, "ex", "urn:a:")
+        register_prefix(connection, "EX", "urn:b:")
+    with catalog.read() as connection:
+        assert all_prefixes(connection) == {"EX": "urn:b:", "ex": "urn:a:"}
+
+
+def test_what_is_not_committed_is_not_there(catalog: Catalog) -> None:
+    def fail() -> None:
+        with catalog.write() as connection:
+            register_prefix(connection, "ex", "urn:a:")
+            raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        fail()
+    with catalog.read() as connection:
+        assert all_prefixes(connection) == {}

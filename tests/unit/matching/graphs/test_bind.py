@@ -1,0 +1,383 @@
+"""Bindings of matches through a plan are those of the definition: and, or, not, views, deltas, operators."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from tests.unit.optimizer.evaluate_draft import evaluate_logical
+
+from runnel.algebra.attributes import Attribute
+from runnel.algebra.bindings import asking, solutions
+from runnel.algebra.calls import Call, Constraint, Given, Literally, Relation, Variable
+from runnel.algebra.evaluate import accepts
+from runnel.algebra.expressions import And, Contains, Expression, Not, Or
+from runnel.algebra.graphs import Comparison, Edge, Graph
+from runnel.algebra.node_bindings import node_solutions
+from runnel.algebra.query import Filter, Node, Read, Union
+from runnel.algebra.terms import close
+from runnel.errors import InvalidCondition
+from runnel.log.storage import FileStorage
+from runnel.matching.build import build_matcher
+from runnel.matching.compile import compile_base
+from runnel.matching.graphs import item_graph
+from runnel.matching.graphs.bind import GraphBinder
+from runnel.matching.graphs.item_graph import ItemGraph
+from runnel.matching.operators.contract import Answer, Failed, Question
+from runnel.matching.operators.decide import Decided, Decider
+from runnel.matching.operators.orders.registry import ORDERS
+from runnel.matching.operators.ways import OperatedWays
+from runnel.model.batch import ItemBatch
+from runnel.model.bindings import bounded
+from runnel.model.graph import RdfGraph
+from runnel.model.item import Attributes, Item
+from runnel.model.match import Matches
+from runnel.model.operator import Rows
+from runnel.optimizer.merge import merge
+from runnel.optimizer.optimize import optimize
+from runnel.plan.logical import PlanQuery
+from runnel.plan.store import Plan, PlanVersion, load, write_base, write_delta
+
+_folders = itertools.count()
+_root = tempfile.TemporaryDirectory(prefix="runnel-bound-")
+STORAGE = FileStorage(Path(_root.name).as_uri())
+CASES = settings(max_examples=12, deadline=None, derandomize=True)
+SOURCES = {"One": 1, "Two": 2}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unsynced() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("runnel.log.storage.os.fsync", lambda handle: None)
+        yield
+
+
+def edge(subject: str, label: str, object: str) -> Edge:
+    return Edge(*(Variable(one[1:]) if one[0] == "?" else one for one in (subject, label, object)))
+
+
+_TERMS = ("<urn:1>", "<urn:2>", '"a"', '"b"', '"3"^^<http://www.w3.org/2001/XMLSchema#integer>')
+_subjects = st.sampled_from(["?x", "?y", "?_:b", "<urn:1>"])
+_objects = st.sampled_from(["?x", "?y", "?z", "?_:b", '"a"'])
+_edges = st.builds(edge, _subjects, st.sampled_from(["<urn:p>", "<urn:q>", "?l"]), _objects)
+_relations: st.SearchStrategy[Relation] = st.sampled_from(["=", "!=", "<", ">"])
+
+
+@st.composite
+def graphs(draw: st.DrawFn) -> Graph:
+    edges = tuple(draw(st.lists(_edges, min_size=1, max_size=2)))
+    bound = [node for one in edges for node in one.nodes if isinstance(node, Variable)]
+    if not bound or draw(st.booleans()):
+        return Graph(edges)
+    return Graph(edges, Comparison(draw(st.sampled_from(bound)), draw(_relations), draw(st.sampled_from(_TERMS))))
+
+
+_words = st.sampled_from([Contains(Attribute("title"), ("rock",)), Contains(Attribute("title"), ("jazz",))])
+_calls: st.SearchStrategy[Expression] = st.one_of(
+    st.builds(lambda name: Call("near", (Given(name, "text"), Variable("n")), 1, (1,)), st.sampled_from("xyz")),
+    st.builds(lambda name: Call("near", (Literally("a"), Variable(name)), 1, (1,)), st.sampled_from("nz")),
+    st.just(Call("flag", (Given("x", "text"),), 1)),
+    st.just(Call("flag", (Literally("a"),), 1)),
+)
+_constraints = st.builds(Constraint, st.builds(Variable, st.sampled_from("xyn")), _relations, st.just(Literally("a")))
+
+
+def _wider(inner: st.SearchStrategy[Expression]) -> st.SearchStrategy[Expression]:
+    several = st.lists(inner, min_size=2, max_size=3).map(tuple)
+    return st.one_of(st.builds(And, several), st.builds(And, several), st.builds(Or, several), st.builds(Not, inner))
+
+
+@st.composite
+def conditions(draw: st.DrawFn, operators: bool = False) -> Expression:
+    leaf: st.SearchStrategy[Expression] = st.one_of(graphs(), graphs(), _words, _constraints)
+    if operators:
+        leaf = st.one_of(leaf, _calls)
+    expression = draw(st.recursive(leaf, _wider, max_leaves=5))
+    try:
+        close(expression)
+    except InvalidCondition:
+        assume(False)
+    return expression
+
+
+@st.composite
+def nodes(draw: st.DrawFn, readable: Sequence[int], operators: bool = False) -> Node:
+    parts: list[Node] = []
+    names: set[str] = set()
+    for feed in draw(st.lists(st.sampled_from(readable), min_size=1, max_size=2, unique=True)):
+        condition = draw(st.one_of(st.none(), conditions(operators)))
+        parts.append(Read(feed) if condition is None else Filter(Read(feed), condition))
+        names |= _free(condition)
+    whole: Node = parts[0] if len(parts) == 1 else Union(tuple(parts))
+    if draw(st.booleans()):
+        above = draw(conditions(operators))
+        assume(not names & _free(above))  # which the language refuses
+        return Filter(whole, above)
+    return whole
+
+
+def _free(condition: Expression | None) -> set[str]:
+    from runnel.algebra.terms import free_variables
+
+    return set() if condition is None else free_variables(condition)
+
+
+_triples = st.lists(
+    st.tuples(
+        st.sampled_from(["<urn:1>", "<urn:2>"]), st.sampled_from(["<urn:p>", "<urn:q>"]), st.sampled_from(_TERMS)
+    ),
+    max_size=6,
+)
+
+
+@st.composite
+def items(draw: st.DrawFn) -> tuple[Item, ...]:
+    found = []
+    for number in range(draw(st.integers(1, 4))):
+        attributes: dict[str, Any] = {"title": (draw(st.sampled_from(["rock", "jazz", "rock jazz"])),)}
+        if draw(st.integers(0, 4)):
+            attributes["graph"] = (RdfGraph.of(draw(_triples)),)
+        found.append(Item(draw(st.sampled_from(sorted(SOURCES))), str(number), attributes))
+    return tuple(found)
+
+
+@dataclass
+class Asked:
+    """Answers by chance, but always the same; one in `failing` fails."""
+
+    failing: int = 0
+    questions: list[Question] = field(default_factory=list)
+
+    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        self.questions += questions
+        return [self.said(one.operator[0], one.inputs, one.attributes) or Failed("it failed") for one in questions]
+
+    def said(self, operator: str, inputs: Sequence[object], attributes: Attributes) -> Rows | None:
+        dice = zlib.crc32(repr((operator, inputs, sorted(attributes.items()))).encode())
+        if self.failing and dice % self.failing == 0:
+            return None
+        if operator == "flag":
+            return ((),) if dice >> 8 & 1 else _NOTHING
+        return tuple((one,) for place, one in enumerate(("a", "b", "urn:1")) if dice >> (8 + place) & 1) or _NOTHING
+
+    def answers(self, attributes: Attributes) -> Any:
+        return lambda call: self.said(call.operator, [one.value for one in call.inputs], attributes)
+
+
+class _Nothing(tuple[Any, ...]):
+    """No rows, which are an answer though they are false."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+_NOTHING: Rows = _Nothing()
+
+
+def batch_of(some: Sequence[Item]) -> ItemBatch:
+    return ItemBatch.of(some, SOURCES)
+
+
+def compiled(definitions: Mapping[int, Node], queries: Sequence[int]) -> Plan:
+    folder = f"base-{next(_folders)}"
+    write_base(STORAGE, folder, optimize([PlanQuery(one) for one in queries], definitions))
+    return load(STORAGE, PlanVersion(1, folder))
+
+
+def matched(plan: Plan, batch: ItemBatch) -> Matches:
+    """What a plan says, ways among it, without the arrays of matchers: these have tests of their own."""
+    rows: list[list[int]] = []
+    for feed, attributes in zip(batch.feeds.tolist(), batch.attributes(), strict=True):
+        found: set[int] = set()
+        for part in plan.parts:
+            gone = set(part.queries.query_ids[plan.removed(part)].tolist())
+            found |= evaluate_logical(part.logical, feed, attributes) - gone
+        rows.append(sorted(found))
+    return Matches.of(rows)
+
+
+def decided(plan: Plan, batch: ItemBatch, asked: Asked, order: str = "adaptive") -> Decided:
+    ways = OperatedWays.of(plan.operators)
+    problem = ways.problem(lambda digest: 0.5, lambda operator: 1.0)
+    made = ORDERS[order](problem)
+    return Decider(ways, problem, lambda *_: made, asked).decide(batch, matched(plan, batch))
+
+
+def told(plan: Plan, batch: ItemBatch, asked: Asked) -> tuple[list[list[int]], dict[tuple[int, int], Any]]:
+    """The matches of every item, and all bindings by row and query."""
+    found = decided(plan, batch, asked)
+    by_row: dict[tuple[int, int], Any] = {}
+    for row, of_row in found.bindings.items():
+        by_row |= {(row, query): bounded(some) for query, some in of_row.items() if bounded(some).rows}
+    for row, bound in GraphBinder(plan).bind(batch, found.matches).items():
+        assert not any((row, query) in by_row for query in bound)
+        by_row |= {(row, query): one for query, one in bound.items()}
+    return [found.matches.row(row).tolist() for row in range(len(batch))], by_row
+
+
+def expected(
+    definitions: Mapping[int, Node], queries: Sequence[int], batch: ItemBatch
+) -> tuple[list[list[int]], dict[tuple[int, int], Any]]:
+    matches: list[list[int]] = []
+    bound: dict[tuple[int, int], Any] = {}
+    for row, (feed, attributes) in enumerate(zip(batch.feeds.tolist(), batch.attributes(), strict=True)):
+        matches.append([one for one in queries if accepts(Read(one), feed, attributes, definitions)])
+        for query in matches[-1]:
+            rows = bounded(node_solutions(definitions[query], feed, attributes, definitions))
+            if rows.rows:
+                bound[row, query] = rows
+    return matches, bound
+
+
+@st.composite
+def worlds(draw: st.DrawFn, operators: bool = False) -> tuple[dict[int, Node], tuple[Item, ...]]:
+    definitions: dict[int, Node] = {}
+    for feed in range(10, 10 + draw(st.integers(1, 3))):
+        definitions[feed] = draw(nodes((1, 2, *definitions), operators))
+    return definitions, draw(items())
+
+
+@CASES
+@given(worlds(), st.data())
+def test_bindings_are_the_definitions_in_plans_deltas_and_after_compaction(
+    world: tuple[dict[int, Node], tuple[Item, ...]], data: st.DataObject
+) -> None:
+    definitions, some = world
+    batch, queries = batch_of(some), sorted(definitions)
+    wanted = expected(definitions, queries, batch)
+    early = data.draw(st.lists(st.sampled_from(queries), unique=True))
+    base = compiled(definitions, early)
+    later = sorted({*(set(queries) - set(early)), *data.draw(st.lists(st.sampled_from(queries), unique=True))})
+    folder = f"delta-{next(_folders)}"
+    logical = optimize([PlanQuery(one) for one in later], definitions)
+    write_delta(STORAGE, folder, logical, set(), base.version.base)
+    plan = load(STORAGE, PlanVersion(2, base.version.base, folder))
+    assert told(plan, batch, Asked()) == wanted
+    merged = f"merged-{next(_folders)}"
+    write_base(STORAGE, merged, merge(plan))
+    assert told(load(STORAGE, PlanVersion(3, merged)), batch, Asked()) == wanted
+    gone = data.draw(st.sampled_from(queries))
+    removed = load(STORAGE, PlanVersion(4, base.version.base, folder, (gone,)))
+    left = [[one for one in row if one != gone] for row in wanted[0]]
+    assert told(removed, batch, Asked()) == (left, {key: one for key, one in wanted[1].items() if key[1] != gone})
+
+
+@CASES
+@given(worlds(operators=True), st.sampled_from([0, 0, 3]))
+def test_graphs_and_operators_decide_as_the_evaluator(
+    world: tuple[dict[int, Node], tuple[Item, ...]], failing: int
+) -> None:
+    definitions, some = world
+    batch, queries = batch_of(some), sorted(definitions)
+    plan = compiled(definitions, queries)
+    for order in ("adaptive", "naive"):
+        asked = Asked(failing)
+        found = decided(plan, batch, asked, order)
+        for row, (feed, attributes) in enumerate(zip(batch.feeds.tolist(), batch.attributes(), strict=True)):
+            holding = asking(Asked(failing).answers(attributes))
+            wanted = [one for one in queries if accepts(Read(one), feed, attributes, definitions, holding=holding)]
+            assert found.matches.row(row).tolist() == wanted, order
+        questions = [(id(one.attributes), one.operator, one.inputs) for one in asked.questions]
+        assert len(set(questions)) == len(questions), "a question was asked twice for an item"
+
+
+@CASES
+@given(conditions(operators=True), items())
+def test_bindings_of_graphs_and_operators_are_told_together(condition: Expression, some: tuple[Item, ...]) -> None:
+    batch = batch_of(some)
+    _, bound = told(compiled({10: Filter(Read(1), condition)}, [10]), batch, Asked())
+    for row, (feed, attributes) in enumerate(zip(batch.feeds.tolist(), batch.attributes(), strict=True)):
+        rows = solutions(condition, attributes, Asked().answers(attributes)) if feed == 1 else []
+        got = bound.get((row, 10))
+        # Parts that differ by names alone are one where operators take part, and one of the names is told.
+        wanted = bounded(rows).rows
+        assert (got is not None) == bool(wanted)
+        assert got is None or all(one in wanted or _renamed(one, wanted) for one in got.rows)
+
+
+def _renamed(row: Mapping[str, object], wanted: Sequence[Mapping[str, object]]) -> bool:
+    return any(set(row.values()) <= set(one.values()) or set(one.values()) <= set(row.values()) for one in wanted)
+
+
+def test_a_failure_for_one_value_is_told_where_no_other_satisfies() -> None:
+    pattern = Graph((edge("?p", "<urn:p>", "?where"),))
+    call = Call("near", (Given("where", "text"), Variable("n")), 1, (1,))
+    graph = RdfGraph.of([("<urn:1>", "<urn:p>", f'"{one}"') for one in ("good", "bad")])
+
+    class Near:
+        def ask(self, questions: Sequence[Question]) -> list[Answer]:
+            return [Failed("gone") if one.inputs == ("bad",) else (("a",),) for one in questions]
+
+    near: Any = Near()
+    node = Filter(Read(1), And((pattern, call)))
+    batch = batch_of([Item("One", "1", {"graph": (graph,)})])
+    found = decided(compiled({10: node}, [10]), batch, near)
+    assert found.matches.row(0).tolist() == [10]
+    assert found.unknown == ()
+    assert found.bindings[0][10] == [{"p": "urn:1", "where": "good", "n": "a"}]
+    strict = Filter(Read(1), And((pattern, call, Constraint(Variable("n"), "=", Literally("b")))))
+    found = decided(compiled({10: strict}, [10]), batch, near)
+    assert found.matches.row(0).tolist() == []
+    assert [(one.query, one.operator, one.reason, one.passing) for one in found.unknown] == [
+        (10, ("near", 1), "gone", True)
+    ]
+
+
+def test_too_many_values_are_told_as_the_reason() -> None:
+    pattern = Graph((edge("?p", "<urn:p>", "?where"),))
+    call = Call("flag", (Given("where", "text"),), 1)
+    graph = RdfGraph.of([("<urn:1>", "<urn:p>", f'"{number}"') for number in range(65)])
+    batch = batch_of([Item("One", "1", {"graph": (graph,)})])
+    asked = Asked()
+    found = decided(compiled({10: Filter(Read(1), And((pattern, call)))}, [10]), batch, asked)
+    assert found.matches.row(0).tolist() == []
+    assert asked.questions == []
+    assert ["64 different values" in one.reason and not one.passing for one in found.unknown] == [True]
+
+
+def test_a_query_takes_sixteen_bytes_and_none_without_variables() -> None:
+    named = {feed: Filter(Read(1), Graph((edge("?p", "<urn:year>", f'"{feed}"'),))) for feed in range(100, 1100)}
+    plan = compiled(named, sorted(named))
+    table = plan.base.queries.bound_graphs
+    assert sum(one.nbytes for name, one in table.arrays().items()) <= 16 * len(named) + 100
+    plain = compiled({10: Filter(Read(1), Graph((edge("?_:p", "<urn:year>", '"1"'),)))}, [10])
+    assert not GraphBinder(plain).is_needed
+    assert plain.base.queries.bound_graphs.arrays() == {}
+
+
+def test_a_search_that_has_no_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(item_graph, "MOST_STEPS", 1_000)
+    triples = [(f"<urn:{left}>", "<urn:p>", f"<urn:{right}>") for left in range(20) for right in range(20)]
+    names = [f"?v{number}" for number in range(7)]
+    path = Graph(tuple(edge(one, "<urn:p>", other) for one, other in itertools.pairwise(names)))
+    none = Graph((*path.edges, edge(names[-1], "<urn:q>", "?end")))
+    graph = ItemGraph({"graph": (RdfGraph.of(triples),)})
+    assert graph.rows(none) == []
+    assert graph.rows(path) is None
+    assert 0 < len(graph.first_rows(path)) <= 1_000
+
+
+def test_rows_are_those_of_matches_alone() -> None:
+    year = Graph((edge("?p", "<urn:year>", "?y"),))
+    node = Filter(Read(1), And((year, Contains(Attribute("title"), ("rock",)))))
+    compile_base(STORAGE, "whole", [PlanQuery(10)], {10: node})
+    plan = load(STORAGE, PlanVersion(1, "whole"))
+    graph = RdfGraph.of([("<urn:1>", "<urn:year>", '"1"')])
+    batch = batch_of(
+        [Item("One", str(n), {"title": (title,), "graph": (graph,)}) for n, title in enumerate(["rock", "jazz"])]
+    )
+    binder = GraphBinder(plan)
+    matches = build_matcher(plan).match(batch)
+    assert np.diff(matches.offsets).tolist() == [1, 0]
+    assert {
+        row: {query: one.rows for query, one in of.items()} for row, of in binder.bind(batch, matches).items()
+    } == {0: {10: ({"p": "urn:1", "y": "1"},)}}

@@ -1,0 +1,231 @@
+"""The fast graph matcher against the definition: which patterns hold, their solutions, and within which bounds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.matching.graphs.generated_graphs import LITERALS, graphs, patterns
+
+from runnel.algebra.calls import RELATIONS, Variable
+from runnel.algebra.graph_solutions import matches_graph, solve
+from runnel.algebra.graphs import AllOf, Comparison, Edge, Graph, canonical
+from runnel.algebra.rdf import XSD
+from runnel.errors import TooCostly
+from runnel.matching.filters.columns import ItemColumns
+from runnel.matching.graphs import alone
+from runnel.matching.graphs.check import check_layout
+from runnel.matching.graphs.layout import GraphLayout
+from runnel.matching.graphs.matcher import GraphMatcher
+from runnel.matching.graphs.patterns import PatternTable
+from runnel.matching.graphs.publications import Publications, read_publications
+from runnel.matching.graphs.solutions import solutions_of
+from runnel.model.batch import ItemBatch
+from runnel.model.graph import RdfGraph
+from runnel.model.item import Item
+
+CASES = settings(deadline=None, max_examples=100, derandomize=True)
+ONE = Edge(Variable("p"), "<urn:q>", Variable("y"))
+
+
+def integer(number: float) -> str:
+    return f'"{number}"^^<{XSD}integer>'
+
+
+def columns_of(found: list[RdfGraph]) -> ItemColumns:
+    items = [Item("Pages", str(row), {"graph": (graph,)}) for row, graph in enumerate(found)]
+    return ItemColumns(ItemBatch.of(items, {"Pages": 1}))
+
+
+def layout_of(asked: list[Graph]) -> GraphLayout:
+    layout = GraphLayout.of(PatternTable.of(asked))
+    check_layout(layout, len(asked))
+    return GraphLayout.stored(layout.arrays() | layout.seldom())
+
+
+def held(layout: GraphLayout, publications: Publications) -> set[tuple[int, int]]:
+    found = GraphMatcher(layout).match(publications)
+    pairs = list(zip(found.places.tolist(), found.keys.tolist(), strict=True))
+    assert len(pairs) == len(set(pairs))
+    assert not len(found.doubted_keys)
+    return set(pairs)
+
+
+def defined(asked: list[Graph], told: list[RdfGraph]) -> set[tuple[int, int]]:
+    return {
+        (row, number)
+        for row, graph in enumerate(told)
+        for number, pattern in enumerate(asked)
+        if matches_graph(pattern, graph.triples())
+    }
+
+
+@CASES
+@given(st.lists(patterns().map(canonical), min_size=1, max_size=8), st.lists(graphs, max_size=4))
+def test_patterns_hold_as_defined(asked: list[Graph], told: list[RdfGraph]) -> None:
+    asked = list(dict.fromkeys(asked))
+    layout = layout_of(asked)
+    assert held(layout, read_publications(columns_of(told), layout.terms)) == defined(asked, told)
+
+
+_limits = st.lists(
+    st.tuples(st.sampled_from(["p", "y"]), st.sampled_from(RELATIONS), st.sampled_from(LITERALS)), max_size=3
+)
+
+
+@CASES
+@given(st.lists(_limits, min_size=12, max_size=40), st.lists(graphs, min_size=1, max_size=3))
+def test_many_patterns_of_one_shape_hold_as_defined(
+    limits: list[list[tuple[str, str, str]]], told: list[RdfGraph]
+) -> None:
+    asked = []
+    for several in limits:
+        parts = tuple(Comparison(Variable(name), relation, term) for name, relation, term in several)  # type: ignore[arg-type]
+        asked.append(canonical(Graph((ONE,), AllOf(parts) if len(parts) > 1 else parts[0] if parts else None)))
+    asked = list(dict.fromkeys(asked))
+    layout = layout_of(asked)
+    assert len(layout.table.shape_edges) == 1
+    assert held(layout, read_publications(columns_of(told), layout.terms)) == defined(asked, told)
+
+
+@CASES
+@given(st.lists(patterns().map(canonical), min_size=1, max_size=4), graphs)
+def test_solutions_are_those_of_the_definition(asked: list[Graph], told: RdfGraph) -> None:
+    layout = layout_of(asked)
+    publications = read_publications(columns_of([told]), layout.terms)
+    places = np.zeros(len(asked), dtype=np.int64)
+    found = solutions_of(layout, publications, places, np.arange(len(asked)), most=10_000)
+    assert found.is_whole.all()
+    for pattern in range(len(asked)):
+        wanted = Counter(tuple(sorted(one.items())) for one in solve(asked[layout.keys[pattern]], told.triples()))
+        rows = found.rows(pattern).tolist()
+        terms = [
+            [layout.table.terms.text(n) if n < publications.plan_terms else publications.local_term(n) for n in row]
+            for row in rows
+        ]
+        told_rows = [tuple(sorted((str(at), term) for at, term in enumerate(row, 1))) for row in terms]
+        assert Counter(told_rows) == wanted
+
+
+def test_intervals_are_found_without_looking_at_the_others() -> None:
+    asked = [
+        canonical(
+            Graph(
+                (ONE,),
+                AllOf(
+                    (
+                        Comparison(Variable("y"), ">=", integer(low)),
+                        Comparison(Variable("y"), "<", integer(low + 5)),
+                    )
+                ),
+            )
+        )
+        for low in range(1000)
+    ]
+    layout = layout_of(asked)
+    matcher = GraphMatcher(layout)
+    told = RdfGraph.of([("<urn:a>", "<urn:q>", integer(500))])
+    found = matcher.match(read_publications(columns_of([told]), layout.terms))
+    assert sorted(found.keys.tolist()) == [496, 497, 498, 499, 500]
+    assert matcher.counters.checks < 20
+
+
+def test_what_no_filter_asks_for_is_looked_for_once() -> None:
+    edges = ONE, Edge(Variable("p"), "<urn:r>", Variable("z"))
+    asked = canonical(Graph(edges, Comparison(Variable("y"), "=", '"z"')))
+    triples = [("<urn:a>", "<urn:r>", integer(number)) for number in range(100)]
+    told = RdfGraph.of([*triples, *(("<urn:a>", "<urn:q>", integer(number)) for number in range(20))])
+    other = canonical(Graph(edges, Comparison(Variable("y"), "=", '"other"')))
+    layout = layout_of([asked, other])
+    matcher = GraphMatcher(layout)
+    assert not len(matcher.match(read_publications(columns_of([told]), layout.terms)).keys)
+    assert matcher.counters.bindings <= 100
+
+
+def hostile() -> tuple[Graph, RdfGraph]:
+    """A pattern and a graph with very many ways between them, of which none satisfies the filter: IRIs have no order."""
+    names = "abcdefgh"
+    edges = [Edge(Variable(one), "<urn:p>", Variable(other)) for one, other in pairwise(names)]
+    pattern = canonical(Graph(tuple(edges), Comparison(Variable("a"), "<", Variable("b"))))
+    nodes = [f"<urn:{number}>" for number in range(20)]
+    triples = [(one, "<urn:p>", other) for one in nodes for other in nodes]
+    return pattern, RdfGraph.of([*triples, ("<urn:x>", "<urn:q>", "<urn:y>")])
+
+
+def test_a_search_that_takes_too_long_leaves_only_its_own_patterns_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
+    hard, graph = hostile()
+    easy = canonical(Graph((ONE,)))
+    layout = layout_of([hard, easy])
+    publications = read_publications(columns_of([graph]), layout.terms)
+    found = GraphMatcher(layout, steps_of_shape=2_000).match(publications)
+    assert found.keys.tolist() == [1]
+    assert found.doubted_keys.tolist() == [0]
+    none_left = GraphMatcher(layout, steps_of_graph=1).match(publications)
+    assert {*none_left.keys.tolist(), *none_left.doubted_keys.tolist()} == {0, 1}
+    monkeypatch.setattr(alone, "_matcher", lambda graph: GraphMatcher(layout_of([graph]), steps_of_shape=2_000))
+    with pytest.raises(TooCostly, match="too many ways"):
+        alone.graph_holds(hard, columns_of([graph]), 0)
+    assert alone.graph_holds(easy, columns_of([graph]), 0)
+
+
+def test_large_graphs_are_searched_by_their_objects() -> None:
+    triples = [(f"<urn:{number}>", "<urn:p>", f"<urn:o{number % 50}>") for number in range(1000)]
+    asked = [
+        canonical(Graph((Edge(Variable("s"), "<urn:p>", "<urn:o7>"), Edge(Variable("s"), "<urn:p>", Variable("o"))))),
+        canonical(Graph((Edge("<urn:8>", "<urn:p>", Variable("o")), Edge(Variable("t"), "<urn:p>", Variable("o"))))),
+    ]
+    layout = layout_of(asked)
+    told = RdfGraph.of(triples)
+    publications = read_publications(columns_of([told]), layout.terms)
+    assert held(layout, publications) == {(0, 0), (0, 1)}
+    patterns_of = np.argsort(layout.keys)
+    found = solutions_of(layout, publications, np.zeros(2, dtype=np.int64), patterns_of, steps=200)
+    assert found.counts.tolist() == [20, 20]
+    few = solutions_of(layout, publications, np.zeros(2, dtype=np.int64), patterns_of, most=3)
+    assert (few.counts.tolist(), few.is_whole.tolist()) == ([3, 3], [False, False])
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("graphs.keys", lambda array: array + 9),
+        ("graphs.shape_edges.values", lambda array: array + 99),
+        ("graphs.shape_edges.values", lambda array: array - 99),
+        ("graphs.constraints.values", lambda array: array + 99),
+        ("graphs.programs.values", lambda array: array + 99),
+        ("graphs.slots", lambda array: array + 5),
+        ("graphs.slots", lambda array: np.zeros_like(array)),
+        ("graphs.buckets.values", lambda array: array + 5),
+        ("graphs.depths", lambda array: array + 9),
+        ("graphs.masks", lambda array: array[:3]),
+        ("graphs.lists.shape_members", lambda array: array + 1),
+        ("graphs.lists.members", lambda array: array + 50),
+        ("graphs.lists.variables", lambda array: array + 7),
+        ("graphs.lists.value_offsets", lambda array: array[:1]),
+    ],
+)
+def test_damaged_arrays_are_refused(name: str, change: object) -> None:
+    several = [Comparison(Variable("y"), ">", integer(number)) for number in range(12)]
+    asked = [canonical(Graph((ONE,), one)) for one in several]
+    asked.append(canonical(Graph((ONE,), Comparison(Variable("y"), "!=", Variable("p")))))
+    layout = layout_of(asked)
+    arrays = layout.arrays() | layout.seldom()
+    arrays[name] = change(arrays[name])  # type: ignore[operator]
+    with pytest.raises(ValueError, match=r"graphs"):
+        check_layout(GraphLayout.stored(arrays), len(asked))
+
+
+def test_the_rarest_edge_is_the_one_that_a_sample_says() -> None:
+    edges = (Edge(Variable("p"), "<urn:q>", Variable("y")), Edge(Variable("p"), "<urn:type>", "<urn:Page>"))
+    asked = [canonical(Graph(edges))]
+    told = PatternTable.of(asked)
+    usual = GraphLayout.of(told)
+    sampled = GraphLayout.of(told, {"<urn:type>": 1.0, "<urn:Page>": 1.0, "<urn:q>": 0.01})
+    first = [one.table.graph(0).edges[0].label for one in (usual, sampled)]
+    assert first == ["<urn:type>", "<urn:q>"]
+    assert replace(sampled.table, shape_edges=usual.table.shape_edges).graph(0) == usual.table.graph(0)
