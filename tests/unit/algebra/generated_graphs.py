@@ -170,7 +170,7 @@ graphs = st.lists(triples, max_size=14).map(RdfGraph.of)
 
 _variables = st.sampled_from(["x", "y", "z", "_:k"]).map(Variable)
 _subjects = _variables | _variables | st.sampled_from(NODES[:3])
-_labels = st.sampled_from(LABELS) | st.sampled_from(LABELS) | _variables
+_labels = st.sampled_from(LABELS) | st.sampled_from(LABELS) | st.sampled_from("xyz").map(Variable)
 _objects = st.one_of(_variables, _variables, st.sampled_from(NODES[:3]), st.sampled_from(VALUES))
 _edges = st.lists(st.builds(Edge, _subjects, _labels, _objects), min_size=1, max_size=4)
 
@@ -185,8 +185,9 @@ def patterns(draw: st.DrawFn) -> Graph:
         return Graph(edges)
     variables: st.SearchStrategy[Node] = st.sampled_from(names).map(Variable)
     either = st.one_of(variables, variables, st.sampled_from(VALUES), st.sampled_from(NODES[:3]))
-    comparison: st.SearchStrategy[GraphFilter] = st.builds(
-        Comparison, variables | either, st.sampled_from(RELATIONS), either
+    relations = st.sampled_from(RELATIONS)
+    comparison: st.SearchStrategy[GraphFilter] = st.one_of(
+        st.builds(Comparison, variables, relations, either), st.builds(Comparison, either, relations, variables)
     )
     filters: st.SearchStrategy[GraphFilter] = st.recursive(
         comparison,

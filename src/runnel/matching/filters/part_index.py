@@ -52,6 +52,7 @@ class PartIndex:
         rows, predicates = self._candidates(columns, *keys.candidates())
         statistics.candidates += len(rows)
         verdicts = self._check(rows, predicates, truth, statistics)
+        self._check_doubtful(rows, predicates, truth, keys.doubtful_rows(), verdicts)
         statistics.atom_evaluations += truth.evaluations
         held = verdicts == TRUE
         found_rows, queries = self.reach.queries(columns, rows[held], predicates[held])
@@ -102,6 +103,15 @@ class PartIndex:
             formula = int(formulas[index])
             verdicts[index] = truth.formula(int(rows[index]), formula, self._order(formula))
         return verdicts
+
+    def _check_doubtful(
+        self, rows: Array, predicates: Array, truth: BatchTruth, doubtful: Array, verdicts: Array
+    ) -> None:
+        """Check all clauses where a key of the row is in doubt: then a key that leads here proves nothing."""
+        chosen = np.flatnonzero(np.isin(rows, doubtful) & (verdicts != FALSE)) if len(doubtful) else doubtful
+        if len(chosen):
+            owners, clauses = self.logical.predicates.expand(predicates[chosen])
+            np.minimum.at(verdicts, chosen[owners], truth.clauses(rows[chosen][owners], clauses))
 
     def _order(self, formula: int) -> list[int]:
         if formula not in self._orders:

@@ -148,7 +148,7 @@ def test_what_no_filter_asks_for_is_looked_for_once() -> None:
 
 
 def hostile() -> tuple[Graph, RdfGraph]:
-    """A pattern and a graph with very many ways between them, of which none satisfies the filter: IRIs have no order."""
+    """A pattern and a graph with very many ways between them, none of which the filter takes: IRIs have no order."""
     names = "abcdefgh"
     edges = [Edge(Variable(one), "<urn:p>", Variable(other)) for one, other in pairwise(names)]
     pattern = canonical(Graph(tuple(edges), Comparison(Variable("a"), "<", Variable("b"))))
