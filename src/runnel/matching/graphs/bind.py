@@ -7,7 +7,7 @@ bind variables are looked at; what the queries of an item have in common is sear
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -22,7 +22,10 @@ from runnel.algebra.node_bindings import decode_whole, node_solutions
 from runnel.algebra.query import Node
 from runnel.algebra.rdf import plain_value
 from runnel.errors import CorruptData
+from runnel.matching.filters.columns import ItemColumns
+from runnel.matching.filters.layout import stored_atoms
 from runnel.matching.graphs.item_graph import MOST_SOLUTIONS, ItemGraph
+from runnel.matching.graphs.part import GraphPart, GraphSolutions
 from runnel.model.batch import ItemBatch
 from runnel.model.bindings import Binding, Bindings, MatchBindings, bounded
 from runnel.model.item import Value
@@ -72,13 +75,16 @@ class GraphBinder:
             return found
         queries = query_of(matches.queries)
         rows = np.repeat(np.arange(len(matches)), np.diff(matches.offsets))
-        asked = [(part, part.matched(rows, queries)) for part in self._parts]
-        known = _Items(items, np.unique(np.concatenate([pairs[0] for _, pairs in asked])))
-        for part, (of_rows, first, last) in asked:
-            for row, begin, end in zip(of_rows.tolist(), first.tolist(), last.tolist(), strict=True):
-                bound = part.bindings(known, row, begin, end)
+        for part in self._parts:
+            of_rows, first, last = part.matched(rows, queries)
+            if not len(of_rows):
+                continue
+            alone = (last - first == 1) & (part.bound.atoms[first] >= 0)
+            told = part.bind_alone(items, of_rows[alone], first[alone])
+            told += part.bind_others(items, of_rows[~alone], first[~alone], last[~alone])
+            for row, query, bound in told:
                 if bound.rows:
-                    found.setdefault(row, {})[int(part.bound.queries[begin])] = bound
+                    found.setdefault(row, {})[query] = bound
         return found
 
     def bind_by_query(self, items: ItemBatch, matches: Matches) -> MatchBindings:
@@ -117,12 +123,44 @@ class _Part:
         table = self.bound.queries
         return pairs // len(self.ids), np.searchsorted(table, ids), np.searchsorted(table, ids, side="right")
 
-    def bindings(self, items: _Items, row: int, begin: int, end: int) -> Bindings:
-        """The bindings of a query, whose patterns lie there, on the item of a row."""
-        if end - begin == 1 and self.bound.atoms[begin] >= 0:
-            one = self.bound.named(begin, self.part.stored.atoms)
-            return items.alone(row, _pattern(one.text), one.names)
-        return bounded(self._rows(items, row, begin, end))
+    @cached_property
+    def graphs(self) -> GraphPart:
+        """The patterns at work."""
+        found = GraphPart.of(self.part, stored_atoms(self.part))
+        if found is None:
+            raise CorruptData(f"{self.part.manifest.folder} binds variables by graph patterns and has none")
+        return found
+
+    def bind_alone(self, items: ItemBatch, rows: Array, places: Array) -> list[tuple[int, int, Bindings]]:
+        """Row, query and bindings, of queries that have one pattern each, at these places of the table."""
+        if not len(rows):
+            return []
+        chosen, numbers = np.unique(rows, return_inverse=True)
+        columns = ItemColumns(ItemBatch(items.records.take(chosen)))
+        atoms = self.bound.atoms[places]
+        found = self.graphs.solutions(columns, numbers, atoms, most=MOST_SOLUTIONS)
+        sets: list[list[Array]] = [[] for _ in rows]
+        for number, pair in enumerate(found.pairs.tolist()):
+            sets[pair].append(found.solutions.rows(number))
+        tell = _Telling(found, self.bound)
+        queries, names = self.bound.queries[places].tolist(), self.bound.names[places].tolist()
+        return [
+            (row, query, tell.bindings(own, name, place))
+            for row, query, own, name, place in zip(rows.tolist(), queries, sets, names, places.tolist(), strict=True)
+        ]
+
+    def bind_others(
+        self, items: ItemBatch, rows: Array, first: Array, last: Array
+    ) -> list[tuple[int, int, Bindings]]:
+        """The same of queries that have several patterns, or are not that simple."""
+        if not len(rows):
+            return []
+        known = _Items(items, np.unique(rows))
+        queries = self.bound.queries[first].tolist()
+        return [
+            (row, query, bounded(self._rows(known, row, begin, end)))
+            for row, query, begin, end in zip(rows.tolist(), queries, first.tolist(), last.tolist(), strict=True)
+        ]
 
     def _rows(self, items: _Items, row: int, begin: int, end: int) -> Sequence[Binding]:
         found: list[dict[str, Value]] = [{}]
@@ -140,6 +178,35 @@ def _named(solutions: Sequence[Solution], names: Sequence[str]) -> list[dict[str
     return [dict(zip(told.values(), map(plain_value, one), strict=True)) for one in rows]
 
 
+class _Telling:
+    """Solutions as bindings. Terms have one number in a batch, so solutions alike are told once."""
+
+    def __init__(self, found: GraphSolutions, bound: BoundGraphs) -> None:
+        self._found = found
+        self._bound = bound
+        self._values: dict[int, Value] = {}
+        self._names: dict[int, list[tuple[int, str]]] = {}
+        self._told: dict[tuple[int, tuple[bytes, ...]], Bindings] = {}
+
+    def bindings(self, sets: list[Array], names: int, place: int) -> Bindings:
+        """The bindings of solution sets, whose columns have the names at a place of the table."""
+        key = names, tuple(one.tobytes() for one in sets)
+        if key not in self._told:
+            if names not in self._names:
+                self._names[names] = [(at, name) for at, name in enumerate(self._bound.names_at(place)) if name]
+            told = self._names[names]
+            rows = dict.fromkeys(tuple(row[at] for at, _ in told) for one in sets for row in one.tolist())
+            self._told[key] = bounded(
+                {name: self._value(number) for (_, name), number in zip(told, row, strict=True)} for row in rows
+            )
+        return self._told[key]
+
+    def _value(self, number: int) -> Value:
+        if number not in self._values:
+            self._values[number] = plain_value(self._found.term(number))
+        return self._values[number]
+
+
 class _Items:
     """The items of a batch that are looked at, their graphs, and what was found of them."""
 
@@ -150,16 +217,6 @@ class _Items:
         self._feeds: list[int] = records.column("feed").to_pylist()
         self._accepted: list[datetime] = records.column("accepted").to_pylist()
         self._graphs = [ItemGraph(one) for one in self._attributes]
-        self._alone: dict[tuple[Hashable, ...], Bindings] = {}
-
-    def alone(self, row: int, pattern: Graph, names: tuple[str, ...]) -> Bindings:
-        """The bindings of a query that has one pattern; queries whose filters leave the same solutions share them."""
-        solutions = self._graphs[self._places[row]].found(pattern).solutions
-        # Solutions are the same objects whatever filter they were found by.
-        key = (row, names, *map(id, solutions))
-        if key not in self._alone:
-            self._alone[key] = bounded(_named(solutions, names))
-        return self._alone[key]
 
     def named(self, row: int, pattern: Graph, names: Sequence[str]) -> list[dict[str, Value]]:
         """The solutions of a stored pattern on the item of a row, under the names of a query."""

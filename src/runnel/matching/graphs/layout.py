@@ -58,12 +58,13 @@ class GraphLayout:
         table: PatternTable, frequencies: Mapping[str, float] | None = None, keys: Array | None = None
     ) -> GraphLayout:
         """The layout of a table's patterns; without keys of their own they are known by their numbers there."""
+        edges, depths = order_edges(table, frequencies)
+        gathered = _gathered(replace(table, shape_edges=Rows(table.shape_edges.offsets, edges.reshape(-1))))
+        table, depths = gathered[0], depths[gathered[1]]
         terms = TermIndex.of(table)
         order, lists = list_constraints(table, terms.ranks)
         ordered = _reordered(table, order)
-        edges, depths = order_edges(ordered, frequencies)
-        ordered = replace(ordered, shape_edges=Rows(ordered.shape_edges.offsets, edges.reshape(-1)))
-        access = edges[ordered.shape_edges.offsets[:-1] // 3]
+        access = _first_edges(ordered)
         buckets, slots = _index(access)
         kinds = (access >= 0) @ np.array([1, 2, 4])
         numbers = np.arange(len(table)) if keys is None else keys
@@ -136,6 +137,26 @@ def stored_graphs(part: PlanPart, atoms: AtomLayout) -> GraphLayout | None:
     except ValueError as error:
         raise CorruptData(f"{folder}: the index array {error}") from error
     return found
+
+
+def _first_edges(table: PatternTable) -> Array:
+    """The edge under which every shape is indexed."""
+    return np.asarray(table.shape_edges.values.reshape(-1, 3)[table.shape_edges.offsets[:-1] // 3])
+
+
+def _gathered(table: PatternTable) -> tuple[PatternTable, Array]:
+    """The table with shapes of one bucket side by side, since they are looked at together; and where each was."""
+    order = np.argsort(edge_keys(_first_edges(table)), kind="stable")
+    places = np.empty(len(order), dtype=IDENTIFIER)
+    places[order] = np.arange(len(order))
+    owners, values = table.shape_edges.expand(order)
+    moved = replace(
+        table,
+        shape_edges=Rows.grouped(owners, values, len(order)),
+        shape_variables=table.shape_variables[order],
+        pattern_shapes=places[table.pattern_shapes],
+    )
+    return moved, order
 
 
 def _reordered(table: PatternTable, order: Array) -> PatternTable:
