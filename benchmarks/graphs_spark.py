@@ -1,11 +1,13 @@
 """Very many graph patterns inside Spark, measured: from the item log to the committed match log. JSON lines.
 
-    python -m benchmarks.graphs_spark [--subscriptions 100000] [--items 4000] [--batch 1000] [--singles 20]
+    python -m benchmarks.graphs_spark [--subscriptions 100000] [--items 8000] [--batch 2000] [--singles 20]
+        [--without-bindings]
 
 Every subscription is a query with one graph pattern (see `graph_workload`), all compiled into one plan and published
 in a root's catalog as any other; items with graphs are accepted into its log. One bounded run matches them all in
 `local[2]`; between its first and last commit nothing starts up any more. Then items are published one at a time to a
-running engine. The plan names no variables, so matches have no bindings, and their cost is not in the figures.
+running engine. What the variables are bound to is part of every match, unless bindings are left out: then the plan
+names no variables.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from collections.abc import Iterator
 from benchmarks.graph_workload import Workload, make_patterns, publications_of
 from benchmarks.measuring import say
 
+from runnel.algebra.graphs import as_written
 from runnel.algebra.query import Filter, Node, Read
 from runnel.catalog import feeds, matches, plans
 from runnel.engine import Engine, open_engine
@@ -38,9 +41,10 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--subscriptions", type=int, default=100_000)
-    parser.add_argument("--items", type=int, default=4_000)
-    parser.add_argument("--batch", type=int, default=1_000, help="items in a batch")
+    parser.add_argument("--items", type=int, default=8_000)
+    parser.add_argument("--batch", type=int, default=2_000, help="items in a batch")
     parser.add_argument("--singles", type=int, default=20, help="items that are published one at a time")
+    parser.add_argument("--without-bindings", action="store_true", help="let matches bind no variables")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
     with (
@@ -48,19 +52,20 @@ def main() -> None:
         open_engine(folder, master="local[2]", max_batch_items=options.batch, max_batch_bytes=1 << 30) as engine,
     ):
         workload = Workload(options.subscriptions, options.items + options.singles, seed=options.seed)
-        source = _publish_plan(engine, workload)
+        source = _publish_plan(engine, workload, bindings=not options.without_bindings)
         items = _items(workload)
         _accept(engine, source, items, options.items)
         _bounded(engine, options)
         _one_at_a_time(engine, source, items, options)
 
 
-def _publish_plan(engine: Engine, workload: Workload) -> int:
+def _publish_plan(engine: Engine, workload: Workload, *, bindings: bool) -> int:
     engine.execute("register feed Pages;")
     with engine.root.catalog.read() as connection:
         source = next(feed.id for feed in feeds.live_feeds(connection) if feed.name == "Pages")
     definitions: dict[int, Node] = {
-        _FIRST_QUERY + number: Filter(Read(source), pattern) for number, pattern in enumerate(make_patterns(workload))
+        _FIRST_QUERY + number: Filter(Read(source), as_written(pattern) if bindings else pattern)
+        for number, pattern in enumerate(make_patterns(workload))
     }
     started = time.process_time()
     logical = optimize([PlanQuery(query) for query in definitions], definitions)
@@ -74,6 +79,7 @@ def _publish_plan(engine: Engine, workload: Workload) -> int:
         NAME,
         "plan",
         subscriptions=len(definitions),
+        bindings=bindings,
         atoms=len(logical.atoms),
         optimize_cpu_seconds=optimized - started,
         compile_cpu_seconds=compiled - optimized,

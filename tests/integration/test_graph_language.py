@@ -25,7 +25,7 @@ PAGES = "register feed Pages;"
 RECENT = "create feed Recent from Pages where graph { ?page lab:year ?y . filter(?y > 2003) };"
 CANONICAL = (
     "create feed Recent from Pages where graph { ?page <http://lab.example/year> ?y . "
-    'filter(?y > "2003"^^<http://www.w3.org/2001/XMLSchema#integer>) };'
+    'filter(?y > 2003) };'
 )
 
 

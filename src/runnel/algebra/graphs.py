@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from runnel.algebra.attributes import Attribute
 from runnel.algebra.calls import Relation, Variable
@@ -120,22 +121,34 @@ def canonical(graph: Graph) -> Graph:
     >>> one.edges[0].subject, one.names
     (Variable(name='1'), ('p', 'y'))
     """
-    if graph.names:
-        return graph
-    edges = sorted(dict.fromkeys(graph.edges), key=lambda edge: _look(edge, {}))
+    return graph if graph.names else _canonical(graph)
+
+
+@lru_cache(maxsize=1 << 10)
+def _canonical(graph: Graph) -> Graph:
+    """The same for a pattern as written, which is mostly asked for twice."""
+    edges = dict.fromkeys(graph.edges)
+    ordered = sorted((edge for edge in edges if not _has_variables(edge)), key=lambda edge: _look(edge, {}))
+    left = sorted((edge for edge in edges if _has_variables(edge)), key=lambda edge: _look(edge, {}))
     numbers: dict[str, str] = {}
-    ordered: list[Edge] = []
-    while edges:
+    while left:
         # The next edge is the first by what is known of its variables so far: names as written play no part.
-        place = min(range(len(edges)), key=lambda one: _look(edges[one], numbers))
-        edge = edges.pop(place)
+        edge = min(left, key=lambda one: _look(one, numbers))
+        left.remove(edge)
         ordered.append(edge)
         for node in edge.nodes:
             if isinstance(node, Variable):
                 numbers.setdefault(node.name, str(len(numbers) + 1))
-    renamed = tuple(Edge(*(renamed_node(node, numbers) for node in edge.nodes)) for edge in ordered)
+    renamed = tuple(
+        Edge(*(renamed_node(node, numbers) for node in edge.nodes)) if _has_variables(edge) else edge
+        for edge in ordered
+    )
     found = None if graph.filter is None else _ordered(renamed_filter(graph.filter, numbers))
     return replace(graph, edges=renamed, filter=found, names=tuple(numbers), place=None)
+
+
+def _has_variables(edge: Edge) -> bool:
+    return not (isinstance(edge.subject, str) and isinstance(edge.label, str) and isinstance(edge.object, str))
 
 
 def _look(edge: Edge, numbers: dict[str, str]) -> tuple[tuple[int, str], ...]:

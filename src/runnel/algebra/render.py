@@ -76,6 +76,15 @@ NOW = Ago(timedelta(0))
 FRACTION_DIGITS = 6
 """The most digits behind the point of `at least`."""
 
+_TYPED = re.compile(r'"([^"]*)"\^\^<http://www\.w3\.org/2001/XMLSchema#(integer|decimal|double|boolean)>')
+_UNQUOTED = {
+    "integer": re.compile(r"-?[0-9]+", re.ASCII),
+    "decimal": re.compile(r"-?[0-9]+\.[0-9]+", re.ASCII),
+    "double": re.compile(r"-?[0-9]+(?:\.[0-9]+)?[eE]-?[0-9]+", re.ASCII),
+    "boolean": re.compile("true|false"),
+}
+"""How numbers and truths of graph patterns look that need no quotes: what SPARQL reads with just these types."""
+
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -146,8 +155,17 @@ def render_graph(graph: Graph) -> str:
 
 def _render_node(node: GraphNode) -> str:
     if not isinstance(node, Variable):
-        return node
+        return render_term(node)
     return node.name if is_local(node.name) else f"?{node.name}"
+
+
+def render_term(term: str) -> str:
+    """A term as written: numbers and truths without their types, where these are those that they are read with."""
+    found = _TYPED.fullmatch(term)
+    if found is None:
+        return term
+    text, name = found.groups()
+    return text if _UNQUOTED[name].fullmatch(text) else term
 
 
 def _render_filter(one: GraphFilter, inside: str = "") -> str:

@@ -15,7 +15,7 @@ from runnel.algebra.evaluate import graphs_of
 from runnel.algebra.graph_solutions import Solution, matches_graph, solve
 from runnel.algebra.graphs import Edge, Graph, Node, comparisons
 from runnel.algebra.rdf import plain_value
-from runnel.algebra.render import render_graph
+from runnel.algebra.render import render_graph, render_term
 from runnel.model.bindings import Binding
 from runnel.model.graph import Triple
 from runnel.model.item import Attributes
@@ -104,4 +104,5 @@ def _shown(edge: Edge) -> str:
 
 
 def _short(term: str) -> str:
-    return term if len(term) <= _LONGEST else f"{term[: _LONGEST - 1]}…"
+    shown = render_term(term)
+    return shown if len(shown) <= _LONGEST else f"{shown[: _LONGEST - 1]}…"
