@@ -311,6 +311,7 @@ _NEW_TABLES = (
     "supplements",
     "operator_cache",
     "operator_learning",
+    "prefixes",
 )
 _NEW_COLUMNS = {
     "item_segments": {"level"},
