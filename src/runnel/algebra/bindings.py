@@ -189,7 +189,8 @@ def grounded(call: Call, rows: Iterable[Binding]) -> dict[tuple[tuple[str, Value
     [Literally(value='Bronx')]
     """
     found: dict[tuple[tuple[str, Value], ...], Call] = {}
-    for row in distinct({one.name: row[one.name] for one in call.given} for row in rows):
+    known = (row for row in rows if all(one.name in row for one in call.given))
+    for row in distinct({one.name: row[one.name] for one in call.given} for row in known):
         if all(is_of_type(row[one.name], one.type) for one in call.given):
             arguments = tuple(Literally(row[one.name]) if isinstance(one, Given) else one for one in call.arguments)
             found[tuple(row.items())] = Call(call.operator, arguments, call.version, call.results)

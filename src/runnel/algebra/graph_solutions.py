@@ -19,7 +19,7 @@ from runnel.model.item import Value
 Solution = Mapping[str, str]
 """A term for every variable."""
 
-MOST_ATTEMPTS = 1_000_000
+MOST_ATTEMPTS = 200_000
 """Triples that are tried for one pattern on one graph."""
 
 

@@ -21,6 +21,9 @@ Node = str | Variable
 
 OWN_GRAPH = Attribute(GRAPH)
 
+MOST_EDGES, MOST_VARIABLES = 64, 32
+"""Edges and variables, blank nodes among them, that a pattern may have, joined with those beside it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Edge:

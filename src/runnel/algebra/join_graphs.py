@@ -14,6 +14,8 @@ from datetime import UTC, date, datetime, time, timedelta
 from runnel.algebra.attributes import Ago, Constant
 from runnel.algebra.calls import Constraint, Literally, Quantity, Relation, Variable
 from runnel.algebra.graphs import (
+    MOST_EDGES,
+    MOST_VARIABLES,
     AllOf,
     AnyOf,
     Comparison,
@@ -27,6 +29,7 @@ from runnel.algebra.graphs import (
     renamed_node,
 )
 from runnel.algebra.rdf import BOOLEAN, DOUBLE, INTEGER, XSD
+from runnel.errors import InvalidCondition
 from runnel.model.graph import escape_text
 
 _LARGEST_WHOLE = 1e15
@@ -58,6 +61,12 @@ def joined_graphs(graphs: Sequence[Graph]) -> Graph:
         taken.update(graph_variables(own))
         edges.update(dict.fromkeys(own.edges))
         filters += [own.filter] if own.filter is not None else []
+    if len(edges) > MOST_EDGES or len(taken) > MOST_VARIABLES:
+        raise InvalidCondition(
+            f"patterns that share variables are one, and this has {len(edges)} edges and {len(taken)} variables",
+            span=graphs[0].place,
+            hint=f"at most {MOST_EDGES} edges and {MOST_VARIABLES} variables, blank nodes too, belong together",
+        )
     return Graph(tuple(edges), all_of(filters), place=graphs[0].place)
 
 

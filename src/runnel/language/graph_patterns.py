@@ -10,16 +10,12 @@ from __future__ import annotations
 from lark import Token
 
 from runnel.algebra.calls import Variable
-from runnel.algebra.graphs import Edge, Graph, GraphFilter
+from runnel.algebra.graphs import MOST_EDGES, MOST_VARIABLES, Edge, Graph, GraphFilter
 from runnel.errors import InvalidCondition, StatementError, SyntaxProblem
 from runnel.language.graph_filters import FilterReader, joined
 from runnel.language.graph_terms import TermReader
 from runnel.language.graph_text import BlockReader
 from runnel.language.nearest import did_you_mean
-
-MOST_EDGES = 64
-MOST_VARIABLES = 32
-"""Edges and variables, blank nodes among them, that one pattern may have."""
 
 _UNSUPPORTED = {
     "optional": "a pattern holds or not, whatever else is there: leave out what need not be there",

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from runnel.algebra.attributes import PARTS
 from runnel.algebra.durations import UNITS
+from runnel.algebra.graphs import MOST_EDGES, MOST_VARIABLES
 from runnel.algebra.render import RESERVED
 from runnel.algebra.stems import languages
 from runnel.errors import StatementError
 from runnel.language.conditions import DEEPEST
-from runnel.language.graph_patterns import MOST_EDGES, MOST_VARIABLES
 from runnel.language.parser import parse
 from runnel.language.prefixes import KNOWN_PREFIXES
 from runnel.language.printing import print_script

@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from runnel.algebra.graphs import MOST_VARIABLES
 from runnel.algebra.rdf import Sort, known
-from runnel.matching.graphs.patterns import MOST_VARIABLES, PatternTable
+from runnel.matching.graphs.patterns import PatternTable
 from runnel.matching.graphs.publications import Publications
 from runnel.plan.arrays import Array, read_only
 

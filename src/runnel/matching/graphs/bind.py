@@ -21,13 +21,13 @@ from runnel.algebra.graphs import Graph
 from runnel.algebra.node_bindings import decode_whole, node_solutions
 from runnel.algebra.query import Node
 from runnel.algebra.rdf import plain_value
-from runnel.errors import CorruptData
+from runnel.errors import CorruptData, TooCostly
 from runnel.matching.filters.columns import ItemColumns
 from runnel.matching.filters.layout import stored_atoms
 from runnel.matching.graphs.item_graph import MOST_SOLUTIONS, ItemGraph
 from runnel.matching.graphs.part import GraphPart, GraphSolutions
 from runnel.model.batch import ItemBatch
-from runnel.model.bindings import Binding, Bindings, MatchBindings, bounded
+from runnel.model.bindings import NO_BINDINGS, Binding, Bindings, MatchBindings, bounded
 from runnel.model.item import Value
 from runnel.model.match import Matches
 from runnel.plan.arrays import Array
@@ -138,7 +138,7 @@ class _Part:
         chosen, numbers = np.unique(rows, return_inverse=True)
         columns = ItemColumns(ItemBatch(items.records.take(chosen)))
         atoms = self.bound.atoms[places]
-        found = self.graphs.solutions(columns, numbers, atoms, most=MOST_SOLUTIONS)
+        found = self.graphs.solutions(columns, numbers, atoms, named=self._named(places))
         sets: list[list[Array]] = [[] for _ in rows]
         for number, pair in enumerate(found.pairs.tolist()):
             sets[pair].append(found.solutions.rows(number))
@@ -149,6 +149,13 @@ class _Part:
             for row, query, own, name, place in zip(rows.tolist(), queries, sets, names, places.tolist(), strict=True)
         ]
 
+    def _named(self, places: Array) -> Array:
+        """The variables that have names, as bits, of the patterns at these places of the table."""
+        used, numbers = np.unique(self.bound.names[places], return_inverse=True)
+        first = [int(np.argmax(self.bound.names == one)) for one in used.tolist()]
+        bits = [sum(1 << at for at, name in enumerate(self.bound.names_at(place)) if name) for place in first]
+        return np.array(bits, dtype=np.uint32)[numbers]
+
     def bind_others(
         self, items: ItemBatch, rows: Array, first: Array, last: Array
     ) -> list[tuple[int, int, Bindings]]:
@@ -158,9 +165,16 @@ class _Part:
         known = _Items(items, np.unique(rows))
         queries = self.bound.queries[first].tolist()
         return [
-            (row, query, bounded(self._rows(known, row, begin, end)))
+            (row, query, self._bounded(known, row, begin, end))
             for row, query, begin, end in zip(rows.tolist(), queries, first.tolist(), last.tolist(), strict=True)
         ]
+
+    def _bounded(self, items: _Items, row: int, begin: int, end: int) -> Bindings:
+        """The bindings of a match; none where finding them takes too long: it is a match all the same."""
+        try:
+            return bounded(self._rows(items, row, begin, end))
+        except TooCostly:
+            return NO_BINDINGS
 
     def _rows(self, items: _Items, row: int, begin: int, end: int) -> Sequence[Binding]:
         found: list[dict[str, Value]] = [{}]

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from runnel.algebra.calls import RELATIONS
+from runnel.algebra.graphs import MOST_VARIABLES
 from runnel.algebra.rdf import Sort
 from runnel.kernel import kernel
-from runnel.matching.graphs.patterns import CONSTRAINT, EDGE, MOST_VARIABLES, Code
+from runnel.matching.graphs.patterns import CONSTRAINT, EDGE, Code
 from runnel.plan.arrays import Array, Rows, read_only
 from runnel.plan.validate import check_ids, check_rows, check_texts
 
@@ -94,7 +95,7 @@ def _check_lists(layout: GraphLayout, shapes: int, patterns: int) -> None:
         raise ValueError("graphs.lists.below does not fit its groups")
     owners = np.repeat(np.arange(shapes), np.diff(lists.shape_groups))
     check_ids("graphs.lists.members", lists.members, 0, None, groups)
-    ends = lists.members + np.diff(lists.value_offsets)
+    ends = lists.members.astype(np.int64) + np.diff(lists.value_offsets)
     if np.any(lists.members < lists.shape_members[owners]) or np.any(ends > lists.shape_members[owners + 1]):
         raise ValueError("graphs.lists.members refers to something that is not there")
 
@@ -114,7 +115,7 @@ def programs_are_whole(offsets: Array, values: Array, variables: Array, terms: i
                 if place + 2 > end:
                     return False
                 for node in values[place : place + 2]:
-                    if node >= terms or -node > variables[pattern]:
+                    if node >= terms or node < -np.int64(variables[pattern]):
                         return False
                 place += 2
                 height += 1

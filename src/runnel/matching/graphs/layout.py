@@ -31,7 +31,7 @@ from runnel.plan.logical import LogicalPlan
 from runnel.plan.store import PlanPart
 
 _EMPTY = -1
-_NAME, _TERMS = "graphs", "graph_terms"
+_NAME, _INDEX, _TERMS = "graphs", "graphs.index", "graph_terms"
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class GraphLayout:
     def arrays(self) -> dict[str, Array]:
         """The arrays that are looked at for every item, by the names under which they are stored."""
         found = self.table.arrays(_NAME) | self.terms.arrays(_TERMS) | self.lists.arrays(f"{_NAME}.lists")
-        found |= {f"{_NAME}.{one}": getattr(self, one) for one in _PLAIN} | self.buckets.arrays(f"{_NAME}.buckets")
+        found |= {f"{_INDEX}.{one}": getattr(self, one) for one in _PLAIN} | self.buckets.arrays(f"{_NAME}.buckets")
         return {name: array for name, array in found.items() if name not in self.seldom()}
 
     def seldom(self) -> dict[str, Array]:
@@ -97,13 +97,13 @@ class GraphLayout:
             terms=TermIndex.stored(arrays, _TERMS),
             lists=ConstraintLists.stored(arrays, f"{_NAME}.lists"),
             buckets=Rows.stored(arrays, f"{_NAME}.buckets"),
-            **{one: arrays[f"{_NAME}.{one}"] for one in _PLAIN},
+            **{one: arrays[f"{_INDEX}.{one}"] for one in _PLAIN},
         )
 
     @staticmethod
     def is_stored(arrays: Arrays) -> bool:
         """Whether there are graph patterns of this form among these arrays."""
-        return f"{_NAME}.depths" in arrays
+        return f"{_INDEX}.depths" in arrays
 
 
 _PLAIN = ("depths", "slots", "masks", "keys")

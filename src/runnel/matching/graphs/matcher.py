@@ -29,10 +29,12 @@ from runnel.matching.graphs.publications import Publications
 from runnel.matching.graphs.search import EXHAUSTED, FOUND, NONE, advance, begin_graph, end_graph, go_back
 from runnel.plan.arrays import Array, read_only
 
-STEPS_OF_SHAPE = 1_000_000
+STEPS_OF_SHAPE = 300_000
 """Triples that are looked at to lay one shape into one graph."""
-STEPS_OF_GRAPH = 30_000_000
-"""Triples that are looked at for one graph: about a tenth of a second."""
+STEPS_OF_GRAPH = 3_000_000
+"""Triples that are looked at for one graph behind the first of every shape: up to half a second."""
+FIRST_STEPS = 2_000
+"""Triples that are looked at for every shape, whatever others take; more than nearly all shapes need."""
 
 _HELD, _DOUBTED, _SHAPES, _BINDINGS, _CHECKS = 0, 1, 2, 3, 4
 
@@ -64,6 +66,7 @@ class Tally(NamedTuple):
     doubted: Array
     visited: Array
     is_visited: Array
+    waiting: Array
     counters: Array
 
 
@@ -106,6 +109,7 @@ class GraphMatcher:
             doubted=np.empty(patterns, dtype=np.int32),
             visited=np.empty(buckets, dtype=np.int32),
             is_visited=np.zeros(buckets, dtype=np.bool_),
+            waiting=np.empty(2 * len(layout.table.shape_edges), dtype=np.int32),
             counters=np.zeros(5, dtype=np.int64),
         )
 
@@ -244,11 +248,14 @@ def match_shapes(
     tally: Tally,
     limit: Number,
 ) -> None:
-    """Lay the shapes of the buckets that were visited into a graph, each until nothing new can be found."""
+    """Lay the shapes of the buckets that were visited into a graph, each until nothing new can be found.
+
+    Each has some steps of its own first, so that patterns which cost a lot leave those be that cost little.
+    """
     (_, subjects, labels, objects, by_object, sorts, values) = graphs
     (edge_offsets, edges, constraint_offsets, constraints, program_offsets, programs) = patterns
     (bound, levels, stack, label_ranges, steps) = search
-    (holds, held, doubted, buckets, _, counters) = tally
+    (holds, held, doubted, buckets, _, waiting, counters) = tally
     bucket_offsets, bucket_shapes, depths, shape_members = (
         index.bucket_offsets,
         index.bucket_shapes,
@@ -256,65 +263,77 @@ def match_shapes(
         index.shape_members,
     )
     (shape_groups, variables, group_sorts, below, above, members, value_offsets, listed) = index[6:]
+    shapes = 0
     for bucket in range(visited):
         for spot in range(bucket_offsets[buckets[bucket]], bucket_offsets[buckets[bucket] + 1]):
-            shape = bucket_shapes[spot]
-            first, count = edge_offsets[shape], (edge_offsets[shape + 1] - edge_offsets[shape]) // 3
-            member, last_member = np.int64(shape_members[shape]), np.int64(shape_members[shape + 1])
-            only = member if last_member - member == 1 else np.int64(-1)
-            before = counters[_HELD]
-            counters[_SHAPES] += 1
-            allowed = min(limit, steps[1])
-            steps[0] = allowed
-            level, is_open, status = np.int64(0), False, NONE
-            while level >= 0:
-                status = advance(
+            waiting[shapes] = bucket_shapes[spot]
+            shapes += 1
+    place, first_turns = 0, shapes
+    while place < shapes:
+        shape = waiting[place]
+        is_first = place < first_turns
+        place += 1
+        first, count = edge_offsets[shape], (edge_offsets[shape + 1] - edge_offsets[shape]) // 3
+        member, last_member = np.int64(shape_members[shape]), np.int64(shape_members[shape + 1])
+        only = member if last_member - member == 1 else np.int64(-1)
+        before = counters[_HELD]
+        counters[_SHAPES] += 1
+        allowed = min(limit, FIRST_STEPS if is_first else steps[1])
+        steps[0] = allowed
+        level, is_open, status = np.int64(0), False, NONE
+        while level >= 0:
+            status = advance(
                     level, is_open, first, count, only, low, high, edges, constraint_offsets, constraints, subjects,
                     labels, objects, by_object, sorts, values, bound, levels, label_ranges, steps,
                 )  # fmt: skip
-                level, is_open = np.int64(-1), True
-                if status != FOUND:
-                    continue
-                counters[_BINDINGS] += 1
-                group, last_group = np.int64(shape_groups[shape]), np.int64(shape_groups[shape + 1])
-                start, end = member, np.int64(members[group]) if group < last_group else last_member
-                while group <= last_group:
-                    counters[_CHECKS] += end - start
-                    steps[0] -= (end - start) >> 3
-                    for pattern in range(start, end):
-                        if holds[pattern] or not constraints_hold(
-                            pattern, -1, constraint_offsets, constraints, sorts, values, bound
-                        ):
-                            continue
-                        if program_holds(pattern, program_offsets, programs, sorts, values, bound, stack):
-                            holds[pattern] = True
-                            held[counters[_HELD]] = pattern
-                            counters[_HELD] += 1
-                    if group < last_group:
-                        term = bound[variables[group]]
-                        start, end = _about(
-                            values[term],
-                            below[group],
-                            above[group],
-                            listed,
-                            value_offsets[group],
-                            value_offsets[group + 1],
-                        )
-                        end = end if sorts[term] == group_sorts[group] else start
-                        move = members[group] - value_offsets[group]
-                        start, end = start + move, end + move
-                    group += 1
-                if counters[_HELD] - before < last_member - member:
-                    # What lies behind this level binds nothing that a filter asks for: more of it tells nothing new.
-                    level = np.int64(depths[shape]) - 1
-                    go_back(level, first, count, edges, bound, levels)
-            go_back(-1, first, count, edges, bound, levels)
+            level, is_open = np.int64(-1), True
+            if status != FOUND:
+                continue
+            counters[_BINDINGS] += 1
+            group, last_group = np.int64(shape_groups[shape]), np.int64(shape_groups[shape + 1])
+            start, end = member, np.int64(members[group]) if group < last_group else last_member
+            while group <= last_group:
+                counters[_CHECKS] += end - start
+                steps[0] -= (end - start) >> 3
+                for pattern in range(start, end):
+                    if holds[pattern] or not constraints_hold(
+                        pattern, -1, constraint_offsets, constraints, sorts, values, bound
+                    ):
+                        continue
+                    if program_holds(pattern, program_offsets, programs, sorts, values, bound, stack):
+                        holds[pattern] = True
+                        held[counters[_HELD]] = pattern
+                        counters[_HELD] += 1
+                if group < last_group:
+                    term = bound[variables[group]]
+                    start, end = _about(
+                        values[term],
+                        below[group],
+                        above[group],
+                        listed,
+                        value_offsets[group],
+                        value_offsets[group + 1],
+                    )
+                    end = end if sorts[term] == group_sorts[group] else start
+                    move = members[group] - value_offsets[group]
+                    start, end = start + move, end + move
+                group += 1
+            if counters[_HELD] - before < last_member - member:
+                # What lies behind this level binds nothing that a filter asks for: more of it tells nothing new.
+                level = np.int64(depths[shape]) - 1
+                go_back(level, first, count, edges, bound, levels)
+        go_back(-1, first, count, edges, bound, levels)
+        if not is_first:
             steps[1] -= allowed - max(steps[0], 0)
-            if status == EXHAUSTED:
-                for pattern in range(member, last_member):
-                    if not holds[pattern]:
-                        doubted[counters[_DOUBTED]] = pattern
-                        counters[_DOUBTED] += 1
+        if status == EXHAUSTED and is_first and limit > FIRST_STEPS:
+            # One that needs many steps waits until all others had their turn.
+            waiting[shapes] = shape
+            shapes += 1
+        elif status == EXHAUSTED:
+            for pattern in range(member, last_member):
+                if not holds[pattern]:
+                    doubted[counters[_DOUBTED]] = pattern
+                    counters[_DOUBTED] += 1
 
 
 @step

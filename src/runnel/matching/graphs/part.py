@@ -83,12 +83,18 @@ class GraphPart:
         found = np.searchsorted(self.layout.keys[self._by_key], self._atom_keys[atoms])
         return self._by_key[found]
 
-    def solutions(self, columns: ItemColumns, rows: Array, atoms: Array, *, most: int = 300) -> GraphSolutions:
-        """The solutions of graph atoms on rows of a batch: at most so many of each pair and graph."""
+    def solutions(
+        self, columns: ItemColumns, rows: Array, atoms: Array, *, named: Array | None = None
+    ) -> GraphSolutions:
+        """The solutions of graph atoms on rows of a batch, as many as `solutions_of` tells of each pair and graph.
+
+        `named` are the variables of each atom that somebody wants to know, as bits; without it all are.
+        """
         publications = read_publications(columns, self.layout.terms)
         first = np.searchsorted(publications.rows, rows, side="left")
         counts = np.searchsorted(publications.rows, rows, side="right") - first
         pairs = np.repeat(np.arange(len(rows)), counts)
         places = np.arange(len(pairs)) - np.repeat(np.cumsum(counts) - counts, counts) + first[pairs]
-        found = solutions_of(self.layout, publications, places, self.patterns(atoms[pairs]), most=most)
+        wanted = None if named is None else named[pairs]
+        found = solutions_of(self.layout, publications, places, self.patterns(atoms[pairs]), named=wanted)
         return GraphSolutions(publications, self.layout, found, pairs)

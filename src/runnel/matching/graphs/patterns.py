@@ -19,9 +19,6 @@ from runnel.algebra.graphs import AllOf, AnyOf, Comparison, Complement, Edge, Gr
 from runnel.algebra.rdf import Sort, known
 from runnel.plan.arrays import IDENTIFIER, Array, Arrays, Rows, Texts
 
-MOST_VARIABLES = 32
-"""Variables that a pattern may have."""
-
 EDGE, CONSTRAINT = 3, 3
 """Numbers that an edge and a constraint take in their rows."""
 

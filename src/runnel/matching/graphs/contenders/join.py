@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from runnel.algebra.graphs import MOST_VARIABLES
 from runnel.algebra.rdf import Sort
 from runnel.kernel import Number, kernel, step
-from runnel.matching.graphs.patterns import CONSTRAINT, EDGE, MOST_VARIABLES, PatternTable
+from runnel.matching.graphs.patterns import CONSTRAINT, EDGE, PatternTable
 from runnel.matching.graphs.publications import Publications
 from runnel.plan.arrays import Array, row_offsets
 

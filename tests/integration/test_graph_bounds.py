@@ -1,0 +1,102 @@
+"""Hostile patterns and graphs: what costs too much hurts its own query alone; bindings are told as far as they go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.integration.in_process import InProcess
+
+from runnel.engine import Engine, open_engine
+from runnel.errors import InvalidCondition
+
+NUMBER = "http://www.w3.org/2001/XMLSchema#integer"
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    with open_engine(tmp_path / "root") as opened:
+        opened.execute("register feed Pages;")
+        yield opened
+
+
+def graph(*triples: tuple[str, str, str | int]) -> str:
+    def term(one: str | int) -> str:
+        return f'"{one}"^^<{NUMBER}>' if isinstance(one, int) else f"<urn:{one}>"
+
+    return "".join(f"<urn:{one}> <urn:{label}> {term(two)} .\n" for one, label, two in triples)
+
+
+def run(engine: Engine, script: str, text: str) -> dict[str, Any]:
+    """The bindings of the item by the names of the feeds that match it."""
+    engine.execute(script)
+    names = [part.split()[0] for part in script.split("create feed ")[1:]]
+    engine.execute("".join(f"subscribe to {name} output log;" for name in names))
+    engine.publish("Pages", [{"id": "1", "graph": text}])
+    ran = InProcess(engine)
+    ran.run()
+    ran.close()
+    return {name: match.bindings for name in names for match in engine.matches(name)}
+
+
+WIDE = [(f"b{number}", "q", number) for number in range(300)]
+
+
+def test_patterns_joined_by_their_variables_stay_within_the_limits(engine: Engine) -> None:
+    one, two = (" . ".join(f"?x <urn:{side}{number}> []" for number in range(17)) for side in "ab")
+    with pytest.raises(InvalidCondition, match="35 variables") as refused:
+        engine.execute(f"create feed A from Pages where graph {{ {one} }} and graph {{ {two} }};")
+    assert refused.value.span is not None
+
+
+def test_blank_nodes_multiply_no_rows(engine: Engine) -> None:
+    script = "create feed A from Pages where graph { ?x <urn:p> ?y . _:a <urn:q> _:b . _:c <urn:q> _:d };"
+    found = run(engine, script, graph(*[("a", "p", number) for number in (1, 2, 5)], *WIDE))
+    assert [row["y"] for row in found["A"].rows] == [1.0, 2.0, 5.0]
+    assert found["A"].count == 3
+
+
+def test_a_filter_that_fails_is_not_asked_again_for_what_it_does_not_look_at(engine: Engine) -> None:
+    pattern = "?x <urn:p> ?y . ?a <urn:q> ?b . ?c <urn:q> ?d . filter(?y < 0 or ?y > 4)"
+    found = run(
+        engine,
+        f"create feed A from Pages where graph {{ {pattern} }};",
+        graph(*[("a", "p", number) for number in (1, 2, 5)], *WIDE),
+    )
+    assert {row["y"] for row in found["A"].rows} == {5.0}
+
+
+def test_a_condition_that_costs_too_much_to_look_through_matches_without_bindings(engine: Engine) -> None:
+    costly = "graph { ?a <urn:q> ?b . ?c <urn:q> ?d . ?z <urn:p> 7 }"
+    script = (
+        f"create feed A from Pages where (graph {{ ?x <urn:p> ?y }} and not {costly})"
+        " or graph { ?x <urn:none> ?y };"
+        "create feed B from Pages where graph { ?x <urn:p> ?y };"
+    )
+    many = [(f"b{number}", "q", number) for number in range(1100)]
+    found = run(engine, script, graph(("a", "p", 5), *many))
+    assert found["A"].rows == ()
+    assert [row["y"] for row in found["B"].rows] == [5.0]
+
+
+def test_costly_patterns_leave_cheap_ones_be(engine: Engine) -> None:
+    layers = [
+        (f"n{layer}x{one}", "e", f"n{layer + 1}x{two}") for layer in range(24) for one in range(4) for two in range(4)
+    ]
+    costly = [" . ".join(f"?v{at} <urn:e> ?v{(at + 1) % length}" for at in range(length)) for length in range(12, 24)]
+    script = "".join(
+        f"create feed C{number} from Pages where graph {{ {one} }};" for number, one in enumerate(costly)
+    )
+    cheap = "create feed Cheap from Pages where graph { ?a <urn:zz> ?b . ?b <urn:zz> ?c };"
+    found = run(engine, script + cheap, graph(("z1", "zz", "z2"), ("z2", "zz", "z3"), *layers))
+    assert list(found) == ["Cheap"]
+    put_aside = engine.execute("show quarantine;")[0].data["quarantine"]
+    assert put_aside, "some of the costly ones were given up, or this test says nothing"
+
+
+def test_many_solutions_are_told_as_far_as_they_are_looked_for(engine: Engine) -> None:
+    script = "create feed A from Pages where graph { ?a <urn:q> ?b . ?c <urn:q> ?d };"
+    found = run(engine, script, graph(*WIDE))
+    assert (len(found["A"].rows), found["A"].count) == (100, 300)
