@@ -169,7 +169,8 @@ def _logs() -> tuple[str, ...]:
         "matched nothing.",
         _schema(BOUND_SCHEMA, _MATCH),
         "The JSON is a list of objects. `queries` are ids of feeds, `rows` their bindings (for every variable a "
-        'number, a text, a truth value, or `{"moment": …}`), and `count` is how many rows there were, of which at '
+        'number, a text, a truth value, or `{"moment": …}`), and `count` is how many rows were found (a '
+        "pattern is asked for 300 solutions of a graph and no more), of which at "
         f"most {MOST_ROWS} are kept.",
     )
 

@@ -23,10 +23,7 @@ from runnel.language.prefixes import KNOWN_PREFIXES
 LAB = "register prefix lab as 'http://lab.example/';"
 PAGES = "register feed Pages;"
 RECENT = "create feed Recent from Pages where graph { ?page lab:year ?y . filter(?y > 2003) };"
-CANONICAL = (
-    "create feed Recent from Pages where graph { ?page <http://lab.example/year> ?y . "
-    'filter(?y > 2003) };'
-)
+CANONICAL = "create feed Recent from Pages where graph { ?page <http://lab.example/year> ?y . filter(?y > 2003) };"
 
 
 def refused(engine: Engine, text: str) -> StatementError:

@@ -182,10 +182,10 @@ def graph_rows(attributes: Attributes) -> GraphRows:
 def grounded(call: Call, rows: Iterable[Binding]) -> dict[tuple[tuple[str, Value], ...], Call]:
     """The calls that rows of a graph pattern make of one that is given variables of it, by these and their values.
 
-    A row with a value of another type than the operator takes makes none.
+    A row with a value of another type than the operator takes makes none, nor one without a value.
 
     >>> near = Call("near", (Given("where", "text"), Variable("x")), 1, (1,))
-    >>> [one.arguments[0] for one in grounded(near, [{"where": "Bronx"}, {"where": 3.0}]).values()]
+    >>> [one.arguments[0] for one in grounded(near, [{"where": "Bronx"}, {"where": 3.0}, {"x": 1.0}]).values()]
     [Literally(value='Bronx')]
     """
     found: dict[tuple[tuple[str, Value], ...], Call] = {}

@@ -20,7 +20,7 @@ def trial(
     document: Annotated[
         str | None,
         typer.Argument(
-            help="A file of items (RSS, Atom, JSON Feed, JSON lines); `-` reads standard input. "
+            help="A file of items (RSS, Atom, JSON Feed, JSON lines, RDF); `-` reads standard input. "
             "Without one, the items of the past are taken."
         ),
     ] = None,

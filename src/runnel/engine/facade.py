@@ -278,7 +278,7 @@ class Engine:
         queries: Sequence[str] = (),
         limit: int = SHOWN,
     ) -> Trial:
-        """As `test`, on the items of a document (RSS, Atom, JSON Feed, JSON lines)."""
+        """As `test`, on the items of a document (RSS, Atom, JSON Feed, JSON lines, RDF)."""
         self._check_actor()
         select = Selection(owner, tag, tuple(queries))
         source = source_for(self.root, self.actor, select, feed)
@@ -325,7 +325,7 @@ class Engine:
     def publish_document(
         self, feed: str, data: bytes, *, name: str = "document"
     ) -> tuple[Accepted, list[InputError]]:
-        """Accept the items of a document (RSS, Atom, JSON Feed, JSON lines); gives also what was refused in it."""
+        """Accept the items of a document (RSS, Atom, JSON Feed, JSON lines, RDF); tells what was refused in it."""
         return self._publisher.publish_document(feed, data, name)
 
     # --- running -------------------------------------------------------------------------------------------------

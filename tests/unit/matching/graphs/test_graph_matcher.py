@@ -205,6 +205,8 @@ def test_large_graphs_are_searched_by_their_objects() -> None:
         ("graphs.index.masks", lambda array: array[:3]),
         ("graphs.lists.shape_members", lambda array: array + 1),
         ("graphs.lists.members", lambda array: array + 50),
+        ("graphs.lists.members", lambda array: np.full_like(array, 2**31 - 1)),
+        ("graphs.programs.values", lambda array: np.where(array < 0, -(2**31), array).astype(np.int32)),
         ("graphs.lists.variables", lambda array: array + 7),
         ("graphs.lists.value_offsets", lambda array: array[:1]),
     ],
