@@ -14,11 +14,21 @@ from tests.unit.language.generated_graph_patterns import graph_patterns
 from runnel.algebra.calls import Variable
 from runnel.algebra.expressions import And, Not
 from runnel.algebra.graph_solutions import solve
-from runnel.algebra.graphs import AllOf, AnyOf, Comparison, Complement, Edge, Graph, is_local
+from runnel.algebra.graphs import (
+    MOST_EDGES,
+    MOST_VARIABLES,
+    AllOf,
+    AnyOf,
+    Comparison,
+    Complement,
+    Edge,
+    Graph,
+    is_local,
+    read_graph,
+)
 from runnel.algebra.render import render_graph
 from runnel.errors import InvalidCondition, Span, StatementError, SyntaxProblem, UnknownName
 from runnel.language.binding import bind_query
-from runnel.language.graph_patterns import MOST_EDGES, MOST_VARIABLES, read_graph
 from runnel.language.graph_text import BLOCK
 from runnel.language.parser import parse
 from runnel.language.prefixes import KNOWN_PREFIXES, write_out
