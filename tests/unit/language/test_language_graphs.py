@@ -24,11 +24,11 @@ from runnel.algebra.graphs import (
     Edge,
     Graph,
     is_local,
-    read_graph,
 )
 from runnel.algebra.render import render_graph
 from runnel.errors import InvalidCondition, Span, StatementError, SyntaxProblem, UnknownName
 from runnel.language.binding import bind_query
+from runnel.language.graph_patterns import read_graph
 from runnel.language.graph_text import BLOCK
 from runnel.language.parser import parse
 from runnel.language.prefixes import KNOWN_PREFIXES, write_out
