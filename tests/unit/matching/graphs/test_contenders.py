@@ -120,6 +120,29 @@ def test_every_matcher_finds_what_the_definition_says(make: Make, asked: list[Gr
     assert matcher.size > 0
 
 
+@matchers
+def test_every_term_is_compared_with_every_other_as_defined(make: Make) -> None:
+    """One constraint each: all relations, all sorts of terms on both sides."""
+    terms = (*RESOURCES[:2], *LITERALS)
+    edge = Edge("<urn:a>", "<urn:p>", Variable("y"))
+    asked = [
+        canonical(Graph((edge,), Comparison(Variable("y"), relation, term)))
+        for relation in RELATIONS
+        for term in terms
+    ]
+    found = [RdfGraph.of([("<urn:a>", "<urn:p>", term)]) for term in terms]
+    table = PatternTable.of(asked)
+    index = TermIndex.of(table)
+    places, numbers = make(table, index).match(read(found, index))
+    wanted = [
+        (place, number)
+        for place, graph in enumerate(found)
+        for number, pattern in enumerate(asked)
+        if matches_graph(pattern, graph.triples())
+    ]
+    assert list(zip(places.tolist(), numbers.tolist(), strict=True)) == wanted
+
+
 def many(count: int) -> list[Graph]:
     """Patterns of one structure that differ by their bound, half of them from above."""
     year = Edge(Variable("p"), "<urn:year>", Variable("y"))

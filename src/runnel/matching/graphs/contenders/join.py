@@ -20,7 +20,7 @@ from runnel.plan.arrays import Array, row_offsets
 FREE = -1
 """In place of the term of a variable that has none yet."""
 
-_BLANK, _OTHER, _TEXT = int(Sort.BLANK), int(Sort.OTHER), int(Sort.TEXT)
+_TAGGED, _OTHER, _TEXT = int(Sort.TAGGED), int(Sort.OTHER), int(Sort.TEXT)
 
 
 class Laid(NamedTuple):
@@ -110,7 +110,7 @@ def satisfies(term: Number, relation: Number, bound: Number, sorts: Array, keys:
     """Whether a term stands in a relation to a plan's term: SPARQL's error is no (`algebra.rdf.compare_terms`)."""
     left, right = sorts[term], sorts[bound]
     if relation < 2:
-        if left > _BLANK and right > _BLANK and (left == _OTHER or right == _OTHER):
+        if left > _TAGGED and right > _TAGGED and (left == _OTHER or right == _OTHER):
             return bool(relation == 0 and term == bound)
         equal = left == right
         if left < _TEXT:
