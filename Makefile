@@ -4,6 +4,9 @@ RUN := $(VENV)/bin
 KILLS ?= 30
 BESIDE := tests/crash tests/cluster tests/integration/test_tutorial.py tests/unit/test_docs.py
 
+# Spark is started dozens of times for a few batches each: compiling its code thoroughly would not pay.
+test others crash: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test check examples others docs crash bench lock clean
 

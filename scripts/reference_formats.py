@@ -18,6 +18,8 @@ from runnel.log.storage import FileStorage
 from runnel.model.batch import BOOLEAN, ITEM_SCHEMA, MOMENT, NUMBER, TEXT
 from runnel.model.bindings import MOST_ROWS
 from runnel.plan.manifest import FORMAT
+from runnel.plan.partitioning import ASSIGNMENT
+from runnel.plan.partitioning import MANIFEST as DIVISION
 from runnel.plan.store import ARRAYS, MANIFEST, PREDICATES, PlanVersion, load
 from runnel.sinks.registry import GROUP
 from runnel.sources.wire import DocumentKind
@@ -91,7 +93,8 @@ _TABLES = {
     "seen_keys": "what distinct feeds have had: digests of keys, each with the last item, and until when it counts",
     "offers": "the last day on which each feed offered items, seen or new",
     "source_files": "files read so far, and what was wrong with them",
-    "plans": "plan versions: base and delta folders",
+    "plans": "plan versions: base and delta folders, and the folders of the partitioning where there is one",
+    "partition_loads": "what each partition of a partitioning did lately; it fades",
     "lineages": "runs of batches with one checkpoint",
     "match_segments": "the match log's manifest: a row for a committed batch",
     "match_parts": "the files of the segments",
@@ -206,6 +209,11 @@ def _plans() -> tuple[str, ...]:
         "`.offsets` and `.data`. The predicate table (atoms to formulas) and what else is seldom looked at lies in "
         f"`{PREDICATES}` where it is large, everything else in `{ARRAYS}`.",
         table(["array", "types", "meaning"], rows),
+        "A version may name a *partitioning* besides: a folder that says how the queries of the base are divided. "
+        f"`{DIVISION}` has the folder of the router, the folder of every partition with what was expected of it, "
+        f"and why it was divided like this; `{ASSIGNMENT}` is an archive of NumPy's with the partition (from 0 on), "
+        "the group and the expected microseconds of every query, by ascending ids. The router and the partitions "
+        "are plan folders like any other. The queries of the router are the partitions: its query 1 is partition 0.",
     )
 
 

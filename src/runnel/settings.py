@@ -40,6 +40,21 @@ class Settings(BaseSettings):
     max_batch_items: int = Field(50_000, ge=1, description="Most items matched in one micro-batch.")
     max_batch_bytes: int = Field(64 << 20, ge=1, description="Most bytes of items matched in one micro-batch.")
     slice_items: int = Field(2_048, ge=1, description="Items that one matching call takes together.")
+    partitions: int = Field(
+        0,
+        ge=0,
+        le=1_024,
+        description="Partitions that queries are divided into; 1: every worker has all of them; 0: what costs least.",
+    )
+    partition_strategy: Literal["", "grouped", "spread"] = Field(
+        "", description="Whether related queries are put into one partition or dealt out; empty: what costs least."
+    )
+    plan_megabytes: int = Field(
+        4_096, ge=1, description="Memory that the plans which a worker process has mapped at once may take."
+    )
+    rebalance_seconds: float = Field(
+        300.0, ge=1, description="Pause between two looks at whether partitions are loaded alike."
+    )
     reoptimise_seconds: float = Field(
         600.0, ge=1, description="Pause between two looks at whether compiling the plan again would make it faster."
     )

@@ -1,4 +1,7 @@
-"""A real standalone Spark cluster, a PostgreSQL catalog and a shared root: the whole way, and a worker that dies."""
+"""A real standalone Spark cluster, a PostgreSQL catalog and a shared root, with queries that are divided.
+
+The whole way, in two stages, and a worker that dies with the partitions that it had.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from runnel.catalog import plans
+from runnel.catalog.partition_loads import PartitionLoad, known_loads
 from runnel.engine import Engine, open_engine
 from tests.crash.harness import SCRIPT, item, verify, wait_until
 from tests.services import PostgreSQL, SparkCluster, kill_session, postgresql
@@ -19,6 +24,7 @@ from tests.services import PostgreSQL, SparkCluster, kill_session, postgresql
 __all__ = ["postgresql"]
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 _PATIENCE = 600.0
+PARTITIONS = 3
 
 
 @pytest.fixture
@@ -36,7 +42,8 @@ class _Driver:
 
     def __init__(self, root: Path, master: str, catalog: str) -> None:
         self._log = root / "driver.log"
-        environment = os.environ | {"RUNNEL_CATALOG": catalog, "SPARK_LOCAL_IP": "127.0.0.1"}
+        own = {"RUNNEL_CATALOG": catalog, "SPARK_LOCAL_IP": "127.0.0.1", "RUNNEL_PARTITIONS": str(PARTITIONS)}
+        environment = os.environ | own
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, Path(__file__).with_name("driver.py"), root, master],
@@ -101,6 +108,8 @@ def test_a_cluster_matches_as_the_oracle_does_and_survives_a_worker(
             trickle.start()
             wait_until(lambda: driver.check() and _matched(engine) > 900, _PATIENCE)
             assert all(cluster.executors(worker) > 0 for worker in (0, 1)), "both workers take part"
+            busy = {one.partition for one in _loads(engine) if one.items}
+            assert busy == set(range(PARTITIONS)), "every partition gets items"
             time.sleep(0.5)
             cluster.kill_worker(0)
             reached = engine.root.items.last_sequence()
@@ -113,6 +122,15 @@ def test_a_cluster_matches_as_the_oracle_does_and_survives_a_worker(
             driver.kill()
         verify(engine, trickle.published)
     assert _files_with(postgresql.password, tmp_path) == ["catalog-url"], "only the private file has the password"
+
+
+def _loads(engine: Engine) -> list[PartitionLoad]:
+    """What each partition took so far."""
+    with engine.root.catalog.read() as connection:
+        current = plans.current_plan(connection)
+        assert current is not None
+        assert len(current.pieces) == PARTITIONS + 1, "the partitions, and the router"
+        return known_loads(connection, current.partitioning or "")
 
 
 def _matched(engine: Engine) -> int:

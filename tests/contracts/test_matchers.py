@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,6 +46,7 @@ from runnel.matching.contract import Matcher
 from runnel.matching.filters import atom_layout, truth
 from runnel.matching.filters.columns import ItemColumns
 from runnel.matching.filters.index import IndexMatcher
+from runnel.matching.filters.layout import stored_atoms
 from runnel.matching.filters.part_index import PartIndex
 from runnel.matching.filters.scan import ScanMatcher
 from runnel.matching.filters.streams import settle
@@ -53,6 +54,8 @@ from runnel.matching.filters.streams.matcher import StreamMatcher
 from runnel.matching.filters.streams.part import StreamPart
 from runnel.matching.filters.tree import TreeMatcher
 from runnel.matching.graphs.matcher import GraphMatcher
+from runnel.matching.partitions.make import make_partitioning
+from runnel.matching.partitions.matcher import PartitionedMatcher
 from runnel.matching.routed import RoutedMatcher
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Item
@@ -62,6 +65,7 @@ from runnel.optimizer.explain import explain_query
 from runnel.optimizer.matcher_choice import MatcherChoice, matchers_of
 from runnel.optimizer.settings import OptimizerSettings
 from runnel.plan.logical import PlanQuery
+from runnel.plan.partitioning import STRATEGIES, Strategy
 from runnel.plan.store import Plan, PlanVersion, load
 
 _folders = itertools.count()
@@ -105,6 +109,28 @@ def routed(plan: Plan, first: int = 0) -> RoutedMatcher:
     for number, source in enumerate(SOURCES[:-1], first):
         routes[MATCHERS[::-1][number % len(MATCHERS)]].append(source)
     return RoutedMatcher(plan, {name: np.array(sources, dtype=np.int64) for name, sources in routes.items()})
+
+
+def partitioned(
+    plan: Plan,
+    count: int = 2,
+    strategy: Strategy | None = None,
+    most_conditions: int | None = None,
+    budget_bytes: int | None = None,
+) -> PartitionedMatcher:
+    """A matcher of the plan with its base divided; with a budget of one byte every partition is loaded every time."""
+    made = make_partitioning(
+        STORAGE,
+        plan.base.logical,
+        stored_atoms(plan.base),
+        base=plan.version.base,
+        count=count,
+        strategy=strategy,
+        most_conditions=most_conditions,
+        new_folder=lambda: f"piece-{next(_folders)}",
+    )
+    version = replace(plan.version, partitioning=made.folder)
+    return PartitionedMatcher(STORAGE, version, budget_bytes=budget_bytes)
 
 
 def rows(matches: Matches) -> list[list[int]]:
@@ -190,6 +216,50 @@ def test_a_delta_and_a_merged_base_match_like_a_new_base(world: GeneratedWorld, 
     assert rows(build_matcher(merged).match(world.batch)) == wanted
     assert set(merged.base.logical.query_ids.tolist()) == {query.id for query in (*fresh, *kept)}
     assert rows(build_matcher(base).match(world.batch)) == expected(world.batch, before, world.definitions)
+
+
+COUNTS = st.sampled_from([1, 2, 3, 5])
+MOST = st.sampled_from([None, 1, 2])
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(worlds(), st.integers(0, 4), COUNTS, MOST, st.booleans())
+def test_partitions_together_give_what_the_evaluator_gives(
+    world: GeneratedWorld, since: int, count: int, most: int | None, in_full: bool
+) -> None:
+    queries = all_queries(world, since)
+    wanted = expected(world.batch, queries, world.definitions)
+    plan = base_plan(queries, world.definitions, None if in_full else TINY)
+    for strategy in STRATEGIES:
+        budget = 1 if strategy == "spread" else None
+        matcher = partitioned(plan, count, strategy, most, budget_bytes=budget)
+        for turn in (1, 2):
+            matches = matcher.match(world.batch)
+            assert rows(matches) == wanted, strategy
+            assert matches.failures == ()
+            assert matcher.statistics.items == turn * len(world.items)
+            assert matcher.statistics.fallbacks == 0
+            assert matcher.statistics.matches == turn * sum(map(len, wanted))
+            assert matcher.statistics.naive_evaluations == turn * len(world.items) * len(queries)
+        assert matcher.counters["false_copies"] <= matcher.counters["copies"] <= 2 * count * len(world.items)
+        assert len(matcher.held) <= (count if budget is None else 1)
+
+
+@settings(max_examples=20, deadline=None, derandomize=True)
+@given(worlds(), st.data())
+def test_partitions_know_what_a_delta_and_a_version_take_away(world: GeneratedWorld, data: st.DataObject) -> None:
+    before = all_queries(world)
+    base = base_plan(before, world.definitions)
+    ids = st.sets(st.sampled_from([query.id for query in before]))
+    dead, later = data.draw(ids), data.draw(ids)
+    fresh = [PlanQuery(feed) for feed in world.definitions if feed % 2 and feed not in dead]
+    whole = delta_plan(base, fresh, world.definitions, dead)
+    plan = replace(whole, version=replace(whole.version, removed=tuple(sorted(later))))
+    left = [query for query in before if query.id not in dead | later]
+    matcher = partitioned(plan, data.draw(COUNTS), most_conditions=data.draw(MOST))
+    wanted = expected(world.batch, left, world.definitions)
+    assert rows(matcher.match(world.batch)) == wanted
+    assert rows(build_matcher(plan).match(world.batch)) == wanted
 
 
 def test_a_choice_is_data_of_the_plan_and_a_base_decides_before_its_delta() -> None:
@@ -310,11 +380,12 @@ def test_keys_with_equal_hashes_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 INDEXED = pytest.mark.parametrize("made", [IndexMatcher, StreamMatcher])
+DIVIDED = pytest.mark.parametrize("made", [IndexMatcher, StreamMatcher, partitioned])
 
 
-@INDEXED
+@DIVIDED
 def test_an_atom_that_raises_fails_its_queries_on_that_item_only(
-    made: type[IndexMatcher | StreamMatcher], monkeypatch: pytest.MonkeyPatch
+    made: Callable[[Plan], Matcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = Compare(Attribute("title"), ">=", "red")  # the order of texts is known to the reference evaluator only
     definitions: dict[int, Node] = {
@@ -372,9 +443,9 @@ def test_an_item_that_breaks_the_index_is_taken_the_slow_way(
     assert matcher.statistics.fallbacks == 1
 
 
-@INDEXED
+@DIVIDED
 def test_the_slow_way_records_a_failure_for_each_query(
-    made: type[IndexMatcher | StreamMatcher], monkeypatch: pytest.MonkeyPatch
+    made: Callable[[Plan], Matcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def breaks(*_: object, **__: object) -> bool:
         raise ValueError("injected")
@@ -636,9 +707,20 @@ def test_graph_patterns_hold_alike_in_every_matcher(world: GeneratedWorld, data:
     assert rows(build_matcher(merged_plan(changed)).match(world.batch)) == left
 
 
-@pytest.mark.parametrize("kind", [StreamMatcher, IndexMatcher, TreeMatcher])
+@settings(max_examples=15, deadline=None, derandomize=True)
+@given(graph_worlds(), COUNTS, MOST)
+def test_graph_patterns_hold_alike_in_partitions(world: GeneratedWorld, count: int, most: int | None) -> None:
+    queries = all_queries(world)
+    wanted = expected(world.batch, queries, world.definitions)
+    plan = base_plan(queries, world.definitions)
+    for strategy in STRATEGIES:
+        matches = partitioned(plan, count, strategy, most).match(world.batch)
+        assert (rows(matches), matches.failures) == (wanted, ()), strategy
+
+
+@pytest.mark.parametrize("kind", [StreamMatcher, IndexMatcher, TreeMatcher, partitioned])
 def test_a_graph_that_takes_too_long_fails_only_the_queries_that_need_it(
-    kind: type[Matcher], monkeypatch: pytest.MonkeyPatch
+    kind: Callable[[Plan], Matcher], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = {"steps_of_shape": 2_000, "steps_of_graph": 1_000_000}
     monkeypatch.setattr(GraphMatcher.__init__, "__kwdefaults__", limits)
@@ -652,7 +734,7 @@ def test_a_graph_that_takes_too_long_fails_only_the_queries_that_need_it(
     }
     items = [item(1, title="rock"), item(2, title="rock", graph=graph), item(3, title="jazz")]
     batch = ItemBatch.of(items, {"One": 1})
-    matcher = kind(base_plan([PlanQuery(feed) for feed in definitions], definitions))  # type: ignore[call-arg]
+    matcher = kind(base_plan([PlanQuery(feed) for feed in definitions], definitions))
     matches = matcher.match(batch)
     assert rows(matches) == [[11, 12, 14], [12, 14], [11]]
     assert [(one.row, one.query) for one in matches.failures] == [(1, 10), (1, 11)]

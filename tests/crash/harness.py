@@ -99,9 +99,9 @@ def heard(number: int) -> list[dict[str, object]]:
 
 
 class Victim:
-    """A runner in a process group of its own."""
+    """A runner in a process group of its own; with `partitions` it divides the queries."""
 
-    def __init__(self, root: Path, *arguments: str) -> None:
+    def __init__(self, root: Path, *arguments: str, partitions: int = 1) -> None:
         script = Path(__file__).with_name("victim.py")
         command = [sys.executable, str(script), str(root), *arguments]
         self._log = (root / "victim.log").open("ab")
@@ -110,7 +110,7 @@ class Victim:
             start_new_session=True,
             stdout=self._log,
             stderr=subprocess.STDOUT,
-            env=os.environ | {"PYTHONPATH": _SEARCHED},
+            env=os.environ | {"PYTHONPATH": _SEARCHED, "RUNNEL_PARTITIONS": str(partitions)},
         )
 
     @property

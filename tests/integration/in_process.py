@@ -6,17 +6,42 @@ the driver commits. A replay is the same range committed again.
 
 from __future__ import annotations
 
-from runnel.catalog import feeds, leases, matches
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+
+from runnel.catalog import feeds, leases, matches, plans
 from runnel.engine import Engine
 from runnel.engine.expiry import end_expired
+from runnel.streaming.found import PART_SCHEMA
 from runnel.streaming.job import FORM, Job
 from runnel.streaming.match_job import match_slices
 from runnel.streaming.reader import ItemLogReader, Offset
-from runnel.streaming.writer import MatchLogWriter
+from runnel.streaming.shards import shard_count
+from runnel.streaming.two_stages import match_shard, route_slices
+from runnel.streaming.writer import MatchLogWriter, PartsWritten
+
+
+class _State:
+    """What Spark keeps for a key, in this process: nothing was kept before."""
+
+    exists = False
+    get = (0,)
+
+    def update(self, value: tuple[int]) -> None:
+        """Keep a value."""
+        assert value[0] >= 0
 
 
 class InProcess:
-    """One run over an engine's root, a step at a time. `limits` are fields of the Job, such as max_batch_items."""
+    """One run over an engine's root, a step at a time. `limits` are fields of the Job, such as max_batch_items.
+
+    A plan that is divided is matched in two stages, or, where `in_two_stages` is not set, by whoever has a slice.
+    """
+
+    in_two_stages = True
 
     def __init__(self, engine: Engine, **limits: int) -> None:
         self.engine = engine
@@ -69,9 +94,29 @@ class InProcess:
 
     def commit(self, start: Offset, end: Offset, batch: int) -> None:
         """Match a range with the plan that its offset names, and commit it as a batch."""
-        step = match_slices(self.job.storage, self.job.lineage)
-        parts = (step(self.reader.read(one)) for one in self.reader.partitions(start, end))
-        self.writer.commit([self.writer.write(one) for one in parts], batch)
+        slices = [self.reader.read(one) for one in self.reader.partitions(start, end)]
+        with self.engine.root.catalog.read() as connection:
+            plan = plans.plan_by_version(connection, end["plan"])
+        if plan is not None and plan.partitioning is not None and self.in_two_stages:
+            written = self._in_two_stages(slices, shard_count(len(plan.pieces) - 1, self.job.parallelism))
+        else:
+            step = match_slices(self.job.storage, self.job.lineage)
+            written = [self.writer.write(step(one)) for one in slices]
+        self.writer.commit(written, batch)
+
+    def _in_two_stages(self, slices: Sequence[Iterator[Any]], shards: int) -> list[PartsWritten]:
+        """What Spark does with a divided plan: tasks of the first stage, rows by key, a task for every shard."""
+        storage, lineage, budget = self.job.storage, self.job.lineage, self.job.plan_bytes
+        routed = [
+            frame.to_pandas() for one in slices for frame in route_slices(storage, lineage, shards, budget)(one)
+        ]
+        rows = pd.concat(routed)
+        step = match_shard(storage, lineage, budget)
+        shares = [step((int(key),), [share], _State()) for key, share in rows.groupby("key")]
+        return [
+            self.writer.write(pa.RecordBatch.from_pandas(frame, schema=PART_SCHEMA) for frame in share)
+            for share in shares
+        ]
 
     def deliver(self) -> int:
         """Record what is due and send what is open; gives how many messages were handed over."""

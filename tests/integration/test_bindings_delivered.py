@@ -27,7 +27,7 @@ from runnel.log.match_files import BOUND_SCHEMA, match_records
 from runnel.log.storage import FileStorage
 from runnel.model.bindings import Bindings
 from runnel.model.delivery import MessageState
-from runnel.streaming import match_job
+from runnel.streaming import found as found_module
 from runnel.testing import FakeClock, MemorySink
 
 IDENTITY = """<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">
@@ -59,7 +59,7 @@ def engine(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) ->
             bound = {n: {ids["Mobs"]: [{"people": float(n)}]} for n in sequences.tolist()}
             return match_records(sequences, matches, bound)
 
-        monkeypatch.setattr(match_job, "match_records", with_people)
+        monkeypatch.setattr(found_module, "match_records", with_people)
         yield opened
     MemorySink.clear()
 
@@ -191,7 +191,7 @@ def test_bindings_that_cannot_be_read_hold_back_only_those_who_need_them(
         texts = pa.array(['[{"queries":', None], pa.large_string())
         return pa.RecordBatch.from_arrays([*records.columns[:3], texts], schema=BOUND_SCHEMA)
 
-    monkeypatch.setattr(match_job, "match_records", damaged)
+    monkeypatch.setattr(found_module, "match_records", damaged)
     publish(engine, "mob", "quiet")
     runner.run()
     assert delivered("quiet") == [("quiet", Bindings())]
@@ -206,7 +206,7 @@ def test_bindings_that_cannot_be_read_hold_back_only_those_who_need_them(
 def test_feeds_without_bindings_cost_one_look_at_a_part(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(match_job, "match_records", match_records)
+    monkeypatch.setattr(found_module, "match_records", match_records)
     engine.execute("subscribe to Mobs output memory 'mobs';")
     asked: list[str] = []
 

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from runnel.cli.main import app
-from runnel.engine import Engine
+from runnel.engine import Engine, open_engine
 from runnel.errors import NotFound
 
 SCRIPT = """
@@ -97,3 +97,48 @@ def test_the_commands_start_without_the_compiler_of_kernels() -> None:
     assert "runnel.cli.main" in told
     for heavy in ("numba", "matplotlib", "pyspark"):
         assert heavy not in told
+
+
+def _divided(folder: Path) -> Engine:
+    opened = open_engine(folder, partitions=2)
+    opened.execute(SCRIPT)
+    return opened
+
+
+def test_a_query_of_a_divided_plan_is_shown_where_it_is(tmp_path: Path) -> None:
+    with _divided(tmp_path / "divided") as engine:
+        explained = engine.explain("Live")
+        told = explained.data["partition"]
+        assert told["partitions"] == 2
+        assert told["partition"]["number"] in (0, 1)
+        assert 1 <= told["group_here"] <= told["group"]
+        assert {one["strategy"] for one in told["weighed"]} <= {"grouped", "spread"}
+        assert any("title contains" in (one["condition"] or "") for one in told["router"]), told["router"]
+        text = "\n".join(explained.lines)
+        assert f"in partition {told['partition']['number'] + 1} of 2" in text
+        assert "the router asks first: title contains" in text
+        assert "measured: nothing yet" in text
+        json.dumps(explained.data)
+        (page,) = (
+            CliRunner().invoke(app, ["explain", "Rock", "--json", "-r", str(engine.root.folder)]).output.splitlines()
+        )
+        assert json.loads(page)["partition"]["partitions"] == 2
+
+
+def test_a_query_that_was_added_since_is_in_no_partition(tmp_path: Path) -> None:
+    with _divided(tmp_path / "divided") as engine:
+        engine.execute("create feed Late from Wire where title contains 'late'; subscribe to Late output log;")
+        explained = engine.explain("Late")
+        assert explained.data["partition"]["partition"] is None
+        assert any("in none of the 2 partitions" in line for line in explained.lines)
+        assert engine.explain("Idle").data["partition"] is None, "nobody wants it, so it is in no plan"
+
+
+def test_how_queries_are_divided_is_for_the_operator(tmp_path: Path) -> None:
+    with _divided(tmp_path / "divided") as engine:
+        engine.owners.add("ann")
+        ann = engine.acting_as("ann")
+        ann.execute("create feed Mine from Wire where title contains 'rock'; subscribe to Mine output log;")
+        explained = ann.explain("Mine")
+        assert explained.data["partition"] is None
+        assert not any("partition" in line for line in explained.lines)

@@ -16,7 +16,7 @@ from runnel.catalog import inspection, matches
 from runnel.engine import Engine
 from runnel.errors import Backlogged, BrokenDocument, InvalidItem, NotFound
 from runnel.matching.filters import fallback, truth
-from runnel.streaming import match_job
+from runnel.streaming import loaded
 
 RSS = """<rss version="2.0"><channel><title>T</title><link>http://e.example/</link><description>D</description>{}
 </channel></rss>"""
@@ -202,7 +202,7 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("poisoned")
 def test_a_query_that_raises_on_an_item_is_put_aside_and_the_batch_goes_on(engine: Engine) -> None:
-    match_job._loaded.cache_clear()
+    loaded.loaded_plan.cache_clear()
     engine.execute(
         "register feed Wire; create feed Old from Wire where published < date '2026-01-01T10:00:00Z';"
         "create feed Poison from Wire where title contains 'poison'; create feed All from Wire;"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby, takewhile
+from itertools import groupby, pairwise, takewhile
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, insert, or_, select, update
 
 from runnel.catalog import leases, schema, totals
 from runnel.catalog.connection import chunks, now
@@ -73,8 +73,12 @@ def matched_upto(connection: Connection) -> int:
 
 
 def commit_segment(connection: Connection, segment: MatchSegment, parts: Sequence[MatchPart], *, epoch: int) -> bool:
-    """Publish a batch: False if it was there already. Raises Fenced, or LineageConflict if it does not fit."""
+    """Publish a batch: False if it was there already. Raises Fenced, or LineageConflict if it does not fit.
+
+    Parts with exactly the same sequences are layers of one: a reader unites what they say of an item.
+    """
     leases.check(connection, epoch)
+    _check_layers(segment, parts)
     there = connection.execute(_FIND, {"of": segment.lineage, "number": segment.batch}).one_or_none()
     if there is not None:
         if (there.first_sequence, there.last_sequence) == (segment.first_sequence, segment.last_sequence):
@@ -89,6 +93,7 @@ def commit_segment(connection: Connection, segment: MatchSegment, parts: Sequenc
             f"batch {segment.batch} of lineage {segment.lineage} begins at {segment.first_sequence},"
             f" the log ends at {last}"
         )
+    moment = now(connection)
     row = {
         "lineage": segment.lineage,
         "batch": segment.batch,
@@ -99,15 +104,25 @@ def commit_segment(connection: Connection, segment: MatchSegment, parts: Sequenc
         "matches": segment.matches,
         "counters": json.dumps(segment.counters),
         "epoch": epoch,
-        "committed": now(connection),
+        "committed": moment,
     }
     connection.execute(_ADD, row)
     totals.count(connection, totals.MATCHES, segment.matches)
     for name in (totals.OPERATOR_CALLS, totals.OPERATOR_UNKNOWN):
         totals.count(connection, name, segment.counters.get(name, 0))
     for part in parts:
-        _add_part(connection, part, segment.lineage, segment.batch, level=0, committed=now(connection))
+        _add_part(connection, part, segment.lineage, segment.batch, level=0, committed=moment)
     return True
+
+
+def _check_layers(segment: MatchSegment, parts: Sequence[MatchPart]) -> None:
+    """Parts have the same items or none in common: of others, a reader would lose matches or see them twice."""
+    ranges = sorted({(part.first_sequence, part.last_sequence) for part in parts})
+    for (first, last), (other, until) in pairwise(ranges):
+        if other <= last:
+            raise LineageConflict(
+                f"batch {segment.batch} of lineage {segment.lineage} has parts {first}-{last} and {other}-{until}"
+            )
 
 
 def _add_part(
@@ -156,13 +171,19 @@ def match_segments(connection: Connection, after: int = 0, upto: int | None = No
 
 
 def match_parts(connection: Connection, after: int, upto: int, *, limit: int | None = None) -> list[KeptPart]:
-    """The files with matches of sequences in (after, upto], in order; the first so many of them."""
-    query = (
-        select(schema.match_parts)
-        .where(_p.retired.is_(None), _p.last_sequence > after, _p.first_sequence <= upto)
-        .order_by(_p.last_sequence)
-        .limit(limit)
-    )
+    """The files with matches of items in (after, upto], in order; the first so many, and all layers of the last."""
+    return _parts_where(connection, (_p.last_sequence > after, _p.first_sequence <= upto), limit)
+
+
+def _parts_where(
+    connection: Connection, conditions: Sequence[ColumnElement[bool]], limit: int | None
+) -> list[KeptPart]:
+    """Live files in order. Layers have the same last sequence: a limit must not come between them."""
+    live = (_p.retired.is_(None), *conditions)
+    query = select(schema.match_parts).where(*live).order_by(_p.last_sequence, _p.path)
+    if limit is not None:
+        some = select(_p.last_sequence).where(*live).order_by(_p.last_sequence).limit(limit).subquery()
+        query = query.where(_p.last_sequence <= select(func.max(some.c.last_sequence)).scalar_subquery())
     return [_part(row) for row in connection.execute(query)]
 
 
@@ -174,14 +195,8 @@ def most_per_item(connection: Connection, after: int, upto: int) -> float:
 
 
 def small_parts(connection: Connection, limit: int) -> list[KeptPart]:
-    """The first so many files that are not whole days yet, in order."""
-    query = (
-        select(schema.match_parts)
-        .where(_p.retired.is_(None), _p.level < _LARGEST_LEVEL)
-        .order_by(_p.last_sequence)
-        .limit(limit)
-    )
-    return [_part(row) for row in connection.execute(query)]
+    """The first so many files that are not whole days yet, in order, and all layers of the last."""
+    return _parts_where(connection, (_p.level < _LARGEST_LEVEL,), limit)
 
 
 def replace_parts(

@@ -222,6 +222,16 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         # Items of web feeds have graphs from here on; those up to this sequence were accepted without.
         "insert into counters (name, value) select 'graphless', value from counters where name = 'sequence'",
     ),
+    (
+        # A plan version may be matched in partitions: which folder says how, and all folders that this names. What
+        # each partition was found to cost, so that they can be balanced.
+        "alter table plans add column partitioning text",
+        "alter table plans add column pieces text",
+        """create table partition_loads (
+            partitioning text not null, partition_number integer not null, items bigint not null,
+            matches bigint not null, microseconds bigint not null, loads bigint not null, noted bigint not null,
+            primary key (partitioning, partition_number))""",
+    ),
 )
 
 DIALECTS: Final[dict[str, dict[str, str]]] = {

@@ -20,7 +20,8 @@ _LAST_SEQUENCE = select(schema.counters.c.value).where(schema.counters.c.name ==
 class PlanRow:
     """A published plan: the folders of its base and delta, and how many queries it holds.
 
-    `removed` are queries that the folders hold and the version does not.
+    `removed` are queries that the folders hold and the version does not. Where the version is matched in partitions,
+    `partitioning` is the folder that says how, and `pieces` are the folders that this names.
     """
 
     version: int
@@ -29,10 +30,19 @@ class PlanRow:
     queries: int
     created: int
     removed: tuple[int, ...] = ()
+    partitioning: str | None = None
+    pieces: tuple[str, ...] = ()
 
 
 def publish_plan(
-    connection: Connection, base: str, delta: str | None, queries: int, removed: Iterable[int] = ()
+    connection: Connection,
+    base: str,
+    delta: str | None,
+    queries: int,
+    removed: Iterable[int] = (),
+    *,
+    partitioning: str | None = None,
+    pieces: Iterable[str] = (),
 ) -> int:
     """Make a written plan the current one; gives its version."""
     values = {
@@ -42,6 +52,8 @@ def publish_plan(
         "sequence": _LAST_SEQUENCE,
         "created": now(connection),
         "removed": ",".join(map(str, sorted(removed))) or None,
+        "partitioning": partitioning,
+        "pieces": " ".join(pieces) or None,
     }
     result = connection.execute(insert(schema.plans).values(**values).returning(_c.version))
     return int(result.scalar_one())
@@ -62,8 +74,10 @@ def plan_by_version(connection: Connection, version: int) -> PlanRow | None:
 def plan_folders(connection: Connection, *, since: int = 0) -> set[str]:
     """Every folder that the plan versions from `since` on, and always the current one, name."""
     newest = select(func.max(_c.version)).scalar_subquery()
-    rows = connection.execute(select(_c.base, _c.delta).where(or_(_c.version >= since, _c.version == newest))).all()
-    return {folder for row in rows for folder in (row.base, row.delta) if folder}
+    named = select(_c.base, _c.delta, _c.partitioning, _c.pieces)
+    rows = connection.execute(named.where(or_(_c.version >= since, _c.version == newest))).all()
+    own = {folder for row in rows for folder in (row.base, row.delta, row.partitioning) if folder}
+    return own | {folder for row in rows for folder in (row.pieces or "").split()}
 
 
 def forget_plans(connection: Connection, *, before: int, created: int) -> int:
@@ -78,4 +92,5 @@ def _plan_row(row: Any) -> PlanRow:
         removed = tuple(map(int, row.removed.split(","))) if row.removed else ()
     except ValueError as error:
         raise CorruptData(f"the catalog names no queries that plan {row.version} is without: {error}") from error
-    return PlanRow(row.version, row.base, row.delta, row.queries, row.created, removed)
+    pieces = tuple((row.pieces or "").split())
+    return PlanRow(row.version, row.base, row.delta, row.queries, row.created, removed, row.partitioning, pieces)

@@ -67,7 +67,28 @@ item_segments = _table(
 seen = _table("seen", feed=_I, key=_B, version=_S, fingerprint=_B, sequence=_I, day=_I)
 offers = _table("offers", feed=_I, day=_I)
 source_files = _table("source_files", feed=_I, path=_T, size=_I, modified=_I, digest=_T, problem=_T, checked=_I)
-plans = _table("plans", version=_I, base=_T, delta=_T, queries=_I, sequence=_I, created=_I, removed=_T)
+plans = _table(
+    "plans",
+    version=_I,
+    base=_T,
+    delta=_T,
+    queries=_I,
+    sequence=_I,
+    created=_I,
+    removed=_T,
+    partitioning=_T,
+    pieces=_T,
+)
+partition_loads = _table(
+    "partition_loads",
+    partitioning=_T,
+    partition_number=_I,
+    items=_I,
+    matches=_I,
+    microseconds=_I,
+    loads=_I,
+    noted=_I,
+)
 lineages = _table("lineages", id=_I, job=_T, after_sequence=_I, created=_I, abandoned=_I, reason=_T)
 match_segments = _table(
     "match_segments",

@@ -20,6 +20,7 @@ from runnel.engine.root import Root, open_root
 from runnel.errors import CorruptData, OperatorRefused, RunnelError
 from runnel.matching.operators.registry import check_source
 from runnel.model.operator import OperatorDeclaration
+from runnel.plan.partitioning import verify_partitioning
 from runnel.plan.store import PlanVersion, load, verify
 from runnel.settings import FILE
 
@@ -132,9 +133,21 @@ def _plan(root: Root) -> str:
     if current is None:
         return "none yet"
     load(root.storage, PlanVersion.of(current))
-    for folder in filter(None, (current.base, current.delta)):
+    for folder in filter(None, (current.base, current.delta, *current.pieces)):
         verify(root.storage, folder)
-    return f"version {current.version} with {current.queries} queries loads"
+    divided = "" if current.partitioning is None else _divided(root, current)
+    return f"version {current.version} with {current.queries} queries loads{divided}"
+
+
+def _divided(root: Root, current: plans.PlanRow) -> str:
+    """How the plan is divided; its pieces must be those that the catalog names."""
+    made = verify_partitioning(root.storage, current.partitioning or "")
+    if made.base != current.base or set(made.pieces) != set(current.pieces):
+        raise CorruptData(
+            f"{made.folder} does not name the pieces that the catalog names",
+            hint="set partitions = 1, start the runner once, and set it back: the queries are divided anew",
+        )
+    return f", in {len(made.partitions)} partitions"
 
 
 def _operators(root: Root) -> Iterator[Finding]:

@@ -36,6 +36,8 @@ from runnel.errors import CorruptData, InputError, NewerRoot, NotFound, RootErro
 from runnel.log.storage import Storage
 from runnel.matching.operators.cache_files import FOLDER as ANSWERS
 from runnel.matching.operators.means import FOLDER as OPERATORS
+from runnel.plan.partitioning import ASSIGNMENT
+from runnel.plan.partitioning import MANIFEST as DIVISION
 from runnel.plan.store import MANIFEST as PLAN_MANIFEST
 from runnel.plan.store import read_manifest as read_plan
 from runnel.settings import FILE
@@ -195,14 +197,22 @@ def _named_files(root: Root, connection: Connection) -> Iterator[str]:
         if part.by_query is not None:
             yield part.by_query
     for folder in plans.plan_folders(connection, since=matches.last_plan(connection)):
-        yield f"{folder}/{PLAN_MANIFEST}"
-        try:
-            files = read_plan(root.storage, folder).files
-        except CorruptData as error:
-            raise _Vanished(error.message) from error
-        yield from (f"{folder}/{name}" for name in files)
+        yield from _plan_files(root.storage, folder)
     yield from inspection.aside_paths(connection)
     yield from sheets.sheets_in_use(connection)
+
+
+def _plan_files(storage: Storage, folder: str) -> Iterator[str]:
+    """The files of a folder of plans: of a plan, or of what says how one is divided."""
+    if storage.local(f"{folder}/{DIVISION}").exists():
+        yield from (f"{folder}/{name}" for name in (DIVISION, ASSIGNMENT))
+        return
+    yield f"{folder}/{PLAN_MANIFEST}"
+    try:
+        files = read_plan(storage, folder).files
+    except CorruptData as error:
+        raise _Vanished(error.message) from error
+    yield from (f"{folder}/{name}" for name in files)
 
 
 def _folder_files(folder: Path) -> Iterator[str]:

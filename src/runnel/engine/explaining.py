@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from runnel.catalog import feeds, plans
 from runnel.catalog.operator_learning import learned_operators
 from runnel.catalog.operators import callable_operators
+from runnel.catalog.plans import PlanRow
 from runnel.engine.adhoc import adhoc_plan
 from runnel.engine.answer import state_of
 from runnel.engine.outcome import Outcome
@@ -22,6 +23,7 @@ from runnel.plan.logical import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
 
 if TYPE_CHECKING:
+    from runnel.engine.explain_partition import ExplainedPartition
     from runnel.matching.operators.explain import ExplainedOperators
 
 
@@ -39,14 +41,21 @@ def explain_feed(root: Root, name: str, actor: Actor) -> Outcome:
         anchors = part_anchors(part).clauses
         explained = explain_query(planned.feed.id, planned.plan, planned.names, anchors=anchors)
         feed = planned.feed
-        asked = _operators(root, planned)
-        lines = (feed.statement, planned.state, *explained.lines(), *(asked.lines() if asked else ()))
+        asked, divided = _operators(root, planned), _partition(root, planned)
+        lines = (
+            feed.statement,
+            planned.state,
+            *explained.lines(),
+            *(asked.lines() if asked else ()),
+            *(divided.lines() if divided else ()),
+        )
         data = {
             "feed": feed.name,
             "statement": feed.statement,
             "matched": planned.is_live,
             **explained.to_json(),
             "operators": asked.to_json() if asked else None,
+            "partition": divided.to_json() if divided else None,
         }
     return Outcome(f"explain feed {feed.name}", data, lines)
 
@@ -60,6 +69,15 @@ def _operators(root: Root, planned: _Planned) -> ExplainedOperators | None:
     with root.catalog.read() as connection:
         declared, learned = callable_operators(connection), learned_operators(connection)
     return explain_operators(planned.plan, planned.feed.id, declared, learned)
+
+
+def _partition(root: Root, planned: _Planned) -> ExplainedPartition | None:
+    """Where a feed is, where the shared plan is divided over workers."""
+    if planned.row is None or planned.row.partitioning is None:
+        return None
+    from runnel.engine.explain_partition import explain_partition
+
+    return explain_partition(root, planned.row, planned.plan, planned.feed.id, planned.names)
 
 
 def picture_feed(root: Root, name: str, actor: Actor) -> dict[str, str]:
@@ -88,6 +106,8 @@ class _Planned:
     names: Mapping[int, str]
     plan: Plan
     state: str
+    row: PlanRow | None = None
+    """The version, where the plan is the shared one."""
 
 
 @contextmanager
@@ -100,7 +120,7 @@ def _planned(root: Root, name: str, actor: Actor) -> Iterator[_Planned]:
         definitions = feeds.definitions(connection, [feed.id], with_paused=True)
     if actor.is_operator and is_live and not feed.paused and current is not None:
         plan = load(root.storage, PlanVersion.of(current))
-        yield _Planned(feed, is_live, names, plan, f"plan version {current.version}")
+        yield _Planned(feed, is_live, names, plan, f"plan version {current.version}", current)
         return
     state = f"{state_of(feed, is_live)}; compiled alone it would be:"
     with adhoc_plan([PlanQuery(feed.id)], definitions) as alone:

@@ -28,6 +28,7 @@ from runnel.engine.root import Root
 from runnel.plan.arrays import Array
 from runnel.plan.gates import visible
 from runnel.plan.logical import PlanQuery
+from runnel.plan.partitioning import Partitioning
 from runnel.plan.store import Layout, Plan, PlanPart, PlanVersion, keep_part, load
 
 if TYPE_CHECKING:
@@ -102,7 +103,7 @@ def read_change(
     added = (in_delta.difference(current.removed) | activation.compile) - removed
     dead = _among({*loaded.tombstones.tolist(), *removed, *activation.compile}, in_base)
     total = len(in_base) - len(dead) + len(added)
-    is_small = _is_small(len(added) + len(dead), len(in_base))
+    is_small = _is_small(len(added) + len(dead), len(in_base), is_divided=current.partitioning is not None)
     if not is_small and len(added) > len(in_base):
         return reader.everything()  # more is new than old: merging would save nothing
     if is_small and loaded.delta is not None and added == in_delta and not activation.compile:
@@ -145,7 +146,8 @@ class _Reader:
         lost = of_delta | (of_base - _among(of_base, dead))
         total = current.queries - len(lost.difference(current.removed))
         added = len(in_delta) - len(_among(gone, in_delta))
-        if not _is_small(len(in_base) + 2 * added - total, len(in_base)):
+        changes = len(in_base) + 2 * added - total
+        if not _is_small(changes, len(in_base), is_divided=current.partitioning is not None):
             return None  # of the base, all are dead that are neither added nor among the total
         nothing = frozenset[int]()
         return Change((), {}, {}, nothing, 0, total, current, removed=frozenset(gone))  # nothing begins: no sequence
@@ -198,26 +200,64 @@ def publish_draft(root: Root, connection: Connection, draft: Draft) -> int | Non
     """Write a draft and make it current; gives the version, or None where the log has grown and it must be remade."""
     change, laid_out = draft.change, draft.laid_out
     if change.current is not None and change.removed is not None:
-        current = change.current
-        return plans.publish_plan(connection, current.base, current.delta, change.total, change.removed)
+        return _publish_beside(connection, change.current, change.current.delta, change.total, change.removed)
     if laid_out is not None and change.fresh and last_sequence(connection) != change.sequence:
         laid_out = laid_out.starting_after(last_sequence(connection), change.fresh)
     if laid_out is None:
         return None
     folder = _folder()
-    if draft.base is None:
+    if draft.base is None or change.current is None:
         laid_out.write_base(root.storage, folder)
-        return plans.publish_plan(connection, folder, None, change.total)
+        return _publish_base(root, connection, folder, change.total)
     dead = np.array(sorted(change.dead), dtype=np.int64)
     manifest = laid_out.write_delta(root.storage, folder, dead.tolist(), draft.base)
     # The next change begins with this delta; what was just written need not be read.
     whole = np.union1d(dead, laid_out.logical.query_ids)
     keep_part(root.storage, PlanPart(manifest, laid_out.logical, laid_out.layout.every(), whole))
-    return plans.publish_plan(connection, draft.base, folder, change.total)
+    return _publish_beside(connection, change.current, folder, change.total)
 
 
-def _is_small(changes: int, in_base: int) -> bool:
-    return changes <= max(_DELTA_AT_LEAST, _DELTA_SHARE * in_base)
+def _publish_base(root: Root, connection: Connection, base: str, queries: int) -> int:
+    """Make a base that is written the current plan; where it is small and to be divided, it is divided at once."""
+    # Imported here, as it rests on this module.
+    from runnel.engine.partitioning import divided_at_once
+
+    return publish_base(connection, base, queries, divided_at_once(root, connection, base, queries))
+
+
+def publish_base(connection: Connection, base: str, queries: int, made: Partitioning | None) -> int:
+    """Make a base that is written the current plan, with its partitioning where it has one."""
+    if made is None:
+        return plans.publish_plan(connection, base, None, queries)
+    return plans.publish_plan(connection, base, None, queries, partitioning=made.folder, pieces=made.pieces)
+
+
+def _publish_beside(
+    connection: Connection, current: PlanRow, delta: str | None, queries: int, removed: Iterable[int] = ()
+) -> int:
+    """Publish a version with the base of the current one, which stays divided as it is."""
+    return plans.publish_plan(
+        connection,
+        current.base,
+        delta,
+        queries,
+        removed,
+        partitioning=current.partitioning,
+        pieces=current.pieces,
+    )
+
+
+def has_grown(plan: Plan) -> bool:
+    """Whether so much was added to a plan's base, or taken from it, that a new base is due."""
+    in_base = visible(plan.base.queries.query_ids)
+    dead = _among(set(plan.tombstones.tolist()), in_base)
+    return not _is_small(len(_in_delta(plan)) + len(dead), len(in_base))
+
+
+def _is_small(changes: int, in_base: int, *, is_divided: bool = False) -> bool:
+    """Whether changes can be a delta. Beside a base that is divided twice as many can: the runner makes the next
+    base from them, divided too, so that workers never have to map a large base whole."""
+    return changes <= (2 if is_divided else 1) * max(_DELTA_AT_LEAST, _DELTA_SHARE * in_base)
 
 
 def _in_delta(plan: Plan) -> Array:

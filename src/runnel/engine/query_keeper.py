@@ -12,20 +12,23 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from runnel.catalog import matches
+from runnel.catalog import matches, plans
 from runnel.catalog.leases import Lease
 from runnel.engine.pulse import Pulse
 from runnel.engine.root import Root
 from runnel.errors import CatalogUnavailable, CorruptData, Fenced, RunnelError, StorageFull
 from runnel.matching.operators.means import OperatorMeans
-from runnel.streaming.job import Job
-from runnel.streaming.query import choose_lineage, drop_old_checkpoints, start_query
+from runnel.streaming.job import Job, form_of
+from runnel.streaming.query import checkpoint_path, choose_lineage, drop_old_checkpoints, start_query
+from runnel.streaming.route_ahead import RouteAhead, forget_ahead
+from runnel.streaming.shards import shard_count
 
 logger = logging.getLogger("runnel")
 
 MATCHING = "matching"
 _TICK = 0.05
 _RETRIES = 5
+_LOOK_SECONDS = 2.0
 _FRESH_START = 3
 """Failures without progress after which the checkpoint is not trusted any more."""
 
@@ -42,6 +45,9 @@ class QueryKeeper:
         self._query: Any = None
         self._failures = 0
         self._last_seen = -1
+        self._shards = 0
+        self._ahead: RouteAhead | None = None
+        self._look_after = 0.0
         self.on_hold_up: Callable[[RunnelError], None] = lambda error: None
 
     def open(self, spark: Callable[[], Any]) -> None:
@@ -56,7 +62,10 @@ class QueryKeeper:
     def start(self, *, once: bool = False, force: str | None = None) -> None:
         """Start the query; `force` is a reason to begin a new lineage."""
         root, lease = self._root, self._lease
-        lineage = choose_lineage(root.catalog, root.storage, epoch=lease.epoch, force_new=force)
+        parallelism = int(self._spark.sparkContext.defaultParallelism)
+        self._shards = self._wanted_shards(parallelism)
+        form = form_of(self._shards)
+        lineage = choose_lineage(root.catalog, root.storage, epoch=lease.epoch, form=form, force_new=force)
         drop_old_checkpoints(root.storage, lineage.id)
         settings = root.settings
         OperatorMeans.of(settings).keep(root.storage)
@@ -70,9 +79,21 @@ class QueryKeeper:
             max_batch_items=settings.max_batch_items,
             max_batch_bytes=settings.max_batch_bytes,
             slice_items=settings.slice_items,
-            parallelism=self._spark.sparkContext.defaultParallelism,
+            parallelism=parallelism,
+            shards=self._shards,
+            plan_bytes=settings.plan_megabytes << 20,
         )
+        self._stop_routing()
+        forget_ahead(root.storage)
         self._query = start_query(self._spark, job, once=once)
+        if job.shards:
+            self._ahead = RouteAhead(self._spark, job, checkpoint_path(job.lineage))
+            self._ahead.start()
+
+    def _stop_routing(self) -> None:
+        if self._ahead is not None:
+            self._ahead.stop()
+            self._ahead = None
 
     def match_all(self, lag: Callable[[], int]) -> None:
         """Match what there is, in bounded queries, until nothing waits or the run is stopped."""
@@ -87,6 +108,8 @@ class QueryKeeper:
                 self.notice_progress()
             except Exception as error:
                 force = self._after_failure(error)
+            finally:
+                self._stop_routing()
 
     def keep_going(self) -> None:
         """Start the query again if it has ended; raises what cannot be mended."""
@@ -94,6 +117,26 @@ class QueryKeeper:
             error = self._query.exception()
             force = None if error is None else self._after_failure(error)
             self.start(force=force)
+        elif self._is_time_to_look() and bool(self._shards) != bool(self._wanted_shards(1)):
+            # Either shape can match either plan, so there is no hurry; but only one of them is good at it.
+            logger.info("queries are %s: matching starts again", "in one piece" if self._shards else "divided now")
+            self.end()
+            self.start()
+
+    def _is_time_to_look(self) -> bool:
+        """Whether it is time to ask the catalog for the plan again: seldom enough not to burden it."""
+        if time.monotonic() < self._look_after:
+            return False
+        self._look_after = time.monotonic() + _LOOK_SECONDS
+        return True
+
+    def _wanted_shards(self, parallelism: int) -> int:
+        """The shards that the current plan is best matched in; 0 where it is not divided."""
+        with self._root.catalog.read() as connection:
+            current = plans.current_plan(connection)
+        if current is None or current.partitioning is None:
+            return 0
+        return shard_count(len(current.pieces) - 1, parallelism)
 
     def notice_progress(self) -> None:
         """Matching that was held up and has got somewhere is held up no more."""
@@ -113,6 +156,7 @@ class QueryKeeper:
 
     def end(self) -> None:
         """End the query if it is under way."""
+        self._stop_routing()
         if self.is_active:
             self._query.stop()
 

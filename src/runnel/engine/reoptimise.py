@@ -1,16 +1,18 @@
 """Compiling the plan again while running, once what was learned of the stream promises enough (RoSeS §8).
 
 The new base holds the same queries, so a batch may use either; each names its version, and so does a replay of it.
-The plan is compiled without holding up anybody, and published only if nothing else was published meanwhile.
+The plan is compiled without holding up anybody, and published only if nothing else was published meanwhile. Where
+the queries are divided over workers it is also compiled when much was added, and the new base is divided before
+anybody has to map it.
 """
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
 
 from runnel.catalog import leases, plans
-from runnel.engine.planning import frequencies
+from runnel.engine.partitioning import divided_if_wanted, new_folder
+from runnel.engine.planning import frequencies, has_grown, publish_base
 from runnel.engine.root import Root
 from runnel.plan import store as plan_store
 
@@ -35,21 +37,24 @@ def reoptimise(root: Root, epoch: int, *, enough: float = ENOUGH, worth_it: floa
     with root.catalog.read() as connection:
         current = plans.current_plan(connection)
         known = frequencies(connection)
-    if current is None or not known:
+    if current is None or not (known or current.partitioning):
         return None
     from runnel.matching.compile import compile_merged
     from runnel.matching.gain import gain_of_compiling
 
     plan = plan_store.load(root.storage, plan_store.PlanVersion.of(current))
     gain = gain_of_compiling(plan, known)
-    if gain.share < enough or gain.now - gain.then < worth_it:
+    pays = bool(known) and gain.share >= enough and gain.now - gain.then >= worth_it
+    is_due = current.partitioning is not None and has_grown(plan)
+    if not (pays or is_due):
         return Reoptimised(gain.now, gain.then)
-    folder = f"plans/{uuid.uuid4().hex}"
+    folder = new_folder()
     compile_merged(root.storage, folder, plan, frequencies=known)
+    made = divided_if_wanted(root, folder)
     with root.catalog.write() as connection:
         leases.check(connection, epoch)
         newest = plans.current_plan(connection)
         if newest is None or newest.version != current.version:
             return Reoptimised(gain.now, gain.then)  # somebody declared something: the next turn looks again
-        version = plans.publish_plan(connection, folder, None, current.queries)
+        version = publish_base(connection, folder, current.queries, made)
     return Reoptimised(gain.now, gain.then, version)

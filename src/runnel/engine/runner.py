@@ -18,8 +18,10 @@ from runnel.catalog.leases import Lease
 from runnel.catalog.sequencer import last_sequence
 from runnel.engine.expiry import end_expired
 from runnel.engine.health import Companion, Health
+from runnel.engine.partitioning import ensure_partitioning
 from runnel.engine.pulse import Pulse
 from runnel.engine.query_keeper import QueryKeeper
+from runnel.engine.rebalance import rebalance
 from runnel.engine.reoptimise import reoptimise
 from runnel.engine.root import Root
 from runnel.engine.tidy import tidy
@@ -34,6 +36,7 @@ logger = logging.getLogger("runnel")
 _TICK = 0.05
 _POLL_TICK = 0.5
 _AGAIN_TICK = 2.0
+_DIVIDE_TICK = 5.0
 _DRAIN_SECONDS = 60.0
 _WATCHING = "watching"
 _PASSING = (StorageFull, CatalogUnavailable)
@@ -159,6 +162,7 @@ class Runner:
         self._acquire()
         self._log_again()
         self._poll_once(report)
+        self._divide_first()
         self._say("starting Spark", report)
         keeper.open(self._open_spark)
         while True:
@@ -174,6 +178,7 @@ class Runner:
     # --- unbounded run -------------------------------------------------------------------------------------------
 
     def _run_on(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> None:
+        self._divide_first()
         self._say("starting Spark", report)
         keeper.open(self._open_spark)
         settings = self._root.settings
@@ -186,6 +191,8 @@ class Runner:
                 ("tidy", self._tidy, settings.archive_seconds),
                 ("again", self._log_again, _AGAIN_TICK),
                 ("reoptimise", self._reoptimise, settings.reoptimise_seconds),
+                ("divide", self._divide, _DIVIDE_TICK),
+                ("rebalance", self._rebalance, settings.rebalance_seconds),
             )
         ]
         keeper.start()
@@ -246,6 +253,26 @@ class Runner:
                 done.then,
                 done.now,
             )
+
+    def _divide_first(self) -> None:
+        """Divide the queries as the settings want it, before workers load them. They can be matched undivided too."""
+        try:
+            self._divide()
+        except Fenced:
+            raise
+        except Exception:
+            logger.exception("the queries could not be divided")
+            self.pulse.count("turns failed")
+
+    def _divide(self) -> None:
+        done = ensure_partitioning(self._root, self._held().epoch)
+        if done is not None:
+            logger.info("plan version %d has %d partitions: %s", done.version, done.partitions, done.reason)
+
+    def _rebalance(self) -> None:
+        done = rebalance(self._root, self._held().epoch)
+        if done is not None and done.version is not None:
+            logger.info("%s", done.told())
 
     def _loop(self, step: Callable[[], None], pause: float) -> None:
         name = threading.current_thread().name

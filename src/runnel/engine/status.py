@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from runnel.catalog import feeds, inspection, leases, matches, plans, polls, receipts, subscriptions, vitals
 from runnel.catalog.sequencer import last_sequence
+from runnel.engine.partition_figures import PartitionFigures, partition_figures
 from runnel.engine.root import Root
 from runnel.engine.vitals import OperatorFigures, operator_figures
 from runnel.model.feed import FeedKind
@@ -45,6 +46,7 @@ class Status:
     polls: dict[str, int]
     room_bytes: int
     operators: OperatorFigures
+    partitions: PartitionFigures | None
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON value."""
@@ -61,6 +63,7 @@ class Status:
             f"items          {self.accepted} accepted, {self.matched} matched, {self.lag} waiting",
             f"matches        {self.matches}",
             f"plan           {plan}",
+            *self._partitions(),
             f"runner         {self.runner}",
             f"messages       {messages}",
             f"put aside      {self.put_aside}",
@@ -75,6 +78,10 @@ class Status:
                 "runnel show subscriptions",
             ),
         ]
+
+    def _partitions(self) -> list[str]:
+        told = self.partitions.lines() if self.partitions else []
+        return [f"{'' if place else 'partitions':<15}{line}" for place, line in enumerate(told)]
 
     def _polling(self) -> list[str]:
         told = self.polls
@@ -140,6 +147,7 @@ def read_status(root: Root) -> Status:
             polls=asdict(polls.poll_counts(connection)),
             room_bytes=room.f_bavail * room.f_frsize,
             operators=operator_figures(connection),
+            partitions=partition_figures(root, connection, plan),
         )
 
 

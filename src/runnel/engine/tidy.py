@@ -20,6 +20,7 @@ from runnel.catalog import (
     items,
     leases,
     matches,
+    partition_loads,
     plans,
     receipts,
     seen_keys,
@@ -243,6 +244,7 @@ class _Turn:
         with self._write() as connection:
             old = now(connection) - int(settings.orphan_seconds * 1e6)
             gone = plans.forget_plans(connection, before=matches.last_plan(connection), created=old)
+            partition_loads.forget_loads(connection, plans.plan_folders(connection))
             if settings.keep_items_days:
                 matches.forget_lineages(connection, _ago(connection, settings.keep_items_days))
             return gone

@@ -9,8 +9,11 @@ from sqlalchemy import Connection
 
 from runnel.catalog import leases, matches, operator_cache, operators, plans, totals, undecided
 from runnel.catalog.connection import now
+from runnel.catalog.partition_loads import known_loads
+from runnel.catalog.plans import PlanRow
 from runnel.catalog.sequencer import last_sequence
 from runnel.catalog.vitals import unsettled
+from runnel.engine.partition_figures import all_loads, measured_copies, measured_skew
 from runnel.engine.root import Root
 
 
@@ -36,6 +39,20 @@ class OperatorFigures:
 
 
 @dataclass(frozen=True, slots=True)
+class DivisionFigures:
+    """How the current plan is divided: 1 partition means that every worker has all queries.
+
+    `skew` is what the partition that takes longest takes, as a multiple of the mean; `copies` how often an item is
+    given to a partition, and `plan_loads` how often plans of partitions were loaded lately.
+    """
+
+    partitions: int
+    skew: float | None = None
+    copies: float | None = None
+    plan_loads: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Vitals:
     """What an operator watches; None where there is nothing to say yet."""
 
@@ -54,6 +71,7 @@ class Vitals:
     lease_epoch: int
     room_bytes: int
     operators: OperatorFigures
+    division: DivisionFigures | None
 
 
 def read_vitals(root: Root) -> Vitals:
@@ -79,7 +97,17 @@ def read_vitals(root: Root) -> Vitals:
             lease_epoch=lease.epoch if lease else 0,
             room_bytes=_room(root),
             operators=operator_figures(connection),
+            division=None if plan is None else division_figures(connection, plan),
         )
+
+
+def division_figures(connection: Connection, plan: PlanRow) -> DivisionFigures:
+    """How a version is divided; what was measured of it is a row for each partition."""
+    if plan.partitioning is None:
+        return DivisionFigures(1)
+    count = max(1, len(plan.pieces) - 1)  # the router is a piece too
+    loads = all_loads(known_loads(connection, plan.partitioning), count)
+    return DivisionFigures(count, measured_skew(loads), measured_copies(connection), sum(one.loads for one in loads))
 
 
 def operator_figures(connection: Connection) -> OperatorFigures:

@@ -1,6 +1,7 @@
 """Match parts with more matches than their workers could know: a part is never changed, so another takes its place.
 
-In: a part and pairs of sequence and query. Out: a new part, of the same items, under a name that no other has.
+In: a part and pairs of sequence and query. Out: a new part, of the same items, under a name that no other has; a
+part that had several rows for an item has one then.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Compaction of the match log: one file per batch and task becomes one per some minutes, hour and day.
 
-In: committed parts. Out: larger ones in their place, in one transaction, and beside each hour and day an index by
-query, for the queries that somebody reads that way.
+In: committed parts, several of which may be layers of the same items. Out: larger ones in their place, without
+layers, in one transaction, and beside each hour and day an index by query, for the queries that somebody reads that
+way.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from runnel.catalog import leases, matches
 from runnel.catalog.connection import Catalog, now
 from runnel.catalog.matches import KeptPart
 from runnel.errors import RunnelError
-from runnel.log.match_files import MatchRows, joined, read_part, write_rows
+from runnel.log.match_files import MatchRows, joined, read_part, repeats_items, write_rows
 from runnel.log.query_index import write_index
 from runnel.log.storage import Storage
 from runnel.log.tiers import Level, Run, due_runs
@@ -39,11 +40,11 @@ def compaction_steps(
     """
     with catalog.read() as connection:
         parts = matches.small_parts(connection, _PARTS)
-        open_from = parts[-1].began if len(parts) == _PARTS else now(connection)
+        open_from = parts[-1].began if len(parts) >= _PARTS else now(connection)
         runs = list(due_runs(parts, open_from=open_from, at_least=at_least))
         indexed = {*asked, *matches.read_queries(connection)} if runs else set()
     for run in runs:
-        if len(run.pieces) == 1:
+        if len(run.pieces) == 1 and not _is_layered(storage, run.pieces[0]):
             _promote(catalog, storage, run, epoch, indexed)
         else:
             _merge(catalog, storage, run, epoch, indexed)
@@ -63,6 +64,11 @@ def _merge(catalog: Catalog, storage: Storage, run: Run[KeptPart], epoch: int, i
                 f"matches {part.first_sequence}-{part.last_sequence} were merged by somebody else",
                 hint="the next turn tries again",
             )
+
+
+def _is_layered(storage: Storage, part: KeptPart) -> bool:
+    """Whether a part has layers in itself; what was merged has none."""
+    return part.level == Level.FRESH and repeats_items(storage, part.path)
 
 
 def _promote(catalog: Catalog, storage: Storage, run: Run[KeptPart], epoch: int, indexed: Collection[int]) -> None:

@@ -6,6 +6,9 @@ each. A step too long for that is LEAP, and the next of the row's leaps says how
 
 A part in which some match has bindings is of BOUND_SCHEMA: a row may have, as JSON, the bindings of its queries. An
 item that must pass a gate first has its bindings before it has its match: a row without queries did not match.
+
+Where the queries are in partitions, a file has the rows of one partition after those of another, so that an item may
+have several, and several files, *layers*, may have rows of the same items. Whoever reads sees one row an item.
 """
 
 from __future__ import annotations
@@ -13,11 +16,13 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from runnel.log.arrow_files import read_arrow, write_arrow
 from runnel.log.storage import Storage
@@ -36,6 +41,9 @@ MATCH_SCHEMA = pa.schema(
 
 _BINDINGS = pa.field("bindings", pa.large_string())
 BOUND_SCHEMA = MATCH_SCHEMA.append(_BINDINGS).with_metadata({"runnel.format": "matches/3"})
+
+_BLOCK = 500_000
+"""Matches that are united at once: few enough to find room in memory that was used before."""
 
 
 @dataclass(frozen=True)
@@ -158,13 +166,18 @@ def has_bindings(storage: Storage, path: str) -> bool:
     return _BINDINGS.name in read_arrow(storage, path).schema.names
 
 
+def repeats_items(storage: Storage, path: str) -> bool:
+    """Whether a part has several rows for an item, or rows out of order; its matches are not read for that."""
+    return not _ascend(read_arrow(storage, path).column("sequence").to_numpy())
+
+
 def read_part(storage: Storage, path: str) -> MatchRows:
-    """The matches of a part."""
+    """The matches of a part, one row an item, in order."""
     batches = read_arrow(storage, path).combine_chunks().to_batches()
     if not batches:
         empty = np.empty(0, dtype=np.int64)
         return MatchRows(empty, np.zeros(1, dtype=np.int64), empty)
-    return _rows(batches[0])
+    return united(_rows(batches[0]))
 
 
 def _rows(batch: Any) -> MatchRows:
@@ -183,7 +196,7 @@ def _listed(column: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
 
 
 def joined(parts: Sequence[MatchRows]) -> MatchRows:
-    """Several runs of matches as one."""
+    """Several runs of matches as one, or several layers of a run: one row an item, in order."""
     lengths = np.concatenate([np.diff(part.offsets) for part in parts])
     bound = None
     if any(part.bindings is not None for part in parts):
@@ -191,12 +204,92 @@ def joined(parts: Sequence[MatchRows]) -> MatchRows:
         bound = pa.concat_arrays(
             [none if part.bindings is None else part.bindings for part, none in zip(parts, missing, strict=True)]
         )
-    return MatchRows(
+    rows = MatchRows(
         np.concatenate([part.sequences for part in parts]),
         np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)]),
         np.concatenate([part.queries for part in parts]),
         bound,
     )
+    return united(rows)
+
+
+def united(rows: MatchRows) -> MatchRows:
+    """Rows of which an item may have several, in any order, as one row an item, in order, its queries ascending.
+
+    Rows that are so already, as nearly all are, cost one look at their sequences.
+
+    >>> several = MatchRows(np.array([4, 6, 4]), np.array([0, 2, 3, 4]), np.array([1, 9, 1, 3]))
+    >>> one = united(several)
+    >>> one.sequences.tolist(), one.offsets.tolist(), one.queries.tolist()
+    ([4, 6], [0, 3, 4], [1, 3, 9, 1])
+    """
+    if _ascend(rows.sequences):
+        return rows
+    order = np.argsort(rows.sequences, kind="stable")
+    found, items = np.unique(rows.sequences[order], return_inverse=True)
+    lengths, starts = np.diff(rows.offsets)[order], rows.offsets[order]
+    counts = np.zeros(len(found) + 1, dtype=np.int64)
+    queries = np.empty(len(rows.queries), dtype=np.int64)
+    filled = 0
+    for low, high in pairwise(_blocks(items, lengths)):
+        owners = np.repeat(items[low:high] - items[low], lengths[low:high])
+        begun = np.cumsum(lengths[low:high]) - lengths[low:high]
+        places = np.arange(len(owners)) + np.repeat(starts[low:high] - begun, lengths[low:high])
+        owners, some = _in_order(owners, rows.queries[places])
+        counts[items[low] + 1 : items[high - 1] + 2] = np.bincount(owners, minlength=items[high - 1] - items[low] + 1)
+        queries[filled : filled + len(some)] = some
+        filled += len(some)
+    bound = None if rows.bindings is None else _united_bindings(rows.bindings, order, items, len(found))
+    return MatchRows(found, np.cumsum(counts), queries[:filled], bound)
+
+
+def _ascend(sequences: npt.NDArray[np.int64]) -> bool:
+    return bool(np.all(sequences[1:] > sequences[:-1]))
+
+
+def _blocks(items: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> list[int]:
+    """Where to cut rows, of items that ascend, into blocks of not many more matches than one, and whole items."""
+    begun = np.cumsum(lengths) - lengths
+    first = np.flatnonzero(np.diff(items, prepend=-1))
+    return [*first[np.flatnonzero(np.diff(begun[first] // _BLOCK, prepend=-1))].tolist(), len(items)]
+
+
+def _in_order(
+    owners: npt.NDArray[np.int64], queries: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The queries of owners, which ascend, in order for each of them, every one once."""
+    if not len(queries):
+        return owners, queries
+    scale = int(queries.max()) + 1
+    if queries.min() >= 0 and (int(owners[-1]) + 1) * scale < 1 << 63:
+        # One number for both sorts many times faster than two, and rows ascend already, which this kind makes use of.
+        base = owners * scale
+        queries = base + queries
+        queries.sort(kind="stable")
+        queries -= base  # the owners have stayed where they were
+    else:
+        queries = queries[np.lexsort((queries, owners))]
+    fresh = np.ones(len(queries), dtype=bool)
+    fresh[1:] = (queries[1:] != queries[:-1]) | (owners[1:] != owners[:-1])
+    return (owners, queries) if fresh.all() else (owners[fresh], queries[fresh])
+
+
+def _united_bindings(bindings: Any, order: npt.NDArray[np.int64], items: npt.NDArray[np.int64], count: int) -> Any:
+    """The bindings of so many items: of the rows in this order, each of which belongs to one of the items."""
+    filled = bindings.is_valid().to_numpy(False)[order]
+    rows, of = order[filled], items[filled]
+    starts = np.searchsorted(of, np.arange(count + 1))
+    counts = np.diff(starts)
+    places = np.zeros(count, dtype=np.int64)
+    places[counts > 0] = rows[starts[:-1][counts > 0]]
+    first = bindings.take(pa.array(places, mask=counts == 0))
+    several = np.flatnonzero(counts > 1)
+    if not len(several):
+        return first
+    texts = (bindings.take(pa.array(rows[starts[one] : starts[one + 1]])).to_pylist() for one in several.tolist())
+    # Each text is a list of what some queries have: the lists are put end to end, and are not looked into.
+    spliced = [f"[{','.join(text[1:-1] for text in some)}]" for some in texts]
+    return pc.replace_with_mask(first, pa.array(counts > 1), pa.array(spliced, first.type))
 
 
 def write_rows(storage: Storage, path: str, rows: MatchRows, sequences: tuple[int, int]) -> MatchPart:

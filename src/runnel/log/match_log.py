@@ -1,13 +1,15 @@
 """The match log: which queries each item satisfied, read by range of sequences and by query.
 
 Files are merged into larger ones while others read. A reader that finds a file gone looks at the manifest again, and
-goes on behind the last item that it had.
+goes on behind the last item that it had. Files with exactly the same sequences are *layers*: what they say of an item
+is united, and they are read together or not at all.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import TypeVar
 
 import numpy as np
@@ -18,7 +20,7 @@ from runnel.catalog.connection import Catalog
 from runnel.catalog.items import kept_after
 from runnel.catalog.matches import KeptPart
 from runnel.errors import CorruptData
-from runnel.log.match_files import MatchRows, has_bindings, read_part
+from runnel.log.match_files import MatchRows, has_bindings, joined, read_part
 from runnel.log.query_index import QueryIndex
 from runnel.log.storage import Storage
 from runnel.model.bindings import Bindings
@@ -35,6 +37,7 @@ _MOST_KNOWN = 100_000
 """Files of which it is remembered that they have no bindings."""
 
 Ids = npt.NDArray[np.int64]
+Layers = tuple[KeptPart, ...]
 _T = TypeVar("_T")
 
 
@@ -54,8 +57,9 @@ class MatchLog:
     def read(self, after: int, upto: int) -> Iterator[MatchRows]:
         """The matches of the items in (after, upto], part by part, in order; NotFound if they are no longer kept."""
 
-        def rows_of(part: KeptPart, behind: int) -> MatchRows:
-            return self._read(part).between(behind, upto).matched()
+        def rows_of(layers: Layers, behind: int) -> MatchRows:
+            some = [self._read(part).between(behind, upto).matched() for part in layers]
+            return some[0] if len(some) == 1 else joined(some)
 
         for rows in self._each(after, upto, rows_of):
             if len(rows.sequences):
@@ -70,8 +74,9 @@ class MatchLog:
         if not len(wanted):
             return {}
 
-        def matches_of(part: KeptPart, behind: int) -> dict[int, Ids]:
-            return self._of_part(part, wanted, behind, upto)
+        def matches_of(layers: Layers, behind: int) -> dict[int, Ids]:
+            several = [self._of_part(part, wanted, behind, upto) for part in layers]
+            return several[0] if len(several) == 1 else _united(several)
 
         found: dict[int, list[Ids]] = {}
         for by_query in self._each(after, upto, matches_of):
@@ -100,13 +105,14 @@ class MatchLog:
     def _with_bindings(self, run: Ids) -> Iterator[MatchRows]:
         """The matches around some items, of the files that have bindings."""
 
-        def rows_of(part: KeptPart, behind: int) -> MatchRows | None:
-            low, high = np.searchsorted(run, [behind + 1, part.last_sequence + 1])
-            return None if low == high or self._has_none(part) else self._read(part).between(behind, int(run[-1]))
+        def rows_of(layers: Layers, behind: int) -> list[MatchRows]:
+            low, high = np.searchsorted(run, [behind + 1, layers[0].last_sequence + 1])
+            bound = [] if low == high else [part for part in layers if not self._has_none(part)]
+            # A query's bindings are in the layer of its match, so that layers need not be united for them.
+            return [self._read(part).between(behind, int(run[-1])) for part in bound]
 
-        for rows in self._each(int(run[0]) - 1, int(run[-1]), rows_of):
-            if rows is not None:
-                yield rows
+        for several in self._each(int(run[0]) - 1, int(run[-1]), rows_of):
+            yield from several
 
     def _has_none(self, part: KeptPart) -> bool:
         """Whether a file, which never changes, has no bindings."""
@@ -154,8 +160,8 @@ class MatchLog:
         runs = np.split(sequences[order], starts[1:])
         return dict(zip(present.tolist(), runs, strict=True)) if len(present) else {}
 
-    def _each(self, after: int, upto: int, look: Callable[[KeptPart, int], _T]) -> Iterator[_T]:
-        """What `look` makes of each file of a range, in order, and of the sequence behind which it is wanted."""
+    def _each(self, after: int, upto: int, look: Callable[[Layers, int], _T]) -> Iterator[_T]:
+        """What `look` makes of the layers of each run of items, in order, and of what it is wanted behind."""
         position = after
         while position < upto:
             with self._catalog.read() as connection:
@@ -164,19 +170,29 @@ class MatchLog:
                 parts = manifest.match_parts(connection, position, upto, limit=_PARTS)
             if not parts:
                 return
-            for part in parts:
+            for last, some in groupby(parts, key=lambda part: part.last_sequence):
+                layers = tuple(some)
                 try:
-                    seen = look(part, position)
+                    seen = look(layers, position)
                 except CorruptData:
-                    if self._is_live(part):
+                    if self._are_live(layers):
                         raise
                     break
                 yield seen
-                position = part.last_sequence
+                position = last
 
-    def _is_live(self, part: KeptPart) -> bool:
+    def _are_live(self, layers: Layers) -> bool:
         with self._catalog.read() as connection:
-            return manifest.is_live(connection, part.path)
+            return all(manifest.is_live(connection, part.path) for part in layers)
+
+
+def _united(several: Sequence[Mapping[int, Ids]]) -> dict[int, Ids]:
+    """The sequences of queries in all layers; a query should be in one of them, and counts once where it is not."""
+    found: dict[int, Ids] = {}
+    for by_query in several:
+        for query, sequences in by_query.items():
+            found[query] = np.union1d(found[query], sequences) if query in found else sequences
+    return found
 
 
 def _runs(several: Iterable[Collection[int]]) -> list[Ids]:

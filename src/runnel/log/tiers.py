@@ -63,36 +63,44 @@ class Run(Generic[P]):
 def due_runs(pieces: Sequence[P], *, open_from: int, at_least: int) -> Iterator[Run[P]]:
     """The runs to merge now. Hours and days that end at or before `open_from` get nothing more.
 
-    In an hour that goes on, fresh files are merged once there are `at_least` so many.
+    In an hour that goes on, fresh files are merged once there are `at_least` so many. Files with exactly the same
+    sequences are layers of one: they count once, and go where the first of them goes.
     """
-    for day, of_day in groupby(pieces, key=lambda piece: piece.began // DAY):
+    for day, of_day in groupby(_layered(pieces), key=lambda layers: layers[0].began // DAY):
         some = list(of_day)
         if (day + 1) * DAY <= open_from:
             yield from _cut(Level.DAY, some)
             continue
-        for hour, of_hour in groupby(some, key=lambda piece: piece.began // HOUR):
+        for hour, of_hour in groupby(some, key=lambda layers: layers[0].began // HOUR):
             if (hour + 1) * HOUR <= open_from:
-                yield from _cut(Level.HOUR, [piece for piece in of_hour if piece.level < Level.HOUR])
+                yield from _cut(Level.HOUR, [layers for layers in of_hour if layers[0].level < Level.HOUR])
                 continue
-            fresh = [piece for piece in of_hour if piece.level == Level.FRESH]
+            fresh = [layers for layers in of_hour if layers[0].level == Level.FRESH]
             if len(fresh) >= at_least:
                 yield from _cut(Level.MINUTES, fresh)
 
 
-def _cut(level: Level, pieces: Sequence[P]) -> Iterator[Run[P]]:
-    """Runs without gaps that stay within what one file may hold."""
+def _layered(pieces: Sequence[P]) -> Iterator[tuple[P, ...]]:
+    """Files in order, those with the same sequences together."""
+    for _, layers in groupby(pieces, key=lambda piece: (piece.first_sequence, piece.last_sequence)):
+        yield tuple(layers)
+
+
+def _cut(level: Level, pieces: Sequence[tuple[P, ...]]) -> Iterator[Run[P]]:
+    """Runs without gaps that stay within what one file may hold; layers are never parted."""
     run: list[P] = []
     size = 0
-    for piece in pieces:
+    for layers in pieces:
+        bytes_of = sum(piece.bytes for piece in layers)
         if run and (
-            piece.first_sequence != run[-1].last_sequence + 1
-            or piece.last_sequence - run[0].first_sequence >= FILE_ITEMS
-            or size + piece.bytes > FILE_BYTES
-            or len(run) >= _FILES
+            layers[0].first_sequence != run[-1].last_sequence + 1
+            or layers[0].last_sequence - run[0].first_sequence >= FILE_ITEMS
+            or size + bytes_of > FILE_BYTES
+            or len(run) + len(layers) > _FILES
         ):
             yield Run(level, tuple(run))
             run, size = [], 0
-        run.append(piece)
-        size += piece.bytes
+        run += layers
+        size += bytes_of
     if run:
         yield Run(level, tuple(run))

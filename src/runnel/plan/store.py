@@ -63,21 +63,25 @@ NO_LAYOUT = Layout()
 
 @dataclass(frozen=True, slots=True)
 class PlanVersion:
-    """A version of the plan by the folders it is made of, and the queries that they hold and it does not."""
+    """A version of the plan by the folders it is made of, and the queries that they hold and it does not.
+
+    Where it is matched in partitions, `partitioning` is the folder that says how (see `partitioning`).
+    """
 
     version: int
     base: str
     delta: str | None = None
     removed: tuple[int, ...] = ()
+    partitioning: str | None = None
 
     @staticmethod
     def of(row: PlanRow) -> PlanVersion:
         """The version that a row of the catalog names.
 
         >>> PlanVersion.of(PlanRow(4, "plans/base", None, queries=9, created=0, removed=(7,)))
-        PlanVersion(version=4, base='plans/base', delta=None, removed=(7,))
+        PlanVersion(version=4, base='plans/base', delta=None, removed=(7,), partitioning=None)
         """
-        return PlanVersion(row.version, row.base, row.delta, row.removed)
+        return PlanVersion(row.version, row.base, row.delta, row.removed, row.partitioning)
 
 
 @dataclass(frozen=True)
@@ -247,7 +251,7 @@ def load_part(storage: Storage, folder: str) -> PlanPart:
         if key in _parts:
             _parts.move_to_end(key)
             return _parts[key]
-    part = _read(storage, folder)
+    part = read_part(storage, folder)
     keep_part(storage, part)
     return part
 
@@ -260,7 +264,8 @@ def keep_part(storage: Storage, part: PlanPart) -> None:
             _parts.popitem(last=False)
 
 
-def _read(storage: Storage, folder: str) -> PlanPart:
+def read_part(storage: Storage, folder: str) -> PlanPart:
+    """One folder of a plan from the storage, for those who see to it themselves what stays mapped."""
     manifest = read_manifest(storage, folder)
     files = {name: _array(storage, folder, name, file) for name, file in manifest.files.items()}
     arrays = {name: _cut(folder, files[place.file], place) for name, place in manifest.arrays.items()}

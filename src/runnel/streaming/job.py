@@ -20,6 +20,16 @@ if TYPE_CHECKING:
 FORM = "match/1"
 """The form of the job and of its offsets: a checkpoint of another form is abandoned."""
 
+
+def form_of(shards: int) -> str:
+    """The form of a job with so many shards; their number is part of Spark's checkpoint.
+
+    >>> form_of(0), form_of(4)
+    ('match/1', 'match/1 in 4 shards')
+    """
+    return f"{FORM} in {shards} shards" if shards else FORM
+
+
 _SEALED = "sealed:"
 _SECRET_FILE = "private/catalog-url"  # noqa: S105
 
@@ -38,6 +48,10 @@ class Job:
     max_batch_bytes: int
     slice_items: int
     parallelism: int
+    shards: int = 0
+    """Shards of the second stage; 0: there is one stage only."""
+    plan_bytes: int = 4 << 30
+    """Bytes of plans that a worker process may have mapped at once."""
 
     def sealed(self) -> Job:
         """The same job without the catalog's URL, which is put into a file that only this user may read."""

@@ -9,13 +9,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 
 from runnel.log.storage import Storage, open_storage
-from runnel.matching.operators.decide import Decided, Decider, Key, Unknown
+from runnel.matching.operators.decide import Decided, Key, Unknown
 from runnel.matching.operators.means import OperatorMeans
 from runnel.matching.operators.work import Operators
 from runnel.model.batch import ItemBatch
 from runnel.model.operator_learning import Learned
-from runnel.plan.store import Plan
-from runnel.streaming.operator_brief import OperatorBrief
 
 logger = logging.getLogger("runnel")
 
@@ -27,23 +25,17 @@ def operators(storage_url: str, share: float) -> Operators:
     return Operators(storage, OperatorMeans.kept(storage), share)
 
 
-def briefed_decider(operators: Operators, storage: Storage, plan: Plan, brief: OperatorBrief) -> Decider:
-    """The decider of a plan, as the brief has it."""
-    operators.use(brief.declarations, brief.segments)
-    return operators.decider(plan, _learned(storage, brief.learned), brief.learned)
-
-
 @lru_cache(maxsize=2)
-def _learned_at(storage_url: str, path: str) -> Learned:
+def _read_learned(storage_url: str, path: str) -> Learned:
     return Learned.from_json(json.loads(open_storage(storage_url).read(path)))
 
 
-def _learned(storage: Storage, path: str | None) -> Learned:
-    """What was learned; where it lies no longer, nothing: it decides speed alone."""
+def learned_at(storage: Storage, path: str | None) -> Learned:
+    """What was learned of operators; where it lies no longer, nothing: it decides speed alone."""
     if path is None:
         return Learned()
     try:
-        return _learned_at(storage.url, path)
+        return _read_learned(storage.url, path)
     except (OSError, ValueError):
         logger.warning("what was learned of operators could not be read from %s", path)
         return Learned()

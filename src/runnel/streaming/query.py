@@ -14,31 +14,34 @@ from runnel.log.storage import Storage
 from runnel.streaming import reader, writer
 from runnel.streaming.checkpoint import unfit
 from runnel.streaming.cluster import check_cluster
+from runnel.streaming.found import PART_DDL
 from runnel.streaming.job import FORM, Job
-from runnel.streaming.match_job import PART_DDL, match_slices
+from runnel.streaming.match_job import match_slices
 from runnel.streaming.session import make_active
 
 _SHARED_LOOK = "50ms"
 
 
-def choose_lineage(catalog: Catalog, storage: Storage, *, epoch: int, force_new: str | None = None) -> Lineage:
+def choose_lineage(
+    catalog: Catalog, storage: Storage, *, epoch: int, form: str = FORM, force_new: str | None = None
+) -> Lineage:
     """The lineage to go on with: the current one, or a new one where its checkpoint cannot be continued."""
     with catalog.write() as connection:
         leases.check(connection, epoch)
         lineage = current_lineage(connection)
         committed = None if lineage is None else last_batch(connection, lineage.id)
-        reason = force_new or _unfit(storage, lineage, committed, matched_upto(connection))
+        reason = force_new or _unfit(storage, lineage, form, committed, matched_upto(connection))
         if lineage is not None and reason is None:
             return lineage
-        return start_lineage(connection, FORM, reason=reason or "first run")
+        return start_lineage(connection, form, reason=reason or "first run")
 
 
-def _unfit(storage: Storage, lineage: Lineage | None, committed: int | None, matched: int) -> str | None:
+def _unfit(storage: Storage, lineage: Lineage | None, form: str, committed: int | None, matched: int) -> str | None:
     """Why a lineage cannot be continued, or None."""
     if lineage is None:
         return "first run"
-    if lineage.job != FORM:
-        return f"the checkpoint has the form {lineage.job}, this version writes {FORM}"
+    if lineage.job != form:
+        return f"the checkpoint has the form {lineage.job}, this run writes {form}"
     return unfit(storage.local(checkpoint_path(lineage.id)), committed, matched)
 
 
@@ -68,7 +71,7 @@ def start_query(spark: SparkSession, job: Job, *, once: bool) -> Any:
         spark.conf.set("spark.sql.streaming.pollingDelay", _SHARED_LOOK)
     option = job.dump()
     slices = spark.readStream.format(reader.FORMAT).option("job", option).load()
-    parts = slices.mapInArrow(match_slices(job.storage, job.lineage), PART_DDL)
+    parts = _in_two_stages(spark, slices, job) if job.shards else _in_one_stage(slices, job)
     stream = (
         parts.writeStream.format(writer.FORMAT)
         .option("job", option)
@@ -78,3 +81,18 @@ def start_query(spark: SparkSession, job: Job, *, once: bool) -> Any:
     )
     trigger = {"availableNow": True} if once else {"processingTime": "0 seconds"}
     return stream.trigger(**trigger).start()
+
+
+def _in_one_stage(slices: Any, job: Job) -> Any:
+    """Every worker has all queries."""
+    return slices.mapInArrow(match_slices(job.storage, job.lineage, job.plan_bytes), PART_DDL)
+
+
+def _in_two_stages(spark: SparkSession, slices: Any, job: Job) -> Any:
+    """Items are routed, and queries stay where their shard is."""
+    from runnel.streaming.two_stages import ROUTED_DDL, STATE_DDL, match_shard, route_slices
+
+    spark.conf.set("spark.sql.shuffle.partitions", str(job.shards))
+    routed = slices.mapInArrow(route_slices(job.storage, job.lineage, job.shards, job.plan_bytes), ROUTED_DDL)
+    step = match_shard(job.storage, job.lineage, job.plan_bytes)
+    return routed.groupBy("key").applyInPandasWithState(step, PART_DDL, STATE_DDL, "append", "NoTimeout")

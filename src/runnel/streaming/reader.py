@@ -22,6 +22,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from runnel.model.segment import Slice
 from runnel.streaming.job import Job
+from runnel.streaming.route_ahead import RoutedFile, read_ahead
 
 if TYPE_CHECKING:
     from runnel.catalog.connection import Catalog
@@ -32,7 +33,8 @@ if TYPE_CHECKING:
 FORMAT = "runnel_items"
 SLICE_DDL = (
     "tier string, path string, first_row long, rows long, first_sequence long, accepted long, "
-    "plan long, base string, delta string, removed array<long>, operators string"
+    "plan long, base string, delta string, removed array<long>, partitioning string, operators string, "
+    "stretch_first long, stretch_last long, routed string"
 )
 _ARROW = pa.schema(
     [
@@ -46,11 +48,20 @@ _ARROW = pa.schema(
         ("base", pa.string()),
         ("delta", pa.string()),
         ("removed", pa.list_(pa.int64())),
+        ("partitioning", pa.string()),
         ("operators", pa.string()),
+        ("stretch_first", pa.int64()),
+        ("stretch_last", pa.int64()),
+        ("routed", pa.string()),
     ]
 )
 
 _TASK_ITEMS = 250
+_STRETCH_BYTES = 32 << 20
+"""What the matches of a stretch may take, as far as that can be foreseen: whoever reads them holds them together."""
+_MATCH_BYTES = 2
+_RECENT = 100_000
+"""Items before a batch by which it is foreseen how many matches an item has."""
 
 Offset = dict[str, int]
 
@@ -64,16 +75,42 @@ class SlicePartition(InputPartition):  # type: ignore[misc]
     base: str | None
     delta: str | None
     removed: tuple[int, ...]
+    partitioning: str | None
     operators: str | None
     """What operators need, see `operator_brief`."""
+    stretch_items: int
+    """Items whose matches are written together."""
+    routed: str | None
+    """Where it lies which way the items go, if they were routed ahead."""
 
-    def __init__(self, slices: Sequence[Slice], plan: PlanRow | None, operators: str | None) -> None:
+    def __init__(
+        self,
+        slices: Sequence[Slice],
+        plan: PlanRow | None,
+        operators: str | None,
+        stretch_items: int,
+        routed: str | None = None,
+    ) -> None:
         super().__init__(None)
+        self.routed = routed
         self.operators = operators
+        self.stretch_items = stretch_items
         self.slices = tuple(slices)
-        self.plan, self.base, self.delta, self.removed = 0, None, None, ()
+        self.plan, self.base, self.delta, self.removed, self.partitioning = 0, None, None, (), None
         if plan is not None:
             self.plan, self.base, self.delta, self.removed = plan.version, plan.base, plan.delta, plan.removed
+            self.partitioning = plan.partitioning
+
+    def stretches(self) -> Iterator[list[Slice]]:
+        """The slices in runs whose matches are written together."""
+        run: list[Slice] = []
+        for one in self.slices:
+            if run and one.last_sequence - run[0].first_sequence >= self.stretch_items:
+                yield run
+                run = []
+            run.append(one)
+        if run:
+            yield run
 
 
 class ItemLogSource(DataSource):  # type: ignore[misc]
@@ -134,9 +171,35 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
                 last = min(last, self._last)
             if last <= start["sequence"]:
                 return start
-            end = self._bounded(connection, start["sequence"], last)
+            plan = plans.current_plan(connection)
+            version = plan.version if plan else 0
+            routed = self._routed_upto(start["sequence"], last, version) if plan and plan.partitioning else None
+            end = self._bounded(connection, start["sequence"], last) if routed is None else routed
+        return {"sequence": end, "plan": version}
+
+    def _routed_upto(self, start: int, last: int, plan: int) -> int | None:
+        """How far items were routed ahead, if they were."""
+        ahead = read_ahead(self._job.open_storage()) if self._job.shards else None
+        return None if ahead is None else ahead.upto(self._job.lineage, start, last, plan)
+
+    def offset_behind(self, start: Offset) -> Offset:
+        """Where the batch behind an offset ends, whatever was routed ahead."""
+        from runnel.catalog import plans
+        from runnel.catalog.sequencer import last_sequence
+
+        with self._catalog.read() as connection:
+            last = last_sequence(connection)
+            end = self._bounded(connection, start["sequence"], last) if last > start["sequence"] else last
             plan = plans.current_plan(connection)
         return {"sequence": end, "plan": plan.version if plan else 0}
+
+    def is_divided(self, offset: Offset) -> bool:
+        """Whether the plan of an offset is in partitions."""
+        from runnel.catalog import plans
+
+        with self._catalog.read() as connection:
+            plan = plans.plan_by_version(connection, offset["plan"])
+        return plan is not None and plan.partitioning is not None
 
     def _bounded(self, connection: Any, after: int, last: int) -> int:
         """The last sequence of a batch after `after` that stays within the limits of items and bytes."""
@@ -160,11 +223,23 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
         with self._catalog.read() as connection:
             plan = plans.plan_by_version(connection, end["plan"])
             operators = self._briefing.brief(connection, start["sequence"], end["sequence"]).dump()
+            stretch = _stretch_items(connection, start["sequence"]) if plan and plan.partitioning else 0
+        ahead = read_ahead(self._job.open_storage()) if plan and plan.partitioning else None
+        if ahead is not None and ahead.serves(self._job.lineage, start["sequence"], end["sequence"], end["plan"]):
+            return [self._routed_partition(one, plan, operators, stretch) for one in ahead.files]
         # A task costs more than matching a few hundred items, so small batches are not divided.
         enough = max(1, (end["sequence"] - start["sequence"]) // _TASK_ITEMS)
         count = min(self._job.parallelism, len(slices), enough)
         bounds = [len(slices) * part // count for part in range(count + 1)] if count else []
-        return [SlicePartition(slices[low:high], plan, operators) for low, high in pairwise(bounds)]
+        return [SlicePartition(slices[low:high], plan, operators, stretch) for low, high in pairwise(bounds)]
+
+    def _routed_partition(
+        self, routed: RoutedFile, plan: PlanRow | None, operators: str | None, stretch: int
+    ) -> SlicePartition:
+        """A task for items that were routed ahead; it has their slices, should it have to do that itself."""
+        first, last = routed.first_sequence, routed.last_sequence
+        slices = self._items.slices(first - 1, last, rows=self._job.slice_items)
+        return SlicePartition(slices, plan, operators, stretch, routed.path)
 
     def read(self, partition: SlicePartition) -> Iterator[Any]:
         rows = [
@@ -179,8 +254,21 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
                 "base": partition.base,
                 "delta": partition.delta,
                 "removed": partition.removed,
+                "partitioning": partition.partitioning,
                 "operators": partition.operators,
+                "stretch_first": run[0].first_sequence,
+                "stretch_last": run[-1].last_sequence,
+                "routed": partition.routed,
             }
-            for one in partition.slices
+            for run in partition.stretches()
+            for one in run
         ]
         yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+
+
+def _stretch_items(connection: Any, after: int) -> int:
+    """The items whose matches will fit into one stretch, as far as those before tell."""
+    from runnel.catalog.matches import most_per_item
+
+    matches = most_per_item(connection, max(0, after - _RECENT), after)
+    return int(_STRETCH_BYTES / (_MATCH_BYTES * max(1.0, matches)))

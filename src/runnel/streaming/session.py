@@ -50,6 +50,8 @@ def open_session(
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.sql.session.timeZone", "UTC")
             .config("spark.sql.shuffle.partitions", "2")
+            # A partition's plan is mapped on one executor: better to wait for that than to load it elsewhere.
+            .config("spark.locality.wait", "10s")
             .config("spark.python.daemon.module", "runnel.streaming.daemon")
             .config("spark.sql.streaming.minBatchesToRetain", "20")
             .config("spark.sql.streaming.metricsEnabled", "false")

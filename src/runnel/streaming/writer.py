@@ -44,6 +44,7 @@ class PartsWritten(WriterCommitMessage):  # type: ignore[misc]
     observed: list[dict[str, Any]] = field(default_factory=list)
     claims: list[bytes | None] = field(default_factory=list)
     operators: list[dict[str, Any]] = field(default_factory=list)
+    loads: dict[int, Counter[str]] = field(default_factory=dict)
 
 
 class MatchLogSink(DataSource):  # type: ignore[misc]
@@ -76,6 +77,8 @@ class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
                 written.observed += told["observed"]
                 written.failures += [tuple(one) for one in told["failures"]]
                 written.claims.append(row["claims"])
+                for number, load in told["loads"].items():
+                    written.loads.setdefault(int(number), Counter()).update(load)
                 if "learned" in told:
                     written.operators.append({name: told[name] for name in ("undecided", "learned", "answers")})
         return written
@@ -106,6 +109,7 @@ class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
                 if settled is not None:
                     settled.remember(connection, segment.first_sequence)
                 self._note_operators(connection, segment, written)
+                self._note_loads(connection, segment, written)
                 note(connection, merged_observations(one for message in written for one in message.observed))
                 for sequence, query, reason in (one for message in written for one in message.failures):
                     put_aside(
@@ -119,6 +123,17 @@ class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             from runnel.streaming.note_operators import note_operators
 
             note_operators(connection, told, (segment.first_sequence, segment.last_sequence))
+
+    def _note_loads(self, connection: Connection, segment: MatchSegment, written: Sequence[PartsWritten]) -> None:
+        """Note what the partitions of the batch's plan took."""
+        loads: dict[int, Counter[str]] = {}
+        for message in written:
+            for number, load in message.loads.items():
+                loads.setdefault(number, Counter()).update(load)
+        if loads:
+            from runnel.streaming.note_loads import note_batch_loads
+
+            note_batch_loads(connection, segment.plan, loads)
 
     def _settled(
         self, catalog: Catalog, storage: Storage, parts: Sequence[MatchPart], written: Sequence[PartsWritten]

@@ -54,6 +54,10 @@ METRICS: Final = (
     Figure("runnel_operator_waiting", "gauge", "Items that wait for another try of an operator."),
     Figure("runnel_operator_cache_answers", "gauge", "Answers of operators that are known, in files."),
     Figure("runnel_operator_cache_bytes", "gauge", "Bytes of the files with known answers."),
+    Figure("runnel_partitions", "gauge", "Partitions that the queries are divided into; 1: every worker has all."),
+    Figure("runnel_partition_skew", "gauge", "What the longest partition takes, as a multiple of the mean."),
+    Figure("runnel_partition_copies", "gauge", "How often an item of the newest batches was given to a partition."),
+    Figure("runnel_partition_loads", "gauge", "How often plans of partitions were loaded lately."),
     Figure("runnel_run", "counter", "What this run did, by what it counts.", "what"),
 )
 """Every metric; the reference is made from this."""
@@ -111,4 +115,11 @@ def _values(root: Root, health: Health) -> dict[str, float]:
         "runnel_operator_cache_answers": vitals.operators.known_answers,
         "runnel_operator_cache_bytes": vitals.operators.known_bytes,
     }
+    if vitals.division is not None:
+        values |= {
+            "runnel_partitions": vitals.division.partitions,
+            "runnel_partition_skew": vitals.division.skew,
+            "runnel_partition_copies": vitals.division.copies,
+            "runnel_partition_loads": vitals.division.plan_loads,
+        }
     return {name: float(value) for name, value in values.items() if value is not None}

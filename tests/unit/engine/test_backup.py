@@ -312,13 +312,14 @@ _NEW_TABLES = (
     "operator_cache",
     "operator_learning",
     "prefixes",
+    "partition_loads",
 )
 _NEW_COLUMNS = {
     "item_segments": {"level"},
     "match_parts": {"level", "committed", "retired", "by_query"},
     "seen": {"day"},
     "quarantine": {"bytes"},
-    "plans": {"removed"},
+    "plans": {"removed", "partitioning", "pieces"},
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -31,10 +32,11 @@ def stored(folder: Path, rows: list[list[int]], pieces: int) -> list[tuple[int, 
     records = [match_records(sequences[low:high], Matches.of(rows[low:high])) for low, high in pairwise(cuts)]
     part = write_part(storage, 1, records, (10, 10 + len(rows)))
     found = read_part(storage, part.path)
-    again = write_rows(storage, "merged.arrow", joined([found, found]), (10, 10 + len(rows)))
+    later = replace(found, sequences=found.sequences + 100)
+    again = write_rows(storage, "merged.arrow", joined([found, later]), (10, 110 + len(rows)))
     twice = read_part(storage, again.path)
     assert twice.queries.tolist() == [*found.queries.tolist(), *found.queries.tolist()]
-    assert twice.sequences.tolist() == [*found.sequences.tolist(), *found.sequences.tolist()]
+    assert twice.sequences.tolist() == [*found.sequences.tolist(), *later.sequences.tolist()]
     bounds = found.offsets.tolist()
     ids = [found.queries[low:high].tolist() for low, high in pairwise(bounds)]
     return list(zip(found.sequences.tolist(), ids, strict=True))

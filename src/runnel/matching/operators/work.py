@@ -54,13 +54,14 @@ class Operators:
         """The decider of a plan; kept until another plan comes, or another `state` of what was learned."""
         key = (plan.version, state)
         if self._decider is None or self._decider[0] != key:
-            ways = OperatedWays.of(plan.operators)
-            problem = problem_of(ways, self._declarations, learned)
-            self._decider = (
-                key,
-                Decider(ways, problem, CheapestOrder(problem, self._candidates), self.caller, _gates_of(plan)),
-            )
+            self._decider = key, self.new_decider(plan, learned)
         return self._decider[1]
+
+    def new_decider(self, plan: Plan, learned: Learned) -> Decider:
+        """A decider of a plan, or of a piece of one, which nobody but the caller keeps."""
+        ways = OperatedWays.of(plan.operators)
+        problem = problem_of(ways, self._declarations, learned)
+        return Decider(ways, problem, CheapestOrder(problem, self._candidates), self.caller, _gates_of(plan))
 
     def note(self, decider: Decider, decided: Decided) -> None:
         """Note how often tests passed."""

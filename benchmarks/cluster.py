@@ -1,0 +1,226 @@
+"""Queries of every family on a real standalone cluster, whole and in partitions, measured. JSON lines.
+
+    python -m benchmarks.cluster [--queries 50000] [--workers 1,2,4] [--partitions 1,4,8] [--items 24576]
+        [--strategies grouped,spread] [--keep FOLDER] [--quarter]
+
+Every worker is a process group of its own with one core; one partition means that each has all queries. All runs
+match the same items and must find the same. Processor time is that of the batches after the first few, by worker,
+Python and Java apart; what goes from stage to stage is read from Spark's status store; which plan files are mapped is
+sampled from the processes' maps, four times a second. With `--quarter` no worker may have more than a quarter of the
+plan mapped at any time (the run fails if one has): four workers with eight partitions, and one worker alone.
+Items per second are those of this machine, whose cores all workers share: they say nothing of a cluster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from benchmarks.cluster_runs import (
+    NAME,
+    Configuration,
+    Place,
+    Run,
+    Sizes,
+    Stream,
+    kept_division,
+    prepare,
+    publish,
+    run,
+    worker_seconds,
+)
+from benchmarks.cluster_watch import DRIVER
+from benchmarks.cluster_workload import Mix
+from benchmarks.measuring import say
+from tests.services import PostgreSQL, SparkCluster
+
+from runnel.catalog import partition_loads
+from runnel.engine import open_engine
+from runnel.plan.partitioning import Partitioning, Strategy
+
+
+def main() -> None:
+    """Measure and print."""
+    options = _options()
+    mix = Mix(options.queries, seed=options.seed)
+    sizes = Sizes(options.items, options.batch, options.warm, options.seed)
+    server = PostgreSQL()
+    try:
+        with tempfile.TemporaryDirectory(prefix="runnel-bench-", ignore_cleanup_errors=True) as folder:
+            equal = measure(Path(folder), server, mix, sizes, options)
+    finally:
+        server.close()
+    sys.exit(0 if equal else 1)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--queries", type=int, default=50_000)
+    parser.add_argument("--workers", default="2,4")
+    parser.add_argument("--partitions", default="1,4")
+    parser.add_argument("--strategies", default="grouped,spread")
+    parser.add_argument("--items", type=int, default=24_576)
+    parser.add_argument("--batch", type=int, default=6_144, help="items in a batch")
+    parser.add_argument("--warm", type=int, default=1, help="batches that only warm up")
+    parser.add_argument("--keep", type=Path, help="folder where the plan is kept between runs")
+    parser.add_argument("--quarter", action="store_true", help="no worker maps more than a quarter of the plan")
+    parser.add_argument("--seed", type=int, default=7)
+    return parser.parse_args()
+
+
+def configurations(options: argparse.Namespace, plan_bytes: int) -> Iterator[Configuration]:
+    """All runs; those with the same partitioning one after the other."""
+    workers = [int(one) for one in options.workers.split(",")]
+    strategies = cast(list[Strategy], options.strategies.split(","))
+    if options.quarter:
+        for count in workers:
+            yield Configuration(count, 8, strategies[0], budget=max(1, plan_bytes // 4 >> 20))
+        return
+    for partitions in map(int, options.partitions.split(",")):
+        for strategy in strategies if partitions > 1 else [None]:
+            for count in workers:
+                yield Configuration(count, partitions, strategy)
+
+
+def measure(folder: Path, server: PostgreSQL, mix: Mix, sizes: Sizes, options: argparse.Namespace) -> bool:
+    """Run every configuration; whether all found the same, and kept within a quarter where that is asked."""
+    catalog = server.database()
+    digests: set[str] = set()
+    fitting = True
+    with open_engine(folder / "root", catalog=catalog) as engine:
+        plan_bytes = prepare(engine, mix, options.keep).size
+        stream = Stream(mix, sizes)
+        made: dict[tuple[int, Strategy | None], Partitioning | None] = {}
+        for number, configuration in enumerate(configurations(options, plan_bytes)):
+            key = configuration.partitions, configuration.strategy
+            if key not in made:
+                whole = configuration.partitions == 1
+                made[key] = None if whole else kept_division(engine.root.storage, mix, configuration, options.keep)
+            publish(engine, mix, made[key])
+            sequences = stream.accept(engine)
+            place = folder / f"cluster-{number}"
+            place.mkdir()
+            cluster = SparkCluster(place, workers=configuration.workers)
+            try:
+                done = run(Place(engine, cluster, place, catalog), configuration, sequences, sizes)
+            finally:
+                cluster.close()
+            digests.add(done.digest)
+            tell(done, sizes)
+            tell_mapped(done, made[key], plan_bytes)
+            with engine.root.catalog.read() as connection:
+                tell_balance(done, made[key], connection, sizes)
+            largest = max((seen.peak_bytes for seen in done.watch.seen.values()), default=0)
+            fitting &= not options.quarter or largest <= plan_bytes / 4
+    say(NAME, "checks", equal=len(digests) == 1, within_a_quarter=fitting if options.quarter else None)
+    return len(digests) == 1 and fitting
+
+
+def tell(done: Run, sizes: Sizes) -> None:
+    """Processor time, and what went from stage to stage."""
+    warm = done.warm(sizes.warm)
+    items = sum(segment.items for segment in warm)
+    start, stop = done.span(sizes.warm)
+    seconds = worker_seconds(done, sizes.warm)
+    workers = {owner: kinds for owner, kinds in seconds.items() if owner != DRIVER}
+    sums = {kind: sum(kinds.get(kind, 0.0) for kinds in workers.values()) for kind in ("python", "java")}
+    per_item = 1e6 / max(1, items)
+    say(
+        NAME,
+        "cpu",
+        **done.configuration.about,
+        items=items,
+        batches=len(warm),
+        matches_per_item=sum(segment.matches for segment in warm) / items,
+        python_microseconds_per_item=sums["python"] * per_item,
+        java_microseconds_per_item=sums["java"] * per_item,
+        driver_microseconds_per_item=sum(seconds.get(DRIVER, {}).values()) * per_item,
+        by_worker={owner: _rounded(kinds, per_item) for owner, kinds in workers.items()},
+        longest_worker_over_mean=_uneven([sum(kinds.values()) for kinds in workers.values()]),
+        items_per_second_on_this_machine=items / (stop - start) if stop > start else None,
+        digest=done.digest,
+    )
+    every = sum(segment.items for segment in done.segments)
+    counted = done.counted(warm)
+    copies = counted["copies"]
+    say(
+        NAME,
+        "routing",
+        **done.configuration.about,
+        copies_per_item=copies / items,
+        copies_in_vain_per_item=counted["copies_in_vain"] / items,
+        in_vain_percent=100 * counted["copies_in_vain"] / copies if copies else None,
+        shuffle_bytes_per_item=done.told["shuffle_bytes"] / every,
+        remote_bytes_per_item=done.told["remote_bytes"] / every,
+        candidates_per_item=counted["candidates"] / items,
+    )
+
+
+def _rounded(kinds: dict[str, float], factor: float) -> dict[str, float]:
+    return {kind: round(seconds * factor, 2) for kind, seconds in kinds.items()}
+
+
+def _uneven(values: Sequence[float]) -> float | None:
+    """The largest over the mean.
+
+    >>> _uneven([3.0, 1.0]), _uneven([0.0])
+    (1.5, None)
+    """
+    return max(values) * len(values) / sum(values) if sum(values) else None
+
+
+def tell_mapped(done: Run, made: Partitioning | None, plan_bytes: int) -> None:
+    """Which plan files workers had mapped, and on how many workers every partition ever was."""
+    seen = done.watch.seen
+    counted = done.counted(done.segments)
+    places: dict[str, Any] = {}
+    if made is not None:
+        holders = [
+            sum(any(path.parent.name == one.folder.rpartition("/")[2] for path in own.files) for own in seen.values())
+            for one in made.partitions
+        ]
+        places = {"workers_of_partition": holders, "most_workers_of_a_partition": max(holders)}
+    say(
+        NAME,
+        "mapped",
+        **done.configuration.about,
+        plan_bytes=plan_bytes,
+        peak_bytes_of_worker={owner: own.peak_bytes for owner, own in sorted(seen.items())},
+        largest_part_of_plan=max((own.peak_bytes for own in seen.values()), default=0) / plan_bytes,
+        largest_process_part_of_plan=max((own.peak_process_bytes for own in seen.values()), default=0) / plan_bytes,
+        processes={owner: len(own.processes) for owner, own in sorted(seen.items())},
+        plan_loads=counted["plan_loads"],
+        plan_reloads=counted["plan_reloads"],
+        samples=len(done.watch.moments),
+        **places,
+    )
+
+
+def tell_balance(done: Run, made: Partitioning | None, connection: Any, sizes: Sizes) -> None:
+    """How evenly partitions were loaded, beside what was expected of them."""
+    if made is None:
+        return
+    loads = {one.partition: one for one in partition_loads.known_loads(connection, made.folder)}
+    taken = [loads[number].microseconds if number in loads else 0 for number in range(len(made.partitions))]
+    items = sum(segment.items for segment in done.segments)
+    say(
+        NAME,
+        "balance",
+        **done.configuration.about,
+        longest_partition_over_mean=_uneven(taken),
+        microseconds_per_item=[round(one / items, 2) for one in taken],
+        expected_microseconds=[round(one.microseconds, 2) for one in made.partitions],
+        shares=[
+            round(loads[number].items / items, 4) if number in loads else 0.0
+            for number in range(len(made.partitions))
+        ],
+        expected_shares=[round(one.share, 4) for one in made.partitions],
+    )
+
+
+if __name__ == "__main__":
+    main()

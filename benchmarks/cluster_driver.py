@@ -1,0 +1,49 @@
+"""The runner of a benchmark on a cluster, as a process of its own: `python -m benchmarks.cluster_driver ROOT`.
+
+Its settings come from the environment (`RUNNEL_MASTER` and so on). It matches all items that there are, and prints
+one line of JSON: what Spark's own books say of the bytes that went from stage to stage.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+from runnel.engine import open_engine
+
+
+def main() -> None:
+    """Run the root once."""
+    with open_engine(sys.argv[1], create=False) as engine:
+        started = time.perf_counter()
+        engine.run(once=True)
+        from pyspark.sql import SparkSession
+
+        session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+        told = shuffled(session.sparkContext) | {"run_seconds": time.perf_counter() - started}
+    print(json.dumps(told), flush=True)
+
+
+def shuffled(context: Any) -> dict[str, int]:
+    """Bytes that stages wrote for others, and of these what was read from other executors.
+
+    They are sums over all stages that Spark's status store has: the same that its pages and REST API show.
+    """
+    store = context._jsc.sc().statusStore()
+    no_quantiles = context._gateway.new_array(context._jvm.double, 0)
+    nothing = context._jvm.java.util.ArrayList()
+    stages = store.stageList(nothing, False, False, no_quantiles, nothing)
+    sums = {"stages": 0, "shuffle_bytes": 0, "remote_bytes": 0, "shuffle_records": 0}
+    for place in range(stages.size()):
+        stage = stages.apply(place)
+        sums["stages"] += 1
+        sums["shuffle_bytes"] += int(stage.shuffleWriteBytes())
+        sums["shuffle_records"] += int(stage.shuffleWriteRecords())
+        sums["remote_bytes"] += int(stage.shuffleRemoteBytesRead())
+    return sums
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,325 @@
+"""Figures 9i and 10 of the paper: throughput by nodes, and by merge percentage, from CPU-seconds. JSON lines.
+
+    python -m benchmarks.cluster_figures [--subscriptions 100000] [--publications 600] [--parts figure9i,figure10]
+
+Everything runs in this process, one part after the other, and its processor time is read: the router (the paper's
+server, stage one) and every partition (a back end, stage two) on the publications that come to it. A cluster of n
+nodes has n - 1 back ends; its throughput is that of its slowest node, 1 / max(router, slowest partition), as if
+nodes worked beside one another and nothing were lost on the way. So these are figures of processor time on two cores,
+not of a cluster. "No server" is how Runnel runs: all nodes route, and have a partition each. Beside ours
+are its rivals: the whole plan on every node, each taking its part of the publications; and the paper's two stages as
+they are written (`matching.graphs.containing`), roots dealt out over the back ends.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import count
+
+import numpy as np
+from benchmarks.graph_runs import batch_of
+from benchmarks.graph_workload import Workload, make_patterns, publications_of
+from benchmarks.measuring import say
+
+from runnel.algebra.query import Filter, Node, Read
+from runnel.log.storage import FileStorage, Storage
+from runnel.matching.build import build_matcher
+from runnel.matching.compile import compile_logical
+from runnel.matching.contract import Matcher
+from runnel.matching.filters.anchors import Anchors, choose_anchors
+from runnel.matching.filters.atom_layout import AtomLayout, lay_out_atoms
+from runnel.matching.graphs.containing.index_of_roots import IndexOfRoots
+from runnel.matching.partitions.assign import choose_assignment
+from runnel.matching.partitions.kin import Kin, find_kin
+from runnel.matching.partitions.mergers import Cover, cover_predicates
+from runnel.matching.partitions.router_plan import router_plan
+from runnel.matching.partitions.routing import Router
+from runnel.matching.partitions.weigh import Weights, weigh_queries
+from runnel.model.batch import ItemBatch
+from runnel.model.graph import Triple
+from runnel.model.match import Matches
+from runnel.optimizer.optimize import optimize
+from runnel.plan.arrays import Array
+from runnel.plan.cut import cut
+from runnel.plan.gates import query_of
+from runnel.plan.logical import LogicalPlan, PlanQuery
+from runnel.plan.partitioning import STRATEGIES, Strategy
+from runnel.plan.store import PlanVersion, load
+
+NAME = "cluster_figures"
+NODES = tuple(range(1, 8))
+PERCENTAGES = (50, 60, 70, 80, 90, 95, 99)
+TOPICS = {"figure9i": 29, "figure10": 15}
+"""Topics with which a publication matches about 0.5 and 1 per cent of the subscriptions, as in the paper."""
+
+FIRST = 1_000
+"""The id of the first query."""
+
+_SAMPLED = 300
+"""Other publications, by which patterns are merged that often hold of the same ones (§4.3)."""
+
+
+def main() -> None:
+    """Measure and print; fails if anybody finds something else than the whole plan does."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--subscriptions", type=int, default=100_000)
+    parser.add_argument("--publications", type=int, default=600)
+    parser.add_argument("--rounds", type=int, default=3, help="the best of so many is told")
+    parser.add_argument("--parts", default="figure9i,figure10")
+    parser.add_argument("--nodes", default=",".join(map(str, NODES)), help="sizes of clusters in Figure 9i")
+    parser.add_argument("--percentages", default=",".join(map(str, PERCENTAGES)), help="of merging, in Figure 10")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args()
+    equal = True
+    for part in options.parts.split(","):
+        with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder:
+            bench = Bench(options, TOPICS[part], FileStorage(f"file://{folder}"))
+            sizes = options.nodes if part == "figure9i" else options.percentages
+            equal &= {"figure9i": figure9i, "figure10": figure10}[part](bench, [int(one) for one in sizes.split(",")])
+    sys.exit(0 if equal else 1)
+
+
+@dataclass(frozen=True)
+class Stages:
+    """Microseconds of CPU for a publication: of the router, and of every partition; and what was found."""
+
+    router: float
+    partitions: tuple[float, ...]
+    copies: float
+    found: Array
+
+    @property
+    def slowest(self) -> float:
+        """What the node takes that takes longest."""
+        return max(self.router, *self.partitions)
+
+
+class Bench:
+    """Subscriptions and publications, and what is made of them."""
+
+    def __init__(self, options: argparse.Namespace, topics: int, storage: Storage) -> None:
+        self._workload = Workload(options.subscriptions, _SAMPLED + options.publications, topics=topics)
+        self._storage, self._rounds = storage, options.rounds
+        self._folders = (f"plans/{number}" for number in count())
+        graphs = list(publications_of(self._workload))
+        self.sampled: list[list[Triple]] = [list(one.triples()) for one in graphs[:_SAMPLED]]
+        self.triples: list[list[Triple]] = [list(one.triples()) for one in graphs[_SAMPLED:]]
+        self.items: ItemBatch = batch_of(graphs[_SAMPLED:])
+        self.patterns = make_patterns(self._workload)
+        asked: dict[int, Node] = {number: Filter(Read(1), one) for number, one in enumerate(self.patterns, FIRST)}
+        self.logical = optimize(map(PlanQuery, asked), asked)
+        self._covers: dict[int | None, tuple[Cover, Weights]] = {}
+
+    @property
+    def subscriptions(self) -> int:
+        """How many there are."""
+        return len(self.patterns)
+
+    @cached_property
+    def atoms(self) -> AtomLayout:
+        """The arrays of atoms."""
+        return lay_out_atoms(self.logical)
+
+    @cached_property
+    def anchors(self) -> Anchors:
+        """What predicates are found by."""
+        return choose_anchors(self.logical, self.atoms)
+
+    @cached_property
+    def kin(self) -> Kin:
+        """The roots, by containment."""
+        return find_kin(self.logical, self.atoms, self.anchors)
+
+    def cover(self, most: int | None) -> tuple[Cover, Weights]:
+        """The router's conditions, merged until there are `most`, and the weights of queries with these."""
+        if most not in self._covers:
+            found = cover_predicates(
+                self.logical, self.atoms, self.anchors, self.kin, most=most, publications=self.sampled
+            )
+            weights = weigh_queries(self.logical, self.atoms, self.anchors, found.of_predicates, found.shares)
+            self._covers[most] = found, weights
+        return self._covers[most]
+
+    def matcher(self, logical: LogicalPlan) -> tuple[Matcher, PlanVersion]:
+        """The matcher of a plan, which is written and mapped as workers have it."""
+        folder = next(self._folders)
+        compile_logical(self._storage, folder, logical)
+        version = PlanVersion(1, folder)
+        return build_matcher(load(self._storage, version)), version
+
+    def timed(self, work: Callable[[], Matches]) -> tuple[float, Matches]:
+        """Microseconds of CPU for a publication, the best of some rounds after one that does not count."""
+        found = work()
+        return self.best(work), found
+
+    def best(self, work: Callable[[], object]) -> float:
+        """Microseconds of CPU for a publication, the best of some rounds."""
+        times = []
+        for _ in range(self._rounds):
+            started = time.process_time()
+            work()
+            times.append(time.process_time() - started)
+        return 1e6 * min(times) / len(self.items)
+
+    @cached_property
+    def whole(self) -> Stages:
+        """The whole plan on one node."""
+        matcher, _ = self.matcher(self.logical)
+        microseconds, found = self.timed(lambda: matcher.match(self.items))
+        return Stages(microseconds, (0.0,), 0.0, pairs_of(np.arange(len(self.items)), found))
+
+    def divided(self, most: int | None, count: int, strategy: Strategy) -> Stages:
+        """So many partitions, a router in front."""
+        cover, weights = self.cover(most)
+        chosen = choose_assignment(weights, count, strategy)
+        places = np.searchsorted(weights.owners, query_of(self.logical.query_ids))
+        numbers = chosen.partitions[places]
+        folder = next(self._folders)
+        compile_logical(self._storage, folder, router_plan(self.logical, cover, numbers, count))
+        router = Router(load(self._storage, PlanVersion(1, folder)), count)
+        routed = router.route(self.items)
+        routing = self.best(lambda: router.route(self.items))
+        times, found = [], []
+        for number in range(count):
+            rows = routed.rows(number)
+            matcher, _ = self.matcher(cut(self.logical, numbers == number))
+            chosen_items = ItemBatch(self.items.records.take(rows))
+            microseconds, matches = self.timed(lambda matcher=matcher, own=chosen_items: matcher.match(own))  # type: ignore[misc]
+            times.append(microseconds)
+            found.append(pairs_of(rows, matches))
+        copies = routed.copies / len(self.items)
+        return Stages(routing, tuple(times), copies, np.unique(np.concatenate(found)))
+
+
+def pairs_of(rows: Array, matches: Matches) -> Array:
+    """The pairs of a publication and a query as single numbers, ascending."""
+    owners = np.repeat(rows, np.diff(matches.offsets))
+    return np.unique(owners * (1 << 32) + matches.queries)
+
+
+class PaperStages:
+    """The two stages as the paper has them: roots and mergers at the server, what lies below at the back ends."""
+
+    def __init__(self, bench: Bench, percentage: int | None) -> None:
+        self._bench = bench
+        self.index = IndexOfRoots()
+        for number, graph in enumerate(bench.patterns, 1):
+            self.index.subscribe(number, graph)
+        if percentage is not None:
+            for triples in bench.sampled:
+                self.index.observe(iter(triples))
+            self.index.merge(bench.subscriptions * (100 - percentage) // 100)
+
+    def stages(self, count: int) -> Stages:
+        """So many back ends; the roots that hold are dealt out over them by their numbers."""
+        index, triples = self.index, self._bench.triples
+
+        def first() -> list[Array]:
+            return [index.roots_of(index.encoded(one)) for one in triples]
+
+        roots = [np.where(held < 0, -1 - held, held) for held in first()]
+        routing = self._bench.best(first)
+        times = [self._bench.best(lambda own=number: self._second(roots, own, count)) for number in range(count)]  # type: ignore[misc]
+        copies = sum(len(np.unique(held % count)) for held in roots) / len(roots)
+        return Stages(routing, tuple(times), copies, np.empty(0))
+
+    def _second(self, roots: Sequence[Array], own: int, count: int) -> None:
+        for triples, held in zip(self._bench.triples, roots, strict=True):
+            mine = held[held % count == own]
+            if len(mine):
+                self.index.members_of(self.index.encoded(triples), mine)
+
+
+def _lower(bench: Bench, percentage: int) -> int:
+    return max(1, bench.subscriptions * (100 - percentage) // 100)
+
+
+def _say(bench: Bench, figure: str, curve: str, nodes: int, stages: Stages, **more: object) -> bool:
+    """A line; whether the same was found as by the whole plan."""
+    equal = not len(stages.found) or np.array_equal(stages.found, bench.whole.found)
+    say(
+        NAME,
+        figure,
+        curve=curve,
+        nodes=nodes,
+        subscriptions=bench.subscriptions,
+        matches_percent=100 * len(bench.whole.found) / len(bench.items) / bench.subscriptions,
+        publications_per_second=1e6 / stages.slowest,
+        times_one_node=bench.whole.router / stages.slowest,
+        router_microseconds=stages.router,
+        slowest_partition_microseconds=max(stages.partitions),
+        copies=stages.copies,
+        equal=equal,
+        **more,
+    )
+    return bool(equal)
+
+
+def _replicated(bench: Bench, nodes: int) -> Stages:
+    whole = bench.whole
+    return Stages(whole.router / nodes, (0.0,), 1.0, whole.found)
+
+
+def shared_by(stages: Stages, nodes: int) -> Stages:
+    """The same without a server: as Runnel runs, every node routes its part of the publications and has a partition.
+
+    >>> shared_by(Stages(30.0, (20.0, 40.0, 10.0), 1.5, np.empty(0)), 3).slowest
+    50.0
+    """
+    every = stages.router / nodes
+    return Stages(every, tuple(every + one for one in stages.partitions), stages.copies, stages.found)
+
+
+def _ours(bench: Bench, figure: str, nodes: int, percentage: int | None) -> Iterator[bool]:
+    most = None if percentage is None else _lower(bench, percentage)
+    cover, _ = bench.cover(most)
+    more: dict[str, object] = {"conditions": len(cover.conditions), "merge_percentage": percentage}
+    name = "containment" if percentage is None else "merging"
+    for strategy in STRATEGIES:
+        stages = bench.divided(most, nodes - 1, strategy)
+        yield _say(bench, figure, f"{name}, {strategy}", nodes, stages, strategy=strategy, **more)
+        if nodes > 2:
+            own = shared_by(stages, nodes - 1)
+            yield _say(bench, figure, f"{name}, {strategy}, no server", nodes - 1, own, strategy=strategy, **more)
+
+
+def figure9i(bench: Bench, sizes: Sequence[int]) -> bool:
+    """Throughput by nodes: containment, merging at 70 per cent, the whole plan everywhere, and the paper's stages."""
+    equal = True
+    paper = lru_cache(lambda percentage: PaperStages(bench, percentage))
+    for nodes in sizes:
+        equal &= _say(bench, "figure9i", "whole plan on every node", nodes, _replicated(bench, nodes))
+        if nodes == 1:
+            continue
+        for percentage in (None, 70):
+            equal &= all(list(_ours(bench, "figure9i", nodes, percentage)))
+            name = "the paper's stages, " + ("containment" if percentage is None else "merging")
+            own = paper(percentage)
+            _say(bench, "figure9i", name, nodes, own.stages(nodes - 1), conditions=own.index.root_count)
+    return equal
+
+
+def figure10(bench: Bench, percentages: Sequence[int]) -> bool:
+    """Throughput by merge percentage, with two and four back ends."""
+    equal = True
+    for percentage in percentages:
+        for back_ends in (2, 4):
+            equal &= all(list(_ours(bench, "figure10", 1 + back_ends, percentage)))
+        paper = PaperStages(bench, percentage)
+        for back_ends in (2, 4):
+            stages = paper.stages(back_ends)
+            more = {"conditions": paper.index.root_count, "merge_percentage": percentage}
+            _say(bench, "figure10", "the paper's stages", 1 + back_ends, stages, **more)
+    for nodes in (1, 3, 5):
+        equal &= _say(bench, "figure10", "whole plan on every node", nodes, _replicated(bench, nodes))
+    return equal
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,193 @@
+"""Whether the queries of a plan are divided over workers, and into what: decided, made and published.
+
+In: the settings, a base as it was written, and what the stream has taught. Out: a partitioning beside the base, and a
+plan version that names it. A base is as good without one; only workers have to map more. So nobody who declares
+waits for a large base to be divided: the runner does that, when it starts and whenever it finds a base undivided.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
+
+from runnel.catalog import leases, plans
+from runnel.catalog.plans import PlanRow
+from runnel.engine.known_stream import Known, read_known
+from runnel.engine.root import Root
+from runnel.errors import CorruptData
+from runnel.plan.arrays import Array
+from runnel.plan.partitioning import Partitioning, read_partitioning
+from runnel.plan.store import load_part, read_manifest
+from runnel.settings import Settings
+
+if TYPE_CHECKING:
+    from runnel.matching.partitions.choose_partitions import PartitionChoice
+
+logger = logging.getLogger("runnel")
+
+AT_ONCE = 1_000
+"""Queries up to which a base is divided in the transaction that publishes it; that takes some tenths of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """What became of the queries: the version that was published, into how many partitions, and why."""
+
+    version: int
+    partitions: int
+    reason: str
+
+
+def wanted_partitions(root: Root, base: str) -> PartitionChoice:
+    """Into how many partitions the settings want a base to be divided; 1: every worker has all of it."""
+    from runnel.matching.partitions.choose_partitions import choose_partitions
+
+    settings, manifest = root.settings, read_manifest(root.storage, base)
+    queries = manifest.counts.get("queries", 0)
+    return choose_partitions(
+        queries=queries,
+        plan_bytes=manifest.size,
+        budget_bytes=settings.plan_megabytes << 20,
+        cores=cores_of(settings),
+        wanted=settings.partitions if queries else 1,
+    )
+
+
+def cores_of(settings: Settings) -> int:
+    """The cores that matching has, as far as the settings tell; on a cluster those of one executor.
+
+    >>> cores_of(Settings(master="local[3]")), cores_of(Settings(master="local"))
+    (3, 1)
+    """
+    told = re.fullmatch(r"local(?:\[(\d+)(?:,\s*\d+)?\])?", settings.master.strip())
+    if told:
+        return max(1, int(told.group(1) or 1))
+    return settings.executor_cores or os.cpu_count() or 1
+
+
+def divide(
+    root: Root,
+    base: str,
+    count: int,
+    known: Known,
+    *,
+    before: Partitioning | None = None,
+    partitions: Array | None = None,
+) -> Partitioning:
+    """Divide the queries of a base that is written, and write what was cut from it; it is published by others.
+
+    Folders of the partitioning `before` are used again where they hold the same. `partitions` says of every query
+    where it goes, if that is decided already; the strategy is then that of before.
+    """
+    from runnel.matching.filters.layout import stored_atoms
+    from runnel.matching.graphs.layout import GraphLayout
+    from runnel.matching.partitions.make import make_partitioning
+
+    part = load_part(root.storage, base)
+    strategy = root.settings.partition_strategy or None
+    if partitions is not None and before is not None:
+        strategy = before.strategy
+    return make_partitioning(
+        root.storage,
+        part.logical,
+        stored_atoms(part),
+        base=base,
+        count=count,
+        strategy=strategy,
+        frequencies=known.frequencies or None,
+        matches=known.matches(part.queries.query_ids),
+        operator_milliseconds=known.operator_milliseconds or None,
+        publications=known.graphs if GraphLayout.is_stored(part.layout) else (),
+        before=before,
+        partitions=partitions,
+        new_folder=new_folder,
+    )
+
+
+def new_folder() -> str:
+    """The name of a folder for a plan, or for a part of one."""
+    return f"plans/{uuid.uuid4().hex}"
+
+
+def divided_at_once(root: Root, connection: Connection, base: str, queries: int) -> Partitioning | None:
+    """The partitioning of a base that was just written, where the settings force one and it takes no time to make."""
+    if root.settings.partitions < 2 or queries > AT_ONCE:
+        return None
+    choice = wanted_partitions(root, base)
+    return None if choice.count < 2 else divide(root, base, choice.count, read_known(root, connection, newest=False))
+
+
+def divided_if_wanted(root: Root, base: str) -> Partitioning | None:
+    """The partitioning of a base that was just written, where one is wanted, however long that takes."""
+    choice = wanted_partitions(root, base)
+    if choice.count < 2:
+        return None
+    with root.catalog.read() as connection:
+        known = read_known(root, connection)
+    return divide(root, base, choice.count, known)
+
+
+def ensure_partitioning(root: Root, epoch: int) -> Divided | None:
+    """See to it that the current version is divided as the settings want it; None where there is nothing to do.
+
+    The new version has the same base, and the delta and the removals of the one that is current by then. So it may
+    take as long as it takes, and nobody waits. Looking costs two small files.
+    """
+    with root.catalog.read() as connection:
+        current = plans.current_plan(connection)
+    if current is None:
+        return None
+    choice = wanted_partitions(root, current.base)
+    there = partitioning_of(root, current)
+    if _is_as_wanted(there, choice.count, root.settings) and (there is None) == (current.partitioning is None):
+        return None
+    made = divided_if_wanted(root, current.base)
+    version = publish_partitioning(root, epoch, current, made)
+    if version is None:
+        return None
+    reason = choice.reason if made is None else f"{choice.reason}; {made.reason}"
+    return Divided(version, choice.count, reason)
+
+
+def _is_as_wanted(there: Partitioning | None, count: int, settings: Settings) -> bool:
+    if there is None or count < 2:
+        return there is None and count < 2
+    return len(there.partitions) == count and settings.partition_strategy in ("", there.strategy)
+
+
+def partitioning_of(root: Root, row: PlanRow) -> Partitioning | None:
+    """The partitioning of a version. One that cannot be read is told of and done without: it is made again."""
+    if row.partitioning is None:
+        return None
+    try:
+        return read_partitioning(root.storage, row.partitioning)
+    except CorruptData as error:
+        logger.warning("the queries are divided again: %s", error)
+        return None
+
+
+def publish_partitioning(root: Root, epoch: int, seen: PlanRow, made: Partitioning | None) -> int | None:
+    """Publish a version that differs from the current one in its partitioning alone.
+
+    None, and nothing is published, where the current one has another base or partitioning than the one that was seen.
+    """
+    with root.catalog.write() as connection:
+        leases.check(connection, epoch)
+        newest = plans.current_plan(connection)
+        if newest is None or (newest.base, newest.partitioning) != (seen.base, seen.partitioning):
+            return None
+        return plans.publish_plan(
+            connection,
+            newest.base,
+            newest.delta,
+            newest.queries,
+            newest.removed,
+            partitioning=None if made is None else made.folder,
+            pieces=() if made is None else made.pieces,
+        )

@@ -1,0 +1,84 @@
+"""The two stages of a divided plan, for slices: to which partitions items go, and what they match there.
+
+Both stages run in the same process where a worker does everything itself, and in two where Spark's keyed stage keeps
+partitions apart. What goes from the first to the second is a slice and the rows that were chosen, a bit for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from runnel.log.item_files import read_items
+from runnel.log.storage import Storage
+from runnel.matching.partitions.routing import packed, unpacked
+from runnel.model.batch import ItemBatch
+from runnel.model.segment import Slice
+from runnel.plan.store import PlanVersion
+from runnel.streaming.found import Found
+from runnel.streaming.loaded import held_plans, is_partition_held, partition_of, partitioning_of, routing_of
+from runnel.streaming.operator_brief import OperatorBrief
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedSlice:
+    """A slice, and the rows of it that go to a partition as a bitmap."""
+
+    slice: Slice
+    chosen: bytes
+
+
+def route_slice(
+    storage: Storage, version: PlanVersion, one: Slice, found: Found, brief: OperatorBrief, budget: int
+) -> Iterator[tuple[int, bytes]]:
+    """Stage one: match what is in no partition yet, and give the partitions that items go to, each with its rows."""
+    items = read_items(storage, one)
+    routing = routing_of(storage, version, budget)
+    if routing.fresh is not None:
+        found.add(storage, items, routing.fresh, brief)
+    else:
+        found.counters["items"] += len(items)
+    found.observe(items, routing.observer)
+    divided = partitioning_of(storage.url, version.partitioning or "").partitions
+    found.counters["naive_evaluations"] += len(items) * sum(part.queries for part in divided)
+    choices = routing.router.route(items).choices
+    for number in np.flatnonzero(choices.any(axis=0)).tolist():
+        yield number, packed(choices[:, number])
+
+
+def held_first(storage: Storage, version: PlanVersion, numbers: Iterable[int], budget: int) -> list[int]:
+    """Partitions in the order in which they are best matched: whoever went round in circles would reload them all."""
+    return sorted(numbers, key=lambda number: (not is_partition_held(storage, version, number, budget), number))
+
+
+def match_routed(
+    storage: Storage,
+    version: PlanVersion,
+    routed: Sequence[RoutedSlice],
+    number: int,
+    found_for: Callable[[RoutedSlice], Found],
+    brief: OperatorBrief,
+    budget: int,
+) -> None:
+    """Stage two: match the rows that came to a partition; `found_for` says where what is found of a slice belongs."""
+    held = held_plans(budget).counters
+    loads, reloads = held.loads, held.reloads
+    loaded = partition_of(storage, version, number, budget)
+    first = found_for(routed[0])
+    first.counters["plan_loads"] += held.loads - loads
+    first.counters["plan_reloads"] += held.reloads - reloads
+    for one in routed:
+        found = found_for(one)
+        items = chosen_items(read_items(storage, one.slice), one.chosen)
+        found.add_partition(storage, items, loaded, brief, number)
+    first.loads[number]["loads"] += held.loads - loads
+
+
+def chosen_items(items: ItemBatch, chosen: bytes) -> ItemBatch:
+    """The items whose bit is set."""
+    rows: Any = unpacked(chosen, len(items))
+    return items if rows.all() else ItemBatch(items.records.take(pa.array(np.flatnonzero(rows))))

@@ -1,0 +1,186 @@
+"""A plan that is divided: filters, graphs, operators and gates in two stages, against the reference evaluator."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.crash.harness import SCRIPT, allow_operators, asking_script, item, verify
+from tests.integration.in_process import InProcess
+
+import runnel
+from runnel.catalog import matches, plans
+from runnel.catalog.partition_loads import known_loads
+from runnel.catalog.plans import PlanRow
+from runnel.engine import Engine
+from runnel.engine.known_stream import read_known
+from runnel.engine.partitioning import divide, publish_partitioning
+from runnel.matching.operators.means import OperatorMeans
+from runnel.plan.partitioning import read_assignment, read_partitioning
+from runnel.streaming import two_stages
+from runnel.streaming.loaded import held_plans
+from runnel.streaming.operator_work import operators
+
+MORE = """
+create feed Concerts from Wire where title contains 'concert' and volume < 9;
+create feed Late from Stories where title contains 'jazz';
+subscribe to Concerts output log; subscribe to Late output log;
+"""
+
+
+def _open(root: Path, **settings: Any) -> Engine:
+    """An engine on a new root whose queries are in three partitions, unless the settings say otherwise."""
+    created = runnel.open(root)
+    created.close()
+    allow_operators(root)
+    engine = runnel.open(root, **({"partitions": 3} | settings))
+    OperatorMeans.of(engine.root.settings).keep(engine.root.storage)
+    return engine
+
+
+def _publish(engine: Engine, first: int, last: int) -> None:
+    engine.publish("Wire", [item(number) for number in range(first, last) if number % 2])
+    engine.publish("Other", [item(number) for number in range(first, last) if not number % 2])
+
+
+def _current(engine: Engine) -> PlanRow:
+    with engine.root.catalog.read() as connection:
+        found = plans.current_plan(connection)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("strategy", ["grouped", "spread"])
+def test_two_stages_do_what_the_reference_does(
+    tmp_path: Path, strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))  # the operators are below `tests`
+    operators.cache_clear()
+    switch = tmp_path / "switch"
+    switch.touch()
+    with _open(tmp_path / "root", partition_strategy=strategy) as engine:
+        engine.execute(SCRIPT + asking_script(switch))
+        divided = read_partitioning(engine.root.storage, _current(engine).partitioning or "")
+        assert (len(divided.partitions), divided.strategy) == (3, strategy)
+        run = InProcess(engine, slice_items=7, max_batch_items=90)
+        _publish(engine, 0, 200)
+        run.run()
+        engine.execute(MORE)  # a delta, which is in no partition, with a reader of a distinct feed that is in one
+        assert _current(engine).partitioning == divided.folder, "a delta leaves the partitions as they are"
+        _publish(engine, 200, 300)
+        run.run()
+        verify(engine, 300)
+        engine.execute("unsubscribe from Rock; unsubscribe from Concerts;")  # of a partition, and of the delta
+        _publish(engine, 300, 350)
+        run.run()
+        assert max(one.item.sequence or 0 for one in engine.matches("Concerts")) <= 300
+        with engine.root.catalog.read() as connection:
+            loads = known_loads(connection, divided.folder)
+            counted = [one.counters for one in matches.match_segments(connection)]
+        copies = sum(one["copies"] for one in counted)
+        assert sum(one["items"] for one in counted) == 350, "an item is counted once, however many copies it has"
+        assert sum(load.items for load in loads) == copies > sum(one["copies_in_vain"] for one in counted)
+        assert copies <= 3 * 350
+        run.close()
+
+
+def test_a_worker_with_everything_can_go_on_with_a_divided_plan(tmp_path: Path) -> None:
+    with _open(tmp_path / "root") as engine:
+        engine.execute(SCRIPT)
+        run = InProcess(engine, slice_items=7)
+        run.in_two_stages = False
+        _publish(engine, 0, 100)
+        run.run()
+        verify(engine, 100)
+        run.close()
+
+
+def test_a_budget_smaller_than_all_partitions_reloads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _open(tmp_path / "root") as engine:
+        engine.execute(SCRIPT)
+        held_plans.cache_clear()
+        run = InProcess(engine, slice_items=50, max_batch_items=50, plan_bytes=1)
+        _publish(engine, 0, 200)
+        run.run()
+        verify(engine, 200)
+        counters = held_plans(1).counters
+        assert counters.evictions > 0
+        with engine.root.catalog.read() as connection:
+            counted = [one.counters for one in matches.match_segments(connection)]
+        assert sum(one.get("plan_reloads", 0) for one in counted) > 0
+        run.close()
+    held_plans.cache_clear()
+
+
+def test_a_batch_that_is_run_again_has_its_own_plan_and_partitions(tmp_path: Path) -> None:
+    """The version of a batch is in its offset: queries that move meanwhile match nothing twice, and miss nothing."""
+    with _open(tmp_path / "root") as engine:
+        engine.execute(SCRIPT)
+        run = InProcess(engine, slice_items=10)
+        _publish(engine, 0, 60)
+        start, end = run.offset, run.reader.latestOffset(run.offset, None)
+        before = _current(engine)
+        _move_everything(engine, run.epoch)
+        after = _current(engine)
+        assert (before.base, before.delta) == (after.base, after.delta)
+        assert before.partitioning != after.partitioning
+        run.commit(start, end, 0)
+        run.commit(start, end, 0)  # a replay: committed already, changes nothing
+        run.offset, run.batches = end, 1
+        _publish(engine, 60, 120)
+        run.run()
+        with engine.root.catalog.read() as connection:
+            used = [one.plan for one in matches.match_segments(connection)]
+        assert used == [before.version, after.version]
+        verify(engine, 120)
+        run.close()
+
+
+def _move_everything(engine: Engine, epoch: int) -> None:
+    """Publish a version in which every query is in the partition behind its own."""
+    current = _current(engine)
+    old = read_partitioning(engine.root.storage, current.partitioning or "")
+    assignment = read_assignment(engine.root.storage, old.folder)
+    with engine.root.catalog.read() as connection:
+        known = read_known(engine.root, connection)
+    moved = (assignment.partitions + 1) % len(old.partitions)
+    made = divide(engine.root, current.base, len(old.partitions), known, before=old, partitions=moved)
+    assert publish_partitioning(engine.root, epoch, current, made) == current.version + 1
+
+
+def test_matches_that_do_not_fit_are_written_in_more_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(two_stages, "MOST_BYTES", 1)
+    monkeypatch.setattr(two_stages, "_AT_ONCE", 1)
+    with _open(tmp_path / "root") as engine:
+        engine.execute(SCRIPT)
+        run = InProcess(engine, slice_items=20)
+        _publish(engine, 0, 120)
+        run.run()
+        with engine.root.catalog.read() as connection:
+            parts = matches.match_parts(connection, 0, 120)
+        assert len(parts) > len({(part.first_sequence, part.last_sequence) for part in parts})
+        verify(engine, 120)
+        run.close()
+
+
+@pytest.mark.spark
+def test_spark_matches_in_two_stages_and_changes_its_shape(tmp_path: Path, spark: Any) -> None:
+    with _open(tmp_path / "root", partitions=1) as engine:
+        engine.execute(SCRIPT)
+        _publish(engine, 0, 100)
+        engine.run(once=True)
+        assert _current(engine).partitioning is None
+    with runnel.open(tmp_path / "root", partitions=3) as engine:
+        _publish(engine, 100, 220)
+        engine.run(once=True)
+        assert _current(engine).partitioning is not None
+        with engine.root.catalog.read() as connection:
+            segments = matches.match_segments(connection)
+            lineage = matches.current_lineage(connection)
+        assert segments[-1].counters["copies"] > 0
+        assert lineage is not None
+        assert lineage.job == "match/1 in 3 shards"
+        _publish(engine, 220, 300)
+        engine.run(once=True)
+        verify(engine, 300)

@@ -1,0 +1,62 @@
+"""Roots whose queries are divided: declared, looked at and compared with the same queries undivided."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runnel.catalog import leases, plans
+from runnel.catalog.plans import PlanRow
+from runnel.engine import Engine
+from runnel.matching.build import build_matcher
+from runnel.matching.partitions.matcher import PartitionedMatcher
+from runnel.model.batch import ItemBatch
+from runnel.model.item import Item
+from runnel.plan.store import PlanVersion, load
+
+WORDS = ("rock", "jazz", "folk", "soul", "punk", "blues")
+
+DECLARED = "register feed News; register feed Wire;" + "".join(
+    f"create feed All{word.title()} from News where title contains '{word}';"
+    f"subscribe to All{word.title()} output log;"
+    + "".join(
+        f"create feed {word.title()}{n} from News | Wire where title contains '{word}' and n > {n};"
+        f"subscribe to {word.title()}{n} output log;"
+        for n in range(4)
+    )
+    for word in WORDS
+)
+
+
+def current(engine: Engine) -> PlanRow:
+    with engine.root.catalog.read() as connection:
+        row = plans.current_plan(connection)
+    assert row is not None
+    return row
+
+
+def epoch(engine: Engine) -> int:
+    """The epoch of the lease on a root, which is taken the first time."""
+    with engine.root.catalog.write() as connection:
+        held = leases.state(connection)
+        return held.epoch if held is not None else leases.acquire(connection, 600).epoch
+
+
+def news() -> ItemBatch:
+    """Items of both feeds: with one word each, with several, with none."""
+    texts = [*WORDS, *(f"{a} and {b}" for a, b in zip(WORDS, WORDS[2:], strict=False)), "quiet", " ".join(WORDS)]
+    items = [
+        Item(feed, f"{feed}-{place}", {"title": (text,), "n": (float(place % 6),)})
+        for feed in ("News", "Wire")
+        for place, text in enumerate(texts)
+    ]
+    return ItemBatch.of(items, {"News": 1, "Wire": 2})
+
+
+def assert_divided_alike(engine: Engine, row: PlanRow) -> None:
+    """The partitions find what the whole plan finds, and that is something."""
+    version = PlanVersion.of(row)
+    whole = build_matcher(load(engine.root.storage, version)).match(news())
+    parts = PartitionedMatcher(engine.root.storage, version).match(news())
+    assert np.array_equal(parts.offsets, whole.offsets)
+    assert np.array_equal(parts.queries, whole.queries)
+    assert whole.total > 0
