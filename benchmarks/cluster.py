@@ -7,7 +7,8 @@ Every worker is a process group of its own with one core; one partition means th
 match the same items and must find the same. Processor time is that of the batches after the first few, by worker,
 Python and Java apart; what goes from stage to stage is read from Spark's status store; which plan files are mapped is
 sampled from the processes' maps, four times a second. With `--quarter` no worker may have more than a quarter of the
-plan mapped at any time (the run fails if one has): four workers with eight partitions, and one worker alone.
+plan mapped at any time, all its processes together: the run fails if one has. The budget of the settings is that of
+one process, and Spark gives a worker three, so it has to be smaller than a quarter, and partitions many.
 Items per second are those of this machine, whose cores all workers share: they say nothing of a cluster.
 """
 
@@ -68,6 +69,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--warm", type=int, default=1, help="batches that only warm up")
     parser.add_argument("--keep", type=Path, help="folder where the plan is kept between runs")
     parser.add_argument("--quarter", action="store_true", help="no worker maps more than a quarter of the plan")
+    parser.add_argument(
+        "--budget", type=float, default=25.0, help="per cent of the plan for a process, with --quarter"
+    )
     parser.add_argument("--seed", type=int, default=7)
     return parser.parse_args()
 
@@ -75,12 +79,15 @@ def _options() -> argparse.Namespace:
 def configurations(options: argparse.Namespace, plan_bytes: int) -> Iterator[Configuration]:
     """All runs; those with the same partitioning one after the other."""
     workers = [int(one) for one in options.workers.split(",")]
+    counts = [int(one) for one in options.partitions.split(",")]
     strategies = cast(list[Strategy], options.strategies.split(","))
     if options.quarter:
-        for count in workers:
-            yield Configuration(count, 8, strategies[0], budget=max(1, plan_bytes // 4 >> 20))
+        for partitions in counts:
+            for count in workers:
+                budget = int(options.budget / 100 * plan_bytes) >> 20
+                yield Configuration(count, partitions, strategies[0], budget=max(1, budget))
         return
-    for partitions in map(int, options.partitions.split(",")):
+    for partitions in counts:
         for strategy in strategies if partitions > 1 else [None]:
             for count in workers:
                 yield Configuration(count, partitions, strategy)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ from runnel.plan.partitioning import read_assignment, read_partitioning
 from runnel.streaming import two_stages
 from runnel.streaming.loaded import held_plans
 from runnel.streaming.operator_work import operators
+from runnel.streaming.reader import Offset, SlicePartition
+from runnel.streaming.route_ahead import Ahead, RoutedFile, route_into_file, write_ahead
 
 MORE = """
 create feed Concerts from Wire where title contains 'concert' and volume < 9;
@@ -162,6 +165,53 @@ def test_matches_that_do_not_fit_are_written_in_more_layers(tmp_path: Path, monk
         assert len(parts) > len({(part.first_sequence, part.last_sequence) for part in parts})
         verify(engine, 120)
         run.close()
+
+
+def test_items_that_were_routed_ahead_are_matched_as_others_are(tmp_path: Path) -> None:
+    with _open(tmp_path / "root") as engine:
+        engine.execute(SCRIPT)
+        run = InProcess(engine, slice_items=10, max_batch_items=40, shards=3)
+        storage, reader, now = engine.root.storage, run.reader, time.time()
+        _publish(engine, 0, 200)
+
+        def ahead(until: float, *files: RoutedFile) -> tuple[Offset, Offset]:
+            start, end = run.offset, reader.offset_behind(run.offset)
+            write_ahead(
+                storage, Ahead(run.job.lineage, start["sequence"], end["sequence"], end["plan"], until, files)
+            )
+            return start, end
+
+        # What is being routed is waited for, but not for ever.
+        start, end = ahead(now + 60)
+        assert reader.latestOffset(start, None) == start
+        ahead(now - 1)
+        assert reader.latestOffset(start, None) == end
+
+        # What was routed is the next batch, and nothing is routed again.
+        files = [_routed_ahead(run, one) for one in reader.partitions(start, end)]
+        ahead(0.0, *files)
+        assert reader.latestOffset(start, None) == end
+        assert [one.routed for one in reader.partitions(start, end)] == [one.path for one in files]
+        assert run.step()
+        with engine.root.catalog.read() as connection:
+            told = matches.match_parts(connection, 0, end["sequence"])
+        assert any(part.path in storage.read(files[0].path).decode("utf-8", "replace") for part in told)
+
+        # What is gone, or was routed for another plan, is routed by the batch itself.
+        ahead(0.0, RoutedFile("routes/gone.arrow", run.offset["sequence"] + 1, run.offset["sequence"] + 40))
+        assert run.step()
+        start, end = ahead(0.0, *files)
+        engine.execute(MORE)
+        assert reader.latestOffset(start, None) == {"sequence": end["sequence"], "plan": end["plan"] + 1}
+        assert [one.routed for one in reader.partitions(start, reader.latestOffset(start, None))] == [None]
+        run.run()
+        verify(engine, 200)
+        run.close()
+
+
+def _routed_ahead(run: InProcess, partition: SlicePartition) -> RoutedFile:
+    rows = [row for batch in run.reader.read(partition) for row in batch.to_pylist()]
+    return RoutedFile(*route_into_file(run.job.storage, run.job.lineage, 3, run.job.plan_bytes)(rows))
 
 
 @pytest.mark.spark

@@ -174,8 +174,12 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
             plan = plans.current_plan(connection)
             version = plan.version if plan else 0
             routed = self._routed_upto(start["sequence"], last, version) if plan and plan.partitioning else None
-            end = self._bounded(connection, start["sequence"], last) if routed is None else routed
-        return {"sequence": end, "plan": version}
+            if routed == start["sequence"] and self._last is None:
+                return start  # being routed: there is nothing to match before that is done
+            if routed is None or routed == start["sequence"]:
+                # A bounded run would end if it were told that there is nothing.
+                routed = self._bounded(connection, start["sequence"], last)
+        return {"sequence": routed, "plan": version}
 
     def _routed_upto(self, start: int, last: int, plan: int) -> int | None:
         """How far items were routed ahead, if they were."""

@@ -87,8 +87,8 @@ def test_runs_with_one_partitioning_follow_one_another_and_a_quarter_is_a_budget
         for partitions, strategy in ((1, None), (4, "grouped"), (4, "spread"))
         for workers in (1, 2)
     ]
-    options.quarter = True
-    assert {(one.partitions, one.budget) for one in configurations(options, 400 << 20)} == {(8, 100)}
+    options.quarter, options.partitions, options.budget = True, "24", 12.5
+    assert {(one.partitions, one.budget) for one in configurations(options, 400 << 20)} == {(24, 50)}
 
 
 def test_a_process_is_watched_by_the_folder_it_runs_in(tmp_path: Path) -> None:
