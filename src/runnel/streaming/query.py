@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from runnel.catalog import leases
@@ -20,6 +23,7 @@ from runnel.streaming.match_job import match_slices
 from runnel.streaming.session import make_active
 
 _SHARED_LOOK = "50ms"
+_STAGE = "RUNNEL_STAGE"
 
 
 def choose_lineage(
@@ -95,4 +99,20 @@ def _in_two_stages(spark: SparkSession, slices: Any, job: Job) -> Any:
     spark.conf.set("spark.sql.shuffle.partitions", str(job.shards))
     routed = slices.mapInArrow(route_slices(job.storage, job.lineage, job.shards, job.plan_bytes), ROUTED_DDL)
     step = match_shard(job.storage, job.lineage, job.plan_bytes)
-    return routed.groupBy("key").applyInPandasWithState(step, PART_DDL, STATE_DDL, "append", "NoTimeout")
+    with _own_processes(spark.sparkContext):
+        return routed.groupBy("key").applyInPandasWithState(step, PART_DDL, STATE_DDL, "append", "NoTimeout")
+
+
+@contextmanager
+def _own_processes(context: SparkContext) -> Iterator[None]:
+    """Let functions that are made inside run in Python processes that nothing else uses.
+
+    Spark gives a task any process that is idle; several serve a core in turn, and each would come to map every
+    partition of the executor. Processes with another environment are kept apart.
+    """
+    environment = context.environment
+    environment[_STAGE] = "partitions"
+    try:
+        yield
+    finally:
+        del environment[_STAGE]

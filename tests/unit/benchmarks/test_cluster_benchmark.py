@@ -23,6 +23,7 @@ from runnel.matching.compile import compile_logical
 from runnel.model.batch import ItemBatch
 from runnel.model.match import Matches
 from runnel.plan.arrays import Rows
+from runnel.plan.partitioning import Strategy
 from runnel.plan.store import PlanVersion, load
 from runnel.plan.validate import validate
 
@@ -103,7 +104,7 @@ def test_a_process_is_watched_by_the_folder_it_runs_in(tmp_path: Path) -> None:
     try:
         assert child.stdout is not None
         child.stdout.readline()
-        watch = Watch(tmp_path, 0, plans)
+        watch = Watch(tmp_path, -1, plans)
         watch.look()
         start = watch.moments[-1]
         deadline = time.monotonic() + 30
@@ -113,7 +114,7 @@ def test_a_process_is_watched_by_the_folder_it_runs_in(tmp_path: Path) -> None:
         assert watch.seconds(start, watch.moments[-1])["worker-3", "python"] > 0.1
         assert mapped_files(child.pid, plans) == {file: file.stat().st_size}
         assert watch.seen["worker-3"].peak_bytes == file.stat().st_size
-        assert [one.owner for one in processes(tmp_path, 0)] == ["worker-3"]
+        assert [one.owner for one in processes(tmp_path, -1)] == ["worker-3"]
     finally:
         child.kill()
         child.wait()
@@ -124,13 +125,13 @@ def test_both_stages_find_what_the_whole_plan_finds(tmp_path: Path) -> None:
     options = argparse.Namespace(subscriptions=300, publications=12, rounds=1, seed=1)
     bench = Bench(options, 3, FileStorage(tmp_path.as_uri()))
     assert len(bench.whole.found)
-    for most in (None, 40):
-        for strategy in ("grouped", "spread"):
-            stages = bench.divided(most, 3, strategy)
-            assert np.array_equal(stages.found, bench.whole.found)
-            assert 0 < stages.copies <= 3
+    wanted: list[tuple[int | None, Strategy]] = [(None, "grouped"), (40, "spread")]
+    for most, strategy in wanted:
+        stages = bench.divided(most, 2, strategy)
+        assert np.array_equal(stages.found, bench.whole.found)
+        assert 0 < stages.copies <= 2
     paper = PaperStages(bench, 80)
-    assert paper.index.root_count < PaperStages(bench, None).index.root_count
+    assert paper.index.root_count < bench.subscriptions
     assert len(paper.stages(2).partitions) == 2
 
 
