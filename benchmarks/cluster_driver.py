@@ -27,7 +27,7 @@ def main() -> None:
 
 
 def shuffled(context: Any) -> dict[str, int]:
-    """Bytes that stages wrote for others, and of these what was read from other executors.
+    """Bytes that stages wrote for others, and of these what was read from other machines (none, where there is one).
 
     They are sums over all stages that Spark's status store has: the same that its pages and REST API show.
     """

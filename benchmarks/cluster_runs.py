@@ -84,7 +84,7 @@ def prepare(engine: Engine, mix: Mix, keep: Path | None) -> PlanManifest:
         ids = {feed.name: feed.id for feed in feeds.live_feeds(connection)}
     if ids != mix.feeds:
         raise RuntimeError(f"the plan's feeds have other ids than the catalog's: {ids}")
-    manifest = _base(engine.root.storage, mix, keep)
+    manifest = base_of(engine.root.storage, mix, keep)
     warm_kernels(engine.root.storage, mix)
     say(
         NAME,
@@ -97,7 +97,7 @@ def prepare(engine: Engine, mix: Mix, keep: Path | None) -> PlanManifest:
     return manifest
 
 
-def _base(storage: Storage, mix: Mix, keep: Path | None) -> PlanManifest:
+def base_of(storage: Storage, mix: Mix, keep: Path | None) -> PlanManifest:
     """The base folder: compiled, or copied from where it was kept."""
     kept = None if keep is None else keep / f"{mix.name}.plan"
     target = storage.local(BASE)

@@ -104,7 +104,7 @@ def read_vitals(root: Root) -> Vitals:
 def division_figures(connection: Connection, plan: PlanRow) -> DivisionFigures:
     """How a version is divided; what was measured of it is a row for each partition."""
     if plan.partitioning is None:
-        return DivisionFigures(1)
+        return DivisionFigures(1, 1.0, 1.0, 0)
     count = max(1, len(plan.pieces) - 1)  # the router is a piece too
     loads = all_loads(known_loads(connection, plan.partitioning), count)
     return DivisionFigures(count, measured_skew(loads), measured_copies(connection), sum(one.loads for one in loads))
