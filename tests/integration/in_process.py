@@ -32,7 +32,7 @@ class _State:
 
     def update(self, value: tuple[int]) -> None:
         """Keep a value."""
-        assert value[0] >= 0
+        assert type(value[0]) is int, "Spark takes nothing else for a long"
 
 
 class InProcess:

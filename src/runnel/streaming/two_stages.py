@@ -204,7 +204,8 @@ class _ShardTask:
 
         routed = [RoutedSlice(_slice(row), bytes(row["chosen"])) for row in rows]
         match_routed(self._storage, version, routed, number, found_for, brief, self._budget)
-        self.items += sum(row["rows"] for row in rows)
+        # Whole numbers, which pandas forgets: a state that is none would be lost.
+        self.items += sum(int(row["rows"]) for row in rows)
         held = sum(found.size for found in self._found.values())
         return self._seal() if held >= MOST_BYTES else []
 

@@ -85,7 +85,7 @@ def load_piece(storage: Storage, version: PlanVersion, folder: str) -> PlanPiece
 
 def load_router(storage: Storage, version: PlanVersion, folder: str) -> PlanPiece:
     """The router in a folder: its queries are partitions, so nothing that the version removes concerns it."""
-    part = _base_part(folder, load_part(storage, folder))
+    part = _base_part(folder, read_part(storage, folder))
     return PlanPiece(replace(version, base=folder), part)
 
 
