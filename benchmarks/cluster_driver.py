@@ -1,28 +1,45 @@
 """The runner of a benchmark on a cluster, as a process of its own: `python -m benchmarks.cluster_driver ROOT`.
 
 Its settings come from the environment (`RUNNEL_MASTER` and so on). It matches all items that there are, and prints
-one line of JSON: what Spark's own books say of the bytes that went from stage to stage.
+one line of JSON: what Spark's own books say of the bytes that went from stage to stage, and how many batches were
+routed ahead; with `WITHOUT_ROUTING_AHEAD` set in the environment none are.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from typing import Any
 
-from runnel.engine import open_engine
+from runnel.engine import open_engine, query_keeper
+from runnel.streaming import route_ahead
+from runnel.streaming.route_ahead import RouteAhead
 
 
 def main() -> None:
     """Run the root once."""
+    if os.environ.get("WITHOUT_ROUTING_AHEAD"):
+        route_ahead._ENOUGH = sys.maxsize
+    begun: list[RouteAhead] = []
+
+    class Noted(RouteAhead):
+        def start(self) -> None:
+            begun.append(self)
+            super().start()
+
+    query_keeper.RouteAhead = Noted  # type: ignore[attr-defined]
     with open_engine(sys.argv[1], create=False) as engine:
         started = time.perf_counter()
         engine.run(once=True)
         from pyspark.sql import SparkSession
 
         session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-        told = shuffled(session.sparkContext) | {"run_seconds": time.perf_counter() - started}
+        told = shuffled(session.sparkContext) | {
+            "run_seconds": time.perf_counter() - started,
+            "batches_routed_ahead": sum(one.batches for one in begun),
+        }
     print(json.dumps(told), flush=True)
 
 

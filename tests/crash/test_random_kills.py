@@ -1,6 +1,6 @@
 """`kill -9` at random moments, under trickled input, again and again; then everything is as promised.
 
-`make test` kills 3 times; `make crash` sets RUNNEL_KILLS to 30 and more.
+`make test` kills twice; `make crash` sets RUNNEL_KILLS to 30 and more.
 """
 
 from __future__ import annotations
