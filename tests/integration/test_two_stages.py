@@ -20,6 +20,7 @@ from runnel.engine.partitioning import divide, publish_partitioning
 from runnel.matching.operators.means import OperatorMeans
 from runnel.plan.partitioning import read_assignment, read_partitioning
 from runnel.streaming import two_stages
+from runnel.streaming.job import FORM
 from runnel.streaming.loaded import held_plans
 from runnel.streaming.operator_work import operators
 from runnel.streaming.reader import Offset, SlicePartition
@@ -215,22 +216,17 @@ def _routed_ahead(run: InProcess, partition: SlicePartition) -> RoutedFile:
 
 
 @pytest.mark.spark
-def test_spark_matches_in_two_stages_and_changes_its_shape(tmp_path: Path, spark: Any) -> None:
-    with _open(tmp_path / "root", partitions=1) as engine:
+def test_spark_matches_in_two_stages(tmp_path: Path, spark: Any) -> None:
+    with _open(tmp_path / "root") as engine:
         engine.execute(SCRIPT)
-        _publish(engine, 0, 100)
+        with engine.root.catalog.write() as connection:
+            before = matches.start_lineage(connection, FORM, reason="the queries were in one piece")
+        _publish(engine, 0, 150)
         engine.run(once=True)
-        assert _current(engine).partitioning is None
-    with runnel.open(tmp_path / "root", partitions=3) as engine:
-        _publish(engine, 100, 220)
-        engine.run(once=True)
-        assert _current(engine).partitioning is not None
         with engine.root.catalog.read() as connection:
             segments = matches.match_segments(connection)
             lineage = matches.current_lineage(connection)
         assert segments[-1].counters["copies"] > 0
         assert lineage is not None
-        assert lineage.job == "match/1 in 3 shards"
-        _publish(engine, 220, 300)
-        engine.run(once=True)
-        verify(engine, 300)
+        assert (lineage.id, lineage.job) == (before.id + 1, "match/1 in 3 shards")
+        verify(engine, 150)
