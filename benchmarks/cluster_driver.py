@@ -2,26 +2,22 @@
 
 Its settings come from the environment (`RUNNEL_MASTER` and so on). It matches all items that there are, and prints
 one line of JSON: what Spark's own books say of the bytes that went from stage to stage, and how many batches were
-routed ahead; with `WITHOUT_ROUTING_AHEAD` set in the environment none are.
+routed ahead (none, unless `RUNNEL_ROUTE_AHEAD` says so).
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from typing import Any
 
 from runnel.engine import open_engine, query_keeper
-from runnel.streaming import route_ahead
 from runnel.streaming.route_ahead import RouteAhead
 
 
 def main() -> None:
     """Run the root once."""
-    if os.environ.get("WITHOUT_ROUTING_AHEAD"):
-        route_ahead._ENOUGH = sys.maxsize
     begun: list[RouteAhead] = []
 
     class Noted(RouteAhead):

@@ -222,6 +222,7 @@ class SparkCluster:
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
             "SPARK_LOCAL_DIRS": str(self._folder / f"local-{name}"),
         }
         with (self._folder / f"{name}.log").open("ab") as log:

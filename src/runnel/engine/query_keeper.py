@@ -86,7 +86,7 @@ class QueryKeeper:
         self._stop_routing()
         forget_ahead(root.storage)
         self._query = start_query(self._spark, job, once=once)
-        if job.shards:
+        if job.shards and settings.route_ahead:
             self._ahead = RouteAhead(self._spark, job, checkpoint_path(job.lineage))
             self._ahead.start()
 
