@@ -98,6 +98,12 @@ def heard(number: int) -> list[dict[str, object]]:
     return [{"song": song, "volume": volume, "place": place} for place in places]
 
 
+def deadly_storage(root: Path, counter: Path, below: str, when: str) -> str:
+    """The URL of a storage that kills its process group just before or after the first write below a folder."""
+    counter.unlink(missing_ok=True)
+    return f"crash+{root.as_uri()}?at=1&below={below}&when={when}&counter={counter}&group=GROUP"
+
+
 class Victim:
     """A runner in a process group of its own; with `partitions` it divides the queries."""
 

@@ -17,6 +17,7 @@ from tests.crash.harness import (
     Victim,
     allow_operators,
     asking_script,
+    deadly_storage,
     item,
     items_again,
     set_due,
@@ -26,11 +27,6 @@ from tests.crash.harness import (
 )
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
-
-
-def _storage(root: Path, counter: Path, below: str, when: str) -> str:
-    counter.unlink(missing_ok=True)
-    return f"crash+{root.as_uri()}?at=1&below={below}&when={when}&counter={counter}&group=GROUP"
 
 
 def _client_dies(root: Path, storage: str, code: str) -> None:
@@ -71,7 +67,7 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
     allow_operators(root)
 
     # Plan written, its row not: the script had no effect at all.
-    _client_dies(root, _storage(root, counter, "plans/", "after"), "engine.execute(SCRIPT)")
+    _client_dies(root, deadly_storage(root, counter, "plans/", "after"), "engine.execute(SCRIPT)")
     engine = open_engine(root, orphan_seconds=0.0)
     assert engine.status().virtual_feeds == 0
     assert collect_garbage(engine.root.catalog, engine.root.storage, older_than=0) > 0
@@ -79,19 +75,19 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
 
     # Item file written, its row not: the items were not accepted, and can be published again.
     publish = "engine.publish('Wire', [item(n) for n in range(50)])"
-    _client_dies(root, _storage(root, counter, "items/log", "after"), publish)
+    _client_dies(root, deadly_storage(root, counter, "items/log", "after"), publish)
     assert engine.root.items.last_sequence() == 0
     engine.publish("Wire", [item(number) for number in range(50)])
     engine.publish("Other", [item(number) for number in range(50, 80)])
 
     # Offset logged, match part not written.
-    victim = Victim(root, "--once", "--storage", _storage(root, counter, "matches/", "before"))
+    victim = Victim(root, "--once", "--storage", deadly_storage(root, counter, "matches/", "before"))
     assert victim.wait() != 0
     assert list(root.glob("checkpoints/*/offsets/0")) != []
     assert (_segments(engine), list(root.glob("matches/*/*"))) == (0, [])
 
     # Match part written, and a file of answers too; segment not committed.
-    victim = Victim(root, "--once", "--storage", _storage(root, counter, "operators/cache", "after"))
+    victim = Victim(root, "--once", "--storage", deadly_storage(root, counter, "operators/cache", "after"))
     assert victim.wait() != 0
     assert (_segments(engine), _known_answers(engine), undecided_items(engine)) == (0, 0, 0)
     assert list(root.glob("matches/*/*")) != []
@@ -119,7 +115,7 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
 
     # File of items that are logged again written, its row not.
     set_due(engine)
-    victim = Victim(root, "--once", "--storage", _storage(root, counter, "items/log", "after"))
+    victim = Victim(root, "--once", "--storage", deadly_storage(root, counter, "items/log", "after"))
     assert victim.wait() != 0
     assert (undecided_items(engine), items_again(engine), engine.root.items.last_sequence()) == (waiting, 0, 80)
 
@@ -134,7 +130,7 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
 
     # Archive file written, its row not.
     engine.publish("Wire", [item(number) for number in range(80, 100)])
-    victim = Victim(root, "--once", "--storage", _storage(root, counter, "items/day", "after"))
+    victim = Victim(root, "--once", "--storage", deadly_storage(root, counter, "items/day", "after"))
     assert victim.wait() != 0
     verify(engine, 100)
 

@@ -9,16 +9,14 @@ from typing import Any
 import pytest
 from tests.crash.harness import SCRIPT, allow_operators, asking_script, item, verify
 from tests.integration.in_process import InProcess
+from tests.unit.engine.divided_roots import current, move_everything
 
 import runnel
-from runnel.catalog import matches, plans
+from runnel.catalog import matches
 from runnel.catalog.partition_loads import known_loads
-from runnel.catalog.plans import PlanRow
 from runnel.engine import Engine
-from runnel.engine.known_stream import read_known
-from runnel.engine.partitioning import divide, publish_partitioning
 from runnel.matching.operators.means import OperatorMeans
-from runnel.plan.partitioning import read_assignment, read_partitioning
+from runnel.plan.partitioning import read_partitioning
 from runnel.streaming import two_stages
 from runnel.streaming.job import FORM
 from runnel.streaming.loaded import held_plans
@@ -48,13 +46,6 @@ def _publish(engine: Engine, first: int, last: int) -> None:
     engine.publish("Other", [item(number) for number in range(first, last) if not number % 2])
 
 
-def _current(engine: Engine) -> PlanRow:
-    with engine.root.catalog.read() as connection:
-        found = plans.current_plan(connection)
-    assert found is not None
-    return found
-
-
 @pytest.mark.parametrize("strategy", ["grouped", "spread"])
 def test_two_stages_do_what_the_reference_does(
     tmp_path: Path, strategy: str, monkeypatch: pytest.MonkeyPatch
@@ -65,13 +56,13 @@ def test_two_stages_do_what_the_reference_does(
     switch.touch()
     with _open(tmp_path / "root", partition_strategy=strategy) as engine:
         engine.execute(SCRIPT + asking_script(switch))
-        divided = read_partitioning(engine.root.storage, _current(engine).partitioning or "")
+        divided = read_partitioning(engine.root.storage, current(engine).partitioning or "")
         assert (len(divided.partitions), divided.strategy) == (3, strategy)
         run = InProcess(engine, slice_items=7, max_batch_items=90)
         _publish(engine, 0, 200)
         run.run()
         engine.execute(MORE)  # a delta, which is in no partition, with a reader of a distinct feed that is in one
-        assert _current(engine).partitioning == divided.folder, "a delta leaves the partitions as they are"
+        assert current(engine).partitioning == divided.folder, "a delta leaves the partitions as they are"
         _publish(engine, 200, 300)
         run.run()
         verify(engine, 300)
@@ -124,9 +115,9 @@ def test_a_batch_that_is_run_again_has_its_own_plan_and_partitions(tmp_path: Pat
         run = InProcess(engine, slice_items=10)
         _publish(engine, 0, 60)
         start, end = run.offset, run.reader.latestOffset(run.offset, None)
-        before = _current(engine)
-        _move_everything(engine, run.epoch)
-        after = _current(engine)
+        before = current(engine)
+        move_everything(engine, run.epoch)
+        after = current(engine)
         assert (before.base, before.delta) == (after.base, after.delta)
         assert before.partitioning != after.partitioning
         run.commit(start, end, 0)
@@ -139,18 +130,6 @@ def test_a_batch_that_is_run_again_has_its_own_plan_and_partitions(tmp_path: Pat
         assert used == [before.version, after.version]
         verify(engine, 120)
         run.close()
-
-
-def _move_everything(engine: Engine, epoch: int) -> None:
-    """Publish a version in which every query is in the partition behind its own."""
-    current = _current(engine)
-    old = read_partitioning(engine.root.storage, current.partitioning or "")
-    assignment = read_assignment(engine.root.storage, old.folder)
-    with engine.root.catalog.read() as connection:
-        known = read_known(engine.root, connection)
-    moved = (assignment.partitions + 1) % len(old.partitions)
-    made = divide(engine.root, current.base, len(old.partitions), known, before=old, partitions=moved)
-    assert publish_partitioning(engine.root, epoch, current, made) == current.version + 1
 
 
 def test_matches_that_do_not_fit_are_written_in_more_layers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

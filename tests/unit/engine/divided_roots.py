@@ -7,10 +7,13 @@ import numpy as np
 from runnel.catalog import leases, plans
 from runnel.catalog.plans import PlanRow
 from runnel.engine import Engine
+from runnel.engine.known_stream import read_known
+from runnel.engine.partitioning import divide, publish_partitioning
 from runnel.matching.build import build_matcher
 from runnel.matching.partitions.matcher import PartitionedMatcher
 from runnel.model.batch import ItemBatch
 from runnel.model.item import Item
+from runnel.plan.partitioning import read_assignment, read_partitioning
 from runnel.plan.store import PlanVersion, load
 
 WORDS = ("rock", "jazz", "folk", "soul", "punk", "blues")
@@ -39,6 +42,18 @@ def epoch(engine: Engine) -> int:
     with engine.root.catalog.write() as connection:
         held = leases.state(connection)
         return held.epoch if held is not None else leases.acquire(connection, 600).epoch
+
+
+def move_everything(engine: Engine, held: int) -> None:
+    """Publish a version in which every query is in the partition behind its own."""
+    row = current(engine)
+    old = read_partitioning(engine.root.storage, row.partitioning or "")
+    assignment = read_assignment(engine.root.storage, old.folder)
+    with engine.root.catalog.read() as connection:
+        known = read_known(engine.root, connection)
+    moved = (assignment.partitions + 1) % len(old.partitions)
+    made = divide(engine.root, row.base, len(old.partitions), known, before=old, partitions=moved)
+    assert publish_partitioning(engine.root, held, row, made) == row.version + 1
 
 
 def news() -> ItemBatch:

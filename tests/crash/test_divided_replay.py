@@ -1,0 +1,49 @@
+"""A driver that dies in the middle of a divided batch, and comes back when the queries are divided otherwise."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from runnel.catalog import matches
+from runnel.catalog.matches import MatchSegment
+from runnel.engine import Engine, open_engine
+from tests.crash.harness import SCRIPT, Victim, deadly_storage, item, verify
+from tests.unit.engine.divided_roots import current, epoch, move_everything
+
+pytestmark = [pytest.mark.crash, pytest.mark.spark]
+PARTITIONS = 3
+
+
+def _segments(engine: Engine) -> list[MatchSegment]:
+    with engine.root.catalog.read() as connection:
+        return matches.match_segments(connection)
+
+
+def test_a_batch_is_replayed_with_the_partitions_that_it_began_with(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with open_engine(root, partitions=PARTITIONS) as engine:
+        engine.execute(SCRIPT)
+        engine.publish("Wire", [item(number) for number in range(70)])
+        engine.publish("Other", [item(number) for number in range(70, 120)])
+
+        # The batch is planned, and one of its layers written; the others are not, and nothing is committed.
+        storage = deadly_storage(root, tmp_path / "counter", "matches/", "after")
+        assert Victim(root, "--once", "--storage", storage, partitions=PARTITIONS).wait() != 0
+        assert list(root.glob("checkpoints/*/offsets/0")) != []
+        assert len(list(root.glob("matches/*/*"))) > 0
+        assert _segments(engine) == []
+
+        before = current(engine)
+        move_everything(engine, epoch(engine))
+        after = current(engine)
+        assert before.partitioning != after.partitioning
+        engine.publish("Wire", [item(number) for number in range(120, 150)])
+        assert Victim(root, "--once", partitions=PARTITIONS).wait() == 0
+
+        segments = _segments(engine)
+        assert [(one.first_sequence, one.last_sequence) for one in segments] == [(1, 120), (121, 150)]
+        assert [one.plan for one in segments] == [before.version, after.version]
+        assert all(one.counters["copies"] > 0 for one in segments), "both were matched in partitions"
+        verify(engine, 150)
