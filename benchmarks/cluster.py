@@ -1,14 +1,15 @@
 """Queries of every family on a real standalone cluster, whole and in partitions, measured. JSON lines.
 
     python -m benchmarks.cluster [--queries 50000] [--workers 1,2,4] [--partitions 1,4,8] [--items 24576]
-        [--strategies grouped,spread] [--keep FOLDER] [--quarter]
+        [--batch 6144] [--strategies grouped,spread] [--keep FOLDER] [--quarter]
 
 Every worker is a process group of its own with one core; one partition means that each has all queries. All runs
 match the same items and must find the same. Processor time is that of the batches after the first few, by worker,
 Python and Java apart; what goes from stage to stage is read from Spark's status store; which plan files are mapped is
 sampled from the processes' maps, four times a second. With `--quarter` no worker may have more than a quarter of the
 plan mapped at any time, all its processes together: the run fails if one has. The budget of the settings is that of
-one process, and Spark gives a worker three, so it has to be smaller than a quarter, and partitions many.
+one process; a worker has one that matches in partitions for each core, and others that route.
+With several sizes of batches it is told what a batch costs, and what an item costs besides.
 Items per second are those of this machine, whose cores all workers share: they say nothing of a cluster.
 """
 
@@ -18,9 +19,12 @@ import argparse
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 from benchmarks.cluster_runs import (
     NAME,
     Configuration,
@@ -48,7 +52,7 @@ def main() -> None:
     """Measure and print."""
     options = _options()
     mix = Mix(options.queries, seed=options.seed)
-    sizes = Sizes(options.items, options.batch, options.warm, options.seed)
+    sizes = Sizes(options.items, options.warm, options.seed)
     server = PostgreSQL()
     try:
         with tempfile.TemporaryDirectory(prefix="runnel-bench-", ignore_cleanup_errors=True) as folder:
@@ -60,43 +64,40 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--queries", type=int, default=50_000)
-    parser.add_argument("--workers", default="2,4")
-    parser.add_argument("--partitions", default="1,4")
-    parser.add_argument("--strategies", default="grouped,spread")
-    parser.add_argument("--items", type=int, default=24_576)
-    parser.add_argument("--batch", type=int, default=6_144, help="items in a batch")
-    parser.add_argument("--warm", type=int, default=1, help="batches that only warm up")
+    parser.add_argument("--queries", type=int, default=50_000, help="of all families together")
+    parser.add_argument("--workers", default="2,4", help="sizes of clusters, of one core a worker")
+    parser.add_argument("--partitions", default="1,4", help="into how many partitions; 1: every worker has all")
+    parser.add_argument("--strategies", default="grouped,spread", help="how queries are divided")
+    parser.add_argument("--items", type=int, default=24_576, help="items of a run")
+    parser.add_argument("--batch", default="6144", help="items in a batch, one size or several")
+    parser.add_argument("--warm", type=int, default=6_144, help="items that only warm up")
     parser.add_argument("--keep", type=Path, help="folder where the plan is kept between runs")
     parser.add_argument("--quarter", action="store_true", help="no worker maps more than a quarter of the plan")
     parser.add_argument(
         "--budget", type=float, default=25.0, help="per cent of the plan for a process, with --quarter"
     )
-    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--seed", type=int, default=7, help="of queries and items")
     return parser.parse_args()
 
 
 def configurations(options: argparse.Namespace, plan_bytes: int) -> Iterator[Configuration]:
     """All runs; those with the same partitioning one after the other."""
-    workers = [int(one) for one in options.workers.split(",")]
-    counts = [int(one) for one in options.partitions.split(",")]
+    workers, counts, batches = (
+        [int(one) for one in told.split(",")] for told in (options.workers, options.partitions, options.batch)
+    )
     strategies = cast(list[Strategy], options.strategies.split(","))
-    if options.quarter:
-        for partitions in counts:
-            for count in workers:
-                budget = int(options.budget / 100 * plan_bytes) >> 20
-                yield Configuration(count, partitions, strategies[0], budget=max(1, budget))
-        return
+    budget = max(1, int(options.budget / 100 * plan_bytes) >> 20) if options.quarter else 4_096
     for partitions in counts:
         for strategy in strategies if partitions > 1 else [None]:
-            for count in workers:
-                yield Configuration(count, partitions, strategy)
+            for count, batch in product(workers, batches):
+                yield Configuration(count, partitions, strategy, budget, batch)
 
 
 def measure(folder: Path, server: PostgreSQL, mix: Mix, sizes: Sizes, options: argparse.Namespace) -> bool:
     """Run every configuration; whether all found the same, and kept within a quarter where that is asked."""
     catalog = server.database()
     digests: set[str] = set()
+    fits: dict[Configuration, list[Cost]] = {}
     fitting = True
     with open_engine(folder / "root", catalog=catalog) as engine:
         plan_bytes = prepare(engine, mix, options.keep).size
@@ -113,21 +114,45 @@ def measure(folder: Path, server: PostgreSQL, mix: Mix, sizes: Sizes, options: a
             place.mkdir()
             cluster = SparkCluster(place, workers=configuration.workers)
             try:
-                done = run(Place(engine, cluster, place, catalog), configuration, sequences, sizes)
+                done = run(Place(engine, cluster, place, catalog), configuration, sequences)
             finally:
                 cluster.close()
             digests.add(done.digest)
-            tell(done, sizes)
+            cost = tell(done, sizes)
+            fits.setdefault(replace(configuration, batch=0), []).append(cost)
             tell_mapped(done, made[key], plan_bytes)
             with engine.root.catalog.read() as connection:
                 tell_balance(done, made[key], connection, sizes)
             largest = max((seen.peak_bytes for seen in done.watch.seen.values()), default=0)
             fitting &= not options.quarter or largest <= plan_bytes / 4
+    for configuration, costs in fits.items():
+        tell_fit(configuration, costs)
     say(NAME, "checks", equal=len(digests) == 1, within_a_quarter=fitting if options.quarter else None)
     return len(digests) == 1 and fitting
 
 
-def tell(done: Run, sizes: Sizes) -> None:
+@dataclass(frozen=True)
+class Cost:
+    """What some batches took in all, and how many items they had."""
+
+    items: int
+    batches: int
+    seconds: dict[str, float]
+
+
+def tell_fit(configuration: Configuration, costs: Sequence[Cost]) -> None:
+    """What a batch costs and what an item costs besides, by the runs with the smallest and the largest batches."""
+    few, many = (chosen(costs, key=lambda one: one.items / one.batches) for chosen in (min, max))
+    if len(costs) < 2 or few.items / few.batches == many.items / many.batches:
+        return
+    batches = np.array([[one.batches, one.items] for one in (few, many)], dtype=np.float64)
+    for kind in few.seconds:
+        each, per_item = np.linalg.solve(batches, [few.seconds[kind], many.seconds[kind]]).tolist()
+        about = {name: value for name, value in configuration.about.items() if name != "batch"}
+        say(NAME, "fit", **about, kind=kind, milliseconds_per_batch=1e3 * each, microseconds_per_item=1e6 * per_item)
+
+
+def tell(done: Run, sizes: Sizes) -> Cost:
     """Processor time, and what went from stage to stage."""
     warm = done.warm(sizes.warm)
     items = sum(segment.items for segment in warm)
@@ -166,6 +191,7 @@ def tell(done: Run, sizes: Sizes) -> None:
         remote_bytes_per_item=done.told["remote_bytes"] / every,
         candidates_per_item=counted["candidates"] / items,
     )
+    return Cost(items, len(warm), sums | {"driver": sum(seconds.get(DRIVER, {}).values())})
 
 
 def _rounded(kinds: dict[str, float], factor: float) -> dict[str, float]:

@@ -7,8 +7,8 @@ routed ahead (none, unless `RUNNEL_ROUTE_AHEAD` says so).
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 from typing import Any
 
@@ -18,6 +18,9 @@ from runnel.streaming.route_ahead import RouteAhead
 
 def main() -> None:
     """Run the root once."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("root", help="the root to run")
+    root = parser.parse_args().root
     begun: list[RouteAhead] = []
 
     class Noted(RouteAhead):
@@ -26,7 +29,7 @@ def main() -> None:
             super().start()
 
     query_keeper.RouteAhead = Noted  # type: ignore[attr-defined]
-    with open_engine(sys.argv[1], create=False) as engine:
+    with open_engine(root, create=False) as engine:
         started = time.perf_counter()
         engine.run(once=True)
         from pyspark.sql import SparkSession

@@ -33,15 +33,16 @@ NAME = "cluster_model"
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--queries", type=int, default=100_000)
-    parser.add_argument("--partitions", type=int, default=8)
-    parser.add_argument("--strategy", choices=("grouped", "spread"), default="grouped")
-    parser.add_argument("--items", type=int, default=3_072)
+    parser.add_argument("--queries", type=int, default=100_000, help="of all families together")
+    parser.add_argument("--partitions", type=int, default=8, help="into how many partitions")
+    parser.add_argument("--strategy", choices=("grouped", "spread"), default="grouped", help="how they are divided")
+    parser.add_argument("--items", type=int, default=3_072, help="items that are matched")
+    parser.add_argument("--seed", type=int, default=7, help="of queries and items")
     parser.add_argument("--rounds", type=int, default=2, help="the best of so many is told")
     parser.add_argument("--keep", type=Path, help="folder where plans are kept between runs")
     options = parser.parse_args()
-    mix = Mix(options.queries)
-    batches = [ItemBatch.of(some, mix.feeds) for _, some in items_of(mix, options.items, 7, "")]
+    mix = Mix(options.queries, seed=options.seed)
+    batches = [ItemBatch.of(some, mix.feeds) for _, some in items_of(mix, options.items, options.seed, "")]
     with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder:
         storage = FileStorage(Path(folder).as_uri())
         size = base_of(storage, mix, options.keep).size

@@ -48,26 +48,35 @@ _PATIENCE = 3_600.0
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """How a run is done. One partition means that every worker has all queries; `budget` is in megabytes."""
+    """How a run is done. One partition means that every worker has all queries; `budget` is in megabytes.
+
+    `batch` is how many items a batch has.
+    """
 
     workers: int
     partitions: int
     strategy: Strategy | None = None
     budget: int = 4_096
+    batch: int = 6_144
 
     @property
     def about(self) -> dict[str, Any]:
         """For every line."""
         shape = "replicated" if self.partitions == 1 else self.strategy or "chosen"
-        return {"workers": self.workers, "partitions": self.partitions, "shape": shape, "budget_mb": self.budget}
+        return {
+            "workers": self.workers,
+            "partitions": self.partitions,
+            "shape": shape,
+            "budget_mb": self.budget,
+            "batch": self.batch,
+        }
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How many items there are, in what batches, and how many of these only warm up."""
+    """How many items there are, and how many of these only warm up."""
 
     items: int
-    batch: int
     warm: int
     seed: int
 
@@ -217,14 +226,18 @@ class Run:
     told: dict[str, Any]
     digest: str
 
-    def warm(self, count: int) -> Sequence[MatchSegment]:
-        """The segments after so many that only warm up."""
-        return self.segments[min(count, len(self.segments) - 1) :]
+    def warm(self, items: int) -> Sequence[MatchSegment]:
+        """The segments after those with so many items, which only warm up; the last one at least."""
+        return self.segments[self._cold(items) :]
 
-    def span(self, count: int) -> tuple[float, float]:
+    def span(self, items: int) -> tuple[float, float]:
         """The moments between which the warm segments were matched."""
-        first = self.segments[min(count, len(self.segments) - 1) - 1] if len(self.segments) > 1 else self.segments[0]
+        first = self.segments[max(0, self._cold(items) - 1)]
         return first.committed / 1e6, self.segments[-1].committed / 1e6
+
+    def _cold(self, items: int) -> int:
+        ends = np.cumsum([segment.items for segment in self.segments])
+        return min(1 + int(np.searchsorted(ends, items)), len(self.segments) - 1)
 
     def counted(self, segments: Sequence[MatchSegment]) -> Counter[str]:
         """The counters of some segments, added up."""
@@ -244,7 +257,7 @@ class Place:
     catalog: str
 
 
-def run(place: Place, configuration: Configuration, sequences: tuple[int, int], sizes: Sizes) -> Run:
+def run(place: Place, configuration: Configuration, sequences: tuple[int, int]) -> Run:
     """Match the items between two sequences on a cluster."""
     root = place.engine.root
     environment = os.environ | {
@@ -254,7 +267,7 @@ def run(place: Place, configuration: Configuration, sequences: tuple[int, int], 
         "RUNNEL_PARTITIONS": str(configuration.partitions),
         "RUNNEL_PARTITION_STRATEGY": configuration.strategy or "",
         "RUNNEL_PLAN_MEGABYTES": str(configuration.budget),
-        "RUNNEL_MAX_BATCH_ITEMS": str(sizes.batch),
+        "RUNNEL_MAX_BATCH_ITEMS": str(configuration.batch),
         "RUNNEL_MAX_BATCH_BYTES": str(1 << 30),
         "RUNNEL_SLICE_ITEMS": "512",
         "SPARK_LOCAL_IP": "127.0.0.1",

@@ -3,31 +3,66 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
 
+from pydantic.fields import FieldInfo
 from scripts.reference_markdown import block, code, page, table
 
 from runnel.settings import FILE, Settings
 
 
 def settings_page() -> str:
-    """All settings: name, environment variable, default, meaning."""
+    """All settings: name, environment variable, default, what is allowed, meaning."""
     prefix = Settings.model_config["env_prefix"]
     rows = [
-        (code(name), code(f"{prefix}{name.upper()}"), code(_shown(field.default)), field.description or "")
+        (
+            code(name),
+            code(f"{prefix}{name.upper()}"),
+            code(_shown(field.default)),
+            allowed(field),
+            field.description or "",
+        )
         for name, field in Settings.model_fields.items()
     ]
     return page(
         "# Settings",
         f"A root has its settings in `{FILE}`, in its folder. An environment variable wins over the file. In the "
         "library, keyword arguments of `runnel.open` stand in for the file's. Every setting has a default that "
-        "works. An unknown name or a value of the wrong type is refused.",
-        table(["setting", "environment variable", "default", "meaning"], rows),
+        "works. An unknown name, a value of the wrong type or one that is not allowed is refused.",
+        table(["setting", "environment variable", "default", "allowed", "meaning"], rows),
         "A list is written as a TOML array in the file and as a JSON array in the environment:",
         block('out_folders = ["/srv/www/feeds"]\nRUNNEL_OUT_FOLDERS=\'["/srv/www/feeds"]\' runnel run'),
         "The commands also know `RUNNEL_ROOT`: the root to use where `--root` is not given. It is no setting of a "
         "root.",
     )
+
+
+def allowed(field: FieldInfo) -> str:
+    """What a setting may be, in words: one of some values, or a number between limits.
+
+    >>> allowed(Settings.model_fields["partitions"]), allowed(Settings.model_fields["send_seconds"])
+    ('0 to 1,024', 'more than 0')
+    >>> allowed(Settings.model_fields["partition_strategy"])
+    '`""`, `"grouped"` or `"spread"`'
+    """
+    if get_origin(field.annotation) is Literal:
+        *others, last = (code(_shown(value)) for value in get_args(field.annotation))
+        return f"{', '.join(others)} or {last}" if others else last
+    if field.annotation is bool:
+        return f"{code('true')} or {code('false')}"
+    limits = {name: getattr(one, name) for one in field.metadata for name in _LIMITS if hasattr(one, name)}
+    if "ge" in limits and "le" in limits:
+        return f"{limits['ge']:,} to {limits['le']:,}"
+    return " and ".join(words.format(limits[name]) for name, words in _LIMITS.items() if name in limits)
+
+
+_LIMITS = {
+    "gt": "more than {:,}",
+    "ge": "{:,} or more",
+    "lt": "less than {:,}",
+    "le": "{:,} or less",
+    "min_length": "{:,} or more characters",
+}
 
 
 def _shown(default: Any) -> str:

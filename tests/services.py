@@ -245,6 +245,16 @@ class SparkCluster:
         """How many processes a worker has started."""
         return len(_session(self._running[1 + worker].pid)) - 1
 
+    def kill_python(self, worker: int) -> int:
+        """SIGKILL to the Python processes of a worker in which partitions are matched; gives how many there were."""
+        killed = 0
+        for process in _session(self._running[1 + worker].pid):
+            with contextlib.suppress(OSError):
+                if b"RUNNEL_STAGE=partitions" in Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
+                    os.kill(process, signal.SIGKILL)
+                    killed += 1
+        return killed
+
     def kill_worker(self, worker: int) -> None:
         """SIGKILL to a worker, its executors and their Python processes: its machine is gone."""
         kill_session(self._running[1 + worker])

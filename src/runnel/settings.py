@@ -10,12 +10,14 @@ import tomllib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from runnel.errors import RootError
 
 FILE = "runnel.toml"
+REFERENCE = "docs/reference/settings.md"
 
 
 class Settings(BaseSettings):
@@ -44,7 +46,8 @@ class Settings(BaseSettings):
         0,
         ge=0,
         le=1_024,
-        description="Partitions that queries are divided into; 1: every worker has all of them; 0: what costs least.",
+        description="Partitions that queries are divided into, at most one a query; 1: every worker has all of them; "
+        "0: what costs least.",
     )
     partition_strategy: Literal["", "grouped", "spread"] = Field(
         "", description="Whether related queries are put into one partition or dealt out; empty: what costs least."
@@ -159,6 +162,14 @@ class Settings(BaseSettings):
         5_000, ge=1, description="Items that `preview` looks at in the client; more are a Spark batch."
     )
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse `true` where a number is wanted: Python would take it for 1, and nobody means that."""
+        if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation in (int, float):
+            raise PydanticCustomError("number_wanted", "Input should be a number, not true or false")
+        return value
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -189,5 +200,5 @@ class Settings(BaseSettings):
             first = error.errors()[0]
             name = ".".join(str(part) for part in first["loc"])
             raise RootError(
-                f"setting {name} of {folder}: {first['msg']}", hint="the reference lists every setting"
+                f"setting {name} of {folder}: {first['msg']}", hint=f"{REFERENCE} lists every setting"
             ) from error

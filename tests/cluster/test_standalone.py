@@ -1,6 +1,7 @@
 """A real standalone Spark cluster, a PostgreSQL catalog and a shared root, with queries that are divided.
 
-The whole way, in two stages, and a worker that dies with the partitions that it had.
+The whole way, in two stages: partitions stay where their plans are, Python processes die, and then a worker dies with
+the partitions that it had.
 """
 
 from __future__ import annotations
@@ -9,13 +10,12 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from runnel.catalog import plans
+from runnel.catalog import matches, plans
 from runnel.catalog.partition_loads import PartitionLoad, known_loads
 from runnel.engine import Engine, open_engine
 from tests.crash.harness import SCRIPT, item, verify, wait_until
@@ -110,7 +110,15 @@ def test_a_cluster_matches_as_the_oracle_does_and_survives_a_worker(
             assert all(cluster.executors(worker) > 0 for worker in (0, 1)), "both workers take part"
             busy = {one.partition for one in _loads(engine) if one.items}
             assert busy == set(range(PARTITIONS)), "every partition gets items"
-            time.sleep(0.5)
+            _wait_for_batches(engine, driver, 3)
+            loaded = _times_loaded(engine)
+            _wait_for_batches(engine, driver, 10)
+            assert _times_loaded(engine) == loaded, "a partition stays on the executor that has its plan"
+
+            assert cluster.kill_python(0) + cluster.kill_python(1) > 0
+            _wait_for_batches(engine, driver, 3)
+            assert sum(_times_loaded(engine)) > sum(loaded), "whoever comes after the dead loads plans again"
+
             cluster.kill_worker(0)
             reached = engine.root.items.last_sequence()
             wait_until(lambda: driver.check() and _matched(engine) > reached + 20, _PATIENCE)
@@ -131,6 +139,21 @@ def _loads(engine: Engine) -> list[PartitionLoad]:
         assert current is not None
         assert len(current.pieces) == PARTITIONS + 1, "the partitions, and the router"
         return known_loads(connection, current.partitioning or "")
+
+
+def _times_loaded(engine: Engine) -> list[int]:
+    return [one.loads for one in _loads(engine)]
+
+
+def _wait_for_batches(engine: Engine, driver: _Driver, more: int) -> None:
+    """Wait until so many batches more are committed."""
+    goal = _batches(engine) + more
+    wait_until(lambda: driver.check() and _batches(engine) >= goal, _PATIENCE)
+
+
+def _batches(engine: Engine) -> int:
+    with engine.root.catalog.read() as connection:
+        return len(matches.match_segments(connection))
 
 
 def _matched(engine: Engine) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -47,3 +48,15 @@ def test_a_batch_is_replayed_with_the_partitions_that_it_began_with(tmp_path: Pa
         assert [one.plan for one in segments] == [before.version, after.version]
         assert all(one.counters["copies"] > 0 for one in segments), "both were matched in partitions"
         verify(engine, 150)
+
+        # It dies in a batch once more, and a partition that this needs is gone: all is in the base still.
+        engine.publish("Other", [item(number) for number in range(150, 200)])
+        storage = deadly_storage(root, tmp_path / "counter", "matches/", "before")
+        assert Victim(root, "--once", "--storage", storage, partitions=PARTITIONS).wait() != 0
+        shutil.rmtree(root / after.pieces[1])
+        assert Victim(root, "--once", partitions=PARTITIONS).wait() == 0
+        segments = _segments(engine)
+        assert segments[-1].last_sequence == 200
+        assert segments[-1].lineage > segments[0].lineage
+        assert segments[-1].plan == after.version + 1
+        verify(engine, 200)

@@ -6,13 +6,17 @@ import json
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
+from runnel.algebra.expressions import Expression
 from runnel.cli.main import app
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, explain_partition, open_engine
+from runnel.engine.explain_partition import ExplainedPartition
+from runnel.engine.status import read_status
 from runnel.errors import NotFound
 
 SCRIPT = """
@@ -110,12 +114,12 @@ def test_a_query_of_a_divided_plan_is_shown_where_it_is(tmp_path: Path) -> None:
         explained = engine.explain("Live")
         told = explained.data["partition"]
         assert told["partitions"] == 2
-        assert told["partition"]["number"] in (0, 1)
+        assert told["partition"]["number"] in (1, 2)
         assert 1 <= told["group_here"] <= told["group"]
         assert {one["strategy"] for one in told["weighed"]} <= {"grouped", "spread"}
         assert any("title contains" in (one["condition"] or "") for one in told["router"]), told["router"]
         text = "\n".join(explained.lines)
-        assert f"in partition {told['partition']['number'] + 1} of 2" in text
+        assert f"in partition {told['partition']['number']} of 2" in text
         assert "the router asks first: title contains" in text
         assert "measured: nothing yet" in text
         json.dumps(explained.data)
@@ -142,3 +146,64 @@ def test_how_queries_are_divided_is_for_the_operator(tmp_path: Path) -> None:
         explained = ann.explain("Mine")
         assert explained.data["partition"] is None
         assert not any("partition" in line for line in explained.lines)
+
+
+def test_what_is_not_looked_at_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with _divided(tmp_path / "divided") as engine:
+        (before,) = engine.explain("Rock").data["partition"]["router"]
+        assert (before["condition"], before["looked_at"]) == ("title contains 'rock'", True)
+        # One literal times the atoms of the router, and the reading of these, is more than that.
+        monkeypatch.setattr(explain_partition, "_MOST_COMPARED", explain_partition._READING)
+        explained = engine.explain("Rock")
+        (router,) = explained.data["partition"]["router"]
+        assert (router["condition"], router["looked_at"]) == (None, False)
+        assert any("too many to look which" in line for line in explained.lines)
+
+
+def test_many_words_times_many_atoms_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with open_engine(tmp_path / "divided", partitions=2) as engine:
+        words = " or ".join(f"title contains 'word{number}'" for number in range(40))
+        engine.execute(
+            "register feed Wire;"
+            f"create feed Wide from Wire where {words}; subscribe to Wide output log;"
+            "create feed Other from Wire where title contains 'other'; subscribe to Other output log;"
+        )
+        compared: list[Expression] = []
+        follows = explain_partition._follows
+
+        def noted(wide: Expression, narrow: Expression) -> bool:
+            compared.append(wide)
+            return follows(wide, narrow)
+
+        monkeypatch.setattr(explain_partition, "_follows", noted)
+        assert engine.explain("Wide").data["partition"]["router"][0]["looked_at"]
+        assert 40 <= len(compared) <= 40 * 41
+        compared.clear()
+        monkeypatch.setattr(explain_partition, "_MOST_COMPARED", 40 * 40)
+        assert not engine.explain("Wide").data["partition"]["router"][0]["looked_at"]
+        assert not compared
+
+
+def test_a_partition_that_takes_all_items_names_their_sources(tmp_path: Path) -> None:
+    with open_engine(tmp_path / "divided", partitions=2) as engine:
+        engine.execute(
+            "register feed Wire; register feed News;"
+            "create feed All from Wire | News; subscribe to All output log;"
+            "create feed Other from Wire where title contains 'other'; subscribe to Other output log;"
+        )
+        (router,) = engine.explain("All").data["partition"]["router"]
+        assert router["condition"] == "nothing: all items of Wire and News go there"
+
+
+def test_verbs_and_numbers_are_as_people_write_them(tmp_path: Path) -> None:
+    with _divided(tmp_path / "divided") as engine:
+        figures = read_status(engine.root).partitions
+    assert figures is not None
+    one = replace(figures.partitions[0], expected_microseconds=12_483.123, items=2_000, matches=1, microseconds=10**8)
+    lines = ExplainedPartition(figures, (), one, group=20, group_here=1).lines()
+    text = " ".join(line.strip() for line in lines)
+    assert "1 of 20 queries of its group is there" in text
+    assert "12,483.12 µs for an item" in text
+    assert "2,000 items, 1 match, 50,000.0 µs for each" in text
+    two = " ".join(ExplainedPartition(figures, (), one, group=20, group_here=2).lines())
+    assert "2 of 20 queries of its group are there" in two

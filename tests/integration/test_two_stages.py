@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.crash.harness import SCRIPT, allow_operators, asking_script, item, verify
+from tests.crash.harness import SCRIPT, allow_operators, asking_script, item, verify, wait_until
 from tests.integration.in_process import InProcess
-from tests.unit.engine.divided_roots import current, move_everything
+from tests.unit.engine.divided_roots import current, epoch, move_everything
 
 import runnel
 from runnel.catalog import matches
+from runnel.catalog.matches import MatchSegment
 from runnel.catalog.partition_loads import known_loads
-from runnel.engine import Engine
+from runnel.engine import Engine, query_keeper
+from runnel.errors import RunnelError
 from runnel.matching.operators.means import OperatorMeans
 from runnel.plan.partitioning import read_partitioning
-from runnel.streaming import two_stages
+from runnel.streaming import route_ahead, two_stages
 from runnel.streaming.job import FORM
 from runnel.streaming.loaded import held_plans
 from runnel.streaming.operator_work import operators
 from runnel.streaming.reader import Offset, SlicePartition
-from runnel.streaming.route_ahead import Ahead, RoutedFile, route_into_file, write_ahead
+from runnel.streaming.route_ahead import Ahead, RouteAhead, RoutedFile, route_into_file, write_ahead
 
 MORE = """
 create feed Concerts from Wire where title contains 'concert' and volume < 9;
@@ -178,7 +181,21 @@ def test_items_that_were_routed_ahead_are_matched_as_others_are(tmp_path: Path) 
         assert any(part.path in storage.read(files[0].path).decode("utf-8", "replace") for part in told)
 
         # What is gone, or was routed for another plan, is routed by the batch itself.
-        ahead(0.0, RoutedFile("routes/gone.arrow", run.offset["sequence"] + 1, run.offset["sequence"] + 40))
+        start, end = ahead(
+            0.0, RoutedFile("routes/gone.arrow", run.offset["sequence"] + 1, run.offset["sequence"] + 40)
+        )
+        assert [one.routed for one in reader.partitions(start, end)] == [None]
+        assert run.step()
+
+        # What goes once a batch was planned with it fails the batch: other tasks may have used it.
+        start, end = run.offset, reader.offset_behind(run.offset)
+        files = [_routed_ahead(run, one) for one in reader.partitions(start, end)]
+        ahead(0.0, *files)
+        planned = reader.partitions(start, end)
+        storage.delete(files[0].path)
+        step = two_stages.route_slices(run.job.storage, run.job.lineage, 3, run.job.plan_bytes)
+        with pytest.raises(RunnelError, match="what was routed ahead is gone"):
+            list(step(reader.read(planned[0])))
         assert run.step()
         start, end = ahead(0.0, *files)
         engine.execute(MORE)
@@ -194,18 +211,57 @@ def _routed_ahead(run: InProcess, partition: SlicePartition) -> RoutedFile:
     return RoutedFile(*route_into_file(run.job.storage, run.job.lineage, 3, run.job.plan_bytes)(rows))
 
 
+class _Mover(threading.Thread):
+    """Puts all queries into other partitions, some times, while they are matched."""
+
+    def __init__(self, engine: Engine, times: int) -> None:
+        super().__init__(daemon=True)
+        self._engine, self._times = engine, times
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            for turn in range(self._times):
+                wait_until(lambda turn=turn: len(_segments(self._engine)) > 2 * turn)  # type: ignore[misc]
+                move_everything(self._engine, epoch(self._engine))
+        except BaseException as error:
+            self.error = error
+
+
+def _segments(engine: Engine) -> list[MatchSegment]:
+    with engine.root.catalog.read() as connection:
+        return matches.match_segments(connection)
+
+
 @pytest.mark.spark
-def test_spark_matches_in_two_stages(tmp_path: Path, spark: Any) -> None:
-    with _open(tmp_path / "root") as engine:
+def test_spark_matches_in_two_stages_routes_ahead_and_lets_queries_move(
+    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(route_ahead, "_ENOUGH", 50)
+    started: list[RouteAhead] = []
+
+    class Noted(RouteAhead):
+        def start(self) -> None:
+            started.append(self)
+            super().start()
+
+    monkeypatch.setattr(query_keeper, "RouteAhead", Noted)
+    with _open(tmp_path / "root", route_ahead=True, max_batch_items=60) as engine:
         engine.execute(SCRIPT)
         with engine.root.catalog.write() as connection:
             before = matches.start_lineage(connection, FORM, reason="the queries were in one piece")
-        _publish(engine, 0, 150)
+        _publish(engine, 0, 420)
+        mover = _Mover(engine, times=2)
+        mover.start()
         engine.run(once=True)
+        mover.join()
+        assert mover.error is None
+        segments = _segments(engine)
         with engine.root.catalog.read() as connection:
-            segments = matches.match_segments(connection)
             lineage = matches.current_lineage(connection)
-        assert segments[-1].counters["copies"] > 0
         assert lineage is not None
         assert (lineage.id, lineage.job) == (before.id + 1, "match/1 in 3 shards")
-        verify(engine, 150)
+        assert all(one.counters["copies"] > 0 for one in segments)
+        assert len({one.plan for one in segments}) == 3, "the partitions changed twice under way"
+        assert sum(one.batches for one in started) > 0, "something was routed ahead"
+        verify(engine, 420)

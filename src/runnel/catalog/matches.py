@@ -116,13 +116,18 @@ def commit_segment(connection: Connection, segment: MatchSegment, parts: Sequenc
 
 
 def _check_layers(segment: MatchSegment, parts: Sequence[MatchPart]) -> None:
-    """Parts have the same items or none in common: of others, a reader would lose matches or see them twice."""
+    """Parts have the same items or none in common, and leave none out: else a reader would lose or repeat matches."""
     ranges = sorted({(part.first_sequence, part.last_sequence) for part in parts})
     for (first, last), (other, until) in pairwise(ranges):
-        if other <= last:
+        if other != last + 1:
             raise LineageConflict(
                 f"batch {segment.batch} of lineage {segment.lineage} has parts {first}-{last} and {other}-{until}"
             )
+    if ranges and (ranges[0][0], ranges[-1][1]) != (segment.first_sequence, segment.last_sequence):
+        raise LineageConflict(
+            f"batch {segment.batch} of lineage {segment.lineage} is {segment.first_sequence}-{segment.last_sequence},"
+            f" its parts are {ranges[0][0]}-{ranges[-1][1]}"
+        )
 
 
 def _add_part(

@@ -71,6 +71,12 @@ def plan_by_version(connection: Connection, version: int) -> PlanRow | None:
     return None if row is None else _plan_row(row)
 
 
+def divided_plans(connection: Connection, *, since: int = 0) -> list[PlanRow]:
+    """The plans from a version on that are matched in partitions, oldest first."""
+    chosen = select(schema.plans).where(_c.version >= since, _c.partitioning.is_not(None)).order_by(_c.version)
+    return [_plan_row(row) for row in connection.execute(chosen)]
+
+
 def plan_folders(connection: Connection, *, since: int = 0) -> set[str]:
     """Every folder that the plan versions from `since` on, and always the current one, name."""
     newest = select(func.max(_c.version)).scalar_subquery()

@@ -20,7 +20,7 @@ from runnel.engine.root import Root, open_root
 from runnel.errors import CorruptData, OperatorRefused, RunnelError
 from runnel.matching.operators.registry import check_source
 from runnel.model.operator import OperatorDeclaration
-from runnel.plan.partitioning import verify_partitioning
+from runnel.plan.partitioning import ANEW, verify_partitioning
 from runnel.plan.store import PlanVersion, load, verify
 from runnel.settings import FILE
 
@@ -133,7 +133,7 @@ def _plan(root: Root) -> str:
     if current is None:
         return "none yet"
     load(root.storage, PlanVersion.of(current))
-    for folder in filter(None, (current.base, current.delta, *current.pieces)):
+    for folder in filter(None, (current.base, current.delta)):
         verify(root.storage, folder)
     divided = "" if current.partitioning is None else _divided(root, current)
     return f"version {current.version} with {current.queries} queries loads{divided}"
@@ -145,8 +145,13 @@ def _divided(root: Root, current: plans.PlanRow) -> str:
     if made.base != current.base or set(made.pieces) != set(current.pieces):
         raise CorruptData(
             f"{made.folder} does not name the pieces that the catalog names",
-            hint="set partitions = 1, start the runner once, and set it back: the queries are divided anew",
+            hint=ANEW,
         )
+    try:
+        for folder in made.pieces:
+            verify(root.storage, folder)
+    except CorruptData as error:
+        raise CorruptData(error.message, hint=ANEW) from error
     return f", in {len(made.partitions)} partitions"
 
 

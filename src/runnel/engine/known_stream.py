@@ -45,15 +45,14 @@ class Known:
     """Queries, ascending, and the matches of each for an item."""
 
     def matches(self, query_ids: Array) -> Array | None:
-        """Matches for an item, by the places of queries in a plan; ways have none of their own."""
+        """Matches for an item, by the places of queries in a plan; those of ways are not known (NaN)."""
         if self.matched is None:
             return None
         queries, rates = self.matched
-        found = np.zeros(len(query_ids))
+        found = np.full(len(query_ids), np.nan)
         own = visible(query_ids)
         places = np.minimum(np.searchsorted(queries, own), max(0, len(queries) - 1))
-        if len(queries):
-            found[: len(own)] = np.where(queries[places] == own, rates[places], 0.0)
+        found[: len(own)] = np.where(queries[places] == own, rates[places], 0.0) if len(queries) else 0.0
         return found
 
 

@@ -11,19 +11,20 @@ import logging
 import os
 import re
 import uuid
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from runnel.catalog import leases, plans
+from runnel.catalog import leases, matches, plans
 from runnel.catalog.plans import PlanRow
 from runnel.engine.known_stream import Known, read_known
 from runnel.engine.root import Root
 from runnel.errors import CorruptData
 from runnel.plan.arrays import Array
-from runnel.plan.partitioning import Partitioning, read_partitioning
-from runnel.plan.store import load_part, read_manifest
+from runnel.plan.partitioning import Partitioning, is_whole, read_partitioning
+from runnel.plan.store import load_part, read_manifest, read_part, verify
 from runnel.settings import Settings
 
 if TYPE_CHECKING:
@@ -79,11 +80,13 @@ def divide(
     *,
     before: Partitioning | None = None,
     partitions: Array | None = None,
+    noted: Mapping[str, int] | None = None,
+    proceed: Callable[[], None] = lambda: None,
 ) -> Partitioning:
     """Divide the queries of a base that is written, and write what was cut from it; it is published by others.
 
     Folders of the partitioning `before` are used again where they hold the same. `partitions` says of every query
-    where it goes, if that is decided already; the strategy is then that of before.
+    where it goes, if that is decided already; the strategy is then that of before. `noted` is kept with it.
     """
     from runnel.matching.filters.layout import stored_atoms
     from runnel.matching.graphs.layout import GraphLayout
@@ -106,6 +109,8 @@ def divide(
         publications=known.graphs if GraphLayout.is_stored(part.layout) else (),
         before=before,
         partitions=partitions,
+        noted=noted,
+        proceed=proceed,
         new_folder=new_folder,
     )
 
@@ -123,21 +128,22 @@ def divided_at_once(root: Root, connection: Connection, base: str, queries: int)
     return None if choice.count < 2 else divide(root, base, choice.count, read_known(root, connection, newest=False))
 
 
-def divided_if_wanted(root: Root, base: str) -> Partitioning | None:
+def divided_if_wanted(root: Root, base: str, *, proceed: Callable[[], None] = lambda: None) -> Partitioning | None:
     """The partitioning of a base that was just written, where one is wanted, however long that takes."""
     choice = wanted_partitions(root, base)
     if choice.count < 2:
         return None
     with root.catalog.read() as connection:
         known = read_known(root, connection)
-    return divide(root, base, choice.count, known)
+    return divide(root, base, choice.count, known, proceed=proceed)
 
 
-def ensure_partitioning(root: Root, epoch: int) -> Divided | None:
+def ensure_partitioning(root: Root, epoch: int, *, proceed: Callable[[], None] = lambda: None) -> Divided | None:
     """See to it that the current version is divided as the settings want it; None where there is nothing to do.
 
     The new version has the same base, and the delta and the removals of the one that is current by then. So it may
-    take as long as it takes, and nobody waits. Looking costs two small files.
+    take as long as it takes, and nobody waits; `proceed` is called between its steps, and may raise to end it.
+    Looking costs two small files, and whether the folders are there.
     """
     with root.catalog.read() as connection:
         current = plans.current_plan(connection)
@@ -147,7 +153,7 @@ def ensure_partitioning(root: Root, epoch: int) -> Divided | None:
     there = partitioning_of(root, current)
     if _is_as_wanted(there, choice.count, root.settings) and (there is None) == (current.partitioning is None):
         return None
-    made = divided_if_wanted(root, current.base)
+    made = divided_if_wanted(root, current.base, proceed=proceed)
     version = publish_partitioning(root, epoch, current, made)
     if version is None:
         return None
@@ -161,26 +167,53 @@ def _is_as_wanted(there: Partitioning | None, count: int, settings: Settings) ->
     return len(there.partitions) == count and settings.partition_strategy in ("", there.strategy)
 
 
-def partitioning_of(root: Root, row: PlanRow) -> Partitioning | None:
-    """The partitioning of a version. One that cannot be read is told of and done without: it is made again."""
+def partitioning_of(root: Root, row: PlanRow, *, thorough: bool = False) -> Partitioning | None:
+    """The partitioning of a version. One that is damaged is told of and done without: it is made again.
+
+    Whether all its folders are there is always looked at; a thorough look reads them, and takes as long as that does.
+    """
     if row.partitioning is None:
         return None
     try:
-        return read_partitioning(root.storage, row.partitioning)
+        made = read_partitioning(root.storage, row.partitioning)
+        if not is_whole(root.storage, made):
+            raise CorruptData(f"{made.folder} names folders that are gone")
+        for piece in made.pieces if thorough else ():
+            verify(root.storage, piece)
+            read_part(root.storage, piece)
+        return made
     except CorruptData as error:
-        logger.warning("the queries are divided again: %s", error)
+        logger.warning("queries cannot be matched as they are divided: %s", error)
         return None
+
+
+def mend_partitioning(root: Root, epoch: int) -> bool:
+    """Look whether something that the queries were divided into is damaged, and divide them anew if it is.
+
+    True where a version was damaged that a batch may still want: it has to be planned anew, with the current one.
+    Everything is in the base, so nothing is lost with a partition.
+    """
+    with root.catalog.read() as connection:
+        current = plans.current_plan(connection)
+        rows = plans.divided_plans(connection, since=matches.last_plan(connection))
+    damaged = [row for row in rows if partitioning_of(root, row, thorough=True) is None]
+    if current in damaged:
+        publish_partitioning(root, epoch, current, divided_if_wanted(root, current.base))
+    return bool(damaged)
 
 
 def publish_partitioning(root: Root, epoch: int, seen: PlanRow, made: Partitioning | None) -> int | None:
     """Publish a version that differs from the current one in its partitioning alone.
 
-    None, and nothing is published, where the current one has another base or partitioning than the one that was seen.
+    None, and nothing is published, where the current one has another base or partitioning than the one that was seen,
+    or where it took so long that what was written was collected as nobody's.
     """
     with root.catalog.write() as connection:
         leases.check(connection, epoch)
         newest = plans.current_plan(connection)
         if newest is None or (newest.base, newest.partitioning) != (seen.base, seen.partitioning):
+            return None
+        if made is not None and not is_whole(root.storage, made):
             return None
         return plans.publish_plan(
             connection,

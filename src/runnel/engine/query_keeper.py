@@ -14,6 +14,7 @@ from typing import Any
 
 from runnel.catalog import matches, plans
 from runnel.catalog.leases import Lease
+from runnel.engine.partitioning import mend_partitioning
 from runnel.engine.pulse import Pulse
 from runnel.engine.root import Root
 from runnel.errors import CatalogUnavailable, CorruptData, Fenced, RunnelError, StorageFull
@@ -183,6 +184,9 @@ class QueryKeeper:
             self._stop.wait(self._failures - 1.0)
             return "the checkpoint does not continue the match log"
         if "CorruptData" in text and "LineageConflict" not in text:
+            if self._failures < _RETRIES and mend_partitioning(self._root, self._lease.epoch):
+                logger.warning("a partition is damaged, and not needed: a new lineage starts: %s", reason)
+                return "a partition was damaged"
             raise CorruptData(
                 reason, hint="restore the file from a backup; `runnel doctor` checks the rest"
             ) from error

@@ -8,7 +8,7 @@ plan that is compiled again it is made without holding up anybody, and published
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,7 @@ from runnel.engine.partition_figures import all_loads
 from runnel.engine.partitioning import divide, partitioning_of, publish_partitioning
 from runnel.engine.root import Root
 from runnel.plan.arrays import Array
-from runnel.plan.partitioning import Assignment, read_assignment
+from runnel.plan.partitioning import Assignment, Partitioning, read_assignment
 
 logger = logging.getLogger("runnel")
 
@@ -56,10 +56,20 @@ class Rebalanced:
         )
 
 
-def rebalance(root: Root, epoch: int) -> Rebalanced | None:
+MOST_IN_VAIN = 2
+"""Times in a row that queries are moved without the partitions becoming more even."""
+
+_HELPED = 0.9
+"""The part of what it was before that the longest partition takes at most after a move that helped."""
+
+_VAIN, _BEFORE = "moves_in_vain", "skew_before_percent"
+
+
+def rebalance(root: Root, epoch: int, *, proceed: Callable[[], None] = lambda: None) -> Rebalanced | None:
     """Divide the queries of the current version anew if one partition is loaded much more than the others.
 
-    None where they are not divided, the partitions are loaded alike, or too little was measured yet.
+    None where they are not divided, the partitions are loaded alike, too little was measured yet, or moving queries
+    has not helped before. `proceed` is called between the steps of dividing, and may raise to end it.
     """
     with root.catalog.read() as connection:
         current = plans.current_plan(connection)
@@ -72,10 +82,14 @@ def rebalance(root: Root, epoch: int) -> Rebalanced | None:
     there = partitioning_of(root, current)
     if there is None:
         return None
-    from runnel.matching.partitions.balance import Load, rebalanced, skew
+    from runnel.matching.partitions.balance import Load, is_uneven, rebalanced, skew
 
     measured = all_loads(measured, len(there.partitions))
     loads = [Load(one.partition, one.items, one.matches, one.microseconds) for one in measured]
+    vain = _moves_in_vain(there, skew(loads))
+    if not is_uneven(loads) or vain >= MOST_IN_VAIN:
+        _fade(root, epoch, there.folder)
+        return None
     assignment = read_assignment(root.storage, there.folder)
     matches = Known(matched=match_rates(root, upto)).matches(assignment.query_ids)
     given = rebalanced(assignment, loads, matches=matches)
@@ -84,7 +98,16 @@ def rebalance(root: Root, epoch: int) -> Rebalanced | None:
         return None
     with root.catalog.read() as connection:
         known = read_known(root, connection)
-    made = divide(root, there.base, len(there.partitions), known, before=there, partitions=given)
+    made = divide(
+        root,
+        there.base,
+        len(there.partitions),
+        known,
+        before=there,
+        partitions=given,
+        noted={_VAIN: vain, _BEFORE: round(100 * skew(loads))},
+        proceed=proceed,
+    )
     version = publish_partitioning(root, epoch, current, made)
     if version is not None:
         _forget_others(root, epoch, made.folder)
@@ -96,6 +119,26 @@ def rebalance(root: Root, epoch: int) -> Rebalanced | None:
         kept=len(set(there.pieces[1:]) & set(made.pieces[1:])),
         version=version,
     )
+
+
+def _moves_in_vain(there: Partitioning, skew: float) -> int:
+    """How many times in a row queries were moved and the partitions stayed as uneven as they were.
+
+    What a query costs is guessed from what its partition takes. Where one query is dear and looks like all others,
+    moving the others away helps nobody, and each time it costs a division.
+    """
+    before = there.counters.get(_BEFORE)
+    if before is None or 100 * skew <= _HELPED * before:
+        return 0
+    vain = there.counters.get(_VAIN, 0) + 1
+    if vain == MOST_IN_VAIN:
+        logger.warning(
+            "one partition takes %.1f times the mean, and moving queries did not help %d times: they stay where they "
+            "are until the plan is compiled again; `runnel queries --slow` shows which of them are dear",
+            skew,
+            vain,
+        )
+    return vain
 
 
 def _fade(root: Root, epoch: int, partitioning: str) -> None:

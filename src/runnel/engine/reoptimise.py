@@ -8,6 +8,7 @@ anybody has to map it.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from runnel.catalog import leases, plans
@@ -15,6 +16,8 @@ from runnel.engine.partitioning import divided_if_wanted, new_folder
 from runnel.engine.planning import frequencies, has_grown, publish_base
 from runnel.engine.root import Root
 from runnel.plan import store as plan_store
+from runnel.plan.partitioning import is_whole
+from runnel.plan.store import is_written
 
 ENOUGH = 0.2
 """The part of the walk that must be saved for a plan to be compiled again."""
@@ -32,8 +35,18 @@ class Reoptimised:
     version: int | None = None
 
 
-def reoptimise(root: Root, epoch: int, *, enough: float = ENOUGH, worth_it: float = _WORTH_IT) -> Reoptimised | None:
-    """Compile the current plan again if that gains enough; None where there is no plan or nothing was learned."""
+def reoptimise(
+    root: Root,
+    epoch: int,
+    *,
+    enough: float = ENOUGH,
+    worth_it: float = _WORTH_IT,
+    proceed: Callable[[], None] = lambda: None,
+) -> Reoptimised | None:
+    """Compile the current plan again if that gains enough; None where there is no plan or nothing was learned.
+
+    `proceed` is called between the steps of dividing it, and may raise to end it.
+    """
     with root.catalog.read() as connection:
         current = plans.current_plan(connection)
         known = frequencies(connection)
@@ -50,11 +63,13 @@ def reoptimise(root: Root, epoch: int, *, enough: float = ENOUGH, worth_it: floa
         return Reoptimised(gain.now, gain.then)
     folder = new_folder()
     compile_merged(root.storage, folder, plan, frequencies=known)
-    made = divided_if_wanted(root, folder)
+    made = divided_if_wanted(root, folder, proceed=proceed)
     with root.catalog.write() as connection:
         leases.check(connection, epoch)
         newest = plans.current_plan(connection)
         if newest is None or newest.version != current.version:
             return Reoptimised(gain.now, gain.then)  # somebody declared something: the next turn looks again
+        if not is_written(root.storage, folder) or not (made is None or is_whole(root.storage, made)):
+            return Reoptimised(gain.now, gain.then)  # it took so long that the folders were collected as nobody's
         version = publish_base(connection, folder, current.queries, made)
     return Reoptimised(gain.now, gain.then, version)

@@ -43,6 +43,19 @@ _PASSING = (StorageFull, CatalogUnavailable)
 """What passes by itself: it is waited for, wherever it shows."""
 
 
+class _Stopped(Exception):
+    """The run is to end: what is under way is given up."""
+
+
+def _rest(failures: int) -> float:
+    """Seconds after which dividing is tried again that failed so many times: it takes minutes, and may never succeed.
+
+    >>> _rest(1), _rest(20)
+    (2.0, 600.0)
+    """
+    return min(2.0**failures, 600.0)
+
+
 class Polls(Protocol):
     """Asks web feeds for what is new."""
 
@@ -245,7 +258,7 @@ class Runner:
         self.pulse.count("tried again", log_again(root.catalog, root.storage, epoch=self._held().epoch))
 
     def _reoptimise(self) -> None:
-        done = reoptimise(self._root, self._held().epoch)
+        done = reoptimise(self._root, self._held().epoch, proceed=self._proceed)
         if done is not None and done.version is not None:
             logger.info(
                 "compiled the plan again as version %d: %.0f entries expected for an item instead of %.0f",
@@ -260,27 +273,38 @@ class Runner:
             self._divide()
         except Fenced:
             raise
+        except _Stopped:
+            return
         except Exception:
             logger.exception("the queries could not be divided")
             self.pulse.count("turns failed")
 
     def _divide(self) -> None:
-        done = ensure_partitioning(self._root, self._held().epoch)
+        done = ensure_partitioning(self._root, self._held().epoch, proceed=self._proceed)
         if done is not None:
             logger.info("plan version %d has %d partitions: %s", done.version, done.partitions, done.reason)
 
     def _rebalance(self) -> None:
-        done = rebalance(self._root, self._held().epoch)
+        done = rebalance(self._root, self._held().epoch, proceed=self._proceed)
         if done is not None and done.version is not None:
             logger.info("%s", done.told())
 
+    def _proceed(self) -> None:
+        """Called between the steps of what takes minutes: whoever stops the run does not wait for all of it."""
+        if self._stop.is_set():
+            raise _Stopped
+
     def _loop(self, step: Callable[[], None], pause: float) -> None:
         name = threading.current_thread().name
+        failures = 0
         while not self._stop.is_set():
             self.pulse.turned(name)
             try:
                 step()
                 self._goes_on(name)
+                failures = 0
+            except _Stopped:
+                break
             except _PASSING as error:
                 self._pause(name, error)
             except Fenced as error:
@@ -289,7 +313,8 @@ class Runner:
                 # A loop never dies of one bad turn; the reason is in the journal and the next turn tries again.
                 logger.exception("%s failed", name)
                 self.pulse.count("turns failed")
-                self._stop.wait(1.0)
+                failures += 1
+                self._stop.wait(_rest(failures) if step == self._divide else 1.0)
             self._stop.wait(pause)
         self.pulse.ended(name)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import textwrap
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -13,13 +14,14 @@ from sqlalchemy import Connection
 
 from runnel.catalog import feeds, inspection, leases, matches, plans, polls, receipts, subscriptions, vitals
 from runnel.catalog.sequencer import last_sequence
-from runnel.engine.partition_figures import PartitionFigures, partition_figures
+from runnel.engine.partition_figures import PartitionFigures, Undivided, read_division
 from runnel.engine.root import Root
 from runnel.engine.vitals import OperatorFigures, operator_figures
 from runnel.model.feed import FeedKind
 
 _SHOWN = 5
 _LITTLE_ROOM = 1 << 30
+_WIDTH = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class Status:
     room_bytes: int
     operators: OperatorFigures
     partitions: PartitionFigures | None
+    undivided: Undivided | None
+    """Why the queries of the plan are in no partitions, or what of these is damaged."""
 
     def to_json(self) -> dict[str, Any]:
         """As a JSON value."""
@@ -54,19 +58,20 @@ class Status:
 
     def lines(self) -> list[str]:
         """For a terminal: what is always there, then what needs a person."""
-        messages = ", ".join(f"{count} {state}" for state, count in sorted(self.messages.items())) or "none"
-        plan = f"version {self.plan_version}, {self.plan_queries} queries" if self.plan_version else "none yet"
+        messages = ", ".join(f"{count:,} {state}" for state, count in sorted(self.messages.items())) or "none"
+        plan = f"version {self.plan_version}, {self.plan_queries:,} queries" if self.plan_version else "none yet"
+        virtual = f"{self.virtual_feeds:,} virtual ({self.matched_feeds:,} matched)"
         return [
             f"root           {self.root}",
-            f"feeds          {self.sources} sources, {self.virtual_feeds} virtual ({self.matched_feeds} matched)",
-            f"subscriptions  {self.subscriptions}",
-            f"items          {self.accepted} accepted, {self.matched} matched, {self.lag} waiting",
-            f"matches        {self.matches}",
+            f"feeds          {self.sources:,} sources, {virtual}",
+            f"subscriptions  {self.subscriptions:,}",
+            f"items          {self.accepted:,} accepted, {self.matched:,} matched, {self.lag:,} waiting",
+            f"matches        {self.matches:,}",
             f"plan           {plan}",
             *self._partitions(),
             f"runner         {self.runner}",
             f"messages       {messages}",
-            f"put aside      {self.put_aside}",
+            f"put aside      {self.put_aside:,}",
             *self._polling(),
             *self._operators(),
             *self._little_room(),
@@ -80,24 +85,25 @@ class Status:
         ]
 
     def _partitions(self) -> list[str]:
-        told = self.partitions.lines() if self.partitions else []
-        return [f"{'' if place else 'partitions':<15}{line}" for place, line in enumerate(told)]
+        told = self.partitions or self.undivided
+        return _wrapped("partitions", told.lines() if told else [])
 
     def _polling(self) -> list[str]:
         told = self.polls
         if not told["feeds"]:
             return []
         return [
-            f"web feeds      {told['feeds']}, {told['due']} due, {told['failing']} failing, {told['stopped']} stopped"
+            f"web feeds      {told['feeds']:,}, {told['due']:,} due, {told['failing']:,} failing, "
+            f"{told['stopped']:,} stopped"
         ]
 
     def _operators(self) -> list[str]:
         told = self.operators
         if not told.are_used:
             return []
-        some = [f"{told.registered}, {told.calls} calls, {told.known_answers} known answers"]
-        some += [f"{told.unknown} left undecided"] if told.unknown else []
-        some += [f"{told.waiting} items wait for another try"] if told.waiting else []
+        some = [f"{told.registered:,}, {told.calls:,} calls, {told.known_answers:,} known answers"]
+        some += [f"{told.unknown:,} left undecided"] if told.unknown else []
+        some += [f"{told.waiting:,} items wait for another try"] if told.waiting else []
         return [f"operators      {', '.join(some)}"]
 
     def _little_room(self) -> list[str]:
@@ -110,9 +116,25 @@ def _failing_line(one: Mapping[str, str]) -> str:
     return f"{one['feed']}: {one['problem']}{since}{after}"
 
 
+def _wrapped(label: str, facts: list[str]) -> list[str]:
+    """Long lines under a label, none wider than a screen; what is cut off stands below, further in."""
+    return [
+        line
+        for place, fact in enumerate(facts)
+        for line in textwrap.wrap(
+            fact,
+            _WIDTH,
+            initial_indent=f"{'' if place else label:<15}",
+            subsequent_indent=" " * 19,
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+    ]
+
+
 def _some(label: str, lines: list[str], command: str) -> list[str]:
     """The first few lines under a label, and the command that lists all."""
-    more = [f"{'':<15}and {len(lines) - _SHOWN} more; `{command}` lists all"] if len(lines) > _SHOWN else []
+    more = [f"{'':<15}and {len(lines) - _SHOWN:,} more; `{command}` lists all"] if len(lines) > _SHOWN else []
     return [*(f"{label:<15}{line}" for line in lines[:_SHOWN]), *more]
 
 
@@ -123,6 +145,7 @@ def read_status(root: Root) -> Status:
         declared = feeds.live_feeds(connection)
         accepted, matched = last_sequence(connection), matches.matched_upto(connection)
         plan = plans.current_plan(connection)
+        division = read_division(root, connection, plan)
         return Status(
             root=str(root.folder),
             sources=sum(feed.kind is FeedKind.SOURCE for feed in declared),
@@ -147,7 +170,8 @@ def read_status(root: Root) -> Status:
             polls=asdict(polls.poll_counts(connection)),
             room_bytes=room.f_bavail * room.f_frsize,
             operators=operator_figures(connection),
-            partitions=partition_figures(root, connection, plan),
+            partitions=division if isinstance(division, PartitionFigures) else None,
+            undivided=division if isinstance(division, Undivided) else None,
         )
 
 

@@ -107,7 +107,8 @@ def division_figures(connection: Connection, plan: PlanRow) -> DivisionFigures:
         return DivisionFigures(1, 1.0, 1.0, 0)
     count = max(1, len(plan.pieces) - 1)  # the router is a piece too
     loads = all_loads(known_loads(connection, plan.partitioning), count)
-    return DivisionFigures(count, measured_skew(loads), measured_copies(connection), sum(one.loads for one in loads))
+    copies = measured_copies(connection, plan.partitioning)
+    return DivisionFigures(count, measured_skew(loads), copies, sum(one.loads for one in loads))
 
 
 def operator_figures(connection: Connection) -> OperatorFigures:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
@@ -20,10 +22,17 @@ import numpy as np
 from runnel.errors import CorruptData, NewerRoot
 from runnel.log.storage import Storage
 from runnel.plan.arrays import Array
+from runnel.plan.store import is_written
 
 FORMAT = 1
 MANIFEST = "partitioning.json"
 ASSIGNMENT = "assignment.npz"
+
+ANEW = (
+    "the runner divides the queries anew when it comes upon this; to have it done at once, set partitions = 1, start "
+    "it, and set it back"
+)
+"""What to do about a damaged partitioning; the base has all that it is made of."""
 
 Strategy = Literal["grouped", "spread"]
 STRATEGIES: tuple[Strategy, ...] = ("grouped", "spread")
@@ -104,7 +113,8 @@ def write_partitioning(storage: Storage, made: Partitioning, assignment: Assignm
     storage.write(f"{made.folder}/{MANIFEST}", json.dumps(value, sort_keys=True).encode())
 
 
-_COLUMNS = ("query_ids", "partitions", "groups", "microseconds")
+_MICROSECONDS = "microseconds"
+_COLUMNS = ("query_ids", "partitions", "groups", _MICROSECONDS)
 
 
 def read_partitioning(storage: Storage, folder: str) -> Partitioning:
@@ -115,9 +125,9 @@ def read_partitioning(storage: Storage, folder: str) -> Partitioning:
             raise NewerRoot(f"the partitioning {folder} has format {value['format']}", hint="update Runnel")
         return _checked(folder, value)
     except OSError as error:
-        raise CorruptData(f"{folder}/{MANIFEST} cannot be read: {error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptData(f"{folder}/{MANIFEST} is not a partitioning: {error!r}") from error
+        raise CorruptData(f"{folder}/{MANIFEST} cannot be read: {error}", hint=ANEW) from error
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        raise CorruptData(f"{folder}/{MANIFEST} is not a partitioning: {error}", hint=ANEW) from error
 
 
 def _checked(folder: str, value: Any) -> Partitioning:
@@ -155,17 +165,24 @@ def _folder(name: object) -> str:
     return name
 
 
+def is_whole(storage: Storage, made: Partitioning) -> bool:
+    """Whether a partitioning and all that it names is there."""
+    return storage.local(f"{made.folder}/{MANIFEST}").exists() and all(
+        is_written(storage, piece) for piece in made.pieces
+    )
+
+
 def verify_partitioning(storage: Storage, folder: str) -> Partitioning:
     """The partitioning of a folder, after its files were read and compared with their digest. Slow, for `doctor`."""
     made = read_partitioning(storage, folder)
     told = json.loads(storage.read(f"{folder}/{MANIFEST}")).get("sha256")
     assignment = read_assignment(storage, folder)
     if hashlib.sha256(storage.read(f"{folder}/{ASSIGNMENT}")).hexdigest() != told:
-        raise CorruptData(f"{folder}/{ASSIGNMENT} does not have the digest of its manifest")
+        raise CorruptData(f"{folder}/{ASSIGNMENT} does not have the digest of its manifest", hint=ANEW)
     if len(assignment.partitions) and not 0 <= int(assignment.partitions.min()) <= int(
         assignment.partitions.max()
     ) < len(made.partitions):
-        raise CorruptData(f"{folder}/{ASSIGNMENT} names partitions that there are not")
+        raise CorruptData(f"{folder}/{ASSIGNMENT} names partitions that there are not", hint=ANEW)
     return made
 
 
@@ -175,10 +192,15 @@ def read_assignment(storage: Storage, folder: str) -> Assignment:
         with np.load(io.BytesIO(storage.read(f"{folder}/{ASSIGNMENT}")), allow_pickle=False) as stored:
             found = Assignment(**{name: stored[name] for name in _COLUMNS})
     except OSError as error:
-        raise CorruptData(f"{folder}/{ASSIGNMENT} cannot be read: {error}") from error
-    except (ValueError, KeyError, EOFError) as error:
-        raise CorruptData(f"{folder}/{ASSIGNMENT} is damaged: {error}") from error
-    sizes = {len(getattr(found, name)) for name in _COLUMNS}
-    if len(sizes) != 1:
-        raise CorruptData(f"{folder}/{ASSIGNMENT} has columns of different lengths")
+        raise CorruptData(f"{folder}/{ASSIGNMENT} cannot be read: {error}", hint=ANEW) from error
+    except (ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
+        raise CorruptData(f"{folder}/{ASSIGNMENT} is damaged: {error}", hint=ANEW) from error
+    columns = {name: getattr(found, name) for name in _COLUMNS}
+    if any(
+        one.ndim != 1 or one.dtype.kind not in ("f" if name == _MICROSECONDS else "iu")
+        for name, one in columns.items()
+    ):
+        raise CorruptData(f"{folder}/{ASSIGNMENT} has columns that are no numbers", hint=ANEW)
+    if len({len(one) for one in columns.values()}) != 1:
+        raise CorruptData(f"{folder}/{ASSIGNMENT} has columns of different lengths", hint=ANEW)
     return found

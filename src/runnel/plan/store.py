@@ -264,6 +264,17 @@ def keep_part(storage: Storage, part: PlanPart) -> None:
             _parts.popitem(last=False)
 
 
+def forget_parts() -> None:
+    """Empty this process's small cache, so that what nobody else holds is mapped no more."""
+    with _parts_lock:
+        _parts.clear()
+
+
+def is_written(storage: Storage, folder: str) -> bool:
+    """Whether a folder holds a plan: its manifest was written last."""
+    return storage.local(f"{folder}/{MANIFEST}").exists()
+
+
 def read_part(storage: Storage, folder: str) -> PlanPart:
     """One folder of a plan from the storage, for those who see to it themselves what stays mapped."""
     manifest = read_manifest(storage, folder)

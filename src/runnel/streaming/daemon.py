@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 import numpy  # noqa: F401
 import pyarrow.parquet  # noqa: F401
 from pyspark import daemon
@@ -9,6 +11,16 @@ from pyspark import daemon
 import runnel.streaming.match_job  # noqa: F401
 from runnel.matching.warm import warm_up
 
-if __name__ == "__main__":
+
+def main() -> None:
+    """Import, warm up, and fork workers as they are asked for."""
     warm_up()
+    # A worker collects garbage after every task. What is here by now is never garbage: going through all of it each
+    # time took a tenth of a second, more than matching a small batch.
+    gc.collect()
+    gc.freeze()
     daemon.manager()
+
+
+if __name__ == "__main__":
+    main()

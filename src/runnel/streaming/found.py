@@ -99,7 +99,9 @@ class Found:
         self, items: ItemBatch, loaded: Loaded, decider: Decider | None, again: Mapping[int, tuple[int, ...]]
     ) -> None:
         matches = loaded.matcher.match(items)
-        self.unmatched += int(np.count_nonzero(np.diff(matches.offsets) == 0))
+        useful = np.diff(matches.offsets) > 0
+        useful[[failure.row for failure in matches.failures]] = True
+        self.unmatched += len(items) - int(np.count_nonzero(useful))
         bindings: MatchBindings = {}
         if again:
             matches = for_queries_alone(items.sequences, matches, again)

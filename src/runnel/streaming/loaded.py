@@ -6,10 +6,12 @@ and the one before it while tasks overlap. A worker that matches in partitions h
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeVar, cast
+from weakref import WeakSet
 
 from runnel.log.storage import Storage, open_storage
 from runnel.matching.build import build_matcher
@@ -20,15 +22,12 @@ from runnel.matching.partitions.held import HeldPlans
 from runnel.matching.partitions.pieces import PlanPiece, WorkingPiece, delta_piece, load_piece, load_router
 from runnel.matching.partitions.routing import Router
 from runnel.plan.partitioning import Partitioning, read_partitioning
-from runnel.plan.store import Plan, PlanVersion, load
+from runnel.plan.store import Plan, PlanVersion, forget_parts, load, read_manifest
 from runnel.streaming.operator_brief import OperatorBrief
 from runnel.streaming.operator_work import learned_at
 
 DEFAULT_BUDGET = 4 << 30
 """Bytes of plans that a process has mapped at once, unless the settings say otherwise."""
-
-_ROUTER = -1
-"""In place of the number of a partition."""
 
 
 @dataclass(frozen=True)
@@ -71,20 +70,46 @@ class Routing:
         return self.piece.bytes + (0 if self.fresh is None else self.fresh.bytes)
 
     def mappings(self) -> tuple[object, ...]:
-        """Its files are few and always needed: they may stay mapped a little longer."""
-        return ()
+        """What is there for exactly as long as its files are mapped."""
+        own = WorkingPiece(self.piece, self.router.matcher).mappings()
+        return own if self.fresh is None else own + self.fresh.mappings()
 
 
 _Piece = TypeVar("_Piece", Loaded, Routing)
-_Key = tuple[tuple[str, str, int], PlanVersion]
-"""A piece by its storage, folder and number, and the version that it is of."""
+_Key = tuple[str, str]
+"""A piece by its storage and folder."""
+
+
+def loaded_plan(storage_url: str, version: PlanVersion) -> tuple[Loaded, Observer]:
+    """A whole plan. Pieces of a divided one are let go of: a process needs one or the other."""
+    _let_go_of_pieces()
+    return _whole_plan(storage_url, version)
 
 
 @lru_cache(maxsize=2)
-def loaded_plan(storage_url: str, version: PlanVersion) -> tuple[Loaded, Observer]:
-    """A whole plan."""
+def _whole_plan(storage_url: str, version: PlanVersion) -> tuple[Loaded, Observer]:
     loaded = Loaded.of(load(open_storage(storage_url), version))
     return loaded, Observer.of(loaded.plan.base)
+
+
+def forget_plans() -> None:
+    """Let go of all plans and pieces."""
+    _let_go_of_pieces()
+    held_plans.cache_clear()
+    _let_go_of_whole_plans()
+
+
+def _let_go_of_pieces() -> None:
+    for held in _all_held:
+        held.clear()
+
+
+def _let_go_of_whole_plans() -> None:
+    """Whole plans are in nobody's budget: they must not stay mapped beside pieces."""
+    if _whole_plan.cache_info().currsize:
+        _whole_plan.cache_clear()
+        forget_parts()
+        gc.collect()  # what is made of a plan leads back to itself
 
 
 @lru_cache(maxsize=4)
@@ -93,16 +118,23 @@ def partitioning_of(storage_url: str, folder: str) -> Partitioning:
     return read_partitioning(open_storage(storage_url), folder)
 
 
+_all_held: WeakSet[HeldPlans[_Key, Loaded | Routing]] = WeakSet()
+
+
 @lru_cache(maxsize=1)
 def held_plans(budget: int) -> HeldPlans[_Key, Loaded | Routing]:
     """The pieces that this process has mapped."""
-    return HeldPlans(budget)
+    held = HeldPlans[_Key, Loaded | Routing](budget)
+    _all_held.add(held)
+    return held
 
 
 def routing_of(storage: Storage, version: PlanVersion, budget: int) -> Routing:
     """The first stage of a version."""
-    folder = version.partitioning or ""
-    divided = partitioning_of(storage.url, folder)
+    divided = partitioning_of(storage.url, version.partitioning or "")
+    size = divided.router_bytes
+    if version.delta is not None:
+        size += read_manifest(storage, version.delta).size
 
     def make() -> Routing:
         router = load_router(storage, version, divided.router)
@@ -110,31 +142,28 @@ def routing_of(storage: Storage, version: PlanVersion, budget: int) -> Routing:
         loaded = None if fresh is None else Loaded.of(fresh)
         return Routing(router, Router(router, len(divided.partitions)), Observer.of(router.base), loaded)
 
-    return _held((storage.url, folder, _ROUTER), version, divided.router_bytes, budget, make)
+    return _held(storage, divided.router, version, size, budget, make)
 
 
 def partition_of(storage: Storage, version: PlanVersion, number: int, budget: int) -> Loaded:
     """A partition of a version, to match with."""
-    divided = partitioning_of(storage.url, version.partitioning or "")
-    one = divided.partitions[number]
+    one = partitioning_of(storage.url, version.partitioning or "").partitions[number]
 
     def make() -> Loaded:
         return Loaded.of(load_piece(storage, version, one.folder))
 
-    return _held((storage.url, one.folder, number), version, one.bytes, budget, make)
+    return _held(storage, one.folder, version, one.bytes, budget, make)
 
 
 def is_partition_held(storage: Storage, version: PlanVersion, number: int, budget: int) -> bool:
     """Whether a partition of a version is mapped in this process."""
     folder = partitioning_of(storage.url, version.partitioning or "").partitions[number].folder
-    return held_plans(budget).is_held(((storage.url, folder, number), version))
+    return held_plans(budget).is_held((storage.url, folder))
 
 
 def _held(
-    piece: tuple[str, str, int], version: PlanVersion, size: int, budget: int, make: Callable[[], _Piece]
+    storage: Storage, folder: str, version: PlanVersion, size: int, budget: int, make: Callable[[], _Piece]
 ) -> _Piece:
-    """A piece of a version, from what is held. The same of an earlier version goes first: no batch needs it again."""
-    held = held_plans(budget)
-    if not held.is_held((piece, version)):
-        held.drop(lambda other: other[0] == piece and other[1] != version)
-    return cast(_Piece, held.get((piece, version), size, make))
+    """A piece as a version has it, from what is held."""
+    _let_go_of_whole_plans()
+    return cast(_Piece, held_plans(budget).get((storage.url, folder), size, make, edition=version))

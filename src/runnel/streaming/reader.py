@@ -59,6 +59,8 @@ _ARROW = pa.schema(
 _TASK_ITEMS = 250
 _STRETCH_BYTES = 32 << 20
 """What the matches of a stretch may take, as far as that can be foreseen: whoever reads them holds them together."""
+_STRETCH_ITEMS = 16_384
+"""Items of a stretch at most, however little matched before."""
 _MATCH_BYTES = 2
 _RECENT = 100_000
 """Items before a batch by which it is foreseen how many matches an item has."""
@@ -227,9 +229,11 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
         with self._catalog.read() as connection:
             plan = plans.plan_by_version(connection, end["plan"])
             operators = self._briefing.brief(connection, start["sequence"], end["sequence"]).dump()
-            stretch = _stretch_items(connection, start["sequence"]) if plan and plan.partitioning else 0
-        ahead = read_ahead(self._job.open_storage()) if plan and plan.partitioning else None
-        if ahead is not None and ahead.serves(self._job.lineage, start["sequence"], end["sequence"], end["plan"]):
+            stretch = self._stretch_items(connection, start["sequence"], plan) if plan and plan.partitioning else 0
+        storage = self._job.open_storage()
+        ahead = read_ahead(storage) if plan and plan.partitioning else None
+        offsets = start["sequence"], end["sequence"]
+        if ahead is not None and ahead.serves(storage, self._job.lineage, offsets, end["plan"]):
             return [self._routed_partition(one, plan, operators, stretch) for one in ahead.files]
         # A task costs more than matching a few hundred items, so small batches are not divided.
         enough = max(1, (end["sequence"] - start["sequence"]) // _TASK_ITEMS)
@@ -237,10 +241,23 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
         bounds = [len(slices) * part // count for part in range(count + 1)] if count else []
         return [SlicePartition(slices[low:high], plan, operators, stretch) for low, high in pairwise(bounds)]
 
+    def _stretch_items(self, connection: Any, after: int, plan: PlanRow) -> int:
+        """The items whose matches will fit into one stretch, as far as those before tell.
+
+        Matches with other queries tell nothing: then a slice is a stretch.
+        """
+        from runnel.catalog import matches, plans
+
+        last = plans.plan_by_version(connection, matches.last_plan(connection))
+        if last is None or last.base != plan.base:
+            return self._job.slice_items
+        known = matches.most_per_item(connection, max(0, after - _RECENT), after)
+        return min(_STRETCH_ITEMS, int(_STRETCH_BYTES / (_MATCH_BYTES * max(1.0, known))))
+
     def _routed_partition(
         self, routed: RoutedFile, plan: PlanRow | None, operators: str | None, stretch: int
     ) -> SlicePartition:
-        """A task for items that were routed ahead; it has their slices, should it have to do that itself."""
+        """A task for items that were routed ahead; where they are not divided any more, it has their slices."""
         first, last = routed.first_sequence, routed.last_sequence
         slices = self._items.slices(first - 1, last, rows=self._job.slice_items)
         return SlicePartition(slices, plan, operators, stretch, routed.path)
@@ -268,11 +285,3 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
             for one in run
         ]
         yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
-
-
-def _stretch_items(connection: Any, after: int) -> int:
-    """The items whose matches will fit into one stretch, as far as those before tell."""
-    from runnel.catalog.matches import most_per_item
-
-    matches = most_per_item(connection, max(0, after - _RECENT), after)
-    return int(_STRETCH_BYTES / (_MATCH_BYTES * max(1.0, matches)))

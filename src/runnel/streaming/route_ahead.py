@@ -3,8 +3,9 @@
 Spark's micro-batches follow one another, and so do the two stages inside each; cores that have nothing left to do in
 the second stage would wait for the others, and all of them for the commit. So a job beside the streaming query routes
 what waits behind the batch under way, and a note says where the result lies. The next batch takes exactly those items
-if its plan is the same, and its first stage only passes on what was found. The note is a hint, no more: whoever finds
-it wrong, late or gone routes the items itself, so nothing that matters depends on it.
+if its plan is the same, and its first stage only passes on what was found. The note is a hint, no more: a batch that
+is planned while it is wrong, late or gone routes the items itself. A batch that was planned with routes uses these in
+every attempt, or fails and is planned anew: two ways of routing the same items must never mix.
 """
 
 from __future__ import annotations
@@ -58,9 +59,12 @@ class Ahead:
     until: float
     files: tuple[RoutedFile, ...] = ()
 
-    def serves(self, lineage: int, start: int, end: int, plan: int) -> bool:
-        """Whether it is, and is ready to be, the batch of these items with this plan."""
-        return bool(self.files) and (self.lineage, self.start, self.end, self.plan) == (lineage, start, end, plan)
+    def serves(self, storage: Storage, lineage: int, offsets: tuple[int, int], plan: int) -> bool:
+        """Whether it is, and is ready to be, the batch between these offsets with this plan; all routes are there."""
+        asked = (lineage, *offsets, plan)
+        if not self.files or (self.lineage, self.start, self.end, self.plan) != asked:
+            return False
+        return all(storage.local(one.path).exists() for one in self.files)
 
     def upto(self, lineage: int, start: int, last: int, plan: int) -> int | None:
         """Where a batch that begins at a start and may go to the last item ends, if items were routed for it.
@@ -105,13 +109,15 @@ class RouteAhead(threading.Thread):
         self._storage = open_storage(job.storage)
         self._checkpoint = self._storage.local(checkpoint)
         self._ended = threading.Event()
-        self._old: list[str] = []
+        self._kept: list[tuple[RoutedFile, ...]] = []
         self.batches = 0
 
     def stop(self) -> None:
         """Route no more."""
         self._ended.set()
         self._spark.sparkContext.cancelJobGroup(_GROUP)
+        if self.is_alive():
+            self.join(_REST)
 
     def run(self) -> None:
         """Look for a batch under way, and for what waits behind it."""
@@ -146,7 +152,7 @@ class RouteAhead(threading.Thread):
         finally:
             # Whatever happened, nobody waits for it any longer.
             write_ahead(self._storage, Ahead(**{**_fields(begun), "until": 0.0, "files": files}))
-        self._drop_old([one.path for one in files])
+        self._keep(files)
 
     def _routed(self, partitions: list[SlicePartition], reader: Any) -> tuple[RoutedFile, ...]:
         tasks = [[row for batch in reader.read(one) for row in batch.to_pylist()] for one in partitions]
@@ -156,11 +162,13 @@ class RouteAhead(threading.Thread):
         told = context.parallelize(tasks, len(tasks)).map(step).collect()
         return tuple(RoutedFile(*one) for one in told)
 
-    def _drop_old(self, fresh: list[str]) -> None:
-        """The routes before the last are those of a batch that is committed."""
-        gone, self._old = self._old, fresh
-        for path in gone:
-            self._storage.delete(path)
+    def _keep(self, fresh: tuple[RoutedFile, ...]) -> None:
+        """Keep the newest routes and those of the batch under way, which reads them again if it loses an executor."""
+        self._kept.append(fresh)
+        for gone in self._kept[:-2]:
+            for one in gone:
+                self._storage.delete(one.path)
+        del self._kept[:-2]
 
 
 def _fields(ahead: Ahead) -> dict[str, Any]:

@@ -7,6 +7,7 @@ partitions apart. What goes from the first to the second is a slice and the rows
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,13 +32,19 @@ class RoutedSlice:
     slice: Slice
     chosen: bytes
 
+    @property
+    def items(self) -> int:
+        """How many items go there."""
+        return int.from_bytes(self.chosen).bit_count()
+
 
 def route_slice(
     storage: Storage, version: PlanVersion, one: Slice, found: Found, brief: OperatorBrief, budget: int
 ) -> Iterator[tuple[int, bytes]]:
     """Stage one: match what is in no partition yet, and give the partitions that items go to, each with its rows."""
     items = read_items(storage, one)
-    routing = routing_of(storage, version, budget)
+    with _counting_loads(found, budget):
+        routing = routing_of(storage, version, budget)
     if routing.fresh is not None:
         found.add(storage, items, routing.fresh, brief)
     else:
@@ -65,17 +72,26 @@ def match_routed(
     budget: int,
 ) -> None:
     """Stage two: match the rows that came to a partition; `found_for` says where what is found of a slice belongs."""
-    held = held_plans(budget).counters
-    loads, reloads = held.loads, held.reloads
-    loaded = partition_of(storage, version, number, budget)
     first = found_for(routed[0])
-    first.counters["plan_loads"] += held.loads - loads
-    first.counters["plan_reloads"] += held.reloads - reloads
+    with _counting_loads(first, budget):
+        before = held_plans(budget).counters.loads
+        loaded = partition_of(storage, version, number, budget)
+        loads = held_plans(budget).counters.loads - before
     for one in routed:
         found = found_for(one)
         items = chosen_items(read_items(storage, one.slice), one.chosen)
         found.add_partition(storage, items, loaded, brief, number)
-    first.loads[number]["loads"] += held.loads - loads
+    first.loads[number]["loads"] += loads
+
+
+@contextmanager
+def _counting_loads(found: Found, budget: int) -> Iterator[None]:
+    """Count the plans that are loaded inside, and of these the ones that were here before."""
+    held = held_plans(budget).counters
+    loads, reloads = held.loads, held.reloads
+    yield
+    found.counters["plan_loads"] += held.loads - loads
+    found.counters["plan_reloads"] += held.reloads - reloads
 
 
 def chosen_items(items: ItemBatch, chosen: bytes) -> ItemBatch:

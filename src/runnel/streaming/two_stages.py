@@ -22,7 +22,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from runnel.errors import CorruptData
+from runnel.errors import CorruptData, RunnelError
 from runnel.log.arrow_files import read_arrow
 from runnel.log.storage import Storage, open_storage
 from runnel.model.segment import Slice
@@ -68,7 +68,10 @@ def route_slices(
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         storage = open_storage(storage_url)
         for path, some in groupby((row for batch in batches for row in batch.to_pylist()), itemgetter("routed")):
-            yield from _routed_before(storage, path) or routed_batches(storage_url, lineage, shards, budget, some)
+            if path is None:
+                yield from routed_batches(storage_url, lineage, shards, budget, some)
+            else:
+                yield from _routed_before(storage, path)
 
     return run
 
@@ -85,12 +88,17 @@ def routed_batches(
     yield pa.RecordBatch.from_pylist(stage.finish(), schema=ROUTED_SCHEMA)
 
 
-def _routed_before(storage: Storage, path: str | None) -> list[Any]:
-    """What was routed ahead; nothing where it was not, or cannot be read any more."""
+def _routed_before(storage: Storage, path: str) -> list[Any]:
+    """What was routed ahead. If that is gone the batch fails, and is planned anew without it.
+
+    To route the items here instead would not do: other attempts may have used the file, and what they wrote is of
+    other stretches.
+    """
     try:
-        return [] if path is None else read_arrow(storage, path).to_batches()
-    except CorruptData:
-        return []
+        found: list[Any] = read_arrow(storage, path).to_batches()
+    except CorruptData as error:
+        raise RunnelError(f"what was routed ahead is gone: {error}", hint="the batch is planned anew") from error
+    return found
 
 
 class _RoutingTask:
@@ -204,8 +212,7 @@ class _ShardTask:
 
         routed = [RoutedSlice(_slice(row), bytes(row["chosen"])) for row in rows]
         match_routed(self._storage, version, routed, number, found_for, brief, self._budget)
-        # Whole numbers, which pandas forgets: a state that is none would be lost.
-        self.items += sum(int(row["rows"]) for row in rows)
+        self.items += sum(one.items for one in routed)
         held = sum(found.size for found in self._found.values())
         return self._seal() if held >= MOST_BYTES else []
 

@@ -13,6 +13,7 @@ from runnel.catalog import feeds, inspection, matches, operator_learning, operat
 from runnel.catalog.connection import now
 from runnel.catalog.subscriptions import moment_of
 from runnel.engine import Engine
+from runnel.engine.partition_figures import partition_figures
 from runnel.engine.vitals import operator_figures
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.operator_learning import operator_key
@@ -23,6 +24,8 @@ from runnel.web.report import (
     OperatorRow,
     OperatorsUsed,
     OutputFile,
+    PartitionRow,
+    PartitionsUsed,
     QueryMatches,
     RunReport,
     SampleMatch,
@@ -60,6 +63,7 @@ def collect_report(
         aside = inspection.put_aside_things(connection, _FAILURES)
         generated = moment_of(now(connection))
         asked = _operators(connection)
+        divided = _partitions(engine, connection)
     tally = _count(engine, segments[-1].last_sequence if segments else 0)
     ranked = sorted(
         (
@@ -77,6 +81,7 @@ def collect_report(
         timeline=_timeline(tally.moments),
         matches_per_query=tuple(ranked),
         sharing=sharing,
+        partitions=divided,
         operators=asked,
         feeds=tuple(
             FeedFigures(feed.name, tally.items_by_feed[feed.id], tally.matches_by_feed[feed.id])
@@ -162,6 +167,17 @@ def _sharing(engine: Engine, segments: Sequence[matches.MatchSegment]) -> Sharin
         clause_checks=counters["clause_checks"],
         atom_evaluations=counters["atom_evaluations"],
     )
+
+
+def _partitions(engine: Engine, connection: Connection) -> PartitionsUsed | None:
+    """How the queries are divided over workers, where they are."""
+    figures = partition_figures(engine.root, connection, plans.current_plan(connection))
+    if figures is None:
+        return None
+    rows = (
+        PartitionRow(one.number, one.queries, one.items, one.matches, one.microseconds) for one in figures.partitions
+    )
+    return PartitionsUsed(tuple(figures.lines()), tuple(rows))
 
 
 def _operators(connection: Connection) -> OperatorsUsed | None:

@@ -126,6 +126,25 @@ class OperatorsUsed:
 
 
 @dataclass(frozen=True, slots=True)
+class PartitionRow:
+    """A partition, by its number from 1 on: its queries, and what it did lately."""
+
+    number: int
+    queries: int
+    items: int
+    matches: int
+    microseconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsUsed:
+    """How the queries are divided over workers: the words of `runnel status`, and every partition."""
+
+    facts: tuple[str, ...]
+    partitions: tuple[PartitionRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class RunReport:
     """Everything that the page shows. Whatever is empty is said to be empty."""
 
@@ -135,6 +154,7 @@ class RunReport:
     timeline: tuple[TimelinePoint, ...] = ()
     matches_per_query: tuple[QueryMatches, ...] = ()
     sharing: Sharing = Sharing()
+    partitions: PartitionsUsed | None = None
     operators: OperatorsUsed | None = None
     feeds: tuple[FeedFigures, ...] = ()
     outputs: tuple[OutputFile, ...] = ()
@@ -158,6 +178,7 @@ def render_report(report: RunReport) -> str:
         _timeline(report.timeline),
         _queries(report.matches_per_query),
         _sharing(report.sharing),
+        "" if report.partitions is None else _partitions(report.partitions),
         "" if report.operators is None else _operators(report.operators),
         _samples(report.samples),
         _feeds(report.feeds),
@@ -255,6 +276,22 @@ def _sharing(sharing: Sharing) -> str:
     )
     plot = plot_bars(bars, "Work done compared with evaluating every query on every item, logarithmic axis")
     return section("sharing", heading, paragraph(f"{words} {saved}"), panel(plot))
+
+
+def _partitions(used: PartitionsUsed) -> str:
+    rows = [
+        (
+            f"{one.number:,}",
+            f"{one.queries:,}",
+            f"{one.items:,}",
+            f"{one.matches:,}",
+            f"{one.microseconds / one.items:,.1f}" if one.items else "",
+        )
+        for one in used.partitions
+    ]
+    heads = ("Partition", "Queries", "Items lately", "Matches", "Microseconds an item")
+    shown = long_table(heads, ("number",) * len(heads), rows)
+    return section("partitions", "Partitions", *(paragraph(text(fact)) for fact in used.facts), panel(shown))
 
 
 def _operators(used: OperatorsUsed) -> str:

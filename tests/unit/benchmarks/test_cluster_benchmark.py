@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 import time
@@ -12,11 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from benchmarks import cluster_plots
-from benchmarks.cluster import configurations
+from benchmarks.cluster import Cost, configurations, tell_fit
 from benchmarks.cluster_figures import Bench, PaperStages, Stages, pairs_of, shared_by
+from benchmarks.cluster_runs import Configuration, Run
 from benchmarks.cluster_watch import Watch, mapped_files, processes, worker_of
 from benchmarks.cluster_workload import Mix, items_of, joined_plans, kept_plan, make_plan
 
+from runnel.catalog.matches import MatchSegment
 from runnel.log.storage import FileStorage
 from runnel.matching.build import build_matcher
 from runnel.matching.compile import compile_logical
@@ -81,15 +84,36 @@ def test_items_come_again_under_other_ids() -> None:
 
 
 def test_runs_with_one_partitioning_follow_one_another_and_a_quarter_is_a_budget() -> None:
-    options = argparse.Namespace(workers="1,2", partitions="1,4", strategies="grouped,spread", quarter=False)
-    found = [(one.workers, one.partitions, one.strategy) for one in configurations(options, 0)]
+    options = argparse.Namespace(
+        workers="1,2", partitions="1,4", strategies="grouped,spread", batch="10,20", quarter=False, budget=25.0
+    )
+    found = [(one.workers, one.partitions, one.strategy, one.batch) for one in configurations(options, 0)]
     assert found == [
-        (workers, partitions, strategy)
+        (workers, partitions, strategy, batch)
         for partitions, strategy in ((1, None), (4, "grouped"), (4, "spread"))
         for workers in (1, 2)
+        for batch in (10, 20)
     ]
     options.quarter, options.partitions, options.budget = True, "24", 12.5
     assert {(one.partitions, one.budget) for one in configurations(options, 400 << 20)} == {(24, 50)}
+
+
+def test_what_batches_cost_is_told_apart_from_what_items_cost(capsys: pytest.CaptureFixture[str]) -> None:
+    """Ten seconds for a batch and a tenth for an item."""
+    costs = [Cost(100, batches, {"java": 10.0 * batches + 0.1 * 100}) for batches in (10, 2)]
+    tell_fit(Configuration(1, 4), costs)
+    told = json.loads(capsys.readouterr().out)
+    assert told["milliseconds_per_batch"] == pytest.approx(10_000)
+    assert told["microseconds_per_item"] == pytest.approx(100_000)
+    tell_fit(Configuration(1, 4), costs[:1])
+    assert capsys.readouterr().out == "", "one size tells nothing"
+
+
+@pytest.mark.parametrize(("cold", "warm"), [(0, 3), (10, 3), (11, 2), (20, 2), (40, 1), (99, 1)])
+def test_some_items_only_warm_up(cold: int, warm: int, tmp_path: Path) -> None:
+    segments = [MatchSegment(1, batch, 0, 0, 1, 10, 0) for batch in range(4)]
+    run = Run(Configuration(1, 4), segments, Watch(tmp_path, -1, tmp_path), {}, "")
+    assert len(run.warm(cold)) == warm
 
 
 def test_a_process_is_watched_by_the_folder_it_runs_in(tmp_path: Path) -> None:

@@ -117,6 +117,50 @@ def test_nothing_is_published_without_the_lease(engine: Engine) -> None:
     assert current(engine) == before
 
 
+def test_moving_that_does_not_help_ends(engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
+    """One query may be dear and look like all others: whatever moves, some partition is as hot as ever."""
+    held, moves = epoch(engine), 0
+    for _ in range(6):
+        measure(engine, 30.0)
+        moves += rebalance.rebalance(engine.root, held) is not None
+    assert moves == 1 + rebalance.MOST_IN_VAIN - 1
+    assert sum("did not help 2 times" in one for one in caplog.messages) >= 1
+    left = current(engine)
+    measure(engine, 30.0)
+    assert rebalance.rebalance(engine.root, held) is None
+    assert current(engine) == left
+
+
+def test_a_move_that_helped_is_followed_by_others(engine: Engine) -> None:
+    held = epoch(engine)
+    for hottest in (40.0, 12.0, 4.0):
+        measure(engine, hottest)
+        assert rebalance.rebalance(engine.root, held) is not None, hottest
+
+
+def test_matches_are_read_only_where_partitions_are_uneven(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(*arguments: object) -> None:
+        raise AssertionError("nobody asked for matches")
+
+    monkeypatch.setattr(rebalance, "match_rates", read)
+    measure(engine, 1.1)
+    assert rebalance.rebalance(engine.root, epoch(engine)) is None
+
+
+def test_dividing_ends_when_the_run_is_to_end(engine: Engine) -> None:
+    class Ended(Exception):
+        pass
+
+    def end() -> None:
+        raise Ended
+
+    before = current(engine)
+    measure(engine, 30.0)
+    with pytest.raises(Ended):
+        rebalance.rebalance(engine.root, epoch(engine), proceed=end)
+    assert current(engine) == before
+
+
 def test_what_is_expected_follows_from_what_was_measured() -> None:
     ids = np.arange(1, 5)
     two = Assignment(ids, np.array([0, 0, 1, 1]), np.array([0, 1, 2, 3]), np.ones(4))

@@ -352,6 +352,18 @@ def test_parts_that_overlap_and_are_no_layers_are_refused(tmp_path: Path) -> Non
     assert len(made.parts()) == 3
 
 
+def test_parts_that_leave_items_out_are_refused(tmp_path: Path) -> None:
+    """Of two attempts at routing, with stretches of their own, neither may be there in part."""
+    made = Log(tmp_path)
+    part: Callable[..., MatchPart] = lambda *sequences: write_part(made.storage, 1, [], sequences)  # noqa: E731
+    with pytest.raises(LineageConflict, match="parts 1-4 and 7-8"):
+        made.commit([part(1, 4), part(7, 8), part(1, 4)])
+    segment = MatchSegment(1, 0, 1, 9, 1, 9, 0)
+    with made.catalog.write() as connection, pytest.raises(LineageConflict, match="is 1-9, its parts are 1-8"):
+        matches.commit_segment(connection, segment, [part(1, 4), part(5, 8)], epoch=made.epoch)
+    assert made.parts() == []
+
+
 @dataclass(frozen=True)
 class _File:
     level: int

@@ -19,6 +19,8 @@ from runnel.web.report import (
     OperatorRow,
     OperatorsUsed,
     OutputFile,
+    PartitionRow,
+    PartitionsUsed,
     QueryMatches,
     RunReport,
     SampleMatch,
@@ -29,7 +31,18 @@ from runnel.web.report import (
 )
 
 NOW = datetime(2026, 11, 15, 9, 30, tzinfo=UTC)
-SECTIONS = ["timeline", "queries", "sharing", "operators", "samples", "feeds", "outputs", "failures", "next"]
+SECTIONS = [
+    "timeline",
+    "queries",
+    "sharing",
+    "partitions",
+    "operators",
+    "samples",
+    "feeds",
+    "outputs",
+    "failures",
+    "next",
+]
 HOSTILE = "</title></script><script>alert(1)</script><img src=x onerror=alert(1)>\x00\x1b[31m'\"&amp;"
 
 
@@ -41,6 +54,10 @@ def full_report(word: str = "word") -> RunReport:
         timeline=tuple(TimelinePoint(NOW + timedelta(hours=hour), hour, 10 * hour) for hour in range(200)),
         matches_per_query=tuple(QueryMatches(f"{word} {rank}", 1000 // rank) for rank in range(1, 2000)),
         sharing=Sharing(3000, 1484, 902, 733, 12_000_000, 181_402, 64_120, 203_411),
+        partitions=PartitionsUsed(
+            (f"2 grouped: {word}", "0.29 copies of an item expected"),
+            (PartitionRow(1, 1600, 2000, 1083, 25_000), PartitionRow(2, 1400, 0, 0, 0)),
+        ),
         operators=OperatorsUsed(
             (OperatorRow("seldom", 1, 0.0004), OperatorRow(f"mob {word}", 1200, 1.5)),
             calls=5120,
@@ -82,6 +99,17 @@ def test_a_full_report_shows_every_section_in_order() -> None:
         "18 more",
     ):
         assert shown in page
+
+
+def test_partitions_are_told_where_queries_are_divided() -> None:
+    page = render_report(full_report())
+    assert "<p>2 grouped: word</p>" in page
+    rows = elements(page).xpath("//section[@id='partitions']//tbody/tr")
+    assert [[cell.text_content() for cell in row] for row in rows] == [
+        ["1", "1,600", "2,000", "1,083", "12.5"],
+        ["2", "1,400", "0", "0", ""],
+    ]
+    assert 'id="partitions"' not in render_report(RunReport("Run", NOW))
 
 
 def test_operators_are_told_where_they_are_in_use() -> None:
@@ -163,7 +191,7 @@ def test_hostile_texts_stay_texts() -> None:
     tree = elements(page)
     shown = "</title></script><script>alert(1)</script><img src=x onerror=alert(1)>[31m'\"&amp;"
     assert tree.findtext("head/title") == f"Run of {shown}"
-    for place in ("figures", "queries", "operators", "samples", "feeds", "outputs", "failures", "next"):
+    for place in ("figures", "queries", "partitions", "operators", "samples", "feeds", "outputs", "failures", "next"):
         where = "//dl[@class='figures']" if place == "figures" else f"//section[@id='{place}']"
         assert shown in tree.xpath(where)[0].text_content()
     assert [section.get("id") for section in tree.iter("section")] == SECTIONS
@@ -198,7 +226,7 @@ def test_a_hundred_thousand_queries_make_no_large_page() -> None:
 def test_an_empty_report_says_what_is_missing() -> None:
     page = render_report(RunReport("Nothing yet", NOW))
     assert [section.get("id") for section in elements(page).iter("section")] == [
-        one for one in SECTIONS if one != "operators"
+        one for one in SECTIONS if one not in ("partitions", "operators")
     ]
     assert "<svg" not in page
     for sentence in (

@@ -199,7 +199,9 @@ def weigh_assignment(weights: Weights, partitions: Array, count: int, strategy: 
     things = max(1, len(weights.shared_microseconds))
     pairs = np.unique(partitions[owners] * things + weights.shared.values)
     holders, shared = np.divmod(pairs, things)
-    work = np.bincount(holders, weights=weights.shared_microseconds[shared], minlength=count)
+    # A sum over nothing is of whole numbers, to which no microseconds can be added.
+    work = np.zeros(count)
+    work += np.bincount(holders, weights=weights.shared_microseconds[shared], minlength=count)
     work += np.bincount(partitions, weights=weights.own, minlength=count)
     targets = shared < len(weights.roots)
     routes = expect_routes(weights, holders[targets], weights.roots[shared[targets]], count)
@@ -258,7 +260,7 @@ def _told(division: Division) -> str:
     weighed = division.weighed
     return (
         f"{weighed.strategy}: {weighed.copies:.2f} copies of an item, {weighed.microseconds:,.1f} µs in all, "
-        f"{division.busiest:,.1f} µs on the busiest of {len(division.microseconds)} workers"
+        f"{division.busiest:,.1f} µs on the busiest worker, if every partition had one"
     )
 
 

@@ -8,6 +8,7 @@ to the last microsecond, so that a next look at them finds them even.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -46,7 +47,23 @@ def skew(loads: Sequence[Load]) -> float:
     >>> skew([Load(0, 10, 4, 300.0), Load(1, 10, 4, 100.0)])
     1.5
     """
-    return _skew(np.array([one.microseconds for one in loads], dtype=np.float64))
+    return _skew(np.array([_spent(one) for one in loads], dtype=np.float64)) if loads else 1.0
+
+
+def is_uneven(
+    loads: Sequence[Load], *, enough: float = ENOUGH, least_microseconds: float = LEAST_MICROSECONDS
+) -> bool:
+    """Whether enough was measured, and one partition takes much longer than the others.
+
+    >>> is_uneven([Load(0, 10, 4, 9e7), Load(1, 10, 4, 1e7)]), is_uneven([Load(0, 10, 4, 9.0), Load(1, 10, 4, 1.0)])
+    (True, False)
+    """
+    return sum(_spent(one) for one in loads) >= least_microseconds and skew(loads) > enough
+
+
+def _spent(load: Load) -> float:
+    """The time of a partition; what is no number is nothing."""
+    return max(0.0, load.microseconds) if math.isfinite(load.microseconds) else 0.0
 
 
 def _skew(times: Array) -> float:
@@ -68,7 +85,7 @@ def rebalanced(
     of the assignment, over the same time.
     """
     times = _times(assignment, loads)
-    if float(times.sum()) < least_microseconds or _skew(times) <= enough or len(times) < 2:
+    if not is_uneven(loads, enough=enough, least_microseconds=least_microseconds) or len(times) < 2:
         return None
     moving = _Moving(assignment, query_times(assignment, times, matches), times, enough)
     moving.run()
@@ -83,7 +100,7 @@ def _times(assignment: Assignment, loads: Sequence[Load]) -> Array:
     if len(numbers) and int(numbers.min()) < 0:
         raise RunnelError(f"there is no partition {int(numbers.min())}", hint="partitions are numbered from 0 on")
     count = 1 + int(max(numbers.max(initial=-1), assignment.partitions.max(initial=-1)))
-    spent = np.array([max(0.0, one.microseconds) for one in loads], dtype=np.float64)
+    spent = np.array([_spent(one) for one in loads], dtype=np.float64)
     return np.bincount(numbers, weights=spent, minlength=count)
 
 
@@ -93,7 +110,8 @@ def query_times(assignment: Assignment, times: Array, matches: Array | None = No
     Where matches were measured, half of the time goes by these: what matches much was walked much.
     """
     partitions, count = assignment.partitions, len(times)
-    parts = _parts(np.maximum(assignment.microseconds.astype(np.float64), 0.0), partitions, count)
+    expected = np.nan_to_num(assignment.microseconds.astype(np.float64), posinf=0.0)
+    parts = _parts(np.maximum(expected, 0.0), partitions, count)
     if matches is not None:
         known = np.maximum(np.nan_to_num(matches.astype(np.float64)), 0.0)
         measured = np.bincount(partitions, weights=known, minlength=count)[partitions] > 0
@@ -136,17 +154,33 @@ class _Moving:
 
     def _move(self, hot: int, cold: int) -> bool:
         """Move what the one has too much and the other has room for; whether anything was."""
-        own = np.flatnonzero((self.partitions == hot) & (self._spent > 0))
-        chosen = self._chosen(own, hot, cold)[: int(self._most - self._sizes[cold])]
-        if not len(chosen):
-            return False
+        own = np.flatnonzero(self.partitions == hot)
+        chosen = self._that_fit(self._chosen(own, hot, cold), int(self._most - self._sizes[cold]))
         spent = float(self._spent[chosen].sum())
+        if spent <= 0.0:
+            return False
         self.partitions[chosen] = cold
         self.times[hot] -= spent
         self.times[cold] += spent
         self._sizes[hot] -= len(chosen)
         self._sizes[cold] += len(chosen)
         return True
+
+    def _that_fit(self, chosen: Array, most: int) -> Array:
+        """Of the chosen queries at most so many: the dearest groups, and of the last that may be divided a part."""
+        if len(chosen) <= most:
+            return chosen
+        numbers, groups = np.unique(self._groups[chosen], return_inverse=True)
+        kept: list[Array] = []
+        for group in np.argsort(-np.bincount(groups, weights=self._spent[chosen]), kind="stable").tolist():
+            members = chosen[groups == group]
+            if len(members) > most:
+                if numbers[group] < 0:
+                    continue
+                members = members[np.argsort(-self._spent[members], kind="stable")[:most]]
+            kept.append(members)
+            most -= len(members)
+        return np.concatenate(kept) if kept else chosen[:0]
 
     def _chosen(self, own: Array, hot: int, cold: int) -> Array:
         """The queries to move: a group that is enough, or whole groups that fit, or else a part of the largest."""
@@ -159,7 +193,7 @@ class _Moving:
         alone = np.flatnonzero((totals <= room) & (totals >= needed))
         if len(alone):
             return np.asarray(own[groups == alone[np.argmin(totals[alone])]])
-        taken = _fitting(totals, min(room, excess), needed)
+        taken = _fitting(np.where(totals > 0, totals, np.inf), min(room, excess), needed)
         if taken.any():
             return np.asarray(own[taken[groups]])
         # Those who ask an operator the same dear question have negative numbers: each part would ask it again.

@@ -28,16 +28,19 @@ _HELD = 2
 
 @dataclass(frozen=True, slots=True)
 class PartitionChoice:
-    """How many partitions, 1 for a plan that every worker has whole, and why."""
+    """How many partitions, 1 for a plan that every worker has whole, and why; `brief` is why in few words."""
 
     count: int
     reason: str
+    brief: str
 
 
 def choose_partitions(
     *, queries: int, plan_bytes: int, budget_bytes: int, cores: int, wanted: int = 0
 ) -> PartitionChoice:
     """How many partitions a plan should have; `wanted` of 1 or more is what the settings say.
+
+    Even then there are no more partitions than queries: the rest would be empty folders.
 
     >>> choose_partitions(queries=9, plan_bytes=5 << 20, budget_bytes=4 << 30, cores=4).count
     1
@@ -49,15 +52,15 @@ def choose_partitions(
             f"{cores} cores, {wanted} partitions and {budget_bytes} bytes of memory cannot be",
             hint="give one core, partition and byte or more",
         )
+    if not queries:
+        return PartitionChoice(1, "there are no queries", "there are no queries")
     if wanted:
-        return PartitionChoice(
-            wanted, "every worker has the whole plan, as the settings say" if wanted == 1 else _FORCED
-        )
+        return _as_wanted(wanted, queries)
     takes = f"the plan takes {_size(plan_bytes)} and a worker may map {_size(budget_bytes)}"
     if plan_bytes <= budget_bytes:
-        return PartitionChoice(1, f"{takes}: {_WHOLE}")
+        return PartitionChoice(1, f"{takes}: {_WHOLE}", takes)
     if queries < 2:
-        return PartitionChoice(1, f"{takes}, but a single query cannot be divided")
+        return PartitionChoice(1, f"{takes}, but {_SINGLE}", _SINGLE)
     needed = _needed(plan_bytes, budget_bytes)
     count = min(_rounded(needed, cores), queries, MOST)
     each = UNEVEN * plan_bytes / count
@@ -66,16 +69,29 @@ def choose_partitions(
             count,
             f"{takes}: in {count:,} partitions, which are the most there can be, of up to {_size(each)}; "
             "not all that a worker needs at once may fit",
+            takes,
         )
-    even = f"; with {cores} cores, as many as they share evenly" if count % cores == 0 and cores > 1 else ""
+    even = f"; with {cores:,} cores, as many as they share evenly" if count % cores == 0 and cores > 1 else ""
     return PartitionChoice(
         count,
         f"{takes}: in {count:,} partitions of up to {_size(each)}, the router, one partition and another that is "
         f"being loaded fit{even}",
+        takes,
     )
 
 
-_FORCED = "as many partitions as the settings say"
+def _as_wanted(wanted: int, queries: int) -> PartitionChoice:
+    if wanted == 1:
+        return PartitionChoice(1, "every worker has the whole plan, as the settings say", "as the settings say")
+    if queries == 1:
+        return PartitionChoice(1, f"{_SINGLE}, although the settings say {wanted:,} partitions", _SINGLE)
+    if wanted > queries:
+        fewer = f"instead of the {wanted:,} of the settings, as there are {queries:,} queries"
+        return PartitionChoice(queries, fewer, fewer)
+    return PartitionChoice(wanted, "as many partitions as the settings say", "as the settings say")
+
+
+_SINGLE = "a single query cannot be divided"
 _WHOLE = (
     f"every worker has all of it, which costs least; of partitions, each would take an item apart again "
     f"({COPY:.0f} µs), after a stage that says which"

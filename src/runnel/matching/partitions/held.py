@@ -33,10 +33,14 @@ Loaded = TypeVar("Loaded", bound=Mapped)
 
 @dataclass
 class HeldCounters:
-    """What holding took: `reloads` are the loads of plans that were held before and had to go."""
+    """What holding took: `reloads` are the loads of plans that were held before and had to go.
+
+    A plan that was held in another edition, and is there in a new one, is none of these but a renewal.
+    """
 
     loads: int = 0
     reloads: int = 0
+    renewals: int = 0
     evictions: int = 0
     held_bytes: int = 0
     peak_bytes: int = 0
@@ -63,36 +67,43 @@ class HeldPlans(Generic[Key, Loaded]):
     def __init__(self, budget_bytes: int | None = None) -> None:
         self.budget_bytes = budget_bytes
         self.counters = HeldCounters()
-        self._held: OrderedDict[Key, tuple[int, Loaded]] = OrderedDict()
+        self._held: OrderedDict[Key, tuple[int, Loaded, Hashable]] = OrderedDict()
         self._went: set[Key] = set()
 
     def __len__(self) -> int:
         return len(self._held)
 
     def is_held(self, key: Key) -> bool:
-        """Whether a plan is here now."""
+        """Whether a plan is here now, in whatever edition."""
         return key in self._held
 
-    def get(self, key: Key, size: int, load: Callable[[], Loaded]) -> Loaded:
-        """The plan of a key, loaded where it is not here; `size` is how many bytes it is going to map."""
-        if key in self._held:
+    def get(self, key: Key, size: int, load: Callable[[], Loaded], edition: Hashable = None) -> Loaded:
+        """The plan of a key in an edition, loaded where it is not here; `size` is how many bytes it is going to map.
+
+        The same plan in another edition goes first: no batch needs it again.
+        """
+        there = key in self._held
+        if there and self._held[key][2] == edition:
             self._held.move_to_end(key)
             return self._held[key][1]
+        if there:
+            self._let_go([key])
         self._make_room(size)
         loaded = load()
-        self.counters.loads += 1
+        self.counters.renewals += there
+        self.counters.loads += not there
         self.counters.reloads += key in self._went
+        self._went.discard(key)
         # A folder may be larger than it was said to be: then others go late rather than never.
         self._make_room(loaded.bytes)
-        self._held[key] = (loaded.bytes, loaded)
+        self._held[key] = (loaded.bytes, loaded, edition)
         self.counters.held_bytes += loaded.bytes
         self.counters.peak_bytes = max(self.counters.peak_bytes, self.counters.held_bytes)
         return loaded
 
-    def drop(self, unwanted: Callable[[Key], bool]) -> None:
-        """Let go of the plans whose keys are unwanted, as those of old versions are, and of what is known of them."""
-        self._let_go([one for one in self._held if unwanted(one)])
-        self._went = {key for key in self._went if not unwanted(key)}
+    def clear(self) -> None:
+        """Let go of all plans."""
+        self._let_go(list(self._held))
 
     def _make_room(self, size: int) -> None:
         if self.budget_bytes is None:
@@ -112,7 +123,7 @@ class HeldPlans(Generic[Key, Loaded]):
     def _let_go(self, keys: Iterable[Key]) -> None:
         traces: list[weakref.ref[object]] = []
         for key in keys:
-            size, loaded = self._held.pop(key)
+            size, loaded, _ = self._held.pop(key)
             self.counters.held_bytes -= size
             traces += map(weakref.ref, loaded.mappings())
             del loaded

@@ -20,8 +20,10 @@ from runnel.plan.arrays import Array, Rows
 from runnel.plan.logical import LogicalPlan
 
 
-def implied_literals(logical: LogicalPlan, atoms: AtomLayout) -> Rows:
+def implied_literals(logical: LogicalPlan, atoms: AtomLayout, counters: dict[str, int] | None = None) -> Rows:
     """For every literal of a plan some others that it implies, at most so many.
+
+    `counters` gets how many graph patterns were given up because looking took too long.
 
     >>> from runnel.algebra.attributes import Attribute
     >>> from runnel.algebra.expressions import Compare
@@ -41,7 +43,7 @@ def implied_literals(logical: LogicalPlan, atoms: AtomLayout) -> Rows:
     rows = wider_literals([cast(Atom, decode_expression(json.loads(texts[one]))) for one in others.tolist()])
     if not len(graphs):
         return rows
-    narrow, wide = containing_pairs([graph_of(logical, atom) for atom in graphs.tolist()])
+    narrow, wide = containing_pairs([graph_of(logical, atom) for atom in graphs.tolist()], counters)
     narrow, wide = graphs[narrow], graphs[wide]
     owners = np.repeat(_literals_of(others), rows.lengths)
     found = _literals_of(others)[rows.values]

@@ -64,12 +64,13 @@ def find_kin(logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors, *, wides
     >>> find_kin(logical, layout, choose_anchors(logical, layout)).roots.tolist()
     [1, 1, 2]
     """
-    literals = implied_literals(logical, atoms)
+    found: dict[str, int] = {}
+    literals = implied_literals(logical, atoms, found)
     shares = predicate_shares(logical.predicates, anchors.clause_shares)
     able = np.flatnonzero(shares <= widest)
     table = Table(
         read_only(logical.clauses.offsets),
-        read_only(logical.clauses.values),
+        read_only(_ascending(logical.clauses)),
         read_only(logical.predicates.offsets),
         read_only(logical.predicates.values),
         read_only(literals.offsets),
@@ -88,17 +89,32 @@ def find_kin(logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors, *, wides
         "implied_literals": len(literals.values),
         "looked_at": int(looked),
         "given_up": int(given_up),
+        "graphs_given_up": found.get("graphs_given_up", 0),
     }
     return Kin(roots, counters)
+
+
+def _ascending(rows: Rows) -> Array:
+    """The values of rows, those of each row ascending; most plans have them so."""
+    within = np.ones(len(rows.values), dtype=bool)
+    within[rows.offsets[:-1][rows.lengths > 0]] = False
+    if not np.any(within[1:] & (rows.values[1:] < rows.values[:-1])):
+        return rows.values
+    owners = np.repeat(np.arange(len(rows)), rows.lengths)
+    return np.asarray(rows.values[np.lexsort((rows.values, owners))])
 
 
 def predicate_shares(predicates: Rows, clause_shares: Array) -> Array:
     """The part of items expected to satisfy every predicate, as if its clauses knew nothing of one another.
 
+    A clause whose share is not known (NaN) is taken to hold of all items.
+
     >>> predicate_shares(Rows.of([[0, 1], [], [1]]), np.array([0.5, 1.5])).tolist()
     [0.5, 1.0, 1.0]
     """
-    logarithms = np.log(np.clip(clause_shares, 1e-300, 1.0))[predicates.values]
+    # The sums run through all rows: a single share that is no number would be in all behind it.
+    known = np.clip(np.nan_to_num(clause_shares, nan=1.0), 1e-300, 1.0)
+    logarithms = np.log(known)[predicates.values]
     sums = np.concatenate([np.zeros(1), np.cumsum(logarithms)])
     found = np.exp(sums[predicates.offsets[1:]] - sums[predicates.offsets[:-1]])
     return np.asarray(np.where(predicates.lengths > 0, np.minimum(found, 1.0), 1.0))

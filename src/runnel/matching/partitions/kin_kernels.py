@@ -13,12 +13,24 @@ NOBODY = -1
 _SEARCHED = 4096
 """How many entries of the index are looked at for one predicate, at most."""
 
+_SOUGHT = 16_384
+"""How many literals are sought in clauses for one predicate, about: clauses may be long where entries are few."""
+
+_SHORT = 8
+"""Literals of a clause that are gone through one by one; where there are more, the place is searched for first."""
+
+_ENTRIES, _LITERALS = 0, 1
+"""Where `looked` has its numbers."""
+
 _SPREAD, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(58)
 _ONE, _NOTHING = np.uint64(1), np.uint64(0)
 
 
 class Table(NamedTuple):
-    """Clauses, predicates, and the literals that literals imply, each as offsets and values."""
+    """Clauses, predicates, and the literals that literals imply, each as offsets and values.
+
+    The literals of a clause are ascending.
+    """
 
     clause_offsets: Array
     literals: Array
@@ -76,10 +88,16 @@ def clause_masks(offsets: Array, literals: Array, bits: Array) -> Array:
 
 @step
 def _has(literal: Number, table: Table, clause: Number) -> Number:
-    for place in range(table.clause_offsets[clause], table.clause_offsets[clause + 1]):
-        if table.literals[place] == literal:
-            return True
-    return False
+    begin, end = table.clause_offsets[clause], table.clause_offsets[clause + 1]
+    while end - begin > _SHORT:
+        middle = (begin + end) >> 1
+        if table.literals[middle] <= literal:
+            begin = middle
+        else:
+            end = middle
+    while begin < end and table.literals[begin] != literal:
+        begin += 1
+    return begin < end
 
 
 @step
@@ -100,17 +118,30 @@ def _implies(narrow: Number, wide: Number, table: Table) -> Number:
 
 
 @step
-def _subsumes(wide: Number, narrow: Number, table: Table) -> Number:
-    """Whether each clause of the wide predicate is implied by one of the narrow predicate."""
+def _subsumes(wide: Number, narrow: Number, table: Table, looked: Array) -> Number:
+    """Whether each clause of the wide predicate is implied by one of the narrow predicate; no if that takes too long.
+
+    So somebody may be missed who is above, and nobody is found who is not.
+    """
     for place in range(table.predicate_offsets[wide], table.predicate_offsets[wide + 1]):
         found = False
+        sought = 0
         for other in range(table.predicate_offsets[narrow], table.predicate_offsets[narrow + 1]):
-            if _implies(table.clauses[other], table.clauses[place], table):
+            clause = table.clauses[other]
+            sought += table.clause_offsets[clause + 1] - table.clause_offsets[clause]
+            if _implies(clause, table.clauses[place], table):
                 found = True
                 break
-        if not found:
+        looked[_LITERALS] += sought
+        if not found or looked[_LITERALS] > _SOUGHT:
             return False
     return True
+
+
+@step
+def _is_enough(looked: Array) -> Number:
+    """Whether the search for one predicate ends here, whatever else there is."""
+    return looked[_ENTRIES] > _SEARCHED or looked[_LITERALS] > _SOUGHT
 
 
 @step
@@ -158,17 +189,17 @@ def _above(narrow: Number, clause: Number, own: Array, table: Table, listed: Lis
     for which in range(table.wider_offsets[rarest] - 1, table.wider_offsets[rarest + 1]):
         literal = rarest if which < table.wider_offsets[rarest] else np.int64(table.wider[which])
         for place in range(listed.offsets[literal], listed.offsets[literal + 1]):
-            looked[0] += 1
-            if looked[0] > _SEARCHED:
+            looked[_ENTRIES] += 1
+            if _is_enough(looked):
                 return NOBODY
             if own[0] & ~masks[place, 0] != _NOTHING:
                 continue
             if not (_may_imply(own, masks[place, 1]) and _may_imply(own, masks[place, 2])):
                 continue
             wide = listed.predicates[place]
-            if wide == narrow or not _subsumes(wide, narrow, table):
+            if wide == narrow or not _subsumes(wide, narrow, table, looked):
                 continue
-            if wide < narrow or not _subsumes(narrow, wide, table):
+            if wide < narrow or not _subsumes(narrow, wide, table, looked):
                 return wide
     return NOBODY
 
@@ -178,10 +209,10 @@ def find_parents(table: Table, listed: Listed, masks: Array) -> tuple[Array, int
     """For every predicate one that subsumes it, or NOBODY; how much was looked at, and how often too much."""
     count = len(table.predicate_offsets) - 1
     parents = np.full(count, NOBODY, dtype=np.int64)
-    looked = np.zeros(1, dtype=np.int64)
+    looked = np.zeros(2, dtype=np.int64)
     total, given_up = 0, 0
     for narrow in range(count):
-        looked[0] = 0
+        looked[:] = 0
         first, last = table.predicate_offsets[narrow], table.predicate_offsets[narrow + 1]
         own = np.empty(last - first, dtype=np.uint64)
         for place in range(first, last):
@@ -191,8 +222,8 @@ def find_parents(table: Table, listed: Listed, masks: Array) -> tuple[Array, int
             parents[narrow] = _above(narrow, table.clauses[place], own, table, listed, looked)
             if parents[narrow] != NOBODY:
                 break
-        total += looked[0]
-        given_up += looked[0] > _SEARCHED
+        total += looked[_ENTRIES]
+        given_up += _is_enough(looked)
     return parents, total, given_up
 
 

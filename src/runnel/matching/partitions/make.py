@@ -66,11 +66,15 @@ def make_partitioning(
     publications: Sequence[Sequence[Triple]] = (),
     before: Partitioning | None = None,
     partitions: Array | None = None,
+    noted: Mapping[str, int] | None = None,
+    proceed: Callable[[], None] = lambda: None,
 ) -> Partitioning:
     """Divide the queries of a base over so many partitions, and write the folders of it.
 
     `partitions` is an assignment that is given, by ascending ids of the queries; without it one is chosen, of the
     `strategy` if that is said. A partition of `before` that has exactly the queries of a new one keeps its folder.
+    What is `noted` is kept with its counters. A large base takes minutes: `proceed` is called between the steps, and
+    may raise to end it; what was written until then is nobody's.
 
     >>> import tempfile
     >>> from itertools import count
@@ -98,9 +102,12 @@ def make_partitioning(
     if count < 1:
         raise RunnelError(f"queries cannot be divided into {count} partitions", hint="ask for one or more")
     anchors = choose_anchors(logical, laid_atoms)
+    proceed()
     kin = find_kin(logical, laid_atoms, anchors)
+    proceed()
     most = _most_conditions(logical) if most_conditions is None else most_conditions
     cover = cover_predicates(logical, laid_atoms, anchors, kin, most=most, publications=publications)
+    proceed()
     weights = weigh_queries(
         logical,
         laid_atoms,
@@ -110,13 +117,14 @@ def make_partitioning(
         matches=matches,
         operator_milliseconds=operator_milliseconds,
     )
+    proceed()
     if partitions is None:
         chosen = choose_assignment(weights, count, strategy)
     else:
         chosen = _given(weights, partitions, count, strategy or (before.strategy if before else "grouped"))
-    make = _Making(storage, logical, new_folder, frequencies, settings)
+    make = _Making(storage, logical, new_folder, frequencies, settings, proceed)
     made = make.partitioning(base, cover, weights, chosen, _Old(storage, base, before))
-    made = replace(made, counters={**kin.counters, **cover.counters, **made.counters})
+    made = replace(made, counters={**kin.counters, **cover.counters, **made.counters, **(noted or {})})
     write_partitioning(
         storage, made, Assignment(weights.owners, chosen.partitions, weights.marked_groups, weights.microseconds)
     )
@@ -147,6 +155,7 @@ class _Making:
     new_folder: Callable[[], str]
     frequencies: Frequencies | None
     settings: OptimizerSettings | None
+    proceed: Callable[[], None]
 
     def partitioning(self, base: str, cover: Cover, weights: Weights, chosen: Chosen, old: _Old) -> Partitioning:
         """Write the router and all partitions that are not there yet."""
@@ -168,6 +177,7 @@ class _Making:
 
     def _write(self, logical: LogicalPlan, settings: OptimizerSettings | None) -> PlanManifest:
         """Lay out a plan, and write it into a new folder."""
+        self.proceed()
         return lay_out(logical, self.frequencies, settings).write_base(self.storage, self.new_folder())
 
     def _router(self, cover: Cover, partitions: Array, routes: ExpectedRoutes) -> PlanManifest:

@@ -21,7 +21,7 @@ from runnel.plan.arrays import Array
 from runnel.plan.bound_graphs import BoundGraphs
 from runnel.plan.gates import GateTable, query_of
 from runnel.plan.operators import OperatorTable
-from runnel.plan.store import Plan, PlanPart, PlanVersion, load_part, read_part
+from runnel.plan.store import Plan, PlanPart, PlanVersion, read_part
 
 
 @dataclass(frozen=True)
@@ -76,6 +76,7 @@ def load_piece(storage: Storage, version: PlanVersion, folder: str) -> PlanPiece
     part = _base_part(folder, read_part(storage, folder))
     dead = np.array(version.removed, dtype=np.int64)
     if version.delta is not None:
+        # Only what it says of the base is needed here: nothing refers to its files when this is done.
         delta = _delta_part(storage, version, version.delta)
         kept = _left_to_base(part.queries.gates, delta)
         gone = delta.tombstones[~np.isin(query_of(delta.tombstones), kept)]
@@ -119,8 +120,8 @@ def _base_part(folder: str, part: PlanPart) -> PlanPart:
 
 
 def _delta_part(storage: Storage, version: PlanVersion, folder: str) -> PlanPart:
-    """The delta of a version. It is small, so this process's cache may keep it."""
-    part = load_part(storage, folder)
+    """The delta of a version, mapped while somebody holds it: a new one comes with every declaration."""
+    part = read_part(storage, folder)
     if part.manifest.kind != "delta" or part.manifest.parent != version.base:
         raise CorruptData(f"{folder} is not a delta of {version.base}")
     return part

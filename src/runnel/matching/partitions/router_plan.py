@@ -18,8 +18,8 @@ from runnel.plan.logical import EXACT, LogicalPlan
 _LONGEST = 1024
 """Literals that a united clause has at most: its keys are put in order one by one."""
 
-_SCOPES = 1024
-"""Up to so many scopes it is known which contain which."""
+_SCOPES, _CELLS = 1024, 1 << 24
+"""Up to so many scopes it is known which contain which, if scopes times sources that several have are not more."""
 
 
 @dataclass(frozen=True)
@@ -125,15 +125,27 @@ def _ascending(rows: Rows) -> Rows:
 
 
 def _wider_scopes(scopes: Rows) -> Rows:
-    """For every scope those that contain it, itself included; of two that are equal, only the first contains both."""
+    """For every scope those that contain it, itself included; of two that are equal, only the first contains both.
+
+    Where that would be too large a table to find out, every scope is known to contain itself alone: the router then
+    has more routes than it needs.
+    """
     count = len(scopes)
-    if count > _SCOPES:
-        return Rows(offsets_of(np.ones(count)), np.arange(count))
+    owners = np.repeat(np.arange(count), scopes.lengths)
     sources, places = np.unique(scopes.values, return_inverse=True)
-    has = np.zeros((count, len(sources)), dtype=np.float32)
-    has[np.repeat(np.arange(count), scopes.lengths), places.reshape(-1)] = 1.0
-    sizes = has.sum(axis=1)
+    owners, places = np.divmod(np.unique(owners * len(sources) + places.reshape(-1)), max(1, len(sources)))
+    sizes = np.bincount(owners, minlength=count)
+    # A source that one scope has alone needs no column: the size of the scope is enough to tell of it.
+    several = np.bincount(places, minlength=len(sources)) > 1
+    columns = np.cumsum(several) - 1
+    width = int(np.count_nonzero(several))
+    if count > _SCOPES or count * width > _CELLS:
+        return Rows(offsets_of(np.ones(count)), np.arange(count))
+    inside = several[places]
+    has = np.zeros((count, width), dtype=np.float32)
+    has[owners[inside], columns[places[inside]]] = 1.0
     contained = has @ has.T == sizes[:, None]
+    np.fill_diagonal(contained, True)
     equal = contained & contained.T
     contained &= ~equal | np.tri(count, dtype=bool)
     narrow, wide = np.nonzero(contained)

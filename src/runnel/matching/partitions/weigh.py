@@ -129,7 +129,8 @@ def weigh_queries(
     """
     plan = _Weighing(logical, atoms, anchors, conditions.astype(np.int64), shares)
     emitted = plan.rates if matches is None else np.where(np.isnan(matches), plan.rates, matches)
-    questions = find_questions(logical, plan.owner_of, emitted, operator_milliseconds or {})
+    # What comes to be decided is what filters let through, however little of it matches in the end.
+    questions = find_questions(logical, plan.owner_of, plan.rates, operator_milliseconds or {})
     shared, shared_microseconds = plan.shared(questions)
     own = EMIT * np.bincount(plan.owner_of, weights=emitted, minlength=len(plan.owners))
     users = np.maximum(1, np.bincount(shared.values, minlength=len(shared_microseconds)))

@@ -6,15 +6,21 @@ What pieces of a plan do can so be tested whatever decides which query goes wher
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from runnel.log.storage import Storage
 from runnel.matching.compile import compile_logical
+from runnel.matching.partitions import assign
+from runnel.matching.partitions.expected_routes import ExpectedRoutes, expect_routes
 from runnel.matching.partitions.pieces import PlanPiece, delta_piece, load_piece, load_router
+from runnel.matching.partitions.weigh import Weights
 from runnel.optimizer.build_table import TableBuilder
+from runnel.plan.arrays import Array
 from runnel.plan.cut import cut
 from runnel.plan.gates import GateTable, query_of
 from runnel.plan.logical import LogicalPlan, PlanQuery
@@ -62,3 +68,17 @@ def pieces_of(storage: Storage, version: PlanVersion) -> list[PlanPiece]:
     delta = delta_piece(storage, version, load_router(storage, version, partitioning.router))
     found = [load_piece(storage, version, one.folder) for one in partitioning.partitions]
     return found if delta is None else [delta, *found]
+
+
+@contextmanager
+def closed_routes() -> Iterator[None]:
+    """No route is open, however cheap that would be: the router asks about everything."""
+
+    none = np.empty(0, dtype=np.int64)
+
+    def asking(weights: Weights, holders: Array, roots: Array, count: int) -> ExpectedRoutes:
+        return replace(expect_routes(weights, holders, roots, count), open_partitions=none, open_scopes=none)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assign, "expect_routes", asking)
+        yield

@@ -13,6 +13,7 @@ from typing import cast
 import numpy as np
 from hypothesis import strategies as st
 from tests.unit.matching.graphs.generated_graphs import graphs, patterns
+from tests.unit.matching.partitions.anchored_worlds import anchored_worlds
 from tests.unit.optimizer.generated_worlds import NAMES, SOURCES, GeneratedWorld, worlds
 
 from runnel.algebra.attributes import Attribute
@@ -142,7 +143,7 @@ def related_worlds(draw: st.DrawFn) -> GeneratedWorld:
     return GeneratedWorld(definitions, tuple(draw(st.lists(_items(), max_size=8))))
 
 
-all_worlds: st.SearchStrategy[GeneratedWorld] = st.one_of(worlds(), related_worlds(), related_worlds())
+all_worlds: st.SearchStrategy[GeneratedWorld] = st.one_of(worlds(), related_worlds(), anchored_worlds)
 
 
 def divisions(queries: int, count: int) -> st.SearchStrategy[np.ndarray[tuple[int], np.dtype[np.int64]]]:

@@ -147,3 +147,31 @@ def test_partitions_without_loads_did_nothing_and_are_filled() -> None:
 def test_a_partition_that_cannot_be_is_refused() -> None:
     with pytest.raises(RunnelError, match="no partition -1"):
         rebalanced(_assignment(np.zeros(2, dtype=np.int64), np.arange(2)), [Load(-1, 1, 1, 1.0)])
+
+
+@pytest.mark.parametrize("crowded", [True, False])
+def test_those_who_must_stay_together_are_never_parted(crowded: bool) -> None:
+    """Neither where the other partition has no room for so many queries, nor where some of them cost nothing."""
+    if crowded:
+        groups = np.array([-1] * 15 + [-2] * 15 + list(range(3, 63)))
+        partitions = np.array([0] * 30 + [1] * 35 + [2] * 15 + [3] * 10)
+        times, costs = (9e7, 1e6, 1e7, 1e7), np.ones(90)
+    else:
+        groups = np.array([-1] * 4 + [-2] * 4 + list(range(3, 15)))
+        partitions = np.array([0] * 8 + [1] * 4 + [2] * 4 + [3] * 4)
+        times, costs = (9e7, 1e7, 1e7, 1e7), np.where(np.arange(20) < 2, 0.0, 1.0)
+    assignment = Assignment(np.arange(1, len(groups) + 1), partitions, groups, costs)
+    given = rebalanced(assignment, [Load(number, 1, 1, one) for number, one in enumerate(times)])
+    assert given is not None
+    for group in (-1, -2):
+        assert len(np.unique(given[groups == group])) == 1
+
+
+def test_what_is_no_number_is_nothing() -> None:
+    groups, partitions = np.arange(4), np.array([0, 0, 1, 1])
+    assignment = Assignment(np.arange(1, 5), partitions, groups, np.array([np.nan, 1.0, np.inf, 1.0]))
+    loads = [Load(0, 1, 1, float("nan")), Load(1, 1, 1, 5e6)]
+    assert skew(loads) == 2.0
+    assert rebalanced(assignment, loads) is None, "too little was measured"
+    given = rebalanced(assignment, [Load(0, 1, 1, float("nan")), Load(1, 1, 1, 9e7)])
+    assert given is None or np.bincount(given, minlength=2).min() > 0

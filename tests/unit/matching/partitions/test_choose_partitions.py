@@ -39,7 +39,24 @@ def test_the_settings_decide() -> None:
     several = choose_partitions(queries=9, plan_bytes=9, budget_bytes=GIB, cores=4, wanted=7)
     assert (whole.count, several.count) == (1, 7)
     assert "as the settings say" in whole.reason
-    assert "as the settings say" in several.reason.replace("as many partitions as", "as")
+    assert several.reason == "as many partitions as the settings say"
+
+
+def test_there_are_no_more_partitions_than_queries() -> None:
+    few = choose_partitions(queries=10, plan_bytes=9, budget_bytes=GIB, cores=4, wanted=1_024)
+    assert (few.count, few.reason) == (10, "instead of the 1,024 of the settings, as there are 10 queries")
+    alone = choose_partitions(queries=1, plan_bytes=9, budget_bytes=GIB, cores=4, wanted=1_024)
+    assert alone.count == 1
+    assert "a single query cannot be divided, although the settings say 1,024 partitions" in alone.reason
+    none = choose_partitions(queries=0, plan_bytes=9, budget_bytes=GIB, cores=4, wanted=1)
+    assert (none.count, none.brief) == (1, "there are no queries")
+    assert choose_partitions(queries=10, plan_bytes=9, budget_bytes=GIB, cores=4, wanted=10).count == 10
+
+
+def test_a_long_reason_has_a_brief_one() -> None:
+    whole = choose_partitions(queries=9, plan_bytes=GIB, budget_bytes=4 * GIB, cores=4)
+    assert whole.brief == "the plan takes 1.0 GiB and a worker may map 4.0 GiB"
+    assert whole.reason.startswith(f"{whole.brief}: ")
 
 
 def test_what_cannot_be_is_said() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -23,6 +25,9 @@ from runnel.algebra.expressions import TRUE, And, Between, Compare, Expression, 
 from runnel.algebra.graphs import Comparison, Edge, Graph, canonical, comparisons
 from runnel.algebra.query import Filter, Node, Read
 from runnel.algebra.rdf import XSD
+from runnel.matching.graphs.containing.containment import ContainmentIndex
+from runnel.matching.graphs.containing.definition import contains
+from runnel.matching.partitions import graph_kin
 from runnel.matching.partitions.graph_kin import ancestors, containing_pairs
 from runnel.matching.partitions.kin import Kin, find_kin, predicate_shares
 from runnel.matching.partitions.kin_kernels import NOBODY, follow
@@ -91,6 +96,14 @@ def test_fewer_clauses_and_more_literals_are_wider() -> None:
     assert roots(And((ROCK, JAZZ)), ROCK, Or((ROCK, LIVE)), LIVE) == {0: 2, 1: 2, 2: 2, 3: 2}
     assert roots(And((ROCK, JAZZ)), LIVE) == {0: 0, 1: 1}
     assert roots(And((ROCK, Not(JAZZ))), Not(JAZZ)) == {0: 1, 1: 1}
+
+
+def test_every_clause_counts_and_not_the_rarest_alone() -> None:
+    # The masks of an entry tell of its three rarest clauses; the fourth, which others ask for too, is compared.
+    rare = tuple(word(one) for one in ("aaa", "bbb", "ccc"))
+    others = [And((LIVE, word(f"other{number}"))) for number in range(4)]
+    found = roots(And((*rare, LIVE)), And((*rare, JAZZ)), *others)
+    assert found == {number: number for number in range(6)}
 
 
 def test_phrases_ranges_and_lists_lie_below_what_they_need() -> None:
@@ -172,6 +185,71 @@ def test_chains_end_and_circles_have_one_root(parents: list[int], found: list[in
     assert follow(np.array(parents, dtype=np.int64)).tolist() == found
 
 
+def test_long_clauses_are_compared_within_a_budget() -> None:
+    words = [word(f"word{number}") for number in range(200)]
+    nearly = [Or(tuple(words[:at] + words[at + 1 :])) for at in range(150)]
+    plan = laid_out(asking(*nearly))
+    kin = find_kin(plan.logical, plan.atoms, plan.anchors, widest=1.0)
+    assert kin.counters["given_up"] > 100
+    assert kin.roots.tolist() == list(range(150))
+    assert kin.counters["looked_at"] < 150 * 150
+    # What is found in time is found, in long clauses as in short ones.
+    assert roots(Or(tuple(words)), *nearly[:20]) == dict.fromkeys(range(21), 0)
+    assert roots(Or(tuple(words[:-1])), *(Or(tuple(words[at:])) for at in (1, 5, 9))) == {0: 0, 1: 1, 2: 1, 3: 1}
+
+
+def test_literals_need_no_order() -> None:
+    words = [word(f"word{number}") for number in range(30)]
+    plan = laid_out(asking(Or(tuple(words[:20])), Or(tuple(words)), words[7]))
+    clauses = plan.logical.clauses
+    turned = Rows.of(row[::-1] for row in clauses.lists())
+    logical = replace(plan.logical, clauses=turned)
+    expected = find_kin(plan.logical, plan.atoms, plan.anchors, widest=1.0).roots.tolist()
+    assert len(set(expected)) == 1
+    assert find_kin(logical, plan.atoms, plan.anchors, widest=1.0).roots.tolist() == expected
+
+
+def _chains(edges: int) -> list[Graph]:
+    """Patterns of variables in a row, over all ways to label their edges with one of two labels."""
+    nodes = [Variable(f"x{number}") for number in range(edges + 1)]
+    return [
+        Graph(tuple(Edge(nodes[place], f"<urn:p{way >> place & 1}>", nodes[place + 1]) for place in range(edges)))
+        for way in range(2**edges)
+    ]
+
+
+def test_patterns_that_resemble_one_another_too_much_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    chains = _chains(6)
+    wide = chains[:4] + _chains(2)
+    counters: dict[str, int] = {}
+    exact = set(zip(*(part.tolist() for part in containing_pairs(wide, counters)), strict=True))
+    assert len(exact) >= 4
+    assert counters == {"graphs_given_up": 0}
+    monkeypatch.setattr(graph_kin, "_EACH", 20)
+    monkeypatch.setattr(graph_kin, "_SPARE", 0)
+    containing_pairs(chains, counters)
+    assert counters["graphs_given_up"] > 32
+    found = set(zip(*(part.tolist() for part in containing_pairs(wide, counters)), strict=True))
+    assert all(contains(wide[two], wide[one]) for one, two in exact | found)
+    assert counters["graphs_given_up"] > 0
+    assert len(found) < len(exact)
+
+
+def test_the_work_of_one_pattern_may_be_that_of_others_before_it() -> None:
+    chains = _chains(6)
+    index = ContainmentIndex(each=10, spare=2_000)
+    for number, graph in enumerate(chains):
+        index.insert(number, graph)
+    assert 0 < index.given_up < 64
+    assert index.work < 2_000 + 64 * 10 + 200  # nobody goes far beyond
+    free = ContainmentIndex()
+    for number, graph in enumerate(chains):
+        free.insert(number, graph)
+    assert free.given_up == 0
+    assert free.work > 4 * index.work
+    assert set(free.roots()) <= set(index.roots())
+
+
 def test_no_predicates_have_no_kin() -> None:
     plan = laid_out({})
     assert len(find_kin(plan.logical, plan.atoms, plan.anchors).roots) == 0
@@ -182,3 +260,5 @@ def test_no_predicates_have_no_kin() -> None:
 def test_shares_of_predicates_are_products() -> None:
     found = predicate_shares(Rows.of([[0, 1], [0, 2], []]), np.array([0.5, 0.25, 3.0]))
     assert found.tolist() == pytest.approx([0.125, 0.5, 1.0])
+    unknown = predicate_shares(Rows.of([[0], [1], [0, 2]]), np.array([0.5, np.nan, 0.25]))
+    assert unknown.tolist() == pytest.approx([0.5, 1.0, 0.125])

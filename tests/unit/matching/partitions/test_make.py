@@ -17,7 +17,7 @@ from tests.unit.matching.distinct_worlds import DistinctWorld, distinct_worlds
 from tests.unit.matching.operators.operator_worlds import OperatorWorld, operator_worlds
 
 from runnel.algebra.attributes import Attribute
-from runnel.algebra.expressions import And, Contains
+from runnel.algebra.expressions import And, Contains, Not
 from runnel.algebra.query import Filter, Node, Read
 from runnel.errors import CorruptData, RunnelError
 from runnel.log.storage import FileStorage
@@ -34,7 +34,14 @@ from runnel.model.match import Matches
 from runnel.optimizer.settings import OptimizerSettings
 from runnel.plan.gates import query_of
 from runnel.plan.logical import PlanQuery
-from runnel.plan.partitioning import ASSIGNMENT, STRATEGIES, Partitioning, read_assignment, read_partitioning
+from runnel.plan.partitioning import (
+    ASSIGNMENT,
+    STRATEGIES,
+    Partitioning,
+    Strategy,
+    read_assignment,
+    read_partitioning,
+)
 from runnel.plan.store import Plan, PlanVersion, load, load_part, verify
 
 _folders = itertools.count()
@@ -168,6 +175,15 @@ def test_more_partitions_than_queries_and_no_queries_at_all() -> None:
     assert len(few.partitions) == 5
     nothing = base_of([], {})
     assert [one.queries for one in made(nothing, 3).partitions] == [0, 0, 0]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_queries_that_nothing_satisfies_can_be_divided(strategy: Strategy) -> None:
+    rock = Contains(Attribute("title"), ("rock",))
+    never: dict[int, Node] = {number: Filter(Read(1), And((rock, Not(rock)))) for number in (10, 11, 12)}
+    found = made(base_of([PlanQuery(one) for one in never], never), 2, strategy=strategy)
+    assert sum(one.queries for one in found.partitions) == 3
+    assert all(one.share == 0.0 for one in found.partitions)
 
 
 def test_an_assignment_that_does_not_fit_is_refused() -> None:

@@ -16,6 +16,7 @@ from runnel.algebra.calls import Call, Constraint, Literally, Variable
 from runnel.algebra.expressions import And, Contains, Expression, RegularExpression
 from runnel.algebra.graphs import Edge, Graph, canonical
 from runnel.algebra.query import Filter, Node, Read, Union
+from runnel.engine.known_stream import Known
 from runnel.errors import CorruptData
 from runnel.matching.filters.anchors import choose_anchors
 from runnel.matching.filters.atom_layout import lay_out_atoms
@@ -33,9 +34,14 @@ TITLE = Attribute("title")
 
 
 def _weights(
-    definitions: Mapping[int, Node], *, matches: Array | None = None, milliseconds: Mapping[str, float] | None = None
+    definitions: Mapping[int, Node],
+    *,
+    matches: Array | None = None,
+    milliseconds: Mapping[str, float] | None = None,
+    known: Known | None = None,
 ) -> Weights:
-    return _weighed(optimize([PlanQuery(query) for query in definitions], definitions), matches, milliseconds)
+    logical = optimize([PlanQuery(query) for query in definitions], definitions)
+    return _weighed(logical, matches if known is None else known.matches(logical.query_ids), milliseconds)
 
 
 def _weighed(
@@ -139,6 +145,11 @@ def test_those_who_ask_a_dear_question_are_one_group() -> None:
     assert np.all(dear.marked_groups[4:] >= 0)
     spread = weigh_assignment(dear, np.arange(8) % 2, 2)
     assert weigh_assignment(dear, partitions, 2).weighed.microseconds < 0.6 * spread.weighed.microseconds
+    # Few of the items that come to an operator match in the end: it is asked of all of them nevertheless.
+    measured = Known(matched=(np.array(sorted(definitions)), np.full(8, 0.01)))
+    again = _weights(definitions, milliseconds={"count": 40.0}, known=measured)
+    assert again.shared_microseconds[-1] == pytest.approx(40_000 * asked)
+    assert np.array_equal(again.marked_groups, dear.marked_groups)
     cheap = _weights(definitions, milliseconds={"count": 1e-7})
     assert cheap.group_count == 4
     assert len(np.unique(cheap.clumps)) == 8

@@ -18,10 +18,12 @@ from runnel.matching.graphs.containing.intersecting import intersecting
 from runnel.matching.graphs.containing.postings import (
     BELOW,
     CHECKED,
+    ENDLESS,
     LOOKED,
     MERGER,
     OUTSIDE,
     ROOT,
+    WORK,
     list_pattern,
     place_pattern,
     seek_roots,
@@ -47,9 +49,13 @@ class ContainmentIndex:
     >>> index.remove(8)
     >>> index.roots()
     [7]
+
+    With `each`, placing a pattern may take so much work (about a listed pattern or an edge that is looked at), and
+    what others left of theirs, `spare` among it. What is not placed by then becomes a root, though others may contain
+    it, and is counted: `given_up`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, each: int | None = None, spare: int = 0) -> None:
         self.store = PatternStore()
         self.trees = Trees()
         self.access = GrowingLists()
@@ -58,6 +64,8 @@ class ContainmentIndex:
         self.marks: Array = np.zeros(64, np.int64)
         self.owners: Array = np.full(64, _NOBODY, np.int64)
         self.root_count = 0
+        self.given_up = 0
+        self._each, self._spare = each, spare
         self._listed: Array = np.zeros(64, bool)
         self._stamp = 0
         self._stale = 0
@@ -147,6 +155,11 @@ class ContainmentIndex:
         return sum(int(one[LOOKED]) for one in both), sum(int(one[CHECKED]) for one in both)
 
     @property
+    def work(self) -> int:
+        """What looking at listed patterns has taken so far."""
+        return int(self.access.lists.counts[WORK]) + int(self.edges.lists.counts[WORK])
+
+    @property
     def size(self) -> int:
         """How many bytes the arrays take."""
         own = (self.kinds, self.marks, self.owners, self._listed, self._found, *self.trees.links)
@@ -160,7 +173,7 @@ class ContainmentIndex:
         """How many roots and mergers can be laid into edges (see `seek_roots`); their numbers are in `found()`."""
         lists, stamp = self.access.lists, self._next_stamp()
         held, kinds, marks = self.store.held, self.kinds, self.marks
-        return int(seek_roots(held, lists, kinds, marks, stamp, targets, begin, end, frozen, self._found))
+        return int(seek_roots(held, lists, kinds, marks, stamp, targets, begin, end, frozen, ENDLESS, self._found))
 
     def _next_stamp(self) -> int:
         self._stamp += 1
@@ -196,6 +209,8 @@ class ContainmentIndex:
         listed = bool(self._listed[pattern])
         self._make_room(pattern)
         self._stamp += 2
+        most = ENDLESS if self._each is None else self._spare + self._each
+        before = self.work
         count = place_pattern(
             self.store.held,
             self.access.lists,
@@ -206,8 +221,13 @@ class ContainmentIndex:
             pattern,
             above,
             listed,
+            most,
             self._found,
         )
+        if self._each is not None:
+            # A search may go a little beyond: whoever comes next has less.
+            self._spare = most - (self.work - before)
+            self.given_up += count >= 0 and self._spare < 0
         if count < 0:
             return None
         self._listed[pattern] = True

@@ -295,6 +295,14 @@ def lay(
 
     The edges are those of the pattern `frozen`, or a publication's where that is NOBODY.
     """
+    return lay_and_count(held, pattern, targets, begin, end, frozen, most)[0]
+
+
+@step
+def lay_and_count(
+    held: Held, pattern: Number, targets: Array, begin: Number, end: Number, frozen: Number, most: Number
+) -> tuple[Number, Number]:
+    """The answer of `lay`, and how many edges were looked at for it."""
     edges = held.edges
     first, count = held.places[pattern, 0], held.places[pattern, 1]
     bound = np.full(held.places[pattern, 6] + 1, _FREE, np.int32)
@@ -302,11 +310,11 @@ def lay(
     depth, tried = 0, 0
     entering = True
     if count == 0:
-        return YES if _rest_holds(held, pattern, bound, frozen) else NO
+        return YES if _rest_holds(held, pattern, bound, frozen) else NO, tried
     while True:
         if depth == count:
             if _rest_holds(held, pattern, bound, frozen):
-                return YES
+                return YES, tried
             entering = False
             depth -= 1
             _release(edges, first + edges[first + depth, 3], levels[depth, 2], bound)
@@ -321,7 +329,7 @@ def lay(
             place += 1
             tried += 1
         if tried > most:
-            return TIRED
+            return TIRED, tried
         if fresh >= 0:
             levels[depth, 0], levels[depth, 2] = place, fresh
             depth += 1
@@ -333,5 +341,5 @@ def lay(
         while depth >= 0 and levels[depth, 2] == 0:
             depth -= 1
         if depth < 0:
-            return NO
+            return NO, tried
         _release(edges, first + edges[first + depth, 3], levels[depth, 2], bound)

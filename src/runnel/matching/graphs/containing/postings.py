@@ -14,7 +14,7 @@ import numpy as np
 
 from runnel.kernel import Number, kernel, step
 from runnel.matching.graphs.containing.comparing import NO, YES
-from runnel.matching.graphs.containing.laying import MOST, NOBODY, Held, lay
+from runnel.matching.graphs.containing.laying import MOST, NOBODY, Held, lay_and_count
 from runnel.plan.arrays import Array
 
 OUTSIDE, ROOT, MERGER, BELOW = 0, 1, 2, 3
@@ -25,8 +25,14 @@ LISTED = (0, 6, 5, 3)
 """Which nodes edge lists leave out: none, or all but the subject, the label or the object (bits 1, 2 and 4)."""
 
 POSTINGS, KEYS, _MASKS = 0, 1, 2
-LOOKED, CHECKED = 3, 4
-"""Where `counts` has its numbers; the last two: how many listed patterns were looked at, how many were laid."""
+LOOKED, CHECKED, WORK = 3, 4, 5
+"""Where `counts` has its numbers; of listed patterns: how many were looked at, how many laid, what that took."""
+
+ENDLESS = 1 << 62
+"""As much work as it takes."""
+
+_LAYING = 16
+"""What it takes to lay a pattern, beside the edges that are looked at for it."""
 
 _FIRST, _SECOND, _THIRD = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xC2B2AE3D27D4EB4F), np.uint64(0x165667B19E3779F9)
 _ONE, _SHIFT, _EMPTY = np.uint64(1), np.uint64(29), np.uint64(0)
@@ -35,7 +41,7 @@ _ONE, _SHIFT, _EMPTY = np.uint64(1), np.uint64(29), np.uint64(0)
 class Lists(NamedTuple):
     """Keys in an open hash table, each with its first posting and their count; a posting is a pattern and the next.
 
-    `counts` has how many postings and keys there are, which ways to leave nodes out occur, and two counters.
+    `counts` has how many postings and keys there are, which ways to leave nodes out occur, and three counters.
     Searches mark what they have looked at with a stamp of their own.
     """
 
@@ -55,7 +61,7 @@ class Lists(NamedTuple):
             np.zeros(keys, np.int32),
             np.zeros(postings, np.int32),
             np.zeros(postings, np.int32),
-            np.zeros(5, np.int64),
+            np.zeros(6, np.int64),
         )
 
 
@@ -173,15 +179,17 @@ def seek_roots(
     begin: Number,
     end: Number,
     frozen: Number,
+    most: Number,
     found: Array,
 ) -> Number:
     """How many roots and mergers can be laid into edges `begin` to `end`; their numbers are written into `found`.
 
     Where the edges are a publication's, frozen is NOBODY, and what is not decided within the steps is written as
     -1 - number. Where they are those of a frozen pattern, one that contains it is enough (the paper's `contained`,
-    §4.2): a root if there is one, or else mergers, of which all are found.
+    §4.2): a root if there is one, or else mergers, of which all are found. The search ends after `most` work.
     """
     keys, heads, patterns, nexts, counts = lists.keys, lists.heads, lists.patterns, lists.nexts, lists.counts
+    last = counts[WORK] + most
     size = 0
     for place in range(begin, end):
         variables = _mask(targets, place)
@@ -195,11 +203,15 @@ def seek_roots(
                 pattern = patterns[posting]
                 posting = nexts[posting]
                 counts[LOOKED] += 1
+                counts[WORK] += 1
+                if counts[WORK] > last:
+                    return size
                 if marks[pattern] == stamp or (kinds[pattern] != ROOT and kinds[pattern] != MERGER):
                     continue
                 marks[pattern] = stamp
                 counts[CHECKED] += 1
-                answer = lay(held, pattern, targets, begin, end, frozen, MOST)
+                answer, tried = lay_and_count(held, pattern, targets, begin, end, frozen, MOST)
+                counts[WORK] += _LAYING + tried
                 if answer == NO or (answer != YES and frozen != NOBODY):
                     continue
                 if frozen != NOBODY and kinds[pattern] == ROOT:
@@ -212,9 +224,9 @@ def seek_roots(
 
 @step
 def seek_contained(
-    held: Held, lists: Lists, kinds: Array, marks: Array, stamp: Number, pattern: Number, found: Array
+    held: Held, lists: Lists, kinds: Array, marks: Array, stamp: Number, pattern: Number, most: Number, found: Array
 ) -> Number:
-    """How many roots and mergers a pattern contains; their numbers are written into `found`.
+    """How many roots and mergers a pattern contains, as far as `most` work tells; their numbers go to `found`.
 
     Whatever a pattern contains has all its edges without variables, and the terms of the others. So it is enough to
     go through what is listed under the rarest of these; under nothing if there are only variables.
@@ -237,17 +249,24 @@ def seek_contained(
                 break
     size = 0
     patterns, nexts, counts = lists.patterns, lists.nexts, lists.counts
+    last = counts[WORK] + most
     posting = np.int64(lists.heads[best]) if best >= 0 else np.int64(len(kinds) - 1)
     while posting >= 0:
         other = np.int64(patterns[posting]) if best >= 0 else posting
         posting = np.int64(nexts[posting]) if best >= 0 else posting - 1
         counts[LOOKED] += 1
+        counts[WORK] += 1
+        if counts[WORK] > last:
+            return size
         if other == pattern or marks[other] == stamp or (kinds[other] != ROOT and kinds[other] != MERGER):
             continue
         marks[other] = stamp
         counts[CHECKED] += 1
         begin = held.places[other, 0]
-        if lay(held, pattern, own, begin, begin + held.places[other, 1], other, MOST) == YES:
+        end = begin + held.places[other, 1]
+        answer, tried = lay_and_count(held, pattern, own, begin, end, other, MOST)
+        counts[WORK] += _LAYING + tried
+        if answer == YES:
             found[size] = other
             size += 1
     return size
@@ -271,18 +290,22 @@ def place_pattern(
     pattern: Number,
     above: Number,
     listed: Number,
+    most: Number,
     found: Array,
 ) -> Number:
     """Find where a pattern that lies nowhere belongs: -1 where `found` begins with its container, if that is wanted.
 
     Otherwise it becomes a root, listed unless it is so already, and the answer is how many roots and mergers it
-    contains. One call does all, because handing over the arrays takes longer than the search.
+    contains. One call does all, because handing over the arrays takes longer than the search. After `most` work it
+    becomes a root with what was found until then.
     """
     begin = held.places[pattern, 0]
     end = begin + held.places[pattern, 1]
-    if above and seek_roots(held, access, kinds, marks, stamp, held.edges, begin, end, pattern, found) > 0:
+    before = access.counts[WORK]
+    if above and seek_roots(held, access, kinds, marks, stamp, held.edges, begin, end, pattern, most, found) > 0:
         return -1
-    count = seek_contained(held, edges, kinds, marks, stamp + 1, pattern, found)
+    left = most - (access.counts[WORK] - before)
+    count = seek_contained(held, edges, kinds, marks, stamp + 1, pattern, left, found)
     if not listed:
         list_access(held, access, pattern)
         list_edges(held, edges, pattern)

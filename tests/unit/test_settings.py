@@ -1,0 +1,54 @@
+"""Settings: what is not allowed is refused, with its name, its place and where to read on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from scripts.reference_settings import allowed
+
+from runnel.errors import RootError
+from runnel.settings import FILE, REFERENCE, Settings
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+@pytest.mark.parametrize(
+    "text", ["partitions = true", "partitions = false", "send_seconds = true", "lag_limit = true"]
+)
+def test_truth_is_no_number(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(f"{text}\n")
+    name = text.split()[0]
+    with pytest.raises(RootError, match=f"setting {name} of .*should be a number, not true or false") as refused:
+        Settings.load(tmp_path)
+    assert str(tmp_path) in refused.value.message
+    assert refused.value.hint == "docs/reference/settings.md lists every setting"
+
+
+@pytest.mark.parametrize("text", ["partitions = 1025", "partitions = -1", "partition_strategy = 'both'"])
+def test_what_is_beyond_the_limits_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / FILE).write_text(f"{text}\n")
+    with pytest.raises(RootError, match=f"setting {text.split()[0]} of "):
+        Settings.load(tmp_path)
+
+
+def test_numbers_and_truths_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / FILE).write_text("partitions = 8\nroute_ahead = true\nsend_seconds = 3\n")
+    loaded = Settings.load(tmp_path)
+    assert (loaded.partitions, loaded.route_ahead, loaded.send_seconds) == (8, True, 3.0)
+    monkeypatch.setenv("RUNNEL_PARTITIONS", "2")
+    assert Settings.load(tmp_path).partitions == 2
+
+
+def test_the_reference_says_what_is_allowed() -> None:
+    fields = Settings.model_fields
+    assert allowed(fields["partitions"]) == "0 to 1,024"
+    assert allowed(fields["partition_strategy"]) == '`""`, `"grouped"` or `"spread"`'
+    assert allowed(fields["rebalance_seconds"]) == "1 or more"
+    assert allowed(fields["send_seconds"]) == "more than 0"
+    assert allowed(fields["route_ahead"]) == "`true` or `false`"
+    assert allowed(fields["user_agent"]) == "1 or more characters"
+    assert allowed(fields["master"]) == ""
+    page = (ROOT / REFERENCE).read_text("utf-8")
+    (row,) = (line for line in page.splitlines() if line.startswith("| `partitions` |"))
+    assert "| 0 to 1,024 |" in row
