@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 
+import pyspark.daemon
 import pytest
 
 from runnel.streaming import daemon
@@ -12,7 +13,9 @@ from runnel.streaming import daemon
 def test_what_was_imported_is_collected_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[tuple[int, int]] = []
     monkeypatch.setattr(daemon, "warm_up", lambda: None)
-    monkeypatch.setattr(daemon.daemon, "manager", lambda: seen.append((gc.get_freeze_count(), len(gc.get_objects()))))
+    monkeypatch.setattr(
+        pyspark.daemon, "manager", lambda: seen.append((gc.get_freeze_count(), len(gc.get_objects())))
+    )
     try:
         daemon.main()
     finally:
