@@ -58,6 +58,9 @@ PERCENTAGES = (50, 60, 70, 80, 90, 95, 99)
 TOPICS = {"figure9i": 29, "figure10": 15}
 """Topics with which a publication matches about 0.5 and 1 per cent of the subscriptions, as in the paper."""
 
+PAPERS = 70
+"""The merge percentage of the paper's Figure 9i."""
+
 FIRST = 1_000
 """The id of the first query."""
 
@@ -73,6 +76,11 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3, help="the best of so many is told")
     parser.add_argument("--parts", default="figure9i,figure10")
     parser.add_argument("--nodes", default=",".join(map(str, NODES)), help="sizes of clusters in Figure 9i")
+    parser.add_argument(
+        "--merging",
+        default="0,70,94",
+        help="merge percentages in Figure 9i; 0: containment alone; Runnel's own is 94",
+    )
     parser.add_argument("--percentages", default=",".join(map(str, PERCENTAGES)), help="of merging, in Figure 10")
     parser.add_argument("--seed", type=int, default=1)
     options = parser.parse_args()
@@ -106,6 +114,7 @@ class Bench:
     def __init__(self, options: argparse.Namespace, topics: int, storage: Storage) -> None:
         self._workload = Workload(options.subscriptions, _SAMPLED + options.publications, topics=topics)
         self._storage, self._rounds = storage, options.rounds
+        self.merging = [int(one) or None for one in options.merging.split(",")]
         self._folders = (f"plans/{number}" for number in count())
         graphs = list(publications_of(self._workload))
         self.sampled: list[list[Triple]] = [list(one.triples()) for one in graphs[:_SAMPLED]]
@@ -229,6 +238,11 @@ class PaperStages:
         copies = sum(len(np.unique(held % count)) for held in roots) / len(roots)
         return Stages(routing, tuple(times), copies, np.empty(0))
 
+    def alone(self) -> Stages:
+        """Both stages on one node, one after the other: what the paper compares with."""
+        both = self.stages(1)
+        return Stages(both.router + both.partitions[0], (0.0,), 1.0, both.found)
+
     def _second(self, roots: Sequence[Array], own: int, count: int) -> None:
         for triples, held in zip(self._bench.triples, roots, strict=True):
             mine = held[held % count == own]
@@ -280,7 +294,7 @@ def _ours(bench: Bench, figure: str, nodes: int, percentage: int | None) -> Iter
     most = None if percentage is None else _lower(bench, percentage)
     cover, _ = bench.cover(most)
     more: dict[str, object] = {"conditions": len(cover.conditions), "merge_percentage": percentage}
-    name = "containment" if percentage is None else "merging"
+    name = _name(percentage if figure == "figure9i" else PAPERS)
     for strategy in STRATEGIES:
         stages = bench.divided(most, nodes - 1, strategy)
         yield _say(bench, figure, f"{name}, {strategy}", nodes, stages, strategy=strategy, **more)
@@ -290,19 +304,28 @@ def _ours(bench: Bench, figure: str, nodes: int, percentage: int | None) -> Iter
 
 
 def figure9i(bench: Bench, sizes: Sequence[int]) -> bool:
-    """Throughput by nodes: containment, merging at 70 per cent, the whole plan everywhere, and the paper's stages."""
+    """Throughput by nodes: containment, merging, the whole plan everywhere, and the paper's stages."""
     equal = True
     paper = lru_cache(lambda percentage: PaperStages(bench, percentage))
     for nodes in sizes:
         equal &= _say(bench, "figure9i", "whole plan on every node", nodes, _replicated(bench, nodes))
         if nodes == 1:
+            _say(bench, "figure9i", "the paper's stages, one node for both", 1, paper(None).alone())
             continue
-        for percentage in (None, 70):
+        for percentage in bench.merging:
             equal &= all(list(_ours(bench, "figure9i", nodes, percentage)))
-            name = "the paper's stages, " + ("containment" if percentage is None else "merging")
-            own = paper(percentage)
-            _say(bench, "figure9i", name, nodes, own.stages(nodes - 1), conditions=own.index.root_count)
+            if percentage in (None, PAPERS):
+                own = paper(percentage)
+                name = f"the paper's stages, {_name(percentage)}"
+                _say(bench, "figure9i", name, nodes, own.stages(nodes - 1), conditions=own.index.root_count)
     return equal
+
+
+def _name(percentage: int | None) -> str:
+    """What a merge percentage is called in the names of curves."""
+    if percentage is None:
+        return "containment"
+    return "merging" if percentage == PAPERS else f"merging {percentage} %"
 
 
 def figure10(bench: Bench, percentages: Sequence[int]) -> bool:
@@ -316,6 +339,7 @@ def figure10(bench: Bench, percentages: Sequence[int]) -> bool:
             stages = paper.stages(back_ends)
             more = {"conditions": paper.index.root_count, "merge_percentage": percentage}
             _say(bench, "figure10", "the paper's stages", 1 + back_ends, stages, **more)
+    _say(bench, "figure10", "the paper's stages, one node for both", 1, PaperStages(bench, None).alone())
     for nodes in (1, 3, 5):
         equal &= _say(bench, "figure10", "whole plan on every node", nodes, _replicated(bench, nodes))
     return equal

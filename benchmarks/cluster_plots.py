@@ -18,7 +18,9 @@ _NODES = {
     "containment, spread": ("C0s:", "containment, spread"),
     "merging, grouped": ("C1o-", "merging 70 %, grouped"),
     "merging, spread": ("C1s:", "merging 70 %, spread"),
-    "merging, grouped, no server": ("C2D-", "merging 70 %, grouped, all nodes route"),
+    "merging, grouped, no server": ("C2D:", "merging 70 %, grouped, all nodes route"),
+    "merging 94 %, grouped": ("C4o-", "merging 94 %, grouped"),
+    "merging 94 %, grouped, no server": ("C2D-", "merging 94 %, grouped, all nodes route"),
     "the paper's stages, containment": ("C7^-", "the paper's stages, containment"),
     "the paper's stages, merging": ("C7v-", "the paper's stages, merging 70 %"),
 }

@@ -146,7 +146,7 @@ def test_a_process_is_watched_by_the_folder_it_runs_in(tmp_path: Path) -> None:
 
 
 def test_both_stages_find_what_the_whole_plan_finds(tmp_path: Path) -> None:
-    options = argparse.Namespace(subscriptions=300, publications=12, rounds=1, seed=1)
+    options = argparse.Namespace(subscriptions=300, publications=12, rounds=1, seed=1, merging="0,70")
     bench = Bench(options, 3, FileStorage(tmp_path.as_uri()))
     assert len(bench.whole.found)
     wanted: list[tuple[int | None, Strategy]] = [(None, "grouped"), (40, "spread")]
