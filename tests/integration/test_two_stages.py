@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -194,8 +195,11 @@ def test_items_that_were_routed_ahead_are_matched_as_others_are(tmp_path: Path) 
         planned = reader.partitions(start, end)
         storage.delete(files[0].path)
         step = two_stages.route_slices(run.job.storage, run.job.lineage, 3, run.job.plan_bytes)
-        with pytest.raises(RunnelError, match="what was routed ahead is gone"):
+        with pytest.raises(RunnelError, match="what was routed ahead is gone") as refused:
             list(step(reader.read(planned[0])))
+        assert "CorruptData" not in "".join(traceback.format_exception(refused.value)), (
+            "nothing of the root is damaged"
+        )
         assert run.step()
         start, end = ahead(0.0, *files)
         engine.execute(MORE)

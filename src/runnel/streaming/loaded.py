@@ -129,12 +129,18 @@ def held_plans(budget: int) -> HeldPlans[_Key, Loaded | Routing]:
     return held
 
 
+@lru_cache(maxsize=4)
+def _delta_bytes(storage_url: str, folder: str) -> int:
+    """The bytes of a delta; asked for with every slice."""
+    return read_manifest(open_storage(storage_url), folder).size
+
+
 def routing_of(storage: Storage, version: PlanVersion, budget: int) -> Routing:
     """The first stage of a version."""
     divided = partitioning_of(storage.url, version.partitioning or "")
     size = divided.router_bytes
     if version.delta is not None:
-        size += read_manifest(storage, version.delta).size
+        size += _delta_bytes(storage.url, version.delta)
 
     def make() -> Routing:
         router = load_router(storage, version, divided.router)

@@ -97,7 +97,8 @@ def _routed_before(storage: Storage, path: str) -> list[Any]:
     try:
         found: list[Any] = read_arrow(storage, path).to_batches()
     except CorruptData as error:
-        raise RunnelError(f"what was routed ahead is gone: {error}", hint="the batch is planned anew") from error
+        # Alone: whoever reads of damaged data in the story would take the root to be damaged, and end the run.
+        raise RunnelError(f"what was routed ahead is gone: {error}", hint="the batch is planned anew") from None
     return found
 
 
