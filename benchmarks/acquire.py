@@ -30,12 +30,13 @@ from aiohttp import web
 from sqlalchemy import event
 from sqlalchemy.engine import Engine as Database
 
-from runnel.catalog import feeds, polls
-from runnel.catalog.polls import DuePoll
-from runnel.engine.root import Root, create_root
+from runnel.catalog.declared import feeds
+from runnel.catalog.polling import polls
+from runnel.catalog.polling.polls import DuePoll
+from runnel.engine.workspace import Root, create_root
 from runnel.model.feed import FeedKind
 from runnel.sources.acquire import Acquirer
-from runnel.sources.poll import Poller
+from runnel.sources.web_feeds.poller import Poller
 from runnel.testing import FakeClock
 
 _NAIVE_FEEDS = 100

@@ -2,7 +2,7 @@
 
     python -m benchmarks.choice [--parts constants,cases] [--queries 20000] [--items 2048] [--seed 7]
 
-`constants` measures those of `optimizer/choose_matcher.py`. Each matcher runs over the same items with few and with
+`constants` measures those of `optimizer/matcher_costs.py`. Each matcher runs over the same items with few and with
 many queries. What both runs share (cutting texts, taking batches apart) falls out of the difference, which is divided
 by the difference of what was expected to be done. The scan, which shares nothing, is simply divided by its queries.
 
@@ -29,20 +29,20 @@ from benchmarks.hot_terms import Case, roses, sources
 from benchmarks.measuring import digest, say
 from benchmarks.workloads import KINDS, Kind, QuerySet, frequencies, make_items, make_queries, over_sources, spread
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.expressions import Atom, Between, Compare
-from runnel.log.storage import FileStorage
-from runnel.matching.compile import compile_logical
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.expressions import Atom, Between, Compare
+from runnel.arrays import IDENTIFIER, Rows, offsets_of
+from runnel.matching.compile.compile_plan import compile_logical
+from runnel.matching.compile.matcher_choice import MatcherChoice
+from runnel.matching.compile.routed_matcher import MAKERS
 from runnel.matching.contract import Matcher, MatchStatistics
-from runnel.matching.routed import MAKERS
-from runnel.model.batch import ItemBatch
+from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
-from runnel.optimizer.choose_matcher import ALWAYS, EACH, MATCHERS, ExpectedWork
-from runnel.optimizer.explain_tree import MOST_PREDICATES, source_tree
-from runnel.optimizer.factoring.table import predicates_of
-from runnel.optimizer.matcher_choice import MatcherChoice
-from runnel.plan.arrays import IDENTIFIER, Rows, offsets_of
+from runnel.optimizer.matcher_costs import ALWAYS, EACH, MATCHERS, ExpectedWork
+from runnel.papers.roses.explain_tree import MOST_PREDICATES, source_tree
+from runnel.papers.roses.factoring.filter_table import predicates_of
 from runnel.plan.store import Plan, PlanVersion, load
+from runnel.storage.file_storage import FileStorage
 
 NAME = "choice"
 

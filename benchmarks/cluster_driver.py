@@ -12,8 +12,9 @@ import json
 import time
 from typing import Any
 
-from runnel.engine import open_engine, query_keeper
-from runnel.streaming.route_ahead import RouteAhead
+from runnel.engine import open_engine
+from runnel.engine.run import query_keeper
+from runnel.streaming.partitioned.route_ahead import RouteAhead
 
 
 def main() -> None:

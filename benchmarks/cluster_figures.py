@@ -8,7 +8,7 @@ nodes has n - 1 back ends; its throughput is that of its slowest node, 1 / max(r
 nodes worked beside one another and nothing were lost on the way. So these are figures of processor time on two cores,
 not of a cluster. "No server" is how Runnel runs: all nodes route, and have a partition each. Beside ours
 are its rivals: the whole plan on every node, each taking its part of the publications; and the paper's two stages as
-they are written (`matching.graphs.containing`), roots dealt out over the back ends.
+they are written (`scaleout.containment`), roots dealt out over the back ends.
 """
 
 from __future__ import annotations
@@ -27,30 +27,30 @@ from benchmarks.graph_runs import batch_of
 from benchmarks.graph_workload import Workload, make_patterns, publications_of
 from benchmarks.measuring import say
 
-from runnel.algebra.query import Filter, Node, Read
-from runnel.log.storage import FileStorage, Storage
-from runnel.matching.build import build_matcher
-from runnel.matching.compile import compile_logical
+from runnel.algebra.nodes.query import Filter, Node, Read
+from runnel.arrays import Array
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.compile.compile_plan import compile_logical
 from runnel.matching.contract import Matcher
-from runnel.matching.filters.anchors import Anchors, choose_anchors
-from runnel.matching.filters.atom_layout import AtomLayout, lay_out_atoms
-from runnel.matching.graphs.containing.index_of_roots import IndexOfRoots
-from runnel.matching.partitions.assign import choose_assignment
-from runnel.matching.partitions.kin import Kin, find_kin
-from runnel.matching.partitions.mergers import Cover, cover_predicates
-from runnel.matching.partitions.router_plan import router_plan
-from runnel.matching.partitions.routing import Router
-from runnel.matching.partitions.weigh import Weights, weigh_queries
-from runnel.model.batch import ItemBatch
+from runnel.matching.filters.atoms.anchors import Anchors, choose_anchors
+from runnel.matching.filters.atoms.atom_layout import AtomLayout, lay_out_atoms
 from runnel.model.graph import Triple
+from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
 from runnel.optimizer.optimize import optimize
-from runnel.plan.arrays import Array
-from runnel.plan.cut import cut
 from runnel.plan.gates import query_of
-from runnel.plan.logical import LogicalPlan, PlanQuery
-from runnel.plan.partitioning import STRATEGIES, Strategy
+from runnel.plan.logical_plan import LogicalPlan, PlanQuery
 from runnel.plan.store import PlanVersion, load
+from runnel.scaleout.containment.root_index import IndexOfRoots
+from runnel.scaleout.cover.cover_predicates import Cover, cover_predicates
+from runnel.scaleout.cover.router_plan import router_plan
+from runnel.scaleout.cover.subsuming_roots import Kin, find_kin
+from runnel.scaleout.divide.assign_queries import choose_assignment
+from runnel.scaleout.divide.cut_plan import cut
+from runnel.scaleout.divide.weigh_queries import Weights, weigh_queries
+from runnel.scaleout.partitioning import STRATEGIES, Strategy
+from runnel.scaleout.route.router import Router
+from runnel.storage.file_storage import FileStorage, Storage
 
 NAME = "cluster_figures"
 NODES = tuple(range(1, 8))

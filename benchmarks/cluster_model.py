@@ -19,13 +19,13 @@ from benchmarks.cluster_runs import BASE, Configuration, base_of, kept_division
 from benchmarks.cluster_workload import Mix, items_of
 from benchmarks.measuring import say
 
-from runnel.log.storage import FileStorage, Storage
-from runnel.matching.build import build_matcher
+from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.contract import Matcher
-from runnel.matching.partitions.routing import Router
-from runnel.model.batch import ItemBatch
-from runnel.plan.partitioning import Partitioning
+from runnel.model.item_batch import ItemBatch
 from runnel.plan.store import Plan, PlanVersion, read_part
+from runnel.scaleout.partitioning import Partitioning
+from runnel.scaleout.route.router import Router
+from runnel.storage.file_storage import FileStorage, Storage
 
 NAME = "cluster_model"
 

@@ -26,20 +26,22 @@ from benchmarks.measuring import say
 from benchmarks.workloads import frequencies
 from tests.services import SparkCluster, kill_session
 
-from runnel.catalog import feeds, matches, partition_loads, plans
-from runnel.catalog.matches import MatchSegment
+from runnel.catalog.declared import feeds
+from runnel.catalog.learned import partition_loads
+from runnel.catalog.logs import match_segments, plan_versions
+from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.engine import Engine
-from runnel.log.storage import Storage
-from runnel.matching.build import build_matcher
-from runnel.matching.compile import compile_logical
-from runnel.matching.filters.layout import stored_atoms
-from runnel.matching.partitions.make import make_partitioning
-from runnel.matching.warm import warm_up
-from runnel.model.batch import ItemBatch
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.compile.compile_plan import compile_logical
+from runnel.matching.compile.warm_up import warm_up
+from runnel.matching.filters.index.index_layout import stored_atoms
 from runnel.model.item import Item
+from runnel.model.item_batch import ItemBatch
 from runnel.plan.manifest import PlanManifest
-from runnel.plan.partitioning import Partitioning, Strategy, read_partitioning
 from runnel.plan.store import PlanVersion, load, load_part, read_manifest
+from runnel.scaleout.divide.make_partitioning import make_partitioning
+from runnel.scaleout.partitioning import Partitioning, Strategy, read_partitioning
+from runnel.storage.file_storage import Storage
 
 NAME = "cluster"
 BASE = "plans/benchmark"
@@ -184,7 +186,7 @@ def publish(engine: Engine, mix: Mix, made: Partitioning | None) -> None:
     """Make the base, divided or not, the current version, with nothing known of earlier runs."""
     with engine.root.catalog.write() as connection:
         partition_loads.forget_loads(connection, [])
-        plans.publish_plan(
+        plan_versions.publish_plan(
             connection,
             BASE,
             None,
@@ -288,7 +290,7 @@ def run(place: Place, configuration: Configuration, sequences: tuple[int, int]) 
     if driver.returncode:
         raise RuntimeError(f"the driver ended with {driver.returncode}: see {root.folder}/logs")
     with root.catalog.read() as connection:
-        segments = matches.match_segments(connection, sequences[0])
+        segments = match_segments.match_segments(connection, sequences[0])
     if not segments or segments[-1].last_sequence != sequences[1]:
         raise RuntimeError("not all items were matched")
     books = json.loads(told.decode().strip().splitlines()[-1])

@@ -19,16 +19,16 @@ from benchmarks.event_workload import make_event_queries, make_events
 from benchmarks.graph_workload import Workload, make_patterns, publications_of
 from benchmarks.workloads import FIRST_QUERY, SOURCE, make_items, make_queries, spread
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.calls import Call, Constraint, Literally, Variable
-from runnel.algebra.expressions import And, Compare
-from runnel.algebra.query import Filter, Node, Read
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.calls import Call, Constraint, Literally, Variable
+from runnel.algebra.nodes.expressions import And, Compare
+from runnel.algebra.nodes.query import Filter, Node, Read
+from runnel.arrays import IDENTIFIER, Array, Rows, Texts, row_offsets
 from runnel.model.graph import GRAPH
 from runnel.model.item import Item
 from runnel.optimizer.optimize import optimize
-from runnel.plan.arrays import IDENTIFIER, Array, Rows, Texts, row_offsets
-from runnel.plan.logical import LogicalPlan, PlanQuery
-from runnel.plan.operators import OperatorTable
+from runnel.plan.logical_plan import LogicalPlan, PlanQuery
+from runnel.plan.operator_table import OperatorTable
 
 NEWS = SOURCE
 EVENTS = NEWS + 1

@@ -14,21 +14,21 @@ from functools import cached_property
 from benchmarks.counting import CountingMatcher
 from benchmarks.workloads import SOURCE, QuerySet
 
-from runnel.algebra.expressions import TRUE
-from runnel.algebra.query import Filter, Node, Read
-from runnel.language.binding import bind_query
-from runnel.language.parser import parse
-from runnel.language.statements import CreateFeed
-from runnel.log.storage import Storage
-from runnel.matching.build import build_matcher
-from runnel.matching.compile import compile_logical
+from runnel.algebra.nodes.expressions import TRUE
+from runnel.algebra.nodes.query import Filter, Node, Read
+from runnel.language.binding.bind_query import bind_query
+from runnel.language.grammar.parser import parse
+from runnel.language.syntax.statements import CreateFeed
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.compile.compile_plan import compile_logical
 from runnel.matching.contract import Matcher
-from runnel.matching.filters.index import IndexMatcher
-from runnel.matching.filters.scan import ScanMatcher
-from runnel.matching.filters.tree import TreeMatcher
-from runnel.plan.logical import LogicalPlan
+from runnel.matching.filters.index.index_matcher import IndexMatcher
+from runnel.matching.filters.scan_matcher import ScanMatcher
+from runnel.papers.roses.tree_matcher import TreeMatcher
+from runnel.plan.logical_plan import LogicalPlan
 from runnel.plan.manifest import PlanManifest
 from runnel.plan.store import Plan, PlanVersion, load
+from runnel.storage.file_storage import Storage
 
 _MOST_IN_TREE = 200_000
 

@@ -16,16 +16,16 @@ from typing import cast
 import numpy as np
 import pyarrow as pa
 
-from runnel.algebra.encode import decode_expression
-from runnel.algebra.expressions import Atom, Between, Compare, Contains
+from runnel.algebra.nodes.encode import decode_expression
+from runnel.algebra.nodes.expressions import Atom, Between, Compare, Contains
+from runnel.arrays import Array, Rows, offsets_of
 from runnel.kernel import kernel
 from runnel.matching.contract import MatchStatistics
-from runnel.matching.filters.tokenize import tokenize
-from runnel.matching.filters.vocabulary import Vocabulary
-from runnel.model.batch import NUMBER, TEXT, ItemBatch
+from runnel.matching.filters.words.tokenize import tokenize
+from runnel.matching.filters.words.vocabulary import Vocabulary
+from runnel.model.item_batch import NUMBER, TEXT, ItemBatch
 from runnel.model.match import Matches
-from runnel.plan.arrays import Array, Rows, offsets_of
-from runnel.plan.logical import EXACT, LogicalPlan
+from runnel.plan.logical_plan import EXACT, LogicalPlan
 
 _MOST_CLAUSES = 8
 

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from runnel.algebra.text import words
-from runnel.matching.filters.code_points import code_points
-from runnel.matching.filters.tokenize import Tokens, tokenize
-from runnel.matching.filters.vocabulary import Vocabulary
-from runnel.plan.arrays import Array, Texts
+from runnel.algebra.values.words import words
+from runnel.arrays import Array, Texts
+from runnel.matching.filters.words.code_points import code_points
+from runnel.matching.filters.words.tokenize import Tokens, tokenize
+from runnel.matching.filters.words.vocabulary import Vocabulary
 
 _SYLLABLES = re.findall(
     r"\w+", "an be co da el fi gra ho in jo ka le mo ne or pa qui ra se ti un ver wa ex yo zi con ment ing tion"

@@ -29,21 +29,24 @@ from typing import Any
 
 from sqlalchemy import event, insert, select, text
 
-from runnel.catalog import feeds, leases, ledger, matches, schema
-from runnel.catalog.connection import now
+from runnel.catalog.declared import feeds
+from runnel.catalog.delivery import ledger
+from runnel.catalog.logs import match_segments
+from runnel.catalog.store import leases, schema
+from runnel.catalog.store.connection import now
+from runnel.delivery import dispatcher
+from runnel.delivery.dispatcher import Dispatcher
 from runnel.engine import Engine, open_engine
-from runnel.model.delivery import MessageState
+from runnel.model.message import MessageState
 from runnel.settings import Settings
-from runnel.sinks import dispatch
 from runnel.sinks.contract import Delivery, RemoteSink, Sink
-from runnel.sinks.dispatch import Dispatcher
-from runnel.sinks.mail import MailSink
+from runnel.sinks.mail.mail_sink import MailSink
 from runnel.sinks.registry import open_sink
 from runnel.sinks.webhook import WebhookSink
+from runnel.streaming.item_source import ItemLogReader
 from runnel.streaming.job import FORM, Job
-from runnel.streaming.match_job import match_slices
-from runnel.streaming.reader import ItemLogReader
-from runnel.streaming.writer import MatchLogWriter
+from runnel.streaming.match_sink import MatchLogWriter
+from runnel.streaming.worker.match_job import match_slices
 from runnel.testing import FakeClock
 
 _FEEDS = 1_000
@@ -63,7 +66,7 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=2_000)
     options = parser.parse_args()
     # The sink that takes everything is not installed, so it is put in place here.
-    setattr(dispatch, "open_sink", _sink)  # noqa: B010
+    setattr(dispatcher, "open_sink", _sink)  # noqa: B010
     with _serving(_serve_http) as web, _serving(_serve_mail) as mail:
         hooks = [f"http://127.0.0.{number % _HOSTS + 1}:{web}/{number}" for number in range(options.webhooks)]
         _measure("webhooks", "webhook", hooks, options.items)
@@ -166,7 +169,7 @@ def _match(engine: Engine, epoch: int) -> None:
     """What Spark does with the same parts, in this process."""
     root = engine.root
     with root.catalog.write() as connection:
-        lineage = matches.start_lineage(connection, FORM, reason="measuring")
+        lineage = match_segments.start_lineage(connection, FORM, reason="measuring")
     job = Job(
         catalog=root.catalog.url,
         catalog_max_bytes=0,
@@ -252,7 +255,7 @@ def _send_naively(figure: str, engine: Engine, epoch: int) -> None:
 
 
 async def _one_by_one(engine: Engine, epoch: int, subscriptions: Sequence[int]) -> None:
-    from runnel.outside.door import door_of
+    from runnel.net.http_client import door_of
 
     root = engine.root
     async with door_of(root.settings) as door:

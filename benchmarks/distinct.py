@@ -19,15 +19,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from runnel.algebra.evaluate_log import LoggedItem, evaluate_log
-from runnel.catalog import feeds, leases, matches, seen_keys
+from runnel.algebra.semantics.evaluate_log import LoggedItem, evaluate_log
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import match_segments, seen_keys
+from runnel.catalog.store import leases
 from runnel.engine import Engine, open_engine
-from runnel.matching.claims import Claims
-from runnel.model.gate import SeenKey
+from runnel.matching.distinct.claims import Claims
+from runnel.model.seen_key import SeenKey
+from runnel.streaming.item_source import ItemLogReader
 from runnel.streaming.job import FORM, Job
-from runnel.streaming.match_job import match_slices
-from runnel.streaming.reader import ItemLogReader
-from runnel.streaming.writer import MatchLogWriter
+from runnel.streaming.match_sink import MatchLogWriter
+from runnel.streaming.worker.match_job import match_slices
 
 _NAIVE_ITEMS = 2_000
 _WORDS = 400
@@ -109,7 +111,7 @@ def batch(engine: Engine) -> dict[str, Any]:
     root = engine.root
     with root.catalog.write() as connection:
         lease = leases.acquire(connection, 3600.0)
-        lineage = matches.start_lineage(connection, FORM, reason="benchmark")
+        lineage = match_segments.start_lineage(connection, FORM, reason="benchmark")
     job = Job(root.catalog.url, 0, root.storage.url, lineage.id, 0, lease.epoch, 1 << 30, 1 << 40, 4_096, 2)
     reader, writer = ItemLogReader(job), MatchLogWriter(job)
     start = reader.initialOffset()
@@ -122,7 +124,7 @@ def batch(engine: Engine) -> dict[str, Any]:
     committed = time.perf_counter()
     claims = [one for message in written for one in message.claims if one]
     with root.catalog.read() as connection:
-        found = matches.match_count(connection)
+        found = match_segments.match_count(connection)
         news = next(feed for feed, name in feeds.feed_names(connection).items() if name == "News")
         keys = seen_keys.count_keys(connection, news)
     return {

@@ -17,10 +17,10 @@ from benchmarks.item_batches import batch_of
 from benchmarks.workloads import SOURCE, QuerySet, query_set
 from benchmarks.zipf import draw, vocabulary
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.expressions import Atom, Between, Compare, ContainsPattern
-from runnel.model.batch import ItemBatch
-from runnel.plan.arrays import IDENTIFIER, Array, Rows, offsets_of
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.expressions import Atom, Between, Compare, ContainsPattern
+from runnel.arrays import IDENTIFIER, Array, Rows, offsets_of
+from runnel.model.item_batch import ItemBatch
 
 TEXTS = {"kind": 200, "region": 24, "account": 5000, "path": 20_000}
 """The attributes that hold one word, and how many values each has; `path` is asked for by prefix."""

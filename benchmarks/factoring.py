@@ -21,29 +21,29 @@ from typing import Any
 
 import numpy as np
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.expressions import And, Contains
-from runnel.algebra.query import Filter, Node, Read
-from runnel.log.storage import FileStorage
-from runnel.matching.build import build_matcher
-from runnel.matching.compile import compile_base
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.expressions import And, Contains
+from runnel.algebra.nodes.query import Filter, Node, Read
+from runnel.arrays import Array, Rows
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.compile.compile_plan import compile_base
 from runnel.matching.contract import Matcher, MatchStatistics
-from runnel.matching.filters.index import IndexMatcher
-from runnel.matching.filters.tree import TreeMatcher
-from runnel.model.batch import ItemBatch
+from runnel.matching.filters.index.index_matcher import IndexMatcher
 from runnel.model.item import Item
+from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
-from runnel.optimizer.factoring.factor import factor_filters
-from runnel.optimizer.factoring.filters import Filters
-from runnel.optimizer.factoring.graph import build_graph
-from runnel.optimizer.factoring.sta import factor_by_sta
-from runnel.optimizer.factoring.table import clause_rates
-from runnel.optimizer.factoring.tree import FilterTree
-from runnel.optimizer.factoring.vca import factor_by_vca
-from runnel.optimizer.subsumption.clauses import wider_clauses
-from runnel.plan.arrays import Array, Rows
-from runnel.plan.logical import PlanQuery
+from runnel.optimizer.subsumption.wider_clauses import wider_clauses
+from runnel.papers.roses.factoring.factor_filters import factor_filters
+from runnel.papers.roses.factoring.filter_table import clause_rates
+from runnel.papers.roses.factoring.filter_tree import FilterTree
+from runnel.papers.roses.factoring.filters import Filters
+from runnel.papers.roses.sta import factor_by_sta
+from runnel.papers.roses.subsumption_graph import build_graph
+from runnel.papers.roses.tree_matcher import TreeMatcher
+from runnel.papers.roses.vca import factor_by_vca
+from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import PlanVersion, load
+from runnel.storage.file_storage import FileStorage
 
 KEYWORDS = 200
 LAWS = {"0.2/r^0.8": (0.2, 0.8), "0.1/r^0.6": (0.1, 0.6), "0.3/r": (0.3, 1.0)}

@@ -30,15 +30,15 @@ from benchmarks.peers.measure import measure_monitor, measure_ruler
 from benchmarks.runs import Batches, Run
 from benchmarks.workloads import FIRST_QUERY, KINDS, frequencies, make_items, make_queries
 
-from runnel.catalog import plans
-from runnel.catalog.connection import Catalog
-from runnel.log.storage import FileStorage
-from runnel.matching.build import build_matcher
-from runnel.matching.compile import compile_delta
+from runnel.catalog.logs import plan_versions
+from runnel.catalog.store.connection import Catalog
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.compile.compile_plan import compile_delta
 from runnel.model.match import Matches
 from runnel.optimizer.optimize import optimize
-from runnel.plan.logical import PlanQuery
+from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import PlanVersion, load
+from runnel.storage.file_storage import FileStorage
 
 
 def main() -> None:
@@ -199,21 +199,21 @@ def delta(run: Run) -> None:
     _say_changed(run, "remove a query", times, seconds, right, stored_bytes=8 * len(row.removed))
 
 
-def _removed(catalog: Catalog, base: str, query: int) -> tuple[tuple[float, float], plans.PlanRow]:
+def _removed(catalog: Catalog, base: str, query: int) -> tuple[tuple[float, float], plan_versions.PlanRow]:
     """How long it takes to publish a version without a query (median of several), and what was published."""
     catalog.migrate()
     times: list[tuple[float, float]] = []
     for _ in range(21):
         with catalog.write() as connection:
-            plans.publish_plan(connection, base, None, 1)
+            plan_versions.publish_plan(connection, base, None, 1)
             started, used = time.perf_counter(), time.process_time()
-            current = plans.current_plan(connection)
+            current = plan_versions.current_plan(connection)
             assert current is not None
             gone = {*current.removed, query}
-            plans.publish_plan(connection, current.base, current.delta, current.queries - 1, gone)
+            plan_versions.publish_plan(connection, current.base, current.delta, current.queries - 1, gone)
             times.append((time.perf_counter() - started, time.process_time() - used))
     with catalog.read() as connection:
-        row = plans.current_plan(connection)
+        row = plan_versions.current_plan(connection)
     assert row is not None
     return (median(one[0] for one in times), median(one[1] for one in times)), row
 

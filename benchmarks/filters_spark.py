@@ -20,9 +20,10 @@ from typing import Any
 from benchmarks.measuring import say
 from benchmarks.workloads import KINDS, SOURCE, frequencies, make_items, make_queries
 
-from runnel.catalog import feeds, matches, plans
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import match_segments, plan_versions
 from runnel.engine import Engine, open_engine
-from runnel.matching.compile import compile_logical
+from runnel.matching.compile.compile_plan import compile_logical
 from runnel.model.item import Item
 
 NAME = "filters_spark"
@@ -60,7 +61,7 @@ def _publish_plan(engine: Engine, options: argparse.Namespace) -> None:
     manifest = compile_logical(engine.root.storage, folder, queries.logical(), frequencies=frequencies())
     seconds = time.process_time() - started
     with engine.root.catalog.write() as connection:
-        plans.publish_plan(connection, folder, None, options.queries)
+        plan_versions.publish_plan(connection, folder, None, options.queries)
     say(
         NAME,
         "plan",
@@ -94,8 +95,8 @@ def _bounded(engine: Engine, options: argparse.Namespace) -> None:
     engine.run(once=True)
     seconds = time.perf_counter() - started
     with engine.root.catalog.read() as connection:
-        segments = matches.match_segments(connection)
-        size = sum(part.bytes for part in matches.small_parts(connection, 100_000))
+        segments = match_segments.match_segments(connection)
+        size = sum(part.bytes for part in match_segments.small_parts(connection, 100_000))
     found = sum(segment.matches for segment in segments)
     warm = segments[1:]
     span = (segments[-1].committed - segments[0].committed) / 1e6

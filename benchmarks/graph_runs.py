@@ -10,16 +10,16 @@ from typing import Any
 
 import numpy as np
 
-from runnel.algebra.graphs import Graph
-from runnel.matching.filters.columns import ItemColumns
-from runnel.matching.graphs.contenders.contract import Counters, Pairs
-from runnel.matching.graphs.contenders.registry import CONTENDERS
-from runnel.matching.graphs.patterns import PatternTable
-from runnel.matching.graphs.publications import Publications, read_publications
-from runnel.matching.graphs.terms import TermIndex
-from runnel.model.batch import ItemBatch
+from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.matching.filters.atoms.item_columns import ItemColumns
+from runnel.matching.graphs.patterns.pattern_table import PatternTable
+from runnel.matching.graphs.patterns.term_index import TermIndex
+from runnel.matching.graphs.search.publications import Publications, read_publications
 from runnel.model.graph import GRAPH, RdfGraph
 from runnel.model.item import Item
+from runnel.model.item_batch import ItemBatch
+from runnel.papers.graphs.contract import Counters, Pairs
+from runnel.papers.graphs.registry import CONTENDERS
 
 MOST_PAIRS = {"scan": 100_000, "alone": 4_000_000, "joined": 12_000_000}
 """For slow contenders: about how many pairs of a publication and a pattern they are asked about."""

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from runnel.algebra.calls import Relation, Variable
-from runnel.algebra.graphs import AllOf, Comparison, Edge, Graph, Node, canonical
+from runnel.algebra.nodes.calls import Relation, Variable
+from runnel.algebra.nodes.graph_patterns import AllOf, Comparison, Edge, Graph, Node, canonical
 from runnel.model.graph import RdfGraph
 
 NODES, EDGES = 30, 90

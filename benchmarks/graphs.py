@@ -24,9 +24,9 @@ from benchmarks.graph_workload import Workload, make_one_structure, make_pattern
 from benchmarks.graphs_peers import measure_ask, measure_parsing
 from benchmarks.measuring import say
 
-from runnel.algebra.graphs import Graph
-from runnel.matching.graphs.contenders.registry import CONTENDERS
+from runnel.algebra.nodes.graph_patterns import Graph
 from runnel.model.graph import RdfGraph
+from runnel.papers.graphs.registry import CONTENDERS
 
 SIZES = (10_000, 20_000, 40_000, 60_000, 80_000, 100_000)
 _SLOW = {"scan": 10_000}

@@ -16,11 +16,11 @@ from benchmarks.graph_runs import Setting
 from benchmarks.graph_workload import Workload, make_patterns, publications_of
 from benchmarks.measuring import say
 
-from runnel.algebra.graphs import Graph
-from runnel.matching.graphs.containing.index_of_roots import Counters, IndexOfRoots
-from runnel.matching.graphs.contenders.shapes import ShapeMatcher
-from runnel.matching.graphs.patterns import PatternTable
+from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.matching.graphs.patterns.pattern_table import PatternTable
 from runnel.model.graph import RdfGraph, Triple
+from runnel.papers.graphs.shape_matcher import ShapeMatcher
+from runnel.scaleout.containment.root_index import Counters, IndexOfRoots
 
 OVERLAPS = (0.0, 0.25, 0.5, 0.75, 0.9)
 PERCENTAGES = (50, 60, 70, 80, 90, 95, 99)

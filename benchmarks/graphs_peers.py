@@ -8,9 +8,9 @@ import time
 import pyoxigraph
 from benchmarks.measuring import say
 
-from runnel.algebra.calls import Variable
-from runnel.algebra.graph_solutions import matches_graph
-from runnel.algebra.graphs import AllOf, AnyOf, Comparison, Complement, Graph, GraphFilter, Node
+from runnel.algebra.nodes.calls import Variable
+from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Comparison, Complement, Graph, GraphFilter, Node
+from runnel.algebra.semantics.graph_solutions import matches_graph
 from runnel.model.graph import RdfGraph, read_ntriples
 
 FORMS = {
@@ -23,7 +23,7 @@ FORMS = {
 def ask(graph: Graph) -> str:
     """A pattern as a SPARQL query.
 
-    >>> from runnel.algebra.graphs import Edge
+    >>> from runnel.algebra.nodes.graph_patterns import Edge
     >>> ask(Graph((Edge(Variable("1"), "<urn:year>", Variable("2")),), Comparison(Variable("2"), ">", '"3"')))
     'ASK { ?v1 <urn:year> ?v2 . FILTER(?v2 > "3") }'
     """

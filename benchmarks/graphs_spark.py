@@ -22,15 +22,16 @@ from collections.abc import Iterator
 from benchmarks.graph_workload import Workload, make_patterns, publications_of
 from benchmarks.measuring import say
 
-from runnel.algebra.graphs import as_written
-from runnel.algebra.query import Filter, Node, Read
-from runnel.catalog import feeds, matches, plans
+from runnel.algebra.nodes.graph_patterns import as_written
+from runnel.algebra.nodes.query import Filter, Node, Read
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import match_segments, plan_versions
 from runnel.engine import Engine, open_engine
-from runnel.matching.compile import compile_logical
+from runnel.matching.compile.compile_plan import compile_logical
 from runnel.model.graph import GRAPH
 from runnel.model.item import Item
 from runnel.optimizer.optimize import optimize
-from runnel.plan.logical import PlanQuery
+from runnel.plan.logical_plan import PlanQuery
 
 NAME = "graphs_spark"
 _FIRST_QUERY = 1_000
@@ -74,7 +75,7 @@ def _publish_plan(engine: Engine, workload: Workload, *, bindings: bool) -> int:
     manifest = compile_logical(engine.root.storage, folder, logical)
     compiled = time.process_time()
     with engine.root.catalog.write() as connection:
-        plans.publish_plan(connection, folder, None, len(definitions))
+        plan_versions.publish_plan(connection, folder, None, len(definitions))
     say(
         NAME,
         "plan",
@@ -108,8 +109,8 @@ def _bounded(engine: Engine, options: argparse.Namespace) -> None:
     engine.run(once=True)
     seconds = time.perf_counter() - started
     with engine.root.catalog.read() as connection:
-        segments = matches.match_segments(connection)
-        size = sum(part.bytes for part in matches.small_parts(connection, 100_000))
+        segments = match_segments.match_segments(connection)
+        size = sum(part.bytes for part in match_segments.small_parts(connection, 100_000))
     found = sum(segment.matches for segment in segments)
     warm = sum(segment.items for segment in segments[1:])
     span = (segments[-1].committed - segments[0].committed) / 1e6

@@ -27,19 +27,19 @@ from benchmarks.item_batches import batch_of
 from benchmarks.measuring import digest, say
 from benchmarks.workloads import QuerySet, frequencies, make_items, make_queries, over_sources, spread
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.expressions import Contains
-from runnel.log.storage import FileStorage
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.expressions import Contains
+from runnel.arrays import IDENTIFIER, Rows, offsets_of
 from runnel.matching.contract import MatchStatistics
-from runnel.matching.filters.anchors import choose_anchors
-from runnel.matching.filters.atom_layout import lay_out_atoms
+from runnel.matching.filters.atoms.anchors import choose_anchors
+from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
 from runnel.matching.filters.streams.entries import FLAT, StreamShape
-from runnel.matching.filters.streams.layout import StreamLayout, lay_out_streams
-from runnel.matching.filters.streams.matcher import StreamMatcher
-from runnel.model.batch import ItemBatch
-from runnel.plan.arrays import IDENTIFIER, Rows, offsets_of
-from runnel.plan.logical import LogicalPlan
+from runnel.matching.filters.streams.stream_layout import StreamLayout, lay_out_streams
+from runnel.matching.filters.streams.stream_matcher import StreamMatcher
+from runnel.model.item_batch import ItemBatch
+from runnel.plan.logical_plan import LogicalPlan
 from runnel.plan.store import Layout, PlanVersion, load, write_base
+from runnel.storage.file_storage import FileStorage
 
 SHAPES = {
     "flat": FLAT,

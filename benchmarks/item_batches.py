@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from runnel.model.batch import ITEM_SCHEMA, NUMBER, TEXT, VALUE, ItemBatch
-from runnel.plan.arrays import Array
+from runnel.arrays import Array
+from runnel.model.item_batch import ITEM_SCHEMA, NUMBER, TEXT, VALUE, ItemBatch
 
 
 def batch_of(texts: Mapping[str, pa.Array], numbers: Mapping[str, Array], *, source: int, first: int) -> ItemBatch:

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from runnel.arrays import offsets_of
 from runnel.model.match import Matches
-from runnel.plan.arrays import offsets_of
 
 
 def say(benchmark: str, figure: str, **values: Any) -> None:

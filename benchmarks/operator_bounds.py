@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from runnel.arrays import Array, Rows
 from runnel.kernel import kernel
 from runnel.matching.operators.orders.problem import Problem
-from runnel.plan.arrays import Array, Rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from runnel.matching.operators.contract import Input
+from runnel.matching.operators.plugins.contract import Input
 from runnel.model.item import Attributes, Item, Value
 from runnel.model.operator import Rows
 from runnel.testing.dice import Dice
 from runnel.testing.news import START, make_items
 from runnel.testing.newsroom import make_feeds
-from runnel.testing.vocabulary import TOPICS, places, rarities
+from runnel.testing.world_words import TOPICS, places, rarities
 
 SENTENCES: dict[str, str] = {
     "en": """

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from runnel.arrays import Array, Rows, offsets_of
 from runnel.matching.operators.orders.problem import Problem
-from runnel.plan.arrays import Array, Rows, offsets_of
 
 MATCHING = 0.002
 """The part of the ways that an event matches, as expected from the chances."""

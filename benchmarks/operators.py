@@ -22,13 +22,13 @@ from benchmarks.measuring import say
 from benchmarks.operator_bounds import lower_bound
 from benchmarks.operator_workloads import Workload, expected_matches, make_problem
 
-from runnel.matching.operators.orders.chains import Chains
+from runnel.arrays import Array
 from runnel.matching.operators.orders.order import Kind
 from runnel.matching.operators.orders.problem import Problem
 from runnel.matching.operators.orders.registry import ORDERS
 from runnel.matching.operators.orders.simulate import Simulation, draw_truths
-from runnel.matching.operators.orders.sweep import Sweep, pack_truths
-from runnel.plan.arrays import Array
+from runnel.papers.operators.chains import Chains
+from runnel.papers.operators.sweep import Sweep, pack_truths
 
 SIZES = (2_000, 10_000, 20_000, 40_000, 80_000)
 _TIMES = 4

@@ -38,21 +38,22 @@ from benchmarks.operator_interests import (
 )
 from benchmarks.spark_workers import Workers, cpu_seconds
 
-from runnel.catalog import feeds, matches, plans
-from runnel.catalog.operator_cache import cache_totals
-from runnel.catalog.operators import callable_operators
+from runnel.catalog.declared import feeds
+from runnel.catalog.declared.operators import callable_operators
+from runnel.catalog.learned.operator_cache import cache_totals
+from runnel.catalog.logs import match_segments, plan_versions
 from runnel.engine import Engine, open_engine
-from runnel.matching.build import build_matcher
+from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.contract import Matcher
-from runnel.matching.operators.contract import Failed, Question
-from runnel.matching.operators.decide import Decided
-from runnel.matching.operators.means import OperatorMeans
-from runnel.matching.operators.work import Operators
-from runnel.model.batch import ItemBatch
+from runnel.matching.operators.ask.operator_environment import OperatorMeans
+from runnel.matching.operators.decide.decider import Decided
+from runnel.matching.operators.decide.operators_in_process import Operators
+from runnel.matching.operators.plugins.contract import Failed, Question
 from runnel.model.item import Item
+from runnel.model.item_batch import ItemBatch
+from runnel.model.learned.operator_statistics import Learned, Use
 from runnel.model.match import Matches
 from runnel.model.operator import OperatorDeclaration, Rows
-from runnel.model.operator_learning import Learned, Use
 from runnel.plan.gates import FIRST_OPERATED, query_of
 from runnel.plan.store import Plan, PlanVersion, load
 
@@ -118,7 +119,7 @@ class Deciding:
     def plan(self) -> Plan:
         """The plan."""
         with self.engine.root.catalog.read() as connection:
-            row = plans.current_plan(connection)
+            row = plan_versions.current_plan(connection)
         assert row is not None
         return load(self.engine.root.storage, PlanVersion.of(row))
 
@@ -333,7 +334,7 @@ def accept(engine: Engine, items: Sequence[Item]) -> None:
 def _run(engine: Engine, order: str, cache: str) -> None:
     """A bounded run over what waits."""
     with engine.root.catalog.read() as connection:
-        before = len(matches.match_segments(connection))
+        before = len(match_segments.match_segments(connection))
     workers = Workers()
     workers.start()
     used, began = cpu_seconds(), time.perf_counter()
@@ -342,7 +343,7 @@ def _run(engine: Engine, order: str, cache: str) -> None:
     spent = {name: 1_000 * (value - used.get(name, 0.0)) for name, value in cpu_seconds().items()}
     workers.stop()
     with engine.root.catalog.read() as connection:
-        segments = matches.match_segments(connection)[before:]
+        segments = match_segments.match_segments(connection)[before:]
         totals = cache_totals(connection)
     items = max(1, sum(one.items for one in segments))
     counters: Counter[str] = Counter()

@@ -3,7 +3,7 @@
     python -m benchmarks.partitions [--parts constants,filters,sources,graphs] [--queries 100000] [--partitions 8]
         [--items 2048] [--patterns 20000] [--publications 600] [--most 0] [--match-up-to 200000] [--seed 7]
 
-`constants` measures those of `matching/partitions/weigh.py`: each workload is matched with fewer and with more
+`constants` measures those of `scaleout/divide/weigh_queries.py`: each workload is matched with fewer and with more
 queries, and microseconds of entries and matches are fitted to what differs. The other parts divide a plan by both
 strategies: filters of workload M over one source, the same over 1,000 sources, and graph patterns. `divided` has the
 seconds of every step; `weighed` what each strategy is expected to cost; `routed` the copies of items that the router
@@ -30,29 +30,29 @@ from benchmarks.graph_workload import Workload, make_patterns, make_publications
 from benchmarks.measuring import digest, say
 from benchmarks.workloads import Kind, frequencies, make_items, make_queries, over_sources, spread
 
-from runnel.algebra.query import Filter, Node, Read
-from runnel.log.storage import FileStorage, Storage
-from runnel.matching.build import build_matcher
-from runnel.matching.compile import compile_logical
+from runnel.algebra.nodes.query import Filter, Node, Read
+from runnel.arrays import Array
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.compile.compile_plan import compile_logical
 from runnel.matching.contract import Matcher
-from runnel.matching.filters.anchors import choose_anchors
-from runnel.matching.filters.atom_layout import lay_out_atoms
-from runnel.matching.partitions.assign import assign_queries, choose_assignment, weigh_assignment
-from runnel.matching.partitions.kin import find_kin
-from runnel.matching.partitions.matcher import Found, united
-from runnel.matching.partitions.mergers import Cover, cover_predicates
-from runnel.matching.partitions.router_plan import router_plan
-from runnel.matching.partitions.routing import Router
-from runnel.matching.partitions.weigh import Weights, weigh_queries
-from runnel.model.batch import ItemBatch
+from runnel.matching.filters.atoms.anchors import choose_anchors
+from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
+from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
 from runnel.optimizer.optimize import optimize
-from runnel.plan.arrays import Array
-from runnel.plan.cut import cut
 from runnel.plan.gates import query_of
-from runnel.plan.logical import LogicalPlan, PlanQuery
-from runnel.plan.partitioning import STRATEGIES, Strategy
+from runnel.plan.logical_plan import LogicalPlan, PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
+from runnel.scaleout.cover.cover_predicates import Cover, cover_predicates
+from runnel.scaleout.cover.router_plan import router_plan
+from runnel.scaleout.cover.subsuming_roots import find_kin
+from runnel.scaleout.divide.assign_queries import assign_queries, choose_assignment, weigh_assignment
+from runnel.scaleout.divide.cut_plan import cut
+from runnel.scaleout.divide.weigh_queries import Weights, weigh_queries
+from runnel.scaleout.partitioning import STRATEGIES, Strategy
+from runnel.scaleout.route.partitioned_matcher import Found, united
+from runnel.scaleout.route.router import Router
+from runnel.storage.file_storage import FileStorage, Storage
 
 NAME = "partitions"
 SOURCES = 1_000

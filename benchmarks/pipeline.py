@@ -22,13 +22,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from runnel.catalog import feeds, matches, plans
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import match_segments, plan_versions
 from runnel.engine import Engine, open_engine
-from runnel.matching.build import build_matcher
-from runnel.matching.filters.scan import ScanMatcher
-from runnel.model.batch import ItemBatch
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.filters.scan_matcher import ScanMatcher
 from runnel.model.item import Item
-from runnel.plan.logical import PlanQuery
+from runnel.model.item_batch import ItemBatch
+from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import PlanVersion, load
 from runnel.testing.world import World
 
@@ -111,7 +112,7 @@ def _matchers(engine: Engine, items: Sequence[Item]) -> None:
         live = feeds.since_of(connection)
         nodes = feeds.definitions(connection)
         ids = {feed.name: feed.id for feed in feeds.live_feeds(connection)}
-        row = plans.current_plan(connection)
+        row = plan_versions.current_plan(connection)
     assert row is not None
     queries = [PlanQuery(query) for query in sorted(live)]
     sample = ItemBatch.of(items[:: max(1, len(items) // _NAIVE_ITEMS)][:_NAIVE_ITEMS], ids)
@@ -150,7 +151,7 @@ def _bounded(engine: Engine) -> None:
     seconds = time.perf_counter() - started
     peaks.stop()
     with engine.root.catalog.read() as connection:
-        segments = matches.match_segments(connection)
+        segments = match_segments.match_segments(connection)
     items = sum(segment.items for segment in segments)
     found = sum(segment.matches for segment in segments)
     counters: dict[str, int] = {}

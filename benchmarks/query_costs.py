@@ -18,17 +18,17 @@ from pathlib import Path
 from benchmarks.measuring import say
 from benchmarks.workloads import FIRST_QUERY, SOURCE, make_items, make_queries
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.expressions import RegularExpression
-from runnel.algebra.query import Filter, Node, Read
-from runnel.log.storage import FileStorage
-from runnel.matching.build import build_matcher
-from runnel.matching.compile import compile_base, compile_delta
-from runnel.matching.sample_costs import CostSampler
-from runnel.model.chance import scattered
-from runnel.model.costs import Costs, merged_costs
-from runnel.plan.logical import PlanQuery
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.expressions import RegularExpression
+from runnel.algebra.nodes.query import Filter, Node, Read
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.compile.compile_plan import compile_base, compile_delta
+from runnel.matching.costs.sample_costs import CostSampler
+from runnel.model.learned.query_costs import Costs, merged_costs
+from runnel.model.learned.sampling import scattered
+from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
+from runnel.storage.file_storage import FileStorage
 
 
 def main() -> None:

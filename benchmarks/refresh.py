@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from runnel.sources.learning import DAY, HOUR, Numbers, curves, learn, start_rows
-from runnel.sources.refresh import Learned, choose, index, urgency, urgency_of_curves
+from runnel.sources.web_feeds.publishing_rates import DAY, HOUR, Numbers, curves, learn, start_rows
+from runnel.sources.web_feeds.refresh import Learned, choose, index, urgency, urgency_of_curves
 
 MINUTE = 60.0
 START = 20_000 * DAY  # a moment at midnight, so that hours of the day are what they are called
@@ -155,7 +155,7 @@ class RateProportional(Policy):
 
 
 class Runnel(Policy):
-    """The policy of `runnel.sources.refresh`."""
+    """The policy of `runnel.sources.web_feeds.refresh`."""
 
     def __init__(self, town: Town, budget: int, seed: int) -> None:
         super().__init__(town, budget, seed)

@@ -13,9 +13,9 @@ from benchmarks.contenders import CONTENDERS, Setting
 from benchmarks.measuring import agree, digest, head, joined
 from benchmarks.workloads import FIRST_QUERY, QuerySet
 
-from runnel.model.batch import ItemBatch
+from runnel.arrays import offsets_of
+from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
-from runnel.plan.arrays import offsets_of
 
 
 class Batches(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from runnel.plan.arrays import Array, Rows, offsets_of
+from runnel.arrays import Array, Rows, offsets_of
 
 
 def ascending(rows: Rows) -> Rows:

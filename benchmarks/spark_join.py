@@ -17,9 +17,9 @@ import pandas as pd
 from benchmarks.runs import Run
 from benchmarks.workloads import FIRST_QUERY, NUMBERS, Items, QuerySet
 
-from runnel.algebra.expressions import Between, Compare, Contains
+from runnel.algebra.nodes.expressions import Between, Compare, Contains
+from runnel.arrays import offsets_of
 from runnel.model.match import Matches
-from runnel.plan.arrays import offsets_of
 from runnel.streaming.session import open_session
 
 _MOST_QUERIES, _MOST_ITEMS = 10_000, 500

@@ -24,19 +24,20 @@ from benchmarks import measuring
 from benchmarks.workloads import QuerySet, make_queries
 from sqlalchemy import Connection
 
-from runnel.algebra.query import Node
-from runnel.catalog import plans
-from runnel.catalog.connection import Catalog
-from runnel.engine import Engine, open_engine, script
-from runnel.engine.planning import compile_change, publish_draft, read_change
-from runnel.language.binding import bind_query
-from runnel.language.collecting import without_collecting
-from runnel.language.parser import parse_plainly, parse_shapes
-from runnel.language.statements import CreateFeed, Parsed
-from runnel.matching.compile import lay_out
-from runnel.matching.warm import warm_up
+from runnel.algebra.nodes.query import Node
+from runnel.catalog.logs import plan_versions
+from runnel.catalog.store.connection import Catalog
+from runnel.engine import Engine, open_engine
+from runnel.engine.declare import script
+from runnel.engine.planning.plan_change import compile_change, publish_draft, read_change
+from runnel.language.binding.bind_query import bind_query
+from runnel.language.bulk.gc_paused import without_collecting
+from runnel.language.grammar.parser import parse_plainly, parse_shapes
+from runnel.language.syntax.statements import CreateFeed, Parsed
+from runnel.matching.compile.compile_plan import lay_out
+from runnel.matching.compile.warm_up import warm_up
 from runnel.optimizer.optimize import optimize
-from runnel.plan.logical import PlanQuery
+from runnel.plan.logical_plan import PlanQuery
 
 _FIRST = "register feed News;"
 _PAUSE = 0.004
@@ -266,7 +267,7 @@ def _steps() -> Iterator[dict[str, float]]:
 
 def _live(engine: Engine) -> int:
     with engine.root.catalog.read() as connection:
-        current = plans.current_plan(connection)
+        current = plan_versions.current_plan(connection)
     return 0 if current is None else current.queries
 
 

@@ -22,17 +22,17 @@ from benchmarks.contenders import Setting
 from benchmarks.measuring import digest, say
 from benchmarks.workloads import Items, frequencies, make_items, make_queries
 
-from runnel.algebra.query import Node
-from runnel.log.storage import FileStorage, Storage
-from runnel.matching.build import build_matcher
-from runnel.matching.compile import compile_base
+from runnel.algebra.nodes.query import Node
+from runnel.arrays import Array, offsets_of
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.compile.compile_plan import compile_base
+from runnel.matching.compile.select_queries import select_queries
 from runnel.matching.contract import Matcher
-from runnel.matching.subset import select_queries
-from runnel.model.batch import ItemBatch
+from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
-from runnel.plan.arrays import Array, offsets_of
-from runnel.plan.logical import PlanQuery
+from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import PlanVersion, load
+from runnel.storage.file_storage import FileStorage, Storage
 
 
 class Filtered:

@@ -22,13 +22,23 @@ from benchmarks.item_batches import batch_of
 from benchmarks.shared_rows import ascending, distinct_rows
 from benchmarks.zipf import LONGEST, SHORTEST, VOCABULARY, document_frequencies, draw, vocabulary, word_probabilities
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.encode import encode_expression
-from runnel.algebra.expressions import And, Atom, Between, Compare, Contains, ContainsPattern, Expression, Not, Or
-from runnel.algebra.query import Filter, Node, Read
-from runnel.model.batch import ItemBatch
-from runnel.plan.arrays import IDENTIFIER, Array, Rows, Texts, offsets_of
-from runnel.plan.logical import EXACT, LogicalPlan, PlanQuery
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.encode import encode_expression
+from runnel.algebra.nodes.expressions import (
+    And,
+    Atom,
+    Between,
+    Compare,
+    Contains,
+    ContainsPattern,
+    Expression,
+    Not,
+    Or,
+)
+from runnel.algebra.nodes.query import Filter, Node, Read
+from runnel.arrays import IDENTIFIER, Array, Rows, Texts, offsets_of
+from runnel.model.item_batch import ItemBatch
+from runnel.plan.logical_plan import EXACT, LogicalPlan, PlanQuery
 
 Kind = Literal["H", "M", "S"]
 KINDS: tuple[Kind, ...] = ("H", "M", "S")

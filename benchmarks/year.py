@@ -30,25 +30,27 @@ from typing import Any
 import numpy as np
 from sqlalchemy import text
 
-from runnel.catalog import items as manifest
-from runnel.catalog import leases, ledger, matches, plans
-from runnel.catalog.items import Seen
-from runnel.catalog.matches import MatchSegment
-from runnel.catalog.sequencer import last_sequence, take_sequences
+from runnel.catalog.delivery import ledger
+from runnel.catalog.logs import item_segments as manifest
+from runnel.catalog.logs import match_segments, plan_versions
+from runnel.catalog.logs.item_segments import Seen
+from runnel.catalog.logs.match_segments import MatchSegment
+from runnel.catalog.store import leases
+from runnel.catalog.store.sequencer import last_sequence, take_sequences
 from runnel.engine import open_engine
-from runnel.engine.root import Root
-from runnel.engine.status import read_status
-from runnel.engine.tidy import tidy
-from runnel.log.arrow_files import write_arrow
-from runnel.log.item_files import STORED_SCHEMA
-from runnel.log.item_log import item_key
-from runnel.log.match_files import match_records, write_part
-from runnel.log.storage import FileStorage, StoredFile
-from runnel.model.batch import ItemBatch
-from runnel.model.delivery import Message, MessageState
+from runnel.engine.ask.status import read_status
+from runnel.engine.upkeep.maintenance import tidy
+from runnel.engine.workspace import Root
+from runnel.logs.items.item_files import STORED_SCHEMA
+from runnel.logs.items.item_log import item_key
+from runnel.logs.matches.match_files import match_records, write_part
 from runnel.model.item import Item, attributes_of
+from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
+from runnel.model.message import Message, MessageState
 from runnel.model.segment import Tier
+from runnel.storage.arrow_files import write_arrow
+from runnel.storage.file_storage import FileStorage, StoredFile
 from runnel.testing import FakeClock
 
 _QUERIES = 1_000
@@ -95,8 +97,8 @@ class Year:
         """Take the lease."""
         with self.root.catalog.write() as connection:
             self.epoch = leases.acquire(connection, 1e10).epoch
-            self.lineage = matches.start_lineage(connection, "year", reason="first run").id
-            current = plans.current_plan(connection)
+            self.lineage = match_segments.start_lineage(connection, "year", reason="first run").id
+            current = plan_versions.current_plan(connection)
             self.plan = current.version if current else 0
 
     def items(self, first: int, count: int) -> list[Item]:
@@ -144,12 +146,12 @@ class Year:
         segment = MatchSegment(
             self.lineage, self.batch, first, last, self.plan, last - first + 1, found, {"checks": 9}
         )
-        assert matches.commit_segment(connection, segment, [part], epoch=self.epoch)
+        assert match_segments.commit_segment(connection, segment, [part], epoch=self.epoch)
         self.batch += 1
 
     def _deliver(self, connection: Any) -> None:
         """Everything is handed over, by one message."""
-        last = matches.matched_upto(connection)
+        last = match_segments.matched_upto(connection)
         self.messages += 1
         message = Message(1, self.messages, last, last, 1, f"key-{self.messages}", "digest")
         ledger.record_messages(connection, [message])
@@ -172,9 +174,9 @@ class Year:
         started = time.process_time()
         accepted = self.root.items.accept(self.feed, fresh)
         with self.root.catalog.read() as connection:
-            after, last = matches.matched_upto(connection), last_sequence(connection)
+            after, last = match_segments.matched_upto(connection), last_sequence(connection)
             segments = manifest.segments_between(connection, after, last)
-            plans.current_plan(connection)
+            plan_versions.current_plan(connection)
         slices = self.root.items.slices(after, last, rows=1000)
         assert accepted.accepted == 2
         assert len(segments) == len(slices) == 1

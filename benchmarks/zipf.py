@@ -6,7 +6,7 @@ from functools import cache
 
 import numpy as np
 
-from runnel.plan.arrays import Array
+from runnel.arrays import Array
 
 VOCABULARY = 50_000
 SHORTEST, LONGEST = 60, 300

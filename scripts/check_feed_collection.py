@@ -22,10 +22,10 @@ from pathlib import Path
 from types import FrameType
 
 from runnel.errors import InputError
-from runnel.sources.adapt import AdaptedFeed, adapt
-from runnel.sources.charset import decode_text, guess_text
-from runnel.sources.decode import decode
-from runnel.sources.markup import plain_text
+from runnel.sources.documents.adapt import AdaptedFeed, adapt
+from runnel.sources.documents.charset import decode_text, guess_text
+from runnel.sources.documents.decode import decode
+from runnel.sources.documents.html_text import plain_text
 
 SUFFIXES = frozenset({".xml", ".rss", ".rdf", ".atom", ".json", ".opml", ".html"})
 SLOW_SECONDS = 2.0

@@ -11,14 +11,13 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from runnel.language.reference import language_reference
-
 # Run as a program, Python looks for modules beside this file only.
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from scripts.reference_commands import commands_page
 from scripts.reference_errors import errors_page
 from scripts.reference_formats import formats_page
+from scripts.reference_language import language_reference
 from scripts.reference_markdown import NOTE
 from scripts.reference_metrics import metrics_page
 from scripts.reference_settings import settings_page

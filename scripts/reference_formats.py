@@ -10,19 +10,19 @@ from typing import Any
 import pyarrow as pa
 from scripts.reference_markdown import block, code, page, table
 
-from runnel.catalog.migrations import MIGRATIONS
-from runnel.catalog.schema import metadata
+from runnel.catalog.store.migrations import MIGRATIONS
+from runnel.catalog.store.schema import metadata
 from runnel.library import compile as compile_queries
-from runnel.log.match_files import BOUND_SCHEMA, MATCH_SCHEMA
-from runnel.log.storage import FileStorage
-from runnel.model.batch import BOOLEAN, ITEM_SCHEMA, MOMENT, NUMBER, TEXT
+from runnel.logs.matches.match_files import BOUND_SCHEMA, MATCH_SCHEMA
 from runnel.model.bindings import MOST_ROWS
+from runnel.model.item_batch import BOOLEAN, ITEM_SCHEMA, MOMENT, NUMBER, TEXT
 from runnel.plan.manifest import FORMAT
-from runnel.plan.partitioning import ASSIGNMENT
-from runnel.plan.partitioning import MANIFEST as DIVISION
 from runnel.plan.store import ARRAYS, MANIFEST, PREDICATES, PlanVersion, load
+from runnel.scaleout.partitioning import ASSIGNMENT
+from runnel.scaleout.partitioning import MANIFEST as DIVISION
 from runnel.sinks.registry import GROUP
-from runnel.sources.wire import DocumentKind
+from runnel.sources.documents.wire import DocumentKind
+from runnel.storage.file_storage import FileStorage
 from runnel.streaming.job import FORM
 
 _PLACES = (

@@ -1,4 +1,6 @@
-"""The page of the attributes, from the table in the documentation of `sources.adapt` and from the prefixes."""
+"""The page of the attributes, from the table in the documentation of `sources.documents.adapt` and from the
+prefixes.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +10,8 @@ import re
 from scripts.reference_markdown import code, page, table
 
 from runnel.model import graph, item
-from runnel.sources import adapt, vocabulary
-from runnel.sources.folder import SUFFIXES
+from runnel.sources.documents import adapt, extensions
+from runnel.sources.drop_folder import SUFFIXES
 
 
 def attributes_page() -> str:
@@ -33,9 +35,9 @@ def attributes_page() -> str:
         "Elements of other namespaces become attributes named `prefix:name`. It is the namespace that decides, not "
         "the document's own prefix. In conditions such a name stands in double quotes: "
         "`\"slash:section\" = 'music'`.",
-        table(["prefix", "namespace"], sorted((code(p), code(n)) for n, p in vocabulary.PREFIXES.items())),
+        table(["prefix", "namespace"], sorted((code(p), code(n)) for n, p in extensions.PREFIXES.items())),
         "Some extensions say what a standard attribute says, and become that:",
-        table(["extension", "attribute"], sorted((code(e), code(a)) for e, (a, _) in vocabulary.STANDARD.items())),
+        table(["extension", "attribute"], sorted((code(e), code(a)) for e, (a, _) in extensions.STANDARD.items())),
         "## Objects of JSON lines and of the library",
         "`id` identifies the item; every other member is an attribute. A list gives several values, a nested object "
         "gives `outer:inner` attributes, `null` gives nothing. Numbers are doubles; `true` and `false` are truth "

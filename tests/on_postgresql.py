@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runnel.catalog.connection import Catalog
+from runnel.catalog.store.connection import Catalog
 from tests.services import PostgreSQL
 
 _KEY = pytest.StashKey[PostgreSQL]()

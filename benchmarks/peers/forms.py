@@ -10,7 +10,7 @@ from typing import Any
 from benchmarks.event_workload import Events
 from benchmarks.workloads import NUMBERS, Items, QuerySet, frequencies
 
-from runnel.algebra.expressions import Atom, Between, Compare, Contains, ContainsPattern
+from runnel.algebra.nodes.expressions import Atom, Between, Compare, Contains, ContainsPattern
 
 _MILLION = 1_000_000
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from runnel.arrays import offsets_of
 from runnel.model.match import Matches
-from runnel.plan.arrays import offsets_of
 
 _DRIVERS = Path(__file__).parent
 _FETCHING_SECONDS = 600

@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba.core import cgutils, config, types
 from numba.extending import intrinsic
 
-from runnel.kernel_folder import kernel_folder
+from runnel.kernel_cache import kernel_folder
 
 # Masks are tuples of numbers; with this, operations on them become single instructions. Numba leaves it out.
 if "NUMBA_SLP_VECTORIZE" not in os.environ:

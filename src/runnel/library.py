@@ -12,20 +12,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from runnel.algebra.query import Node, reads
+from runnel.algebra.nodes.query import Node, reads
 from runnel.errors import CyclicFeeds, DuplicateName, StatementError, UnknownName
-from runnel.language.binding import bind_query
-from runnel.language.parser import parse
-from runnel.language.statements import CreateFeed, RegisterFeed
-from runnel.log.storage import FileStorage
-from runnel.matching.build import build_matcher
-from runnel.matching.compile import compile_base
+from runnel.language.binding.bind_query import bind_query
+from runnel.language.grammar.parser import parse
+from runnel.language.syntax.statements import CreateFeed, RegisterFeed
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.compile.compile_plan import compile_base
 from runnel.matching.contract import Matcher
-from runnel.matching.settle import OrderedMatcher
-from runnel.model.batch import ItemBatch
+from runnel.matching.distinct.settle_gates import OrderedMatcher
 from runnel.model.item import Item, attributes_of, moment
-from runnel.plan.logical import PlanQuery
+from runnel.model.item_batch import ItemBatch
+from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
+from runnel.storage.file_storage import FileStorage
 
 
 class CompiledPlan:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from runnel.catalog import matches, plans
-from runnel.catalog.partition_loads import PartitionLoad, known_loads
+from runnel.catalog.learned.partition_loads import PartitionLoad, known_loads
+from runnel.catalog.logs import match_segments, plan_versions
 from runnel.engine import Engine, open_engine
 from tests.crash.harness import SCRIPT, item, verify, wait_until
 from tests.services import PostgreSQL, SparkCluster, kill_session, postgresql
@@ -135,7 +135,7 @@ def test_a_cluster_matches_as_the_oracle_does_and_survives_a_worker(
 def _loads(engine: Engine) -> list[PartitionLoad]:
     """What each partition took so far."""
     with engine.root.catalog.read() as connection:
-        current = plans.current_plan(connection)
+        current = plan_versions.current_plan(connection)
         assert current is not None
         assert len(current.pieces) == PARTITIONS + 1, "the partitions, and the router"
         return known_loads(connection, current.partitioning or "")
@@ -153,7 +153,7 @@ def _wait_for_batches(engine: Engine, driver: _Driver, more: int) -> None:
 
 def _batches(engine: Engine) -> int:
     with engine.root.catalog.read() as connection:
-        return len(matches.match_segments(connection))
+        return len(match_segments.match_segments(connection))
 
 
 def _matched(engine: Engine) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.services import PostgreSQL, postgresql
 
-from runnel.catalog.connection import Catalog
+from runnel.catalog.store.connection import Catalog
 from runnel.testing import FakeClock
 
 __all__ = ["postgresql"]

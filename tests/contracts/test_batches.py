@@ -7,11 +7,14 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import select
 
-from runnel.algebra.query import Read, Union
-from runnel.catalog import feeds, ledger, schema, signing_keys, subscriptions, tags
-from runnel.catalog.batches import NewFeed, NewSubscription, add_feeds, add_subscriptions, encoded
-from runnel.catalog.changes import changes, next_number, note_change
-from runnel.catalog.connection import Catalog
+from runnel.algebra.nodes.query import Read, Union
+from runnel.catalog.access import signing_keys
+from runnel.catalog.declared import feeds, subscriptions, tags
+from runnel.catalog.declared.bulk_insert import NewFeed, NewSubscription, add_feeds, add_subscriptions, encoded
+from runnel.catalog.declared.changes import changes, next_number, note_change
+from runnel.catalog.delivery import ledger
+from runnel.catalog.store import schema
+from runnel.catalog.store.connection import Catalog
 from runnel.model.feed import FeedKind
 
 

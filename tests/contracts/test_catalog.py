@@ -13,15 +13,18 @@ from pathlib import Path
 import pytest
 from sqlalchemy import inspect, text
 
-from runnel.algebra.query import Read, Union
-from runnel.catalog import feeds, items, leases, ledger, matches, outbox, plans, schema, sequencer, subscriptions
-from runnel.catalog.connection import Catalog
-from runnel.catalog.items import Seen
-from runnel.catalog.matches import MatchSegment
-from runnel.catalog.migrations import MIGRATIONS
+from runnel.algebra.nodes.query import Read, Union
+from runnel.catalog.declared import feeds, subscriptions
+from runnel.catalog.delivery import ledger, outbox
+from runnel.catalog.logs import item_segments, match_segments, plan_versions
+from runnel.catalog.logs.item_segments import Seen
+from runnel.catalog.logs.match_segments import MatchSegment
+from runnel.catalog.store import leases, schema, sequencer
+from runnel.catalog.store.connection import Catalog
+from runnel.catalog.store.migrations import MIGRATIONS
 from runnel.errors import Fenced, LineageConflict, NewerRoot, RunnerActive, StorageFull
-from runnel.model.delivery import Message, MessageState
 from runnel.model.feed import FeedKind
+from runnel.model.message import Message, MessageState
 from runnel.model.segment import MatchPart, Tier
 
 
@@ -81,7 +84,7 @@ def test_definitions_follow_views_and_keep_history(catalog: Catalog) -> None:
     with catalog.write() as connection:
         view = feeds.add_feed(connection, "V", FeedKind.VIRTUAL, "v1", node=Read(a))
         top = feeds.add_feed(connection, "T", FeedKind.VIRTUAL, "t1", node=Union((Read(view), Read(b))))
-        before = plans.publish_plan(connection, "base", None, 0)
+        before = plan_versions.publish_plan(connection, "base", None, 0)
         found = feeds.feed_by_name(connection, "V")
         assert found is not None
         feeds.replace_feed(connection, found, "v2", Read(b))
@@ -119,23 +122,23 @@ def test_writers_in_other_processes_take_turns(catalog: Catalog) -> None:
 def test_seen_set_keeps_the_newest_version(catalog: Catalog) -> None:
     keys = [bytes([number]) * 16 for number in range(3)]
     with catalog.write() as connection:
-        items.record_seen(connection, 1, {keys[0]: Seen(1, b"a", 1), keys[1]: Seen(1, b"b", None)})
-        items.record_seen(connection, 1, {keys[0]: Seen(2, b"c", 7)})
-        assert items.seen_of(connection, 1, keys) == {keys[0]: Seen(2, b"c", 7), keys[1]: Seen(1, b"b", None)}
-        assert items.newest_sequences(connection, keys[0]) == [(1, 7)]
-        assert items.newest_sequences(connection, keys[1]) == []
+        item_segments.record_seen(connection, 1, {keys[0]: Seen(1, b"a", 1), keys[1]: Seen(1, b"b", None)})
+        item_segments.record_seen(connection, 1, {keys[0]: Seen(2, b"c", 7)})
+        assert item_segments.seen_of(connection, 1, keys) == {keys[0]: Seen(2, b"c", 7), keys[1]: Seen(1, b"b", None)}
+        assert item_segments.newest_sequences(connection, keys[0]) == [(1, 7)]
+        assert item_segments.newest_sequences(connection, keys[1]) == []
 
 
 def test_segments_are_found_by_sequence(catalog: Catalog) -> None:
     with catalog.write() as connection:
         for first in (1, 11, 21):
-            items.add_segment(
+            item_segments.add_segment(
                 connection, Tier.LOG, f"s{first}", sequences=(first, first + 9), times=(first, first), size=1
             )
-        assert [one.path for one in items.segments_between(connection, 10, 20)] == ["s11"]
-        assert [one.path for one in items.segments_between(connection, 9, 21)] == ["s1", "s11", "s21"]
-        items.retire_segments(connection, items.segments_between(connection, 0, 10))
-        assert [one.path for one in items.segments_between(connection, 0, 30)] == ["s11", "s21"]
+        assert [one.path for one in item_segments.segments_between(connection, 10, 20)] == ["s11"]
+        assert [one.path for one in item_segments.segments_between(connection, 9, 21)] == ["s1", "s11", "s21"]
+        item_segments.retire_segments(connection, item_segments.segments_between(connection, 0, 10))
+        assert [one.path for one in item_segments.segments_between(connection, 0, 30)] == ["s11", "s21"]
 
 
 def _segment(batch: int, first: int, last: int, lineage: int = 1) -> tuple[MatchSegment, list[MatchPart]]:
@@ -146,27 +149,27 @@ def _segment(batch: int, first: int, last: int, lineage: int = 1) -> tuple[Match
 def test_match_segments_never_overlap_and_commit_once(catalog: Catalog) -> None:
     with catalog.write() as connection:
         lease = leases.acquire(connection, 10)
-        assert matches.commit_segment(connection, *_segment(0, 1, 5), epoch=lease.epoch)
-        assert not matches.commit_segment(connection, *_segment(0, 1, 5), epoch=lease.epoch)
+        assert match_segments.commit_segment(connection, *_segment(0, 1, 5), epoch=lease.epoch)
+        assert not match_segments.commit_segment(connection, *_segment(0, 1, 5), epoch=lease.epoch)
         with pytest.raises(LineageConflict):
-            matches.commit_segment(connection, *_segment(0, 1, 6), epoch=lease.epoch)
+            match_segments.commit_segment(connection, *_segment(0, 1, 6), epoch=lease.epoch)
         with pytest.raises(LineageConflict):
-            matches.commit_segment(connection, *_segment(1, 5, 9), epoch=lease.epoch)
+            match_segments.commit_segment(connection, *_segment(1, 5, 9), epoch=lease.epoch)
         with pytest.raises(LineageConflict):
-            matches.commit_segment(connection, *_segment(1, 7, 9), epoch=lease.epoch)
-        assert matches.matched_upto(connection) == 5
-        assert len(matches.match_parts(connection, 0, 5)) == 1
+            match_segments.commit_segment(connection, *_segment(1, 7, 9), epoch=lease.epoch)
+        assert match_segments.matched_upto(connection) == 5
+        assert len(match_segments.match_parts(connection, 0, 5)) == 1
 
 
 def test_a_new_lineage_starts_after_what_is_committed(catalog: Catalog) -> None:
     with catalog.write() as connection:
         lease = leases.acquire(connection, 10)
-        first = matches.start_lineage(connection, "form", reason="first run")
-        matches.commit_segment(connection, *_segment(0, 1, 5, first.id), epoch=lease.epoch)
-        second = matches.start_lineage(connection, "form", reason="lost")
+        first = match_segments.start_lineage(connection, "form", reason="first run")
+        match_segments.commit_segment(connection, *_segment(0, 1, 5, first.id), epoch=lease.epoch)
+        second = match_segments.start_lineage(connection, "form", reason="lost")
         assert second.after_sequence == 5
-        assert matches.current_lineage(connection) == second
-        assert matches.commit_segment(connection, *_segment(0, 6, 6, second.id), epoch=lease.epoch)
+        assert match_segments.current_lineage(connection) == second
+        assert match_segments.commit_segment(connection, *_segment(0, 6, 6, second.id), epoch=lease.epoch)
 
 
 def test_a_live_lease_is_not_given_twice(catalog: Catalog) -> None:
@@ -180,7 +183,7 @@ def test_a_live_lease_is_not_given_twice(catalog: Catalog) -> None:
 
 def test_a_dead_holder_is_replaced_at_once_and_fenced(catalog: Catalog) -> None:
     code = (
-        "import sys; from runnel.catalog.connection import Catalog; from runnel.catalog import leases\n"
+        "import sys; from runnel.catalog.store.connection import Catalog; from runnel.catalog.store import leases\n"
         "c = Catalog(sys.argv[1])\n"
         "with c.write() as k: print(leases.acquire(k, 3600).epoch)\n"
     )
@@ -190,7 +193,7 @@ def test_a_dead_holder_is_replaced_at_once_and_fenced(catalog: Catalog) -> None:
         fresh = leases.acquire(connection, 10)
         assert fresh.epoch == old + 1
         with pytest.raises(Fenced):
-            matches.commit_segment(connection, *_segment(0, 1, 1), epoch=old)
+            match_segments.commit_segment(connection, *_segment(0, 1, 1), epoch=old)
 
 
 def test_a_holder_elsewhere_is_replaced_when_its_lease_runs_out(catalog: Catalog) -> None:

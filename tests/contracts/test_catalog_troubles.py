@@ -13,12 +13,14 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 from tests.services import PostgreSQL
 
-from runnel.catalog import connection as opening
-from runnel.catalog import feeds, inspection, sequencer
-from runnel.catalog.connection import Catalog, is_shared, without_password
-from runnel.catalog.inspection import Quarantined
-from runnel.catalog.migrations import MIGRATIONS
-from runnel.engine.root import create_root, open_root
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import quarantine
+from runnel.catalog.logs.quarantine import Quarantined
+from runnel.catalog.store import connection as opening
+from runnel.catalog.store import sequencer
+from runnel.catalog.store.connection import Catalog, is_shared, without_password
+from runnel.catalog.store.migrations import MIGRATIONS
+from runnel.engine.workspace import create_root, open_root
 from runnel.errors import CatalogUnavailable, RootError, RunnelError, StorageFull
 from runnel.model.feed import FeedKind
 
@@ -250,8 +252,8 @@ def test_roots_may_share_a_database_each_in_its_schema(postgresql: PostgreSQL) -
 @given(said=st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 def test_any_text_can_be_put_aside(catalog: Catalog, said: str) -> None:
     with catalog.write() as connection:
-        inspection.put_aside(connection, Quarantined("item", said, said + "\x00end"))
-        [kept] = inspection.put_aside_things(connection, limit=1)
+        quarantine.put_aside(connection, Quarantined("item", said, said + "\x00end"))
+        [kept] = quarantine.put_aside_things(connection, limit=1)
     nul = "\x00" if catalog.url.startswith("sqlite") else "\ufffd"
     assert kept.place == said.replace("\x00", nul)
     assert kept.reason == said.replace("\x00", nul) + nul + "end"

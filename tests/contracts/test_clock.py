@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from sqlalchemy import Connection, insert, select, update
 from tests.services import PostgreSQL
 
-from runnel.catalog import feeds, leases, ledger, outbox, schema, sequencer, subscriptions
-from runnel.catalog.connection import Catalog, now
+from runnel.catalog.declared import feeds, subscriptions
+from runnel.catalog.delivery import ledger, outbox
+from runnel.catalog.store import leases, schema, sequencer
+from runnel.catalog.store.connection import Catalog, now
 from runnel.errors import Fenced, RunnerActive
-from runnel.model.delivery import Message
 from runnel.model.feed import FeedKind
+from runnel.model.message import Message
 from runnel.testing import FakeClock
 
 _HOUR = timedelta(hours=1)

@@ -7,11 +7,13 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Connection, func, select, update
 
-from runnel.algebra.query import Read
-from runnel.catalog import costs, feeds, schema
-from runnel.catalog.connection import Catalog, now
-from runnel.model.costs import HALF_LIFE_DAYS, HALF_LIFE_ITEMS, Cost, Costs
+from runnel.algebra.nodes.query import Read
+from runnel.catalog.declared import feeds
+from runnel.catalog.learned import query_costs
+from runnel.catalog.store import schema
+from runnel.catalog.store.connection import Catalog, now
 from runnel.model.feed import FeedKind
+from runnel.model.learned.query_costs import HALF_LIFE_DAYS, HALF_LIFE_ITEMS, Cost, Costs
 from runnel.testing import FakeClock
 
 
@@ -29,10 +31,10 @@ def spent(query: int, milliseconds: float, items: float = 100) -> Costs:
     return Costs(items, {query: Cost(milliseconds * 1e3 * items, "RegularExpression", "title matches 'a'")})
 
 
-def learn(connection: Connection, *several: Costs) -> list[costs.KnownCost]:
+def learn(connection: Connection, *several: Costs) -> list[query_costs.KnownCost]:
     for one in several:
-        costs.learn(connection, one, now(connection))
-    return costs.known_costs(connection)
+        query_costs.learn(connection, one, now(connection))
+    return query_costs.known_costs(connection)
 
 
 def test_what_was_sampled_is_learned(timed: Catalog, declared: tuple[int, int]) -> None:
@@ -65,12 +67,12 @@ def test_a_replaced_or_dropped_query_begins_anew(timed: Catalog, declared: tuple
         feed = feeds.feed_by_id(connection, query)
         assert feed is not None
         feeds.replace_feed(connection, feed, "create feed Rock from Wire;", Read(source))
-        assert costs.known_costs(connection) == []
-        costs.learn(connection, spent(query, 12), sampled)
-        assert costs.known_costs(connection) == [], "sampled before it was replaced"
+        assert query_costs.known_costs(connection) == []
+        query_costs.learn(connection, spent(query, 12), sampled)
+        assert query_costs.known_costs(connection) == [], "sampled before it was replaced"
         assert len(learn(connection, spent(query, 1))) == 1
         feeds.drop_feed(connection, query)
-        assert costs.known_costs(connection) == []
+        assert query_costs.known_costs(connection) == []
         assert learn(connection, spent(query, 1)) == []
 
 
@@ -92,16 +94,16 @@ def test_a_slow_query_is_told_of_once_until_it_was_better(timed: Catalog, declar
     _, query = declared
     with timed.write() as connection:
         learn(connection, spent(query, 500, 5))
-        assert costs.newly_slow(connection, 5.0) == [], "a few items say little"
+        assert query_costs.newly_slow(connection, 5.0) == [], "a few items say little"
         learn(connection, spent(query, 60))
-        assert [one.query for one in costs.newly_slow(connection, 5.0)] == [query]
-        assert costs.newly_slow(connection, 5.0) == []
+        assert [one.query for one in query_costs.newly_slow(connection, 5.0)] == [query]
+        assert query_costs.newly_slow(connection, 5.0) == []
         learn(connection, spent(query, 60))
-        assert costs.newly_slow(connection, 5.0) == []
+        assert query_costs.newly_slow(connection, 5.0) == []
         learn(connection, Costs(50 * HALF_LIFE_ITEMS, {}))
-        assert costs.newly_slow(connection, 5.0) == []
+        assert query_costs.newly_slow(connection, 5.0) == []
         learn(connection, spent(query, 1e9))
-        assert [one.query for one in costs.newly_slow(connection, 5.0)] == [query]
+        assert [one.query for one in query_costs.newly_slow(connection, 5.0)] == [query]
 
 
 def test_a_damaged_row_is_passed_over(timed: Catalog, declared: tuple[int, int]) -> None:
@@ -110,5 +112,5 @@ def test_a_damaged_row_is_passed_over(timed: Catalog, declared: tuple[int, int])
         learn(connection, spent(query, 12))
         for content in ("", "[]", '{"items": -1}', '{"items": 1, "nanoseconds": "x", "kind": 1, "part": 2}'):
             connection.execute(update(schema.costs).values(content=content))
-            assert costs.known_costs(connection)[0].cost.milliseconds == 0
+            assert query_costs.known_costs(connection)[0].cost.milliseconds == 0
         assert learn(connection, spent(query, 12))[0].cost.milliseconds > 1

@@ -8,11 +8,12 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import Connection
 
-from runnel.catalog import ledger, outbox, subscriptions
-from runnel.catalog.connection import Catalog, now
-from runnel.catalog.ledger import Settled
-from runnel.model.delivery import Message, MessageState
-from runnel.sinks.letters import dead_letters, explain_letter, replay
+from runnel.catalog.declared import subscriptions
+from runnel.catalog.delivery import ledger, outbox
+from runnel.catalog.delivery.ledger import Settled
+from runnel.catalog.store.connection import Catalog, now
+from runnel.delivery.dead_letters import dead_letters, explain_letter, replay
+from runnel.model.message import Message, MessageState
 from runnel.testing import FakeClock
 
 SECOND = 1_000_000

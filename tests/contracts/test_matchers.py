@@ -19,13 +19,12 @@ from hypothesis import strategies as st
 from tests.unit.matching.graphs.generated_graphs import graphs as rdf_graphs
 from tests.unit.matching.graphs.generated_graphs import patterns
 from tests.unit.matching.graphs.test_graph_matcher import hostile
-from tests.unit.matching.partitions.anchored_worlds import anchored_worlds
-from tests.unit.matching.partitions.divided_plans import closed_routes
 from tests.unit.optimizer.generated_worlds import SOURCES, GeneratedWorld, nodes, worlds
+from tests.unit.scaleout.anchored_worlds import anchored_worlds
+from tests.unit.scaleout.divided_plans import closed_routes
 
-from runnel.algebra.attributes import WHOLE, Attribute
-from runnel.algebra.evaluate import accepts
-from runnel.algebra.expressions import (
+from runnel.algebra.nodes.attributes import WHOLE, Attribute
+from runnel.algebra.nodes.expressions import (
     And,
     Between,
     Compare,
@@ -39,37 +38,38 @@ from runnel.algebra.expressions import (
     Or,
     Truth,
 )
-from runnel.algebra.patterns import word_patterns
-from runnel.algebra.query import Filter, Node, Read, Union
+from runnel.algebra.nodes.query import Filter, Node, Read, Union
+from runnel.algebra.semantics.evaluate import accepts
+from runnel.algebra.values.word_patterns import word_patterns
 from runnel.errors import CorruptData
-from runnel.log.storage import FileStorage
-from runnel.matching.build import build_matcher
-from runnel.matching.compile import compile_base, compile_delta, compile_merged
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged
+from runnel.matching.compile.matcher_choice import MatcherChoice, matchers_of
+from runnel.matching.compile.routed_matcher import RoutedMatcher
 from runnel.matching.contract import Matcher
-from runnel.matching.filters import atom_layout, truth
-from runnel.matching.filters.columns import ItemColumns
-from runnel.matching.filters.index import IndexMatcher
-from runnel.matching.filters.layout import stored_atoms
-from runnel.matching.filters.part_index import PartIndex
-from runnel.matching.filters.scan import ScanMatcher
-from runnel.matching.filters.streams import settle
-from runnel.matching.filters.streams.matcher import StreamMatcher
-from runnel.matching.filters.streams.part import StreamPart
-from runnel.matching.filters.tree import TreeMatcher
-from runnel.matching.graphs.matcher import GraphMatcher
-from runnel.matching.partitions.make import make_partitioning
-from runnel.matching.partitions.matcher import PartitionedMatcher
-from runnel.matching.routed import RoutedMatcher
-from runnel.model.batch import ItemBatch
+from runnel.matching.explain.explain_query import explain_query
+from runnel.matching.filters.atoms import atom_layout, truth
+from runnel.matching.filters.atoms.item_columns import ItemColumns
+from runnel.matching.filters.index.index_layout import stored_atoms
+from runnel.matching.filters.index.index_matcher import IndexMatcher
+from runnel.matching.filters.index.part_index import PartIndex
+from runnel.matching.filters.scan_matcher import ScanMatcher
+from runnel.matching.filters.streams import settle_doubts
+from runnel.matching.filters.streams.stream_matcher import StreamMatcher
+from runnel.matching.filters.streams.stream_part import StreamPart
+from runnel.matching.graphs.search.graph_matcher import GraphMatcher
 from runnel.model.item import Item
+from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
-from runnel.optimizer.choose_matcher import EACH, MATCHERS, MatcherName
-from runnel.optimizer.explain import explain_query
-from runnel.optimizer.matcher_choice import MatcherChoice, matchers_of
-from runnel.optimizer.settings import OptimizerSettings
-from runnel.plan.logical import PlanQuery
-from runnel.plan.partitioning import STRATEGIES, Strategy
+from runnel.optimizer.matcher_costs import EACH, MATCHERS, MatcherName
+from runnel.optimizer.optimizer_settings import OptimizerSettings
+from runnel.papers.roses.tree_matcher import TreeMatcher
+from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
+from runnel.scaleout.divide.make_partitioning import make_partitioning
+from runnel.scaleout.partitioning import STRATEGIES, Strategy
+from runnel.scaleout.route.partitioned_matcher import PartitionedMatcher
+from runnel.storage.file_storage import FileStorage
 
 _folders = itertools.count()
 _root = tempfile.TemporaryDirectory(prefix="runnel-matchers-")
@@ -82,7 +82,7 @@ TINY = OptimizerSettings(max_clauses=2, max_literals=3, max_constants=1)
 def unsynced() -> Iterator[None]:
     """Plans that live for a moment need not survive a power cut."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runnel.log.storage.os.fsync", lambda handle: None)
+        patch.setattr("runnel.storage.file_storage.os.fsync", lambda handle: None)
         yield
 
 
@@ -326,7 +326,7 @@ def test_failures_keep_their_rows_where_items_are_routed(monkeypatch: pytest.Mon
         raise ZeroDivisionError("injected")
 
     monkeypatch.setattr(truth, "evaluate_atom", breaks)
-    monkeypatch.setattr(settle, "evaluate_atom", breaks)
+    monkeypatch.setattr(settle_doubts, "evaluate_atom", breaks)
     feeds = {"One": 1, "Two": 2}
     batch = ItemBatch.of([Item(("One", "Two")[n % 2], str(n), {"title": ("x",)}) for n in range(5)], feeds)
     matches = RoutedMatcher(plan, {"tree": np.array([1]), "streams": np.array([2])}).match(batch)
@@ -377,7 +377,7 @@ def test_batches_larger_than_a_chunk_and_slices_of_batches_match_alike() -> None
 
 def test_keys_with_equal_hashes_do_not_mix(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(atom_layout, "hash_key", lambda slot, token: 7)
-    monkeypatch.setattr("runnel.matching.filters.keys.hash_key", lambda slot, token: 7)
+    monkeypatch.setattr("runnel.matching.filters.atoms.item_keys.hash_key", lambda slot, token: 7)
     texts = ["rock", "jazz", "folk"]
     definitions: dict[int, Node] = {10 + n: Filter(Read(1), contains(text)) for n, text in enumerate(texts)}
     batch = ItemBatch.of([item(n, title=text) for n, text in enumerate([*texts, "none"])], {"One": 1})
@@ -411,7 +411,7 @@ def test_an_atom_that_raises_fails_its_queries_on_that_item_only(
         return evaluate(atom, columns, row)  # type: ignore[arg-type]
 
     monkeypatch.setattr(truth, "evaluate_atom", breaks)
-    monkeypatch.setattr(settle, "evaluate_atom", breaks)
+    monkeypatch.setattr(settle_doubts, "evaluate_atom", breaks)
     batch = ItemBatch.of([item(n, title="red rock") for n in (1, 2, 3)], {"One": 1})
     for limits in (None, TINY):
         matcher = made(base_plan([PlanQuery(feed) for feed in definitions], definitions, limits))
@@ -460,7 +460,7 @@ def test_the_slow_way_records_a_failure_for_each_query(
     matcher = made(base_plan([PlanQuery(10), PlanQuery(11)], definitions))
     monkeypatch.setattr(PartIndex, "match", breaks)
     monkeypatch.setattr(StreamPart, "match", breaks)
-    monkeypatch.setattr("runnel.matching.filters.fallback.holds", breaks)
+    monkeypatch.setattr("runnel.matching.filters.index.match_slowly.holds", breaks)
     matches = matcher.match(ItemBatch.of([item(1, title="rock")], {"One": 1}))
     assert rows(matches) == [[11]]
     assert [(one.row, one.query, one.reason) for one in matches.failures] == [(0, 10, "ValueError: injected")]

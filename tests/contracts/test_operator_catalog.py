@@ -7,13 +7,13 @@ from datetime import timedelta
 import pytest
 from sqlalchemy.exc import IntegrityError
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.calls import Call, Literally, Term, Variable
-from runnel.algebra.expressions import And, Compare, Contains, Expression, Not, Or
-from runnel.algebra.query import Distinct, Filter, Node, Read, Union
-from runnel.catalog import feeds, operators
-from runnel.catalog.batches import NewFeed, add_feeds, encoded
-from runnel.catalog.connection import Catalog
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.calls import Call, Literally, Term, Variable
+from runnel.algebra.nodes.expressions import And, Compare, Contains, Expression, Not, Or
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
+from runnel.catalog.declared import feeds, operators
+from runnel.catalog.declared.bulk_insert import NewFeed, add_feeds, encoded
+from runnel.catalog.store.connection import Catalog
 from runnel.model.feed import FeedKind
 from runnel.model.operator import Budget, OperatorDeclaration, Parameter
 

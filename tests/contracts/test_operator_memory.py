@@ -13,19 +13,20 @@ from pathlib import Path
 import pytest
 from sqlalchemy import func, select, update
 
-from runnel.catalog import leases, operator_cache, operator_learning, schema
-from runnel.catalog.connection import Catalog, now
+from runnel.catalog.learned import operator_cache, operator_statistics
+from runnel.catalog.store import leases, schema
+from runnel.catalog.store.connection import Catalog, now
+from runnel.engine.upkeep.merge_operator_cache import cache_steps
 from runnel.errors import Fenced
-from runnel.log.garbage import collect_garbage
-from runnel.log.storage import Storage, open_storage
-from runnel.matching.operators.cache import AnswerCache
-from runnel.matching.operators.cache_files import CacheDraft, open_segment, write_segment
-from runnel.matching.operators.cache_merge import cache_steps
-from runnel.matching.operators.encoding import rows_to_bytes
-from runnel.matching.operators.learned import key_of_test
+from runnel.logs.garbage import collect_garbage
+from runnel.matching.operators.ask.answer_cache import AnswerCache
+from runnel.matching.operators.ask.cache_files import CacheDraft, open_segment, write_segment
+from runnel.matching.operators.ask.notebook import key_of_test
+from runnel.matching.operators.plugins.encoding import rows_to_bytes
+from runnel.model.learned.operator_statistics import HALF_LIFE_DAYS, Learned, Use
+from runnel.model.learned.stream_statistics import Share
 from runnel.model.operator_cache import CacheSegment
-from runnel.model.operator_learning import HALF_LIFE_DAYS, Learned, Use
-from runnel.model.statistics import Share
+from runnel.storage.file_storage import Storage, open_storage
 from runnel.testing import FakeClock
 
 LARGE = 1 << 30
@@ -170,7 +171,7 @@ def _commit_many(url: str, root: str, first: int) -> None:
     for number in range(first, first + 10):
         add(catalog, segment(storage, number))
         with catalog.write() as connection:
-            operator_learning.note_operators(connection, Learned({"mob 1": Use(1, 0.5)}))
+            operator_statistics.note_operators(connection, Learned({"mob 1": Use(1, 0.5)}))
     catalog.close()
 
 
@@ -185,7 +186,9 @@ def test_writers_at_one_time_lose_nothing(catalog: Catalog, storage: Storage) ->
             writer.result()
     assert known(catalog, storage, 40) == set(range(30))
     with catalog.read() as connection:
-        assert operator_learning.learned_operators(connection).operators["mob 1"].calls == pytest.approx(30, rel=0.02)
+        assert operator_statistics.learned_operators(connection).operators["mob 1"].calls == pytest.approx(
+            30, rel=0.02
+        )
 
 
 # --- what was learned --------------------------------------------------------------------------------------------
@@ -196,17 +199,17 @@ def test_what_was_noted_is_learned_and_survives_a_restart(url: str) -> None:
     catalog.migrate()
     test = key_of_test("mob@1()")
     with catalog.write() as connection:
-        assert operator_learning.learned_stamp(connection) is None
-        assert operator_learning.learned_operators(connection) == Learned()
-        operator_learning.note_operators(connection, Learned())
-        assert operator_learning.learned_stamp(connection) is None
+        assert operator_statistics.learned_stamp(connection) is None
+        assert operator_statistics.learned_operators(connection) == Learned()
+        operator_statistics.note_operators(connection, Learned())
+        assert operator_statistics.learned_stamp(connection) is None
     for _ in range(100):
         with catalog.write() as connection:
-            operator_learning.note_operators(connection, Learned({"mob 1": Use(2, 0.1)}, {test: Share(2, 1)}))
+            operator_statistics.note_operators(connection, Learned({"mob 1": Use(2, 0.1)}, {test: Share(2, 1)}))
     catalog.close()
     again = Catalog(url)
     with again.read() as connection:
-        found = operator_learning.learned_operators(connection)
+        found = operator_statistics.learned_operators(connection)
         rows = connection.execute(select(func.count()).select_from(schema.operator_learning)).scalar_one()
     again.close()
     assert found.operators["mob 1"].calls == pytest.approx(200, rel=0.05)
@@ -218,21 +221,21 @@ def test_what_was_noted_is_learned_and_survives_a_restart(url: str) -> None:
 def test_a_batch_that_is_not_committed_teaches_nothing(catalog: Catalog) -> None:
     def note_and_fail() -> None:
         with catalog.write() as connection:
-            operator_learning.note_operators(connection, Learned({"mob 1": Use(2, 0.1)}))
+            operator_statistics.note_operators(connection, Learned({"mob 1": Use(2, 0.1)}))
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         note_and_fail()
     with catalog.read() as connection:
-        assert operator_learning.learned_operators(connection) == Learned()
+        assert operator_statistics.learned_operators(connection) == Learned()
 
 
 def test_the_stamp_changes_seldom(catalog: Catalog) -> None:
     stamps = []
     for _ in range(100):
         with catalog.write() as connection:
-            operator_learning.note_operators(connection, Learned({"mob 1": Use(1, 0.1)}))
-            stamps.append(operator_learning.learned_stamp(connection))
+            operator_statistics.note_operators(connection, Learned({"mob 1": Use(1, 0.1)}))
+            stamps.append(operator_statistics.learned_stamp(connection))
     assert stamps[0] is not None
     assert stamps[0] != stamps[1]
     assert 10 <= len(set(stamps)) <= 25
@@ -240,15 +243,15 @@ def test_the_stamp_changes_seldom(catalog: Catalog) -> None:
 
 def test_what_is_old_counts_less(timed: Catalog, clock: FakeClock) -> None:
     with timed.write() as connection:
-        operator_learning.note_operators(connection, Learned({"mob 1": Use(100, 10.0)}))
+        operator_statistics.note_operators(connection, Learned({"mob 1": Use(100, 10.0)}))
         clock.advance(timedelta(days=HALF_LIFE_DAYS))
-        assert operator_learning.learned_operators(connection).operators["mob 1"].calls == pytest.approx(50)
-        operator_learning.note_operators(connection, Learned({"lame 1": Use(10, 1.0)}))
+        assert operator_statistics.learned_operators(connection).operators["mob 1"].calls == pytest.approx(50)
+        operator_statistics.note_operators(connection, Learned({"lame 1": Use(10, 1.0)}))
         clock.advance(timedelta(days=HALF_LIFE_DAYS))
-        found = operator_learning.learned_operators(connection)
+        found = operator_statistics.learned_operators(connection)
         for _ in range(40):
-            operator_learning.note_operators(connection, Learned({"other 1": Use(1, 0.1)}))
-        folded = operator_learning.learned_operators(connection)
+            operator_statistics.note_operators(connection, Learned({"other 1": Use(1, 0.1)}))
+        folded = operator_statistics.learned_operators(connection)
     assert found.operators["mob 1"].calls == pytest.approx(25)
     assert found.operators["lame 1"].calls == pytest.approx(5)
     assert folded.operators["mob 1"].calls == pytest.approx(25), "folding does not make it older or newer"
@@ -257,12 +260,12 @@ def test_what_is_old_counts_less(timed: Catalog, clock: FakeClock) -> None:
 def test_a_damaged_row_is_passed_over(catalog: Catalog) -> None:
     with catalog.write() as connection:
         for _ in range(3):
-            operator_learning.note_operators(connection, Learned({"mob 1": Use(1, 0.1)}))
+            operator_statistics.note_operators(connection, Learned({"mob 1": Use(1, 0.1)}))
         first = select(func.min(schema.operator_learning.c.id)).scalar_subquery()
         damaged = update(schema.operator_learning).where(schema.operator_learning.c.id == first)
         for content in (b"", b"nothing", b"x\x9c"):
             connection.execute(damaged.values(content=content))
-            assert operator_learning.learned_operators(connection).operators["mob 1"].calls == pytest.approx(
+            assert operator_statistics.learned_operators(connection).operators["mob 1"].calls == pytest.approx(
                 2, rel=0.01
             )
         assert now(connection) > 0

@@ -6,10 +6,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runnel.catalog import leases, matches
-from runnel.catalog.connection import Catalog
-from runnel.catalog.matches import MatchSegment
-from runnel.catalog.partition_loads import PartitionLoad, fade_loads, forget_loads, known_loads, note_loads
+from runnel.catalog.learned.partition_loads import PartitionLoad, fade_loads, forget_loads, known_loads, note_loads
+from runnel.catalog.logs import match_segments
+from runnel.catalog.logs.match_segments import MatchSegment
+from runnel.catalog.store import leases
+from runnel.catalog.store.connection import Catalog
 from runnel.errors import RunnelError
 from runnel.model.segment import MatchPart
 
@@ -97,14 +98,14 @@ def test_a_limit_does_not_come_between_layers(catalog: Catalog) -> None:
         for first, layers in ((1, 3), (2, 1), (3, 4)):
             parts = [MatchPart(f"matches/{first}-{layer}", first, first, 1) for layer in range(layers)]
             segment = MatchSegment(1, first, first, first, 1, 1, 0)
-            assert matches.commit_segment(connection, segment, parts, epoch=epoch)
+            assert match_segments.commit_segment(connection, segment, parts, epoch=epoch)
     with catalog.read() as connection:
         for limit, count in ((1, 3), (3, 3), (4, 4), (5, 8), (99, 8)):
-            found = matches.match_parts(connection, 0, 9, limit=limit)
+            found = match_segments.match_parts(connection, 0, 9, limit=limit)
             assert len({one.path for one in found}) == len(found) == count
-            assert matches.small_parts(connection, limit) == found
+            assert match_segments.small_parts(connection, limit) == found
             assert len({one.committed for one in found if one.first_sequence == 1}) == 1
-        assert [one.first_sequence for one in matches.match_parts(connection, 1, 2, limit=9)] == [2]
-        assert matches.match_parts(connection, 9, 20, limit=9) == []
+        assert [one.first_sequence for one in match_segments.match_parts(connection, 1, 2, limit=9)] == [2]
+        assert match_segments.match_parts(connection, 9, 20, limit=9) == []
     with catalog.write() as connection:
-        assert matches.retain_matches(connection, 1) == 3
+        assert match_segments.retain_matches(connection, 1) == 3

@@ -8,13 +8,14 @@ from datetime import timedelta
 
 from sqlalchemy import Connection
 
-from runnel.catalog import feeds, items, matches, seen_keys
-from runnel.catalog.connection import Catalog, now
-from runnel.catalog.leases import acquire
-from runnel.catalog.matches import MatchSegment
-from runnel.catalog.sequencer import take_sequences
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import item_segments, match_segments, seen_keys
+from runnel.catalog.logs.match_segments import MatchSegment
+from runnel.catalog.store.connection import Catalog, now
+from runnel.catalog.store.leases import acquire
+from runnel.catalog.store.sequencer import take_sequences
 from runnel.model.feed import FeedKind
-from runnel.model.gate import SeenKey
+from runnel.model.seen_key import SeenKey
 from runnel.model.segment import Tier
 from runnel.testing import FakeClock
 
@@ -51,16 +52,18 @@ def test_the_last_item_of_each_key_is_remembered(catalog: Catalog) -> None:
 def test_keys_are_forgotten_once_no_item_that_waits_can_need_them(timed: Catalog, clock: FakeClock) -> None:
     with timed.write() as connection:
         lease = acquire(connection, 3600)
-        matches.start_lineage(connection, "test", reason="test")
+        match_segments.start_lineage(connection, "test", reason="test")
         start = now(connection)
         first, accepted = take_sequences(connection, 2)
-        items.add_segment(connection, Tier.LOG, "a.arrow", sequences=(first, 2), times=(accepted, accepted), size=1)
+        item_segments.add_segment(
+            connection, Tier.LOG, "a.arrow", sequences=(first, 2), times=(accepted, accepted), size=1
+        )
         seen_keys.remember_keys(connection, [key(1, expires=start + HOUR), key(2, expires=start + 3 * HOUR)])
     clock.advance(timedelta(hours=2))
     with timed.write() as connection:
         # The items that wait were accepted two hours ago.
         assert seen_keys.forget_keys(connection, 10) == 0
-        assert matches.commit_segment(connection, MatchSegment(1, 0, 1, 2, 0, 2, 0), [], epoch=lease.epoch)
+        assert match_segments.commit_segment(connection, MatchSegment(1, 0, 1, 2, 0, 2, 0), [], epoch=lease.epoch)
         # The log's time stands still: another machine, whose clock is behind, may publish next.
         assert seen_keys.forget_keys(connection, 10) == 0
         take_sequences(connection, 1)

@@ -7,11 +7,13 @@ from datetime import timedelta
 import pytest
 from sqlalchemy import func, select, update
 
-from runnel.catalog import feeds, schema, statistics
-from runnel.catalog.connection import Catalog
-from runnel.catalog.statistics import WHOLE_STREAM
+from runnel.catalog.declared import feeds
+from runnel.catalog.learned import stream_statistics
+from runnel.catalog.learned.stream_statistics import WHOLE_STREAM
+from runnel.catalog.store import schema
+from runnel.catalog.store.connection import Catalog
 from runnel.model.feed import FeedKind
-from runnel.model.statistics import HALF_LIFE_DAYS, HALF_LIFE_ITEMS, Observed, Share
+from runnel.model.learned.stream_statistics import HALF_LIFE_DAYS, HALF_LIFE_ITEMS, Observed, Share
 from runnel.testing import FakeClock
 
 ATOM = '["compare", "price", "<", 10]'
@@ -31,10 +33,10 @@ def learn(catalog: Catalog, *notes: dict[int, Observed]) -> dict[int, Observed]:
     """Note, fold, and read."""
     with catalog.write() as connection:
         for one in notes:
-            statistics.note(connection, one)
-        statistics.learn(connection)
+            stream_statistics.note(connection, one)
+        stream_statistics.learn(connection)
     with catalog.read() as connection:
-        return statistics.learned(connection)
+        return stream_statistics.learned(connection)
 
 
 def test_what_was_noted_is_learned_by_feed_and_of_all(timed: Catalog, sources: tuple[int, int]) -> None:
@@ -45,14 +47,14 @@ def test_what_was_noted_is_learned_by_feed_and_of_all(timed: Catalog, sources: t
     assert known[second] == Observed(1, {"rock": 1})
     assert known[WHOLE_STREAM].words == {"rock": 3, "東京": 1, "jazz": 1}
     with timed.write() as connection:
-        assert statistics.learn(connection) == 0, "a note is folded once"
-        assert statistics.learned(connection, [second, 999]) == {second: known[second]}
+        assert stream_statistics.learn(connection) == 0, "a note is folded once"
+        assert stream_statistics.learned(connection, [second, 999]) == {second: known[second]}
 
 
 def test_a_batch_that_is_rolled_back_is_not_noted(timed: Catalog, sources: tuple[int, int]) -> None:
     def fail() -> None:
         with timed.write() as connection:
-            statistics.note(connection, {sources[0]: Observed(1, {"rock": 1})})
+            stream_statistics.note(connection, {sources[0]: Observed(1, {"rock": 1})})
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -67,7 +69,7 @@ def test_what_is_old_counts_less(timed: Catalog, sources: tuple[int, int], clock
     assert learn(timed, {first: Observed(1, {"jazz": 1})})[first].words["rock"] == pytest.approx(25, rel=1e-3)
     learn(timed, {first: Observed(HALF_LIFE_ITEMS, {"jazz": 1})})
     with timed.read() as connection:
-        known = statistics.learned(connection, [first])[first]
+        known = stream_statistics.learned(connection, [first])[first]
     assert known.words["rock"] == pytest.approx(12.5, rel=1e-3)
     assert known.items == pytest.approx(HALF_LIFE_ITEMS + 25.5, rel=1e-3)
 
@@ -81,20 +83,20 @@ def test_sizes_are_bounded(timed: Catalog, sources: tuple[int, int], monkeypatch
     assert (len(known[first].words), len(known[first].atoms)) == (1_024, 128)
     assert (len(known[WHOLE_STREAM].words), len(known[WHOLE_STREAM].atoms)) == (32_768, 4_096)
     assert min(known[first].words.values()) == known[first].floor == 7
-    monkeypatch.setattr(statistics, "_MOST_NOTES", 3)
+    monkeypatch.setattr(stream_statistics, "_MOST_NOTES", 3)
     with timed.write() as connection:
         for _ in range(5):
-            statistics.note(connection, {first: Observed(1, {"rock": 1})})
-        assert statistics.learn(connection) == 3
+            stream_statistics.note(connection, {first: Observed(1, {"rock": 1})})
+        assert stream_statistics.learn(connection) == 3
 
 
 def test_dropped_feeds_are_forgotten(timed: Catalog, sources: tuple[int, int]) -> None:
     first, second = sources
     learn(timed, {first: Observed(1, {"rock": 1}), second: Observed(1, {"rock": 1})})
     with timed.write() as connection:
-        statistics.note(connection, {first: Observed(1, {"late": 1})})
+        stream_statistics.note(connection, {first: Observed(1, {"late": 1})})
         connection.execute(update(schema.feeds).where(schema.feeds.c.id == first).values(dropped=1))
-        assert statistics.forget(connection) == 1
+        assert stream_statistics.forget(connection) == 1
     assert set(learn(timed)) == {WHOLE_STREAM, second}, "nor does a late note bring it back"
 
 
@@ -102,10 +104,10 @@ def test_damaged_rows_are_as_nothing(timed: Catalog, sources: tuple[int, int]) -
     first = sources[0]
     learn(timed, {first: Observed(5, {"rock": 5})})
     with timed.write() as connection:
-        statistics.note(connection, {first: Observed(1, {"rock": 1})})
+        stream_statistics.note(connection, {first: Observed(1, {"rock": 1})})
         connection.execute(update(schema.statistics).values(content=b"no zlib"))
         connection.execute(update(schema.observations).values(content=b"\x78\x9c broken"))
-        assert statistics.learned(connection, [first])[first] == Observed()
-        assert statistics.learn(connection) == 1
+        assert stream_statistics.learned(connection, [first])[first] == Observed()
+        assert stream_statistics.learn(connection) == 1
         assert connection.execute(select(func.count()).select_from(schema.observations)).scalar_one() == 0
     assert learn(timed, {first: Observed(1, {"jazz": 1})})[first].words == {"jazz": 1}

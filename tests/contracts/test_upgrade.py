@@ -17,10 +17,10 @@ from tests.crash.harness import verify
 from tests.integration.in_process import InProcess
 
 import runnel
-from runnel.catalog import connection as opening
-from runnel.catalog import migrations
-from runnel.catalog.connection import Catalog
-from runnel.catalog.migrations import MIGRATIONS
+from runnel.catalog.store import connection as opening
+from runnel.catalog.store import migrations
+from runnel.catalog.store.connection import Catalog
+from runnel.catalog.store.migrations import MIGRATIONS
 from runnel.testing import FakeClock
 
 _FIRST_ROOT = Path(__file__).with_name("first_root.tar.xz")

@@ -15,16 +15,19 @@ from pathlib import Path
 
 from lxml import etree
 
-from runnel.algebra.bindings import asking
-from runnel.algebra.calls import Call
-from runnel.algebra.evaluate import accepts, views_below
-from runnel.algebra.evaluate_log import LoggedItem, evaluate_log
-from runnel.algebra.query import Node, Read
-from runnel.catalog import feeds, ledger, matches, schema, subscriptions, undecided
-from runnel.catalog.connection import now
-from runnel.catalog.operators import calls_in
+from runnel.algebra.nodes.calls import Call
+from runnel.algebra.nodes.query import Node, Read
+from runnel.algebra.semantics.bindings import asking
+from runnel.algebra.semantics.evaluate import accepts, views_below
+from runnel.algebra.semantics.evaluate_log import LoggedItem, evaluate_log
+from runnel.catalog.declared import feeds, subscriptions
+from runnel.catalog.declared.operators import calls_in
+from runnel.catalog.delivery import ledger
+from runnel.catalog.logs import match_segments, undecided
+from runnel.catalog.store import schema
+from runnel.catalog.store.connection import now
 from runnel.engine import Engine
-from runnel.model.delivery import MessageState
+from runnel.model.message import MessageState
 from runnel.model.operator import Rows
 from tests.crash.city_operators import is_moody, loudness
 
@@ -201,7 +204,7 @@ def _origins(engine: Engine) -> dict[int, int]:
 
 def _verify_segments(engine: Engine) -> None:
     with engine.root.catalog.read() as connection:
-        segments = matches.match_segments(connection)
+        segments = match_segments.match_segments(connection)
     last = 0
     for segment in segments:
         assert segment.first_sequence == last + 1, "segments overlap or leave a gap"

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from runnel.catalog import ledger, matches, operator_cache
+from runnel.catalog.delivery import ledger
+from runnel.catalog.learned import operator_cache
+from runnel.catalog.logs import match_segments
 from runnel.engine import Engine, open_engine
-from runnel.log.garbage import collect_garbage
+from runnel.logs.garbage import collect_garbage
 from tests.crash.harness import (
     SCRIPT,
     Victim,
@@ -48,7 +50,7 @@ def _client_dies(root: Path, storage: str, code: str) -> None:
 
 def _segments(engine: Engine) -> int:
     with engine.root.catalog.read() as connection:
-        return len(matches.match_segments(connection))
+        return len(match_segments.match_segments(connection))
 
 
 def _known_answers(engine: Engine) -> int:
@@ -140,7 +142,7 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
     victim = Victim(root, "--once")
     assert victim.wait() == 0
     with engine.root.catalog.read() as connection:
-        lineage = matches.current_lineage(connection)
+        lineage = match_segments.current_lineage(connection)
         assert lineage is not None
         assert lineage.after_sequence == 100 + waiting
     verify(engine, 120)

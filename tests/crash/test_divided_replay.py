@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from runnel.catalog import matches
-from runnel.catalog.matches import MatchSegment
+from runnel.catalog.logs import match_segments
+from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.engine import Engine, open_engine
 from tests.crash.harness import SCRIPT, Victim, deadly_storage, item, verify
-from tests.unit.engine.divided_roots import current, epoch, move_everything
+from tests.unit.engine.planning.partitioned_workspaces import current, epoch, move_everything
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 PARTITIONS = 3
@@ -19,7 +19,7 @@ PARTITIONS = 3
 
 def _segments(engine: Engine) -> list[MatchSegment]:
     with engine.root.catalog.read() as connection:
-        return matches.match_segments(connection)
+        return match_segments.match_segments(connection)
 
 
 def test_a_batch_is_replayed_with_the_partitions_that_it_began_with(tmp_path: Path) -> None:

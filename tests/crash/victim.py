@@ -12,7 +12,7 @@ from pathlib import Path
 
 from runnel.engine import open_engine
 from runnel.sinks.contract import Delivery
-from runnel.sinks.lines_file import JsonLinesFile
+from runnel.sinks.files.lines_file import JsonLinesFile
 
 
 def main() -> None:

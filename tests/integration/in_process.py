@@ -12,16 +12,18 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from runnel.catalog import feeds, leases, matches, plans
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import match_segments, plan_versions
+from runnel.catalog.store import leases
 from runnel.engine import Engine
-from runnel.engine.expiry import end_expired
-from runnel.streaming.found import PART_SCHEMA
+from runnel.engine.declare.end_expired import end_expired
+from runnel.streaming.item_source import ItemLogReader, Offset
 from runnel.streaming.job import FORM, Job
-from runnel.streaming.match_job import match_slices
-from runnel.streaming.reader import ItemLogReader, Offset
-from runnel.streaming.shards import shard_count
-from runnel.streaming.two_stages import match_shard, route_slices
-from runnel.streaming.writer import MatchLogWriter, PartsWritten
+from runnel.streaming.match_sink import MatchLogWriter, PartsWritten
+from runnel.streaming.partitioned.shards import shard_count
+from runnel.streaming.partitioned.two_stages import match_shard, route_slices
+from runnel.streaming.worker.match_buffer import PART_SCHEMA
+from runnel.streaming.worker.match_job import match_slices
 
 
 class _State:
@@ -48,7 +50,7 @@ class InProcess:
         root = engine.root
         with root.catalog.write() as connection:
             self.lease = leases.acquire(connection, 3600.0)
-            lineage = matches.start_lineage(connection, FORM, reason="in process")
+            lineage = match_segments.start_lineage(connection, FORM, reason="in process")
         bounds = {
             "max_batch_items": 10_000,
             "max_batch_bytes": 1 << 26,
@@ -96,7 +98,7 @@ class InProcess:
         """Match a range with the plan that its offset names, and commit it as a batch."""
         slices = [self.reader.read(one) for one in self.reader.partitions(start, end)]
         with self.engine.root.catalog.read() as connection:
-            plan = plans.plan_by_version(connection, end["plan"])
+            plan = plan_versions.plan_by_version(connection, end["plan"])
         if plan is not None and plan.partitioning is not None and self.in_two_stages:
             written = self._in_two_stages(slices, shard_count(len(plan.pieces) - 1, self.job.parallelism))
         else:

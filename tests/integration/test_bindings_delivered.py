@@ -17,17 +17,18 @@ import pytest
 from tests.integration.in_process import InProcess
 
 import runnel
-from runnel.catalog import feeds, ledger
+from runnel.catalog.declared import feeds
+from runnel.catalog.delivery import ledger
 from runnel.engine import Engine
-from runnel.engine.delivery import shares_of
-from runnel.engine.tidy import tidy
+from runnel.engine.open_delivery import shares_of
+from runnel.engine.upkeep.maintenance import tidy
 from runnel.errors import DeliveryFailed
-from runnel.log import match_log
-from runnel.log.match_files import BOUND_SCHEMA, match_records
-from runnel.log.storage import FileStorage
+from runnel.logs.matches import match_log
+from runnel.logs.matches.match_files import BOUND_SCHEMA, match_records
 from runnel.model.bindings import Bindings
-from runnel.model.delivery import MessageState
-from runnel.streaming import found as found_module
+from runnel.model.message import MessageState
+from runnel.storage.file_storage import FileStorage
+from runnel.streaming.worker import match_buffer as found_module
 from runnel.testing import FakeClock, MemorySink
 
 IDENTITY = """<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">

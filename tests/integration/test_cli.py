@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 from tests.integration.in_process import InProcess
-from tests.unit.engine.long_life import LongLife
+from tests.unit.engine.upkeep.long_life import LongLife
 from typer.testing import CliRunner
 
 from runnel.cli.main import app
 from runnel.cli.output import EXIT_CODES
 from runnel.engine import open_engine
-from runnel.engine.tidy import tidy
+from runnel.engine.upkeep.maintenance import tidy
 from runnel.plan import store
 
 SCRIPT = (

@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 from tests.integration.in_process import InProcess, live_names
 
-from runnel.algebra.evaluate import accepts
-from runnel.algebra.query import Read
-from runnel.catalog import feeds, plans
-from runnel.engine import Engine, planning
+from runnel.algebra.nodes.query import Read
+from runnel.algebra.semantics.evaluate import accepts
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import plan_versions
+from runnel.engine import Engine
+from runnel.engine.planning import plan_change
 from runnel.errors import (
     CyclicFeeds,
     DuplicateName,
@@ -22,9 +24,9 @@ from runnel.errors import (
     SyntaxProblem,
     UnknownName,
 )
-from runnel.matching.build import build_matcher
-from runnel.model.batch import ItemBatch
+from runnel.matching.compile.build_matcher import build_matcher
 from runnel.model.item import Item, attributes_of
+from runnel.model.item_batch import ItemBatch
 from runnel.plan.store import PlanVersion, load
 from runnel.testing import FakeClock
 
@@ -328,12 +330,12 @@ def test_moving_a_subscription_inside_one_script_leaves_no_gap(engine: Engine) -
 
 
 def test_small_changes_are_deltas_and_many_become_a_base(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(planning, "_DELTA_AT_LEAST", 3)
+    monkeypatch.setattr(plan_change, "_DELTA_AT_LEAST", 3)
     engine.execute(f"{WIRE} subscribe to Rock output log;")
 
-    def current() -> plans.PlanRow:
+    def current() -> plan_versions.PlanRow:
         with engine.root.catalog.read() as connection:
-            found = plans.current_plan(connection)
+            found = plan_versions.current_plan(connection)
         assert found is not None
         return found
 
@@ -426,7 +428,7 @@ class _Walk:
     def verify(self, after: str) -> None:
         root = self.engine.root
         with root.catalog.read() as connection:
-            row = plans.current_plan(connection)
+            row = plan_versions.current_plan(connection)
             nodes = feeds.definitions(connection)
             live = feeds.since_of(connection)
         if row is None:
@@ -448,7 +450,7 @@ def test_after_any_declarations_the_plan_matches_as_the_oracle(
 ) -> None:
     import runnel
 
-    monkeypatch.setattr(planning, "_DELTA_AT_LEAST", 6)
+    monkeypatch.setattr(plan_change, "_DELTA_AT_LEAST", 6)
     with runnel.open(tmp_path / "root", clock=clock) as engine:
         walk = _Walk(engine, seed)
         steps = 0
@@ -457,7 +459,7 @@ def test_after_any_declarations_the_plan_matches_as_the_oracle(
             steps += not done.startswith("refused")
             walk.verify(done)
         with engine.root.catalog.read() as connection:
-            folders = plans.plan_folders(connection)
+            folders = plan_versions.plan_folders(connection)
         assert steps > 40
         assert len(folders) > 10, "the walk changed the plan"
 

@@ -10,16 +10,17 @@ from itertools import pairwise
 import pytest
 from tests.integration.in_process import InProcess, live_names
 
-from runnel.catalog import ledger, matches
-from runnel.catalog.leases import acquire, release
+from runnel.catalog.delivery import ledger
+from runnel.catalog.logs import match_segments
+from runnel.catalog.store.leases import acquire, release
+from runnel.delivery.match_reader import Share
+from runnel.delivery.recorder import Recorder
 from runnel.engine import Engine
-from runnel.engine.expiry import end_expired
+from runnel.engine.declare.end_expired import end_expired
 from runnel.errors import CatalogUnavailable, Fenced, StatementError
-from runnel.log.archive import archive_matched
-from runnel.log.garbage import collect_garbage
-from runnel.model.delivery import Message, MessageState
-from runnel.sinks.record import Recorder
-from runnel.sinks.shares import Share
+from runnel.logs.garbage import collect_garbage
+from runnel.logs.items.archive import archive_matched
+from runnel.model.message import Message, MessageState
 from runnel.testing import FakeClock, MemorySink
 
 HOUR = timedelta(hours=1)
@@ -269,9 +270,9 @@ def test_from_last_while_running_has_neither_gap_nor_repetition(
 
 
 def test_a_long_past_is_cut_into_messages(engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch) -> None:
-    from runnel.sinks import shares
+    from runnel.delivery import match_reader
 
-    monkeypatch.setattr(shares, "_MESSAGE_ITEMS", 3)
+    monkeypatch.setattr(match_reader, "_MESSAGE_ITEMS", 3)
     _publish(engine, *range(1, 17))
     runner.match()
     engine.execute("subscribe to Rock output memory 'rock' from last 1 day;")
@@ -283,7 +284,7 @@ def test_a_long_past_is_cut_into_messages(engine: Engine, runner: InProcess, mon
 def test_large_items_are_cut_into_more_messages(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runnel.sinks.shares._MESSAGE_BYTES", 250_000)
+    monkeypatch.setattr("runnel.delivery.match_reader._MESSAGE_BYTES", 250_000)
     engine.execute("subscribe to All output memory 'all'; subscribe to All output memory 'late' every 1 hour;")
     sizes = [100, 100, 100, 400, 10, 10, 300]
     engine.publish("Wire", [{"id": str(row), "title": "é" * 500 * size} for row, size in enumerate(sizes)])
@@ -298,9 +299,9 @@ def test_large_items_are_cut_into_more_messages(
 def test_only_so_many_bytes_are_read_at_once_and_everything_comes(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("runnel.sinks.shares._MESSAGE_BYTES", 100_000)
-    monkeypatch.setattr("runnel.sinks.shares._CACHED_BYTES", 100_000)
-    monkeypatch.setattr("runnel.sinks.compose._MOST_BYTES", 350_000)
+    monkeypatch.setattr("runnel.delivery.match_reader._MESSAGE_BYTES", 100_000)
+    monkeypatch.setattr("runnel.delivery.match_reader._CACHED_BYTES", 100_000)
+    monkeypatch.setattr("runnel.delivery.composer._MOST_BYTES", 350_000)
     for name in "abc":
         engine.execute(f"create feed {name.upper()} from Wire where of = '{name}';")
         engine.execute(f"subscribe to {name.upper()} output memory '{name}';")
@@ -375,8 +376,8 @@ def test_a_catalog_that_is_away_is_no_fault_of_a_message(
 def test_fewer_items_are_looked_through_at_once_where_each_matches_much(
     engine: Engine, runner: InProcess, monkeypatch: pytest.MonkeyPatch, clock: FakeClock
 ) -> None:
-    monkeypatch.setattr("runnel.sinks.record._TURN_MATCHES", 12)
-    monkeypatch.setattr("runnel.sinks.record._OUTLINES", 3)
+    monkeypatch.setattr("runnel.delivery.recorder._TURN_MATCHES", 12)
+    monkeypatch.setattr("runnel.delivery.recorder._OUTLINES", 3)
     engine.execute(
         "subscribe to All output memory 'all'; subscribe to Rock output memory 'rock' every 1 hour;"
         "subscribe to Jazz output memory 'jazz';"
@@ -586,4 +587,7 @@ def test_a_second_lineage_goes_on_where_the_first_ended(engine: Engine, runner: 
     second.run()
     assert MemorySink.item_ids("all") == ["1", "2", "3"]
     with engine.root.catalog.read() as connection:
-        assert [one.lineage for one in matches.match_segments(connection)] == [runner.job.lineage, second.job.lineage]
+        assert [one.lineage for one in match_segments.match_segments(connection)] == [
+            runner.job.lineage,
+            second.job.lineage,
+        ]

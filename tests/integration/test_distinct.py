@@ -19,24 +19,26 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.integration.in_process import InProcess, matched_ids
-from tests.unit.matching.distinct_worlds import SOURCES, START, DistinctWorld, distinct_worlds
+from tests.unit.matching.distinct.distinct_worlds import SOURCES, START, DistinctWorld, distinct_worlds
 
 import runnel
-from runnel.algebra.distinct import render_distinct
-from runnel.algebra.evaluate_log import LoggedItem, evaluate_log
-from runnel.algebra.query import Distinct, Filter, Node, Read, Union
-from runnel.algebra.render import render
-from runnel.catalog import feeds, leases, matches, seen_keys
-from runnel.catalog.connection import Catalog
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
+from runnel.algebra.nodes.render import render
+from runnel.algebra.semantics.distinct import render_distinct
+from runnel.algebra.semantics.evaluate_log import LoggedItem, evaluate_log
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import match_segments, seen_keys
+from runnel.catalog.store import leases
+from runnel.catalog.store.connection import Catalog
 from runnel.engine import Engine, open_engine
-from runnel.engine.backup import back_up
-from runnel.engine.restore import restore
-from runnel.engine.tidy import tidy
+from runnel.engine.upkeep.backup import back_up
+from runnel.engine.upkeep.maintenance import tidy
+from runnel.engine.upkeep.restore import restore
 from runnel.errors import InputError, RunnelError, StatementError
-from runnel.log.garbage import collect_garbage
-from runnel.log.storage import Storage
-from runnel.streaming import match_job
-from runnel.streaming.match_job import match_slices
+from runnel.logs.garbage import collect_garbage
+from runnel.storage.file_storage import Storage
+from runnel.streaming.worker import match_job
+from runnel.streaming.worker.match_job import match_slices
 from runnel.testing import FakeClock
 
 SCRIPT = """
@@ -400,6 +402,8 @@ def test_claims_count_when_a_worker_holds_much(engine: Engine, monkeypatch: pyte
     engine.publish("Wire", items(*((f"title {number % 5}", number) for number in range(10))))
     run.match()
     with engine.root.catalog.read() as connection:
-        assert len(matches.match_parts(connection, 0, 10, limit=100)) == 5, "every slice has claims and nothing else"
+        assert len(match_segments.match_parts(connection, 0, 10, limit=100)) == 5, (
+            "every slice has claims and nothing else"
+        )
     assert len(matched_ids(engine, "News")) == 5
     run.close()

@@ -16,15 +16,16 @@ from tests.crash.harness import _verify_matches, _verify_segments
 from tests.integration.in_process import InProcess, matched_ids
 
 import runnel
-from runnel.algebra.evaluate import accepts
-from runnel.algebra.query import Read
-from runnel.catalog import feeds, items, matches, plans
+from runnel.algebra.nodes.query import Read
+from runnel.algebra.semantics.evaluate import accepts
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import item_segments, match_segments, plan_versions
 from runnel.engine import Engine
-from runnel.engine.runner import Progress
+from runnel.engine.run.runner import Progress
 from runnel.errors import RunnerActive
-from runnel.model.delivery import MessageState
-from runnel.sources.adapt import adapt
-from runnel.sources.decode import decode
+from runnel.model.message import MessageState
+from runnel.sources.documents.adapt import adapt
+from runnel.sources.documents.decode import decode
 from runnel.testing import FakeClock, MemorySink, ScriptedSource, World
 
 
@@ -108,9 +109,9 @@ def _verify_tidiness(engine: Engine) -> None:
     assert set(status.messages) == {MessageState.DONE.value}
     assert (status.put_aside, status.failing_sources, status.lag) == (0, [], 0)
     with engine.root.catalog.read() as connection:
-        segments = items.segments_between(connection, 0, 1 << 60)
-        plan = plans.current_plan(connection)
-        batches = matches.match_segments(connection)
+        segments = item_segments.segments_between(connection, 0, 1 << 60)
+        plan = plan_versions.current_plan(connection)
+        batches = match_segments.match_segments(connection)
     assert {segment.tier for segment in segments} == {"day"}, "what is matched is archived"
     assert max(one.items for one in batches) <= 80, "batches are bounded"
     assert plan is not None
@@ -199,8 +200,8 @@ def _everything(engine: Engine) -> tuple[object, ...]:
         if path.is_file() and "catalog.sqlite" not in path.name and "logs" not in path.parts
     )
     with engine.root.catalog.read() as connection:
-        segments = len(items.segments_between(connection, 0, 1 << 60))
-        return files, segments, len(matches.match_segments(connection)), plans.current_plan(connection)
+        segments = len(item_segments.segments_between(connection, 0, 1 << 60))
+        return files, segments, len(match_segments.match_segments(connection)), plan_versions.current_plan(connection)
 
 
 def _accepted_ids(engine: Engine, name: str) -> list[str]:
@@ -287,7 +288,7 @@ def test_batches_are_bounded_in_bytes(wired: Engine) -> None:
     for first in range(1, 41, 10):
         wired.publish("Wire", [{"id": str(n), "text": "x" * 10_000} for n in range(first, first + 10)])
     with wired.root.catalog.read() as connection:
-        segment = items.segments_between(connection, 0, 1)[0]
+        segment = item_segments.segments_between(connection, 0, 1)[0]
     per_item = segment.bytes // segment.items
     ends = list(_ends(InProcess(wired, max_batch_bytes=per_item * 15 + 10)))
     assert ends == [15, 30, 40]
@@ -353,7 +354,7 @@ def test_a_replay_uses_the_plan_that_its_offset_names(wired: Engine, clock: Fake
     assert matched_ids(wired, "Hot") == ["6", "7", "8", "9", "10"]
     runner.commit(runner.offset, end, 0)
     with wired.root.catalog.read() as connection:
-        (segment,) = matches.match_segments(connection)
+        (segment,) = match_segments.match_segments(connection)
     assert (segment.plan, segment.matches) == (2, 15)
     runner.offset, runner.batches = end, 1
     wired.publish("Wire", [{"id": "11", "n": 7}])

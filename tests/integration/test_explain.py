@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from runnel.algebra.expressions import Expression
+from runnel.algebra.nodes.expressions import Expression
 from runnel.cli.main import app
-from runnel.engine import Engine, explain_partition, open_engine
-from runnel.engine.explain_partition import ExplainedPartition
-from runnel.engine.status import read_status
+from runnel.engine import Engine, open_engine
+from runnel.engine.ask import explain_partition
+from runnel.engine.ask.explain_partition import ExplainedPartition
+from runnel.engine.ask.status import read_status
 from runnel.errors import NotFound
 
 SCRIPT = """

@@ -9,16 +9,16 @@ import pytest
 from typer.testing import CliRunner
 
 import runnel
-from runnel.algebra.graphs import Graph
-from runnel.algebra.query import Filter
-from runnel.algebra.terms import leaves
-from runnel.catalog import feeds
+from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.query import Filter
+from runnel.algebra.semantics.close_conditions import leaves
+from runnel.catalog.declared import feeds
 from runnel.cli.main import app
 from runnel.engine import Engine
-from runnel.engine.backup import back_up
-from runnel.engine.restore import restore
+from runnel.engine.upkeep.backup import back_up
+from runnel.engine.upkeep.restore import restore
 from runnel.errors import Span, StatementError, UnknownName
-from runnel.language.prefixes import KNOWN_PREFIXES
+from runnel.language.syntax.iri_prefixes import KNOWN_PREFIXES
 
 LAB = "register prefix lab as 'http://lab.example/';"
 PAGES = "register feed Pages;"

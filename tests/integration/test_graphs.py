@@ -15,12 +15,12 @@ from tests.unit.algebra.generated_graphs import graphs, patterns
 from typer.testing import CliRunner
 
 import runnel
-from runnel.algebra.bindings import distinct
-from runnel.algebra.evaluate import holds
-from runnel.algebra.expressions import Not
-from runnel.algebra.graph_solutions import graph_bindings
-from runnel.algebra.graphs import Graph
-from runnel.algebra.render import render_graph
+from runnel.algebra.nodes.expressions import Not
+from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.render import render_graph
+from runnel.algebra.semantics.bindings import distinct
+from runnel.algebra.semantics.evaluate import holds
+from runnel.algebra.semantics.graph_solutions import graph_bindings
 from runnel.cli.main import app
 from runnel.engine import Engine
 from runnel.errors import InputError, InvalidItem, StatementError

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from tests.integration.in_process import InProcess
 
-from runnel.catalog import feeds
+from runnel.catalog.declared import feeds
 from runnel.engine import Engine, open_engine
 from runnel.errors import InvalidCondition
-from runnel.matching.operators.means import OperatorMeans
-from runnel.streaming import operator_work
+from runnel.matching.operators.ask.operator_environment import OperatorMeans
+from runnel.streaming.worker import operator_work
 
 MODULE = "tests.integration.city_operators"
 INTEGER = "http://www.w3.org/2001/XMLSchema#integer"

@@ -17,7 +17,7 @@ from sqlalchemy import select
 from tests.integration.in_process import InProcess
 
 import runnel
-from runnel.catalog import schema
+from runnel.catalog.store import schema
 from runnel.engine import Engine
 from runnel.errors import RunnelError, StatementError
 

@@ -12,14 +12,18 @@ from sqlalchemy import select
 from tests.services import PostgreSQL, postgresql
 
 import runnel
-from runnel.catalog import feeds, plans, schema, subscriptions
-from runnel.engine import Engine, planning, script
-from runnel.engine.root import Root
+from runnel.catalog.declared import feeds, subscriptions
+from runnel.catalog.logs import plan_versions
+from runnel.catalog.store import schema
+from runnel.engine import Engine
+from runnel.engine.declare import script
+from runnel.engine.planning import plan_change
+from runnel.engine.workspace import Root
 from runnel.errors import CorruptData, DuplicateName, QuotaExceeded, StatementError, UnknownName
-from runnel.language.parser import parse
+from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_script
-from runnel.language.statements import Parsed
-from runnel.matching.build import build_matcher
+from runnel.language.syntax.statements import Parsed
+from runnel.matching.compile.build_matcher import build_matcher
 from runnel.plan.gates import visible
 from runnel.plan.store import PlanVersion, load
 
@@ -57,7 +61,7 @@ def check(engine: Engine) -> set[str]:
     with engine.root.catalog.read() as connection:
         live = {one.id: one.name for one in feeds.live_feeds(connection)}
         since = feeds.since_of(connection)
-        current = plans.current_plan(connection)
+        current = plan_versions.current_plan(connection)
         read = connection.execute(select(schema.reads)).all()
         held = subscriptions.live_subscriptions(connection)
     assert {row.feed for row in read} | {row.source for row in read} <= live.keys()
@@ -82,7 +86,7 @@ def check(engine: Engine) -> set[str]:
 def during_compiling(monkeypatch: pytest.MonkeyPatch, *actions: Callable[[], object]) -> list[str]:
     """Do something while a change is compiled, each time it is; gives what happened."""
     happened: list[str] = []
-    compile_change = planning.compile_change
+    compile_change = plan_change.compile_change
     waiting = list(actions)
 
     def compiled(*arguments: Any) -> Any:
@@ -140,7 +144,7 @@ def test_a_large_script_leaves_what_small_ones_leave(tmp_path: Path) -> None:
         for engine in (one, other):
             engine.publish("News", items)
             with engine.root.catalog.read() as connection:
-                current = plans.current_plan(connection)
+                current = plan_versions.current_plan(connection)
             assert current is not None
             plan = load(engine.root.storage, PlanVersion.of(current))
             (batch,) = engine.root.items.get(list(range(1, 61)))
@@ -255,9 +259,9 @@ def test_at_last_it_is_declared_under_the_lock(tmp_path: Path, monkeypatch: pyte
 
 def test_a_plan_that_was_collected_meanwhile_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A newer plan came into use while the script was prepared, so that the older one is gone."""
-    real, tries = planning.compile_change, list[str]()
+    real, tries = plan_change.compile_change, list[str]()
 
-    def gone(root: Root, change: planning.Change) -> planning.Draft:
+    def gone(root: Root, change: plan_change.Change) -> plan_change.Draft:
         tries.append("compiled")
         if len(tries) == 1:
             with runnel.open(tmp_path / "root") as other:
@@ -276,7 +280,7 @@ def test_a_plan_that_was_collected_meanwhile_is_no_damage(tmp_path: Path, monkey
             engine.execute(many("R"))
 
 
-def _raise() -> planning.Draft:
+def _raise() -> plan_change.Draft:
     raise CorruptData("plans/2/manifest.json cannot be read")
 
 

@@ -15,12 +15,14 @@ from typing import Any
 import pytest
 from tests.integration.in_process import InProcess
 
-from runnel.catalog import feeds, matches, operator_learning, undecided
+from runnel.catalog.declared import feeds
+from runnel.catalog.learned import operator_statistics
+from runnel.catalog.logs import match_segments, undecided
 from runnel.engine import Engine, open_engine
 from runnel.errors import TooCostly
-from runnel.log.supplements import log_again
-from runnel.matching.operators.means import OperatorMeans
-from runnel.streaming import operator_work
+from runnel.logs.items.supplements import log_again
+from runnel.matching.operators.ask.operator_environment import OperatorMeans
+from runnel.streaming.worker import operator_work
 from runnel.testing import FakeClock
 
 MODULE = "tests.integration.city_operators"
@@ -111,7 +113,7 @@ def test_what_failed_is_told_and_hurts_no_other(engine: Engine) -> None:
     assert "operator alarming" in rows[0]["place"]
     with engine.root.catalog.read() as connection:
         assert undecided.undecided_count(connection) == 0
-        learned = operator_learning.learned_operators(connection)
+        learned = operator_statistics.learned_operators(connection)
     assert learned.operators["mobPattern 1"].calls > 0
     (alarming, _, mob) = engine.show("operators").data["operators"]
     assert alarming["learned"]["failed"] > 0 == mob["learned"]["failed"]
@@ -147,7 +149,7 @@ def test_what_may_pass_is_tried_again_for_its_queries_alone(tmp_path: Path) -> N
         assert matched(engine) == {"a": ["Sure", "Maybe"]}
         with root.catalog.read() as connection:
             assert undecided.undecided_count(connection) == 0
-            assert matches.matched_upto(connection) == 3
+            assert match_segments.matched_upto(connection) == 3
         assert engine.show("quarantine").data["quarantine"] == []
     operator_work.operators.cache_clear()
 

@@ -13,8 +13,9 @@ import pytest
 from typer.testing import CliRunner
 
 import runnel
-from runnel.algebra.query import Filter
-from runnel.catalog import feeds, operators, plans
+from runnel.algebra.nodes.query import Filter
+from runnel.catalog.declared import feeds, operators
+from runnel.catalog.logs import plan_versions
 from runnel.cli.main import app
 from runnel.engine import Engine
 from runnel.errors import NotAllowed, StatementError, StillNeeded, UnknownName
@@ -302,11 +303,11 @@ def test_a_dropped_operator_takes_its_queries_along_only_if_asked(engine: Engine
 def test_what_is_matched_goes_on_from_where_it_is(engine: Engine) -> None:
     engine.execute(REGISTER + MOBS + "subscribe to Mobs output log;")
     with engine.root.catalog.read() as connection:
-        first, before = plans.current_plan(connection), feeds.since_of(connection)
+        first, before = plan_versions.current_plan(connection), feeds.since_of(connection)
     engine.publish("Wire", [{"id": "1", "title": "A crowd in the square"}])
     engine.execute(REGISTER)
     with engine.root.catalog.read() as connection:
-        second, after = plans.current_plan(connection), feeds.since_of(connection)
+        second, after = plan_versions.current_plan(connection), feeds.since_of(connection)
     assert first is not None
     assert second is not None
     assert second.version > first.version, "the plan asks the new registration"
@@ -314,7 +315,7 @@ def test_what_is_matched_goes_on_from_where_it_is(engine: Engine) -> None:
     (dropped,) = engine.execute("drop operator mob cascade;")
     assert (dropped.data["feeds"], len(dropped.data["subscriptions"])) == (["Mobs"], 1)
     with engine.root.catalog.read() as connection:
-        last = plans.current_plan(connection)
+        last = plan_versions.current_plan(connection)
     assert last is not None
     assert last.queries == 0
 
@@ -337,7 +338,7 @@ def test_a_large_script_with_operators(engine: Engine) -> None:
     engine.execute(text)
     with engine.root.catalog.read() as connection:
         assert operators.use_counts(connection) == {"mob": 300}
-        assert plans.current_plan(connection) is None, "nobody subscribes, so nothing is compiled"
+        assert plan_versions.current_plan(connection) is None, "nobody subscribes, so nothing is compiled"
     wrong = text.replace("Q", "R").replace("mob(?x) and ?x > 250;", "mbo(?x) and ?x > 250;")
     error = refused(engine, wrong, kind=UnknownName)
     assert error.span is not None

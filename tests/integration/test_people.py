@@ -17,13 +17,15 @@ from tests.integration.in_process import InProcess, live_names, matched_ids
 from typer.testing import CliRunner
 
 import runnel
-from runnel.catalog import feeds, outbox, people, signing_keys, subscriptions
+from runnel.catalog.access import owners, signing_keys
+from runnel.catalog.declared import feeds, subscriptions
+from runnel.catalog.delivery import outbox
 from runnel.cli.main import app
 from runnel.engine import Engine
-from runnel.engine.expiry import end_expired
-from runnel.engine.root import Root
-from runnel.engine.sheets import keep_sheets
-from runnel.engine.tidy import tidy
+from runnel.engine.declare.end_expired import end_expired
+from runnel.engine.declare.keep_stylesheets import keep_sheets
+from runnel.engine.upkeep.maintenance import tidy
+from runnel.engine.workspace import Root
 from runnel.errors import (
     CyclicFeeds,
     DuplicateName,
@@ -36,8 +38,8 @@ from runnel.errors import (
     StillNeeded,
     UnknownName,
 )
-from runnel.language.statements import Renew, Statement, Unsubscribe
-from runnel.log.archive import archive_matched
+from runnel.language.syntax.statements import Renew, Statement, Unsubscribe
+from runnel.logs.items.archive import archive_matched
 from runnel.testing import FakeClock
 
 WIRE = "register feed Wire; create feed Rock from Wire where title contains 'rock';"
@@ -401,7 +403,7 @@ def test_what_only_ended_subscriptions_needed_is_tidied_away(engine: Engine, mon
         return made
 
     gone: list[int] = []
-    monkeypatch.setattr("runnel.engine.script.keep_sheets", kept)
+    monkeypatch.setattr("runnel.engine.declare.script.keep_sheets", kept)
     made = engine.execute("subscribe to Rock apply 'a.xsl' output webhook 'https://a.example/';")
     assert (gone, made[0].data["subscription"]) == ([1], 5)
     assert len(list(sheets.iterdir())) == 6
@@ -648,7 +650,7 @@ def test_an_owner_materialises_what_the_operator_offers(shaped: Engine) -> None:
     runner.run()
     assert [one.item.first("title") for one in ann.matches("View")] == ["Shaped: rock"]
     with shaped.root.catalog.read() as connection:
-        usage = people.usage_of(connection, ann.actor.owner)
+        usage = owners.usage_of(connection, ann.actor.owner)
     assert (usage.queries, usage.subscriptions) == (2, 1), "the subscription that serves Mine is not counted"
     with pytest.raises(StillNeeded, match="feeds Mine of ann, Shaped, View of ann"):
         shaped.execute("drop feed Rock;")
@@ -659,7 +661,7 @@ def test_an_owner_materialises_what_the_operator_offers(shaped: Engine) -> None:
 
 def test_a_quota_names_its_numbers_and_the_script_changes_nothing(engine: Engine, ann: Engine) -> None:
     engine.execute(WIRE)
-    engine.owners.quota("ann", people.Quotas(queries=2, subscriptions=1))
+    engine.owners.quota("ann", owners.Quotas(queries=2, subscriptions=1))
     with pytest.raises(QuotaExceeded, match="you have 2 feeds and may have 2") as refused:
         ann.execute("register feed A;\nregister feed B;\n register feed C;")
     assert "line 3" in (refused.value.hint or "")
@@ -674,7 +676,7 @@ def test_a_quota_names_its_numbers_and_the_script_changes_nothing(engine: Engine
 
 def test_bytes_published_are_counted_and_refused(engine: Engine, ann: Engine) -> None:
     ann.execute("register feed Mine;")
-    engine.owners.quota("ann", people.Quotas(bytes=100))
+    engine.owners.quota("ann", owners.Quotas(bytes=100))
     ann.publish("Mine", [{"id": "1", "title": "x" * 50}])
     with pytest.raises(QuotaExceeded, match="of 100 are used up"):
         ann.publish("Mine", [{"id": "2", "title": "x" * 50}])
@@ -689,7 +691,7 @@ def test_bytes_published_are_counted_and_refused(engine: Engine, ann: Engine) ->
 
 def test_clients_cannot_pass_a_quota_of_bytes_together(engine: Engine, ann: Engine) -> None:
     ann.execute("register feed Mine;")
-    engine.owners.quota("ann", people.Quotas(bytes=500))
+    engine.owners.quota("ann", owners.Quotas(bytes=500))
     done: list[bool] = []
 
     def publish(number: int) -> None:
@@ -720,7 +722,7 @@ class Quotas(RuleBasedStateMachine):
         self.engine = runnel.open(Path(self.folder.name) / "root")
         self.engine.execute("register feed Wire;")
         self.engine.owners.add("ann")
-        self.engine.owners.quota("ann", people.Quotas(self.QUERIES, self.SUBSCRIPTIONS))
+        self.engine.owners.quota("ann", owners.Quotas(self.QUERIES, self.SUBSCRIPTIONS))
         self.ann = self.engine.acting_as("ann")
         self.views: set[str] = set()
         self.held: dict[int, str] = {}
@@ -770,7 +772,7 @@ class Quotas(RuleBasedStateMachine):
     @invariant()
     def counts_are_right(self) -> None:
         with self.engine.root.catalog.read() as connection:
-            usage = people.usage_of(connection, self.ann.actor.owner)
+            usage = owners.usage_of(connection, self.ann.actor.owner)
         assert (usage.queries, usage.subscriptions) == (len(self.views), len(self.held))
         assert usage.queries <= self.QUERIES
         assert usage.subscriptions <= self.SUBSCRIPTIONS

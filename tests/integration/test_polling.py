@@ -20,14 +20,15 @@ import pytest
 from aiohttp import web
 from tests.integration.in_process import InProcess, matched_ids
 from tests.services import free_port
-from tests.unit.sources.feed_server import FeedServer, Page, rss
+from tests.unit.sources.web_feeds.feed_server import FeedServer, Page, rss
 
 import runnel
-from runnel.catalog import feeds, hubs, polls
-from runnel.catalog.hubs import HubState
+from runnel.catalog.declared import feeds
+from runnel.catalog.polling import hubs, polls
+from runnel.catalog.polling.hubs import HubState
 from runnel.engine import Engine
-from runnel.engine.health import Health
-from runnel.sources.poll import Poller
+from runnel.engine.run.health import Health
+from runnel.sources.web_feeds.poller import Poller
 from runnel.testing import FakeClock, MemorySink
 from runnel.web.server import Server
 
@@ -186,7 +187,7 @@ def _call(url: str, body: bytes | None = None, signature: str = "") -> tuple[int
 _VICTIM = """
 import sys
 import runnel
-from runnel.sources.poll import Poller
+from runnel.sources.web_feeds.poller import Poller
 with runnel.open(sys.argv[1], poll_seconds=1, allowed_addresses=("127.0.0.1/32",)) as engine:
     poller = Poller(engine.root.catalog, engine._acquirer, engine.root.settings)
     print("polling", flush=True)

@@ -11,12 +11,13 @@ import pytest
 from tests.integration.in_process import InProcess, matched_ids
 
 import runnel
-from runnel.algebra.evaluate import holds
-from runnel.catalog import inspection, matches
+from runnel.algebra.semantics.evaluate import holds
+from runnel.catalog.logs import match_segments, quarantine
 from runnel.engine import Engine
 from runnel.errors import Backlogged, BrokenDocument, InvalidItem, NotFound
-from runnel.matching.filters import fallback, truth
-from runnel.streaming import loaded
+from runnel.matching.filters.atoms import truth
+from runnel.matching.filters.index import match_slowly
+from runnel.streaming.worker import plan_cache
 
 RSS = """<rss version="2.0"><channel><title>T</title><link>http://e.example/</link><description>D</description>{}
 </channel></rss>"""
@@ -197,12 +198,12 @@ def poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
         return holds(atom, attributes, accepted)
 
     monkeypatch.setattr(truth, "holds", raising)
-    monkeypatch.setattr(fallback, "holds", raising)
+    monkeypatch.setattr(match_slowly, "holds", raising)
 
 
 @pytest.mark.usefixtures("poisoned")
 def test_a_query_that_raises_on_an_item_is_put_aside_and_the_batch_goes_on(engine: Engine) -> None:
-    loaded.forget_plans()
+    plan_cache.forget_plans()
     engine.execute(
         "register feed Wire; create feed Old from Wire where published < date '2026-01-01T10:00:00Z';"
         "create feed Poison from Wire where title contains 'poison'; create feed All from Wire;"
@@ -230,7 +231,7 @@ def test_a_query_that_raises_on_an_item_is_put_aside_and_the_batch_goes_on(engin
     runner.commit(runner.reader.initialOffset(), runner.offset, 0)
     assert len(_put_aside(engine)) == 2
     with engine.root.catalog.read() as connection:
-        (segment,) = matches.match_segments(connection)
-        assert inspection.put_aside_count(connection) == 2
+        (segment,) = match_segments.match_segments(connection)
+        assert quarantine.put_aside_count(connection) == 2
     assert segment.counters["failures"] == 2
     assert segment.matches == 4 + 2 + 3 + 3

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from aiohttp import web
 from tests.integration.in_process import InProcess
-from tests.unit.sources.feed_server import FeedServer, Page, PollWorld, rss
+from tests.unit.sources.web_feeds.feed_server import FeedServer, Page, PollWorld, rss
 
 import runnel
-from runnel.catalog import feeds
+from runnel.catalog.declared import feeds
 from runnel.engine import Engine
-from runnel.engine.backup import back_up
-from runnel.engine.restore import restore
+from runnel.engine.upkeep.backup import back_up
+from runnel.engine.upkeep.restore import restore
 from runnel.errors import BrokenDocument
-from runnel.matching.observe import _Counts
-from runnel.matching.operators.builtin.texts import text_of
-from runnel.matching.operators.contract import Ask
+from runnel.matching.costs.observe_stream import _Counts
+from runnel.matching.operators.builtin.text.input_texts import text_of
+from runnel.matching.operators.plugins.contract import Ask
 from runnel.model.graph import GRAPH, RdfGraph, read_ntriples
 from runnel.model.item import Item
 from runnel.testing import MemorySink

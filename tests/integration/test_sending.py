@@ -21,14 +21,17 @@ from sqlalchemy import text
 from tests.integration.in_process import InProcess
 
 import runnel
-from runnel.catalog import ledger, subscriptions
-from runnel.catalog.leases import acquire, release
-from runnel.catalog.root_secrets import UNSUBSCRIBE, check_unsubscribe_token, find_secret
-from runnel.engine import Engine, subscribe
+from runnel.catalog.access.workspace_secrets import UNSUBSCRIBE, check_unsubscribe_token, find_secret
+from runnel.catalog.declared import subscriptions
+from runnel.catalog.delivery import ledger
+from runnel.catalog.store.leases import acquire, release
+from runnel.delivery import dispatcher
+from runnel.engine import Engine
+from runnel.engine.declare import subscribe
 from runnel.errors import DeliveryFailed, Fenced, StorageFull
-from runnel.model.delivery import Message, MessageState
+from runnel.model.message import Message, MessageState
 from runnel.settings import Settings
-from runnel.sinks import apply, dispatch
+from runnel.sinks import apply_stylesheet
 from runnel.sinks.contract import Delivery
 from runnel.sinks.registry import open_sink
 from runnel.sinks.webhook import WebhookSink
@@ -107,7 +110,7 @@ def endpoints(monkeypatch: pytest.MonkeyPatch) -> Endpoints:
 
 
 def _put_in_place(monkeypatch: pytest.MonkeyPatch, sink: Endpoints | WebhookSink) -> None:
-    for module in (dispatch, subscribe, apply):
+    for module in (dispatcher, subscribe, apply_stylesheet):
         monkeypatch.setattr(module, "open_sink", lambda kind: sink if kind == sink.kind else open_sink(kind))
 
 
@@ -368,9 +371,9 @@ def test_a_failing_subscription_keeps_its_order_however_much_comes_behind(
 def test_a_silent_host_is_asked_by_one_message_at_a_time(
     tmp_path: Path, endpoints: Endpoints, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from runnel.sinks import hosts
+    from runnel.delivery import host_queues
 
-    monkeypatch.setattr(hosts, "_LONGEST_PAUSE", 0.0)
+    monkeypatch.setattr(host_queues, "_LONGEST_PAUSE", 0.0)
     clock = FakeClock()
     targets = [f"https://down.example/{number}" for number in range(60)]
     with _running(tmp_path / "root", clock) as runner:

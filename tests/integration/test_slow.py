@@ -10,16 +10,17 @@ import pytest
 from tests.integration.in_process import InProcess
 from typer.testing import CliRunner
 
-from runnel.catalog import costs, feeds, statistics
-from runnel.catalog.connection import now
+from runnel.catalog.declared import feeds
+from runnel.catalog.learned import query_costs, stream_statistics
+from runnel.catalog.store.connection import now
 from runnel.cli.main import app
 from runnel.engine import Engine
-from runnel.engine.journal import JsonLines
-from runnel.engine.slow import HINTS
-from runnel.engine.tidy import tidy
+from runnel.engine.ask.slow_queries import HINTS
+from runnel.engine.run.application_log import JsonLines
+from runnel.engine.upkeep.maintenance import tidy
 from runnel.errors import NotFound
-from runnel.model.costs import Cost, Costs
-from runnel.model.statistics import Observed
+from runnel.model.learned.query_costs import Cost, Costs
+from runnel.model.learned.stream_statistics import Observed
 from runnel.testing import FakeClock
 
 SCRIPT = """
@@ -37,8 +38,8 @@ def spent(engine: Engine, name: str, milliseconds: float, items: int = 200) -> N
         feed = feeds.feed_by_name(connection, name)
         assert feed is not None
         cost = Cost(milliseconds * 1e3 * items, "RegularExpression", "title matches 'a'")
-        costs.learn(connection, Costs(items, {feed.id: cost}), now(connection))
-        statistics.note(connection, {feed.id: Observed(1, {"rock": 1})})
+        query_costs.learn(connection, Costs(items, {feed.id: cost}), now(connection))
+        stream_statistics.note(connection, {feed.id: Observed(1, {"rock": 1})})
 
 
 def told(engine: Engine, *words: str) -> str:
@@ -108,7 +109,7 @@ def test_an_owner_sees_only_their_own_and_a_tag_narrows(engine: Engine) -> None:
         mine = feeds.feed_by_name(connection, "Mine", ann.actor.owner)
         assert mine is not None
         cost = Costs(100, {mine.id: Cost(1e9, "RegularExpression", "title matches 'a+b'")})
-        costs.learn(connection, cost, now(connection))
+        query_costs.learn(connection, cost, now(connection))
     tidy(engine.root, run.epoch)
     assert [one.query for one in ann.usage().slow] == ["Mine"]
     assert [(one.query, one.owner) for one in engine.usage().slow] == [("Mine", "ann"), ("Dear", "operator")]

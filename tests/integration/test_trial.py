@@ -10,10 +10,10 @@ import pytest
 from tests.integration.in_process import InProcess
 from typer.testing import CliRunner
 
-from runnel.catalog import tags
+from runnel.catalog.declared import tags
 from runnel.cli.main import app
 from runnel.engine import Engine
-from runnel.engine.trial import Trial
+from runnel.engine.trial.try_items import Trial
 from runnel.errors import InputError, NotAllowed, NotFound
 from runnel.testing import FakeClock
 
@@ -93,7 +93,7 @@ def test_the_running_plan_and_a_plan_of_its_own_say_the_same(
     declared.publish("Wire", ITEMS)
     found = {}
     for pays in (True, False):
-        monkeypatch.setattr("runnel.matching.subset.compiling_pays", lambda *_, answer=pays: answer)
+        monkeypatch.setattr("runnel.matching.compile.select_queries.compiling_pays", lambda *_, answer=pays: answer)
         found[pays] = declared.test(), declared.test(ITEMS, feed="Wire"), declared.test(tag="music")
     assert found[True] == found[False]
     assert found[True][0].counts == (("Rock", 2), ("Idle", 1), ("Live", 1), ("Cheap", 0))

@@ -11,22 +11,23 @@ from typing import Any
 import pytest
 from tests.crash.harness import SCRIPT, allow_operators, asking_script, item, verify, wait_until
 from tests.integration.in_process import InProcess
-from tests.unit.engine.divided_roots import current, epoch, move_everything
+from tests.unit.engine.planning.partitioned_workspaces import current, epoch, move_everything
 
 import runnel
-from runnel.catalog import matches
-from runnel.catalog.matches import MatchSegment
-from runnel.catalog.partition_loads import known_loads
-from runnel.engine import Engine, query_keeper
+from runnel.catalog.learned.partition_loads import known_loads
+from runnel.catalog.logs import match_segments
+from runnel.catalog.logs.match_segments import MatchSegment
+from runnel.engine import Engine
+from runnel.engine.run import query_keeper
 from runnel.errors import RunnelError
-from runnel.matching.operators.means import OperatorMeans
-from runnel.plan.partitioning import read_partitioning
-from runnel.streaming import route_ahead, two_stages
+from runnel.matching.operators.ask.operator_environment import OperatorMeans
+from runnel.scaleout.partitioning import read_partitioning
+from runnel.streaming.item_source import Offset, SlicePartition
 from runnel.streaming.job import FORM
-from runnel.streaming.loaded import held_plans
-from runnel.streaming.operator_work import operators
-from runnel.streaming.reader import Offset, SlicePartition
-from runnel.streaming.route_ahead import Ahead, RouteAhead, RoutedFile, route_into_file, write_ahead
+from runnel.streaming.partitioned import route_ahead, two_stages
+from runnel.streaming.partitioned.route_ahead import Ahead, RouteAhead, RoutedFile, route_into_file, write_ahead
+from runnel.streaming.worker.operator_work import operators
+from runnel.streaming.worker.plan_cache import held_plans
 
 MORE = """
 create feed Concerts from Wire where title contains 'concert' and volume < 9;
@@ -76,7 +77,7 @@ def test_two_stages_do_what_the_reference_does(
         assert max(one.item.sequence or 0 for one in engine.matches("Concerts")) <= 300
         with engine.root.catalog.read() as connection:
             loads = known_loads(connection, divided.folder)
-            counted = [one.counters for one in matches.match_segments(connection)]
+            counted = [one.counters for one in match_segments.match_segments(connection)]
         copies = sum(one["copies"] for one in counted)
         assert sum(one["items"] for one in counted) == 350, "an item is counted once, however many copies it has"
         assert sum(load.items for load in loads) == copies > sum(one["copies_in_vain"] for one in counted)
@@ -106,7 +107,7 @@ def test_a_budget_smaller_than_all_partitions_reloads_them(tmp_path: Path, monke
         counters = held_plans(1).counters
         assert counters.evictions > 0
         with engine.root.catalog.read() as connection:
-            counted = [one.counters for one in matches.match_segments(connection)]
+            counted = [one.counters for one in match_segments.match_segments(connection)]
         assert sum(one.get("plan_reloads", 0) for one in counted) > 0
         run.close()
     held_plans.cache_clear()
@@ -130,7 +131,7 @@ def test_a_batch_that_is_run_again_has_its_own_plan_and_partitions(tmp_path: Pat
         _publish(engine, 60, 120)
         run.run()
         with engine.root.catalog.read() as connection:
-            used = [one.plan for one in matches.match_segments(connection)]
+            used = [one.plan for one in match_segments.match_segments(connection)]
         assert used == [before.version, after.version]
         verify(engine, 120)
         run.close()
@@ -145,7 +146,7 @@ def test_matches_that_do_not_fit_are_written_in_more_layers(tmp_path: Path, monk
         _publish(engine, 0, 120)
         run.run()
         with engine.root.catalog.read() as connection:
-            parts = matches.match_parts(connection, 0, 120)
+            parts = match_segments.match_parts(connection, 0, 120)
         assert len(parts) > len({(part.first_sequence, part.last_sequence) for part in parts})
         verify(engine, 120)
         run.close()
@@ -178,7 +179,7 @@ def test_items_that_were_routed_ahead_are_matched_as_others_are(tmp_path: Path) 
         assert [one.routed for one in reader.partitions(start, end)] == [one.path for one in files]
         assert run.step()
         with engine.root.catalog.read() as connection:
-            told = matches.match_parts(connection, 0, end["sequence"])
+            told = match_segments.match_parts(connection, 0, end["sequence"])
         assert any(part.path in storage.read(files[0].path).decode("utf-8", "replace") for part in told)
 
         # What is gone, or was routed for another plan, is routed by the batch itself.
@@ -234,7 +235,7 @@ class _Mover(threading.Thread):
 
 def _segments(engine: Engine) -> list[MatchSegment]:
     with engine.root.catalog.read() as connection:
-        return matches.match_segments(connection)
+        return match_segments.match_segments(connection)
 
 
 @pytest.mark.spark
@@ -253,7 +254,7 @@ def test_spark_matches_in_two_stages_routes_ahead_and_lets_queries_move(
     with _open(tmp_path / "root", route_ahead=True, max_batch_items=60) as engine:
         engine.execute(SCRIPT)
         with engine.root.catalog.write() as connection:
-            before = matches.start_lineage(connection, FORM, reason="the queries were in one piece")
+            before = match_segments.start_lineage(connection, FORM, reason="the queries were in one piece")
         _publish(engine, 0, 420)
         mover = _Mover(engine, times=2)
         mover.start()
@@ -262,7 +263,7 @@ def test_spark_matches_in_two_stages_routes_ahead_and_lets_queries_move(
         assert mover.error is None
         segments = _segments(engine)
         with engine.root.catalog.read() as connection:
-            lineage = matches.current_lineage(connection)
+            lineage = match_segments.current_lineage(connection)
         assert lineage is not None
         assert (lineage.id, lineage.job) == (before.id + 1, "match/1 in 3 shards")
         assert all(one.counters["copies"] > 0 for one in segments)

@@ -28,8 +28,8 @@ from scripts.reference_commands import commands
 from runnel import errors
 from runnel.cli.main import app
 from runnel.cli.output import EXIT_CODES
-from runnel.language.parser import parse
-from runnel.language.statements import Statement
+from runnel.language.grammar.parser import parse
+from runnel.language.syntax.statements import Statement
 from runnel.settings import Settings
 
 ROOT = Path(__file__).parent.parent.parent

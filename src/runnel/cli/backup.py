@@ -11,9 +11,9 @@ import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from runnel.cli.output import console, counted, print_json, shown, told
-from runnel.engine.backup import back_up
-from runnel.engine.restore import restore as restore_root
-from runnel.engine.root import open_root
+from runnel.engine.upkeep.backup import back_up
+from runnel.engine.upkeep.restore import restore as restore_root
+from runnel.engine.workspace import open_root
 
 
 def backup(

@@ -21,7 +21,7 @@ from runnel.errors import RootError
 from runnel.settings import FILE
 
 if TYPE_CHECKING:
-    from runnel.engine.status import Status
+    from runnel.engine.ask.status import Status
     from runnel.testing.world import World
 
 _MARK = ".runnel-demo"
@@ -99,7 +99,7 @@ def _step(label: str) -> Iterator[_Status]:
 
 
 def _report(engine: Engine, folder: Path) -> Path:
-    from runnel.web.collect import collect_report
+    from runnel.web.collect_report import collect_report
     from runnel.web.report import render_report
 
     page = collect_report(engine, "A day of invented news", next_steps=_next_steps(folder))

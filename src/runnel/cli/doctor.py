@@ -13,15 +13,17 @@ from typing import Annotated
 import typer
 from rich.markup import escape
 
-from runnel.catalog import items, matches, operator_cache, operators, plans, undecided
-from runnel.catalog.sequencer import last_sequence
+from runnel.catalog.declared import operators
+from runnel.catalog.learned import operator_cache
+from runnel.catalog.logs import item_segments, match_segments, plan_versions, undecided
+from runnel.catalog.store.sequencer import last_sequence
 from runnel.cli.output import console, print_json
-from runnel.engine.root import Root, open_root
+from runnel.engine.workspace import Root, open_root
 from runnel.errors import CorruptData, OperatorRefused, RunnelError
-from runnel.matching.operators.registry import check_source
+from runnel.matching.operators.plugins.registry import check_source
 from runnel.model.operator import OperatorDeclaration
-from runnel.plan.partitioning import ANEW, verify_partitioning
 from runnel.plan.store import PlanVersion, load, verify
+from runnel.scaleout.partitioning import ANEW, verify_partitioning
 from runnel.settings import FILE
 
 _LITTLE_ROOM = 1 << 30
@@ -117,8 +119,8 @@ def _java() -> str:
 def _files(root: Root) -> str:
     """Every file that a manifest names must be there."""
     with root.catalog.read() as connection:
-        segments = items.segments_between(connection, 0, _FOR_EVER)
-        parts = matches.match_parts(connection, 0, _FOR_EVER)
+        segments = item_segments.segments_between(connection, 0, _FOR_EVER)
+        parts = match_segments.match_parts(connection, 0, _FOR_EVER)
     paths = [segment.path for segment in segments]
     paths += [path for part in parts for path in (part.path, part.by_query) if path is not None]
     missing = [path for path in paths if not root.storage.local(path).exists()]
@@ -129,7 +131,7 @@ def _files(root: Root) -> str:
 
 def _plan(root: Root) -> str:
     with root.catalog.read() as connection:
-        current = plans.current_plan(connection)
+        current = plan_versions.current_plan(connection)
     if current is None:
         return "none yet"
     load(root.storage, PlanVersion.of(current))
@@ -139,7 +141,7 @@ def _plan(root: Root) -> str:
     return f"version {current.version} with {current.queries} queries loads{divided}"
 
 
-def _divided(root: Root, current: plans.PlanRow) -> str:
+def _divided(root: Root, current: plan_versions.PlanRow) -> str:
     """How the plan is divided; its pieces must be those that the catalog names."""
     made = verify_partitioning(root.storage, current.partitioning or "")
     if made.base != current.base or set(made.pieces) != set(current.pieces):
@@ -202,7 +204,7 @@ def _answers(root: Root, named: Sequence[str]) -> Finding:
 def _tried_again(root: Root) -> Finding:
     """Items that wait for another try, and those that are in the log for one, must be items of the log."""
     with root.catalog.read() as connection:
-        last, kept_after = last_sequence(connection), items.retained_upto(connection)
+        last, kept_after = last_sequence(connection), item_segments.retained_upto(connection)
         waiting = undecided.undecided_count(connection)
         beyond = len(undecided.supplements_between(connection, last, _FOR_EVER))
         unheard = undecided.stray_undecided(connection, 0, last)

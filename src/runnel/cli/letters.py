@@ -9,7 +9,7 @@ import typer
 
 from runnel.cli.options import ActingOption, JsonOption, RootOption, TokenOption, opened
 from runnel.cli.output import tell_outcomes, told
-from runnel.language.statements import ExplainMessage, Replay
+from runnel.language.syntax.statements import ExplainMessage, Replay
 
 letters = typer.Typer(
     no_args_is_help=True,

@@ -24,9 +24,9 @@ from runnel.cli.queries import queries
 from runnel.cli.report import report
 from runnel.cli.run import run
 from runnel.cli.trial import trial
-from runnel.engine.root import create_root
+from runnel.engine.workspace import create_root
 from runnel.errors import InputError
-from runnel.sources.folder import read_file
+from runnel.sources.drop_folder import read_file
 
 app = typer.Typer(
     name="runnel",

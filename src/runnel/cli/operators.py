@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from runnel.algebra.render import render_name
+from runnel.algebra.nodes.render import render_name
 from runnel.cli.options import ActingOption, JsonOption, RootOption, TokenOption, opened
 from runnel.cli.output import tell_outcomes, told
 

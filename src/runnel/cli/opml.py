@@ -12,7 +12,7 @@ from runnel.cli.options import ActingOption, JsonOption, RootOption, TokenOption
 from runnel.cli.output import tell_outcomes, told
 from runnel.engine.opml import export_feeds, import_feeds
 from runnel.errors import InputError
-from runnel.sources.folder import read_file
+from runnel.sources.drop_folder import read_file
 
 opml = typer.Typer(
     no_args_is_help=True,

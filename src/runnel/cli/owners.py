@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from runnel.catalog.people import Quotas
+from runnel.catalog.access.owners import Quotas
 from runnel.cli.options import JsonOption, RootOption, opened
 from runnel.cli.output import tell_outcomes, told
 

@@ -9,7 +9,7 @@ import typer
 
 from runnel.cli.options import ActingOption, JsonOption, RootOption, TokenOption, opened
 from runnel.cli.output import tell_outcomes, told
-from runnel.engine.usage import ITEMS, SHOWN
+from runnel.engine.ask.query_usage import ITEMS, SHOWN
 
 
 def queries(

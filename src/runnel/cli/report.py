@@ -26,7 +26,7 @@ def report(
 
     Example: `runnel report -o report.html`
     """
-    from runnel.web.collect import collect_report
+    from runnel.web.collect_report import collect_report
     from runnel.web.report import render_report
 
     with told(as_json), open_engine(root, create=False) as engine:

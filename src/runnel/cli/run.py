@@ -16,11 +16,11 @@ from rich.text import Text
 
 from runnel.cli.output import console, counted, print_json, told
 from runnel.engine import Engine, open_engine
-from runnel.engine.health import Companion
-from runnel.engine.journal import configure
+from runnel.engine.run.application_log import configure
+from runnel.engine.run.health import Companion
 
 if TYPE_CHECKING:
-    from runnel.engine.runner import Progress
+    from runnel.engine.run.runner import Progress
 
 
 def run(
@@ -91,7 +91,7 @@ def shown_progress() -> Iterator[Callable[[Progress], None]]:
 def progress_line(progress: Progress) -> str:
     """Progress as one line of at most 80 columns.
 
-    >>> from runnel.engine.runner import Progress
+    >>> from runnel.engine.run.runner import Progress
     >>> progress_line(Progress(10, 8, 2, 1, "matching"))
     'matching: 10 read, 8 matched, 2 waiting, 1 delivered'
     """

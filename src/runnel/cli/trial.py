@@ -11,9 +11,9 @@ import typer
 
 from runnel.cli.options import ActingOption, JsonOption, RootOption, TokenOption, opened
 from runnel.cli.output import tell_outcomes, told
-from runnel.engine.trial import SHOWN
+from runnel.engine.trial.try_items import SHOWN
 from runnel.errors import InputError
-from runnel.sources.folder import read_file
+from runnel.sources.drop_folder import read_file
 
 
 def trial(

@@ -1,8 +1,8 @@
-"""The engine: one object for a root, which the library, the commands and later the web all use.
+"""The engine: one object for a workspace, which the library, the commands and the web use.
 
-In: scripts, items, questions. Out: outcomes, matches, progress. Everything below does the work.
+In: scripts, items, questions. Out: outcomes, matches, progress. The other packages do the work.
 """
 
-from runnel.engine.facade import Engine, MatchedItem, open_engine
+from runnel.engine.engine import Engine, MatchedItem, open_engine
 
 __all__ = ["Engine", "MatchedItem", "open_engine"]

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from runnel.catalog import feeds
-from runnel.engine.facade import Engine
+from runnel.catalog.declared import feeds
+from runnel.engine.engine import Engine
 from runnel.engine.outcome import Outcome
 from runnel.errors import InputError
 from runnel.language.printing import print_script
-from runnel.language.statements import Name, RegisterFeed
+from runnel.language.syntax.statements import Name, RegisterFeed
 from runnel.model.feed import Feed
-from runnel.outside.door import check_url
-from runnel.sources.address import is_web
+from runnel.net.http_client import check_url
+from runnel.sources.feed_address import is_web
 from runnel.sources.opml import OpmlFeed, feed_names, read_opml, write_opml
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from runnel.catalog import people, tokens
-from runnel.catalog.people import Owner, Quotas
-from runnel.catalog.subscriptions import moment_of
+from runnel.catalog.access import owners, tokens
+from runnel.catalog.access.owners import Owner, Quotas
+from runnel.catalog.declared.subscriptions import moment_of
 from runnel.engine.outcome import Outcome
-from runnel.engine.root import Root
+from runnel.engine.workspace import Root
 
 _COUNTED = (("queries", "feeds"), ("subscriptions", "subscriptions"), ("bytes", "bytes"))
 
@@ -23,39 +23,39 @@ class Owners:
     def add(self, name: str) -> Outcome:
         """Make an owner."""
         with self._root.catalog.write() as connection:
-            made = people.add_owner(connection, name)
+            made = owners.add_owner(connection, name)
         lines = (f"`runnel token new {name}` makes a token for them",)
         return Outcome(f"made the owner {made.name}", {"owner": made.name, "id": made.id}, lines)
 
     def list(self) -> Outcome:
         """All owners, with what they have and may have."""
         with self._root.catalog.read() as connection:
-            found = [(one, people.usage_of(connection, one.id)) for one in people.all_owners(connection)]
+            found = [(one, owners.usage_of(connection, one.id)) for one in owners.all_owners(connection)]
         rows = [self._row(one, usage) for one, usage in found]
         return Outcome(f"{len(rows)} owners", {"owners": rows}, tuple(map(_line, rows)))
 
     def disable(self, name: str, disabled: bool = True) -> Outcome:
         """Refuse an owner and serve nothing of theirs, or take that back."""
         with self._root.catalog.write() as connection:
-            people.disable_owner(connection, people.owner_by_name(connection, name), disabled)
+            owners.disable_owner(connection, owners.owner_by_name(connection, name), disabled)
         verb = "disabled" if disabled else "enabled"
         return Outcome(f"{verb} the owner {name}", {"owner": name, "disabled": disabled})
 
     def quota(self, name: str, given: Quotas, *, reset: bool = False) -> Outcome:
         """Set what an owner may have; what is not given stays as it is, or with `reset` is as the settings say."""
         with self._root.catalog.write() as connection:
-            owner = people.owner_by_name(connection, name)
+            owner = owners.owner_by_name(connection, name)
             before = Quotas() if reset else owner.quotas
             changes = {what: getattr(given, what) for what, _ in _COUNTED if getattr(given, what) is not None}
-            people.set_quotas(connection, owner, replace(before, **changes))
-            owner = people.owner_by_name(connection, name)
-            row = self._row(owner, people.usage_of(connection, owner.id))
+            owners.set_quotas(connection, owner, replace(before, **changes))
+            owner = owners.owner_by_name(connection, name)
+            row = self._row(owner, owners.usage_of(connection, owner.id))
         return Outcome(f"quotas of {name}", row, (_line(row),))
 
     def new_token(self, name: str, label: str) -> Outcome:
         """Make a token for an owner. The answer alone holds it."""
         with self._root.catalog.write() as connection:
-            owner = people.owner_by_name(connection, name)
+            owner = owners.owner_by_name(connection, name)
             made, text = tokens.new_token(connection, owner.id, label)
         lines = (f"token: {text}  (shown only now)", "use it with --token, or better in RUNNEL_TOKEN")
         return Outcome(f"token {made.id} for {name}", {"token": text, "id": made.id, "owner": name}, lines)
@@ -63,8 +63,8 @@ class Owners:
     def tokens(self, name: str | None = None) -> Outcome:
         """The tokens of an owner, or of all; never the secrets."""
         with self._root.catalog.read() as connection:
-            owner = None if name is None else people.owner_by_name(connection, name).id
-            names = people.owner_names(connection)
+            owner = None if name is None else owners.owner_by_name(connection, name).id
+            names = owners.owner_names(connection)
             found = tokens.tokens_of(connection, owner)
         rows = [
             {
@@ -90,8 +90,8 @@ class Owners:
             found = tokens.revoke_token(connection, token)
         return Outcome(f"revoked token {found.id}", {"id": found.id, "label": found.label})
 
-    def _row(self, owner: Owner, usage: people.Usage) -> dict[str, Any]:
-        quotas = people.quotas_of(owner, self._root.settings)
+    def _row(self, owner: Owner, usage: owners.Usage) -> dict[str, Any]:
+        quotas = owners.quotas_of(owner, self._root.settings)
         counts = {what: {"have": getattr(usage, what), "most": getattr(quotas, what)} for what, _ in _COUNTED}
         return {"owner": owner.name, "id": owner.id, "disabled": owner.disabled, **counts}
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from runnel.catalog import people
-from runnel.engine.people import Actor, check_actor, own_feed, size_of
-from runnel.engine.root import Root
+from runnel.catalog.access import owners
+from runnel.engine.actors import Actor, check_actor, own_feed, size_of
+from runnel.engine.workspace import Root
 from runnel.errors import Backlogged, BrokenDocument, InputError, NotFound
-from runnel.log.item_log import Accepted
+from runnel.logs.items.item_log import Accepted
 from runnel.model.feed import Feed, FeedKind
 from runnel.sources.acquire import Acquirer
-from runnel.sources.adapt import item_of_object
+from runnel.sources.documents.adapt import item_of_object
 
 
 class Publisher:
@@ -76,18 +76,18 @@ class Publisher:
         """
         settings = self._root.settings
         with self._root.catalog.read() as connection:
-            limited = people.has_byte_quota(connection, feed.id, settings)
+            limited = owners.has_byte_quota(connection, feed.id, settings)
         if not limited:
             yield  # nobody's quota: one transaction less
             return
         count = size()
         with self._root.catalog.write() as connection:
-            people.add_bytes(connection, feed.id, count, settings)
+            owners.add_bytes(connection, feed.id, count, settings)
         try:
             yield
         except InputError:
             raise
         except BaseException:
             with self._root.catalog.write() as connection:
-                people.add_bytes(connection, feed.id, -count)
+                owners.add_bytes(connection, feed.id, -count)
             raise

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
-from runnel.algebra.distinct import render_distinct
-from runnel.algebra.durations import render_duration
-from runnel.algebra.expressions import Or
-from runnel.algebra.render import quote, render, render_name
-from runnel.language.registering import ATTRIBUTE, render_budget, render_span
-from runnel.language.statements import (
+from runnel.algebra.nodes.durations import render_duration
+from runnel.algebra.nodes.expressions import Or
+from runnel.algebra.nodes.render import quote, render, render_name
+from runnel.algebra.semantics.distinct import render_distinct
+from runnel.language.syntax.operator_registrations import ATTRIBUTE, render_budget, render_span
+from runnel.language.syntax.statements import (
     Condition,
     CreateFeed,
     Drop,
@@ -44,7 +44,7 @@ from runnel.model.operator import Parameter
 def print_statement(statement: Statement) -> str:
     """The canonical text of a statement.
 
-    >>> from runnel.language.parser import parse
+    >>> from runnel.language.grammar.parser import parse
     >>> print_statement(parse("CREATE feed Rock FROM News WHERE title contains 'ROCK' and votes>2e3")[0].statement)
     "create feed Rock from News where title contains 'rock' and votes > 2000;"
     """

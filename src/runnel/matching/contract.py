@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Protocol
 
-from runnel.model.batch import ItemBatch
+from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
 
 

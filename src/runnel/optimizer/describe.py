@@ -10,16 +10,16 @@ import json
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from runnel.algebra.calls import Term
-from runnel.algebra.encode import decode_expression
-from runnel.algebra.expressions import FALSE, TRUE, And, Expression, Not, Or, Truth
-from runnel.algebra.render import render
-from runnel.algebra.terms import rename_term
+from runnel.algebra.nodes.calls import Term
+from runnel.algebra.nodes.encode import decode_expression
+from runnel.algebra.nodes.expressions import FALSE, TRUE, And, Expression, Not, Or, Truth
+from runnel.algebra.nodes.render import render
+from runnel.algebra.semantics.close_conditions import rename_term
 from runnel.optimizer.draft import Branch, Draft, FlatFilter, FlatRead, FlatUnion, NormalForm
 from runnel.optimizer.formulas import COMPOUND, Formulas
 from runnel.plan.gates import way_place
-from runnel.plan.logical import FormulaKind, LogicalPlan
-from runnel.plan.operators import OperatorTable
+from runnel.plan.logical_plan import FormulaKind, LogicalPlan
+from runnel.plan.operator_table import OperatorTable
 
 LIMIT = 100
 """How many conditions a text shows at most."""

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from runnel.algebra.query import Node
+from runnel.algebra.nodes.query import Node
 from runnel.optimizer.formulas import Formulas
-from runnel.plan.bound_graphs import NamedGraph
 from runnel.plan.gates import GateTable
-from runnel.plan.logical import LogicalPlan, PlanQuery
-from runnel.plan.operators import OperatorTable
+from runnel.plan.graph_bindings import NamedGraph
+from runnel.plan.logical_plan import LogicalPlan, PlanQuery
+from runnel.plan.operator_table import OperatorTable
 
 Clause = tuple[int, ...]
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from runnel.algebra.calls import Call, Constraint, Term
-from runnel.algebra.encode import encode_constant, encode_expression
-from runnel.algebra.expressions import (
+from runnel.algebra.nodes.calls import Call, Constraint, Term
+from runnel.algebra.nodes.encode import encode_constant, encode_expression
+from runnel.algebra.nodes.expressions import (
     And,
     Atom,
     Compare,
@@ -26,9 +26,9 @@ from runnel.algebra.expressions import (
     Similar,
     Truth,
 )
-from runnel.algebra.graphs import Graph, canonical
+from runnel.algebra.nodes.graph_patterns import Graph, canonical
 from runnel.errors import RunnelError
-from runnel.plan.logical import FormulaKind
+from runnel.plan.logical_plan import FormulaKind
 
 COMPOUND = frozenset([FormulaKind.NOT, FormulaKind.AND, FormulaKind.OR])
 """The kinds of formula whose children are formulas."""
@@ -40,8 +40,8 @@ NEVER, ALWAYS = 0, 1
 class Formulas:
     """An append-only table of formulas and their atoms.
 
-    >>> from runnel.algebra.attributes import Attribute
-    >>> from runnel.algebra.expressions import Contains
+    >>> from runnel.algebra.nodes.attributes import Attribute
+    >>> from runnel.algebra.nodes.expressions import Contains
     >>> formulas = Formulas()
     >>> rock = formulas.expression(Contains(Attribute("title"), ("rock",)))
     >>> formulas.conjunction([rock, ALWAYS]) == rock, formulas.disjunction([rock, formulas.negation(rock)])
@@ -188,7 +188,7 @@ class Formulas:
 def canonical_atom(atom: Atom) -> Atom | Truth:
     """The same atom in one form: lists sorted, without repetitions; a list of one is an equality, of none is false.
 
-    >>> from runnel.algebra.attributes import Attribute
+    >>> from runnel.algebra.nodes.attributes import Attribute
     >>> canonical_atom(In(Attribute("category"), ("rock", "rock")))
     Compare(attribute=Attribute(name='category', part=None), operator='=', constant='rock')
     """

@@ -6,19 +6,19 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from time import perf_counter
 
-from runnel.algebra.query import Node
+from runnel.algebra.nodes.query import Node
 from runnel.errors import RunnelError
-from runnel.optimizer.check import check
+from runnel.optimizer.check_draft import check
 from runnel.optimizer.describe import describe_draft
 from runnel.optimizer.draft import Draft
-from runnel.optimizer.flatten_views import flatten_views
-from runnel.optimizer.normalize_predicates import normalize_predicates
-from runnel.optimizer.push_filters import push_filters
-from runnel.optimizer.push_negations import push_negations
-from runnel.optimizer.settings import OptimizerSettings
-from runnel.optimizer.share_predicates import share_predicates
-from runnel.optimizer.split_operators import split_operators
-from runnel.plan.logical import CostRecord, LogicalPlan, PlanQuery
+from runnel.optimizer.optimizer_settings import OptimizerSettings
+from runnel.optimizer.passes.flatten_views import flatten_views
+from runnel.optimizer.passes.normalize_predicates import normalize_predicates
+from runnel.optimizer.passes.push_filters import push_filters
+from runnel.optimizer.passes.push_negations import push_negations
+from runnel.optimizer.passes.share_predicates import share_predicates
+from runnel.optimizer.passes.split_operators import split_operators
+from runnel.plan.logical_plan import CostRecord, LogicalPlan, PlanQuery
 
 Pass = Callable[[Draft, OptimizerSettings], Draft]
 
@@ -49,7 +49,7 @@ def optimize(
 ) -> LogicalPlan:
     """The logical plan of the queries that somebody subscribes to. `definitions` has the nodes of the virtual feeds.
 
-    >>> from runnel.algebra.query import Read
+    >>> from runnel.algebra.nodes.query import Read
     >>> optimize([PlanQuery(7), PlanQuery(8)], {7: Read(1), 8: Read(1)}).counts["predicates"]
     1
     """

@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.distinct import DIGEST
-from runnel.algebra.encode import decode_attribute, encode_attribute
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.encode import decode_attribute, encode_attribute
+from runnel.algebra.semantics.distinct import DIGEST
+from runnel.arrays import Array, Arrays, Texts
 from runnel.errors import CorruptData, RunnelError
-from runnel.plan.arrays import Array, Arrays, Texts
 
 FIRST_WAY = 1 << 61
 """From here on ids are those of ways."""
@@ -49,7 +49,7 @@ def way_id(query: int, place: int) -> int:
 
 
 def operated_way_id(query: int, place: int) -> int:
-    """The id of a way of a query that operators decide (see `operators`); these are numbered by themselves.
+    """The id of a way of a query that operators decide (see `operator_table`); these are numbered by themselves.
 
     >>> query_of(np.array([operated_way_id(7, 0)])).tolist(), way_id(7, 0) == operated_way_id(7, 0)
     ([7], False)

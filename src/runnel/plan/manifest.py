@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from runnel.errors import CorruptData, NewerRoot
-from runnel.plan.logical import CostRecord
+from runnel.plan.logical_plan import CostRecord
 
 FORMAT = 2
 Kind = Literal["base", "delta"]

@@ -14,19 +14,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from threading import Lock
+from typing import Protocol
 
 import numpy as np
 
-from runnel.catalog.plans import PlanRow
+from runnel.arrays import Array, Arrays, narrow_offsets
 from runnel.errors import CorruptData
-from runnel.log.storage import Storage
-from runnel.plan.arrays import Array, Arrays, narrow_offsets
-from runnel.plan.bound_graphs import BoundGraphs
 from runnel.plan.gates import GateTable, query_of
-from runnel.plan.logical import LogicalPlan, QueryTable
+from runnel.plan.graph_bindings import BoundGraphs
+from runnel.plan.logical_plan import LogicalPlan, QueryTable
 from runnel.plan.manifest import Kind, PlanArray, PlanFile, PlanManifest
-from runnel.plan.operators import OperatorTable
+from runnel.plan.operator_table import OperatorTable
 from runnel.plan.validate import validate_predicates, validate_queries
+from runnel.storage.file_storage import Storage
 
 MANIFEST = "manifest.json"
 ARRAYS = "arrays.npy"
@@ -61,6 +61,25 @@ class Layout:
 NO_LAYOUT = Layout()
 
 
+class PublishedPlan(Protocol):
+    """The row of a published plan, as far as the format needs it; the catalog's `PlanRow` is one."""
+
+    @property
+    def version(self) -> int: ...
+
+    @property
+    def base(self) -> str: ...
+
+    @property
+    def delta(self) -> str | None: ...
+
+    @property
+    def removed(self) -> tuple[int, ...]: ...
+
+    @property
+    def partitioning(self) -> str | None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class PlanVersion:
     """A version of the plan by the folders it is made of, and the queries that they hold and it does not.
@@ -75,9 +94,10 @@ class PlanVersion:
     partitioning: str | None = None
 
     @staticmethod
-    def of(row: PlanRow) -> PlanVersion:
+    def of(row: PublishedPlan) -> PlanVersion:
         """The version that a row of the catalog names.
 
+        >>> from runnel.catalog.logs.plan_versions import PlanRow
         >>> PlanVersion.of(PlanRow(4, "plans/base", None, queries=9, created=0, removed=(7,)))
         PlanVersion(version=4, base='plans/base', delta=None, removed=(7,), partitioning=None)
         """

@@ -10,10 +10,10 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from runnel.arrays import Array, Rows, Texts
 from runnel.errors import CorruptData
-from runnel.plan.arrays import Array, Rows, Texts
-from runnel.plan.bound_graphs import BoundGraphs
-from runnel.plan.logical import FormulaKind, LogicalPlan, QueryTable
+from runnel.plan.graph_bindings import BoundGraphs
+from runnel.plan.logical_plan import FormulaKind, LogicalPlan, QueryTable
 
 
 def validate(folder: str, logical: LogicalPlan, tombstones: Array) -> None:

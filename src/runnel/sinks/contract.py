@@ -18,7 +18,7 @@ from runnel.model.subscription import Subscription
 from runnel.settings import Settings
 
 if TYPE_CHECKING:
-    from runnel.outside.door import Door  # asyncio and TLS are for runners that reach out, not for every client
+    from runnel.net.http_client import Door  # asyncio and TLS are for runners that reach out, not for every client
 
 MAX_ENTRIES = 200
 """How many entries a feed file keeps unless told otherwise; readers poll, so they need only the newest."""

@@ -23,13 +23,13 @@ from standardwebhooks.webhooks import Webhook
 
 from runnel.errors import DeliveryFailed, InputError, RefusedAddress, Unreachable
 from runnel.model.item import Value
-from runnel.outside.urls import canonical_url
+from runnel.net.urls import canonical_url
 from runnel.settings import Settings
 from runnel.sinks.contract import Content, DeliveredItem, Delivery
 from runnel.sinks.show_bindings import bindings_json
 
 if TYPE_CHECKING:
-    from runnel.outside.door import Answer, Door
+    from runnel.net.http_client import Answer, Door
 
 TYPE = "feed.items"
 """What the body's `type` says."""

@@ -13,23 +13,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from runnel.catalog import feeds, inspection, matches
-from runnel.catalog.connection import Catalog
-from runnel.catalog.inspection import DOCUMENT, ITEM, Quarantined, SourceFile
-from runnel.catalog.sequencer import last_sequence
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import match_segments, quarantine
+from runnel.catalog.logs.quarantine import DOCUMENT, ITEM, Quarantined, SourceFile
+from runnel.catalog.store.connection import Catalog
+from runnel.catalog.store.sequencer import last_sequence
 from runnel.errors import BrokenDocument, Fenced, InputError, StorageFull
-from runnel.log.item_log import Accepted, ItemLog
-from runnel.log.storage import Storage
+from runnel.logs.items.item_log import Accepted, ItemLog
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.item import Item
 from runnel.settings import Settings
-from runnel.sources.adapt import AdaptedFeed, adapt
-from runnel.sources.address import is_web, parse_address
-from runnel.sources.decode import decode
-from runnel.sources.decode_rdf import form_of
+from runnel.sources.documents.adapt import AdaptedFeed, adapt
+from runnel.sources.documents.decode import decode
+from runnel.sources.documents.safe_links import join_base
+from runnel.sources.drop_folder import FileState, FoundFile, digest_of, read_file, scan
+from runnel.sources.feed_address import is_web, parse_address
 from runnel.sources.first_fetch import FirstFetch, first_fetch
-from runnel.sources.folder import FileState, FoundFile, digest_of, read_file, scan
-from runnel.sources.links import join_base
+from runnel.sources.rdf.decode_rdf import form_of
+from runnel.storage.file_storage import Storage
 
 logger = logging.getLogger("runnel")
 
@@ -67,7 +68,7 @@ class Acquirer:
     def lag(self) -> int:
         """How many accepted items wait for matching."""
         with self._catalog.read() as connection:
-            return last_sequence(connection) - matches.matched_upto(connection)
+            return last_sequence(connection) - match_segments.matched_upto(connection)
 
     def acquire_all(self) -> Acquisition:
         """Look once at every source feed whose address is a file or folder; nothing is read above the lag limit.
@@ -95,7 +96,7 @@ class Acquirer:
     def acquire(self, feed: Feed) -> Acquisition:
         """Look at one source feed: every new or changed file is read; what is wrong with one is told once."""
         with self._catalog.read() as connection:
-            known = {one.path: one for one in inspection.source_files(connection, feed.id)}
+            known = {one.path: one for one in quarantine.source_files(connection, feed.id)}
         states = {path: FileState(path, one.size, one.modified, one.digest) for path, one in known.items()}
         try:
             found = scan(
@@ -160,7 +161,7 @@ class Acquirer:
         with self._catalog.write() as connection:
             for problem in problems[:_PROBLEMS_KEPT]:
                 reason = f"{problem.message} ({problem.hint})" if problem.hint else problem.message
-                inspection.put_aside(
+                quarantine.put_aside(
                     connection,
                     Quarantined(kind, problem.place or feed.name, reason, feed=feed.id, path=path),
                 )
@@ -192,7 +193,7 @@ class Acquirer:
 
     def _remember(self, feed: Feed, state: FileState, problem: InputError | None) -> None:
         with self._catalog.write() as connection:
-            inspection.record_source_file(
+            quarantine.record_source_file(
                 connection,
                 SourceFile(
                     feed.id,
@@ -211,7 +212,7 @@ class Acquirer:
         ]
         if mended:
             with self._catalog.write() as connection:
-                inspection.forget_source_files(connection, feed.id, mended)
+                quarantine.forget_source_files(connection, feed.id, mended)
 
     def _unreachable(self, feed: Feed, error: InputError, known: dict[str, SourceFile]) -> Acquisition:
         """An address that cannot be read is told once, and again when the reason changes."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from runnel.model.item import Item
-from runnel.sources.wire import DocumentKind
+from runnel.sources.documents.wire import DocumentKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from xml.sax.saxutils import quoteattr
 
 from lxml import etree
 
-from runnel.algebra.render import RESERVED
+from runnel.algebra.nodes.render import RESERVED
 from runnel.errors import BrokenDocument, InputError, InvalidItem
-from runnel.outside.xml import parse_xml
-from runnel.sources.charset import decode_text, guess_text
-from runnel.sources.mend import mend
-from runnel.sources.vocabulary import line_of, split_name
+from runnel.sources.documents.charset import decode_text, guess_text
+from runnel.sources.documents.extensions import line_of, split_name
+from runnel.sources.documents.repair_xml import mend
+from runnel.sources.documents.safe_xml import parse_xml
 
 MAX_OPML = 15 << 20
 MAX_FEEDS = 100_000

@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from runnel.errors import InputError, InvalidItem
-from runnel.log.storage import FileStorage
-from runnel.matching.build import build_matcher
+from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.contract import Matcher
-from runnel.model.batch import ItemBatch
 from runnel.model.item import Item, attributes_of, moment
+from runnel.model.item_batch import ItemBatch
 from runnel.plan.store import PlanVersion, load
+from runnel.storage.file_storage import FileStorage
 
 
 class Plan(Protocol):

@@ -11,11 +11,11 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from runnel.log.private_files import write_private
-from runnel.log.storage import Storage, open_storage
+from runnel.storage.file_storage import Storage, open_storage
+from runnel.storage.private_files import write_private
 
 if TYPE_CHECKING:
-    from runnel.catalog.connection import Catalog
+    from runnel.catalog.store.connection import Catalog
 
 FORM = "match/1"
 """The form of the job and of its offsets: a checkpoint of another form is abandoned."""
@@ -71,7 +71,7 @@ class Job:
 
     def open_catalog(self) -> Catalog:
         """The catalog, in this process."""
-        from runnel.catalog.connection import Catalog  # most processes of a run never ask it
+        from runnel.catalog.store.connection import Catalog  # most processes of a run never ask it
 
         return Catalog(self._catalog_url(), max_bytes=self.catalog_max_bytes)
 

@@ -12,12 +12,14 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from runnel.catalog import feeds, operator_cache, operator_learning, operators, undecided
-from runnel.catalog.connection import now
-from runnel.catalog.inspection import OPERATOR, Quarantined, put_aside
+from runnel.catalog.declared import feeds, operators
+from runnel.catalog.learned import operator_cache, operator_statistics
+from runnel.catalog.logs import undecided
+from runnel.catalog.logs.quarantine import OPERATOR, Quarantined, put_aside
+from runnel.catalog.store.connection import now
+from runnel.model.learned.operator_statistics import Learned, merged
 from runnel.model.operator import OperatorDeclaration
 from runnel.model.operator_cache import CacheSegment
-from runnel.model.operator_learning import Learned, merged
 from runnel.model.undecided import Supplement, Undecided
 
 _MICROSECONDS = 1_000_000
@@ -37,7 +39,7 @@ def note_operators(connection: Connection, told: Sequence[Mapping[str, Any]], se
     """Note what the tasks tell of operators, in a batch from the first to the last of these sequences."""
     if not told:
         return
-    operator_learning.note_operators(connection, merged(Learned.from_json(one["learned"]) for one in told))
+    operator_statistics.note_operators(connection, merged(Learned.from_json(one["learned"]) for one in told))
     operator_cache.add_segments(connection, (CacheSegment(**one["answers"]) for one in told if one["answers"]))
     left = [_left(one) for task in told for one in task["undecided"]]
     if left:

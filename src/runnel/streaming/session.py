@@ -15,8 +15,8 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from runnel.kernel_folder import kernels_are_kept
-from runnel.streaming.cluster import explained, is_local, refuse_silent_master
+from runnel.kernel_cache import kernels_are_kept
+from runnel.streaming.cluster_checks import explained, is_local, refuse_silent_master
 from runnel.streaming.java import java_version
 
 
@@ -52,7 +52,7 @@ def open_session(
             .config("spark.sql.shuffle.partitions", "2")
             # A partition's plan is mapped on one executor: better to wait for that than to load it elsewhere.
             .config("spark.locality.wait", "10s")
-            .config("spark.python.daemon.module", "runnel.streaming.daemon")
+            .config("spark.python.daemon.module", "runnel.streaming.worker.daemon")
             .config("spark.sql.streaming.minBatchesToRetain", "20")
             .config("spark.sql.streaming.metricsEnabled", "false")
             .config("spark.sql.streaming.numRecentProgressUpdates", "10")
@@ -81,7 +81,7 @@ def _warming(master: str) -> Iterator[None]:
         yield
         return
     with ThreadPoolExecutor(1, thread_name_prefix="runnel-warm") as pool:
-        from runnel.matching.warm import warm_up
+        from runnel.matching.compile.warm_up import warm_up
 
         warm = pool.submit(warm_up)
         yield

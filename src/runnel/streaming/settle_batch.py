@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from runnel.catalog import matches, seen_keys
-from runnel.catalog.connection import Catalog
+from runnel.catalog.logs import match_segments, seen_keys
+from runnel.catalog.store.connection import Catalog
 from runnel.errors import LineageConflict
-from runnel.log.added_matches import add_matches
-from runnel.log.storage import Storage
-from runnel.matching.claims import Claims
-from runnel.matching.settle import NOTHING, settle_gates
-from runnel.model.gate import SeenKey
+from runnel.logs.matches.added_matches import add_matches
+from runnel.matching.distinct.claims import Claims
+from runnel.matching.distinct.settle_gates import NOTHING, settle_gates
+from runnel.model.seen_key import SeenKey
 from runnel.model.segment import MatchPart
+from runnel.storage.file_storage import Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def settle_batch(
     """
     first = min(part.first_sequence for part in parts)
     with catalog.read() as connection:
-        upto = matches.matched_upto(connection)
+        upto = match_segments.matched_upto(connection)
         if upto != first - 1:
             # Committed before a crash, or out of turn: the commit finds out which.
             return SettledBatch(tuple(parts), 0, (), upto)

@@ -4,8 +4,8 @@ In: a seed, or a script. Out: feeds, items, queries and subscriptions that are t
 memory, a clock set by hand, a storage that kills.
 """
 
+from runnel.testing.faulty_storage import CrashingStorage, FullStorage
 from runnel.testing.stand_ins import FakeClock, MemorySink, ScriptedSource
-from runnel.testing.storage import CrashingStorage, FullStorage
 from runnel.testing.world import World
 
 __all__ = ["CrashingStorage", "FakeClock", "FullStorage", "MemorySink", "ScriptedSource", "World"]

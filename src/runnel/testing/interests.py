@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from runnel.algebra.render import quote
+from runnel.algebra.nodes.render import quote
 from runnel.testing.dice import Dice
-from runnel.testing.vocabulary import TOPICS, Topic, companies, people, places, rarities
+from runnel.testing.world_words import TOPICS, Topic, companies, people, places, rarities
 
 NUMBER_CLAUSES: tuple[str, ...] = (
     "rating >= 4",

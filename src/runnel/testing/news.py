@@ -15,7 +15,7 @@ import numpy as np
 from runnel.model.item import Item, Value
 from runnel.testing.dice import Booleans, Dice, Integers
 from runnel.testing.newsroom import WorldFeed, topic_shares
-from runnel.testing.vocabulary import HEADLINES, SENTENCES, TOPICS, Topic, companies, people, places, rarities
+from runnel.testing.world_words import HEADLINES, SENTENCES, TOPICS, Topic, companies, people, places, rarities
 
 START = datetime(2026, 11, 2, tzinfo=UTC)
 """The first day, a Monday."""

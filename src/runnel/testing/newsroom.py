@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from runnel.testing.dice import Dice, Floats
-from runnel.testing.vocabulary import PAPER_KINDS, PAPER_PLACES, TOPICS
+from runnel.testing.world_words import PAPER_KINDS, PAPER_PLACES, TOPICS
 
 Format = Literal["rss", "rdf", "atom", "json", "jsonl"]
 """RSS 2.0, RSS 1.0, Atom, JSON Feed, and JSON lines."""

@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from runnel.algebra.render import quote
+from runnel.algebra.nodes.render import quote
 from runnel.testing.dice import Dice
 from runnel.testing.interests import NUMBER_CLAUSES, SIDE_CLAUSES, Interest, make_interests
 from runnel.testing.newsroom import WorldFeed, feeds_by_topic
-from runnel.testing.vocabulary import TOPICS
+from runnel.testing.world_words import TOPICS
 
 _SUFFIXES = ("Watch", "Alerts", "News", "Digest", "Radar", "Brief", "Updates", "Wire", "Notes", "Tracker")
 _FILE_KINDS = ("rss", "atom", "json", "jsonl")

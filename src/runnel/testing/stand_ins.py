@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from runnel.engine import Engine
 from runnel.errors import DeliveryFailed, InputError
-from runnel.log.item_log import Accepted
+from runnel.logs.items.item_log import Accepted
 from runnel.sinks.contract import Delivery
 
 

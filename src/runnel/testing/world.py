@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from runnel.algebra.render import quote
+from runnel.algebra.nodes.render import quote
 from runnel.model.item import Item
 from runnel.testing.editions import EXTENSIONS, render_document
 from runnel.testing.news import WorldItem, make_items

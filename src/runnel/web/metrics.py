@@ -14,9 +14,9 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
-from runnel.engine.health import Health, Watched
-from runnel.engine.root import Root
-from runnel.engine.vitals import read_vitals
+from runnel.engine.ask.vitals import read_vitals
+from runnel.engine.run.health import Health, Watched
+from runnel.engine.workspace import Root
 
 
 @dataclass(frozen=True, slots=True)

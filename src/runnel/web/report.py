@@ -12,7 +12,7 @@ from datetime import datetime
 from importlib.resources import files
 
 from runnel.model.item import moment
-from runnel.web.markup import MOST_ROWS, count, long_table, more, panel, paragraph, ratio, section, table, text
+from runnel.web.html_parts import MOST_ROWS, count, long_table, more, panel, paragraph, ratio, section, table, text
 from runnel.web.plots import plot_bars, plot_ranks, plot_timeline
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"

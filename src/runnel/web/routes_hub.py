@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from runnel.sources.acquire import Acquisition
-from runnel.web.bodies import TooLarge, read_body
+from runnel.web.request_body import TooLarge, read_body
 
 _AT_ONCE = 8
 """Bodies that are read at the same time; each may be as large as a document."""

@@ -19,12 +19,12 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from starlette.requests import ClientDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from runnel.engine.health import Health, Watched
-from runnel.engine.root import Root
+from runnel.engine.run.health import Health, Watched
+from runnel.engine.workspace import Root
 from runnel.errors import Backlogged, CatalogUnavailable, RootError, StorageFull
 from runnel.web.metrics import render_metrics
 from runnel.web.routes_hub import Hubs, add_hub_routes
-from runnel.web.routes_people import add_people_routes
+from runnel.web.routes_unsubscribe import add_people_routes
 
 logger = logging.getLogger("runnel")
 

@@ -9,8 +9,8 @@ from typing import TypeVar
 
 from hypothesis import strategies as st
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.expressions import (
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.expressions import (
     Contains,
     ContainsPattern,
     ContainsStems,
@@ -22,12 +22,12 @@ from runnel.algebra.expressions import (
     Shares,
     Similar,
 )
-from runnel.algebra.links import canonical_host, canonical_link
-from runnel.algebra.networks import canonical_network
-from runnel.algebra.patterns import is_wild, word_patterns
-from runnel.algebra.regular import RefusedPattern, compiled
-from runnel.algebra.stems import languages
-from runnel.algebra.text import words
+from runnel.algebra.values.links import canonical_host, canonical_link
+from runnel.algebra.values.networks import canonical_network
+from runnel.algebra.values.regular_expressions import RefusedPattern, compiled
+from runnel.algebra.values.stems import languages
+from runnel.algebra.values.word_patterns import is_wild, word_patterns
+from runnel.algebra.values.words import words
 from runnel.model.item import clean_text
 
 Found = TypeVar("Found")

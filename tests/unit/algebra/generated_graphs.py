@@ -11,9 +11,19 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyoxigraph as ox
 from hypothesis import strategies as st
 
-from runnel.algebra.calls import RELATIONS, Relation, Variable
-from runnel.algebra.graphs import AllOf, AnyOf, Comparison, Complement, Edge, Graph, GraphFilter, Node, is_local
-from runnel.algebra.rdf import XSD, Sort, known
+from runnel.algebra.nodes.calls import RELATIONS, Relation, Variable
+from runnel.algebra.nodes.graph_patterns import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Complement,
+    Edge,
+    Graph,
+    GraphFilter,
+    Node,
+    is_local,
+)
+from runnel.algebra.semantics.rdf_terms import XSD, Sort, known
 from runnel.model.graph import RdfGraph, Triple, canonical_term, escape_text
 
 

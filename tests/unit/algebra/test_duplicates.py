@@ -6,14 +6,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.distinct import ID, digest_of, encode_key, key_of, render_distinct
-from runnel.algebra.encode import decode_node, encode_node
-from runnel.algebra.evaluate import accepts
-from runnel.algebra.evaluate_log import LoggedItem, evaluate_log
-from runnel.algebra.expressions import Compare
-from runnel.algebra.query import Distinct, Filter, Node, Read, Union, reads
-from runnel.algebra.why import trace_node
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.encode import decode_node, encode_node
+from runnel.algebra.nodes.expressions import Compare
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union, reads
+from runnel.algebra.semantics.distinct import ID, digest_of, encode_key, key_of, render_distinct
+from runnel.algebra.semantics.evaluate import accepts
+from runnel.algebra.semantics.evaluate_log import LoggedItem, evaluate_log
+from runnel.algebra.semantics.trace import trace_node
 from runnel.model.item import Value
 
 TITLE, LINK, PRICE = Attribute("title"), Attribute("link"), Attribute("price")

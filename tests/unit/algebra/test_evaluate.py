@@ -10,10 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.algebra.generated_atoms import text_atoms
 
-from runnel.algebra.attributes import WHOLE, Ago, Attribute
-from runnel.algebra.encode import decode_expression, decode_node, encode_expression, encode_node
-from runnel.algebra.evaluate import accepts, compare, holds, views_below
-from runnel.algebra.expressions import (
+from runnel.algebra.nodes.attributes import WHOLE, Ago, Attribute
+from runnel.algebra.nodes.encode import decode_expression, decode_node, encode_expression, encode_node
+from runnel.algebra.nodes.expressions import (
     And,
     Between,
     Compare,
@@ -28,9 +27,10 @@ from runnel.algebra.expressions import (
     Truth,
     conjunction,
 )
-from runnel.algebra.query import Filter, Read, Union
-from runnel.algebra.text import words
-from runnel.algebra.why import trace_node
+from runnel.algebra.nodes.query import Filter, Read, Union
+from runnel.algebra.semantics.evaluate import accepts, compare, holds, views_below
+from runnel.algebra.semantics.trace import trace_node
+from runnel.algebra.values.words import words
 from runnel.errors import CyclicFeeds
 from runnel.model.item import Attributes
 

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.algebra.attributes import Ago
-from runnel.algebra.bindings import MOST_INPUTS, Answers, solutions, truth
-from runnel.algebra.calls import Arithmetic, Call, Constraint, Given, Literally, Relation, Term, Variable
-from runnel.algebra.encode import decode_expression, encode_expression
-from runnel.algebra.evaluate import accepts
-from runnel.algebra.expressions import And, Expression, Not, Or
-from runnel.algebra.graph_solutions import graph_bindings
-from runnel.algebra.graphs import Edge, Graph
-from runnel.algebra.query import Filter, Read
-from runnel.algebra.rdf import plain_value
-from runnel.algebra.terms import close
+from runnel.algebra.nodes.attributes import Ago
+from runnel.algebra.nodes.calls import Arithmetic, Call, Constraint, Given, Literally, Relation, Term, Variable
+from runnel.algebra.nodes.encode import decode_expression, encode_expression
+from runnel.algebra.nodes.expressions import And, Expression, Not, Or
+from runnel.algebra.nodes.graph_patterns import Edge, Graph
+from runnel.algebra.nodes.query import Filter, Read
+from runnel.algebra.semantics.bindings import MOST_INPUTS, Answers, solutions, truth
+from runnel.algebra.semantics.close_conditions import close
+from runnel.algebra.semantics.evaluate import accepts
+from runnel.algebra.semantics.graph_solutions import graph_bindings
+from runnel.algebra.semantics.rdf_terms import plain_value
 from runnel.errors import InvalidCondition
 from runnel.model.graph import RdfGraph, read_ntriples
 from runnel.model.item import Attributes
@@ -140,8 +140,8 @@ _relations: st.SearchStrategy[Relation] = st.sampled_from(["=", "!=", "<", "<=",
 def test_a_filter_says_of_plain_values_what_a_constraint_says(
     left: object, right: object, relation: Relation
 ) -> None:
-    from runnel.algebra.bindings import satisfied
-    from runnel.algebra.join_graphs import _term, as_filter
+    from runnel.algebra.semantics.bindings import satisfied
+    from runnel.algebra.semantics.join_graphs import _term, as_filter
 
     term = _term(left)  # type: ignore[arg-type]
     assert term is not None
@@ -160,8 +160,8 @@ def test_a_filter_says_of_plain_values_what_a_constraint_says(
     st.booleans(),
 )
 def test_a_day_means_all_of_it(moment: datetime, day: date, relation: Relation, turned: bool) -> None:
-    from runnel.algebra.bindings import satisfied
-    from runnel.algebra.join_graphs import as_filter
+    from runnel.algebra.semantics.bindings import satisfied
+    from runnel.algebra.semantics.join_graphs import as_filter
 
     sides = (Literally(day), Variable("o")) if turned else (Variable("o"), Literally(day))
     constraint = Constraint(sides[0], relation, sides[1])

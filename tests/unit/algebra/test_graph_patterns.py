@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.algebra.generated_graphs import graphs, patterns, typed
 
-from runnel.algebra.calls import Variable
-from runnel.algebra.encode import decode_graph, encode_graph
-from runnel.algebra.graph_solutions import solve
-from runnel.algebra.graphs import (
+from runnel.algebra.nodes.calls import Variable
+from runnel.algebra.nodes.encode import decode_graph, encode_graph
+from runnel.algebra.nodes.graph_patterns import (
     AllOf,
     Comparison,
     Edge,
@@ -23,6 +22,7 @@ from runnel.algebra.graphs import (
     renamed_filter,
     renamed_node,
 )
+from runnel.algebra.semantics.graph_solutions import solve
 from runnel.model.graph import RdfGraph
 
 A, B, C = (Variable(name) for name in "abc")

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from tests.unit.algebra.generated_graphs import VALUES, graphs, known_of, patterns, solved_by_store, store_of, typed
 
-from runnel.algebra import graph_solutions
-from runnel.algebra.calls import Variable
-from runnel.algebra.evaluate import holds
-from runnel.algebra.expressions import Not
-from runnel.algebra.graph_solutions import graph_bindings, matches_graph, solve, truth_of
-from runnel.algebra.graphs import AllOf, AnyOf, Comparison, Complement, Edge, Graph
+from runnel.algebra.nodes.calls import Variable
+from runnel.algebra.nodes.expressions import Not
+from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Comparison, Complement, Edge, Graph
+from runnel.algebra.semantics import graph_solutions
+from runnel.algebra.semantics.evaluate import holds
+from runnel.algebra.semantics.graph_solutions import graph_bindings, matches_graph, solve, truth_of
 from runnel.errors import TooCostly
 from runnel.model.graph import RdfGraph, read_ntriples
 

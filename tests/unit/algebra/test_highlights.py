@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from tests.unit.algebra.generated_atoms import text_atoms
 from tests.unit.optimizer.generated_worlds import GeneratedWorld, worlds
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.evaluate import holds, satisfies
-from runnel.algebra.expressions import (
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.expressions import (
     Atom,
     Between,
     Compare,
@@ -33,14 +32,15 @@ from runnel.algebra.expressions import (
     Similar,
     atoms,
 )
-from runnel.algebra.links import leads_to, lies_below, links_in
-from runnel.algebra.places import places
-from runnel.algebra.query import Filter, Node, Union
-from runnel.algebra.regular import found_in
-from runnel.algebra.render import render
-from runnel.algebra.stems import stem_words, stems_of
-from runnel.algebra.text import words
-from runnel.algebra.why import trace_expression
+from runnel.algebra.nodes.query import Filter, Node, Union
+from runnel.algebra.nodes.render import render
+from runnel.algebra.semantics.evaluate import holds, satisfies
+from runnel.algebra.semantics.highlights import places
+from runnel.algebra.semantics.trace import trace_expression
+from runnel.algebra.values.links import leads_to, lies_below, links_in
+from runnel.algebra.values.regular_expressions import found_in
+from runnel.algebra.values.stems import stem_words, stems_of
+from runnel.algebra.values.words import words
 
 X = Attribute("x")
 NOW = datetime(2026, 11, 16, 12, tzinfo=UTC)

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from tests.unit.algebra.generated_atoms import hosts, links
 from yarl import URL
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.evaluate import satisfies
-from runnel.algebra.expressions import Extends, References, Shares
-from runnel.algebra.links import canonical_host, canonical_link, links_in
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.expressions import Extends, References, Shares
+from runnel.algebra.semantics.evaluate import satisfies
+from runnel.algebra.values.links import canonical_host, canonical_link, links_in
 
 X = Attribute("x")
 

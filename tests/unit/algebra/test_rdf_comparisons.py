@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from tests.unit.algebra.generated_graphs import compared_by_store, iris, literals, set_apart, terms, typed
 
-from runnel.algebra.calls import RELATIONS, Relation
-from runnel.algebra.rdf import Known, Sort, compare_terms, known, plain_value
+from runnel.algebra.nodes.calls import RELATIONS, Relation
+from runnel.algebra.semantics.rdf_terms import Known, Sort, compare_terms, known, plain_value
 
 X = "<urn:x>"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.algebra.text import placed_words, wild_words, words
+from runnel.algebra.values.words import placed_words, wild_words, words
 
 AWKWARD = (
     "aAßŉǰİıΣςéﬃᾳ'’ -_1東かก가"

@@ -13,15 +13,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.algebra.generated_atoms import networks
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.evaluate import satisfies
-from runnel.algebra.expressions import ContainsPattern, ContainsStems, InNetwork, RegularExpression, Similar
-from runnel.algebra.networks import address_in, canonical_network, in_networks
-from runnel.algebra.patterns import fits, literal_start, pattern_steps, runs, word_patterns
-from runnel.algebra.regular import LONGEST_PATTERN, RefusedPattern, compiled, found_in, found_places
-from runnel.algebra.similarity import least_common, similar, similarity
-from runnel.algebra.stems import languages, stem_words
-from runnel.algebra.text import words
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.expressions import ContainsPattern, ContainsStems, InNetwork, RegularExpression, Similar
+from runnel.algebra.semantics.evaluate import satisfies
+from runnel.algebra.values.networks import address_in, canonical_network, in_networks
+from runnel.algebra.values.regular_expressions import (
+    LONGEST_PATTERN,
+    RefusedPattern,
+    compiled,
+    found_in,
+    found_places,
+)
+from runnel.algebra.values.similarity import least_common, similar, similarity
+from runnel.algebra.values.stems import languages, stem_words
+from runnel.algebra.values.word_patterns import fits, literal_start, pattern_steps, runs, word_patterns
+from runnel.algebra.values.words import words
 
 X = Attribute("x")
 CASES = settings(max_examples=300, deadline=None, derandomize=True)

@@ -19,16 +19,16 @@ from benchmarks.cluster_runs import Configuration, Run
 from benchmarks.cluster_watch import Watch, mapped_files, processes, worker_of
 from benchmarks.cluster_workload import Mix, items_of, joined_plans, kept_plan, make_plan
 
-from runnel.catalog.matches import MatchSegment
-from runnel.log.storage import FileStorage
-from runnel.matching.build import build_matcher
-from runnel.matching.compile import compile_logical
-from runnel.model.batch import ItemBatch
+from runnel.arrays import Rows
+from runnel.catalog.logs.match_segments import MatchSegment
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.compile.compile_plan import compile_logical
+from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
-from runnel.plan.arrays import Rows
-from runnel.plan.partitioning import Strategy
 from runnel.plan.store import PlanVersion, load
 from runnel.plan.validate import validate
+from runnel.scaleout.partitioning import Strategy
+from runnel.storage.file_storage import FileStorage
 
 MIX = Mix(queries=600, operators=20, event_feeds=3, topics=4)
 

@@ -17,11 +17,11 @@ from benchmarks.graph_workload import (
 )
 from benchmarks.graphs_peers import ask, measure_ask
 
-from runnel.algebra.calls import Variable
-from runnel.algebra.graph_solutions import matches_graph
-from runnel.algebra.graphs import AnyOf, Comparison, Complement, Edge, Graph, canonical, graph_variables
-from runnel.matching.graphs.contenders.registry import CONTENDERS
+from runnel.algebra.nodes.calls import Variable
+from runnel.algebra.nodes.graph_patterns import AnyOf, Comparison, Complement, Edge, Graph, canonical, graph_variables
+from runnel.algebra.semantics.graph_solutions import matches_graph
 from runnel.model.graph import read_ntriples
+from runnel.papers.graphs.registry import CONTENDERS
 
 SMALL = Workload(subscriptions=400, publications=30, topics=4)
 OPTIONS = argparse.Namespace(

@@ -22,12 +22,12 @@ from benchmarks.operator_interests import (
 )
 from benchmarks.operators_news import MODELS, ORDERS, declared, process
 
-from runnel.language.parser import parse
-from runnel.matching.operators.builtin.distance import Distance
-from runnel.matching.operators.builtin.language import Language
-from runnel.matching.operators.builtin.region import Region
-from runnel.matching.operators.contract import Ask, Failed, OperatorPlace
-from runnel.testing.vocabulary import TOPICS, places
+from runnel.language.grammar.parser import parse
+from runnel.matching.operators.builtin.geo.distance import Distance
+from runnel.matching.operators.builtin.geo.region import Region
+from runnel.matching.operators.builtin.text.language import Language
+from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorPlace
+from runnel.testing.world_words import TOPICS, places
 
 SEED = 7
 

@@ -13,7 +13,7 @@ from benchmarks.peers.java import EVENT_RULER, LUCENE_MONITOR, Missing, prepare,
 from benchmarks.spark_join import query_tables
 from benchmarks.workloads import make_items, make_queries
 
-from runnel.algebra.evaluate import holds
+from runnel.algebra.semantics.evaluate import holds
 
 
 def test_a_monitor_line_says_what_the_query_says() -> None:

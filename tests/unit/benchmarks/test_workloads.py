@@ -13,16 +13,16 @@ from benchmarks.measuring import agree, digest, head, joined
 from benchmarks.workloads import FIRST_QUERY, KINDS, SOURCE, Kind, QuerySet, frequencies, make_items, make_queries
 from benchmarks.zipf import vocabulary
 
-from runnel.algebra.query import Filter, Read
-from runnel.algebra.text import words
-from runnel.log.storage import FileStorage
-from runnel.matching.filters.scan import ScanMatcher
-from runnel.model.batch import ItemBatch
+from runnel.algebra.nodes.query import Filter, Read
+from runnel.algebra.values.words import words
+from runnel.matching.filters.scan_matcher import ScanMatcher
 from runnel.model.item import Item
+from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
 from runnel.optimizer.optimize import optimize
-from runnel.plan.logical import LogicalPlan
+from runnel.plan.logical_plan import LogicalPlan
 from runnel.plan.validate import validate
+from runnel.storage.file_storage import FileStorage
 
 ITEMS = make_items(12)
 EVENTS = make_events(40)

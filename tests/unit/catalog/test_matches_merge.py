@@ -11,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert, text
 
-from runnel.catalog import leases, ledger, matches, schema
-from runnel.catalog.connection import Catalog, now
-from runnel.catalog.matches import MatchSegment
+from runnel.catalog.delivery import ledger
+from runnel.catalog.logs import match_segments
+from runnel.catalog.logs.match_segments import MatchSegment
+from runnel.catalog.store import leases, schema
+from runnel.catalog.store.connection import Catalog, now
 from runnel.errors import LineageConflict
 from runnel.model.segment import MatchPart
 from runnel.testing import FakeClock
@@ -57,21 +59,24 @@ def test_every_item_keeps_its_plan_and_the_last_batch_is_found(
         segment = MatchSegment(lineage, number, last + 1, last + items, plan, items, 2 * items, {"checks": items})
         last += items
         with catalog.write() as connection:
-            assert matches.commit_segment(connection, segment, [], epoch=epoch)
-            matches.merge_segments(connection, now(connection) - 60_000_000, limit)
-            assert not matches.commit_segment(connection, segment, [], epoch=epoch), "Spark may run it again"
+            assert match_segments.commit_segment(connection, segment, [], epoch=epoch)
+            match_segments.merge_segments(connection, now(connection) - 60_000_000, limit)
+            assert not match_segments.commit_segment(connection, segment, [], epoch=epoch), "Spark may run it again"
             with pytest.raises(LineageConflict):
-                matches.commit_segment(connection, MatchSegment(lineage, 99, 1, 1, 1, 1, 1), [], epoch=epoch)
+                match_segments.commit_segment(connection, MatchSegment(lineage, 99, 1, 1, 1, 1, 1), [], epoch=epoch)
         expected |= dict.fromkeys(range(segment.first_sequence, segment.last_sequence + 1), plan)
         clock.advance(timedelta(minutes=minutes))
     with catalog.write() as connection:
-        while matches.merge_segments(connection, now(connection) + 10**12, limit):
+        while match_segments.merge_segments(connection, now(connection) + 10**12, limit):
             pass
-        rows = matches.match_segments(connection)
-        assert {n: matches.plan_of_sequence(connection, n) for n in expected} == expected
-        assert matches.plan_of_sequence(connection, last + 1) is None
-        assert (matches.matched_upto(connection), matches.last_batch(connection, lineage)) == (last, len(batches) - 1)
-        assert matches.match_count(connection) == sum(row.matches for row in rows) == 2 * last
+        rows = match_segments.match_segments(connection)
+        assert {n: match_segments.plan_of_sequence(connection, n) for n in expected} == expected
+        assert match_segments.plan_of_sequence(connection, last + 1) is None
+        assert (match_segments.matched_upto(connection), match_segments.last_batch(connection, lineage)) == (
+            last,
+            len(batches) - 1,
+        )
+        assert match_segments.match_count(connection) == sum(row.matches for row in rows) == 2 * last
         assert sum(row.counters["checks"] for row in rows) == sum(row.items for row in rows) == last
     assert [row.first_sequence for row in rows][1:] == [row.last_sequence + 1 for row in rows][:-1]
     catalog.close()
@@ -81,11 +86,11 @@ def test_merging_does_not_read_the_same_rows_again(catalog: Catalog, clock: Fake
     with catalog.write() as connection:
         for number in range(1, 101):
             segment = MatchSegment(1, number, number, number, 1, 1, 0)
-            matches.commit_segment(connection, segment, [], epoch=1)
-        assert matches.merge_segments(connection, now(connection) + 1, 50) == 49
-        assert matches.merge_segments(connection, now(connection) + 1, 50) == 49, "one of them was made before"
-        assert matches.merge_segments(connection, now(connection) + 1, 50) == 0
-        assert [(row.first_sequence, row.batch) for row in matches.match_segments(connection)] == [
+            match_segments.commit_segment(connection, segment, [], epoch=1)
+        assert match_segments.merge_segments(connection, now(connection) + 1, 50) == 49
+        assert match_segments.merge_segments(connection, now(connection) + 1, 50) == 49, "one of them was made before"
+        assert match_segments.merge_segments(connection, now(connection) + 1, 50) == 0
+        assert [(row.first_sequence, row.batch) for row in match_segments.match_segments(connection)] == [
             (1, 99),
             (100, 100),
         ]
@@ -106,14 +111,16 @@ def test_queries_that_are_read_by_query(catalog: Catalog) -> None:
             ],
         )
         ledger.set_cursor(connection, 5, 0)
-        assert matches.read_queries(connection) == {2, 3, 4, 5}
+        assert match_segments.read_queries(connection) == {2, 3, 4, 5}
 
 
 def test_asking_does_not_scan(catalog: Catalog) -> None:
     with catalog.write() as connection:
         for number in range(1, 40):
             part = MatchPart(f"p{number}", number, number, 1)
-            matches.commit_segment(connection, MatchSegment(1, number, number, number, 1, 1, 1), [part], epoch=1)
+            match_segments.commit_segment(
+                connection, MatchSegment(1, number, number, number, 1, 1, 1), [part], epoch=1
+            )
         questions = [
             "select max(last_sequence) from match_segments",
             "select plan from match_segments where last_sequence >= 7 order by last_sequence limit 1",

@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 from sqlalchemy import select
 from tests.services import PostgreSQL, postgresql
 
-from runnel.catalog import feeds, outbox, people, schema, subscriptions, tokens
-from runnel.catalog.connection import Catalog
-from runnel.catalog.people import Allowance, Owner, Quotas, Usage
-from runnel.catalog.sheets import MAX_BYTES, kept_path, read_sheet, sheets_in_use
+from runnel.catalog.access import owners, tokens
+from runnel.catalog.access.owners import Allowance, Owner, Quotas, Usage
+from runnel.catalog.declared import feeds, subscriptions
+from runnel.catalog.declared.stylesheets import MAX_BYTES, kept_path, read_sheet, sheets_in_use
+from runnel.catalog.delivery import outbox
+from runnel.catalog.store import schema
+from runnel.catalog.store.connection import Catalog
 from runnel.errors import InputError, NotAllowed, NotFound, QuotaExceeded
 from runnel.model.feed import OPERATOR, FeedKind
 from runnel.settings import Settings
@@ -47,7 +50,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path, clock: FakeClock) ->
 
 def _owner(catalog: Catalog, name: str = "ann") -> Owner:
     with catalog.write() as connection:
-        return people.add_owner(connection, name)
+        return owners.add_owner(connection, name)
 
 
 def _source(catalog: Catalog, name: str, owner: int) -> int:
@@ -67,26 +70,26 @@ def _subscribe(catalog: Catalog, feed: int, owner: int, kind: str = "log", ticke
 
 def test_the_operator_is_there_and_has_no_quotas(catalog: Catalog) -> None:
     with catalog.read() as connection:
-        (operator,) = people.all_owners(connection)
+        (operator,) = owners.all_owners(connection)
     assert (operator.id, operator.name, operator.disabled) == (OPERATOR, "operator", False)
-    assert people.quotas_of(operator, SETTINGS) == Quotas()
+    assert owners.quotas_of(operator, SETTINGS) == Quotas()
 
 
 def test_owners_are_added_once_and_found_by_name(catalog: Catalog) -> None:
     ann = _owner(catalog)
     with catalog.write() as connection:
-        assert people.owner_by_name(connection, "ann") == ann == people.owner_by_id(connection, ann.id)
+        assert owners.owner_by_name(connection, "ann") == ann == owners.owner_by_id(connection, ann.id)
         for name in ("ann", "operator"):
             with pytest.raises(InputError, match="already"):
-                people.add_owner(connection, name)
+                owners.add_owner(connection, name)
         with pytest.raises(NotFound, match="no owner bob"):
-            people.owner_by_name(connection, "bob")
+            owners.owner_by_name(connection, "bob")
 
 
 @pytest.mark.parametrize("name", ["", "1a", "a b", "a\n", "a'b", "é", "a" * 65, "../a"])
 def test_names_that_could_be_mistaken_are_refused(catalog: Catalog, name: str) -> None:
     with catalog.write() as connection, pytest.raises(InputError, match="an owner's name"):
-        people.add_owner(connection, name)
+        owners.add_owner(connection, name)
 
 
 def test_a_name_means_one_s_own_feed_and_then_the_operator_s(catalog: Catalog) -> None:
@@ -119,17 +122,17 @@ def test_disabling_an_owner_holds_what_they_have_and_enabling_lets_it_go(catalog
         gone = subscriptions.subscription_by_number(connection, ended_by_itself)
         assert gone is not None
         subscriptions.disable_subscription(connection, gone, "its endpoint is gone")
-        people.disable_owner(connection, ann, True)
+        owners.disable_owner(connection, ann, True)
     with catalog.read() as connection:
-        assert people.owner_by_name(connection, "ann").disabled
+        assert owners.owner_by_name(connection, "ann").disabled
         found = {one.id: one.disabled for one in subscriptions.live_subscriptions(connection)}
-        assert found == {plain: people.OWNER_DISABLED, ended_by_itself: "its endpoint is gone", others: None}
+        assert found == {plain: owners.OWNER_DISABLED, ended_by_itself: "its endpoint is gone", others: None}
         assert [one.id for one in outbox.sharing(connection, None, ())] == [others]
         source = feeds.feed_by_name(connection, "Mine", ann.id)
         assert source is not None
         assert source.paused
     with catalog.write() as connection:
-        people.disable_owner(connection, ann, False)
+        owners.disable_owner(connection, ann, False)
     with catalog.read() as connection:
         found = {one.id: one.disabled for one in subscriptions.live_subscriptions(connection)}
         assert found == {plain: None, ended_by_itself: "its endpoint is gone", others: None}
@@ -139,7 +142,7 @@ def test_disabling_an_owner_holds_what_they_have_and_enabling_lets_it_go(catalog
 
 def test_the_operator_cannot_be_disabled(catalog: Catalog) -> None:
     with catalog.write() as connection, pytest.raises(InputError, match="operator cannot"):
-        people.disable_owner(connection, people.owner_by_id(connection, OPERATOR), True)
+        owners.disable_owner(connection, owners.owner_by_id(connection, OPERATOR), True)
 
 
 # --- quotas --------------------------------------------------------------------------------------------------------
@@ -147,14 +150,14 @@ def test_the_operator_cannot_be_disabled(catalog: Catalog) -> None:
 
 def test_quotas_are_the_settings_unless_set_for_the_owner(catalog: Catalog) -> None:
     ann = _owner(catalog)
-    assert people.quotas_of(ann, SETTINGS) == Quotas(5, 4, 1000)
+    assert owners.quotas_of(ann, SETTINGS) == Quotas(5, 4, 1000)
     with catalog.write() as connection:
-        people.set_quotas(connection, ann, Quotas(queries=0))
-        ann = people.owner_by_name(connection, "ann")
-        assert people.quotas_of(ann, SETTINGS) == Quotas(0, 4, 1000)
+        owners.set_quotas(connection, ann, Quotas(queries=0))
+        ann = owners.owner_by_name(connection, "ann")
+        assert owners.quotas_of(ann, SETTINGS) == Quotas(0, 4, 1000)
         for wrong in (-1, 1 << 62):
             with pytest.raises(InputError, match="a quota is"):
-                people.set_quotas(connection, ann, Quotas(bytes=wrong))
+                owners.set_quotas(connection, ann, Quotas(bytes=wrong))
 
 
 def test_usage_counts_what_is_live_and_made_by_people(catalog: Catalog) -> None:
@@ -166,28 +169,28 @@ def test_usage_counts_what_is_live_and_made_by_people(catalog: Catalog) -> None:
     _subscribe(catalog, first, OPERATOR)
     with catalog.write() as connection:
         subscriptions.end_subscription(connection, ended)
-        people.add_bytes(connection, second, 70)
-        people.add_bytes(connection, first, 7)
+        owners.add_bytes(connection, second, 70)
+        owners.add_bytes(connection, first, 7)
         feeds.drop_feed(connection, second)
     with catalog.read() as connection:
-        assert people.usage_of(connection, ann.id) == Usage(1, 1, 77)
+        assert owners.usage_of(connection, ann.id) == Usage(1, 1, 77)
 
 
 def test_bytes_are_refused_before_they_are_counted(catalog: Catalog) -> None:
     ann = _owner(catalog)
     feed, wire = _source(catalog, "A", ann.id), _source(catalog, "Wire", OPERATOR)
     with catalog.write() as connection:
-        people.add_bytes(connection, feed, 999, SETTINGS)
+        owners.add_bytes(connection, feed, 999, SETTINGS)
         with pytest.raises(QuotaExceeded, match="2 more bytes are too many: 999 of 1,000") as refused:
-            people.add_bytes(connection, feed, 2, SETTINGS)
+            owners.add_bytes(connection, feed, 2, SETTINGS)
         assert "operator" in (refused.value.hint or "")
-        people.add_bytes(connection, feed, 1, SETTINGS)
-        people.add_bytes(connection, wire, 10**9, SETTINGS)
-        assert people.usage_of(connection, ann.id).bytes == 1000
-        assert people.has_byte_quota(connection, feed, SETTINGS)
-        assert not people.has_byte_quota(connection, wire, SETTINGS)
-        people.add_bytes(connection, feed, -400)
-        assert people.usage_of(connection, ann.id).bytes == 600
+        owners.add_bytes(connection, feed, 1, SETTINGS)
+        owners.add_bytes(connection, wire, 10**9, SETTINGS)
+        assert owners.usage_of(connection, ann.id).bytes == 1000
+        assert owners.has_byte_quota(connection, feed, SETTINGS)
+        assert not owners.has_byte_quota(connection, wire, SETTINGS)
+        owners.add_bytes(connection, feed, -400)
+        assert owners.usage_of(connection, ann.id).bytes == 600
 
 
 def test_an_allowance_counts_within_its_transaction(catalog: Catalog) -> None:
@@ -226,7 +229,7 @@ def test_two_writers_cannot_pass_a_quota_together(catalog: Catalog) -> None:
     for thread in threads:
         thread.join()
     with catalog.read() as connection:
-        assert people.usage_of(connection, ann.id).queries == 5
+        assert owners.usage_of(connection, ann.id).queries == 5
     assert len(refused) == 7
 
 
@@ -300,10 +303,10 @@ def test_a_disabled_owner_s_token_is_refused_though_it_is_remembered(catalog: Ca
     _, text = _token(catalog, ann)
     with catalog.write() as connection:
         tokens.verify_token(connection, text)
-        people.disable_owner(connection, ann, True)
+        owners.disable_owner(connection, ann, True)
         with pytest.raises(NotAllowed, match="not valid"):
             tokens.verify_token(connection, text)
-        people.disable_owner(connection, ann, False)
+        owners.disable_owner(connection, ann, False)
         assert tokens.verify_token(connection, text).owner == ann.id
 
 

@@ -13,11 +13,12 @@ from hypothesis import strategies as some
 from sqlalchemy import event
 from tests.services import PostgreSQL, postgresql
 
-from runnel.catalog import feeds, hubs, polls
-from runnel.catalog.connection import Catalog
-from runnel.catalog.hubs import HubRow, HubState
-from runnel.catalog.poll_memory import Memory
-from runnel.catalog.polls import PollState
+from runnel.catalog.declared import feeds
+from runnel.catalog.polling import hubs, polls
+from runnel.catalog.polling.hubs import HubRow, HubState
+from runnel.catalog.polling.poll_memory import Memory
+from runnel.catalog.polling.polls import PollState
+from runnel.catalog.store.connection import Catalog
 from runnel.model.feed import FeedKind
 
 __all__ = ["postgresql"]

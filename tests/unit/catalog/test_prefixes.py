@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from runnel.catalog.connection import Catalog
-from runnel.catalog.prefixes import all_prefixes, drop_prefix, register_prefix
+from runnel.catalog.declared.prefixes import all_prefixes, drop_prefix, register_prefix
+from runnel.catalog.store.connection import Catalog
 
 
 @pytest.fixture

@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert, text, update
 
-from runnel.catalog import leases, ledger, matches, receipts, schema
-from runnel.catalog.connection import Catalog, now
-from runnel.catalog.matches import MatchSegment
-from runnel.model.delivery import Message, MessageState
+from runnel.catalog.delivery import ledger, receipts
+from runnel.catalog.logs import match_segments
+from runnel.catalog.logs.match_segments import MatchSegment
+from runnel.catalog.store import leases, schema
+from runnel.catalog.store.connection import Catalog, now
+from runnel.model.message import Message, MessageState
 from runnel.testing import FakeClock
 
 _DAY = 86_400_000_000
@@ -82,8 +84,8 @@ def test_what_somebody_needs_is_known(tmp_path_factory: pytest.TempPathFactory) 
     with catalog.write() as connection:
         assert receipts.needed_after(connection) == 0
         epoch = leases.acquire(connection, 10).epoch
-        matches.commit_segment(connection, MatchSegment(1, 0, 1, 90, 1, 90, 0), [], epoch=epoch)
-        matches.commit_segment(connection, MatchSegment(1, 1, 91, 100, 1, 10, 0), [], epoch=epoch)
+        match_segments.commit_segment(connection, MatchSegment(1, 0, 1, 90, 1, 90, 0), [], epoch=epoch)
+        match_segments.commit_segment(connection, MatchSegment(1, 1, 91, 100, 1, 10, 0), [], epoch=epoch)
         ledger.set_cursor(connection, ledger.SHARED, 100)
         assert receipts.needed_after(connection) == 70, "a digest that has not begun"
         ledger.set_cursor(connection, 2, 100)

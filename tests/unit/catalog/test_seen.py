@@ -7,7 +7,8 @@ from pathlib import Path
 
 from sqlalchemy import insert, update
 
-from runnel.catalog import items, schema
+from runnel.catalog.logs import item_segments
+from runnel.catalog.store import schema
 from runnel.engine import open_engine
 from runnel.testing import FakeClock
 
@@ -28,8 +29,8 @@ def test_a_push_does_not_make_a_polled_feed_forget_what_it_shows(tmp_path: Path)
         engine.publish("Wire", [{"id": "pushed"}])
         today = int(clock() // 86_400)
         with catalog.read() as connection:
-            assert items.expired_seen(connection, today - 1, 10) == []
+            assert item_segments.expired_seen(connection, today - 1, 10) == []
         with catalog.write() as connection:
             connection.execute(update(schema.polls).values(changed=int(clock() * 1e6)))
         with catalog.read() as connection:
-            assert len(items.expired_seen(connection, today - 1, 10)) == 1, "the page was read whole since"
+            assert len(item_segments.expired_seen(connection, today - 1, 10)) == 1, "the page was read whole since"

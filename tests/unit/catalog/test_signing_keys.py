@@ -13,9 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
 
-from runnel.catalog import schema
-from runnel.catalog.connection import Catalog
-from runnel.catalog.signing_keys import (
+from runnel.catalog.access.signing_keys import (
     MOST_KEYS,
     OVERLAP,
     PREFIX,
@@ -25,7 +23,9 @@ from runnel.catalog.signing_keys import (
     new_key,
     rotate_key,
 )
-from runnel.catalog.subscriptions import add_subscription, end_subscription
+from runnel.catalog.declared.subscriptions import add_subscription, end_subscription
+from runnel.catalog.store import schema
+from runnel.catalog.store.connection import Catalog
 
 
 @dataclass

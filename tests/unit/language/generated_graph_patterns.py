@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from runnel.algebra.calls import RELATIONS, Variable
-from runnel.algebra.graphs import AnyOf, Comparison, Complement, Edge, Graph, GraphFilter, Node, is_local
+from runnel.algebra.nodes.calls import RELATIONS, Variable
+from runnel.algebra.nodes.graph_patterns import (
+    AnyOf,
+    Comparison,
+    Complement,
+    Edge,
+    Graph,
+    GraphFilter,
+    Node,
+    is_local,
+)
 from runnel.errors import Span
-from runnel.language.graph_filters import joined
-from runnel.language.prefixes import PrefixedName
+from runnel.language.syntax.graph_filters import joined
+from runnel.language.syntax.iri_prefixes import PrefixedName
 from runnel.model.graph import canonical_term, escape_text
 
 _NOWHERE = Span(1, 1, 2)

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from hypothesis import strategies as st
 
-from runnel.algebra.attributes import Ago, Attribute, Constant
-from runnel.algebra.calls import (
+from runnel.algebra.nodes.attributes import Ago, Attribute, Constant
+from runnel.algebra.nodes.calls import (
     RELATIONS,
     Arithmetic,
     Call,
@@ -18,9 +18,9 @@ from runnel.algebra.calls import (
     Variable,
     variables_of,
 )
-from runnel.language.conditions import arithmetic_depth
-from runnel.language.quantities import DEEPEST_ARITHMETIC
-from runnel.language.statements import Name, RegisterOperator
+from runnel.language.syntax.conditions import arithmetic_depth
+from runnel.language.syntax.operator_terms import DEEPEST_ARITHMETIC
+from runnel.language.syntax.statements import Name, RegisterOperator
 from runnel.model.operator import VALUE_TYPES, Parameter
 
 bare = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)

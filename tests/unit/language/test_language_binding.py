@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.expressions import And, Contains, Expression
-from runnel.algebra.query import Filter, Node, Read, Union
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.expressions import And, Contains, Expression
+from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.errors import DuplicateName, Span, UnknownName
-from runnel.language.binding import bind_query, find_cycle
+from runnel.language.binding.bind_query import bind_query, find_cycle
+from runnel.language.grammar.parser import parse
 from runnel.language.nearest import nearest
-from runnel.language.parser import parse
-from runnel.language.statements import CreateFeed
+from runnel.language.syntax.statements import CreateFeed
 
 FEEDS = {"A": 1, "B": 2, "C": 3, "News": 4}
 

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.bindings import solutions
-from runnel.algebra.calls import Call, Constraint, Literally, Variable
-from runnel.algebra.encode import decode_node, encode_node
-from runnel.algebra.expressions import And, Not
-from runnel.algebra.query import Distinct, Filter, Node, Read, Union
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.calls import Call, Constraint, Literally, Variable
+from runnel.algebra.nodes.encode import decode_node, encode_node
+from runnel.algebra.nodes.expressions import And, Not
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
+from runnel.algebra.semantics.bindings import solutions
 from runnel.errors import InvalidCondition, StatementError, UnknownName
-from runnel.language.binding import bind_query
-from runnel.language.calling import bind_node, signature
-from runnel.language.parser import parse
-from runnel.language.statements import CreateFeed
+from runnel.language.binding.bind_operators import bind_node, signature
+from runnel.language.binding.bind_query import bind_query
+from runnel.language.grammar.parser import parse
+from runnel.language.syntax.statements import CreateFeed
 from runnel.model.operator import OperatorDeclaration, Parameter, Rows, ValueType
 
 

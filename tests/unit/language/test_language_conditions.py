@@ -7,8 +7,8 @@ from fractions import Fraction
 
 import pytest
 
-from runnel.algebra.attributes import WHOLE, Ago, Attribute
-from runnel.algebra.expressions import (
+from runnel.algebra.nodes.attributes import WHOLE, Ago, Attribute
+from runnel.algebra.nodes.expressions import (
     And,
     Between,
     Compare,
@@ -26,8 +26,8 @@ from runnel.algebra.expressions import (
     Similar,
 )
 from runnel.errors import SyntaxProblem
-from runnel.language.parser import parse
-from runnel.language.statements import CreateFeed
+from runnel.language.grammar.parser import parse
+from runnel.language.syntax.statements import CreateFeed
 
 
 def condition(text: str) -> Expression:

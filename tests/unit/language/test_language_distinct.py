@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.algebra.attributes import PARTS, Attribute
-from runnel.algebra.distinct import DEFAULT_WINDOW, ID
-from runnel.algebra.expressions import Compare
-from runnel.algebra.query import Distinct, Filter, Read, Union
+from runnel.algebra.nodes.attributes import PARTS, Attribute
+from runnel.algebra.nodes.expressions import Compare
+from runnel.algebra.nodes.query import Distinct, Filter, Read, Union
+from runnel.algebra.semantics.distinct import DEFAULT_WINDOW, ID
 from runnel.errors import StatementError
-from runnel.language.binding import bind_query
-from runnel.language.parser import parse
+from runnel.language.binding.bind_query import bind_query
+from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_statement
-from runnel.language.statements import (
+from runnel.language.syntax.statements import (
     Condition,
     CreateFeed,
     DistinctText,

@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from lark import Token
 from tests.unit.language.generated_graph_patterns import graph_patterns
 
-from runnel.algebra.calls import Variable
-from runnel.algebra.expressions import And, Not
-from runnel.algebra.graph_solutions import solve
-from runnel.algebra.graphs import (
+from runnel.algebra.nodes.calls import Variable
+from runnel.algebra.nodes.expressions import And, Not
+from runnel.algebra.nodes.graph_patterns import (
     MOST_EDGES,
     MOST_VARIABLES,
     AllOf,
@@ -25,14 +24,15 @@ from runnel.algebra.graphs import (
     Graph,
     is_local,
 )
-from runnel.algebra.render import render_graph
+from runnel.algebra.nodes.render import render_graph
+from runnel.algebra.semantics.graph_solutions import solve
 from runnel.errors import InvalidCondition, Span, StatementError, SyntaxProblem, UnknownName
-from runnel.language.binding import bind_query
-from runnel.language.graph_patterns import read_graph
-from runnel.language.graph_text import BLOCK
-from runnel.language.parser import parse
-from runnel.language.prefixes import KNOWN_PREFIXES, write_out
-from runnel.language.statements import CreateFeed
+from runnel.language.binding.bind_query import bind_query
+from runnel.language.grammar.parser import parse
+from runnel.language.syntax.graph_blocks import BLOCK
+from runnel.language.syntax.iri_prefixes import KNOWN_PREFIXES, write_out
+from runnel.language.syntax.read_graph import read_graph
+from runnel.language.syntax.statements import CreateFeed
 from runnel.model.graph import read_ntriples
 
 XSD = "http://www.w3.org/2001/XMLSchema#"
@@ -430,6 +430,6 @@ def test_prefixes_that_nobody_knows_are_refused_when_names_are_looked_up() -> No
 
 
 def test_the_grammar_and_the_shapes_take_the_same_blocks() -> None:
-    grammar = files("runnel.language").joinpath("grammar.lark").read_text(encoding="utf-8")
+    grammar = files("runnel.language.grammar").joinpath("grammar.lark").read_text(encoding="utf-8")
     (terminal,) = re.findall(r"^GRAPH\.3: /(.*)/$", grammar, re.MULTILINE)
     assert terminal.replace("\\/", "/") == BLOCK

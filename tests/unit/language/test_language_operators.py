@@ -7,13 +7,13 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from runnel.algebra.attributes import Ago, Attribute
-from runnel.algebra.calls import Arithmetic, Call, Constraint, Literally, Variable
-from runnel.algebra.expressions import And, Compare, Expression, Not, Or
+from runnel.algebra.nodes.attributes import Ago, Attribute
+from runnel.algebra.nodes.calls import Arithmetic, Call, Constraint, Literally, Variable
+from runnel.algebra.nodes.expressions import And, Compare, Expression, Not, Or
 from runnel.errors import InvalidCondition, Span, StatementError, SyntaxProblem
-from runnel.language.parser import parse
+from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_statement
-from runnel.language.statements import CreateFeed, DropOperator, Name, RegisterOperator, Show, Statement
+from runnel.language.syntax.statements import CreateFeed, DropOperator, Name, RegisterOperator, Show, Statement
 from runnel.model.operator import Parameter
 
 WHERE = "create feed A from B where "

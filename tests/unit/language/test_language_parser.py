@@ -6,12 +6,24 @@ from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.expressions import FALSE, TRUE, And, Between, Compare, Contains, Exists, Expression, In, Not, Or
-from runnel.algebra.render import RESERVED
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.expressions import (
+    FALSE,
+    TRUE,
+    And,
+    Between,
+    Compare,
+    Contains,
+    Exists,
+    Expression,
+    In,
+    Not,
+    Or,
+)
+from runnel.algebra.nodes.render import RESERVED
 from runnel.errors import InvalidCondition, Span, SyntaxProblem
-from runnel.language.parser import parse
-from runnel.language.statements import (
+from runnel.language.grammar.parser import parse
+from runnel.language.syntax.statements import (
     Condition,
     CreateFeed,
     Drop,

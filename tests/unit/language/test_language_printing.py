@@ -13,10 +13,10 @@ from tests.unit.algebra.generated_atoms import text_atoms
 from tests.unit.language.generated_graph_patterns import graph_patterns
 from tests.unit.language.generated_operators import constraints, operator_calls, registrations
 
-from runnel.algebra.attributes import PARTS, WHOLE, Ago, Attribute, Constant
-from runnel.algebra.durations import UNITS, render_duration
-from runnel.algebra.encode import encode_expression
-from runnel.algebra.expressions import (
+from runnel.algebra.nodes.attributes import PARTS, WHOLE, Ago, Attribute, Constant
+from runnel.algebra.nodes.durations import UNITS, render_duration
+from runnel.algebra.nodes.encode import encode_expression
+from runnel.algebra.nodes.expressions import (
     Between,
     Compare,
     Exists,
@@ -28,10 +28,10 @@ from runnel.algebra.expressions import (
     disjunction,
     negation,
 )
-from runnel.algebra.render import NOW, RESERVED
-from runnel.language.parser import parse
+from runnel.algebra.nodes.render import NOW, RESERVED
+from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_script, print_statement
-from runnel.language.statements import (
+from runnel.language.syntax.statements import (
     Condition,
     CreateFeed,
     Drop,

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runnel.errors import InvalidCondition, StatementError, SyntaxProblem
-from runnel.language.parser import parse
+from runnel.language.grammar.parser import parse
 
 
 def refused(text: str) -> StatementError:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import typing
 
 import pytest
+from scripts.reference_language import ATOMS, CONSTANTS, GRAPHS, MISTAKES, OPERATORS, Row, language_reference, refusal
+from scripts.reference_statements import STATEMENTS, Entry
 
-from runnel.algebra.expressions import Atom, atoms
-from runnel.algebra.graphs import Graph
-from runnel.algebra.render import RESERVED
-from runnel.algebra.stems import languages
-from runnel.language import statements
-from runnel.language.parser import parse
-from runnel.language.reference import ATOMS, CONSTANTS, GRAPHS, MISTAKES, OPERATORS, Row, language_reference, refusal
-from runnel.language.reference_statements import STATEMENTS, Entry
+from runnel.algebra.nodes.expressions import Atom, atoms
+from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.render import RESERVED
+from runnel.algebra.values.stems import languages
+from runnel.language.grammar.parser import parse
+from runnel.language.syntax import statements
 
 
 @pytest.mark.parametrize("entry", STATEMENTS, ids=lambda entry: entry.title)

@@ -9,16 +9,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.unit.language.test_language_printing import golden_pairs, statements
 
-from runnel.algebra.calls import Call, Variable, variables_of
-from runnel.algebra.graphs import Graph, comparisons
-from runnel.algebra.render import RESERVED
-from runnel.algebra.terms import leaves
+from runnel.algebra.nodes.calls import Call, Variable, variables_of
+from runnel.algebra.nodes.graph_patterns import Graph, comparisons
+from runnel.algebra.nodes.render import RESERVED
+from runnel.algebra.semantics.close_conditions import leaves
 from runnel.errors import Span, StatementError
-from runnel.language.parser import parse, parse_plainly, parse_shapes
-from runnel.language.prefixes import PrefixedName
+from runnel.language.binding.result_types import parts_of
+from runnel.language.grammar.parser import parse, parse_plainly, parse_shapes
 from runnel.language.printing import print_statement
-from runnel.language.result_types import parts_of
-from runnel.language.statements import CreateFeed, Parsed
+from runnel.language.syntax.iri_prefixes import PrefixedName
+from runnel.language.syntax.statements import CreateFeed, Parsed
 from runnel.model.item import MAX_NAME
 
 
@@ -202,7 +202,7 @@ def test_one_bad_statement_among_many_is_found_at_its_place() -> None:
 def test_many_statements_of_one_shape_are_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     text = "".join(f"create feed Q{n} from News where title contains 'w{n}' and n > {n};\n" for n in range(300))
     expected = parse_plainly(text)
-    monkeypatch.setattr("runnel.language.parser.parse_plainly", lambda text: pytest.fail("read plainly"))
+    monkeypatch.setattr("runnel.language.grammar.parser.parse_plainly", lambda text: pytest.fail("read plainly"))
     found = parse(text)
     assert found == expected
     first, last = found[0].statement, found[-1].statement

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runnel.errors import SyntaxProblem
-from runnel.language.parser import parse
+from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_statement
-from runnel.language.statements import CreateFeed, Name
-from runnel.language.tags import LONGEST_TAG, MOST_TAGS, fold_tag, read_tags
+from runnel.language.syntax.statements import CreateFeed, Name
+from runnel.language.syntax.tag_names import LONGEST_TAG, MOST_TAGS, fold_tag, read_tags
 
 
 def created(text: str) -> CreateFeed:

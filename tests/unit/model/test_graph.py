@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runnel.errors import InvalidItem
-from runnel.model.batch import ItemBatch
 from runnel.model.graph import (
     MOST_TRIPLES,
     RdfGraph,
@@ -21,6 +20,7 @@ from runnel.model.graph import (
     unescape_text,
 )
 from runnel.model.item import Item, attributes_of
+from runnel.model.item_batch import ItemBatch
 
 LINE = "<urn:s> <urn:p> {} ."
 

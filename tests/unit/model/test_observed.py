@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.model.statistics import HALF_LIFE_DAYS, HALF_LIFE_ITEMS, Observed, Share, merged
+from runnel.model.learned.stream_statistics import HALF_LIFE_DAYS, HALF_LIFE_ITEMS, Observed, Share, merged
 
 counts = st.integers(0, 1000).map(float)
 observations = st.builds(

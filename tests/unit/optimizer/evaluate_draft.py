@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 
-from runnel.algebra.encode import decode_expression
-from runnel.algebra.evaluate import accepts, holds
-from runnel.algebra.expressions import Expression
-from runnel.algebra.query import Read
+from runnel.algebra.nodes.encode import decode_expression
+from runnel.algebra.nodes.expressions import Expression
+from runnel.algebra.nodes.query import Read
+from runnel.algebra.semantics.evaluate import accepts, holds
 from runnel.model.item import Attributes
 from runnel.optimizer.draft import Draft, FlatFilter, FlatRead, FlatUnion
-from runnel.plan.logical import EXACT, FormulaKind, LogicalPlan
+from runnel.plan.logical_plan import EXACT, FormulaKind, LogicalPlan
 
 
 def evaluate_draft(draft: Draft, feed: int, attributes: Attributes) -> set[int]:

@@ -12,8 +12,8 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from runnel.algebra.attributes import PARTS, WHOLE, Ago, Attribute, Constant
-from runnel.algebra.expressions import (
+from runnel.algebra.nodes.attributes import PARTS, WHOLE, Ago, Attribute, Constant
+from runnel.algebra.nodes.expressions import (
     And,
     Between,
     Compare,
@@ -34,10 +34,10 @@ from runnel.algebra.expressions import (
     Similar,
     Truth,
 )
-from runnel.algebra.query import Filter, Node, Read, Union
-from runnel.algebra.text import words
-from runnel.model.batch import ItemBatch
+from runnel.algebra.nodes.query import Filter, Node, Read, Union
+from runnel.algebra.values.words import words
 from runnel.model.item import Item, Value
+from runnel.model.item_batch import ItemBatch
 
 SOURCES = (1, 2, 3)
 NAMES = {1: "One", 2: "Two", 3: "Three"}

@@ -12,19 +12,19 @@ from hypothesis import given, settings
 from tests.unit.optimizer.evaluate_draft import evaluate_draft
 from tests.unit.optimizer.generated_worlds import NAMES, SOURCES, GeneratedWorld, worlds
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.calls import Call, Constraint, Literally, Variable
-from runnel.algebra.expressions import And, Compare, Contains, Expression, In, Not, Or
-from runnel.algebra.query import Distinct, Filter, Node, Read, Union
-from runnel.algebra.render import render, render_attribute
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.calls import Call, Constraint, Literally, Variable
+from runnel.algebra.nodes.expressions import And, Compare, Contains, Expression, In, Not, Or
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
+from runnel.algebra.nodes.render import render, render_attribute
 from runnel.errors import CyclicFeeds, RunnelError
 from runnel.optimizer import optimize as optimizer
 from runnel.optimizer.describe import describe_draft
 from runnel.optimizer.draft import Branch, Draft
 from runnel.optimizer.optimize import PASSES, Step, optimize
-from runnel.optimizer.settings import OptimizerSettings
-from runnel.optimizer.simplify_clauses import simplify_clauses
-from runnel.plan.logical import LogicalPlan, PlanQuery
+from runnel.optimizer.optimizer_settings import OptimizerSettings
+from runnel.optimizer.passes.simplify_clauses import simplify_clauses
+from runnel.plan.logical_plan import LogicalPlan, PlanQuery
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 LIMITS = (OptimizerSettings(), OptimizerSettings(max_clauses=2, max_literals=4, max_constants=2))
@@ -218,14 +218,14 @@ def test_steps_and_costs_are_recorded_for_every_pass() -> None:
 @pytest.mark.parametrize(
     "module",
     [
-        "plan.arrays",
-        "optimizer.build_table",
+        "arrays",
+        "optimizer.table_builder",
         "optimizer.formulas",
         "optimizer.optimize",
-        "optimizer.simplify_clauses",
-        "matching.compile",
-        "matching.filters.atom_tests",
-        "matching.filters.frequency",
+        "optimizer.passes.simplify_clauses",
+        "matching.compile.compile_plan",
+        "matching.filters.atoms.atom_tests",
+        "matching.filters.atoms.key_frequency",
     ],
 )
 def test_the_examples_in_the_documentation_run(module: str) -> None:

@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.expressions import And, Contains, Expression, Or, RegularExpression
-from runnel.algebra.query import Filter, Node, Read, Union
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.expressions import And, Contains, Expression, Or, RegularExpression
+from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.errors import CorruptData, NewerRoot, NotFound
-from runnel.log.storage import FileStorage
-from runnel.matching.build import build_matcher
-from runnel.matching.compile import compile_base, compile_delta
-from runnel.matching.expected import part_anchors
-from runnel.model.batch import ItemBatch
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.compile.compile_plan import compile_base, compile_delta
+from runnel.matching.compile.expected_work import part_anchors
+from runnel.matching.explain.explain_query import explain_query
 from runnel.model.item import Item
-from runnel.optimizer.explain import explain_query
+from runnel.model.item_batch import ItemBatch
 from runnel.optimizer.optimize import optimize
-from runnel.plan.logical import PlanQuery
+from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.manifest import PlanManifest
 from runnel.plan.store import Plan, PlanVersion, load, load_part, verify, write_base
+from runnel.storage.file_storage import FileStorage
 
 
 def word(text: str) -> Expression:

@@ -17,20 +17,20 @@ from hypothesis import strategies as st
 from lxml import etree
 from tests.unit.sinks.conftest import SENT, Deliver
 
-from runnel.engine.delivery import _entries
+from runnel.engine.open_delivery import _entries
 from runnel.model.bindings import Bindings, bounded
 from runnel.model.item import Item
 from runnel.model.subscription import Subscription
-from runnel.outside.transform import Transformer
-from runnel.sinks.apply import apply_sheet, rss_document
-from runnel.sinks.compose_mail import compose_mail
+from runnel.sandbox.stylesheet_process import Transformer
+from runnel.sinks.apply_stylesheet import apply_sheet, rss_document
 from runnel.sinks.contract import DeliveredItem, Delivery
-from runnel.sinks.entries import show
-from runnel.sinks.feed_file import AtomFile, JsonFeedFile, RssFile
-from runnel.sinks.lines_file import JsonLinesFile
-from runnel.sinks.mail_address import sender_of
-from runnel.sinks.materialise import MaterialisedFeed, bound_attributes
-from runnel.sinks.render_mail import Rendered, render_mail
+from runnel.sinks.files.feed_entries import show
+from runnel.sinks.files.feed_file import AtomFile, JsonFeedFile, RssFile
+from runnel.sinks.files.lines_file import JsonLinesFile
+from runnel.sinks.mail.compose_mail import compose_mail
+from runnel.sinks.mail.mail_address import sender_of
+from runnel.sinks.mail.render_mail import Rendered, render_mail
+from runnel.sinks.materialized_feed import MaterialisedFeed, bound_attributes
 from runnel.sinks.webhook import webhook_body
 
 Make = Callable[..., Any]

@@ -18,11 +18,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
-from runnel.catalog.signing_keys import key_text
+from runnel.catalog.access.signing_keys import key_text
 from runnel.errors import DeliveryFailed, InputError
 from runnel.model.item import Item
 from runnel.model.subscription import Subscription
-from runnel.outside.door import Door
+from runnel.net.http_client import Door
 from runnel.settings import Settings
 from runnel.sinks.contract import Content, DeliveredItem, Delivery
 from runnel.sinks.webhook import WebhookRoute, WebhookSink, retry_after, webhook_body, webhook_headers

@@ -10,7 +10,7 @@ import pytest
 
 from runnel.engine import Engine, open_engine
 from runnel.errors import InputError, StorageFull
-from runnel.sources import acquire, folder
+from runnel.sources import acquire, drop_folder
 
 _RSS = "<rss version='2.0'><channel><title>t</title>{items}</channel></rss>"
 
@@ -53,7 +53,7 @@ def test_a_first_look_that_is_cut_short_goes_on_as_one(
 ) -> None:
     for name in "abc":
         (drop / f"{name}.xml").write_text(_document(name, 10))
-    read, turns = folder.read_file, iter([False, True])
+    read, turns = drop_folder.read_file, iter([False, True])
 
     def fail_later(path: Path, *, limit: int) -> bytes:
         if next(turns, False):
@@ -73,7 +73,7 @@ def test_a_file_that_changes_after_the_look_is_left_for_the_next(
     secret = tmp_path / "secret.xml"
     secret.write_text(_document("secret", 1))
     (drop / "a.xml").write_text(_document("a", 1))
-    read = folder.read_file
+    read = drop_folder.read_file
 
     def swap(path: Path, *, limit: int) -> bytes:
         path.unlink()

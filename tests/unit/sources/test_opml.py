@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runnel.errors import BrokenDocument
-from runnel.language.parser import parse
+from runnel.language.grammar.parser import parse
 from runnel.sources.opml import OpmlFeed, feed_names, read_opml, write_opml
 
 

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runnel.catalog import leases, matches
-from runnel.catalog.connection import Catalog
-from runnel.catalog.matches import MatchSegment
-from runnel.log.storage import FileStorage
+from runnel.catalog.logs import match_segments
+from runnel.catalog.logs.match_segments import MatchSegment
+from runnel.catalog.store import leases
+from runnel.catalog.store.connection import Catalog
 from runnel.model.segment import MatchPart
+from runnel.storage.file_storage import FileStorage
 from runnel.streaming.checkpoint import unfit
-from runnel.streaming.query import checkpoint_path, choose_lineage
+from runnel.streaming.streaming_query import checkpoint_path, choose_lineage
 
 
 def _plan(folder: Path, batch: int, sequence: int) -> None:
@@ -101,9 +102,9 @@ def test_a_lineage_of_another_form_is_abandoned(catalog: Catalog, tmp_path: Path
     storage = FileStorage(tmp_path.as_uri())
     with catalog.write() as connection:
         lease = leases.acquire(connection, 60)
-        old = matches.start_lineage(connection, "match/0", reason="first run")
+        old = match_segments.start_lineage(connection, "match/0", reason="first run")
         segment = MatchSegment(old.id, 0, 1, 10, 1, 10, 0)
-        matches.commit_segment(connection, segment, [MatchPart("p", 1, 10, 1)], epoch=lease.epoch)
+        match_segments.commit_segment(connection, segment, [MatchPart("p", 1, 10, 1)], epoch=lease.epoch)
     _sound(storage.local(checkpoint_path(old.id)), 1, finished=1)
     fresh = choose_lineage(catalog, storage, epoch=lease.epoch)
     assert (fresh.id > old.id, fresh.after_sequence) == (True, 10)

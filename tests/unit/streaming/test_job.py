@@ -6,8 +6,8 @@ import pickle
 import stat
 from pathlib import Path
 
+from runnel.streaming.item_source import ItemLogSource
 from runnel.streaming.job import Job
-from runnel.streaming.reader import ItemLogSource
 
 _SECRET = "correct-horse"
 _URL = f"postgresql://runnel:{_SECRET}@127.0.0.1:1/runnel"

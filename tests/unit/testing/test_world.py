@@ -17,17 +17,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from runnel.algebra.evaluate import accepts
-from runnel.algebra.query import Node
-from runnel.language.binding import bind_query
-from runnel.language.parser import parse
-from runnel.language.statements import CreateFeed, RegisterFeed, Subscribe
-from runnel.sources.adapt import adapt
-from runnel.sources.decode import decode
+from runnel.algebra.nodes.query import Node
+from runnel.algebra.semantics.evaluate import accepts
+from runnel.language.binding.bind_query import bind_query
+from runnel.language.grammar.parser import parse
+from runnel.language.syntax.statements import CreateFeed, RegisterFeed, Subscribe
+from runnel.sources.documents.adapt import adapt
+from runnel.sources.documents.decode import decode
 from runnel.testing.dice import Dice
 from runnel.testing.editions import render_document
-from runnel.testing.vocabulary import TOPICS, companies, invented_words, people, places
 from runnel.testing.world import World
+from runnel.testing.world_words import TOPICS, companies, invented_words, people, places
 
 DIGEST = "a8d6b3fb0e6590d856ed1681336dfd5d2e9e2b64eda659124edb94c325e0dc98"
 """Of the small world below; it changes only on purpose, because benchmarks compare one version with the next."""

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree, html
 
-from runnel.web.markup import MOST_ROWS, text
+from runnel.web.html_parts import MOST_ROWS, text
 from runnel.web.report import (
     FeedFigures,
     NextStep,

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from runnel.catalog.root_secrets import UNSUBSCRIBE, root_secret, unsubscribe_token
+from runnel.catalog.access.workspace_secrets import UNSUBSCRIBE, root_secret, unsubscribe_token
 from runnel.engine import Engine, open_engine
-from runnel.engine.health import Health
+from runnel.engine.run.health import Health
 from runnel.errors import Backlogged, RootError
 from runnel.sources.acquire import Acquisition
 from runnel.web import server

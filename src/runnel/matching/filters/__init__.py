@@ -1,4 +1,4 @@
-"""Conditions on single items: `scan` asks every query about every item, `index` finds candidates by key, then checks.
+"""Conditions on single items: `streams` is the matcher in use, `index` its fallback, `scan_matcher` the reference.
 
-In: a logical plan, for which `layout` lays out the index arrays at compile time. Out: matchers over these arrays.
+In: a logical plan. Out: index arrays at compile time, and matchers over them.
 """

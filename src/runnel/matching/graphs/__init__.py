@@ -1,4 +1,5 @@
-"""Matching graph patterns: graphs of items in, the patterns that each can be laid into out.
+"""Matching graph patterns: graphs of items in, the patterns that each contains out.
 
-`patterns` has all patterns of a plan part in arrays, grouped by shape; `publications` the graphs of a batch.
+`patterns` has the patterns of a plan part in arrays, grouped by shape; `search` finds them in the graphs of a batch;
+`bind_variables` gives the bindings of matches.
 """

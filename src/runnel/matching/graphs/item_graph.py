@@ -1,8 +1,8 @@
 """The graph of one item, indexed, and the solutions of patterns on it: within bounds, and each once.
 
-In: an item's attributes. Out: what `algebra.graph_solutions` would give, as plain values, for the few patterns of
-which somebody wants to know more than whether they hold: those that bind variables of a match, or that operators are
-given. Patterns with the same edges are searched for once, however many filters there are on them.
+In: an item's attributes. Out: what `algebra.semantics.graph_solutions` would give, as plain values, for the few
+patterns of which somebody wants to know more than whether they hold: those that bind variables of a match, or that
+operators are given. Patterns with the same edges are searched for once, however many filters there are on them.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from runnel.algebra.bindings import distinct
-from runnel.algebra.calls import Variable
-from runnel.algebra.evaluate import graphs_of
-from runnel.algebra.graph_solutions import Solution, truth_of
-from runnel.algebra.graphs import Edge, Graph, Node, is_local
-from runnel.algebra.rdf import plain_value
+from runnel.algebra.nodes.calls import Variable
+from runnel.algebra.nodes.graph_patterns import Edge, Graph, Node, is_local
+from runnel.algebra.semantics.bindings import distinct
+from runnel.algebra.semantics.evaluate import graphs_of
+from runnel.algebra.semantics.graph_solutions import Solution, truth_of
+from runnel.algebra.semantics.rdf_terms import plain_value
 from runnel.model.graph import RdfGraph, Triple
 from runnel.model.item import Attributes, Value
 

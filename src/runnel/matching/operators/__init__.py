@@ -1,4 +1,5 @@
-"""Operators: predicates that cost. Undecided pairs of item and way in; decisions, bindings and what was learned out.
+"""Operators: predicates that cost. Undecided pairs of item and disjunct in; decisions and bindings out.
 
-`ways` lays out what a plan asks, `orders` say which call comes next, `caller` asks, `decide` puts them together.
+`decide` says which disjuncts hold, `orders` which call comes next, `ask` makes the call, `plugins` runs the operator,
+`builtin` has the operators that come with Runnel.
 """

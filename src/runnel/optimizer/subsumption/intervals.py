@@ -12,8 +12,8 @@ from datetime import UTC, date, datetime, timedelta
 from enum import IntEnum
 from typing import Any
 
-from runnel.algebra.attributes import Ago, Constant
-from runnel.algebra.expressions import Atom, Between, Compare, In
+from runnel.algebra.nodes.attributes import Ago, Constant
+from runnel.algebra.nodes.expressions import Atom, Between, Compare, In
 
 Intervals = tuple["Interval", ...]
 
@@ -64,7 +64,7 @@ def _above(mine: Any, closed: bool, theirs: Any, their_closed: bool) -> bool:
 def intervals_of(atom: Atom) -> Intervals | None:
     """The intervals of values that satisfy an atom; None where it is no comparison, or no value can satisfy it.
 
-    >>> from runnel.algebra.attributes import Attribute
+    >>> from runnel.algebra.nodes.attributes import Attribute
     >>> price = Attribute("price")
     >>> low, high = intervals_of(Compare(price, ">", 10.0)), intervals_of(Compare(price, ">", 20.0))
     >>> high[0] in low[0], low[0] in high[0]

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from runnel.algebra.attributes import WHOLE, Attribute
-from runnel.algebra.calls import Call, Constraint, Term
-from runnel.algebra.expressions import (
+from runnel.algebra.nodes.attributes import WHOLE, Attribute
+from runnel.algebra.nodes.calls import Call, Constraint, Term
+from runnel.algebra.nodes.expressions import (
     FALSE,
     TRUE,
     And,
@@ -26,9 +26,9 @@ from runnel.algebra.expressions import (
     Or,
     Truth,
 )
-from runnel.algebra.graphs import Graph
+from runnel.algebra.nodes.graph_patterns import Graph
 from runnel.optimizer.subsumption.intervals import intervals_of
-from runnel.optimizer.subsumption.words import steps_within
+from runnel.optimizer.subsumption.word_steps import steps_within
 
 _LARGEST = 4096
 """The most pairs of subconditions that are compared; beyond it, two conditions are taken to be unrelated."""

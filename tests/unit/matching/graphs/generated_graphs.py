@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from runnel.algebra.calls import RELATIONS, Variable
-from runnel.algebra.graphs import (
+from runnel.algebra.nodes.calls import RELATIONS, Variable
+from runnel.algebra.nodes.graph_patterns import (
     AllOf,
     AnyOf,
     Comparison,
@@ -16,7 +16,7 @@ from runnel.algebra.graphs import (
     Node,
     graph_variables,
 )
-from runnel.algebra.rdf import XSD
+from runnel.algebra.semantics.rdf_terms import XSD
 from runnel.model.graph import RdfGraph
 
 RESOURCES = ("<urn:a>", "<urn:b>", "<urn:c>")

@@ -16,36 +16,36 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.unit.optimizer.evaluate_draft import evaluate_logical
 
-from runnel.algebra.attributes import Attribute
-from runnel.algebra.bindings import asking, solutions
-from runnel.algebra.calls import Call, Constraint, Given, Literally, Relation, Variable
-from runnel.algebra.evaluate import accepts
-from runnel.algebra.expressions import And, Contains, Expression, Not, Or
-from runnel.algebra.graphs import Comparison, Edge, Graph
-from runnel.algebra.node_bindings import node_solutions
-from runnel.algebra.query import Filter, Node, Read, Union
-from runnel.algebra.terms import close
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.calls import Call, Constraint, Given, Literally, Relation, Variable
+from runnel.algebra.nodes.expressions import And, Contains, Expression, Not, Or
+from runnel.algebra.nodes.graph_patterns import Comparison, Edge, Graph
+from runnel.algebra.nodes.query import Filter, Node, Read, Union
+from runnel.algebra.semantics.bindings import asking, solutions
+from runnel.algebra.semantics.close_conditions import close
+from runnel.algebra.semantics.evaluate import accepts
+from runnel.algebra.semantics.node_bindings import node_solutions
 from runnel.errors import InvalidCondition
-from runnel.log.storage import FileStorage
-from runnel.matching.build import build_matcher
-from runnel.matching.compile import compile_base
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.compile.compile_plan import compile_base
 from runnel.matching.graphs import item_graph
-from runnel.matching.graphs.bind import GraphBinder
+from runnel.matching.graphs.bind_variables import GraphBinder
 from runnel.matching.graphs.item_graph import ItemGraph
-from runnel.matching.operators.contract import Answer, Failed, Question
-from runnel.matching.operators.decide import Decided, Decider
+from runnel.matching.operators.decide.decider import Decided, Decider
+from runnel.matching.operators.decide.disjuncts import OperatedWays
 from runnel.matching.operators.orders.registry import ORDERS
-from runnel.matching.operators.ways import OperatedWays
-from runnel.model.batch import ItemBatch
+from runnel.matching.operators.plugins.contract import Answer, Failed, Question
 from runnel.model.bindings import bounded
 from runnel.model.graph import RdfGraph
 from runnel.model.item import Attributes, Item
+from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
 from runnel.model.operator import Rows
-from runnel.optimizer.merge import merge
+from runnel.optimizer.merge_plans import merge
 from runnel.optimizer.optimize import optimize
-from runnel.plan.logical import PlanQuery
+from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load, write_base, write_delta
+from runnel.storage.file_storage import FileStorage
 
 _folders = itertools.count()
 _root = tempfile.TemporaryDirectory(prefix="runnel-bound-")
@@ -57,7 +57,7 @@ SOURCES = {"One": 1, "Two": 2}
 @pytest.fixture(scope="module", autouse=True)
 def unsynced() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("runnel.log.storage.os.fsync", lambda handle: None)
+        patch.setattr("runnel.storage.file_storage.os.fsync", lambda handle: None)
         yield
 
 
@@ -126,7 +126,7 @@ def nodes(draw: st.DrawFn, readable: Sequence[int], operators: bool = False) -> 
 
 
 def _free(condition: Expression | None) -> set[str]:
-    from runnel.algebra.terms import free_variables
+    from runnel.algebra.semantics.close_conditions import free_variables
 
     return set() if condition is None else free_variables(condition)
 

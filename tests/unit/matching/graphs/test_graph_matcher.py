@@ -12,22 +12,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.matching.graphs.generated_graphs import LITERALS, graphs, patterns
 
-from runnel.algebra.calls import RELATIONS, Variable
-from runnel.algebra.graph_solutions import matches_graph, solve
-from runnel.algebra.graphs import AllOf, Comparison, Edge, Graph, canonical
-from runnel.algebra.rdf import XSD
+from runnel.algebra.nodes.calls import RELATIONS, Variable
+from runnel.algebra.nodes.graph_patterns import AllOf, Comparison, Edge, Graph, canonical
+from runnel.algebra.semantics.graph_solutions import matches_graph, solve
+from runnel.algebra.semantics.rdf_terms import XSD
 from runnel.errors import TooCostly
-from runnel.matching.filters.columns import ItemColumns
-from runnel.matching.graphs import alone
-from runnel.matching.graphs.check import check_layout
-from runnel.matching.graphs.layout import GraphLayout
-from runnel.matching.graphs.matcher import GraphMatcher
-from runnel.matching.graphs.patterns import PatternTable
-from runnel.matching.graphs.publications import Publications, read_publications
-from runnel.matching.graphs.solutions import solutions_of
-from runnel.model.batch import ItemBatch
+from runnel.matching.filters.atoms.item_columns import ItemColumns
+from runnel.matching.graphs.patterns.check_layout import check_layout
+from runnel.matching.graphs.patterns.graph_layout import GraphLayout
+from runnel.matching.graphs.patterns.pattern_table import PatternTable
+from runnel.matching.graphs.search import match_single
+from runnel.matching.graphs.search.find_solutions import solutions_of
+from runnel.matching.graphs.search.graph_matcher import GraphMatcher
+from runnel.matching.graphs.search.publications import Publications, read_publications
 from runnel.model.graph import RdfGraph
 from runnel.model.item import Item
+from runnel.model.item_batch import ItemBatch
 
 CASES = settings(deadline=None, max_examples=100, derandomize=True)
 ONE = Edge(Variable("p"), "<urn:q>", Variable("y"))
@@ -167,10 +167,12 @@ def test_a_search_that_takes_too_long_leaves_only_its_own_patterns_in_doubt(monk
     assert found.doubted_keys.tolist() == [0]
     none_left = GraphMatcher(layout, steps_of_graph=1).match(publications)
     assert {*none_left.keys.tolist(), *none_left.doubted_keys.tolist()} == {0, 1}
-    monkeypatch.setattr(alone, "_matcher", lambda graph: GraphMatcher(layout_of([graph]), steps_of_shape=2_000))
+    monkeypatch.setattr(
+        match_single, "_matcher", lambda graph: GraphMatcher(layout_of([graph]), steps_of_shape=2_000)
+    )
     with pytest.raises(TooCostly, match="too many ways"):
-        alone.graph_holds(hard, columns_of([graph]), 0)
-    assert alone.graph_holds(easy, columns_of([graph]), 0)
+        match_single.graph_holds(hard, columns_of([graph]), 0)
+    assert match_single.graph_holds(easy, columns_of([graph]), 0)
 
 
 def test_large_graphs_are_searched_by_their_objects() -> None:

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.algebra.graphs import Edge, Graph
-from runnel.algebra.rdf import XSD, Sort, known
-from runnel.matching.filters.columns import ItemColumns
-from runnel.matching.graphs.patterns import PatternTable
-from runnel.matching.graphs.publications import Publications, read_publications
-from runnel.matching.graphs.terms import TermIndex
-from runnel.model.batch import ItemBatch
+from runnel.algebra.nodes.graph_patterns import Edge, Graph
+from runnel.algebra.semantics.rdf_terms import XSD, Sort, known
+from runnel.arrays import Array
+from runnel.matching.filters.atoms.item_columns import ItemColumns
+from runnel.matching.graphs.patterns.pattern_table import PatternTable
+from runnel.matching.graphs.patterns.term_index import TermIndex
+from runnel.matching.graphs.search.publications import Publications, read_publications
 from runnel.model.graph import RdfGraph, escape_text
 from runnel.model.item import Item
-from runnel.plan.arrays import Array
+from runnel.model.item_batch import ItemBatch
 
 TYPES = ("integer", "decimal", "double", "float", "boolean", "dateTime", "date", "string2", "int")
 NUMERALS = st.one_of(

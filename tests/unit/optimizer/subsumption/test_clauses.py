@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.optimizer.factoring.filters import Filters, reduced
-from runnel.optimizer.subsumption.clauses import wider_clauses
-from runnel.plan.arrays import Rows
+from runnel.arrays import Rows
+from runnel.optimizer.subsumption.wider_clauses import wider_clauses
+from runnel.papers.roses.factoring.filters import Filters, reduced
 
 LITERALS = 8
 _clauses = st.lists(

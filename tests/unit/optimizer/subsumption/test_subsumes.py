@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.optimizer.generated_worlds import atoms, expressions
 
-from runnel.algebra.attributes import WHOLE, Ago, Attribute, Constant
-from runnel.algebra.evaluate import holds
-from runnel.algebra.expressions import (
+from runnel.algebra.nodes.attributes import WHOLE, Ago, Attribute, Constant
+from runnel.algebra.nodes.expressions import (
     FALSE,
     TRUE,
     And,
@@ -30,9 +29,10 @@ from runnel.algebra.expressions import (
     Or,
     Similar,
 )
+from runnel.algebra.semantics.evaluate import holds
 from runnel.model.item import Value
-from runnel.optimizer.subsumption.literals import wider_literals
 from runnel.optimizer.subsumption.subsumes import atom_subsumes, subsumes
+from runnel.optimizer.subsumption.wider_literals import wider_literals
 
 PRICE, TITLE, WHEN = Attribute("price"), Attribute("title"), Attribute("published")
 HALF = Fraction(1, 2)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from runnel.arrays import Array, offsets_of
 from runnel.kernel import Number, kernel, lowest_bit, step
 from runnel.matching.filters.streams.masks import (
     BLOCK,
@@ -28,7 +29,6 @@ from runnel.matching.filters.streams.masks import (
     save,
 )
 from runnel.model.match import LEAP, Steps
-from runnel.plan.arrays import Array, offsets_of
 
 
 class QueryArrays(NamedTuple):

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from runnel.arrays import IDENTIFIER, Array, Rows, offsets_of, read_only
 from runnel.kernel import kernel
-from runnel.matching.filters.anchors import Anchors
-from runnel.plan.arrays import IDENTIFIER, Array, Rows, offsets_of, read_only
-from runnel.plan.logical import LogicalPlan, QueryTable
+from runnel.matching.filters.atoms.anchors import Anchors
+from runnel.plan.logical_plan import LogicalPlan, QueryTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from runnel.arrays import Array
 from runnel.kernel import kernel
 from runnel.matching.filters.streams.masks import both, load, make_masks, put_item, save, some
 from runnel.matching.filters.streams.walk import AHEAD, PartArrays, State
-from runnel.plan.arrays import Array
 
 
 def lead(part: PartArrays, state: State, sources: Array) -> int:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from runnel.arrays import Array
 from runnel.kernel import kernel
+from runnel.matching.filters.streams.block_texts import Prefixed
 from runnel.matching.filters.streams.masks import BLOCK, NOBODY, put_item, save
-from runnel.matching.filters.streams.texts import Prefixed
 from runnel.matching.filters.streams.walk import Numbers, State, Texts
-from runnel.plan.arrays import Array
 
 
 @kernel

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from runnel.arrays import Array
 from runnel.kernel import Number, step
-from runnel.plan.arrays import Array
 
 WORDS = 4
 BLOCK = 64 * WORDS

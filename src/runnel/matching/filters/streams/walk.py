@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from runnel.arrays import Array
 from runnel.kernel import Number, kernel, lowest_bit, prefetch, step
 from runnel.matching.filters.streams.masks import (
     ALL,
@@ -31,8 +32,8 @@ from runnel.matching.filters.streams.masks import (
     some,
     without,
 )
-from runnel.matching.filters.streams.trees import MOST_LEVELS
-from runnel.matching.filters.streams.write import (
+from runnel.matching.filters.streams.shared_groups import MOST_LEVELS
+from runnel.matching.filters.streams.write_streams import (
     ENTRY,
     FORMULA,
     GROUPED,
@@ -43,7 +44,6 @@ from runnel.matching.filters.streams.write import (
     OTHER,
     RANGE,
 )
-from runnel.plan.arrays import Array
 
 AHEAD = 6
 """A stream's first lines are asked for so many streams before it is walked."""

@@ -13,7 +13,7 @@ from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
 from runnel.errors import OperatorRefused
-from runnel.matching.operators.contract import OperatorPlace
+from runnel.matching.operators.plugins.contract import OperatorPlace
 
 PRIVATE = "private"
 """The folder, below that of the operators' files, in which their secrets lie."""

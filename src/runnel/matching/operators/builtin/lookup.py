@@ -17,13 +17,13 @@ from typing import Any
 from sqlalchemy import Column, Connection, Date, DateTime, MetaData, Numeric, Select, Table, select, tuple_
 from sqlalchemy.exc import NoSuchTableError
 
-from runnel.catalog.connection import chunks
+from runnel.catalog.store.connection import chunks
 from runnel.errors import OperatorRefused
-from runnel.matching.operators.builtin.columns import comparable, for_column, from_column
 from runnel.matching.operators.builtin.configuration import IN_TIME, Configuration
-from runnel.matching.operators.builtin.database import Database, Unanswered
+from runnel.matching.operators.builtin.lookup_columns import comparable, for_column, from_column
+from runnel.matching.operators.builtin.lookup_database import Database, Unanswered
 from runnel.matching.operators.builtin.suggest import suggestion
-from runnel.matching.operators.contract import Answer, Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace
 from runnel.model.item import Value
 from runnel.model.operator import HOLDS, Parameter, Row
 

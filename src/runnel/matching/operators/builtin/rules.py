@@ -13,16 +13,16 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from runnel.algebra.evaluate import is_text
-from runnel.algebra.text import words
+from runnel.algebra.semantics.evaluate import is_text
+from runnel.algebra.values.words import words
 from runnel.errors import OperatorRefused
 from runnel.matching.operators.builtin.configuration import IN_TIME, Configuration
-from runnel.matching.operators.builtin.rules_child import is_constant
-from runnel.matching.operators.builtin.rules_process import Died, Limits, Refused, RulesProcess
-from runnel.matching.operators.builtin.rules_program import LARGEST, MAX_BYTES, Problem, screen
-from runnel.matching.operators.contract import Answer, Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace
 from runnel.model.item import Attributes, Value
 from runnel.model.operator import Parameter, Row
+from runnel.sandbox.rules_child import is_constant
+from runnel.sandbox.rules_process import Died, Limits, Refused, RulesProcess
+from runnel.sandbox.rules_program import LARGEST, MAX_BYTES, Problem, screen
 
 MAX_FACTS = 20_000
 LONGEST = 4096

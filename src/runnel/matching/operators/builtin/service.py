@@ -1,8 +1,8 @@
 """Services: any model or program that answers over HTTP, asked through the guarded door.
 
-In: asks. Out: its answers (`exchange`). Asks go in chunks, several at once within the operator's concurrency; what
-may pass (429, 5xx, no connection) is tried again within the time limit, with waits that grow and vary. Redirects are
-not followed. A secret comes from a file or the environment of the runner, never from a statement.
+In: asks. Out: its answers (`service_messages`). Asks go in chunks, several at once within the operator's concurrency;
+what may pass (429, 5xx, no connection) is tried again within the time limit, with waits that grow and vary. Redirects
+are not followed. A secret comes from a file or the environment of the runner, never from a statement.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from runnel.errors import InputError, RefusedAddress, Unreachable
-from runnel.matching.operators.builtin.background import Background
 from runnel.matching.operators.builtin.configuration import IN_TIME, Configuration
-from runnel.matching.operators.builtin.exchange import encode_ask, read_answers, request_body, shown
-from runnel.matching.operators.contract import Answer, Ask, Failed, OperatorPlace
+from runnel.matching.operators.builtin.service_messages import encode_ask, read_answers, request_body, shown
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace
 from runnel.model.operator import Parameter
-from runnel.outside import door as outside
+from runnel.net import http_client as outside
+from runnel.net.background_loop import Background
 
 if TYPE_CHECKING:
-    from runnel.outside.door import Answer as Response
-    from runnel.outside.door import Door
+    from runnel.net.http_client import Answer as Response
+    from runnel.net.http_client import Door
 
 MAX_REQUEST = 8 << 20
 """Bytes of asks that go in one request."""

@@ -8,8 +8,11 @@ its work. That is why this is one long function.
 
 from __future__ import annotations
 
+from runnel.arrays import Array
 from runnel.kernel import kernel
-from runnel.matching.operators.orders.layout import NOTHING, Layout
+from runnel.matching.operators.orders.apply_answer import settle_alone, settle_pairs, settle_weighted
+from runnel.matching.operators.orders.batch_layout import NOTHING, Layout
+from runnel.matching.operators.orders.batch_state import State
 from runnel.matching.operators.orders.name_next import (
     by_bucket,
     by_rank,
@@ -19,9 +22,6 @@ from runnel.matching.operators.orders.name_next import (
     of_chain,
 )
 from runnel.matching.operators.orders.order import Kind
-from runnel.matching.operators.orders.settle import settle_alone, settle_pairs, settle_weighted
-from runnel.matching.operators.orders.state import State
-from runnel.plan.arrays import Array
 
 INDEPENDENT, MARKED, CHAINS, RANKS, _, WEIGHTED = (int(kind) for kind in Kind)
 

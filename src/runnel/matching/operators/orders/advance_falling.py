@@ -6,11 +6,11 @@ are written out here: with many ways that takes much less time.
 
 from __future__ import annotations
 
+from runnel.arrays import Array
 from runnel.kernel import kernel
-from runnel.matching.operators.orders.buckets import BUCKETS, bucket_of
-from runnel.matching.operators.orders.layout import ACCEPTED, NOTHING, REJECTED, UNDECIDED, UNKNOWN, Layout
-from runnel.matching.operators.orders.state import State
-from runnel.plan.arrays import Array
+from runnel.matching.operators.orders.batch_layout import ACCEPTED, NOTHING, REJECTED, UNDECIDED, UNKNOWN, Layout
+from runnel.matching.operators.orders.batch_state import State
+from runnel.matching.operators.orders.call_buckets import BUCKETS, bucket_of
 
 
 @kernel

@@ -7,10 +7,10 @@ The search for such a way is written out each time: a function that is given arr
 
 from __future__ import annotations
 
+from runnel.arrays import Array
 from runnel.kernel import Number, inlined
-from runnel.matching.operators.orders.buckets import BUCKETS, bucket_of, put, take
-from runnel.matching.operators.orders.layout import NOTHING, UNDECIDED
-from runnel.plan.arrays import Array
+from runnel.matching.operators.orders.batch_layout import NOTHING, UNDECIDED
+from runnel.matching.operators.orders.call_buckets import BUCKETS, bucket_of, put, take
 
 
 @inlined

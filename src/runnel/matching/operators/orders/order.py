@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from runnel.arrays import IDENTIFIER, Array, read_only
 from runnel.matching.operators.orders.problem import Problem
-from runnel.plan.arrays import IDENTIFIER, Array, read_only
 
 
 class Kind(IntEnum):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from runnel.plan.arrays import IDENTIFIER, Array, Rows, offsets_of, read_only
+from runnel.arrays import IDENTIFIER, Array, Rows, offsets_of, read_only
 
 FREE = 1e-9
 """What a call costs at least, as a part of the mean cost: calls that cost nothing come first, the best first."""

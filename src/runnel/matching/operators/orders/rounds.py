@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from runnel.arrays import Array, offsets_of, read_only
 from runnel.matching.operators.orders.advance import advance
 from runnel.matching.operators.orders.advance_falling import advance_falling
-from runnel.matching.operators.orders.layout import NOTHING, Layout, lay_out
+from runnel.matching.operators.orders.batch_layout import NOTHING, Layout, lay_out
+from runnel.matching.operators.orders.batch_state import State, begin
 from runnel.matching.operators.orders.order import Kind, Order
 from runnel.matching.operators.orders.problem import Problem
-from runnel.matching.operators.orders.state import State, begin
-from runnel.plan.arrays import Array, offsets_of, read_only
 
 _NO_ANSWERS, _NO_STARTS = np.empty(0, dtype=np.uint8), np.empty(0, dtype=np.int64)
 _NO_COUNTS, _NO_COSTS = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float64)
@@ -32,7 +32,7 @@ class Rounds:
     `active_ways[active_offsets[i]:active_offsets[i + 1]]` are the ways to be decided for item i.
 
     >>> from runnel.matching.operators.orders.registry import ORDERS
-    >>> from runnel.matching.operators.orders.layout import REJECTED
+    >>> from runnel.matching.operators.orders.batch_layout import REJECTED
     >>> problem = Problem.of([[0, 1], [1, 2]], test_calls=[0, 1, 2], chances=[0.5, 0.1, 0.5], costs=[1.0, 1.0, 1.0])
     >>> rounds = Rounds(problem, ORDERS["adaptive"](problem), np.array([0, 2]), np.array([0, 1]))
     >>> [part.tolist() for part in rounds.next_calls()]

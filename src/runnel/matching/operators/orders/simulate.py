@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from runnel.arrays import Array, read_only
 from runnel.matching.operators.orders.advance import advance
 from runnel.matching.operators.orders.advance_falling import advance_falling
-from runnel.matching.operators.orders.layout import ACCEPTED, lay_out
+from runnel.matching.operators.orders.batch_layout import ACCEPTED, lay_out
+from runnel.matching.operators.orders.batch_state import begin
 from runnel.matching.operators.orders.order import Kind, Order
 from runnel.matching.operators.orders.problem import Problem, everything
-from runnel.matching.operators.orders.state import begin
-from runnel.plan.arrays import Array, read_only
 
 _NO_FAILURES = read_only(np.empty(0, dtype=np.uint8))
 

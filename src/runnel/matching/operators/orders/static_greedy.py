@@ -6,10 +6,10 @@ import heapq
 
 import numpy as np
 
+from runnel.arrays import IDENTIFIER, Array
 from runnel.kernel import kernel
 from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import Problem
-from runnel.plan.arrays import IDENTIFIER, Array
 
 
 def static_greedy(problem: Problem) -> Order:

@@ -1,0 +1,346 @@
+"""Expressions and query nodes as JSON values, for the catalog and for plans: compact, and fast to read back."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from fractions import Fraction
+from typing import Any, cast
+
+from runnel.algebra.nodes.attributes import Ago, Attribute, Constant, Part
+from runnel.algebra.nodes.calls import (
+    Argument,
+    Arithmetic,
+    Call,
+    Constraint,
+    Given,
+    Literally,
+    Quantity,
+    Relation,
+    Sign,
+    Term,
+    Variable,
+)
+from runnel.algebra.nodes.expressions import (
+    And,
+    Between,
+    Compare,
+    Contains,
+    ContainsPattern,
+    ContainsStems,
+    Exists,
+    Expression,
+    Extends,
+    In,
+    InNetwork,
+    Not,
+    Operator,
+    Or,
+    References,
+    RegularExpression,
+    Shares,
+    Similar,
+    TextAtom,
+    Truth,
+)
+from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Comparison, Complement, Edge, Graph, GraphFilter
+from runnel.algebra.nodes.graph_patterns import Node as GraphNode
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
+from runnel.algebra.values.words import words
+from runnel.model.operator import ValueType
+
+
+def encode_expression(expression: Expression) -> Any:
+    """A JSON value for an expression.
+
+    >>> encode_expression(Contains(Attribute("title"), ("rock",)))
+    ['contains', 'title', 'rock']
+    """
+    match expression:
+        case And(parts):
+            return ["and", *map(encode_expression, parts)]
+        case Or(parts):
+            return ["or", *map(encode_expression, parts)]
+        case Not(part):
+            return ["not", encode_expression(part)]
+        case Truth(value):
+            return value
+        case Compare(attribute, operator, constant):
+            return [operator, encode_attribute(attribute), encode_constant(constant)]
+        case Between(attribute, low, high):
+            return ["between", encode_attribute(attribute), encode_constant(low), encode_constant(high)]
+        case In(attribute, constants):
+            return ["in", encode_attribute(attribute), *map(encode_constant, constants)]
+        case Exists(attribute):
+            return ["exists", encode_attribute(attribute)]
+        case Call() | Constraint() | Term():
+            return encode_operators(expression)
+        case Graph():
+            return encode_graph(expression)
+        case atom:
+            tag, *rest = _encode_text_atom(atom)
+            return [tag, encode_attribute(atom.attribute), *rest]
+
+
+def _encode_text_atom(atom: TextAtom) -> list[Any]:
+    match atom:
+        case Contains(_, phrase):
+            return ["contains", *phrase]
+        case ContainsPattern(_, patterns):
+            return ["pattern", *patterns]
+        case ContainsStems(_, language, phrase):
+            return ["stems", language, *phrase]
+        case Similar(_, phrase, least):
+            return ["similar", [least.numerator, least.denominator], *phrase]
+        case RegularExpression(_, pattern):
+            return ["matches", pattern]
+        case InNetwork(_, networks):
+            return ["network", *networks]
+        case References(_, target):
+            return ["references", target]
+        case Extends(_, prefix):
+            return ["extends", prefix]
+        case Shares(_, links):
+            return ["shares", *links]
+
+
+def decode_expression(value: Any) -> Expression:
+    """The expression of a JSON value made by `encode_expression`."""
+    if isinstance(value, bool):
+        return Truth(value)
+    tag, *rest = value
+    match tag:
+        case "and":
+            return And(tuple(map(decode_expression, rest)))
+        case "or":
+            return Or(tuple(map(decode_expression, rest)))
+        case "not":
+            return Not(decode_expression(rest[0]))
+        case "call" | "constraint" | "term":
+            return decode_operators(tag, rest)
+        case "graph":
+            return decode_graph(rest)
+    attribute = decode_attribute(rest[0])
+    match tag:
+        case "contains":
+            return Contains(attribute, _decode_phrase(rest[1:]))
+        case "between":
+            return Between(attribute, decode_constant(rest[1]), decode_constant(rest[2]))
+        case "in":
+            return In(attribute, tuple(map(decode_constant, rest[1:])))
+        case "exists":
+            return Exists(attribute)
+        case "=" | "<" | "<=" | ">" | ">=":
+            return Compare(attribute, cast(Operator, tag), decode_constant(rest[1]))
+        case _:
+            return _decode_text_atom(tag, attribute, rest[1:])
+
+
+def _decode_text_atom(tag: str, attribute: Attribute, rest: list[Any]) -> TextAtom:
+    match tag:
+        case "pattern":
+            return ContainsPattern(attribute, tuple(rest))
+        case "stems":
+            return ContainsStems(attribute, rest[0], tuple(rest[1:]))
+        case "similar":
+            return Similar(attribute, tuple(rest[1:]), Fraction(*rest[0]))
+        case "matches":
+            return RegularExpression(attribute, rest[0])
+        case "network":
+            return InNetwork(attribute, tuple(rest))
+        case "references":
+            return References(attribute, rest[0])
+        case "extends":
+            return Extends(attribute, rest[0])
+        case "shares":
+            return Shares(attribute, tuple(rest))
+    raise ValueError(f"unknown expression {tag!r}")
+
+
+def _decode_phrase(phrase: list[str]) -> tuple[str, ...]:
+    """The words as they are cut today: scripts without spaces were once cut into longer ones."""
+    if all(word.isascii() for word in phrase):
+        return tuple(phrase)
+    return tuple(word for one in phrase for word in words(one) or [one])
+
+
+def encode_graph(graph: Graph) -> Any:
+    """A JSON value for a graph pattern: its edges, a list each, and its filter. Names of variables begin with `?`.
+
+    >>> encode_graph(Graph((Edge(Variable("p"), "<urn:year>", '"1"'),)))
+    ['graph', [['?p', '<urn:year>', '"1"']]]
+    """
+    edges = [[_encode_node(node) for node in edge.nodes] for edge in graph.edges]
+    return ["graph", edges] if graph.filter is None else ["graph", edges, _encode_filter(graph.filter)]
+
+
+def decode_graph(rest: list[Any]) -> Graph:
+    """The graph pattern of a JSON value made by `encode_graph`, given what comes behind its tag."""
+    edges = tuple(Edge(*map(_decode_node, edge)) for edge in rest[0])
+    return Graph(edges, _decode_filter(rest[1]) if len(rest) > 1 else None)
+
+
+def _encode_node(node: GraphNode) -> str:
+    return f"?{node.name}" if isinstance(node, Variable) else node
+
+
+def _decode_node(text: str) -> GraphNode:
+    return Variable(text[1:]) if text[0] == "?" else text
+
+
+def _encode_filter(one: GraphFilter) -> Any:
+    match one:
+        case Comparison(left, relation, right):
+            return [relation, _encode_node(left), _encode_node(right)]
+        case AllOf(parts):
+            return ["and", *map(_encode_filter, parts)]
+        case AnyOf(parts):
+            return ["or", *map(_encode_filter, parts)]
+        case Complement(part):
+            return ["not", _encode_filter(part)]
+
+
+def _decode_filter(value: Any) -> GraphFilter:
+    match value:
+        case ["and", *parts]:
+            return AllOf(tuple(map(_decode_filter, parts)))
+        case ["or", *parts]:
+            return AnyOf(tuple(map(_decode_filter, parts)))
+        case ["not", part]:
+            return Complement(_decode_filter(part))
+        case [relation, left, right]:
+            return Comparison(_decode_node(left), cast(Relation, relation), _decode_node(right))
+    raise ValueError(f"unknown filter {value!r}")
+
+
+def encode_operators(part: Call | Constraint | Term) -> Any:
+    """A JSON value for what operators add to conditions."""
+    match part:
+        case Call(operator, arguments, version, results):
+            return ["call", operator, version, list(results), *map(_encode_quantity, arguments)]
+        case Constraint(left, relation, right):
+            return ["constraint", relation, _encode_quantity(left), _encode_quantity(right)]
+        case Term(calls, constraints, graph=graph):
+            own = ["term", [encode_operators(one) for one in calls], [encode_operators(one) for one in constraints]]
+            return own if graph is None else [*own, encode_graph(graph)]
+
+
+def decode_operators(tag: str, rest: list[Any]) -> Call | Constraint | Term:
+    """What a JSON value made by `encode_operators` stands for, given its tag and what comes behind."""
+    if tag == "term":
+        calls, constraints = ([decode_operators(one[0], one[1:]) for one in some] for some in rest[:2])
+        return Term(
+            tuple(one for one in calls if isinstance(one, Call)),
+            tuple(one for one in constraints if isinstance(one, Constraint)),
+            graph=decode_graph(rest[2][1:]) if len(rest) > 2 else None,
+        )
+    if tag == "constraint":
+        return Constraint(_decode_quantity(rest[1]), cast(Relation, rest[0]), _decode_quantity(rest[2]))
+    operator, version, results, *arguments = rest
+    return Call(operator, tuple(map(_decode_argument, arguments)), version, tuple(results))
+
+
+def _encode_quantity(one: Quantity | Attribute | Given) -> Any:
+    match one:
+        case Given(name, kind):
+            return ["given", name, kind]
+        case Variable(name):
+            return ["?", name]
+        case Arithmetic(sign, left, right):
+            return [sign, _encode_quantity(left), _encode_quantity(right)]
+        case Literally(value):
+            return ["constant", encode_constant(value)]
+        case Attribute():
+            return ["attribute", encode_attribute(one)]
+
+
+def _decode_quantity(value: Any) -> Quantity:
+    match value:
+        case ["?", name]:
+            return Variable(name)
+        case ["constant", constant]:
+            return Literally(decode_constant(constant))
+        case [sign, left, right]:
+            return Arithmetic(cast(Sign, sign), _decode_quantity(left), _decode_quantity(right))
+    raise ValueError(f"unknown quantity {value!r}")
+
+
+def _decode_argument(value: Any) -> Argument:
+    if value[0] == "attribute":
+        return decode_attribute(value[1])
+    if value[0] == "given":
+        return Given(value[1], cast(ValueType, value[2]))
+    one = _decode_quantity(value)
+    if isinstance(one, Arithmetic):
+        raise ValueError(f"unknown argument {value!r}")
+    return one
+
+
+def encode_attribute(attribute: Attribute) -> Any:
+    """A JSON value for an attribute."""
+    return attribute.name if attribute.part is None else [attribute.name, attribute.part]
+
+
+def decode_attribute(value: Any) -> Attribute:
+    """The attribute of a JSON value made by `encode_attribute`."""
+    return Attribute(value) if isinstance(value, str) else Attribute(value[0], cast(Part, value[1]))
+
+
+def encode_constant(constant: Constant) -> Any:
+    """A JSON value for a constant; dates carry their type."""
+    match constant:
+        case datetime():
+            return {"moment": constant.isoformat()}
+        case date():
+            return {"day": constant.isoformat()}
+        case Ago(length):
+            return {"ago": length.total_seconds()}
+        case _:
+            return constant
+
+
+def decode_constant(value: Any) -> Constant:
+    """The constant of a JSON value made by `encode_constant`."""
+    match value:
+        case {"moment": text}:
+            return datetime.fromisoformat(text).astimezone(UTC)
+        case {"day": text}:
+            return date.fromisoformat(text)
+        case {"ago": seconds}:
+            return Ago(timedelta(seconds=seconds))
+        case bool() | str():
+            return value
+        case _:
+            return float(value)
+
+
+def encode_node(node: Node) -> Any:
+    """A JSON value for a query node.
+
+    >>> encode_node(Union((Read(1), Filter(Read(2), Truth(True)))))
+    {'union': [1, {'filter': 2, 'where': True}]}
+    """
+    match node:
+        case Read(feed):
+            return feed
+        case Union(inputs):
+            return {"union": [encode_node(one) for one in inputs]}
+        case Filter(inner, condition):
+            return {"filter": encode_node(inner), "where": encode_expression(condition)}
+        case Distinct(inner, by, window):
+            key = [encode_attribute(one) for one in by]
+            return {"distinct": encode_node(inner), "by": key, "within": window.total_seconds()}
+
+
+def decode_node(value: Any) -> Node:
+    """The query node of a JSON value made by `encode_node`."""
+    match value:
+        case int():
+            return Read(value)
+        case {"union": inputs}:
+            return Union(tuple(decode_node(one) for one in inputs))
+        case {"filter": inner, "where": condition}:
+            return Filter(decode_node(inner), decode_expression(condition))
+        case {"distinct": inner, "by": by, "within": seconds}:
+            key = tuple(decode_attribute(one) for one in by)
+            return Distinct(decode_node(inner), key, timedelta(seconds=seconds))
+    raise ValueError(f"unknown query node {value!r}")

@@ -1,0 +1,314 @@
+"""Conditions as canonical text: what is printed here parses to the same expression again."""
+
+from __future__ import annotations
+
+import re
+from datetime import date, datetime, timedelta
+from fractions import Fraction
+
+from runnel.algebra.nodes.attributes import WHOLE, Ago, Attribute, Constant
+from runnel.algebra.nodes.calls import (
+    Argument,
+    Arithmetic,
+    Call,
+    Constraint,
+    Given,
+    Literally,
+    Quantity,
+    Term,
+    Variable,
+)
+from runnel.algebra.nodes.durations import render_duration
+from runnel.algebra.nodes.expressions import (
+    And,
+    Between,
+    Compare,
+    Contains,
+    ContainsPattern,
+    ContainsStems,
+    Exists,
+    Expression,
+    Extends,
+    In,
+    InNetwork,
+    Not,
+    Or,
+    References,
+    RegularExpression,
+    Shares,
+    Similar,
+    TextAtom,
+    Truth,
+)
+from runnel.algebra.nodes.graph_patterns import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Complement,
+    Graph,
+    GraphFilter,
+    as_written,
+    is_local,
+)
+from runnel.algebra.nodes.graph_patterns import Node as GraphNode
+from runnel.algebra.values.similarity import DEFAULT_LEAST
+
+RESERVED = frozenset(
+    [
+        "and",
+        "or",
+        "not",
+        "contains",
+        "between",
+        "in",
+        "exists",
+        "true",
+        "false",
+        "date",
+        "where",
+        "from",
+        "join",
+        "on",
+        "with",
+        "using",
+        "as",
+        "feed",
+        "item",
+        "last",
+        "items",
+        "every",
+        "for",
+        "apply",
+        "output",
+        "to",
+        "over",
+        "graph",
+        "tree",
+        "window",
+    ]
+)
+"""Words that cannot be bare attribute or feed names: quote them with double quotes."""
+
+NOW = Ago(timedelta(0))
+"""The moment of an item's acceptance itself."""
+
+FRACTION_DIGITS = 6
+"""The most digits behind the point of `at least`."""
+
+_TYPED = re.compile(r'"([^"]*)"\^\^<http://www\.w3\.org/2001/XMLSchema#(integer|decimal|double|boolean)>')
+_UNQUOTED = {
+    "integer": re.compile(r"-?[0-9]+", re.ASCII),
+    "decimal": re.compile(r"-?[0-9]+\.[0-9]+", re.ASCII),
+    "double": re.compile(r"-?[0-9]+(?:\.[0-9]+)?[eE]-?[0-9]+", re.ASCII),
+    "boolean": re.compile("true|false"),
+}
+"""How numbers and truths of graph patterns look that need no quotes: what SPARQL reads with just these types."""
+
+_BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+
+
+def render(expression: Expression) -> str:
+    """The canonical text of a condition.
+
+    >>> from runnel.algebra.nodes.attributes import Attribute
+    >>> from runnel.algebra.nodes.expressions import Contains
+    >>> render(Not(Contains(Attribute("title"), ("rock", "concert"))))
+    "not title contains 'rock concert'"
+    """
+    match expression:
+        case And(parts):
+            return " and ".join(_operand(part, inside="and") for part in parts)
+        case Or(parts):
+            return " or ".join(_operand(part, inside="or") for part in parts)
+        case Not(part):
+            return f"not {_operand(part, inside='not')}"
+        case Truth(value):
+            return "true" if value else "false"
+        case Compare(attribute, operator, constant):
+            return f"{render_attribute(attribute)} {operator} {render_constant(constant)}"
+        case Between(attribute, Ago(length), high) if high == NOW and length:
+            return f"{render_attribute(attribute)} within last {render_duration(length)}"
+        case Between(attribute, low, high):
+            bounds = f"{render_constant(low)} and {render_constant(high)}"
+            return f"{render_attribute(attribute)} between {bounds}"
+        case In(attribute, constants):
+            return f"{render_attribute(attribute)} in ({', '.join(map(render_constant, constants))})"
+        case Exists(attribute):
+            return f"{render_attribute(attribute)} exists"
+        case Call() | Constraint() | Term():
+            return render_operators(expression)
+        case Graph():
+            return render_graph(expression)
+        case atom:
+            return f"{render_attribute(atom.attribute)} {_render_text_atom(atom)}"
+
+
+def render_operators(part: Call | Constraint | Term) -> str:
+    """What operators add to conditions, as written.
+
+    >>> render_operators(Constraint(Variable("y"), ">", Arithmetic("*", Literally(2.0), Variable("z"))))
+    '?y > 2 * ?z'
+    """
+    match part:
+        case Call(operator, arguments):
+            return f"{render_name(operator)}({', '.join(map(_render_argument, arguments))})"
+        case Constraint(left, relation, right):
+            return f"{_render_quantity(left)} {relation} {_render_quantity(right)}"
+        case Term(calls, constraints, graph=graph):
+            own = [*map(render_operators, calls), *map(render_operators, constraints)]
+            return " and ".join(own if graph is None else [render_graph(graph), *own])
+
+
+def render_graph(graph: Graph) -> str:
+    """A graph pattern as written, all IRIs in full, and with the names its variables had.
+
+    >>> from runnel.algebra.nodes.graph_patterns import Edge
+    >>> render_graph(Graph((Edge(Variable("p"), "<urn:year>", Variable("y")),)))
+    'graph { ?p <urn:year> ?y }'
+    """
+    written = as_written(graph)
+    edges = [" ".join(_render_node(node) for node in edge.nodes) for edge in written.edges]
+    parts = [*edges, *([] if written.filter is None else [f"filter({_render_filter(written.filter)})"])]
+    return f"graph {{ {' . '.join(parts)} }}"
+
+
+def _render_node(node: GraphNode) -> str:
+    if not isinstance(node, Variable):
+        return render_term(node)
+    return node.name if is_local(node.name) else f"?{node.name}"
+
+
+def render_term(term: str) -> str:
+    """A term as written: numbers and truths without their types, where these are those that they are read with."""
+    found = _TYPED.fullmatch(term)
+    if found is None:
+        return term
+    text, name = found.groups()
+    return text if _UNQUOTED[name].fullmatch(text) else term
+
+
+def _render_filter(one: GraphFilter, inside: str = "") -> str:
+    match one:
+        case Comparison(left, relation, right):
+            return f"{_render_node(left)} {relation} {_render_node(right)}"
+        case AllOf(parts):
+            text = " and ".join(_render_filter(part, "and") for part in parts)
+        case AnyOf(parts):
+            text = " or ".join(_render_filter(part, "or") for part in parts)
+        case Complement(part):
+            return f"not ({_render_filter(part)})"
+    return f"({text})" if inside else text
+
+
+def _render_argument(argument: Argument) -> str:
+    match argument:
+        case Attribute():
+            return render_attribute(argument)
+        case Given(name):
+            return f"?{name}"
+        case _:
+            return _render_quantity(argument)
+
+
+def _render_quantity(one: Quantity, inside: str = "") -> str:
+    match one:
+        case Variable(name):
+            return f"?{name}"
+        case Literally(value):
+            return render_constant(value)
+        case Arithmetic(sign, left, right):
+            # The right operand of equal rank needs its parentheses: a - (b - c).
+            text = f"{_render_quantity(left, sign)} {sign} {_render_quantity(right, sign + ')')}"
+            loose = inside[:1] in ("*", "/") and sign in ("+", "-")
+            return (
+                f"({text})" if loose or (inside.endswith(")") and not (inside[0] in "+-" and sign in "*/")) else text
+            )
+
+
+def _render_text_atom(atom: TextAtom) -> str:
+    match atom:
+        case Contains(_, phrase):
+            return f"contains {quote(' '.join(phrase))}"
+        case ContainsPattern(_, patterns):
+            return f"contains pattern {quote(' '.join(patterns))}"
+        case ContainsStems(_, language, phrase):
+            return f"contains {quote(' '.join(phrase))} stemmed in {language}"
+        case Similar(_, phrase, least):
+            bound = "" if least == DEFAULT_LEAST else f" at least {_render_fraction(least)}"
+            return f"similar to {quote(' '.join(phrase))}{bound}"
+        case RegularExpression(_, pattern):
+            return f"matches {quote(pattern)}"
+        case InNetwork(_, networks):
+            return f"in network {_render_texts(networks)}"
+        case References(_, target):
+            return f"references {quote(target)}"
+        case Extends(_, prefix):
+            return f"extends {quote(prefix)}"
+        case Shares(_, links):
+            return f"shares {_render_texts(links)}"
+
+
+def _render_texts(texts: tuple[str, ...]) -> str:
+    """One text, or several in parentheses."""
+    return quote(texts[0]) if len(texts) == 1 else f"({', '.join(map(quote, texts))})"
+
+
+def _render_fraction(fraction: Fraction) -> str:
+    """A fraction that is a finite decimal, digit by digit; others as near as a double comes."""
+    digits = 0
+    while digits < FRACTION_DIGITS and (fraction * 10**digits).denominator != 1:
+        digits += 1
+    return f"{float(fraction):.{digits}f}"
+
+
+def _operand(part: Expression, *, inside: str) -> str:
+    match part:
+        case And() | Or():
+            return f"({render(part)})"
+        case Not() if inside == "not":
+            return f"({render(part)})"
+        case _:
+            return render(part)
+
+
+def render_attribute(attribute: Attribute) -> str:
+    """An attribute as written: bare where it can be, in double quotes elsewhere.
+
+    >>> render_attribute(Attribute("dc:creator")), render_attribute(Attribute("published", "year"))
+    ('"dc:creator"', 'published.year')
+    """
+    name = "item" if attribute.name == WHOLE.name else render_name(attribute.name)
+    return f"{name}.{attribute.part}" if attribute.part else name
+
+
+def render_name(name: str) -> str:
+    """A feed's or attribute's name, quoted where it must be."""
+    if _BARE.match(name) and name.lower() not in RESERVED:
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def render_constant(constant: Constant) -> str:
+    """A constant as written.
+
+    >>> render_constant(3.0), render_constant("it's"), render_constant(True), render_constant(date(2026, 11, 15))
+    ('3', "'it''s'", 'true', "date '2026-11-15'")
+    """
+    match constant:
+        case bool():
+            return "true" if constant else "false"
+        case str():
+            return quote(constant)
+        case datetime():
+            return f"date '{constant.isoformat().replace('+00:00', 'Z')}'"
+        case date():
+            return f"date '{constant.isoformat()}'"
+        case Ago(length):
+            return "now" if constant == NOW else f"{render_duration(length)} ago"
+        case _:
+            return str(int(constant)) if constant == int(constant) and abs(constant) < 1e15 else repr(constant)
+
+
+def quote(text: str) -> str:
+    """A text in single quotes, quotes inside doubled."""
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,319 @@
+"""The reference semantics of variables in conditions: slow, short, and the definition.
+
+A condition has solutions: bindings of its variables that satisfy it. An item matches if there is one. Calls and
+graph patterns are joined on the variables they share, by their plain values; what a constraint speaks of is bound
+beside it, which `terms.close` has checked. An operator that is given variables of a graph is asked for each solution.
+Variables under `not` are local: that part has no solution of its own. An operator that failed leaves all unknown that
+depends on it, and what is unknown does not match (Kleene's three values).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from datetime import date, datetime
+
+from runnel.algebra.nodes.attributes import Ago, Attribute, Constant
+from runnel.algebra.nodes.calls import (
+    Arithmetic,
+    Call,
+    Constraint,
+    Given,
+    Literally,
+    Quantity,
+    Term,
+    Variable,
+    variables_of,
+)
+from runnel.algebra.nodes.expressions import And, Expression, Not, Or
+from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.semantics.close_conditions import alternatives, close, gather
+from runnel.algebra.semantics.evaluate import Holding, compare, graphs_of, holds
+from runnel.algebra.semantics.graph_solutions import graph_bindings
+from runnel.model.bindings import Binding
+from runnel.model.item import Attributes, Value
+from runnel.model.operator import Rows, ValueType
+
+Answers = Callable[[Call], Rows | None]
+"""What operators say of the item: the rows of a call, or None where it failed."""
+
+GraphRows = Callable[[Graph], list[dict[str, Value]] | None]
+"""The solutions of a pattern on the item's graph as plain values; None where there are too many to look at."""
+
+Truth3 = bool | None
+"""True, false, or unknown."""
+
+
+def fitting(call: Call, rows: Rows) -> list[dict[str, Value]]:
+    """The bindings under which rows fit a call's results: constants are equal, repeated variables too.
+
+    >>> distance = Call("distance", (Literally("Liberty"), Variable("x")), 1, (1,))
+    >>> fitting(distance, ((120.0,), (90.0,)))
+    [{'x': 120.0}, {'x': 90.0}]
+    """
+    found: list[dict[str, Value]] = []
+    for row in rows:
+        binding: dict[str, Value] = {}
+        for argument, value in zip(call.pattern, row, strict=True):
+            match argument:
+                case Variable(name) if name in binding:
+                    fits = same(binding[name], value)
+                case Variable(name):
+                    binding[name] = value
+                    fits = True
+                case Literally(constant):
+                    fits = compare(value, "=", constant)
+                case Attribute() | Given():
+                    fits = False
+            if not fits:
+                break
+        else:
+            found.append(binding)
+    return distinct(found)
+
+
+def joined(left: Sequence[Binding], right: Sequence[Binding]) -> list[dict[str, Value]]:
+    """The natural join: all pairs that agree on the variables they share.
+
+    >>> joined([{"x": 1.0}], [{"x": 1.0, "y": 2.0}, {"x": 3.0, "y": 4.0}])
+    [{'x': 1.0, 'y': 2.0}]
+    """
+    if not left or not right:
+        return []
+    shared = sorted(left[0].keys() & right[0].keys())
+    by_key: dict[tuple[tuple[bool, Value], ...], list[Binding]] = {}
+    for other in right:
+        by_key.setdefault(_key(other, shared), []).append(other)
+    return [{**one, **other} for one in left for other in by_key.get(_key(one, shared), ())]
+
+
+def _key(binding: Binding, names: Sequence[str]) -> tuple[tuple[bool, Value], ...]:
+    """What two bindings must have in common; 1 and true are two."""
+    return tuple((isinstance(binding[name], bool), binding[name]) for name in names)
+
+
+def same(left: Value, right: Value) -> bool:
+    """Whether two values are one: of the same type, and equal."""
+    return isinstance(left, bool) == isinstance(right, bool) and left == right
+
+
+def distinct(bindings: Iterable[Binding]) -> list[dict[str, Value]]:
+    """The bindings without repetition, in order."""
+    found: dict[tuple[tuple[str, str, Value], ...], dict[str, Value]] = {}
+    for one in bindings:
+        found.setdefault(tuple((name, type(value).__name__, value) for name, value in sorted(one.items())), dict(one))
+    return list(found.values())
+
+
+def satisfied(constraint: Constraint, binding: Binding, accepted: datetime | None = None) -> bool:
+    """Whether a constraint holds under a binding of its variables.
+
+    >>> twice = Arithmetic("*", Literally(2.0), Variable("z"))
+    >>> satisfied(Constraint(Variable("y"), ">", twice), {"y": 7.0, "z": 3.0})
+    True
+    """
+    left, right = quantity(constraint.left, binding), quantity(constraint.right, binding)
+    if left is None or right is None:
+        return False
+    if constraint.relation == "!=":
+        return not _stands(left, "=", right, accepted)
+    return _stands(left, constraint.relation, right, accepted)
+
+
+def _stands(left: Constant, relation: str, right: Constant, accepted: datetime | None) -> bool:
+    if isinstance(left, datetime) or not isinstance(left, date | Ago):
+        return compare(left, relation, right, accepted)  # type: ignore[arg-type]
+    # A whole day or a relative time stands on the right of a comparison alone.
+    turned = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}[relation]
+    if isinstance(right, date | Ago) and not isinstance(right, datetime):
+        return False
+    return compare(right, turned, left, accepted)  # type: ignore[arg-type]
+
+
+def quantity(one: Quantity, binding: Binding) -> Constant | None:
+    """The value of a quantity, or None where it has none."""
+    match one:
+        case Literally(value):
+            return value
+        case Variable(name):
+            return binding.get(name)
+        case Arithmetic(sign, left, right):
+            first, second = quantity(left, binding), quantity(right, binding)
+            if not _is_number(first) or not _is_number(second):
+                return None
+            return _computed(sign, float(first), float(second))  # type: ignore[arg-type]
+
+
+def _is_number(value: Constant | None) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _computed(sign: str, first: float, second: float) -> float | None:
+    match sign:
+        case "+":
+            return first + second
+        case "-":
+            return first - second
+        case "*":
+            return first * second
+        case _:
+            return first / second if second else None
+
+
+MOST_PAIRS = 200_000
+"""Combinations of rows that are looked at for one term and item; beyond, it stays unknown."""
+
+
+MOST_INPUTS = 64
+"""Different values that an operator is asked with for one call and item; beyond, the term stays unknown."""
+
+
+def no_graph(graph: Graph) -> list[dict[str, Value]]:
+    """The solutions of any pattern on an item without a graph."""
+    return []
+
+
+def graph_rows(attributes: Attributes) -> GraphRows:
+    """The solutions of patterns on an item, by definition."""
+    return lambda graph: distinct(
+        row for one in graphs_of(attributes) for row in graph_bindings(graph, one.triples())
+    )
+
+
+def grounded(call: Call, rows: Iterable[Binding]) -> dict[tuple[tuple[str, Value], ...], Call]:
+    """The calls that rows of a graph pattern make of one that is given variables of it, by these and their values.
+
+    A row with a value of another type than the operator takes makes none, nor one without a value.
+
+    >>> near = Call("near", (Given("where", "text"), Variable("x")), 1, (1,))
+    >>> [one.arguments[0] for one in grounded(near, [{"where": "Bronx"}, {"where": 3.0}, {"x": 1.0}]).values()]
+    [Literally(value='Bronx')]
+    """
+    found: dict[tuple[tuple[str, Value], ...], Call] = {}
+    known = (row for row in rows if all(one.name in row for one in call.given))
+    for row in distinct({one.name: row[one.name] for one in call.given} for row in known):
+        if all(is_of_type(row[one.name], one.type) for one in call.given):
+            arguments = tuple(Literally(row[one.name]) if isinstance(one, Given) else one for one in call.arguments)
+            found[tuple(row.items())] = Call(call.operator, arguments, call.version, call.results)
+    return found
+
+
+def is_of_type(value: Value, kind: ValueType) -> bool:
+    """Whether a value is what an operator takes."""
+    match kind:
+        case "boolean":
+            return isinstance(value, bool)
+        case "text":
+            return isinstance(value, str)
+        case "date":
+            return isinstance(value, datetime)
+        case "number":
+            return _is_number(value)
+        case "int":
+            return isinstance(value, int | float) and _is_number(value) and value == int(value)
+
+
+def term_solutions(
+    term: Term, answers: Answers, accepted: datetime | None = None, graphs: GraphRows = no_graph
+) -> list[dict[str, Value]] | None:
+    """The bindings that satisfy a term; None where an operator failed that it needs, or there is too much to join.
+
+    An operator that failed for some solutions of a graph leaves a term unknown that no other solution satisfies.
+    """
+    found: list[dict[str, Value]] | None = [{}] if term.graph is None else graphs(term.graph)
+    if not found:
+        return found
+    relations = [_relation(call, found, answers) for call in term.calls]
+    waiting = list(term.constraints)
+    bound = set(found[0])
+    pairs, failed = 0, False
+    for call, relation in zip(term.calls, relations, strict=True):
+        if relation is None:
+            return None
+        own, missing = relation
+        failed |= missing
+        pairs += len(found) * len(own)
+        if pairs > MOST_PAIRS:
+            return None
+        found = joined(found, own)
+        bound |= {variable.name for variable in variables_of(call)}
+        # A constraint is looked at as soon as all that it speaks of is bound: fewer bindings are joined on.
+        ready = [one for one in waiting if {variable.name for variable in variables_of(one)} <= bound]
+        waiting = [one for one in waiting if one not in ready]
+        found = [one for one in found if all(satisfied(each, one, accepted) for each in ready)]
+    return None if failed and not found else found
+
+
+def _relation(call: Call, rows: Sequence[Binding], answers: Answers) -> tuple[list[dict[str, Value]], bool] | None:
+    """What a call says beside rows of a graph, with what it was given, and whether some of it is missing."""
+    if not call.given:
+        some = answers(call)
+        return None if some is None else (fitting(call, some), False)
+    asked = grounded(call, rows)
+    if len(asked) > MOST_INPUTS:
+        return None
+    found: list[dict[str, Value]] = []
+    missing = False
+    for given, one in asked.items():
+        some = answers(one)
+        missing |= some is None
+        # What is a result under the name of an input must be what was given.
+        found += joined([dict(given)], fitting(one, some or ()))
+    return found, missing
+
+
+def truth(
+    expression: Expression, attributes: Attributes, answers: Answers, accepted: datetime | None = None
+) -> Truth3:
+    """Whether a closed condition (see `terms.close`) holds, in three values.
+
+    >>> mob = Term((Call("mob", (), 1),))
+    >>> truth(mob, {}, lambda call: ((),)), truth(mob, {}, lambda call: ()), truth(mob, {}, lambda call: None)
+    (True, False, None)
+    """
+    match expression:
+        case And(parts):
+            values = [truth(part, attributes, answers, accepted) for part in parts]
+            return False if False in values else None if None in values else True
+        case Or(parts):
+            values = [truth(part, attributes, answers, accepted) for part in parts]
+            return True if True in values else None if None in values else False
+        case Not(part):
+            value = truth(part, attributes, answers, accepted)
+            return None if value is None else not value
+        case Term():
+            found = term_solutions(expression, answers, accepted, graph_rows(attributes))
+            return None if found is None else bool(found)
+        case _:
+            return holds(expression, attributes, accepted)
+
+
+def asking(answers: Answers) -> Holding:
+    """How a condition is decided, as written, by one who knows what operators say: what is unknown does not hold."""
+
+    def holding(expression: Expression, attributes: Attributes, accepted: datetime | None) -> bool:
+        return bool(truth(close(expression), attributes, answers, accepted))
+
+    return holding
+
+
+def solutions(
+    expression: Expression,
+    attributes: Attributes,
+    answers: Answers,
+    accepted: datetime | None = None,
+    graphs: GraphRows | None = None,
+) -> list[dict[str, Value]]:
+    """The bindings that satisfy a condition as it was written; none where it does not hold or that is unknown.
+
+    What holds without variables has the empty binding, which is left out where there are others.
+
+    >>> mob = And((Call("mob", (Variable("n"),), 1, (0,)), Constraint(Variable("n"), ">", Literally(50.0))))
+    >>> solutions(mob, {}, lambda call: ((40.0,), (60.0,)))
+    [{'n': 60.0}]
+    """
+    found: list[dict[str, Value]] = []
+    for one in alternatives(expression):
+        if all(truth(close(part), attributes, answers, accepted) for part in one.others):
+            found += term_solutions(gather(one), answers, accepted, graphs or graph_rows(attributes)) or []
+    several = distinct(found)
+    return [one for one in several if one] or several

@@ -1,0 +1,284 @@
+"""The reference evaluator: slow, short, and the definition of every condition and query.
+
+Matchers, optimiser passes and plans are tested against `holds` and `accepts`; where they differ, they are wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from datetime import UTC, date, datetime
+from typing import Any, TypeGuard
+
+from runnel.algebra.nodes.attributes import WHOLE, Ago, Attribute, Constant, Part
+from runnel.algebra.nodes.calls import Call, Constraint, Term
+from runnel.algebra.nodes.expressions import (
+    And,
+    Atom,
+    Between,
+    Compare,
+    Contains,
+    ContainsPattern,
+    ContainsStems,
+    Exists,
+    Expression,
+    Extends,
+    In,
+    InNetwork,
+    Not,
+    Operator,
+    Or,
+    References,
+    RegularExpression,
+    Shares,
+    Similar,
+    TextAtom,
+    Truth,
+    WordAtom,
+)
+from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union, reads
+from runnel.algebra.semantics.close_conditions import close
+from runnel.algebra.semantics.graph_solutions import matches_graph
+from runnel.algebra.values.links import leads_to, lies_below, links_in
+from runnel.algebra.values.networks import in_networks
+from runnel.algebra.values.regular_expressions import found_in
+from runnel.algebra.values.similarity import similar
+from runnel.algebra.values.stems import stem_words, stems_of
+from runnel.algebra.values.word_patterns import pattern_steps, runs
+from runnel.algebra.values.words import contains_phrase, words
+from runnel.errors import CyclicFeeds, RunnelError
+from runnel.model.graph import GRAPH, RdfGraph
+from runnel.model.item import Attributes, Value
+
+Holding = Callable[[Expression, Attributes, datetime | None], bool]
+"""Whether a condition holds: `holds`, or one that knows what operators say of the item (see `bindings`)."""
+
+
+def holds(expression: Expression, attributes: Attributes, accepted: datetime | None = None) -> bool:
+    """Whether a condition holds for an item's attributes.
+
+    `accepted` is the item's acceptance, which relative times count from; without it they are false.
+
+    >>> from runnel.algebra.nodes.attributes import Attribute
+    >>> from runnel.algebra.nodes.expressions import Contains
+    >>> holds(Contains(Attribute("title"), ("rock",)), {"title": ("Rock am Ring",)})
+    True
+    """
+    match expression:
+        case And(parts):
+            return all(holds(part, attributes, accepted) for part in parts)
+        case Or(parts):
+            return any(holds(part, attributes, accepted) for part in parts)
+        case Not(part):
+            return not holds(part, attributes, accepted)
+        case Truth(value):
+            return value
+        case Graph():
+            return any(matches_graph(expression, one.triples()) for one in graphs_of(attributes))
+        case Call() | Constraint() | Term():
+            raise RunnelError("a condition with operators is decided by asking them")
+        case atom:
+            return any(satisfies(atom, value, accepted) for _, value in values_of(atom.attribute, attributes))
+
+
+def holds_as_written(expression: Expression, attributes: Attributes, accepted: datetime | None = None) -> bool:
+    """Whether a condition holds whose graph patterns may share variables with what stands beside them."""
+    return holds(close(expression), attributes, accepted)
+
+
+def graphs_of(attributes: Attributes) -> list[RdfGraph]:
+    """The graphs that an item carries: one or none, as sources make them."""
+    return [value for value in attributes.get(GRAPH, ()) if isinstance(value, RdfGraph)]
+
+
+def values_of(attribute: Attribute, attributes: Attributes) -> list[tuple[str, Value]]:
+    """The values that an atom looks at, each with its attribute's name: none where the attribute or part is missing.
+
+    >>> values_of(WHOLE, {"title": ("Rock",), "price": (3.0, 4.0)})
+    [('title', 'Rock'), ('price', 3.0), ('price', 4.0)]
+    """
+    if attribute.name == WHOLE.name:
+        values = [(name, value) for name, several in attributes.items() for value in several]
+    else:
+        values = [(attribute.name, value) for value in attributes.get(attribute.name, ())]
+    if attribute.part is None:
+        return values
+    return [(name, part_of(value, attribute.part)) for name, value in values if isinstance(value, datetime)]
+
+
+def satisfies(atom: Atom, value: Value, accepted: datetime | None = None) -> bool:
+    """Whether one value satisfies an atom."""
+    match atom:
+        case Exists():
+            return True
+        case Compare(_, operator, constant):
+            return compare(value, operator, constant, accepted)
+        case Between(_, low, high):
+            return compare(value, ">=", low, accepted) and compare(value, "<=", high, accepted)
+        case In(_, constants):
+            return any(compare(value, "=", constant, accepted) for constant in constants)
+        case Graph():
+            return isinstance(value, RdfGraph) and matches_graph(atom, value.triples())
+        case text_atom:
+            return is_text(value) and _satisfied_by_text(text_atom, value)
+
+
+def is_text(value: Value) -> TypeGuard[str]:
+    """Whether a value is a text; a graph is none, though it is kept as one."""
+    return isinstance(value, str) and not isinstance(value, RdfGraph)
+
+
+def _satisfied_by_text(atom: TextAtom, text: str) -> bool:
+    match atom:
+        case RegularExpression(_, pattern):
+            return found_in(pattern, text)
+        case InNetwork(_, networks):
+            return in_networks(text, networks)
+        case References(_, target):
+            return any(leads_to(link, target) for link in links_in(text))
+        case Extends(_, prefix):
+            return any(lies_below(link, prefix) for link in links_in(text))
+        case Shares(_, links):
+            return any(link.url in links for link in links_in(text))
+        case word_atom:
+            return satisfied_by_words(word_atom, words(text))
+
+
+def satisfied_by_words(atom: WordAtom, text_words: list[str]) -> bool:
+    """Whether a text satisfies an atom that looks at its words, which are given.
+
+    >>> satisfied_by_words(ContainsPattern(WHOLE, ("conc*",)), ["rock", "concert"])
+    True
+    """
+    match atom:
+        case Contains(_, phrase):
+            return contains_phrase(text_words, phrase)
+        case ContainsPattern(_, patterns):
+            return any(True for _ in runs(text_words, pattern_steps(patterns)))
+        case ContainsStems(_, language, phrase):
+            return contains_phrase(stem_words(language, text_words), stems_of(language, phrase))
+        case Similar(_, phrase, least):
+            return similar(phrase, text_words, least)
+
+
+def compare(value: Value, operator: Operator, constant: Constant, accepted: datetime | None = None) -> bool:
+    """Compare values of one type; values of two types stand in no relation.
+
+    A whole day compares with the UTC day of a moment, so `<= date '2026-11-15'` includes that day's evening.
+
+    >>> compare(3.0, "<", 4.0), compare("3", "<", 4.0)
+    (True, False)
+    """
+    if isinstance(constant, Ago):
+        if accepted is None:
+            return False
+        constant = moment_before(accepted, constant)
+    pair = _comparable(value, constant)
+    if pair is None:
+        return False
+    left, right = pair
+    match operator:
+        case "=":
+            return bool(left == right)
+        case "<":
+            return bool(left < right)
+        case "<=":
+            return bool(left <= right)
+        case ">":
+            return bool(left > right)
+        case ">=":
+            return bool(left >= right)
+
+
+def moment_before(accepted: datetime, ago: Ago) -> datetime:
+    """The moment that a relative time means for an item that was accepted then."""
+    try:
+        return accepted - ago.length
+    except OverflowError:
+        return datetime.min.replace(tzinfo=UTC)
+
+
+def _comparable(value: Value, constant: Constant) -> tuple[Any, Any] | None:
+    if isinstance(value, bool) or isinstance(constant, bool):
+        return (value, constant) if isinstance(value, bool) and isinstance(constant, bool) else None
+    if isinstance(value, datetime):
+        if isinstance(constant, datetime):
+            return value, constant
+        return (value.date(), constant) if isinstance(constant, date) else None
+    if isinstance(value, str):
+        return (value, constant) if isinstance(constant, str) and is_text(value) else None
+    return (value, constant) if isinstance(constant, int | float) else None
+
+
+def part_of(moment: datetime, part: Part) -> float:
+    """A part of a moment, as a number."""
+    return float(moment.isoweekday() if part == "weekday" else getattr(moment, part))
+
+
+def accepts(
+    node: Node,
+    feed: int,
+    attributes: Attributes,
+    definitions: Mapping[int, Node],
+    accepted: datetime | None = None,
+    duplicates: Collection[int] = (),
+    holding: Holding = holds_as_written,
+) -> bool:
+    """Whether an item of the source feed `feed` reaches the output of a query node.
+
+    `definitions` holds the nodes of the virtual feeds; a feed that is not in it is a source feed. If an item
+    comes by several ways, any accepting way suffices (RoSeS §3.2, union). An item alone is never a duplicate; in
+    which distinct feeds it is one is a matter of what came before (see `evaluate_log`) and can be given.
+
+    >>> accepts(Union((Read(1), Read(2))), 2, {}, {})
+    True
+    """
+    inside: dict[int, bool] = {}
+    for view in views_below(node, definitions):
+        reached = _reaches(definitions[view], feed, attributes, inside, accepted, holding)
+        inside[view] = reached and view not in duplicates
+    return _reaches(node, feed, attributes, inside, accepted, holding)
+
+
+def _reaches(
+    node: Node,
+    feed: int,
+    attributes: Attributes,
+    inside: Mapping[int, bool],
+    accepted: datetime | None,
+    holding: Holding,
+) -> bool:
+    """As `accepts`, where it is known which of the views that the node reads hold the item."""
+    match node:
+        case Read(read):
+            return inside.get(read, read == feed)
+        case Union(inputs):
+            return any(_reaches(one, feed, attributes, inside, accepted, holding) for one in inputs)
+        case Filter(inner, condition):
+            reached = _reaches(inner, feed, attributes, inside, accepted, holding)
+            return reached and holding(condition, attributes, accepted)
+        case Distinct(inner, _, _):
+            return _reaches(inner, feed, attributes, inside, accepted, holding)
+
+
+def views_below(node: Node, definitions: Mapping[int, Node]) -> list[int]:
+    """The virtual feeds that a node reads, directly or through others, each after all that it reads itself.
+
+    >>> views_below(Read(3), {2: Read(1), 3: Read(2)})
+    [2, 3]
+    """
+    order: dict[int, None] = {}
+    entered: set[int] = set()
+    waiting = [one for one in reads(node) if one in definitions]
+    while waiting:  # a chain of views may be longer than Python's stack is deep
+        view = waiting[-1]
+        below = [one for one in reads(definitions[view]) if one in definitions and one not in order]
+        if view in order or not below:
+            order[view] = None
+            waiting.pop()
+        elif view in entered:
+            raise CyclicFeeds(f"the feed {view} reads itself")
+        else:
+            entered.add(view)
+            waiting.extend(below)
+    return list(order)

@@ -1,0 +1,123 @@
+"""The reference semantics of graph patterns: slow, short, and the definition (SPARQL 1.1, sections 18.3 and 17.2).
+
+A solution gives every variable a term so that all edges are triples of the graph and the filter holds. Edges are
+tried in the order in which they are written. A filter's errors are unknown in Kleene's three values, and what is
+unknown does not hold. Laying a pattern into a graph may take exponential time, so there is a bound on the attempts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from runnel.algebra.nodes.calls import Variable
+from runnel.algebra.nodes.graph_patterns import (
+    AllOf,
+    AnyOf,
+    Comparison,
+    Complement,
+    Edge,
+    Graph,
+    GraphFilter,
+    Node,
+    is_local,
+)
+from runnel.algebra.semantics.rdf_terms import compare_terms, plain_value
+from runnel.errors import TooCostly
+from runnel.model.graph import Triple
+from runnel.model.item import Value
+
+Solution = Mapping[str, str]
+"""A term for every variable."""
+
+MOST_ATTEMPTS = 200_000
+"""Triples that are tried for one pattern on one graph."""
+
+
+def solve(graph: Graph, triples: Iterable[Triple]) -> Iterator[Solution]:
+    """The solutions of a pattern on a graph; with local variables some may be alike but for these.
+
+    >>> year = Graph((Edge(Variable("p"), "<urn:year>", Variable("y")),))
+    >>> list(solve(year, [("<urn:a>", "<urn:year>", '"1"'), ("<urn:a>", "<urn:name>", '"A"')]))
+    [{'p': '<urn:a>', 'y': '"1"'}]
+    """
+    for found in _Laying(triples).extended(graph.edges, {}):
+        if graph.filter is None or truth_of(graph.filter, found):
+            yield found
+
+
+class _Laying:
+    """The triples of a graph, all and by what they have where, and how many were tried."""
+
+    def __init__(self, triples: Iterable[Triple]) -> None:
+        self._all = list(triples)
+        self._having: dict[tuple[int, str], list[Triple]] = {}
+        for triple in self._all:
+            for place, term in enumerate(triple):
+                self._having.setdefault((place, term), []).append(triple)
+        self._tried = 0
+
+    def extended(self, edges: tuple[Edge, ...], bound: Solution) -> Iterator[Solution]:
+        """The solutions of edges that extend a binding."""
+        if not edges:
+            yield bound
+            return
+        for triple in self._candidates(edges[0], bound):
+            self._tried += 1
+            if self._tried > MOST_ATTEMPTS:
+                raise TooCostly(
+                    "the graph pattern has too many ways to be laid into the item's graph",
+                    hint="name more nodes or labels, or write edges next to each other that share variables",
+                )
+            more = _laid(edges[0], triple, bound)
+            if more is not None:
+                yield from self.extended(edges[1:], more)
+
+    def _candidates(self, edge: Edge, bound: Solution) -> list[Triple]:
+        """The triples that an edge may be, by the rarest of its nodes that is known."""
+        found = self._all
+        for place, node in enumerate(edge.nodes):
+            term = node if isinstance(node, str) else bound.get(node.name)
+            if term is not None:
+                found = min(found, self._having.get((place, term), []), key=len)
+        return found
+
+
+def _laid(edge: Edge, triple: Triple, bound: Solution) -> Solution | None:
+    """The binding with an edge laid onto a triple."""
+    found = dict(bound)
+    for node, term in zip(edge.nodes, triple, strict=True):
+        if (node if isinstance(node, str) else found.setdefault(node.name, term)) != term:
+            return None
+    return found
+
+
+def truth_of(one: GraphFilter, solution: Solution) -> bool | None:
+    """Whether a filter holds under a binding of its variables; None is an error."""
+    match one:
+        case Comparison(left, relation, right):
+            return compare_terms(_term(left, solution), relation, _term(right, solution))
+        case AllOf(parts):
+            values = [truth_of(part, solution) for part in parts]
+            return False if False in values else None if None in values else True
+        case AnyOf(parts):
+            values = [truth_of(part, solution) for part in parts]
+            return True if True in values else None if None in values else False
+        case Complement(part):
+            value = truth_of(part, solution)
+            return None if value is None else not value
+
+
+def _term(node: Node, solution: Solution) -> str:
+    return solution[node.name] if isinstance(node, Variable) else node
+
+
+def matches_graph(graph: Graph, triples: Iterable[Triple]) -> bool:
+    """Whether a pattern has a solution on a graph."""
+    return next(solve(graph, triples), None) is not None
+
+
+def graph_bindings(graph: Graph, triples: Iterable[Triple]) -> list[dict[str, Value]]:
+    """The solutions as bindings of a match: plain values by the names of the variables, without local ones."""
+    return [
+        {name: plain_value(term) for name, term in one.items() if not is_local(name)} for one in solve(graph, triples)
+    ]

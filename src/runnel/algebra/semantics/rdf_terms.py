@@ -1,0 +1,209 @@
+"""RDF terms in comparisons, by SPARQL's rules (SPARQL 1.1, sections 17.2 to 17.4), and as plain values.
+
+In: terms as N-Triples writes them. Out: what they stand for, and whether two stand in a relation: yes, no, or an
+error, which is None here. Numbers are doubles and moments without a zone are in UTC, as everywhere in Runnel;
+literals of different known types are different, not an error.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import struct
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from enum import IntEnum
+from functools import lru_cache
+
+from runnel.algebra.nodes.calls import Relation
+from runnel.model.graph import unescape_text
+from runnel.model.item import Value
+
+XSD = "http://www.w3.org/2001/XMLSchema#"
+INTEGER, DECIMAL, DOUBLE, BOOLEAN = f"{XSD}integer", f"{XSD}decimal", f"{XSD}double", f"{XSD}boolean"
+
+
+class Sort(IntEnum):
+    """What a term stands for. Only terms of one sort from TEXT on have an order."""
+
+    IRI = 0
+    BLANK = 1
+    TAGGED = 2
+    OTHER = 3
+    TEXT = 4
+    NUMBER = 5
+    TRUTH = 6
+    MOMENT = 7
+    DAY = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A term: its sort, and what it is compared by. Moments and days are seconds since 1970, truths are 0 and 1."""
+
+    sort: Sort
+    key: str | float
+
+
+_WHOLE = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)\Z", re.ASCII)
+_DOUBLE = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\Z", re.ASCII)
+_DATE = r"(-?(?:[1-9][0-9]{3,8}|0[0-9]{3}))-([0-9]{2})-([0-9]{2})"
+_ZONE = r"(Z|[+-](?:0[0-9]|1[0-3]):[0-5][0-9]|[+-]14:00)?"
+_MOMENT = re.compile(rf"{_DATE}T([0-9]{{2}}):([0-9]{{2}}):([0-9]{{2}})(?:\.([0-9]+))?{_ZONE}\Z", re.ASCII)
+_DAY = re.compile(rf"{_DATE}{_ZONE}\Z", re.ASCII)
+_FIRST, _BEHIND = (datetime(year, 1, 1, tzinfo=UTC).timestamp() for year in (1, 9999))
+"""The moments that a value of Runnel can be; others are shown as written."""
+_NARROWER = ("int", "long", "short", "byte", "unsignedInt", "unsignedLong", "unsignedShort", "unsignedByte")
+_SIGNED = ("nonNegativeInteger", "positiveInteger", "nonPositiveInteger", "negativeInteger")
+_WHOLE_TYPES = frozenset(XSD + name for name in ("integer", *_NARROWER, *_SIGNED))
+
+
+@lru_cache(maxsize=1 << 16)
+def known(term: str) -> Known:
+    """What a term stands for.
+
+    >>> known('"2003"^^<http://www.w3.org/2001/XMLSchema#integer>')
+    Known(sort=<Sort.NUMBER: 5>, key=2003.0)
+    >>> known('"cold"@en').sort, known("<urn:x>").sort, known('"x"^^<urn:unknown>').sort
+    (<Sort.TAGGED: 2>, <Sort.IRI: 0>, <Sort.OTHER: 3>)
+    """
+    if term[0] == "<":
+        return Known(Sort.IRI, term)
+    if term[0] == "_":
+        return Known(Sort.BLANK, term)
+    end = term.rindex('"')
+    text, rest = unescape_text(term[1:end]), term[end + 1 :]
+    if not rest:
+        return Known(Sort.TEXT, text)
+    if rest[0] == "@":
+        return Known(Sort.TAGGED, term)
+    return _typed(text, rest[3:-1]) or Known(Sort.OTHER, term)
+
+
+def _typed(text: str, datatype: str) -> Known | None:
+    if datatype in _WHOLE_TYPES:
+        return Known(Sort.NUMBER, _number(text)) if _WHOLE.match(text) else None
+    if not datatype.startswith(XSD):
+        return None
+    match datatype.removeprefix(XSD):
+        case "decimal":
+            return Known(Sort.NUMBER, _number(text)) if _DECIMAL.match(text) else None
+        case "double" | "float" as name:
+            return _floating(text, single=name == "float")
+        case "boolean":
+            truths = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}
+            return Known(Sort.TRUTH, truths[text]) if text in truths else None
+        case "dateTime" | "dateTimeStamp":
+            found = _MOMENT.match(text)
+            return _instant(Sort.MOMENT, found) if found else None
+        case "date":
+            found = _DAY.match(text)
+            return _instant(Sort.DAY, found) if found else None
+        case _:
+            return None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text) + 0.0
+    except OverflowError:
+        return math.inf
+
+
+def _floating(text: str, *, single: bool) -> Known | None:
+    special = {"INF": math.inf, "+INF": math.inf, "-INF": -math.inf, "NaN": math.nan}
+    if text in special:
+        return Known(Sort.NUMBER, special[text])
+    if not _DOUBLE.match(text):
+        return None
+    number = _number(text)
+    if single and math.isfinite(number):
+        try:
+            number = struct.unpack("<f", struct.pack("<f", number))[0]
+        except OverflowError:
+            number = math.copysign(math.inf, number)
+    return Known(Sort.NUMBER, number)
+
+
+def _instant(sort: Sort, found: re.Match[str]) -> Known | None:
+    """A moment, or a day that begins at its midnight, as seconds: whole microseconds from 1700 to 2200."""
+    year, month, day, *rest = found.groups()
+    hour, minute, second, part, zone = rest if sort == Sort.MOMENT else ("00", "00", "00", None, rest[0])
+    midnight = hour == "24" and minute == second == "00" and not (part or "").strip("0")
+    # The calendar repeats itself after 400 years, so Python's, which ends in 9999, serves for all.
+    cycles, within = divmod(int(year), 400)
+    try:
+        moment_within = datetime(
+            2000 + within, int(month), int(day), 0 if midnight else int(hour), int(minute), int(second)
+        )
+    except ValueError:
+        return None
+    seconds = (moment_within - datetime(1970, 1, 1)).total_seconds() + 86_400.0 * (146_097 * (cycles - 5) + midnight)
+    if zone and zone != "Z":
+        offset = 3600 * int(zone[1:3]) + 60 * int(zone[4:6])
+        seconds -= offset if zone[0] == "+" else -offset
+    return Known(sort, seconds + (float(f"0.{part[:6]}") if part else 0.0))
+
+
+def compare_terms(left: str, relation: Relation, right: str) -> bool | None:
+    """Whether two terms stand in a relation; None is SPARQL's error.
+
+    >>> compare_terms('"2"^^<http://www.w3.org/2001/XMLSchema#int>', "<", '"2.5"^^<http://www.w3.org/2001/XMLSchema#double>')
+    True
+    >>> compare_terms("<urn:a>", "<", "<urn:b>"), compare_terms("<urn:a>", "!=", '"a"')
+    (None, True)
+    """
+    return compare_known(known(left), relation, known(right))
+
+
+def compare_known(left: Known, relation: Relation, right: Known) -> bool | None:
+    """As `compare_terms`, for terms that are known."""
+    match relation:
+        case "=":
+            return _equal(left, right)
+        case "!=":
+            equal = _equal(left, right)
+            return None if equal is None else not equal
+    if left.sort != right.sort or left.sort < Sort.TEXT:
+        return None
+    first, second = left.key, right.key
+    match relation:
+        case "<":
+            return first < second  # type: ignore[operator]
+        case "<=":
+            return first <= second  # type: ignore[operator]
+        case ">":
+            return first > second  # type: ignore[operator]
+        case _:
+            return first >= second  # type: ignore[operator]
+
+
+def _equal(left: Known, right: Known) -> bool | None:
+    # A literal whose type or text is not known may be equal to any other, but not to one with a language: these are
+    # of a type of their own.
+    if Sort.OTHER in (left.sort, right.sort) and min(left.sort, right.sort) > Sort.TAGGED:
+        return True if left == right else None
+    return left.sort == right.sort and left.key == right.key
+
+
+def plain_value(term: str) -> Value:
+    """A term as a value of a binding: a number, a truth, a moment, or a text (an IRI without its brackets).
+
+    >>> plain_value("<urn:x>"), plain_value('"cold"@en'), plain_value('"2"^^<http://www.w3.org/2001/XMLSchema#integer>')
+    ('urn:x', 'cold', 2.0)
+    """
+    found = known(term)
+    match found.sort:
+        case Sort.IRI:
+            return term[1:-1]
+        case Sort.NUMBER if isinstance(found.key, float) and math.isfinite(found.key):
+            return found.key
+        case Sort.TRUTH:
+            return found.key == 1.0
+        case Sort.MOMENT | Sort.DAY if isinstance(found.key, float) and _FIRST <= found.key < _BEHIND:
+            return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=found.key)
+        case Sort.BLANK:
+            return term
+        case _:
+            return unescape_text(term[1 : term.rindex('"')]).replace("\0", "")

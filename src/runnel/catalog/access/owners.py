@@ -1,0 +1,221 @@
+"""Owners in the catalog: who they are, what they may have, and what they have had.
+
+In: names and quotas. Out: owners, and the refusal of whatever would be one too many. Counting and declaring happen in
+one transaction of the one writer, so that two clients cannot pass a quota together.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, func, insert, select, update
+
+from runnel.catalog.declared.subscriptions import INTERNAL, disable_subscription, live_subscriptions
+from runnel.catalog.store import schema
+from runnel.catalog.store.connection import now
+from runnel.errors import InputError, NotFound, QuotaExceeded
+from runnel.model.feed import OPERATOR
+from runnel.settings import Settings
+
+OWNER_DISABLED = "the owner is disabled"
+"""Why a disabled owner's subscriptions are not served; enabling the owner takes back only this reason."""
+
+_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}\Z")
+_o, _f, _s = schema.owners.c, schema.feeds.c, schema.subscriptions.c
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """The most that an owner may have: live feeds, live subscriptions, and bytes brought in. None: no limit."""
+
+    queries: int | None = None
+    subscriptions: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Somebody who declares things. `quotas` holds only what was set for this owner alone."""
+
+    id: int
+    name: str
+    created: int
+    disabled: bool
+    quotas: Quotas
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """What an owner has: live feeds, live subscriptions, and bytes brought in so far."""
+
+    queries: int
+    subscriptions: int
+    bytes: int
+
+
+def add_owner(connection: Connection, name: str) -> Owner:
+    """Make an owner of a name that nobody has or had."""
+    if not _NAME.match(name):
+        raise InputError(
+            "an owner's name has 1 to 64 letters, digits, _ . or -, and begins with a letter",
+            place=repr(name[:80]),
+        )
+    if _owner_named(connection, name) is not None:
+        raise InputError(f"there is an owner {name} already", hint="choose another name")
+    connection.execute(insert(schema.owners).values(name=name, created=now(connection)))
+    return owner_by_name(connection, name)
+
+
+def owner_by_name(connection: Connection, name: str) -> Owner:
+    """The owner of a name, disabled or not."""
+    found = _owner_named(connection, name)
+    if found is None:
+        raise NotFound(f"there is no owner {name[:80]}", hint="`runnel owner list` shows who there is")
+    return found
+
+
+def owner_by_id(connection: Connection, owner: int) -> Owner:
+    """The owner of an id, disabled or not."""
+    row = connection.execute(select(schema.owners).where(_o.id == owner)).one_or_none()
+    if row is None:
+        raise NotFound(f"there is no owner {owner}")
+    return _owner(row)
+
+
+def all_owners(connection: Connection) -> list[Owner]:
+    """All owners, the operator first."""
+    return [_owner(row) for row in connection.execute(select(schema.owners).order_by(_o.id))]
+
+
+def owner_names(connection: Connection) -> dict[int, str]:
+    """The names of owners by id."""
+    return {row.id: row.name for row in connection.execute(select(_o.id, _o.name))}
+
+
+def disable_owner(connection: Connection, owner: Owner, disabled: bool) -> None:
+    """Refuse an owner and serve nothing of theirs, or take that back.
+
+    Subscriptions keep their place: what matches meanwhile is sent once the owner is enabled again.
+    """
+    if owner.id == OPERATOR:
+        raise InputError("the operator cannot be disabled", hint="whoever can open the root's files is the operator")
+    moment = now(connection) if disabled else None
+    connection.execute(update(schema.owners).where(_o.id == owner.id).values(disabled=moment))
+    for one in live_subscriptions(connection, owner=owner.id):
+        if disabled and one.disabled is None:
+            disable_subscription(connection, one, OWNER_DISABLED)
+        elif not disabled and one.disabled == OWNER_DISABLED:
+            disable_subscription(connection, one, None)
+
+
+def set_quotas(connection: Connection, owner: Owner, quotas: Quotas) -> None:
+    """Set what an owner may have; None stands for the setting's value (for the operator: no limit)."""
+    for name in ("queries", "subscriptions", "bytes"):
+        value = getattr(quotas, name)
+        if value is not None and not 0 <= value < 1 << 62:
+            raise InputError(f"a quota is a whole number from 0 on, not {value}", place=name)
+    connection.execute(
+        update(schema.owners)
+        .where(_o.id == owner.id)
+        .values(max_queries=quotas.queries, max_subscriptions=quotas.subscriptions, max_bytes=quotas.bytes)
+    )
+
+
+def quotas_of(owner: Owner, settings: Settings) -> Quotas:
+    """The quotas that count for an owner. The operator has none unless they were set."""
+    given = owner.quotas
+    if owner.id == OPERATOR:
+        return given
+    return Quotas(
+        settings.owner_queries if given.queries is None else given.queries,
+        settings.owner_subscriptions if given.subscriptions is None else given.subscriptions,
+        settings.owner_bytes if given.bytes is None else given.bytes,
+    )
+
+
+def usage_of(connection: Connection, owner: int) -> Usage:
+    """What an owner has now. Bytes of dropped feeds still count: they were brought in."""
+    queries = select(func.count()).where(_f.owner == owner, _f.dropped.is_(None))
+    held = select(func.count()).where(_s.owner == owner, _s.ended.is_(None), _s.kind != INTERNAL)
+    size = select(func.coalesce(func.sum(_f.bytes), 0)).where(_f.owner == owner)
+    counts = [int(connection.execute(query).scalar_one()) for query in (queries, held, size)]
+    return Usage(*counts)
+
+
+class Allowance:
+    """What an owner may still declare in an open transaction; counted once and kept up to date by the caller."""
+
+    def __init__(self, connection: Connection, owner: int, settings: Settings) -> None:
+        self._connection = connection
+        self._owner = owner
+        self._settings = settings
+        self._known: dict[str, tuple[int, int | None]] | None = None
+
+    def take(self, what: str) -> None:
+        """Count one more of `queries` or `subscriptions`; raises QuotaExceeded where that is one too many."""
+        have, most = self._counts()[what]
+        if most is not None and have >= most:
+            noun = "feeds" if what == "queries" else what
+            raise QuotaExceeded(
+                f"you have {have:,} {noun} and may have {most:,}",
+                hint=f"end {noun} that you need no more, or ask the operator for more",
+            )
+        self._counts()[what] = (have + 1, most)
+
+    def give_back(self, what: str) -> None:
+        """Count one less: something was dropped or ended."""
+        if self._known is not None:
+            have, most = self._known[what]
+            self._known[what] = (have - 1, most)
+
+    def _counts(self) -> dict[str, tuple[int, int | None]]:
+        if self._known is None:
+            quotas = quotas_of(owner_by_id(self._connection, self._owner), self._settings)
+            unlimited = quotas.queries is None and quotas.subscriptions is None
+            usage = Usage(0, 0, 0) if unlimited else usage_of(self._connection, self._owner)
+            self._known = {
+                "queries": (usage.queries, quotas.queries),
+                "subscriptions": (usage.subscriptions, quotas.subscriptions),
+            }
+        return self._known
+
+
+def add_bytes(connection: Connection, feed: int, count: int, settings: Settings | None = None) -> None:
+    """Count bytes that came in for a feed: published, or fetched by a poll. A negative count takes some back.
+
+    Given the settings, raises QuotaExceeded where the feed's owner would pass the quota; then nothing is counted.
+    """
+    if settings is not None and count > 0:
+        _refuse_bytes(connection, feed, count, settings)
+    connection.execute(update(schema.feeds).where(_f.id == feed).values(bytes=_f.bytes + count))
+
+
+def _refuse_bytes(connection: Connection, feed: int, count: int, settings: Settings) -> None:
+    owner = int(connection.execute(select(_f.owner).where(_f.id == feed)).scalar_one())
+    most = quotas_of(owner_by_id(connection, owner), settings).bytes
+    if most is None:
+        return
+    have = int(connection.execute(select(func.sum(_f.bytes)).where(_f.owner == owner)).scalar_one() or 0)
+    if have + count > most:
+        raise QuotaExceeded(
+            f"{count:,} more bytes are too many: {have:,} of {most:,} are used up",
+            hint="ask the operator for more",
+        )
+
+
+def has_byte_quota(connection: Connection, feed: int, settings: Settings) -> bool:
+    """Whether the bytes of a feed's owner are limited."""
+    owner = int(connection.execute(select(_f.owner).where(_f.id == feed)).scalar_one())
+    return quotas_of(owner_by_id(connection, owner), settings).bytes is not None
+
+
+def _owner_named(connection: Connection, name: str) -> Owner | None:
+    row = connection.execute(select(schema.owners).where(_o.name == name)).one_or_none()
+    return None if row is None else _owner(row)
+
+
+def _owner(row: Any) -> Owner:
+    quotas = Quotas(row.max_queries, row.max_subscriptions, row.max_bytes)
+    return Owner(row.id, row.name, row.created, row.disabled is not None, quotas)

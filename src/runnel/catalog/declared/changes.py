@@ -1,0 +1,47 @@
+"""A count of the changes to what is declared, and the numbers that the next declarations get.
+
+Whoever prepares a change without holding up other writers looks at both before and after: if they are the same, so
+is everything that the change rests on.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection, insert, select, text, update
+
+from runnel.catalog.store import schema
+
+_c = schema.counters.c
+_NAME = "declarations"
+_SQLITE = "sqlite"
+
+
+def changes(connection: Connection) -> int:
+    """How often anything was declared, ended or activated in this catalog."""
+    found = connection.execute(select(_c.value).where(_c.name == _NAME)).scalar_one_or_none()
+    return 0 if found is None else int(found)
+
+
+def note_change(connection: Connection) -> None:
+    """Count a transaction that changes feeds, subscriptions or what is matched."""
+    counted = connection.execute(update(schema.counters).where(_c.name == _NAME).values(value=_c.value + 1))
+    if counted.rowcount == 0:
+        connection.execute(insert(schema.counters).values(name=_NAME, value=1))
+
+
+def next_number(connection: Connection, table: str) -> int:
+    """The id that the next row of `feeds` or `subscriptions` gets. Ids of rolled-back rows may be left out."""
+    if connection.dialect.name == _SQLITE:
+        last = connection.execute(text("select seq from sqlite_sequence where name = :name"), {"name": table})
+        return int(last.scalar_one_or_none() or 0) + 1
+    sequence = connection.execute(text("select pg_get_serial_sequence(:name, 'id')"), {"name": table}).scalar_one()
+    named = f"select last_value, is_called from {sequence}"  # noqa: S608  (the server's own name of it, quoted)
+    row = connection.execute(text(named)).one()
+    return int(row.last_value) + bool(row.is_called)
+
+
+def take_numbers(connection: Connection, table: str, last: int) -> None:
+    """Rows with ids up to `last` were added by hand: nobody gets these again."""
+    if connection.dialect.name != _SQLITE:  # SQLite sees to it by itself
+        connection.execute(
+            text("select setval(pg_get_serial_sequence(:name, 'id'), :last)"), {"name": table, "last": last}
+        )

@@ -1,0 +1,323 @@
+"""Feeds in the catalog: names, revisions, and who reads whom. Ids are never reused; a dropped feed keeps its rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+
+from runnel.algebra.nodes.encode import decode_node, encode_node
+from runnel.algebra.nodes.query import Node, reads
+from runnel.catalog.declared.operators import forget_uses, note_uses
+from runnel.catalog.store import schema
+from runnel.catalog.store.connection import chunks, now
+from runnel.model.feed import OPERATOR, Feed, FeedKind
+
+_f, _r, _o = schema.feeds.c, schema.revisions.c, schema.owners.c
+_FEEDS = (
+    select(schema.feeds, _r.statement, _o.disabled.label("owner_disabled"))
+    .join(schema.revisions, (_r.feed == _f.id) & (_r.revision == _f.revision))
+    .outerjoin(schema.owners, _o.id == _f.owner)
+)
+_LIVE = _f.dropped.is_(None)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def add_feed(
+    connection: Connection,
+    name: str,
+    kind: FeedKind,
+    statement: str,
+    *,
+    address: str | None = None,
+    node: Node | None = None,
+    owner: int = OPERATOR,
+    every: timedelta | None = None,
+    origin: int | None = None,
+    sheet: str | None = None,
+) -> int:
+    """Declare a feed; gives its id."""
+    result = connection.execute(
+        insert(schema.feeds)
+        .values(
+            name=name,
+            kind=kind.value,
+            address=address,
+            revision=1,
+            paused=0,
+            created=now(connection),
+            owner=owner,
+            period=None if every is None else every // _MICROSECOND,
+            origin=origin,
+            sheet=sheet,
+            bytes=0,
+        )
+        .returning(_f.id)
+    )
+    feed = int(result.scalar_one())
+    _add_revision(connection, feed, 1, statement, _encoded(node), paused=False)
+    _add_reads(connection, feed, node)
+    return feed
+
+
+def replace_feed(connection: Connection, feed: Feed, statement: str, node: Node) -> None:
+    """Give a virtual feed another query; its id, subscriptions and readers stay."""
+    revision = feed.revision + 1
+    connection.execute(update(schema.feeds).where(_f.id == feed.id).values(revision=revision))
+    connection.execute(delete(schema.reads).where(schema.reads.c.feed == feed.id))
+    forget_uses(connection, [feed.id])
+    _add_revision(connection, feed.id, revision, statement, _encoded(node), paused=feed.paused)
+    _add_reads(connection, feed.id, node)
+
+
+def _add_revision(
+    connection: Connection, feed: int, revision: int, statement: str, node: str | None, *, paused: bool
+) -> None:
+    """A revision knows the plan that was current before it: it counts in all plans after that one."""
+    connection.execute(
+        insert(schema.revisions).values(
+            feed=feed,
+            revision=revision,
+            statement=statement,
+            node=node,
+            paused=int(paused),
+            plan=select(func.coalesce(func.max(schema.plans.c.version), 0)).scalar_subquery(),
+            created=now(connection),
+        )
+    )
+
+
+def _add_reads(connection: Connection, feed: int, node: Node | None) -> None:
+    if node is not None:
+        rows = [{"feed": feed, "source": source} for source in sorted(set(reads(node)))]
+        connection.execute(insert(schema.reads), rows)
+        note_uses(connection, {feed: node})
+
+
+def _encoded(node: Node | None) -> str | None:
+    return None if node is None else json.dumps(encode_node(node), separators=(",", ":"))
+
+
+def drop_feed(connection: Connection, feed: int) -> None:
+    """Forget a feed: its name is free again, its id is not."""
+    connection.execute(update(schema.feeds).where(_f.id == feed).values(dropped=now(connection), since=None))
+    connection.execute(delete(schema.reads).where(schema.reads.c.feed == feed))
+    forget_uses(connection, [feed])
+
+
+def pause_feed(connection: Connection, feed: Feed, paused: bool) -> None:
+    """Hold or release a feed; that is a revision too, since it changes what the feed has."""
+    revision = feed.revision + 1
+    current = select(_r.node).where(_r.feed == feed.id, _r.revision == feed.revision)
+    node = connection.execute(current).scalar_one()
+    connection.execute(update(schema.feeds).where(_f.id == feed.id).values(paused=int(paused), revision=revision))
+    _add_revision(connection, feed.id, revision, feed.statement, node, paused=paused)
+
+
+def feed_by_name(connection: Connection, name: str, owner: int = OPERATOR) -> Feed | None:
+    """The live feed that a name means to an owner: one's own, else the operator's."""
+    rows = connection.execute(_FEEDS.where(_f.name == name, _f.owner.in_({owner, OPERATOR}), _LIVE)).all()
+    found = [_feed(row) for row in rows]
+    return max(found, key=lambda feed: feed.owner == owner, default=None)
+
+
+def feeds_by_names(connection: Connection, names: Iterable[str], owner: int = OPERATOR) -> dict[str, Feed]:
+    """As `feed_by_name`, for many names at once; those that mean nothing are left out."""
+    found: dict[str, Feed] = {}
+    for some in chunks(sorted(set(names))):
+        query = _FEEDS.where(_f.name.in_(some), _f.owner.in_({owner, OPERATOR}), _LIVE)
+        for feed in map(_feed, connection.execute(query)):
+            if feed.name not in found or feed.owner == owner:
+                found[feed.name] = feed
+    return found
+
+
+def feed_by_id(connection: Connection, feed: int) -> Feed | None:
+    """The feed of an id, dropped or not."""
+    row = connection.execute(_FEEDS.where(_f.id == feed)).one_or_none()
+    return None if row is None else _feed(row)
+
+
+def live_feeds(connection: Connection, owner: int = OPERATOR) -> list[Feed]:
+    """The live feeds that an owner may read, in the order of their declaration; the operator may read all."""
+    query = _FEEDS.where(_LIVE).order_by(_f.id)
+    if owner != OPERATOR:
+        query = query.where(_f.owner.in_((owner, OPERATOR)))
+    return [_feed(row) for row in connection.execute(query)]
+
+
+def feed_names(connection: Connection) -> dict[int, str]:
+    """Names by id, of dropped feeds too: logs still speak of them."""
+    return {row.id: row.name for row in connection.execute(select(_f.id, _f.name))}
+
+
+def feed_owners(connection: Connection, feeds: Iterable[int]) -> dict[int, int]:
+    """The owners of some feeds, dropped or not."""
+    query = select(_f.id, _f.owner)
+    rows = (row for ids in chunks(sorted(feeds)) for row in connection.execute(query.where(_f.id.in_(ids))))
+    return {row.id: row.owner for row in rows}
+
+
+def readable_names(connection: Connection, owner: int) -> dict[int, str]:
+    """Names by id of the feeds that an owner may read, dropped ones too; of the operator's and one's own."""
+    query = select(_f.id, _f.name).where(_f.owner.in_((owner, OPERATOR)))
+    return {row.id: row.name for row in connection.execute(query)}
+
+
+def live_names(connection: Connection, owner: int = OPERATOR) -> list[str]:
+    """The names that mean a feed to an owner."""
+    query = select(_f.name).where(_LIVE, _f.owner.in_((owner, OPERATOR))).distinct()
+    return [row.name for row in connection.execute(query.order_by(_f.name))]
+
+
+def origins(connection: Connection) -> dict[int, int]:
+    """The live materialised feeds, each with the feed that its items are made from."""
+    query = select(_f.id, _f.origin).where(_f.origin.is_not(None), _LIVE)
+    return {row.id: row.origin for row in connection.execute(query)}
+
+
+def materialised_from(connection: Connection, feeds: Iterable[int]) -> set[int]:
+    """The live feeds whose items are made from those of these feeds."""
+    return _gather(connection, feeds, lambda ids: select(_f.id.label("found")).where(_f.origin.in_(ids), _LIVE))
+
+
+def all_dependents(connection: Connection, feeds: Iterable[int]) -> set[int]:
+    """These feeds and all that cannot be without them: readers and materialised feeds, through others too."""
+
+    def step(connection: Connection, some: Iterable[int]) -> set[int]:
+        return direct_readers(connection, some) | materialised_from(connection, some)
+
+    return _closure(connection, feeds, step)
+
+
+def direct_readers(connection: Connection, feeds: Iterable[int]) -> set[int]:
+    """The feeds whose queries read one of these directly."""
+    column = schema.reads.c
+    return _gather(connection, feeds, lambda ids: select(column.feed.label("found")).where(column.source.in_(ids)))
+
+
+def direct_sources(connection: Connection, feeds: Iterable[int]) -> set[int]:
+    """The feeds that these feeds' queries read directly."""
+    column = schema.reads.c
+    return _gather(connection, feeds, lambda ids: select(column.source.label("found")).where(column.feed.in_(ids)))
+
+
+def reader_pairs(connection: Connection, feeds: Iterable[int]) -> list[tuple[int, int]]:
+    """The pairs (reader, feed) of these feeds and those that read them directly."""
+    column = schema.reads.c
+    query = select(column.feed, column.source)
+    rows = (row for ids in chunks(sorted(feeds)) for row in connection.execute(query.where(column.source.in_(ids))))
+    return [(row.feed, row.source) for row in rows]
+
+
+def live_kinds(connection: Connection, feeds: Iterable[int]) -> dict[int, FeedKind]:
+    """The kinds of those of the feeds that are not dropped."""
+    query = select(_f.id, _f.kind).where(_LIVE)
+    rows = (row for ids in chunks(sorted(feeds)) for row in connection.execute(query.where(_f.id.in_(ids))))
+    return {row.id: FeedKind(row.kind) for row in rows}
+
+
+def all_readers(connection: Connection, feeds: Iterable[int]) -> set[int]:
+    """These feeds and all that read them, directly or through others."""
+    return _closure(connection, feeds, direct_readers)
+
+
+def all_sources(connection: Connection, feeds: Iterable[int]) -> set[int]:
+    """These feeds and all that they read, directly or through others."""
+    return _closure(connection, feeds, direct_sources)
+
+
+def definitions(
+    connection: Connection, feeds: Iterable[int] | None = None, *, with_paused: bool = False
+) -> dict[int, Node]:
+    """The query nodes of virtual feeds: of these and all they read, or of all live ones.
+
+    A paused virtual feed reads nothing, so its readers get no items through it.
+    """
+    query = (
+        select(_f.id, _r.node, _f.paused)
+        .join(schema.revisions, (_r.feed == _f.id) & (_r.revision == _f.revision))
+        .where(_f.kind == FeedKind.VIRTUAL.value)
+    )
+    if feeds is None:
+        rows: Iterable[Any] = connection.execute(query.where(_LIVE))
+    else:
+        ids = sorted(all_sources(connection, feeds))
+        rows = [row for chunk in chunks(ids) for row in connection.execute(query.where(_f.id.in_(chunk)))]
+    return {row.id: decode_node(json.loads(row.node)) for row in rows if with_paused or not row.paused}
+
+
+def definitions_at(connection: Connection, feed: int, plan: int) -> dict[int, Node]:
+    """The query nodes of a feed and all that it read, as they were in a plan version."""
+    found: dict[int, Node] = {}
+    waiting = [feed]
+    while waiting:
+        current = waiting.pop()
+        node = None if current in found else _node_in(connection, current, plan)
+        if node is not None:
+            found[current] = node
+            waiting.extend(reads(node))
+    return found
+
+
+def _node_in(connection: Connection, feed: int, plan: int) -> Node | None:
+    """A feed's node in a plan version (its first one, if it was declared later); None while it was paused."""
+    query = select(_r.node, _r.paused).where(_r.feed == feed).order_by(_r.revision)
+    rows = connection.execute(query.where(_r.plan < plan)).all() or connection.execute(query).all()[:1]
+    if not rows or rows[-1].paused or rows[-1].node is None:
+        return None
+    return decode_node(json.loads(rows[-1].node))
+
+
+def since_of(connection: Connection, feeds: Iterable[int] | None = None) -> dict[int, int]:
+    """The feeds that are matched now, each with the sequence after which it is."""
+    query = select(_f.id, _f.since).where(_f.since.is_not(None), _LIVE)
+    if feeds is None:
+        return {row.id: row.since for row in connection.execute(query)}
+    return {
+        row.id: row.since
+        for chunk in chunks(sorted(feeds))
+        for row in connection.execute(query.where(_f.id.in_(chunk)))
+    }
+
+
+def set_since(connection: Connection, since: Mapping[int, int | None]) -> None:
+    """Mark feeds as matched from a sequence on, or as not matched."""
+    if since:
+        connection.execute(
+            update(schema.feeds).where(_f.id == bindparam("of")).values(since=bindparam("after")),
+            [{"of": feed, "after": sequence} for feed, sequence in since.items()],
+        )
+
+
+def _closure(connection: Connection, feeds: Iterable[int], step: Any) -> set[int]:
+    found = set(feeds)
+    fresh = set(found)
+    while fresh:
+        fresh = step(connection, fresh) - found
+        found |= fresh
+    return found
+
+
+def _gather(connection: Connection, feeds: Iterable[int], query: Any) -> set[int]:
+    return {row.found for chunk in chunks(sorted(feeds)) for row in connection.execute(query(chunk))}
+
+
+def _feed(row: Any) -> Feed:
+    return Feed(
+        id=row.id,
+        name=row.name,
+        kind=FeedKind(row.kind),
+        statement=row.statement,
+        address=row.address,
+        revision=row.revision,
+        # A disabled owner's sources are not read, and nothing can be published into them.
+        paused=bool(row.paused) or (row.kind == FeedKind.SOURCE.value and row.owner_disabled is not None),
+        owner=row.owner,
+        every=None if row.period is None else timedelta(microseconds=row.period),
+        origin=row.origin,
+        sheet=row.sheet,
+    )

@@ -1,0 +1,93 @@
+"""Stylesheets: which file a name means, and under which path its content is kept for good.
+
+In: the name that a statement gives. Out: the bytes of a file below the root's folder `sheets`, never of any other.
+A sheet is kept by its digest, so editing the file changes nothing until it is declared again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+
+from sqlalchemy import Connection, select
+
+from runnel.catalog.store import schema
+from runnel.errors import InputError
+
+FOLDER = "sheets"
+MAX_BYTES = 1 << 20
+_KEPT = re.compile(r"[0-9a-f]{64}\.xsl\Z")
+_STORED = re.compile(FOLDER + r"/(?:[0-9a-f]{64}\.xsl|\.[0-9a-f]{64}\.xsl\.[0-9a-f]{32})\Z")
+_HINT = "put the file into the root's folder `sheets` and give its name, such as 'title.xsl'"
+_f, _s = schema.feeds.c, schema.subscriptions.c
+
+
+def read_sheet(root: Path, name: str) -> bytes:
+    """The bytes of a stylesheet in a root's folder `sheets`, or InputError.
+
+    Folders are walked by handle and no symbolic link is followed, so that nothing else can be read.
+    """
+    parts = _parts(name)
+    try:
+        handle = _open(root / FOLDER, parts)
+    except OSError as error:
+        raise InputError(
+            f"the stylesheet cannot be read: {error.strerror or 'not a file'}", place=name[:80], hint=_HINT
+        ) from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise InputError("the stylesheet is not a file", place=name[:80], hint=_HINT)
+    with os.fdopen(handle, "rb") as file:
+        data = file.read(MAX_BYTES + 1)
+    if len(data) > MAX_BYTES:
+        raise InputError("the stylesheet is too large", place=name[:80], hint=f"at most {MAX_BYTES >> 20} MB")
+    return data
+
+
+def kept_path(data: bytes) -> str:
+    """The path in the root's storage under which a stylesheet is kept.
+
+    >>> kept_path(b"")[:20]
+    'sheets/e3b0c44298fc1'
+    """
+    return f"{FOLDER}/{sha256(data).hexdigest()}.xsl"
+
+
+def is_kept(path: str) -> bool:
+    """Whether a path in the root's storage is of a kept copy, or of one that was begun; else it is somebody's own.
+
+    >>> is_kept(kept_path(b"")), is_kept("sheets/title.xsl"), is_kept("sheets/mine/" + "0" * 64 + ".xsl")
+    (True, False, False)
+    """
+    return _STORED.match(path) is not None
+
+
+def sheets_in_use(connection: Connection) -> set[str]:
+    """The paths of the sheets that live feeds and subscriptions apply."""
+    of_feeds = select(_f.sheet).where(_f.sheet.is_not(None), _f.dropped.is_(None))
+    of_subscriptions = select(_s.sheet).where(_s.sheet.is_not(None), _s.ended.is_(None))
+    return {row.sheet for query in (of_feeds, of_subscriptions) for row in connection.execute(query.distinct())}
+
+
+def _parts(name: str) -> tuple[str, ...]:
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts or not path.parts or "\0" in name or "://" in name:
+        raise InputError("a stylesheet is named by its path below the folder `sheets`", place=name[:80], hint=_HINT)
+    if _KEPT.match(path.name):
+        raise InputError("this is a kept copy, not a stylesheet of yours", place=name[:80], hint=_HINT)
+    return path.parts
+
+
+def _open(folder: Path, parts: tuple[str, ...]) -> int:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    for number, part in enumerate(parts, 1):
+        outer = handle
+        kind = os.O_NONBLOCK if number == len(parts) else os.O_DIRECTORY
+        try:
+            handle = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | kind, dir_fd=outer)
+        finally:
+            os.close(outer)
+    return handle

@@ -1,0 +1,195 @@
+"""Subscriptions in the catalog. An ended one keeps its row: the ledger speaks of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, insert, select, update
+
+from runnel.catalog.delivery import ledger
+from runnel.catalog.store import schema
+from runnel.catalog.store.connection import chunks, now
+from runnel.catalog.store.sequencer import log_time
+from runnel.model.feed import OPERATOR
+from runnel.model.subscription import Subscription
+
+INTERNAL = "feed"
+"""The kind of the subscriptions that serve materialised feeds: nobody made them, and no quota counts them."""
+
+_s = schema.subscriptions.c
+_LIVE = _s.ended.is_(None)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def add_subscription(
+    connection: Connection,
+    feed: int,
+    kind: str,
+    target: str | None,
+    *,
+    since: int,
+    every: timedelta | None,
+    lifetime: timedelta | None,
+    owner: int = OPERATOR,
+    ticket: bytes | None = None,
+    sheet: str | None = None,
+) -> int:
+    """Declare a subscription that starts after the sequence `since`; gives its number.
+
+    `ticket` is the digest of the ticket, which nobody keeps but who got it.
+    """
+    created = now(connection)
+    # Items are counted by the log's time, which never goes back; so a subscription's end is counted by it too.
+    accepted = log_time(connection)
+    period = None if every is None else every // _MICROSECOND
+    result = connection.execute(
+        insert(schema.subscriptions)
+        .values(
+            feed=feed,
+            kind=kind,
+            target=target,
+            period=period,
+            expires=None if lifetime is None else accepted + lifetime // _MICROSECOND,
+            since=since,
+            due=None if period is None else created + period,
+            paused=0,
+            created=created,
+            owner=owner,
+            ticket=ticket,
+            sheet=sheet,
+        )
+        .returning(_s.id)
+    )
+    return int(result.scalar_one())
+
+
+def end_subscription(connection: Connection, subscription: int) -> None:
+    """End a subscription: nothing more is sent."""
+    connection.execute(update(schema.subscriptions).where(_s.id == subscription).values(ended=now(connection)))
+
+
+def pause_subscription(connection: Connection, subscription: int, paused: bool) -> None:
+    """Hold or release a subscription; what matches meanwhile is sent when it is released."""
+    connection.execute(update(schema.subscriptions).where(_s.id == subscription).values(paused=int(paused)))
+
+
+def renew_subscription(connection: Connection, subscription: int, lifetime: timedelta | None) -> int | None:
+    """Let a subscription last this long from now on (None: until somebody ends it); gives when it expires."""
+    expires = None if lifetime is None else log_time(connection) + lifetime // _MICROSECOND
+    connection.execute(update(schema.subscriptions).where(_s.id == subscription).values(expires=expires))
+    return expires
+
+
+def disable_subscription(connection: Connection, subscription: Subscription, reason: str | None) -> None:
+    """Send nothing more, for a reason that is shown; None ends that. What matches meanwhile is kept for it."""
+    if reason is not None:
+        keep_place(connection, subscription)
+    connection.execute(update(schema.subscriptions).where(_s.id == subscription.id).values(disabled=reason))
+
+
+def keep_place(connection: Connection, subscription: Subscription) -> None:
+    """Give a subscription that is to wait a cursor of its own, where the others are now."""
+    if ledger.cursor(connection, subscription.id) is None:
+        shared = ledger.cursor(connection, ledger.SHARED) or 0
+        ledger.set_cursor(connection, subscription.id, max(shared, subscription.since))
+
+
+def live_subscriptions(
+    connection: Connection, feed: int | None = None, *, owner: int | None = None
+) -> list[Subscription]:
+    """All live subscriptions, or those to one feed, or those of one owner."""
+    query = select(schema.subscriptions).where(_LIVE).order_by(_s.id)
+    if feed is not None:
+        query = query.where(_s.feed == feed)
+    if owner is not None:
+        query = query.where(_s.owner == owner)
+    return [subscription_of(row) for row in connection.execute(query)]
+
+
+def internal_subscriptions(connection: Connection, feeds: Iterable[int]) -> list[Subscription]:
+    """The live subscriptions that serve these materialised feeds."""
+    query = select(schema.subscriptions).where(_LIVE, _s.kind == INTERNAL)
+    targets = [str(feed) for feed in sorted(feeds)]
+    rows = (row for some in chunks(targets) for row in connection.execute(query.where(_s.target.in_(some))))
+    return [subscription_of(row) for row in rows]
+
+
+def subscription_by_ticket(connection: Connection, ticket: bytes) -> Subscription | None:
+    """The live subscription whose ticket has this digest."""
+    row = connection.execute(select(schema.subscriptions).where(_s.ticket == ticket, _LIVE)).one_or_none()
+    return None if row is None else subscription_of(row)
+
+
+def subscription_by_number(connection: Connection, number: int) -> Subscription | None:
+    """A live subscription by its number."""
+    row = connection.execute(select(schema.subscriptions).where(_s.id == number, _LIVE)).one_or_none()
+    return None if row is None else subscription_of(row)
+
+
+def owner_of_message(connection: Connection, key: str) -> int | None:
+    """The owner of the subscription that a message belongs to, ended or not."""
+    message = schema.messages.c
+    query = select(_s.owner).join(schema.messages, message.subscription == _s.id).where(message.key == key)
+    return connection.execute(query).scalar_one_or_none()
+
+
+def with_dead_letters(connection: Connection, owner: int) -> list[int]:
+    """The subscriptions of an owner, ended or not, that have messages which no endpoint took."""
+    message = schema.messages.c
+    query = select(_s.id).join(schema.messages, message.subscription == _s.id)
+    query = query.where(_s.owner == owner, message.state == "dead").distinct().order_by(_s.id.desc())
+    return [row.id for row in connection.execute(query)]
+
+
+def subscription_to_target(connection: Connection, target: str) -> int | None:
+    """The number of a live subscription with this target."""
+    return connection.execute(select(_s.id).where(_LIVE, _s.target == target).limit(1)).scalar_one_or_none()
+
+
+def live_targets(connection: Connection) -> dict[str, int]:
+    """The targets of all live subscriptions, each with the number of one that has it."""
+    query = select(_s.target, _s.id).where(_LIVE, _s.target.is_not(None))
+    return {row.target: row.id for row in connection.execute(query)}
+
+
+def subscribed_among(connection: Connection, feeds: Iterable[int]) -> set[int]:
+    """Those of the feeds that somebody subscribes to directly."""
+    query = select(_s.feed).where(_LIVE).distinct()
+    return {
+        row.feed for chunk in chunks(sorted(feeds)) for row in connection.execute(query.where(_s.feed.in_(chunk)))
+    }
+
+
+def expired_subscriptions(connection: Connection) -> list[Subscription]:
+    """Live subscriptions whose time is over."""
+    query = select(schema.subscriptions).where(_LIVE, _s.expires <= now(connection))
+    return [subscription_of(row) for row in connection.execute(query)]
+
+
+def subscription_of(row: Any) -> Subscription:
+    """The subscription of a row of its table."""
+    return Subscription(
+        id=row.id,
+        feed=row.feed,
+        kind=row.kind,
+        target=row.target,
+        since=row.since,
+        created=moment_of(row.created),
+        every=None if row.period is None else timedelta(microseconds=row.period),
+        expires=None if row.expires is None else moment_of(row.expires),
+        paused=bool(row.paused),
+        owner=row.owner,
+        sheet=row.sheet,
+        disabled=row.disabled,
+    )
+
+
+def moment_of(microseconds: int) -> datetime:
+    """A catalog time as a moment in UTC.
+
+    >>> moment_of(0).isoformat()
+    '1970-01-01T00:00:00+00:00'
+    """
+    return datetime.fromtimestamp(microseconds / 1e6, UTC)

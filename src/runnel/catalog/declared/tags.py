@@ -1,0 +1,74 @@
+"""Tags of queries, and queries by owner and tag.
+
+In: the tags that a declaration gives. Out: which queries have them. A feed's tags are those of its newest statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import Connection, delete, insert, select
+
+from runnel.catalog.store import schema
+from runnel.catalog.store.connection import chunks
+from runnel.model.feed import FeedKind
+
+_f, _t = schema.feeds.c, schema.tags.c
+_LIVE_QUERY = (_f.kind == FeedKind.VIRTUAL.value) & _f.dropped.is_(None)
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRow:
+    """A declared query, whose it is, and whether it is held."""
+
+    id: int
+    name: str
+    owner: int
+    paused: bool
+
+
+def set_tags(connection: Connection, feed: int, tags: Sequence[str]) -> None:
+    """A feed has these tags now, and no others."""
+    connection.execute(delete(schema.tags).where(_t.feed == feed))
+    if tags:
+        connection.execute(insert(schema.tags), [{"feed": feed, "tag": tag} for tag in tags])
+
+
+def tags_of(connection: Connection, feeds: Iterable[int]) -> dict[int, tuple[str, ...]]:
+    """The tags of those of some feeds that have any, ascending."""
+    found: dict[int, list[str]] = {}
+    query = select(_t.feed, _t.tag).order_by(_t.feed, _t.tag)
+    for ids in chunks(sorted(feeds)):
+        for row in connection.execute(query.where(_t.feed.in_(ids))):
+            found.setdefault(row.feed, []).append(row.tag)
+    return {feed: tuple(tags) for feed, tags in found.items()}
+
+
+def known_tags(connection: Connection, owner: int | None = None) -> list[str]:
+    """The tags that live queries have: of an owner, or of all."""
+    query = select(_t.tag).join(schema.feeds, _f.id == _t.feed).where(_LIVE_QUERY).distinct().order_by(_t.tag)
+    if owner is not None:
+        query = query.where(_f.owner == owner)
+    return list(connection.execute(query).scalars())
+
+
+def live_queries(connection: Connection, *, owner: int | None = None, tag: str | None = None) -> list[QueryRow]:
+    """The declared queries in the order of their declaration: of an owner, with a tag, or all."""
+    query = select(_f.id, _f.name, _f.owner, _f.paused).where(_LIVE_QUERY).order_by(_f.id)
+    if owner is not None:
+        query = query.where(_f.owner == owner)
+    if tag is not None:
+        query = query.where(_f.id.in_(select(_t.feed).where(_t.tag == tag)))
+    return [QueryRow(row.id, row.name, row.owner, bool(row.paused)) for row in connection.execute(query)]
+
+
+def held_queries(connection: Connection) -> set[int]:
+    """The declared queries that are held."""
+    return set(connection.execute(select(_f.id).where(_LIVE_QUERY, _f.paused != 0)).scalars())
+
+
+def forget_tags(connection: Connection, feeds: Iterable[int]) -> None:
+    """Dropped feeds have no tags any more."""
+    for ids in chunks(sorted(feeds)):
+        connection.execute(delete(schema.tags).where(_t.feed.in_(ids)))

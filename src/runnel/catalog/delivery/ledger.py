@@ -1,0 +1,350 @@
+"""The delivery ledger: one row per message, and cursors.
+
+Cursor 0 is shared by all immediate subscriptions that do not lag; a subscription has a cursor of its own while it is
+behind or has a period. A message is recorded in the same transaction that moves the cursor past its range, so what
+was handed over is exactly what is below the cursor and not open or dead.
+
+A message may be tried once `not_before` has come. No message of a subscription has an earlier one than an open
+message before it: so what is due is found by one index, and order holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Text,
+    bindparam,
+    cast,
+    delete,
+    func,
+    insert,
+    literal_column,
+    select,
+    tuple_,
+    update,
+)
+
+from runnel.catalog.store import counters, schema
+from runnel.catalog.store.connection import chunks, now
+from runnel.model.message import Message, MessageState
+
+SHARED = 0
+_c, _m, _s, _a = schema.cursors.c, schema.messages.c, schema.subscriptions.c, schema.attempts.c
+# Written out, since an index over open messages only is not used where the state is a parameter.
+_OPEN = _m.state == literal_column("'open'")
+_ABLE = (_s.paused == 0) & _s.disabled.is_(None)
+_LONGEST_OUTCOME = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A message that may be tried now, and where it would go. `place` is where the next page goes on."""
+
+    subscription: int
+    number: int
+    not_before: int
+    kind: str
+    target: str | None
+    sheet: str | None
+    ended: bool
+
+    @property
+    def place(self) -> tuple[int, int, int]:
+        """The position among what is due."""
+        return self.not_before, self.subscription, self.number
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How an attempt ended. `not_before` counts for one that is tried again; `tried` is false where nothing was."""
+
+    message: Message
+    state: MessageState
+    outcome: str
+    not_before: int = 0
+    tried: bool = True
+
+
+# --- cursors -------------------------------------------------------------------------------------------------------
+
+
+def cursor(connection: Connection, subscription: int) -> int | None:
+    """The sequence up to which a cursor has come; None if the subscription has none of its own."""
+    return connection.execute(select(_c.sequence).where(_c.subscription == subscription)).scalar_one_or_none()
+
+
+def cursors(connection: Connection) -> dict[int, int]:
+    """All cursors."""
+    return {row.subscription: row.sequence for row in connection.execute(select(schema.cursors))}
+
+
+def set_cursor(connection: Connection, subscription: int, sequence: int) -> None:
+    """Move a cursor, or make it."""
+    moved = connection.execute(
+        update(schema.cursors).where(_c.subscription == subscription).values(sequence=sequence)
+    )
+    if moved.rowcount == 0:
+        connection.execute(insert(schema.cursors).values(subscription=subscription, sequence=sequence))
+
+
+def move_cursors(connection: Connection, places: Mapping[int, int]) -> None:
+    """Move cursors that subscriptions have already."""
+    if places:
+        connection.execute(
+            update(schema.cursors).where(_c.subscription == bindparam("of")).values(sequence=bindparam("to")),
+            [{"of": subscription, "to": sequence} for subscription, sequence in places.items()],
+        )
+
+
+def drop_cursor(connection: Connection, subscription: int) -> None:
+    """Let a subscription that has caught up share the common cursor again."""
+    connection.execute(delete(schema.cursors).where(_c.subscription == subscription))
+
+
+# --- recording -----------------------------------------------------------------------------------------------------
+
+
+def next_number(connection: Connection, subscription: int) -> int:
+    """The number of a subscription's next message."""
+    query = select(func.max(_m.number)).where(_m.subscription == subscription)
+    return int(connection.execute(query).scalar() or 0) + 1
+
+
+def next_places(connection: Connection, subscriptions: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """For each subscription the number of its next message, and the time before which that may not be tried."""
+    number = select(func.max(_m.number)).where(_m.subscription == _s.id).scalar_subquery()
+    wait = select(func.max(_m.not_before)).where(_m.subscription == _s.id, _OPEN).scalar_subquery()
+    query = select(_s.id, number.label("number"), wait.label("wait"))
+    return {
+        row.id: ((row.number or 0) + 1, row.wait or 0)
+        for some in chunks(subscriptions)
+        for row in connection.execute(query.where(_s.id.in_(some))).all()
+    }
+
+
+def record_messages(connection: Connection, messages: Iterable[Message]) -> None:
+    """Write open messages into the ledger."""
+    moment = now(connection)
+    rows = [
+        {
+            "subscription": message.subscription,
+            "number": message.number,
+            "first_sequence": message.first_sequence,
+            "last_sequence": message.last_sequence,
+            "items": message.count,
+            "key": message.key,
+            "digest": message.digest,
+            "plan": message.plan,
+            "state": MessageState.OPEN.value,
+            "attempts": 0,
+            "created": moment,
+            "not_before": max(message.not_before, moment),
+        }
+        for message in messages
+    ]
+    if rows:
+        connection.execute(insert(schema.messages), rows)
+        counters.count(connection, counters.MESSAGES, len(rows))
+
+
+# --- what is due ---------------------------------------------------------------------------------------------------
+
+
+def due_page(
+    connection: Connection, *, after: tuple[int, int, int] | None = None, since: int = 0, limit: int = 2_000
+) -> list[Due]:
+    """A page of the messages that may be tried now, of subscriptions that are served, oldest first.
+
+    `after` is the place of the last one of the page before; `since` leaves out those that were due before a time.
+    """
+    query = (
+        select(_m.subscription, _m.number, _m.not_before, _s.kind, _s.target, _s.sheet, _s.ended)
+        .join(schema.subscriptions, _s.id == _m.subscription)
+        .where(_OPEN, _m.not_before <= now(connection), _ABLE | _s.ended.is_not(None))
+        .order_by(_m.not_before, _m.subscription, _m.number)
+        .limit(limit)
+    )
+    if after is not None:
+        query = query.where(tuple_(_m.not_before, _m.subscription, _m.number) > tuple_(*after))
+    elif since:
+        query = query.where(_m.not_before >= since)
+    return [Due(*row[:6], ended=row[6] is not None) for row in connection.execute(query).all()]
+
+
+def first_open(connection: Connection, subscriptions: Sequence[int], each: int) -> dict[int, list[Message]]:
+    """The first open messages of subscriptions, in order: up to `each`, and none from the first that must wait on."""
+    moment = now(connection)
+    inner = schema.messages.alias()
+    # A number, not a count: whoever is far behind must not be read to the end for the sake of its first messages.
+    first = (
+        select(func.min(inner.c.number))
+        .where(inner.c.subscription == _s.id, inner.c.state == literal_column("'open'"))
+        .scalar_subquery()
+    )
+    heads = select(_s.id, first.label("first"))
+    found: dict[int, list[Message]] = {}
+    for some in chunks(subscriptions):
+        head = heads.where(_s.id.in_(some)).subquery()
+        query = (
+            select(schema.messages)
+            .join(
+                head,
+                (_m.subscription == head.c.id)
+                & (_m.number >= head.c.first)
+                & (_m.number < head.c.first + literal_column(str(int(each)))),
+            )
+            .where(_OPEN)
+            .order_by(_m.subscription, _m.number)
+        )
+        waiting: set[int] = set()
+        for row in connection.execute(query).all():
+            if row.not_before > moment:
+                waiting.add(row.subscription)
+            elif row.subscription not in waiting:
+                found.setdefault(row.subscription, []).append(_message(row))
+    return found
+
+
+def open_messages(connection: Connection) -> list[Message]:
+    """All messages on their way, in the order in which each subscription gets them."""
+    query = select(schema.messages).where(_OPEN).order_by(_m.subscription, _m.number)
+    return [_message(row) for row in connection.execute(query)]
+
+
+def has_open(connection: Connection, subscription: int) -> bool:
+    """Whether a subscription has messages that are still on their way."""
+    query = select(_m.number).where(_m.subscription == subscription, _OPEN)
+    return connection.execute(query.limit(1)).first() is not None
+
+
+# --- settling ------------------------------------------------------------------------------------------------------
+
+
+def settle(connection: Connection, message: Message, state: MessageState, outcome: str) -> None:
+    """Say how one attempt ended; an open message is tried again at once."""
+    settle_all(connection, [Settled(message, state, outcome)])
+
+
+def settle_all(connection: Connection, outcomes: Sequence[Settled]) -> None:
+    """Say how attempts ended, many in one transaction; failures are written down one by one."""
+    moment = now(connection)
+    rows = [
+        {
+            "of": one.message.subscription,
+            "nr": one.message.number,
+            "to": one.state.value,
+            "said": one.outcome[:_LONGEST_OUTCOME],
+            "count": int(one.tried),
+            "end": None if one.state is MessageState.OPEN else moment,
+            "wait": one.not_before,
+            "at": moment,
+        }
+        for one in outcomes
+    ]
+    if not rows:
+        return
+    connection.execute(_SETTLE, rows)
+    failed = [
+        row for row, one in zip(rows, outcomes, strict=True) if one.tried and one.state is not MessageState.DONE
+    ]
+    if failed:
+        connection.execute(_REMEMBER, failed)
+    later = [row for row, one in zip(rows, outcomes, strict=True) if one.state is MessageState.OPEN]
+    if later:
+        connection.execute(_HOLD_BACK, later)
+
+
+_SETTLE = (
+    update(schema.messages)
+    .where(_m.subscription == bindparam("of"), _m.number == bindparam("nr"), _OPEN)
+    .values(
+        state=bindparam("to"),
+        outcome=bindparam("said"),
+        attempts=_m.attempts + bindparam("count"),
+        finished=bindparam("end"),
+        not_before=bindparam("wait"),
+    )
+)
+# The number of an attempt goes on where it was: a message that is replayed keeps its history.
+_REMEMBER = insert(schema.attempts).from_select(
+    ["subscription", "number", "attempt", "at", "outcome"],
+    select(
+        cast(bindparam("of"), BigInteger),
+        cast(bindparam("nr"), BigInteger),
+        func.coalesce(func.max(_a.attempt), 0) + 1,
+        cast(bindparam("at"), BigInteger),
+        cast(bindparam("said"), Text),
+    ).where(_a.subscription == bindparam("of"), _a.number == bindparam("nr")),
+)
+_HOLD_BACK = (
+    update(schema.messages)
+    .where(
+        _m.subscription == bindparam("of"),
+        _m.number > bindparam("nr"),
+        _OPEN,
+        _m.not_before < bindparam("wait"),
+    )
+    .values(not_before=bindparam("wait"))
+)
+
+
+def bury(connection: Connection, subscriptions: Sequence[int], reason: str) -> None:
+    """Give up all open messages of subscriptions, untried; they stay as dead letters."""
+    for some in chunks(subscriptions):
+        connection.execute(
+            update(schema.messages)
+            .where(_m.subscription.in_(some), _OPEN)
+            .values(state=MessageState.DEAD.value, outcome=reason[:_LONGEST_OUTCOME], finished=now(connection))
+        )
+
+
+def gave_up_before(connection: Connection, message: Message, attempts: int) -> bool:
+    """Whether the message before this one was given up too, after so many attempts."""
+    query = select(_m.state, _m.attempts).where(
+        _m.subscription == message.subscription, _m.number == message.number - 1
+    )
+    row = connection.execute(query).one_or_none()
+    return row is not None and row.state == MessageState.DEAD.value and row.attempts >= attempts
+
+
+# --- looking -------------------------------------------------------------------------------------------------------
+
+
+def messages_of(connection: Connection, subscription: int) -> list[Message]:
+    """All messages of a subscription, in order."""
+    query = select(schema.messages).where(_m.subscription == subscription).order_by(_m.number)
+    return [_message(row) for row in connection.execute(query)]
+
+
+def message_by_key(connection: Connection, key: str) -> Message | None:
+    """The message of a key."""
+    row = connection.execute(select(schema.messages).where(_m.key == key)).one_or_none()
+    return None if row is None else _message(row)
+
+
+def message_counts(connection: Connection) -> dict[str, int]:
+    """How many messages are open, done and dead."""
+    query = select(_m.state, func.count()).group_by(_m.state)
+    return {str(state): int(count) for state, count in connection.execute(query)}
+
+
+def _message(row: Any) -> Message:
+    return Message(
+        subscription=row.subscription,
+        number=row.number,
+        first_sequence=row.first_sequence,
+        last_sequence=row.last_sequence,
+        count=row.items,
+        key=row.key,
+        digest=row.digest,
+        state=MessageState(row.state),
+        attempts=row.attempts,
+        outcome=row.outcome,
+        plan=row.plan,
+        not_before=row.not_before,
+    )

@@ -1,0 +1,129 @@
+"""What delivery asks of the catalog in bulk: whose turn it is, how far each is, and what all of them are called.
+
+A hundred thousand subscriptions may be due in one minute, so nothing here is asked one subscription at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Select, bindparam, delete, exists, or_, select, update
+
+from runnel.catalog.declared.subscriptions import subscription_of
+from runnel.catalog.store import schema
+from runnel.catalog.store.connection import chunks, now
+from runnel.model.subscription import Subscription
+
+_s, _c, _f = schema.subscriptions.c, schema.cursors.c, schema.feeds.c
+_SENDS = (_s.ended.is_(None), _s.paused == 0, _s.disabled.is_(None))
+_MICROSECOND = timedelta(microseconds=1)
+_FEW_FEEDS = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A subscription with a place of its own in the log."""
+
+    subscription: Subscription
+    sequence: int
+
+
+def sharing(connection: Connection, feeds: Collection[int] | None, but: Iterable[str]) -> list[Subscription]:
+    """The immediate subscriptions to these feeds (None: any) that follow the shared cursor, `but` for some kinds."""
+    return [subscription_of(row) for row in _sharing(connection, select(schema.subscriptions), feeds, but)]
+
+
+def sharing_numbers(connection: Connection, feeds: Collection[int] | None, but: Iterable[str]) -> set[int]:
+    """The numbers of those that `sharing` gives."""
+    return {row.id for row in _sharing(connection, select(_s.id), feeds, but)}
+
+
+def _sharing(
+    connection: Connection, query: Select[Any], feeds: Collection[int] | None, but: Iterable[str]
+) -> Iterable[Any]:
+    own = exists().where(_c.subscription == _s.id)
+    query = query.where(*_SENDS, _s.period.is_(None), _s.kind.not_in(list(but)), ~own)
+    if feeds is None or len(feeds) > _FEW_FEEDS:
+        return connection.execute(query).all()
+    return [row for some in chunks(sorted(feeds)) for row in connection.execute(query.where(_s.feed.in_(some))).all()]
+
+
+def behind(connection: Connection, *, after: int, limit: int) -> list[Place]:
+    """A page, by number, of the immediate subscriptions that have a cursor of their own."""
+    query = (
+        select(schema.subscriptions, _c.sequence)
+        .join(schema.cursors, _c.subscription == _s.id)
+        .where(*_SENDS, _s.period.is_(None), _s.id > after)
+        .order_by(_s.id)
+        .limit(limit)
+    )
+    return [Place(subscription_of(row), row.sequence) for row in connection.execute(query).all()]
+
+
+def due(connection: Connection, *, after: int, limit: int) -> list[Place]:
+    """A page, by number, of the subscriptions whose period, or whose time, is over."""
+    moment = now(connection)
+    query = (
+        select(schema.subscriptions, _c.sequence)
+        .join(schema.cursors, _c.subscription == _s.id, isouter=True)
+        .where(*_SENDS, _s.due.is_not(None), or_(_s.due <= moment, _s.expires <= moment), _s.id > after)
+        .order_by(_s.id)
+        .limit(limit)
+    )
+    return [
+        Place(subscription_of(row), row.since if row.sequence is None else row.sequence)
+        for row in connection.execute(query).all()
+    ]
+
+
+def places(connection: Connection, subscriptions: Sequence[int]) -> dict[int, int | None]:
+    """Where those of the subscriptions are that things are still sent to; None for one without a place of its own."""
+    query = select(_s.id, _c.sequence).join(schema.cursors, _c.subscription == _s.id, isouter=True).where(*_SENDS)
+    return {
+        row.id: row.sequence
+        for some in chunks(subscriptions)
+        for row in connection.execute(query.where(_s.id.in_(some))).all()
+    }
+
+
+def leave_own_places(connection: Connection, subscriptions: Sequence[int]) -> None:
+    """Let subscriptions that have caught up share the common cursor again."""
+    for some in chunks(subscriptions):
+        connection.execute(delete(schema.cursors).where(_c.subscription.in_(some)))
+
+
+def begin_next_periods(connection: Connection, subscriptions: Iterable[Subscription]) -> None:
+    """Set the next time at which each is due, skipping periods that were missed."""
+    moment = now(connection)
+    rows = []
+    for one in subscriptions:
+        if one.every is not None:
+            period, created = one.every // _MICROSECOND, int(one.created.timestamp() * 1e6)
+            rows.append({"of": one.id, "next": created + ((moment - created) // period + 1) * period})
+    if rows:
+        connection.execute(
+            update(schema.subscriptions).where(_s.id == bindparam("of")).values(due=bindparam("next")), rows
+        )
+
+
+def subscriptions_of(connection: Connection, numbers: Sequence[int]) -> dict[int, Subscription]:
+    """Live subscriptions by their numbers."""
+    query = select(schema.subscriptions).where(_s.ended.is_(None))
+    rows = (row for some in chunks(numbers) for row in connection.execute(query.where(_s.id.in_(some))).all())
+    return {row.id: subscription_of(row) for row in rows}
+
+
+def names_of(connection: Connection, feeds: Collection[int]) -> dict[int, str]:
+    """The names of feeds, dropped ones too: logs still speak of them."""
+    query = select(_f.id, _f.name)
+    rows = (row for some in chunks(sorted(feeds)) for row in connection.execute(query.where(_f.id.in_(some))))
+    return {row.id: row.name for row in rows}
+
+
+def newest_acceptance(connection: Connection) -> int:
+    """The time of the newest accepted item, in microseconds since 1970."""
+    column = schema.counters.c
+    return int(connection.execute(select(column.value).where(column.name == "clock")).scalar_one())

@@ -1,0 +1,115 @@
+"""What was learned of the stream, by source feed and of all together.
+
+In: what the workers observed in a batch, noted in the transaction that commits it, so that it counts once. Out:
+statistics. Notes are short and many; `learn` folds them into what is known, now and then. Sizes are bounded: by feed,
+for all feeds together, and in the number of notes.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select
+
+from runnel.catalog.store import schema
+from runnel.catalog.store.connection import chunks, now
+from runnel.model.learned.stream_statistics import Observed, merged
+
+WHOLE_STREAM = 0
+"""In place of a feed: all source feeds together."""
+
+_WORDS_OF_ALL, _ATOMS_OF_ALL = 32_768, 4_096
+_WORDS_OF_FEED, _ATOMS_OF_FEED = 1_024, 128
+"""What is kept of the whole stream, and of a feed: there may be very many feeds."""
+
+_MOST_NOTES = 1_000
+"""Notes that wait; those beyond are dropped, so that a catalog that nobody tends does not grow."""
+
+_MOST_BYTES = 1 << 24
+_DAY = 86_400 * 1_000_000
+_s, _o = schema.statistics.c, schema.observations.c
+
+
+def note(connection: Connection, observed: Mapping[int, Observed]) -> None:
+    """Note what was observed in a batch, by feed."""
+    told = {str(feed): one.to_json() for feed, one in observed.items() if one.items > 0}
+    if told and _waiting(connection) < _MOST_NOTES:
+        connection.execute(insert(schema.observations).values(content=_packed(told), created=now(connection)))
+
+
+def learn(connection: Connection) -> int:
+    """Fold all notes into what is known; gives their number."""
+    rows = connection.execute(select(_o.id, _o.content).order_by(_o.id)).all()
+    if not rows:
+        return 0
+    noted: dict[int, list[Observed]] = {}
+    for row in rows:
+        for name, told in _unpacked(row.content).items():
+            if name.isdecimal():
+                noted.setdefault(int(name), []).append(Observed.from_json(told))
+    live = _of_live_feeds(connection, {feed: merged(several) for feed, several in noted.items()})
+    for feed, one in (live | {WHOLE_STREAM: merged(live.values())}).items():
+        _keep(connection, feed, one)
+    connection.execute(delete(schema.observations).where(_o.id <= rows[-1].id))
+    return len(rows)
+
+
+def learned(connection: Connection, feeds: Iterable[int] | None = None) -> dict[int, Observed]:
+    """What is known of feeds, or of all; WHOLE_STREAM is a feed like the others. Unknown ones are left out."""
+    query = select(_s.feed, _s.content)
+    if feeds is None:
+        rows = list(connection.execute(query))
+    else:
+        wanted = chunks(sorted(set(feeds)))
+        rows = [row for some in wanted for row in connection.execute(query.where(_s.feed.in_(some)))]
+    return {row.feed: Observed.from_json(_unpacked(row.content)) for row in rows}
+
+
+def forget(connection: Connection) -> int:
+    """Forget the feeds that were dropped; gives their number."""
+    live = select(schema.feeds.c.id).where(schema.feeds.c.dropped.is_(None))
+    gone = delete(schema.statistics).where(_s.feed != WHOLE_STREAM, _s.feed.not_in(live))
+    return connection.execute(gone).rowcount
+
+
+def _waiting(connection: Connection) -> int:
+    return int(connection.execute(select(func.count()).select_from(schema.observations)).scalar_one())
+
+
+def _of_live_feeds(connection: Connection, observed: dict[int, Observed]) -> dict[int, Observed]:
+    """Without feeds that were dropped meanwhile."""
+    column = schema.feeds.c
+    query = select(column.id).where(column.dropped.is_(None))
+    found = (connection.execute(query.where(column.id.in_(some))).scalars() for some in chunks(sorted(observed)))
+    live = {feed for some in found for feed in some}
+    return {feed: one for feed, one in observed.items() if feed in live}
+
+
+def _keep(connection: Connection, feed: int, fresh: Observed) -> None:
+    """Fold into one row: what was known fades, what is new is added, and only the heaviest is kept."""
+    moment = now(connection)
+    row = connection.execute(select(_s.content, _s.learned).where(_s.feed == feed)).one_or_none()
+    known = Observed()
+    if row is not None:
+        known = Observed.from_json(_unpacked(row.content))
+        known = known.decayed(items=fresh.items, days=(moment - row.learned) / _DAY)
+    words, atoms = (_WORDS_OF_ALL, _ATOMS_OF_ALL) if feed == WHOLE_STREAM else (_WORDS_OF_FEED, _ATOMS_OF_FEED)
+    content = _packed(known.merge(fresh).bounded(words=words, atoms=atoms).to_json())
+    connection.execute(delete(schema.statistics).where(_s.feed == feed))
+    connection.execute(insert(schema.statistics).values(feed=feed, content=content, learned=moment))
+
+
+def _packed(told: dict[str, Any]) -> bytes:
+    return zlib.compress(json.dumps(told, separators=(",", ":")).encode(), 1)
+
+
+def _unpacked(content: bytes) -> dict[str, Any]:
+    """What was packed, or nothing: a damaged row costs time, never a batch."""
+    try:
+        told = json.loads(zlib.decompressobj().decompress(content, _MOST_BYTES))
+    except (zlib.error, ValueError, RecursionError):
+        return {}
+    return told if isinstance(told, dict) else {}

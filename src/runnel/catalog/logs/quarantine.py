@@ -1,0 +1,188 @@
+"""What was put aside for a person to look at: broken documents, refused items, failed evaluations; source files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Connection, delete, func, insert, select, update
+
+from runnel.catalog.store import counters, schema
+from runnel.catalog.store.connection import chunks, now
+
+DOCUMENT, ITEM, EVALUATION, OPERATOR = "document", "item", "evaluation", "operator"
+NO_BYTES = "; its bytes are no longer kept"
+_q, _s = schema.quarantine.c, schema.source_files.c
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """Something put aside: what kind of thing, where it came from, why, and where its bytes are kept."""
+
+    kind: str
+    place: str
+    reason: str
+    feed: int | None = None
+    query: int | None = None
+    sequence: int | None = None
+    path: str | None = None
+    id: int = 0
+    created: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file that was read for a feed, as it was then, and what was wrong with it."""
+
+    feed: int
+    path: str
+    size: int
+    modified: int
+    digest: str
+    problem: str | None = None
+
+
+def put_aside(connection: Connection, thing: Quarantined) -> None:
+    """Keep something for inspection."""
+    connection.execute(
+        insert(schema.quarantine).values(
+            kind=thing.kind,
+            feed=thing.feed,
+            query=thing.query,
+            sequence=thing.sequence,
+            place=thing.place,
+            reason=thing.reason[:2000],
+            path=thing.path,
+            created=now(connection),
+        )
+    )
+    counters.count(connection, counters.ASIDE, 1)
+
+
+def put_aside_things(connection: Connection, limit: int = 1000, *, owner: int | None = None) -> list[Quarantined]:
+    """What was put aside, newest first: everybody's, or one owner's.
+
+    An evaluation that failed is its query's owner's matter; all else is that of the feed it came from.
+    """
+    query = select(schema.quarantine).order_by(_q.id.desc()).limit(limit)
+    if owner is not None:
+        feed = schema.feeds.c
+        query = query.join(schema.feeds, feed.id == func.coalesce(_q.query, _q.feed)).where(feed.owner == owner)
+    return [
+        Quarantined(
+            row.kind,
+            row.place,
+            row.reason,
+            row.feed,
+            row.query,
+            row.sequence,
+            row.path,
+            row.id,
+            row.created,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def put_aside_count(connection: Connection) -> int:
+    """How many things are put aside."""
+    return counters.total(connection, counters.ASIDE)
+
+
+def unmeasured_asides(connection: Connection, limit: int) -> list[str]:
+    """Files with the bytes of what was put aside whose size nobody has counted yet."""
+    query = select(_q.path).where(_q.path.is_not(None), _q.bytes.is_(None)).order_by(_q.id).limit(limit)
+    return list(dict.fromkeys(row.path for row in connection.execute(query)))
+
+
+def measure_asides(connection: Connection, sizes: Mapping[str, int]) -> None:
+    """Count the sizes of files; several things put aside may share one."""
+    for path, size in sizes.items():
+        row = connection.execute(select(_q.bytes).where(_q.path == path, _q.bytes.is_not(None)).limit(1)).first()
+        connection.execute(update(schema.quarantine).where(_q.path == path, _q.bytes.is_(None)).values(bytes=size))
+        counters.count(connection, counters.ASIDE_BYTES, size if row is None else 0)
+
+
+def aside_bytes(connection: Connection) -> int:
+    """The bytes of all measured files of what was put aside."""
+    return counters.total(connection, counters.ASIDE_BYTES)
+
+
+def drop_oldest_asides(connection: Connection, surplus: int, limit: int) -> list[str]:
+    """Let go of the oldest bytes until so many are gone; what was put aside stays, with a note. Gives the files."""
+    query = select(_q.path, _q.bytes).where(_q.path.is_not(None), _q.bytes.is_not(None)).order_by(_q.id).limit(limit)
+    dropped: dict[str, int] = {}
+    for row in connection.execute(query):
+        if surplus <= 0:
+            break
+        surplus -= 0 if row.path in dropped else row.bytes
+        dropped[row.path] = row.bytes
+    for path in dropped:
+        connection.execute(
+            update(schema.quarantine)
+            .where(_q.path == path)
+            .values(path=None, bytes=None, reason=_q.reason + NO_BYTES)
+        )
+    counters.count(connection, counters.ASIDE_BYTES, -sum(dropped.values()))
+    return list(dropped)
+
+
+def forget_asides(connection: Connection, before: int, limit: int) -> list[str]:
+    """Forget the oldest things that were put aside before a time, so many at once; gives their files."""
+    query = select(_q.id, _q.path, _q.bytes).where(_q.created < before).order_by(_q.id).limit(limit)
+    rows = connection.execute(query).all()
+    for some in chunks([row.id for row in rows]):
+        connection.execute(delete(schema.quarantine).where(_q.id.in_(some)))
+    counters.count(connection, counters.ASIDE, -len(rows))
+    sizes = {row.path: row.bytes for row in rows if row.path is not None}
+    shared = {
+        row.path
+        for some in chunks(sorted(sizes))
+        for row in connection.execute(select(_q.path).where(_q.path.in_(some)))
+    }
+    gone = {path: size for path, size in sizes.items() if path not in shared}
+    counters.count(connection, counters.ASIDE_BYTES, -sum(size or 0 for size in gone.values()))
+    return list(gone)
+
+
+def aside_paths(connection: Connection) -> set[str]:
+    """Every file with bytes of what was put aside."""
+    return {row.path for row in connection.execute(select(_q.path).where(_q.path.is_not(None)))}
+
+
+def source_files(connection: Connection, feed: int | None = None) -> list[SourceFile]:
+    """The files read so far, for one feed or for all."""
+    query = select(schema.source_files).order_by(_s.feed, _s.path)
+    if feed is not None:
+        query = query.where(_s.feed == feed)
+    rows: list[Any] = list(connection.execute(query))
+    return [SourceFile(row.feed, row.path, row.size, row.modified, row.digest, row.problem) for row in rows]
+
+
+def forget_source_files(connection: Connection, feed: int, paths: Iterable[str]) -> None:
+    """Forget files that are gone."""
+    for path in paths:
+        connection.execute(delete(schema.source_files).where(_s.feed == feed, _s.path == path))
+
+
+def forget_files_of_dropped(connection: Connection, before: int) -> int:
+    """Forget the files of feeds that were dropped before a time; gives how many."""
+    dropped = select(schema.feeds.c.id).where(schema.feeds.c.dropped < before)
+    return connection.execute(delete(schema.source_files).where(_s.feed.in_(dropped))).rowcount
+
+
+def record_source_file(connection: Connection, file: SourceFile) -> None:
+    """Remember a file as read."""
+    connection.execute(delete(schema.source_files).where(_s.feed == file.feed, _s.path == file.path))
+    connection.execute(
+        insert(schema.source_files).values(
+            feed=file.feed,
+            path=file.path,
+            size=file.size,
+            modified=file.modified,
+            digest=file.digest,
+            problem=file.problem,
+            checked=now(connection),
+        )
+    )

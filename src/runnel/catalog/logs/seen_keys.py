@@ -1,0 +1,71 @@
+"""The keys that distinct feeds have seen, each with the last item that had it.
+
+They are read before a batch is committed, and written in the transaction that commits it, so they always say what the
+match log says. A key is a digest: what it was made of cannot be read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import Connection, delete, func, select
+
+from runnel.catalog.logs import match_segments
+from runnel.catalog.store import schema
+from runnel.catalog.store.connection import chunks
+from runnel.catalog.store.sequencer import log_clock
+from runnel.model.seen_key import SeenKey
+
+_k, _i = schema.seen_keys.c, schema.item_segments.c
+_MARKS = {"sqlite": ["?"], "postgresql": ["%s"]}
+_REMEMBER = """insert into seen_keys (key, feed, sequence, accepted, expires) values ({}, {}, {}, {}, {})
+    on conflict (key) do update set sequence = excluded.sequence, accepted = excluded.accepted,
+    expires = excluded.expires"""
+
+
+def seen_keys(connection: Connection, keys: Collection[bytes]) -> dict[bytes, SeenKey]:
+    """Those of some keys that were seen. A key is made with its feed, so no two feeds have the same."""
+    query = select(schema.seen_keys)
+    rows = (row for some in chunks(sorted(keys)) for row in connection.execute(query.where(_k.key.in_(some))))
+    return {
+        bytes(row.key): SeenKey(row.feed, bytes(row.key), row.sequence, row.accepted, row.expires) for row in rows
+    }
+
+
+def remember_keys(connection: Connection, keys: Sequence[SeenKey]) -> None:
+    """Remember the last item of every key."""
+    if not keys:
+        return
+    # A batch may have a hundred thousand keys while others wait to write: they go to the driver as they are, in the
+    # order in which the database keeps them.
+    rows = sorted((one.key, one.feed, one.sequence, one.accepted, one.expires) for one in keys)
+    connection.exec_driver_sql(_REMEMBER.format(*_MARKS[connection.dialect.name] * 5), rows)
+
+
+def forget_keys(connection: Connection, limit: int) -> int:
+    """Forget up to so many keys that make nothing a duplicate any more, and those of dropped feeds; gives how many.
+
+    What counts is the acceptance of the items that are still to be matched, which may lie far back.
+    """
+    waiting = select(func.min(_i.accepted)).where(
+        _i.retired.is_(None), _i.last_sequence > match_segments.matched_upto(connection)
+    )
+    earliest = connection.execute(waiting).scalar()
+    # The log's own time, not this machine's: another one may be behind it, and clocks are set back.
+    before = log_clock(connection) if earliest is None else min(int(earliest), log_clock(connection))
+    dropped = select(schema.feeds.c.id).where(schema.feeds.c.dropped.is_not(None))
+    gone = 0
+    for condition in (_k.expires <= before, _k.feed.in_(dropped)):
+        found = connection.execute(select(_k.key).where(condition).limit(limit - gone)).scalars().all()
+        for some in chunks(found):
+            connection.execute(delete(schema.seen_keys).where(_k.key.in_(some)))
+        gone += len(found)
+        if gone >= limit:
+            break
+    return gone
+
+
+def count_keys(connection: Connection, feed: int) -> int:
+    """How many keys of a feed are remembered."""
+    query = select(func.count()).select_from(schema.seen_keys).where(_k.feed == feed)
+    return int(connection.execute(query).scalar_one())

@@ -1,0 +1,282 @@
+"""Opening a catalog: connections, transactions, migrations, and what to say when a database is in trouble.
+
+SQLite serves one machine. PostgreSQL serves many; there, too, one writer works at a time, under an advisory lock.
+No password ever leaves this module in a message: errors and `shown` speak of the address without it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.pool import QueuePool
+
+from runnel.catalog.store.db_errors import translate
+from runnel.catalog.store.migrations import MIGRATIONS, statements
+from runnel.errors import CatalogUnavailable, NewerRoot, RootError
+
+_BUSY_SECONDS = 60.0
+_STATEMENT_SECONDS = 300.0
+_IDLE_SECONDS = 900.0  # a plan of very many queries is compiled inside its transaction
+_CONNECT_SECONDS = 10
+_POOL_SIZE, _POOL_EXTRA = 4, 12
+_POOL_RECYCLE_SECONDS = 1800
+_WRITER_LOCK = 0x52554E4E
+_CHUNK = 500
+_SQLITE = "sqlite"
+_T = TypeVar("_T")
+
+Clock = Callable[[], float]
+"""Seconds since 1970, in UTC."""
+
+
+class Catalog:
+    """One catalog. `write()` gives a transaction that excludes other writers, `read()` a consistent view.
+
+    `url` may hold a password and is for opening the same catalog again; `shown` is for people.
+    """
+
+    def __init__(self, url: str, *, max_bytes: int = 0, clock: Clock = time.time) -> None:
+        parsed = _parsed(url)
+        self.url = parsed.render_as_string(hide_password=False)
+        self.shown = without_password(parsed.set(query={}).render_as_string(hide_password=False))
+        self._engine = _open(parsed, max_bytes).execution_options(runnel_clock=clock)
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that may write: committed at the end, rolled back if anything is raised.
+
+        CatalogUnavailable at the end leaves open whether it was committed: who tries again must find out.
+        """
+        with self._translated(), self._engine.connect() as connection:
+            connection = connection.execution_options(runnel_write=True)
+            with connection.begin():
+                yield connection
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """A transaction that only reads."""
+        with self._translated(), self._engine.connect() as connection, connection.begin():
+            yield connection
+
+    def migrate(self) -> int:
+        """Bring the catalog to this version of Runnel; gives the version. Each step is one transaction."""
+        version = self.version()
+        if version > len(MIGRATIONS):
+            raise NewerRoot(
+                f"the catalog has version {version}, this Runnel knows {len(MIGRATIONS)}",
+                hint="use the Runnel that wrote it, or a newer one",
+            )
+        while version < len(MIGRATIONS):
+            with self.write() as connection:
+                _ensure_version_table(connection)
+                version = _version(connection)
+                if version < len(MIGRATIONS):
+                    for statement in statements(version, self._engine.dialect.name):
+                        connection.execute(text(statement))
+                    version += 1
+                    connection.execute(text("update catalog_version set version = :v"), {"v": version})
+        return version
+
+    def version(self) -> int:
+        """How many migrations this catalog has seen."""
+        with self.read() as connection:
+            known = self._engine.dialect.has_table(connection, "catalog_version")
+            return _version(connection) if known else 0
+
+    def close(self) -> None:
+        """Let go of all connections."""
+        self._engine.dispose()
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except PoolTimeout as error:
+            raise CatalogUnavailable("the catalog is busy", hint="too much at once; try again") from error
+        except DBAPIError as error:
+            told = translate(error, self.shown)
+            if told is None:
+                raise
+            raise told from error
+
+
+def now(connection: Connection) -> int:
+    """Microseconds since 1970, in UTC, by the catalog's clock: how the catalog writes times."""
+    clock: Clock = connection.get_execution_options()["runnel_clock"]
+    return int(clock() * 1e6)
+
+
+def chunks(ids: Sequence[_T]) -> Iterator[Sequence[_T]]:
+    """Runs of a sequence that fit into one statement: databases bound the number of its parameters.
+
+    >>> [len(run) for run in chunks(range(1200))]
+    [500, 500, 200]
+    """
+    return (ids[start : start + _CHUNK] for start in range(0, len(ids), _CHUNK))
+
+
+def is_shared(url: str) -> bool:
+    """Whether several machines can use the catalog of a URL.
+
+    >>> is_shared("sqlite:////var/lib/runnel/catalog.sqlite"), is_shared("postgresql://db.example/runnel")
+    (False, True)
+    """
+    return _parsed(url).get_backend_name() != _SQLITE
+
+
+def without_password(url: str) -> str:
+    """A catalog's URL without its password, which then has to come from elsewhere.
+
+    >>> without_password("postgresql://runnel:secret@db.example/runnel")
+    'postgresql://runnel@db.example/runnel'
+    """
+    parsed = _parsed(url)
+    plain = parsed._replace(drivername=parsed.get_backend_name(), password=None).difference_update_query(["password"])
+    return plain.render_as_string(hide_password=False)
+
+
+def _ensure_version_table(connection: Connection) -> None:
+    connection.execute(text("create table if not exists catalog_version (version integer not null)"))
+    if connection.execute(text("select count(*) from catalog_version")).scalar_one() == 0:
+        connection.execute(text("insert into catalog_version (version) values (0)"))
+
+
+def _version(connection: Connection) -> int:
+    return int(connection.execute(text("select version from catalog_version")).scalar_one())
+
+
+def _parsed(url: str) -> URL:
+    """A URL taken apart. What cannot be read is not repeated: it may have a password in it."""
+    hint = (
+        "sqlite:///path or postgresql://user:password@host/database; in a password write @ as %40, : as %3A, / as %2F"
+    )
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise RootError("the catalog's URL cannot be read", hint=hint) from None
+    if "@" in (parsed.host or ""):
+        raise RootError("the catalog's URL cannot be read: there are two @ in it", hint=hint)
+    match parsed.get_backend_name():
+        case "sqlite":
+            return parsed
+        case "postgresql" | "postgres":
+            return parsed.set(drivername="postgresql+psycopg")
+    raise RootError(f"{parsed.get_backend_name()} cannot hold a catalog", hint=hint)
+
+
+def _open(url: URL, max_bytes: int) -> Engine:
+    return _open_sqlite(url, max_bytes) if url.get_backend_name() == _SQLITE else _open_postgresql(url)
+
+
+def _open_postgresql(url: URL) -> Engine:
+    given = {
+        "connect_timeout": _CONNECT_SECONDS,
+        "application_name": "runnel",
+        # A server that vanished without a word is noticed in about half a minute.
+        "keepalives_idle": 15,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 30_000,
+    }
+    try:
+        engine = create_engine(
+            url,
+            poolclass=QueuePool,
+            pool_size=_POOL_SIZE,
+            max_overflow=_POOL_EXTRA,
+            pool_timeout=_BUSY_SECONDS,
+            pool_recycle=_POOL_RECYCLE_SECONDS,
+            pool_pre_ping=True,  # a connection that died in the pool is replaced before a transaction begins
+            hide_parameters=True,
+            connect_args={name: value for name, value in given.items() if name not in url.query},
+        )
+    except ModuleNotFoundError as error:
+        raise RootError(
+            f"{error.name} is not installed", hint="PostgreSQL needs its driver: `pip install 'runnel[postgresql]'`"
+        ) from error
+    event.listen(engine, "connect", _configure_postgresql)
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # One writer at a time, as in SQLite. Each statement then sees what the writer before committed.
+        # Roots that share a database, each in a schema of its own, do not wait for one another.
+        if connection.get_execution_options().get("runnel_write"):
+            connection.exec_driver_sql(
+                f"select pg_advisory_xact_lock({_WRITER_LOCK}, hashtext(coalesce(current_schema(), '')))"
+            )
+        else:
+            connection.exec_driver_sql("set transaction isolation level repeatable read read only")
+
+    return engine
+
+
+def _configure_postgresql(connection: Any, record: Any) -> None:
+    """What holds in every session, whatever the server's or the role's own settings say."""
+    from psycopg.types.string import StrDumperUnknown
+
+    class WithoutNul(StrDumperUnknown):
+        """PostgreSQL's texts cannot hold NUL; what strangers send may. It is kept as U+FFFD."""
+
+        def dump(self, text: str) -> Any:
+            return super().dump(text.replace("\x00", "\ufffd"))
+
+    if connection.info.parameter_status("server_encoding") != "UTF8":
+        raise RootError(
+            "the catalog's database cannot hold every character",
+            hint="make it with UTF8: `create database runnel encoding 'UTF8' template template0`",
+        )
+    connection.adapters.register_dumper(str, WithoutNul)
+    limits = {
+        "lock_timeout": _BUSY_SECONDS,
+        "statement_timeout": _STATEMENT_SECONDS + _BUSY_SECONDS,
+        # A writer that hangs, or whose machine is gone, must not keep all others out for ever.
+        "idle_in_transaction_session_timeout": _IDLE_SECONDS,
+    }
+    wanted = {name: f"{int(seconds * 1000)}ms" for name, seconds in limits.items()}
+    wanted |= {"tcp_keepalives_idle": "15", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3"}
+    wanted["default_transaction_isolation"] = "read committed"
+    with connection.cursor() as cursor:
+        set_all = ", ".join("set_config(%s, %s, false)" for _ in wanted)
+        cursor.execute(f"select {set_all}", [part for pair in wanted.items() for part in pair])
+        # An accepted item survives a power cut.
+        cursor.execute(
+            "select set_config('synchronous_commit', 'on', false) where current_setting('synchronous_commit') = 'off'"
+        )
+    connection.commit()
+
+
+def _open_sqlite(url: URL, max_bytes: int) -> Engine:
+    # Connections are kept: closing the last one would write the log back and remove it, at every turn.
+    engine = create_engine(
+        url,
+        poolclass=QueuePool,
+        max_overflow=_POOL_EXTRA,
+        hide_parameters=True,
+        connect_args={"timeout": _BUSY_SECONDS},
+    )
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, record: Any) -> None:
+        connection.isolation_level = None  # transactions begin where `begin` below says so
+        cursor = connection.cursor()
+        cursor.execute("pragma journal_mode = wal")
+        cursor.execute("pragma synchronous = full")  # an accepted item survives a power cut
+        cursor.execute("pragma foreign_keys = on")
+        if max_bytes:
+            page = cursor.execute("pragma page_size").fetchone()[0]
+            cursor.execute(f"pragma max_page_count = {max(1, max_bytes // page)}")
+        cursor.close()
+
+    @event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        writes = connection.get_execution_options().get("runnel_write")
+        connection.exec_driver_sql("begin immediate" if writes else "begin")
+
+    return engine

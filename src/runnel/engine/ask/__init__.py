@@ -1,0 +1,1 @@
+"""Questions about a workspace: show, explain, why, status, usage. Nothing here changes anything."""

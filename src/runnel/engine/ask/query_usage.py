@@ -1,0 +1,139 @@
+"""Which queries match much, which nothing at all, and which cost most.
+
+Matches are counted in the newest part of the match log, costs are sampled (see `slow_queries`). A query that never
+matches is often a misspelt one, and one that matches nearly everything is rarely what somebody meant. Every answer is
+for an actor: the operator sees all queries, an owner only those of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from runnel.arrays import Array
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import match_segments
+from runnel.catalog.logs.item_segments import retained_upto
+from runnel.engine.actors import Actor, names_for
+from runnel.engine.ask.selection import Selection, select_for
+from runnel.engine.ask.slow_queries import SlowQuery, read_slow
+from runnel.engine.outcome import Outcome
+from runnel.engine.workspace import Root
+from runnel.errors import InputError
+
+ITEMS = 100_000
+"""How many of the newest items are looked at, unless it is told."""
+
+SHOWN = 20
+"""How many queries a list shows, unless it is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Queries, the most frequent first, with how many of the items in (after, upto] they matched.
+
+    `whole` says that nothing older is kept. `newer` are queries for which no item was matched yet, `idle` those that
+    nobody subscribes to, `slow` those that cost most.
+    """
+
+    after: int
+    upto: int
+    whole: bool
+    counts: tuple[tuple[str, int], ...]
+    newer: int
+    idle: tuple[str, ...] = ()
+    slow: tuple[SlowQuery, ...] = ()
+
+    @property
+    def never(self) -> tuple[str, ...]:
+        """The queries that matched nothing, by name."""
+        return tuple(sorted(name for name, count in self.counts if not count))
+
+    @property
+    def busiest(self) -> tuple[tuple[str, int], ...]:
+        """The queries that matched something, the most frequent first."""
+        return tuple((name, count) for name, count in self.counts if count)
+
+    def range(self) -> str:
+        """What was looked at, in words."""
+        if self.upto == self.after:
+            return "no item was matched yet"
+        kept = "all that is kept" if self.whole else "older ones were not looked at"
+        return f"looked at the items {self.after + 1:,} to {self.upto:,}; {kept}"
+
+    def outcome(self, *, never: bool, busiest: bool, limit: int, slow: bool = False, idle: bool = False) -> Outcome:
+        """The lists that are wanted, as far as the limit goes."""
+        lines = [self.range()] if never or busiest else []
+        data: dict[str, Any] = {"after": self.after, "upto": self.upto, "whole": self.whole, "newer": self.newer}
+        if busiest:
+            found = self.busiest
+            data["busiest"] = [{"feed": name, "matches": count} for name, count in found[:limit]]
+            data["matched_something"] = len(found)
+            told = [f"  {count:>10,}  {name}" for name, count in found[:limit]]
+            lines += [f"{len(found):,} matched something, the most frequent first:", *told, *_more(len(found), limit)]
+        if never:
+            names = self.never
+            data["never"] = list(names[:limit])
+            data["matched_nothing"] = len(names)
+            told = [f"  {name}" for name in names[:limit]]
+            lines += [f"{len(names):,} matched nothing:", *told, *_more(len(names), limit)]
+        if slow:
+            data["slow"] = [asdict(one) for one in self.slow[:limit]]
+            lines += self._slow_lines(limit)
+        if idle:
+            data["idle"] = list(self.idle[:limit])
+            told = [f"  {name}" for name in self.idle[:limit]]
+            lines += [f"{len(self.idle):,} without a subscription, so not matched:", *told]
+            lines += _more(len(self.idle), limit)
+        if self.newer:
+            lines.append(f"{self.newer:,} more are new: no item was matched since they were declared")
+        count = len(self.counts) + self.newer + (len(self.idle) if idle else 0)
+        return Outcome(f"{count:,} queries", data, tuple(lines))
+
+    def _slow_lines(self, limit: int) -> list[str]:
+        if not self.slow:
+            return ["what queries cost is not known yet: some items must be matched and a minute must pass"]
+        lines = ["milliseconds for 1,000 items, the dearest first, and the part of each that costs most:"]
+        for one in self.slow[:limit]:
+            lines += [one.line(), *([f"                  {one.hint}"] if one.is_slow else [])]
+        return lines + _more(len(self.slow), limit)
+
+
+def _more(count: int, limit: int) -> list[str]:
+    return [f"  and {count - limit:,} more"] if count > limit else []
+
+
+def read_usage(root: Root, actor: Actor, items: int = ITEMS, tag: str | None = None) -> Usage:
+    """How often the actor's queries, or those with a tag, matched among so many of the newest items; their costs."""
+    if items < 1:
+        raise InputError(f"{items} is no number of items to look at", hint="give 1 or more")
+    with root.catalog.read() as connection:
+        tagged = None if tag is None else select_for(connection, actor, Selection(tag=tag)).keys()
+        since = feeds.since_of(connection)
+        owners = feeds.feed_owners(connection, since)
+        names = names_for(connection, actor)
+        upto, kept = match_segments.matched_upto(connection), retained_upto(connection)
+    after = min(upto, max(kept, upto - items))
+    mine = sorted(one for one in since if actor.is_operator or owners[one] == actor.owner)
+    if tagged is not None:
+        mine = [one for one in mine if one in tagged]
+    idle = sorted(names[one] for one in (tagged or ()) if one not in since)
+    old = [one for one in mine if since[one] < upto]
+    counts = _count(root, np.array(old, dtype=np.int64), after, upto)
+    named = [(names[one], count) for one, count in zip(old, counts.tolist(), strict=True)]
+    ranked = tuple(sorted(named, key=lambda one: (-one[1], one[0])))
+    slow = read_slow(root, actor, tagged)
+    return Usage(after, upto, after <= kept, ranked, len(mine) - len(old), tuple(idle), slow)
+
+
+def _count(root: Root, queries: Array, after: int, upto: int) -> Array:
+    """How many items of a range each query matched; the queries ascend."""
+    counts = np.zeros(len(queries), dtype=np.int64)
+    if not len(queries) or after >= upto:
+        return counts
+    for rows in root.matches.read(after, upto):
+        places = np.minimum(np.searchsorted(queries, rows.queries), len(queries) - 1)
+        counts += np.bincount(places[queries[places] == rows.queries], minlength=len(queries))
+    return counts

@@ -1,0 +1,178 @@
+"""Answers to `show`: what there is, from the catalog and the logs. Nothing here changes anything.
+
+Every answer is for an actor: what that one may not read is neither shown nor counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from runnel.algebra.nodes.durations import render_duration
+from runnel.catalog.access.owners import owner_names
+from runnel.catalog.declared import feeds, subscriptions
+from runnel.catalog.declared.subscriptions import INTERNAL, moment_of
+from runnel.catalog.delivery import ledger
+from runnel.catalog.logs import quarantine
+from runnel.catalog.polling import polls
+from runnel.catalog.polling.polls import PollState
+from runnel.engine.actors import Actor, feed_named, names_for
+from runnel.engine.outcome import Outcome
+from runnel.engine.workspace import Root
+from runnel.model.feed import Feed, FeedKind
+
+
+def show_feeds(root: Root, actor: Actor) -> Outcome:
+    """All feeds that the actor may read, a line each."""
+    with root.catalog.read() as connection:
+        declared = feeds.live_feeds(connection, actor.owner)
+        live = feeds.since_of(connection)
+        owners = owner_names(connection)
+    rows = [_feed_row(feed, feed.id in live, owners[feed.owner]) for feed in declared]
+    # Whose a feed is stands behind it as a comment: the lines are still a script.
+    lines = tuple(
+        row["statement"] if feed.owner == actor.owner else f"{row['statement']}  -- of {row['owner']}"
+        for feed, row in zip(declared, rows, strict=True)
+    )
+    return Outcome(f"{len(rows)} feeds", {"feeds": rows}, lines)
+
+
+def show_feed(root: Root, name: str, actor: Actor) -> Outcome:
+    """One feed: its statement, what it reads, who reads it and who subscribes."""
+    with root.catalog.read() as connection:
+        feed = feed_named(connection, name, actor)
+        names = names_for(connection, actor)
+        reads = _named(names, feeds.direct_sources(connection, [feed.id]) | {feed.origin or 0})
+        using = feeds.direct_readers(connection, [feed.id]) | feeds.materialised_from(connection, [feed.id])
+        readers = _named(names, using)
+        held = [
+            one.id
+            for one in subscriptions.live_subscriptions(connection, feed.id)
+            if one.kind != INTERNAL and actor.holds(one)
+        ]
+        is_live = feed.id in feeds.since_of(connection, [feed.id])
+        owner = owner_names(connection)[feed.owner]
+        polled = polls.poll_states(connection, [feed.id])
+    row = _feed_row(feed, is_live, owner) | {"reads": reads, "read_by": readers, "subscriptions": held}
+    row |= {"poll": _poll_row(polled[0])} if polled else {}
+    lines = (
+        feed.statement,
+        f"reads: {', '.join(reads) or '-'}",
+        f"read by: {', '.join(readers) or '-'}",
+        f"subscriptions: {', '.join(map(str, held)) or '-'}",
+        state_of(feed, is_live),
+        *(f"{name}: {value}" for name, value in row.get("poll", {}).items() if value not in (None, "")),
+    )
+    return Outcome(f"feed {feed.name}", row, lines)
+
+
+def _poll_row(state: PollState) -> dict[str, Any]:
+    """What is known of a web feed's polls; `address` is where it is now, after permanent redirects."""
+    return {
+        "address": state.address,
+        "last asked": _moment(state.checked),
+        "answered": state.status,
+        "asked next": "never: the feed is gone" if state.stopped else _moment(state.due),
+        "problem": state.problem,
+        "polls in which items were probably missed": state.memory.saturated or None,
+    }
+
+
+def _moment(microseconds: int | None) -> str | None:
+    return None if microseconds is None else moment_of(microseconds).isoformat(sep=" ", timespec="seconds")
+
+
+def _named(names: Mapping[int, str], ids: set[int]) -> list[str]:
+    return sorted(names[one] for one in ids if one in names)
+
+
+def state_of(feed: Feed, is_live: bool) -> str:
+    if feed.paused:
+        return "paused"
+    if feed.kind is FeedKind.SOURCE:
+        return "source feed" if feed.origin is None else "materialised feed"
+    return "matched" if is_live else "not matched: nobody subscribes to it"
+
+
+def _feed_row(feed: Feed, is_live: bool, owner: str) -> dict[str, Any]:
+    return {
+        "id": feed.id,
+        "name": feed.name,
+        "owner": owner,
+        "kind": feed.kind.value,
+        "matched": is_live,
+        "paused": feed.paused,
+        "revision": feed.revision,
+        "statement": feed.statement,
+    }
+
+
+def show_subscriptions(root: Root, actor: Actor) -> Outcome:
+    """The actor's subscriptions (to the operator: everybody's), with what was sent."""
+    with root.catalog.read() as connection:
+        owner = None if actor.is_operator else actor.owner
+        held = [one for one in subscriptions.live_subscriptions(connection, owner=owner) if one.kind != INTERNAL]
+        names = names_for(connection, actor)
+        owners = owner_names(connection)
+        rows: list[dict[str, Any]] = [
+            {
+                "subscription": one.id,
+                "feed": names[one.feed],
+                "kind": one.kind,
+                "target": one.target,
+                "every_seconds": None if one.every is None else one.every.total_seconds(),
+                "expires": None if one.expires is None else one.expires.isoformat(),
+                "paused": one.paused,
+                "disabled": one.disabled,
+                "owner": owners[one.owner],
+                "messages": ledger.next_number(connection, one.id) - 1,
+            }
+            for one in held
+        ]
+    lines = tuple(
+        f"{row['subscription']:>6}  {row['feed']}  {row['kind']}  {row['target'] or '-'}"
+        f"{_timing(row)}{_standing(row)}{'' if row['owner'] == actor.name else '  of ' + row['owner']}"
+        f"  messages: {row['messages']}"
+        for row in rows
+    )
+    return Outcome(f"{len(rows)} subscriptions", {"subscriptions": rows}, lines)
+
+
+def _timing(row: Mapping[str, Any]) -> str:
+    every = f"  every {render_duration(timedelta(seconds=row['every_seconds']))}" if row["every_seconds"] else ""
+    return every + (f"  until {row['expires'][:16]}" if row["expires"] else "")
+
+
+def _standing(row: Mapping[str, Any]) -> str:
+    disabled = f"  disabled: {row['disabled']}" if row["disabled"] else ""
+    return f"{'  paused' if row['paused'] else ''}{disabled}"
+
+
+def _reason_for(one: quarantine.Quarantined, actor: Actor) -> str:
+    """Why something was put aside. What an operator said may speak of servers and files that are not an owner's."""
+    if one.kind != quarantine.OPERATOR or actor.is_operator:
+        return one.reason
+    return "the operator gave no answer; who runs this installation can see why"
+
+
+def show_quarantine(root: Root, actor: Actor) -> Outcome:
+    """What was put aside, newest first: of the actor's own feeds, or on the way to the actor's own queries."""
+    with root.catalog.read() as connection:
+        things = quarantine.put_aside_things(connection, owner=None if actor.is_operator else actor.owner)
+        names = names_for(connection, actor)
+    rows = [
+        {
+            "id": one.id,
+            "kind": one.kind,
+            "feed": None if one.feed is None else names.get(one.feed),
+            "query": None if one.query is None else names.get(one.query),
+            "place": one.place,
+            "reason": _reason_for(one, actor),
+            "kept": one.path,
+            "time": moment_of(one.created).isoformat(),
+        }
+        for one in things
+    ]
+    lines = tuple(f"{row['kind']} {row['place']}: {row['reason']}" for row in rows)
+    return Outcome(f"{len(rows)} put aside", {"quarantine": rows}, lines)

@@ -1,0 +1,132 @@
+"""The vital signs of a root: the few figures that say whether it keeps up, read in one cheap look."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from runnel.catalog.declared import operators
+from runnel.catalog.delivery.delivery_health import unsettled
+from runnel.catalog.learned import operator_cache
+from runnel.catalog.learned.partition_loads import known_loads
+from runnel.catalog.logs import match_segments, plan_versions, undecided
+from runnel.catalog.logs.plan_versions import PlanRow
+from runnel.catalog.store import counters, leases
+from runnel.catalog.store.connection import now
+from runnel.catalog.store.sequencer import last_sequence
+from runnel.engine.planning.partition_figures import all_loads, measured_copies, measured_skew
+from runnel.engine.workspace import Root
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorFigures:
+    """What operators have done in a root so far.
+
+    `calls` were answered, by operators or from known answers; `unknown` counts how often a query was left undecided
+    for an item, and `waiting` the items that are tried again.
+    """
+
+    registered: int
+    calls: int
+    unknown: int
+    waiting: int
+    known_answers: int
+    known_bytes: int
+
+    @property
+    def are_used(self) -> bool:
+        """Whether there is anything to say."""
+        return bool(self.registered or self.calls or self.waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class DivisionFigures:
+    """How the current plan is divided: 1 partition means that every worker has all queries.
+
+    `skew` is what the partition that takes longest takes, as a multiple of the mean; `copies` how often an item is
+    given to a partition, and `plan_loads` how often plans of partitions were loaded lately.
+    """
+
+    partitions: int
+    skew: float | None = None
+    copies: float | None = None
+    plan_loads: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """What an operator watches; None where there is nothing to say yet."""
+
+    accepted: int
+    matched: int
+    lag: int
+    plan_version: int | None
+    plan_queries: int
+    batch_seconds: float | None
+    messages_open: int
+    messages_dead: int
+    subscriptions_disabled: int
+    feeds_failing: int
+    feeds_stopped: int
+    quarantine_last: int
+    lease_epoch: int
+    room_bytes: int
+    operators: OperatorFigures
+    division: DivisionFigures | None
+
+
+def read_vitals(root: Root) -> Vitals:
+    """The vital signs of a root, from one view of its catalog."""
+    with root.catalog.read() as connection:
+        accepted, matched = last_sequence(connection), match_segments.matched_upto(connection)
+        plan, lease = plan_versions.current_plan(connection), leases.state(connection)
+        waiting = unsettled(connection)
+        committed = waiting.batch_committed
+        return Vitals(
+            accepted=accepted,
+            matched=matched,
+            lag=accepted - matched,
+            plan_version=plan.version if plan else None,
+            plan_queries=plan.queries if plan else 0,
+            batch_seconds=None if committed is None else max(0.0, (now(connection) - committed) / 1e6),
+            messages_open=waiting.messages_open,
+            messages_dead=waiting.messages_dead,
+            subscriptions_disabled=waiting.subscriptions_disabled,
+            feeds_failing=waiting.feeds_failing,
+            feeds_stopped=waiting.feeds_stopped,
+            quarantine_last=waiting.quarantine_last,
+            lease_epoch=lease.epoch if lease else 0,
+            room_bytes=_room(root),
+            operators=operator_figures(connection),
+            division=None if plan is None else division_figures(connection, plan),
+        )
+
+
+def division_figures(connection: Connection, plan: PlanRow) -> DivisionFigures:
+    """How a version is divided; what was measured of it is a row for each partition."""
+    if plan.partitioning is None:
+        return DivisionFigures(1, 1.0, 1.0, 0)
+    count = max(1, len(plan.pieces) - 1)  # the router is a piece too
+    loads = all_loads(known_loads(connection, plan.partitioning), count)
+    copies = measured_copies(connection, plan.partitioning)
+    return DivisionFigures(count, measured_skew(loads), copies, sum(one.loads for one in loads))
+
+
+def operator_figures(connection: Connection) -> OperatorFigures:
+    """The figures of operators: totals, and counts of what is short-lived or merged."""
+    known = operator_cache.cache_totals(connection)
+    return OperatorFigures(
+        registered=len(operators.live_operators(connection)),
+        calls=counters.total(connection, counters.OPERATOR_CALLS),
+        unknown=counters.total(connection, counters.OPERATOR_UNKNOWN),
+        waiting=undecided.undecided_count(connection),
+        known_answers=known.answers,
+        known_bytes=known.bytes,
+    )
+
+
+def _room(root: Root) -> int:
+    status = os.statvfs(root.folder)
+    return status.f_bavail * status.f_frsize

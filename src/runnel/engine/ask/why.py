@@ -1,0 +1,142 @@
+"""Answers to `why`: the evaluation of an accepted item, what the match log has of it, and what still waits.
+
+Operators are asked again, in this process; what the variables were bound to is told as it was recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from runnel.algebra.nodes.query import Node, Read
+from runnel.algebra.semantics.bindings import Answers
+from runnel.algebra.semantics.trace import Trace, trace_node
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import item_segments, match_segments, undecided
+from runnel.engine.actors import Actor, feed_named, names_for
+from runnel.engine.outcome import Outcome
+from runnel.engine.trial.find_duplicates import MOST_ITEMS, Duplicates, find_duplicates
+from runnel.engine.trial.operator_session import answering
+from runnel.engine.workspace import Root
+from runnel.errors import NotFound
+from runnel.logs.items.item_log import item_key
+from runnel.model.item import Item
+from runnel.sinks.show_bindings import bindings_json
+
+
+def why(root: Root, item_id: str, name: str, actor: Actor) -> Outcome:
+    """Why an item is, or is not, in a feed: evaluated again, on the archived item, with the query as it was."""
+    with root.catalog.read() as connection:
+        feed = feed_named(connection, name, actor)
+        names = names_for(connection, actor)
+        reads = feeds.all_sources(connection, [feed.id])
+        found = [one for one in item_segments.newest_sequences(connection, item_key(item_id)) if one[0] in names]
+        near = [one for one in found if one[0] in reads] or found
+        if not near:
+            raise NotFound(f"no item {item_id} was accepted", hint="ids are those that the publisher gave")
+        source, sequence = near[-1]
+        version = match_segments.plan_of_sequence(connection, sequence)
+        if version is None:
+            definitions = feeds.definitions(connection, [feed.id])
+        else:
+            definitions = feeds.definitions_at(connection, feed.id, version)
+    item = item_at(root, sequence, names)
+    again = _sequences_of(root, sequence)
+    recorded = None if version is None else any(_recorded(root, one, feed.id) for one in again)
+    found_before = find_duplicates(root, feed.id, definitions, sequence, names)
+    with answering(root, item, definitions) as (answers, reasons):
+        trace = _traced(feed.id, source, item, definitions, names, found_before, answers)
+        if recorded and found_before.earlier and not trace.holds:
+            # The match log knows better: the feed's history began anew after the earlier item.
+            found_before = replace(found_before, earlier={})
+            trace = _traced(feed.id, source, item, definitions, names, found_before, answers)
+    bound = _bound(root, again, feed.id) if recorded else []
+    # What an operator says of itself may speak of servers and files that are not everybody's.
+    failed = [f"{name} failed: {reason}" for name, reason in reasons.items()] if actor.is_operator else []
+    data = {
+        "item": item_id,
+        "source": names[source],
+        "version": item.version,
+        "sequence": sequence,
+        "feed": feed.name,
+        "holds": trace.holds,
+        "recorded": recorded,
+        "plan": version,
+        "trace": trace.lines(),
+        "highlights": trace.highlights(),
+        "duplicate_of": _duplicate_of(found_before, names),
+        "bindings": bound,
+    }
+    title = item.first("title")
+    head = f"{names[source]} item {item_id}, version {item.version}{f': {title}' if title else ''}"
+    named = [f"  where {', '.join(f'?{name} = {value}' for name, value in row.items())}" for row in bound]
+    told = {None: "not matched yet", True: "recorded as a match", False: "not recorded as a match"}[recorded]
+    verb = "is" if trace.holds else "is not"
+    unsure = () if found_before.whole else (f"duplicates were looked for among the {MOST_ITEMS:,} items before it",)
+    return Outcome(
+        f"item {item_id} {verb} in {feed.name}",
+        data,
+        (head, *trace.lines(), *failed, *unsure, _still(root, again, feed.id) or told, *named),
+    )
+
+
+def _sequences_of(root: Root, sequence: int) -> list[int]:
+    """The sequences under which the same version of an item is in the log: operators may have been asked again."""
+    with root.catalog.read() as connection:
+        return [sequence, *undecided.later_sequences(connection, sequence)]
+
+
+def _still(root: Root, sequences: Sequence[int], feed: int) -> str | None:
+    """What is said where operators have not decided yet."""
+    with root.catalog.read() as connection:
+        reason = undecided.waits_for(connection, sequences, feed)
+    return None if reason is None else f"not decided yet, operators are asked again later: {reason}"
+
+
+def _bound(root: Root, sequences: Sequence[int], feed: int) -> list[dict[str, Any]]:
+    """What the variables were bound to when the item matched, as many as were kept."""
+    found = root.matches.bindings(feed, sequences).values()
+    return [row for one in found for row in bindings_json(one).get("bindings", ())]
+
+
+def _duplicate_of(found: Duplicates, names: Mapping[int, str]) -> dict[str, Any]:
+    return {
+        names.get(gate, f"#{gate}"): {"source": one.feed, "item": one.id, "sequence": one.sequence}
+        for gate, one in found.earlier.items()
+        if one is not None
+    }
+
+
+def _traced(
+    feed: int,
+    source: int,
+    item: Item,
+    definitions: Mapping[int, Node],
+    names: Mapping[int, str],
+    found: Duplicates,
+    answers: Answers,
+) -> Trace:
+    repeated = {gate: _earlier(one) for gate, one in found.earlier.items()}
+    return trace_node(
+        Read(feed), source, item.attributes, definitions, names, item.time, duplicates=repeated, answers=answers
+    )
+
+
+def _earlier(item: Item | None) -> str:
+    if item is None:
+        return "an item of a feed that is not yours to read"
+    when = "" if item.time is None else f", accepted {item.time.isoformat(sep=' ', timespec='seconds')}"
+    return f"{item.feed} item {item.id}{when}"
+
+
+def item_at(root: Root, sequence: int, names: dict[int, str]) -> Item:
+    """The accepted item of a sequence."""
+    for batch in root.items.get([sequence]):
+        for item in batch.items(names):
+            return item
+    raise NotFound(f"the item with sequence {sequence} is not in the log")
+
+
+def _recorded(root: Root, sequence: int, feed: int) -> bool:
+    return any(len(rows.of_queries([feed])[0]) for rows in root.matches.read(sequence - 1, sequence))

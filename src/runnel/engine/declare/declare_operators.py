@@ -1,0 +1,317 @@
+"""Operators of a root: registered, dropped and shown. Only the installation itself does the first two: they run code.
+
+In: statements, and an open transaction. Out: registrations in the catalog, and queries bound to what operators are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from datetime import timedelta
+from textwrap import wrap
+from typing import Any, TypeVar
+
+from runnel.algebra.nodes.durations import render_duration
+from runnel.algebra.nodes.query import Node
+from runnel.catalog.declared import feeds, operators
+from runnel.catalog.learned.operator_statistics import learned_operators
+from runnel.engine.actors import Actor, names_for
+from runnel.engine.declare.scope import Scope
+from runnel.engine.outcome import Outcome, listed
+from runnel.engine.workspace import Root
+from runnel.errors import InputError, NotFound, Span, StatementError, StillNeeded, UnknownName
+from runnel.language.binding.bind_operators import bind_node, signature
+from runnel.language.nearest import did_you_mean
+from runnel.language.printing import print_parameters, print_statement
+from runnel.language.syntax.operator_registrations import render_budget, render_span
+from runnel.language.syntax.statements import DropOperator, Name, RegisterOperator, Statement
+from runnel.matching.operators.ask.operator_environment import OperatorMeans
+from runnel.matching.operators.plugins.contract import OperatorPlace
+from runnel.matching.operators.plugins.operator_process import describe_operator
+from runnel.matching.operators.plugins.registry import Signature
+from runnel.model.learned.operator_statistics import Learned, operator_key
+from runnel.model.operator import Budget, OperatorDeclaration, Parameter
+
+Registrations = Mapping[RegisterOperator, OperatorDeclaration]
+"""What statements register, before it has a version."""
+
+DropFeeds = Callable[[set[int]], tuple[list[str], list[int]]]
+"""Drops feeds with what depends on them; gives their names, and the numbers of subscriptions that ended."""
+
+_WIDTH = 76
+_T = TypeVar("_T")
+
+
+# --- registering -------------------------------------------------------------------------------------------------
+
+
+def load_registrations(root: Root, actor: Actor, statements: Iterable[Statement]) -> Registrations:
+    """What the `register operator` statements of a script declare: each is loaded once, before any transaction."""
+    found: dict[RegisterOperator, OperatorDeclaration] = {}
+    for statement in statements:
+        if isinstance(statement, RegisterOperator):
+            _refuse_people(actor, statement.name.span)
+            found[statement] = _load(root, statement)
+    return found
+
+
+def _refuse_people(actor: Actor, span: Span) -> None:
+    """Whoever comes with a token says what is to be matched, never what code runs here."""
+    if not actor.is_operator or actor.token is not None:
+        raise StatementError(
+            "operators run code, so they are registered and dropped by the installation itself",
+            span=span,
+            hint="ask whoever runs this root; `show operators` lists what there is to use",
+        )
+
+
+def _load(root: Root, statement: RegisterOperator) -> OperatorDeclaration:
+    known = OperatorDeclaration(statement.name.text, 0, statement.source)
+    says = _says(root, statement, known)
+    _refuse_other_parameters(statement, says)
+    return replace(
+        known,
+        parameters=_first(statement.parameters, says.parameters, ()),
+        release=_first(statement.release, None, known.release),
+        cost=_first(statement.cost, says.cost, known.cost),
+        pure=_first(statement.pure, says.pure, known.pure),
+        reads=_first(statement.reads, says.reads, known.reads),
+        batch=_first(statement.batch, says.batch, known.batch),
+        time_limit=_first(statement.time_limit, None, known.time_limit),
+        concurrency=_first(statement.concurrency, None, known.concurrency),
+        budget=Budget(statement.calls, statement.seconds),
+        on_error=_first(statement.on_error, None, known.on_error),
+        retry_for=_first(statement.retry_for, None, known.retry_for),
+        configuration=statement.configuration,
+    )
+
+
+def _says(root: Root, statement: RegisterOperator, known: OperatorDeclaration) -> Signature:
+    """What the operator says of itself. It is made with its configuration and let go of again; nothing is asked."""
+    means = OperatorMeans.of(root.settings)
+    place: OperatorPlace = replace(
+        means.place(root.storage),
+        name=statement.name.text,
+        configuration=dict(statement.configuration),
+        time_limit=_first(statement.time_limit, None, known.time_limit).total_seconds(),
+        concurrency=_first(statement.concurrency, None, known.concurrency),
+    )
+    try:
+        return describe_operator(statement.source, means.modules, place=place, megabytes=means.megabytes)
+    except InputError as error:
+        hint = error.hint
+        if ":" in statement.source and "not allowed" in error.message:
+            hint = f"{hint}; the setting operator_modules says which are"
+        elif hint is None and statement.configuration:
+            hint = f"look at what `with (…)` says; files that it names lie in {place.folder}"
+        message = f"{error.place}: {error.message}" if error.place else error.message
+        raise StatementError(message, hint=hint, span=statement.place) from error
+
+
+def _first(said: _T | None, by_itself: _T | None, otherwise: _T) -> _T:
+    return said if said is not None else by_itself if by_itself is not None else otherwise
+
+
+def _refuse_other_parameters(statement: RegisterOperator, says: Signature) -> None:
+    """An operator that names its parameters cannot be registered with quite others.
+
+    Names are free, attributes may be added for it to look at, and of several results the last left out where its
+    configuration leaves them out too.
+    """
+    if statement.parameters is None or not says.parameters:
+        return
+    constants, results = _types(statement.parameters)
+    own_constants, own_results = _types(says.parameters)
+    shortened = results == own_results[: len(results)] and bool(results) == bool(own_results)
+    if constants != own_constants or not shortened:
+        raise StatementError(
+            f"{statement.source} has other parameters",
+            span=statement.name.span,
+            hint=f"it takes {print_parameters(says.parameters)}; leave the parameters out to use these",
+        )
+
+
+def _types(parameters: tuple[Parameter, ...]) -> tuple[list[str], list[str]]:
+    """The types of what is given to an operator, attributes left out, and of its results."""
+    constants: list[str] = [one.type for one in parameters if one.role == "input"]
+    return constants, [one.type for one in parameters if one.role == "result"]
+
+
+def register(scope: Scope, statement: RegisterOperator) -> Outcome:
+    """Register an operator; the queries that used an earlier registration use this one from now on.
+
+    They keep their subscriptions and go on where they are, as with `create or replace feed`.
+    """
+    _refuse_people(scope.actor, statement.name.span)
+    registered = operators.register_operator(scope.connection, scope.registrations[statement])
+    scope.forget_operators()
+    users = operators.users_of(scope.connection, registered.name)
+    if users:
+        nodes = operators.current_nodes(scope.connection, users)
+        operators.replace_nodes(scope.connection, _bound_again(scope, statement.name, nodes))
+        scope.forget_all()
+        scope.redefined |= users
+    name, version, bound = registered.name, registered.version, scope.shown(users)
+    again = f" again; {listed('feed', bound)} {'uses' if len(bound) == 1 else 'use'} it as it is now" if bound else ""
+    data = {"operator": name, "version": version, "signature": signature(registered), "feeds": bound}
+    return Outcome(f"registered operator {name}{again}", data)
+
+
+def _bound_again(scope: Scope, name: Name, nodes: Mapping[int, Node]) -> dict[int, Node]:
+    bound: dict[int, Node] = {}
+    unfit: dict[int, StatementError] = {}
+    for feed, node in nodes.items():
+        try:
+            bound[feed] = bind_node(node, scope.operator, scope.operator_names)
+        except StatementError as error:
+            unfit[feed] = error
+    if unfit:
+        first = next(iter(unfit.values()))
+        raise StillNeeded(
+            f"{listed('feed', scope.shown(unfit))} could not use {name.text} any more: {first.message}",
+            span=name.span,
+            hint="register it under another name, or drop or replace the feeds first",
+        )
+    return bound
+
+
+def drop(scope: Scope, statement: DropOperator, drop_feeds: DropFeeds) -> Outcome:
+    """Drop an operator; with `cascade` the queries that use it, and what depends on them, too."""
+    _refuse_people(scope.actor, statement.name.span)
+    name = statement.name.text
+    if scope.operator(name) is None:
+        near = did_you_mean(name, scope.operator_names()) or "`show operators` lists what there is"
+        raise UnknownName(f"there is no operator {name}", span=statement.name.span, hint=near)
+    users = operators.users_of(scope.connection, name)
+    if users and not statement.cascade:
+        raise StillNeeded(
+            f"{name} is still needed by {listed('feed', scope.shown(users))}",
+            span=statement.name.span,
+            hint=f"`{print_statement(replace(statement, cascade=True))[:-1]}` drops them too",
+        )
+    dropped, ended = drop_feeds(feeds.all_dependents(scope.connection, users)) if users else ([], [])
+    operators.drop_operator(scope.connection, name)
+    scope.forget_operators()
+    also = f", {listed('feed', dropped)}" if dropped else ""
+    also += f" and ended {listed('subscription', ended)}" if ended else ""
+    return Outcome(f"dropped operator {name}{also}", {"operator": name, "feeds": dropped, "subscriptions": ended})
+
+
+# --- showing -----------------------------------------------------------------------------------------------------
+
+
+def show_operators(root: Root, actor: Actor) -> Outcome:
+    """All operators that can be used, each with what is known of it and how many of one's queries use it."""
+    with root.catalog.read() as connection:
+        live = operators.live_operators(connection)
+        uses = operators.use_counts(connection, None if actor.is_operator else {actor.owner})
+        learned = learned_operators(connection)
+    rows = [
+        _row(one, actor) | {"queries": uses[name], "learned": _learned(one, learned)} for name, one in live.items()
+    ]
+    lines = [
+        line
+        for row in rows
+        for line in (*wrap(row["signature"], _WIDTH, subsequent_indent="    "), *_indented(_described(row)))
+    ]
+    noun = "operator" if len(rows) == 1 else "operators"
+    return Outcome(f"{len(rows)} {noun}", {"operators": rows}, tuple(lines))
+
+
+def show_operator(root: Root, name: str, actor: Actor) -> Outcome:
+    """One operator: its registration, and the queries that use it, of those that the actor may read."""
+    with root.catalog.read() as connection:
+        found = operators.operator_named(connection, name)
+        if found is None:
+            near = did_you_mean(name, operators.live_operators(connection))
+            raise NotFound(f"there is no operator {name}", hint=near or "`show operators` lists what there is")
+        names = names_for(connection, actor)
+        using = sorted(names[one] for one in operators.users_of(connection, name) if one in names)
+        learned = learned_operators(connection)
+    row = _row(found, actor) | {"queries": len(using), "used_by": using, "learned": _learned(found, learned)}
+    if actor.is_operator:
+        row["statement"] = print_statement(statement_of(found))
+    lines = (
+        *([row["statement"]] if actor.is_operator else [row["signature"]]),
+        *_indented(_described(row)),
+        *_indented(f"used by {listed('feed', using)}" if using else "used by: -"),
+    )
+    return Outcome(f"operator {name}", row, lines)
+
+
+def statement_of(declaration: OperatorDeclaration) -> RegisterOperator:
+    """The statement that registers an operator as it is: everything is said, whether it was or not."""
+    return RegisterOperator(
+        Name(declaration.name),
+        declaration.source,
+        declaration.parameters,
+        release=declaration.release or None,
+        cost=declaration.cost,
+        pure=declaration.pure,
+        reads=declaration.reads or None,
+        batch=declaration.batch,
+        time_limit=declaration.time_limit,
+        concurrency=declaration.concurrency,
+        calls=declaration.budget.calls,
+        seconds=declaration.budget.seconds,
+        on_error=declaration.on_error,
+        retry_for=declaration.retry_for if declaration.on_error == "retry" else None,
+        configuration=declaration.configuration,
+    )
+
+
+def _row(one: OperatorDeclaration, actor: Actor) -> dict[str, Any]:
+    """What is told of an operator; where its code is, and how it is set up, is the installation's matter."""
+    row: dict[str, Any] = {
+        "name": one.name,
+        "version": one.version,
+        "signature": signature(one),
+        "cost_seconds": one.cost.total_seconds(),
+        "cost": render_span(one.cost),
+        "pure": one.pure,
+        "on_error": _policy(one),
+        "budget": render_budget(one.budget.calls, one.budget.seconds),
+        "reads": list(one.reads),
+        "release": one.release,
+    }
+    return row | {"source": one.source, "configuration": dict(one.configuration)} if actor.is_operator else row
+
+
+def _learned(one: OperatorDeclaration, learned: Learned) -> dict[str, float] | None:
+    """What calls of late have shown; None where there were none."""
+    use = learned.operators.get(operator_key(one.name, one.version))
+    asked = 0.0 if use is None else use.calls + use.hits
+    if use is None or not asked:
+        return None
+    return {
+        "seconds": round(use.seconds / use.calls, 9) if use.calls else 0.0,
+        "failed": round(use.failures / use.calls, 4) if use.calls else 0.0,
+        "known": round(use.hits / asked, 4),
+    }
+
+
+def _policy(one: OperatorDeclaration) -> str:
+    return f"retry for {render_duration(one.retry_for)}" if one.on_error == "retry" else "unknown"
+
+
+def _described(row: Mapping[str, Any]) -> str:
+    """An operator in words, after its signature."""
+    said = [f"from {row['source']}"] if "source" in row else []
+    said += [f"release {row['release']}"] if row["release"] else []
+    said += [
+        f"cost {row['cost']}",
+        "pure" if row["pure"] else "impure",
+        f"on error {row['on_error']}",
+        *row["budget"],
+    ]
+    said += [f"reading {', '.join(row['reads'])}"] if row["reads"] else []
+    learned = row["learned"]
+    if learned is not None:
+        took = render_span(timedelta(seconds=float(f"{learned['seconds']:.3g}")))
+        said.append(f"of late {took} a call, {learned['failed']:.0%} failed, {learned['known']:.0%} known already")
+    queries = row["queries"]
+    return "; ".join([*said, "1 query uses it" if queries == 1 else f"{queries:,} queries use it"])
+
+
+def _indented(text: str) -> list[str]:
+    return wrap(text, _WIDTH, initial_indent="  ", subsequent_indent="  ")

@@ -1,0 +1,64 @@
+"""Prefixes of a root: registered, dropped and shown. They are for everybody, so the installation itself says them.
+
+In: statements, and an open transaction. Out: what names stand for in graph patterns from now on.
+"""
+
+from __future__ import annotations
+
+from runnel.catalog.declared.prefixes import all_prefixes, drop_prefix, register_prefix
+from runnel.engine.actors import Actor
+from runnel.engine.declare.scope import Scope
+from runnel.engine.outcome import Outcome
+from runnel.engine.workspace import Root
+from runnel.errors import Span, StatementError, UnknownName
+from runnel.language.nearest import did_you_mean
+from runnel.language.printing import print_statement
+from runnel.language.syntax.iri_prefixes import KNOWN_PREFIXES
+from runnel.language.syntax.statements import DropPrefix, Name, RegisterPrefix
+
+
+def change(scope: Scope, statement: RegisterPrefix | DropPrefix) -> Outcome:
+    """Register or drop a prefix. Queries that were made before keep the IRIs that they have."""
+    name = statement.name.text
+    _refuse_people(scope.actor, statement.name.span)
+    match statement:
+        case RegisterPrefix(_, iri):
+            before = register_prefix(scope.connection, name, iri)
+            again = f", no more for {before}" if before not in (None, iri) else ""
+            return Outcome(f"registered prefix {name} for {iri}{again}", {"prefix": name, "iri": iri})
+        case DropPrefix():
+            if drop_prefix(scope.connection, name) is None:
+                raise _nothing_to_drop(scope, statement.name)
+            return Outcome(f"dropped prefix {name}", {"prefix": name})
+
+
+def _refuse_people(actor: Actor, span: Span) -> None:
+    if not actor.is_operator or actor.token is not None:
+        raise StatementError(
+            "prefixes are for everybody, so they are registered and dropped by the installation itself",
+            span=span,
+            hint="say yours in the block: graph { prefix ex: <http://…> … }; `show prefixes` lists what there is",
+        )
+
+
+def _nothing_to_drop(scope: Scope, name: Name) -> StatementError:
+    if name.text in KNOWN_PREFIXES:
+        return StatementError(f"the prefix {name.text} is known from the start and stays", span=name.span)
+    near = did_you_mean(name.text, all_prefixes(scope.connection))
+    hint = near or "`show prefixes` lists what there is"
+    return UnknownName(f"there is no prefix {name.text}", span=name.span, hint=hint)
+
+
+def show_prefixes(root: Root) -> Outcome:
+    """All prefixes, those that are known from the start after those that were registered, as comments."""
+    with root.catalog.read() as connection:
+        registered = all_prefixes(connection)
+    rows = [
+        *({"prefix": name, "iri": iri, "registered": True} for name, iri in registered.items()),
+        *({"prefix": name, "iri": iri, "registered": False} for name, iri in KNOWN_PREFIXES.items()),
+    ]
+    lines = (
+        *(print_statement(RegisterPrefix(Name(name), iri)) for name, iri in registered.items()),
+        *(f"-- {name}: <{iri}> is known from the start" for name, iri in KNOWN_PREFIXES.items()),
+    )
+    return Outcome(f"{len(rows)} prefixes", {"prefixes": rows}, lines)

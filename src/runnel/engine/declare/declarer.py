@@ -1,0 +1,243 @@
+"""Declarations: a script's statements, applied one by one to the catalog as one transaction sees it.
+
+What is new is kept until it can be written together (`Scope.pending`); whatever changes or looks for something that
+is there already has that written first.
+"""
+
+from __future__ import annotations
+
+from runnel.algebra.nodes.query import Node, Read
+from runnel.catalog.declared import feeds, subscriptions, tags
+from runnel.catalog.declared.bulk_insert import NewFeed, encoded
+from runnel.catalog.declared.prefixes import all_prefixes
+from runnel.catalog.declared.subscriptions import INTERNAL
+from runnel.engine.declare import declare_operators, declare_prefixes, subscribe
+from runnel.engine.declare.scope import Scope
+from runnel.engine.outcome import Outcome, listed
+from runnel.errors import CyclicFeeds, InputError, StatementError, StillNeeded
+from runnel.language.binding.bind_query import bind_query, find_cycle
+from runnel.language.printing import print_statement
+from runnel.language.syntax import statements as said
+from runnel.language.syntax.iri_prefixes import write_out
+from runnel.model.feed import Feed, FeedKind
+from runnel.net.http_client import check_url
+from runnel.sources.feed_address import parse_address
+
+
+class Declarer:
+    """Applies declarations in one open transaction; its scope remembers what they touched."""
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self._connection = scope.connection
+        self._prefixes: dict[str, str] | None = None
+
+    def apply(self, statement: said.Declaration) -> Outcome:
+        """Apply one declaration; raises a StatementError that knows its place."""
+        match statement:
+            case said.RegisterFeed():
+                return self._register(statement)
+            case said.CreateFeed():
+                return self._create(statement)
+            case said.Subscribe():
+                return subscribe.subscribe(self.scope, statement)
+        self.scope.settle()
+        match statement:
+            case said.MaterialiseFeed():
+                return self._materialise(statement)
+            case said.RegisterOperator():
+                return declare_operators.register(self.scope, statement)
+            case said.DropOperator():
+                return declare_operators.drop(self.scope, statement, self._drop_all)
+            case said.RegisterPrefix() | said.DropPrefix():
+                self._prefixes = None
+                return declare_prefixes.change(self.scope, statement)
+            case said.Drop():
+                return self._drop(statement)
+            case said.Pause(_, None):
+                return subscribe.pause(self.scope, statement)
+            case said.Pause():
+                return self._pause(statement)
+            case said.Unsubscribe():
+                return subscribe.unsubscribe(self.scope, statement)
+            case said.Renew():
+                return subscribe.renew(self.scope, statement)
+            case said.RotateKey():
+                return subscribe.rotate(self.scope, statement)
+            case said.Replay():
+                return subscribe.replay(self.scope, statement)
+
+    def _register(self, statement: said.RegisterFeed) -> Outcome:
+        self.scope.refuse_taken(statement.name)
+        if statement.address is not None:
+            self._check_address(statement, statement.address)
+        self.scope.allowance.take("queries")
+        name, text, owner = statement.name.text, print_statement(statement), self.scope.actor.owner
+        feed = self.scope.pending.feed_id()
+        self.scope.pending.add_feed(
+            NewFeed(feed, name, FeedKind.SOURCE, text, statement.address, owner=owner, every=statement.every)
+        )
+        self.scope.remember(
+            Feed(feed, name, FeedKind.SOURCE, text, statement.address, owner=owner, every=statement.every)
+        )
+        return Outcome(f"registered feed {name}", {"feed": name, "id": feed})
+
+    def _check_address(self, statement: said.RegisterFeed, text: str) -> None:
+        try:
+            address = parse_address(text, self.scope.root.folder)
+            if address.url is not None:
+                check_url(address.url, self.scope.root.settings.allowed_addresses)
+                return
+        except InputError as error:
+            raise StatementError(error.message, hint=error.hint, span=statement.place) from error
+        if not self.scope.actor.is_operator:
+            raise StatementError(
+                "files and folders can be registered by the operator alone",
+                span=statement.place,
+                hint="give an address that begins with https://, or leave it out and publish into the feed",
+            )
+        if statement.every is not None:
+            raise StatementError(
+                "only addresses on the web are asked every so often",
+                span=statement.place,
+                hint="leave `every` out: files and folders are looked at every few seconds (setting scan_seconds)",
+            )
+
+    def _materialise(self, statement: said.MaterialiseFeed) -> Outcome:
+        scope = self.scope
+        scope.refuse_taken(statement.name)
+        origin = scope.find(statement.origin)
+        scope.refuse_disabled(statement.name.span)
+        scope.allowance.take("queries")
+        name, text, owner = statement.name.text, print_statement(statement), scope.actor.owner
+        sheet = scope.sheets[statement.sheet]
+        feed = feeds.add_feed(
+            self._connection, name, FeedKind.SOURCE, text, owner=owner, origin=origin.id, sheet=sheet
+        )
+        subscriptions.add_subscription(
+            self._connection,
+            origin.id,
+            INTERNAL,
+            str(feed),
+            since=scope.sequence,
+            every=None,
+            lifetime=None,
+            owner=owner,
+            sheet=sheet,
+        )
+        scope.touched.add(origin.id)
+        scope.remember(Feed(feed, name, FeedKind.SOURCE, text, owner=owner, origin=origin.id, sheet=sheet))
+        data = {"feed": name, "id": feed, "origin": origin.name, "sheet": sheet}
+        return Outcome(f"registered feed {name}, made from {origin.name}", data)
+
+    def _create(self, statement: said.CreateFeed) -> Outcome:
+        name, owner = statement.name.text, self.scope.actor.owner
+        existing = self.scope.own(name)
+        if existing is not None and (not statement.replace or existing.kind is FeedKind.SOURCE):
+            self.scope.refuse_taken(statement.name)
+        query = write_out(statement.query, self._known_prefixes)
+        node = bind_query(query, self._resolve, self.scope.names, self.scope.operator, self.scope.operator_names)
+        # Stored without `or replace`: a declaration says what is, not how it came to be.
+        text = print_statement(said.CreateFeed(statement.name, query, tags=statement.tags))
+        if existing is None:
+            self.scope.allowance.take("queries")
+            feed = self.scope.pending.feed_id()
+            self.scope.pending.add_feed(
+                NewFeed(
+                    feed,
+                    name,
+                    FeedKind.VIRTUAL,
+                    text,
+                    node=node,
+                    owner=owner,
+                    tags=statement.tags,
+                    encoded=encoded(node),
+                )
+            )
+        else:
+            self.scope.settle()
+            self._refuse_cycle(statement, existing, node)
+            feed = existing.id
+            feeds.replace_feed(self._connection, existing, text, node)
+            self.scope.redefined.add(feed)
+            self.scope.touched |= feeds.all_sources(self._connection, [feed])
+            tags.set_tags(self._connection, feed, statement.tags)
+        revision = 1 if existing is None else existing.revision + 1
+        paused = existing is not None and existing.paused
+        self.scope.remember(Feed(feed, name, FeedKind.VIRTUAL, text, revision=revision, paused=paused, owner=owner))
+        verb = "created" if existing is None else "replaced"
+        return Outcome(f"{verb} feed {name}", {"feed": name, "id": feed})
+
+    def _known_prefixes(self) -> dict[str, str]:
+        if self._prefixes is None:
+            self._prefixes = all_prefixes(self._connection)
+        return self._prefixes
+
+    def _resolve(self, name: str) -> int | None:
+        found = self.scope.known(name)
+        return None if found is None else found.id
+
+    def _refuse_cycle(self, statement: said.CreateFeed, feed: Feed, node: Node) -> None:
+        self.scope.touched |= feeds.all_sources(self._connection, [feed.id])
+        definitions = feeds.definitions(self._connection, with_paused=True)
+        # A materialised feed reads its origin as a view does, only later.
+        made_from: dict[int, Node] = {one: Read(origin) for one, origin in feeds.origins(self._connection).items()}
+        path = find_cycle(feed.id, node, definitions | made_from)
+        if path is not None:
+            names = feeds.feed_names(self._connection)
+            shown = ", which reads ".join(names[one] for one in path)
+            raise CyclicFeeds(f"{feed.name} would read itself: it reads {shown}", span=statement.name.span)
+
+    def _drop(self, statement: said.Drop) -> Outcome:
+        scope = self.scope
+        feed = scope.find_own(statement.name)
+        doomed = feeds.all_dependents(self._connection, [feed.id])
+        held = [one for each in doomed for one in subscriptions.live_subscriptions(self._connection, each)]
+        people_hold = sorted(one.id for one in held if one.kind != INTERNAL)
+        readers = scope.shown(doomed - {feed.id})
+        if (readers or people_hold) and not statement.cascade:
+            needs = [
+                listed(noun, things) for noun, things in (("feed", readers), ("subscription", people_hold)) if things
+            ]
+            raise StillNeeded(
+                f"{feed.name} is still needed by {' and '.join(needs)}",
+                span=statement.name.span,
+                hint=f"`drop feed {feed.name} cascade` drops them too",
+            )
+        dropped, ended = self._drop_all(doomed)
+        also = f" and ended {listed('subscription', ended)}" if ended else ""
+        return Outcome(f"dropped {listed('feed', dropped)}{also}", {"feeds": dropped, "subscriptions": ended})
+
+    def _drop_all(self, doomed: set[int]) -> tuple[list[str], list[int]]:
+        """Drop feeds on which no others depend, and end their subscriptions; gives the names and the numbers."""
+        scope = self.scope
+        held = [one for each in doomed for one in subscriptions.live_subscriptions(self._connection, each)]
+        # What the doomed feeds read may be needed no more; ask before the edges are gone.
+        scope.touched |= feeds.all_sources(self._connection, doomed)
+        serving = subscriptions.internal_subscriptions(self._connection, doomed)
+        ended = sorted(scope.end({one.id: one for one in (*held, *serving)}.values()))
+        dropped = scope.shown(doomed)
+        owners = feeds.feed_owners(self._connection, doomed)
+        names = feeds.feed_names(self._connection)
+        for one in doomed:
+            scope.forget(names[one])
+            feeds.drop_feed(self._connection, one)
+            if owners[one] == scope.actor.owner:
+                scope.allowance.give_back("queries")
+        tags.forget_tags(self._connection, doomed)
+        scope.dropped |= doomed
+        return dropped, ended
+
+    def _pause(self, statement: said.Pause) -> Outcome:
+        if statement.feed is None:
+            raise StatementError("pause what?", span=statement.span)
+        feed = self.scope.find_own(statement.feed)
+        feeds.pause_feed(self._connection, feed, statement.paused)
+        self.scope.forget(feed.name)
+        if feed.kind is FeedKind.VIRTUAL:
+            self.scope.redefined.add(feed.id)
+        for serving in subscriptions.internal_subscriptions(self._connection, [feed.id]):
+            subscriptions.keep_place(self._connection, serving)
+            subscriptions.pause_subscription(self._connection, serving.id, statement.paused)
+        verb = "paused" if statement.paused else "resumed"
+        return Outcome(f"{verb} feed {feed.name}", {"feed": feed.name, "paused": statement.paused})

@@ -1,0 +1,54 @@
+"""Expiry: subscriptions whose time is over end, and what only they needed is matched no more."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from runnel.catalog.declared import subscriptions
+from runnel.catalog.delivery import ledger
+from runnel.catalog.logs import match_segments
+from runnel.delivery.dispatcher import NO_MESSAGES
+from runnel.engine.declare.activation import activate
+from runnel.engine.planning.plan_change import publish_change
+from runnel.engine.workspace import Root
+from runnel.model.subscription import Subscription
+
+
+def end_expired(root: Root) -> int:
+    """End what has expired and has got all it was to get; gives how many subscriptions ended."""
+    with root.catalog.read() as connection:
+        expired = subscriptions.expired_subscriptions(connection)
+    if not expired:
+        return 0
+    last = {one.id: _last_sequence(root, one) for one in expired}
+    with root.catalog.write() as connection:
+        ended = [
+            one
+            for one in subscriptions.expired_subscriptions(connection)
+            if one.id in last and _has_all(connection, one, last[one.id])
+        ]
+        for one in ended:
+            subscriptions.end_subscription(connection, one.id)
+            ledger.drop_cursor(connection, one.id)
+        change = activate(connection, {one.feed for one in ended}, ())
+        publish_change(root, connection, change, ())
+    return len(ended)
+
+
+def _last_sequence(root: Root, subscription: Subscription) -> int:
+    expires = subscription.expires
+    return 0 if expires is None else root.items.sequence_before(int(expires.timestamp() * 1e6))
+
+
+def _has_all(connection: Connection, subscription: Subscription, last: int) -> bool:
+    """Whether all that was accepted before the expiry is matched, recorded as messages, and sent.
+
+    To a disabled subscription nothing more is sent, so there is nothing to wait for.
+    """
+    if subscription.disabled is not None:
+        return True
+    if subscription.kind in NO_MESSAGES:
+        return match_segments.matched_upto(connection) >= last
+    own = ledger.cursor(connection, subscription.id)
+    reached = own if own is not None else ledger.cursor(connection, ledger.SHARED) or 0
+    return reached >= last and not ledger.has_open(connection, subscription.id)

@@ -1,0 +1,47 @@
+"""Stylesheets of a script: read, tried and kept before its transaction begins, so that none holds the catalog up.
+
+In: the names that statements give. Out: the paths in the root's storage under which their content is kept for good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import closing
+
+from runnel.catalog.declared import stylesheets
+from runnel.engine.workspace import Root
+from runnel.errors import InputError, Span, StatementError
+from runnel.language.syntax.statements import MaterialiseFeed, Statement, Subscribe
+from runnel.sandbox.stylesheet_process import Transformer
+
+
+def keep_sheets(root: Root, statements: Iterable[Statement]) -> dict[str, str]:
+    """The stylesheets that statements name, each with the path under which it is kept from now on."""
+    named: dict[str, Span] = {}
+    for statement in statements:
+        match statement:
+            case Subscribe(sheet=str(name), places=places):
+                named.setdefault(name, places.sheet)
+            case MaterialiseFeed(sheet=name, place=place):
+                named.setdefault(name, place)
+    if not named:
+        return {}
+    limits = root.settings
+    with closing(Transformer(seconds=limits.sheet_seconds, megabytes=limits.sheet_megabytes)) as transformer:
+        return {name: _keep(root, name, span, transformer) for name, span in named.items()}
+
+
+def _keep(root: Root, name: str, span: Span, transformer: Transformer) -> str:
+    try:
+        data = stylesheets.read_sheet(root.folder, name)
+        transformer.check(data, name)
+    except InputError as error:
+        raise StatementError(error.message, hint=error.hint, span=span) from error
+    path = stylesheets.kept_path(data)
+    try:
+        root.storage.write(path, data)
+    except FileExistsError:
+        # Kept before. Whoever wrote into it since did so by hand: what was declared is what counts. And a young file
+        # is not taken for one that nobody needs any more.
+        root.storage.replace(path, data)
+    return path

@@ -1,0 +1,213 @@
+"""A scope: one open transaction as one actor sees it. Statements look names up here and note here what they touch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from sqlalchemy import Connection
+
+from runnel.catalog.access.owners import Allowance, Owner, owner_by_id
+from runnel.catalog.declared import feeds, operators, subscriptions
+from runnel.catalog.declared.bulk_insert import NewSubscription
+from runnel.catalog.declared.subscriptions import INTERNAL
+from runnel.catalog.delivery import ledger
+from runnel.catalog.store.sequencer import last_sequence
+from runnel.engine.actors import Actor, check_actor, names_for
+from runnel.engine.declare.pending import Pending
+from runnel.engine.workspace import Root
+from runnel.errors import DuplicateName, Span, StatementError, UnknownName
+from runnel.language.nearest import did_you_mean
+from runnel.language.syntax.statements import Name, RegisterOperator
+from runnel.model.feed import Feed, FeedKind
+from runnel.model.operator import OperatorDeclaration
+from runnel.model.subscription import Subscription
+
+_MANY = 100
+"""Names from which on all targets are read at once, rather than asked for one by one."""
+
+
+class NeedsLock(Exception):
+    """A statement that changes what is there cannot be prepared without the catalog's write lock."""
+
+
+class Scope:
+    """What a script's declarations share: the actor, the quotas, and what the plan must be told at the end.
+
+    New feeds and subscriptions are `pending` until all of them are written together. `ahead` is a scope on a
+    connection that only reads: what needs more raises NeedsLock.
+    """
+
+    def __init__(
+        self,
+        root: Root,
+        connection: Connection,
+        actor: Actor,
+        sheets: Mapping[str, str],
+        *,
+        registrations: Mapping[RegisterOperator, OperatorDeclaration] = MappingProxyType({}),
+        names: Iterable[str] = (),
+        ahead: bool = False,
+    ) -> None:
+        """`names` are looked up at once, which is faster than one by one."""
+        self.root = root
+        self.connection = connection
+        self.actor = actor
+        self.sheets = sheets
+        self.registrations = registrations
+        check_actor(connection, actor)
+        self.allowance = Allowance(connection, actor.owner, root.settings)
+        self.pending = Pending(connection)
+        self._ahead = ahead
+        # Nobody else can accept or declare anything while this transaction is open, so these may be kept; and whoever
+        # prepares a change ahead of one looks again later.
+        self.sequence = last_sequence(connection)
+        self._owner: Owner | None = None
+        wanted = set(names)
+        known = feeds.feeds_by_names(connection, wanted, actor.owner) if wanted else {}
+        self._feeds: dict[str, Feed | None] = {name: known.get(name) for name in wanted}
+        self._is_large = len(wanted) > _MANY
+        self._targets: dict[str, int] | None = None
+        self._operators: dict[str, OperatorDeclaration] | None = None
+        self.touched: set[int] = set()
+        self.redefined: set[int] = set()
+        self.dropped: set[int] = set()
+
+    def refuse_disabled(self, span: Span) -> None:
+        """Nothing of a disabled owner is served, so nothing that is to be served can begin for one."""
+        if self._owner is None:
+            self._owner = owner_by_id(self.connection, self.actor.owner)
+        if self._owner.disabled:
+            raise StatementError(
+                f"the owner {self.actor.name} is disabled: nothing would be sent",
+                span=span,
+                hint=f"`runnel owner disable {self.actor.name} --undo` takes that back",
+            )
+
+    def settle(self) -> None:
+        """Write what is pending, so that what follows finds it in the catalog."""
+        if self._ahead:
+            raise NeedsLock
+        self.pending.write(self.connection, self.sequence)
+        self._targets = None
+
+    # --- feeds ---------------------------------------------------------------------------------------------------
+
+    def known(self, name: str) -> Feed | None:
+        """The live feed that a name means to the actor."""
+        if name not in self._feeds:
+            self._feeds[name] = feeds.feed_by_name(self.connection, name, self.actor.owner)
+        return self._feeds[name]
+
+    def find(self, name: Name) -> Feed:
+        """As `known`; raises UnknownName with a near name."""
+        found = self.known(name.text)
+        if found is None:
+            near = did_you_mean(name.text, self.names())
+            hint = near or "`show feeds` lists what there is"
+            raise UnknownName(f"there is no feed {name.text}", span=name.span, hint=hint)
+        return found
+
+    def find_own(self, name: Name) -> Feed:
+        """As `find`, for a statement that changes the feed."""
+        found = self.find(name)
+        if found.owner != self.actor.owner:
+            raise StatementError(
+                f"{name.text} is the operator's feed: you may read it, not change it",
+                span=name.span,
+                hint="declare a feed of your own",
+            )
+        return found
+
+    def own(self, name: str) -> Feed | None:
+        """The actor's own live feed of a name, if there is one."""
+        found = self.known(name)
+        return found if found is not None and found.owner == self.actor.owner else None
+
+    def refuse_taken(self, name: Name) -> None:
+        """A name that the actor has given already cannot be given again; the operator's names can."""
+        existing = self.own(name.text)
+        if existing is not None:
+            hint = "use `create or replace feed` to change it" if existing.kind is FeedKind.VIRTUAL else None
+            raise DuplicateName(f"there is a feed {name.text} already", span=name.span, hint=hint)
+
+    def remember(self, feed: Feed) -> None:
+        """A feed as it is now, for the statements that follow."""
+        self._feeds[feed.name] = feed
+
+    def forget(self, name: str) -> None:
+        """A name means something else now, or nothing."""
+        self._feeds.pop(name, None)
+
+    def forget_all(self) -> None:
+        """Many feeds are something else now."""
+        self._feeds.clear()
+
+    def names(self) -> list[str]:
+        """The names that mean a feed to the actor; many, so only to help after an error."""
+        new = {one.name for one in self.pending.feeds.values()}
+        return sorted(new.union(feeds.live_names(self.connection, self.actor.owner)))
+
+    def shown(self, ids: Iterable[int]) -> list[str]:
+        """Feeds by the names under which the actor knows them, in order."""
+        names = names_for(self.connection, self.actor)
+        return sorted(names[one] for one in ids if one in names)
+
+    # --- operators -----------------------------------------------------------------------------------------------
+
+    def operator(self, name: str) -> OperatorDeclaration | None:
+        """The live registration of an operator's name."""
+        return self._live_operators().get(name)
+
+    def operator_names(self) -> list[str]:
+        """The names of all operators."""
+        return list(self._live_operators())
+
+    def forget_operators(self) -> None:
+        """What operators there are has changed."""
+        self._operators = None
+
+    def _live_operators(self) -> dict[str, OperatorDeclaration]:
+        if self._operators is None:
+            self._operators = operators.live_operators(self.connection)
+        return self._operators
+
+    # --- subscriptions -------------------------------------------------------------------------------------------
+
+    def subscription(self, number: int, span: Span) -> Subscription:
+        """A live subscription of the actor (to the operator: of anybody) by its number."""
+        found = subscriptions.subscription_by_number(self.connection, number)
+        if found is None or not self.actor.holds(found):
+            raise UnknownName(f"there is no subscription {number}", span=span, hint="`show subscriptions` lists them")
+        return found
+
+    def target_holder(self, target: str) -> int | None:
+        """The number of a live subscription with this target."""
+        if self._targets is None:
+            self._targets = {one.target: one.id for one in self.pending.subscriptions if one.target is not None}
+            if self._is_large:
+                self._targets |= subscriptions.live_targets(self.connection)
+        held = self._targets.get(target)
+        if held is None and not self._is_large:
+            held = subscriptions.subscription_to_target(self.connection, target)
+        return held
+
+    def subscribe(self, new: NewSubscription) -> None:
+        """One more subscription, which is written later."""
+        self.pending.add_subscription(new)
+        self.touched.add(new.feed)
+        if self._targets is not None and new.target is not None:
+            self._targets[new.target] = new.id
+
+    def end(self, ended: Iterable[Subscription]) -> list[int]:
+        """End subscriptions; gives the numbers of those that somebody made."""
+        numbers = []
+        for one in ended:
+            subscriptions.end_subscription(self.connection, one.id)
+            ledger.drop_cursor(self.connection, one.id)
+            self.touched.add(one.feed)
+            if one.kind != INTERNAL:
+                numbers.append(one.id)
+                if one.owner == self.actor.owner:
+                    self.allowance.give_back("subscriptions")
+        return numbers

@@ -1,0 +1,240 @@
+"""Subscriptions declared, renewed and ended, in one open transaction."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from runnel.catalog.access import signing_keys
+from runnel.catalog.access.owners import OWNER_DISABLED
+from runnel.catalog.access.tokens import new_ticket, ticket_digest
+from runnel.catalog.declared import subscriptions
+from runnel.catalog.declared.bulk_insert import NewSubscription
+from runnel.catalog.declared.subscriptions import INTERNAL, moment_of
+from runnel.catalog.store.connection import now
+from runnel.delivery.dead_letters import replay as open_again
+from runnel.engine.declare.scope import Scope
+from runnel.engine.outcome import Outcome, listed
+from runnel.engine.workspace import Root
+from runnel.errors import DuplicateName, InputError, InvalidCondition, NotFound, Span, StatementError, UnknownName
+from runnel.language.syntax.statements import Pause, Renew, Replay, RotateKey, Subscribe, Unsubscribe
+from runnel.model.feed import OPERATOR
+from runnel.model.subscription import Subscription
+from runnel.net.http_client import check_url
+from runnel.sinks.contract import RemoteSink, Sink
+from runnel.sinks.registry import open_sink
+
+SIGNED = "webhook"
+"""The kind whose messages are signed, so that its endpoint can tell them from others'."""
+
+_OWNERS_KINDS = ("log", "mail", "webhook")
+"""What owners may choose: nothing that writes into the operator's files."""
+
+
+def subscribe(scope: Scope, statement: Subscribe) -> Outcome:
+    """`subscribe to Feed …`: the answer alone holds the ticket, and a webhook's key."""
+    feed = scope.find(statement.feed)
+    scope.refuse_disabled(statement.feed.span)
+    target = _target(scope, statement)
+    scope.allowance.take("subscriptions")
+    since = None
+    if statement.back is not None:
+        begin = now(scope.connection) - int(statement.back.total_seconds() * 1e6)
+        since = scope.root.items.sequence_before(begin)
+    ticket, digest = new_ticket()
+    key = signing_keys.make_key() if statement.kind == SIGNED else None
+    number = scope.pending.subscription_id()
+    scope.subscribe(
+        NewSubscription(
+            number,
+            feed.id,
+            statement.kind,
+            target,
+            statement.every,
+            statement.lifetime or default_lifetime(scope.root, scope.actor.owner, statement.kind),
+            scope.actor.owner,
+            digest,
+            None if statement.sheet is None else scope.sheets[statement.sheet],
+            since,
+            # It gets what the others have had already, or gets it later than they do.
+            has_cursor=statement.back is not None or statement.every is not None,
+            key=key,
+        )
+    )
+    data = {"subscription": number, "feed": feed.name, "kind": statement.kind, "target": target, "ticket": ticket}
+    lines: tuple[str, ...] = ()
+    if _reaches_people(scope.actor.owner, statement.kind):
+        lines = (f"ticket: {ticket}  (shown only now; it renews and ends the subscription)",)
+    if key is not None:
+        data["key"] = signing_keys.key_text(key)
+        lines = (*lines, f"signing key: {data['key']}  (shown only now)")
+    where = f" {'to' if _is_remote(open_sink(statement.kind)) else 'into'} {target}" if target else ""
+    return Outcome(f"subscription {number} to {feed.name}: {statement.kind}{where}", data, lines)
+
+
+def default_lifetime(root: Root, owner: int, kind: str) -> timedelta | None:
+    """How long a subscription without `for` lasts. What the operator writes into local files lasts until ended."""
+    days = root.settings.subscription_days
+    return timedelta(days=days) if days and _reaches_people(owner, kind) else None
+
+
+def _reaches_people(owner: int, kind: str) -> bool:
+    return owner != OPERATOR or _is_remote(open_sink(kind))
+
+
+def _is_remote(sink: Sink | RemoteSink) -> bool:
+    # To look whether something follows a protocol takes as long as to bind a query.
+    if type(sink) not in _remote:
+        _remote[type(sink)] = isinstance(sink, RemoteSink)
+    return _remote[type(sink)]
+
+
+_remote: dict[type, bool] = {}
+
+
+def _target(scope: Scope, statement: Subscribe) -> str | None:
+    places = statement.places
+    if not scope.actor.is_operator and statement.kind not in _OWNERS_KINDS:
+        raise StatementError(
+            f"output {statement.kind} is the operator's alone",
+            span=places.kind,
+            hint=f"you may use: {', '.join(_OWNERS_KINDS)}",
+        )
+    if statement.sheet is not None and statement.kind == "log":
+        raise StatementError("output log sends no messages to apply a stylesheet to", span=places.sheet)
+    try:
+        sink = open_sink(statement.kind)
+    except (InputError, NotFound) as error:
+        raise StatementError(error.message, hint=error.hint, span=places.kind) from error
+    settings = scope.root.settings
+    try:
+        target = sink.validate_target(statement.target, scope.root.folder, settings.out_folders)
+        if target is not None and isinstance(sink, RemoteSink) and target.startswith(("http://", "https://")):
+            # An address stays what it is. Where a name leads the door sees at each attempt.
+            check_url(target, settings.allowed_addresses)
+    except InputError as error:
+        raise StatementError(error.message, hint=error.hint, span=places.target) from error
+    if target is not None and getattr(sink, "owns_target", False):
+        taken = scope.target_holder(target)
+        if taken is not None:
+            raise DuplicateName(
+                f"subscription {taken} writes into {target} already",
+                span=places.target,
+                hint="choose another file, or end that subscription first",
+            )
+    return target
+
+
+def unsubscribe(scope: Scope, statement: Unsubscribe) -> Outcome:
+    """`unsubscribe …`, by number, by ticket, or all of one's own to a feed."""
+    numbers = scope.end(_matching(scope, statement))
+    return Outcome(f"ended {listed('subscription', numbers)}", {"subscriptions": numbers})
+
+
+def _matching(scope: Scope, statement: Unsubscribe) -> list[Subscription]:
+    if statement.ticket is not None:
+        return [_by_ticket(scope, statement.ticket, statement.span)]
+    if statement.number is not None:
+        return [_made_by_somebody(scope, statement.number, statement.span)]
+    if statement.feed is None:
+        raise InvalidCondition("unsubscribe from what?", span=statement.span)
+    feed = scope.find(statement.feed)
+    found = [
+        one
+        for one in subscriptions.live_subscriptions(scope.connection, feed.id, owner=scope.actor.owner)
+        if one.kind != INTERNAL and statement.kind in (None, one.kind) and statement.target in (None, one.target)
+    ]
+    if not found:
+        raise UnknownName(
+            f"there is no such subscription to {feed.name}",
+            span=statement.feed.span,
+            hint="`show subscriptions` lists them",
+        )
+    return found
+
+
+def _by_ticket(scope: Scope, ticket: str, span: Span) -> Subscription:
+    """Whoever has the ticket may; nothing is said of whose subscription it is."""
+    found = subscriptions.subscription_by_ticket(scope.connection, ticket_digest(ticket))
+    if found is None:
+        raise UnknownName(
+            "no subscription has this ticket",
+            span=span,
+            hint="it was not copied whole, or the subscription has ended",
+        )
+    return found
+
+
+def _made_by_somebody(scope: Scope, number: int, span: Span) -> Subscription:
+    found = scope.subscription(number, span)
+    if found.kind == INTERNAL:
+        names = scope.shown([int(found.target or 0)])
+        raise StatementError(
+            f"subscription {number} serves {listed('feed', names)}",
+            span=span,
+            hint=f"`drop feed {names[0] if names else '…'}` ends it",
+        )
+    return found
+
+
+def renew(scope: Scope, statement: Renew) -> Outcome:
+    """`renew …`: the subscription lasts for as long as is said, or as a new one would, from now on."""
+    if statement.ticket is not None:
+        found = _by_ticket(scope, statement.ticket, statement.span)
+    else:
+        found = _made_by_somebody(scope, statement.number or 0, statement.span)
+    if found.expires is not None and found.expires <= moment_of(now(scope.connection)):
+        raise StatementError(
+            f"subscription {found.id} ended on {found.expires.date()}", span=statement.span, hint="subscribe again"
+        )
+    lifetime = statement.lifetime or default_lifetime(scope.root, found.owner, found.kind)
+    expires = subscriptions.renew_subscription(scope.connection, found.id, lifetime)
+    shown = None if expires is None else moment_of(expires).isoformat()
+    until = "it is ended" if shown is None else shown[:16]
+    return Outcome(f"subscription {found.id} lasts until {until}", {"subscription": found.id, "expires": shown})
+
+
+def rotate(scope: Scope, statement: RotateKey) -> Outcome:
+    """`rotate key of subscription 12`."""
+    found = scope.subscription(statement.subscription, statement.span)
+    if found.kind != SIGNED:
+        raise StatementError(
+            f"messages of subscription {found.id} are not signed",
+            span=statement.span,
+            hint=f"only output {SIGNED} has signing keys",
+        )
+    key = signing_keys.rotate_key(scope.connection, found.id)
+    hours = int(signing_keys.OVERLAP.total_seconds() // 3600)
+    lines = (f"signing key: {key}  (shown only now; the old one signs as well for {hours} hours)",)
+    return Outcome(f"new key of subscription {found.id}", {"subscription": found.id, "key": key}, lines)
+
+
+def replay(scope: Scope, statement: Replay) -> Outcome:
+    """`replay message 'key'` or `replay subscription 12`."""
+    if statement.message is not None:
+        owner = subscriptions.owner_of_message(scope.connection, statement.message)
+        if owner is None or not (scope.actor.is_operator or owner == scope.actor.owner):
+            raise UnknownName(
+                f"there is no message {statement.message}", span=statement.span, hint="`show dead letters` lists them"
+            )
+        count = open_again(scope.connection, statement.message)
+    else:
+        found = scope.subscription(statement.subscription or 0, statement.span)
+        count = open_again(scope.connection, found.id)
+    if not count:
+        raise UnknownName("there is no dead letter to send again", span=statement.span)
+    noun = "message is" if count == 1 else "messages are"
+    return Outcome(f"{count} {noun} sent again", {"messages": count})
+
+
+def pause(scope: Scope, statement: Pause) -> Outcome:
+    """`pause subscription 12` and `resume subscription 12`; resuming also takes back that it was disabled."""
+    verb = "paused" if statement.paused else "resumed"
+    found = scope.subscription(statement.subscription or 0, statement.span)
+    if not statement.paused and found.disabled == OWNER_DISABLED:
+        raise StatementError(OWNER_DISABLED, span=statement.span, hint="`runnel owner disable NAME --undo`")
+    if statement.paused:
+        subscriptions.keep_place(scope.connection, found)
+    subscriptions.pause_subscription(scope.connection, found.id, statement.paused)
+    if not statement.paused and found.disabled is not None:
+        subscriptions.disable_subscription(scope.connection, found, None)
+    return Outcome(f"{verb} subscription {found.id}", {"subscription": found.id, "paused": statement.paused})

@@ -1,0 +1,49 @@
+"""Links in messages: a reader who was sent one may end that subscription, and nothing else.
+
+In: the token of a link, from anybody. Out: the name of the feed it speaks of, or None where the link is of no use.
+"""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from runnel.catalog.access.workspace_secrets import UNSUBSCRIBE, check_unsubscribe_token, find_secret
+from runnel.catalog.declared import feeds, subscriptions
+from runnel.catalog.delivery import ledger
+from runnel.engine.declare.activation import activate
+from runnel.engine.planning.plan_change import publish_change
+from runnel.engine.workspace import Root
+from runnel.model.subscription import Subscription
+
+
+def feed_of_link(root: Root, token: str) -> str | None:
+    """The name of the feed whose messages a link would end; asking changes nothing."""
+    with root.catalog.read() as connection:
+        found = _subscription(connection, token)
+        return None if found is None else _feed_name(connection, found)
+
+
+def end_by_link(root: Root, token: str) -> str | None:
+    """End the subscription of a link; gives the name of its feed."""
+    if feed_of_link(root, token) is None:
+        return None  # whoever guesses tokens takes no lock
+    with root.catalog.write() as connection:
+        found = _subscription(connection, token)
+        if found is None:
+            return None
+        name = _feed_name(connection, found)
+        subscriptions.end_subscription(connection, found.id)
+        ledger.drop_cursor(connection, found.id)
+        publish_change(root, connection, activate(connection, {found.feed}, ()), ())
+        return name
+
+
+def _subscription(connection: Connection, token: str) -> Subscription | None:
+    secret = find_secret(connection, UNSUBSCRIBE)
+    number = None if secret is None else check_unsubscribe_token(secret, token)
+    return None if number is None else subscriptions.subscription_by_number(connection, number)
+
+
+def _feed_name(connection: Connection, subscription: Subscription) -> str:
+    feed = feeds.feed_by_id(connection, subscription.feed)
+    return "this feed" if feed is None else feed.name

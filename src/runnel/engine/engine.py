@@ -1,0 +1,396 @@
+"""`Engine`: declare, publish, run and ask, for one root."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from runnel.catalog.store.connection import Clock
+from runnel.delivery.dispatcher import Dispatcher
+from runnel.engine.actors import OPERATOR_ACTOR, Actor, actor_named, authenticate, check_actor, feed_named, names_for
+from runnel.engine.ask import explain_feed, show_dead_letters, why
+from runnel.engine.ask import show as answer
+from runnel.engine.ask.query_usage import ITEMS, Usage, read_usage
+from runnel.engine.ask.selection import Selection
+from runnel.engine.ask.status import Status, read_status
+from runnel.engine.declare import declare_operators, declare_prefixes
+from runnel.engine.declare.locate_errors import placed
+from runnel.engine.declare.script import declare
+from runnel.engine.open_delivery import dispatcher_of
+from runnel.engine.outcome import Outcome
+from runnel.engine.owners import Owners
+from runnel.engine.publish import Publisher
+from runnel.engine.trial.preview import DEFAULT_SPAN, Preview, preview_feed, preview_query
+from runnel.engine.trial.try_items import SHOWN, Trial, source_for, try_adapted, try_items, try_past
+from runnel.engine.workspace import Root, create_root, open_root
+from runnel.errors import InputError, NotAllowed, NotARoot, NotFound, StatementError
+from runnel.language.grammar.parser import parse
+from runnel.language.printing import print_statement
+from runnel.language.syntax import statements as said
+from runnel.logs.items.item_log import Accepted
+from runnel.model.bindings import NO_BINDINGS, Bindings
+from runnel.model.item import Item
+from runnel.sources.acquire import Acquirer
+from runnel.sources.web_feeds.poller import Poller
+from runnel.sources.web_feeds.websub_client import Subscriber
+
+if TYPE_CHECKING:
+    from runnel.engine.run.health import Companion
+    from runnel.engine.run.runner import Parts, Progress, Runner
+
+_QUESTIONS = (said.Show, said.Explain, said.ExplainMessage, said.Why, said.Preview)
+
+
+@dataclass(frozen=True, slots=True)
+class MatchedItem:
+    """An item in a feed, with the sequence under which it was accepted, and the bindings with which it matched."""
+
+    sequence: int
+    item: Item
+    bindings: Bindings = NO_BINDINGS
+
+
+def open_engine(
+    root: str | Path, *, create: bool = True, clock: Clock = time.time, token: str | None = None, **settings: Any
+) -> Engine:
+    """Open the root in a folder; a folder that is no root yet becomes one unless `create` is false.
+
+    Keyword arguments are settings that stand in for those of the root's `runnel.toml`. With a token the engine acts
+    for the token's owner, without one for the operator: whoever can open the root's files is.
+    """
+    folder = Path(root)
+    try:
+        opened = open_root(folder, clock=clock, **settings)
+    except NotARoot:
+        if not create or token is not None:
+            raise
+        opened = create_root(folder, clock=clock, **settings)
+    if token is None:
+        return Engine(opened)
+    try:
+        return Engine(opened, authenticate(opened, token))
+    except BaseException:
+        opened.close()
+        raise
+
+
+class Engine:
+    """One root, open for one actor. Use it as a context manager, or call `close`.
+
+    Any number of engines may declare, publish and ask at the same time; only one may `run`.
+    """
+
+    def __init__(self, root: Root, actor: Actor = OPERATOR_ACTOR) -> None:
+        self.root = root
+        self.actor = actor
+        self._spark: Any = None
+        self._owns_spark = False
+        self._owns_root = True
+        self._runner: Runner | None = None
+        self._stopping = threading.Event()
+        self._acquirer = Acquirer(root.catalog, root.storage, root.items, root.folder, root.settings)
+        self._publisher = Publisher(root, self._acquirer, actor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the catalog, and of Spark if this engine started it."""
+        if self._spark is not None and self._owns_spark:
+            self._spark.stop()
+        self._spark = None
+        if self._owns_root:
+            self.root.close()
+
+    def acting_as(self, name: str) -> Engine:
+        """An engine on the same open root for an owner: sees and may do what that owner does."""
+        self._operator_only("act for others")
+        return self._for(replace(actor_named(self.root, name), token=self.actor.token))
+
+    def authenticated(self, token: str) -> Engine:
+        """An engine on the same open root for the owner of a token; NotAllowed if the token is not valid."""
+        self._operator_only("act for others")
+        return self._for(authenticate(self.root, token))
+
+    @property
+    def owners(self) -> Owners:
+        """Owners, their quotas and tokens: the operator's matter alone."""
+        self._operator_only("look after owners")
+        return Owners(self.root)
+
+    def _for(self, actor: Actor) -> Engine:
+        engine = Engine(self.root, actor)
+        engine._owns_root = False
+        return engine
+
+    def _check_actor(self) -> None:
+        """An engine that was opened with a token is of use for as long as the token is."""
+        if self.actor.token is not None:
+            with self.root.catalog.read() as connection:
+                check_actor(connection, self.actor)
+
+    def _operator_only(self, what: str) -> None:
+        self._check_actor()
+        if not self.actor.is_operator:
+            raise NotAllowed(f"only the operator can {what}")
+
+    # --- declaring and asking ------------------------------------------------------------------------------------
+
+    def execute(self, text: str) -> list[Outcome]:
+        """Run a script: all its declarations in one transaction, then its questions, in order.
+
+        If a declaration is refused nothing has changed, and the error knows its place in the text.
+        """
+        return self._run(parse(text), text)
+
+    def apply(self, statement: said.Statement) -> Outcome:
+        """Run one statement that is not a text yet."""
+        text = print_statement(statement)
+        return self._run([said.Parsed(statement, said.NOWHERE)], text)[0]
+
+    def _run(self, script: list[said.Parsed], text: str) -> list[Outcome]:
+        self._check_actor()
+        declarations = [
+            (number, one) for number, one in enumerate(script) if not isinstance(one.statement, _QUESTIONS)
+        ]
+        outcomes = declare(self.root, self.actor, declarations, text) if declarations else {}
+        done = "the script's declarations were applied" if declarations else None
+        for number, one in enumerate(script):
+            if isinstance(one.statement, _QUESTIONS):
+                with placed(text, one.span, done):
+                    outcomes[number] = self._answer(one.statement)
+        return [outcomes[number] for number in range(len(script))]
+
+    def _answer(self, question: said.Question) -> Outcome:
+        match question:
+            case said.Show("feed", said.Name(name)):
+                return answer.show_feed(self.root, name, self.actor)
+            case said.Show("operator", said.Name(name)):
+                return declare_operators.show_operator(self.root, name, self.actor)
+            case said.Show(what):
+                return self.show(what)
+            case said.Explain(feed):
+                return self.explain(feed.text)
+            case said.ExplainMessage(key):
+                return show_dead_letters.explain_message(self.root, key, self.actor)
+            case said.Why(item, feed):
+                return self.why(item, feed.text)
+            case said.Preview(said.CreateFeed() as query, _, back):
+                return preview_query(self.root, query, back, self._session, self.actor).outcome()
+            case said.Preview(_, feed_or_none, back):
+                name = "" if feed_or_none is None else feed_or_none.text
+                return preview_feed(self.root, name, back, self._session, self.actor).outcome()
+
+    def show(self, what: str) -> Outcome:
+        """`feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, `prefixes`, or a feed by its name."""
+        self._check_actor()
+        match what:
+            case "feeds":
+                return answer.show_feeds(self.root, self.actor)
+            case "subscriptions":
+                return answer.show_subscriptions(self.root, self.actor)
+            case "quarantine":
+                return answer.show_quarantine(self.root, self.actor)
+            case "dead letters":
+                return show_dead_letters.show_letters(self.root, self.actor)
+            case "operators":
+                return declare_operators.show_operators(self.root, self.actor)
+            case "prefixes":
+                return declare_prefixes.show_prefixes(self.root)
+            case name:
+                return answer.show_feed(self.root, name, self.actor)
+
+    def explain(self, name: str) -> Outcome:
+        """How a feed is matched, and what it shares with others."""
+        self._check_actor()
+        return explain_feed.explain_feed(self.root, name, self.actor)
+
+    def pictures(self, name: str) -> dict[str, str]:
+        """The filter trees in which a feed is, as SVG pictures by the names of the sources."""
+        self._check_actor()
+        return explain_feed.picture_feed(self.root, name, self.actor)
+
+    def why(self, item_id: str, name: str) -> Outcome:
+        """Why an item is, or is not, in a feed."""
+        self._check_actor()
+        return why.why(self.root, item_id, name, self.actor)
+
+    def preview(
+        self, text: str, *, since: timedelta | None = None, tell: Callable[[str], None] = lambda text: None
+    ) -> Preview:
+        """What a query would have matched: a `create feed` statement or a feed's name, over the last `since`."""
+        self._check_actor()
+        if not re.match(r"(create|preview)\s", text.strip(), re.IGNORECASE):
+            try:
+                return preview_feed(self.root, text.strip(), since, self._session, self.actor, tell)
+            except NotFound as error:
+                error.hint = error.hint or "give a whole `create feed … from … where …`, or the name of a feed"
+                raise
+        parsed = parse(text)
+        match [one.statement for one in parsed]:
+            case [said.CreateFeed() as query]:
+                with placed(text, parsed[0].span):
+                    return preview_query(self.root, query, since, self._session, self.actor, tell)
+            case [said.Preview(said.CreateFeed() as query, _, back)]:
+                with placed(text, parsed[0].span):
+                    return preview_query(self.root, query, since or back, self._session, self.actor, tell)
+            case [said.Preview(None, said.Name(name), back)]:
+                return preview_feed(self.root, name, since or back, self._session, self.actor, tell)
+        raise StatementError("one `create feed` statement can be previewed", text=text, hint="give just one")
+
+    def test(
+        self,
+        items: Iterable[Mapping[str, Any]] | None = None,
+        *,
+        feed: str | None = None,
+        owner: str | None = None,
+        tag: str | None = None,
+        queries: Sequence[str] = (),
+        since: timedelta | None = None,
+        limit: int = SHOWN,
+    ) -> Trial:
+        """Try queries on items, as if they came into a source feed now; without items, on those of the last `since`.
+
+        Nothing is accepted, recorded or sent. Queries are asked whether anybody subscribes to them or not: all of
+        one's own, or one owner's, those with a tag, or some by name.
+        """
+        self._check_actor()
+        select = Selection(owner, tag, tuple(queries))
+        if items is None:
+            return try_past(self.root, self.actor, select, since or DEFAULT_SPAN, limit)
+        return try_items(self.root, self.actor, select, feed, items, limit)
+
+    def test_document(
+        self,
+        data: bytes,
+        *,
+        name: str = "document",
+        feed: str | None = None,
+        owner: str | None = None,
+        tag: str | None = None,
+        queries: Sequence[str] = (),
+        limit: int = SHOWN,
+    ) -> Trial:
+        """As `test`, on the items of a document (RSS, Atom, JSON Feed, JSON lines, RDF)."""
+        self._check_actor()
+        select = Selection(owner, tag, tuple(queries))
+        source = source_for(self.root, self.actor, select, feed)
+        read = self._acquirer.read_document(source, data, name.encode("utf-8", "replace").decode("utf-8"))
+        return try_adapted(self.root, self.actor, select, source, read.items, limit, read.problems)
+
+    def usage(self, items: int = ITEMS, *, tag: str | None = None) -> Usage:
+        """Which of the actor's queries match most and which never, among so many of the newest items; which are dear.
+
+        With a tag, only of those that have it.
+        """
+        self._check_actor()
+        return read_usage(self.root, self.actor, items, tag)
+
+    def status(self) -> Status:
+        """How the root is: lag, plan, runner, failing sources, messages, what was put aside."""
+        self._operator_only("see how the whole root is")
+        return read_status(self.root)
+
+    def matches(self, name: str, *, after: int = 0) -> Iterator[MatchedItem]:
+        """The items that matched a feed, in the order of acceptance, after a sequence."""
+        with self.root.catalog.read() as connection:
+            check_actor(connection, self.actor)
+            feed = feed_named(connection, name, self.actor)
+            names = names_for(connection, self.actor)
+        for rows in self.root.matches.read(after, self.root.matches.matched_upto()):
+            sequences, _ = rows.of_queries([feed.id])
+            bound = rows.bindings_of(dict.fromkeys(sequences.tolist(), (feed.id,)))
+            for batch in self.root.items.get(sequences.tolist()):
+                for item in batch.items(names):
+                    sequence = item.sequence or 0
+                    yield MatchedItem(sequence, item, bound.get((feed.id, sequence), NO_BINDINGS))
+
+    # --- publishing ----------------------------------------------------------------------------------------------
+
+    def publish(self, feed: str, items: Iterable[Mapping[str, Any]]) -> Accepted:
+        """Accept items given as mappings (`id` and attributes) into a source feed of one's own.
+
+        If one of them is not valid none is accepted. Very many are accepted some thousand at a time.
+        Items that are known are passed over; an item with a known id and other attributes is a new version.
+        """
+        return self._publisher.publish(feed, items)
+
+    def publish_document(
+        self, feed: str, data: bytes, *, name: str = "document"
+    ) -> tuple[Accepted, list[InputError]]:
+        """Accept the items of a document (RSS, Atom, JSON Feed, JSON lines, RDF); tells what was refused in it."""
+        return self._publisher.publish_document(feed, data, name)
+
+    # --- running -------------------------------------------------------------------------------------------------
+
+    def run(
+        self,
+        *,
+        once: bool = False,
+        report: Callable[[Progress], None] = lambda progress: None,
+        companions: Sequence[Companion] = (),
+    ) -> Progress:
+        """Acquire, match and deliver: until nothing is left (`once`), or until `stop` is called.
+
+        `companions` are started beside the run and closed with it. Raises RunnerActive while another process runs
+        this root.
+        """
+        self._operator_only("run the root")
+        from runnel.engine.run.runner import Runner  # only a runner needs Spark, whose import takes a second
+
+        self._runner = Runner(self.root, self._session, self._parts(companions))
+        if self._stopping.is_set():  # asked for while Spark and the rest were being imported
+            self._runner.stop()
+        try:
+            return self._runner.run(once=once, report=report)
+        finally:
+            self._runner = None
+            self._stopping.clear()
+
+    def stop(self) -> None:
+        """Ask a run in another thread to drain and end; one that is just beginning ends too."""
+        self._stopping.set()
+        if self._runner is not None:
+            self._runner.stop()
+
+    def hubs(self) -> Subscriber:
+        """Who asked hubs for pushes (WebSub), and takes them."""
+        return Subscriber(self.root.catalog, self._acquirer, self.root.settings)
+
+    def _parts(self, companions: Sequence[Companion] = ()) -> Parts:
+        from runnel.engine.run.runner import Parts
+
+        polls = Poller(self.root.catalog, self._acquirer, self.root.settings)
+        return Parts(self._acquirer, polls, self._dispatcher(), companions)
+
+    def _dispatcher(self) -> Dispatcher:
+        return dispatcher_of(self.root, self._acquirer)
+
+    def _session(self) -> Any:
+        """Spark, started when it is first needed; a session that the caller already has is used and kept."""
+        from pyspark.sql import SparkSession
+
+        from runnel.streaming.session import open_session
+
+        active = self._spark or SparkSession.getActiveSession()
+        if active is not None:
+            return active
+        settings = self.root.settings
+        self._spark = open_session(
+            master=settings.master,
+            driver_memory=settings.driver_memory,
+            logs=self.root.folder / "logs",
+            executor_memory=settings.executor_memory,
+            executor_cores=settings.executor_cores,
+        )
+        self._owns_spark = True
+        return self._spark

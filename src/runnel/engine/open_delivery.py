@@ -1,0 +1,85 @@
+"""Delivery as a root does it: sinks know nothing of plans and sources, so what they need of those is given here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs.quarantine import ITEM
+from runnel.delivery.dispatcher import Dispatcher
+from runnel.delivery.match_reader import Shares
+from runnel.engine.trial.adhoc_matching import past_matches
+from runnel.engine.trial.find_duplicates import gates_in, sequence_looking_back
+from runnel.engine.workspace import Root
+from runnel.errors import Backlogged, DeliveryFailed
+from runnel.model.item import Attributes, Item
+from runnel.sources.acquire import Acquirer
+from runnel.sources.documents.adapt import adapt
+from runnel.sources.documents.decode import decode
+
+_SHOWN_BINDING = "runnel:binding"
+"""What a decoder calls the element of our documents that shows a binding."""
+
+
+def shares_of(root: Root) -> Shares:
+    """Finds the items of messages; what was before a query was live is found by evaluating it on the past."""
+
+    def history(feed: int, after: int, upto: int, plan: int | None) -> list[int]:
+        with root.catalog.read() as connection:
+            nodes = (
+                feeds.definitions(connection, [feed])
+                if plan is None
+                else feeds.definitions_at(connection, feed, plan)
+            )
+        start = sequence_looking_back(root, nodes, after + 1) if gates_in(nodes) else None
+        return [int(one) for one in past_matches(root, feed, nodes, after, upto, start=start)]
+
+    return Shares(root.catalog, root.items, root.matches, history)
+
+
+def dispatcher_of(root: Root, acquirer: Acquirer) -> Dispatcher:
+    """The dispatcher of a root, able to apply stylesheets and to make items of materialised feeds."""
+
+    def accept(feed: int, data: bytes, place: str, bound: Mapping[str, Attributes]) -> str:
+        return _accept(root, acquirer, feed, data, place, bound)
+
+    return Dispatcher(
+        root.catalog, shares_of(root), root.out, root.settings, storage=root.storage, accept=accept, decode=_entries
+    )
+
+
+def _entries(data: bytes, place: str) -> Sequence[Item]:
+    """The entries of a feed document that a stylesheet made."""
+    return _with_attributes(adapt(decode(data, place), place).items, {})
+
+
+def _with_attributes(items: Iterable[Item], bound: Mapping[str, Attributes]) -> list[Item]:
+    """Entries of a document of ours as items: with the bindings as attributes, not as the document shows them."""
+    made = []
+    for item in items:
+        own = {name: values for name, values in item.attributes.items() if name != _SHOWN_BINDING}
+        made.append(replace(item, attributes=own | dict(bound.get(item.id, {}))))
+    return made
+
+
+def _accept(
+    root: Root, acquirer: Acquirer, feed: int, data: bytes, place: str, bound: Mapping[str, Attributes]
+) -> str:
+    """Accept what a stylesheet made into a materialised feed, within the lag limit."""
+    with root.catalog.read() as connection:
+        found = feeds.feed_by_id(connection, feed)
+        is_live = bool(feeds.live_kinds(connection, [feed]))
+    if found is None or not is_live:
+        raise DeliveryFailed("the feed was dropped", permanent=True)
+    if found.paused:
+        raise Backlogged(f"{found.name} is paused", hint=f"`resume feed {found.name}`")
+    lag = acquirer.lag()
+    if lag >= root.settings.lag_limit:
+        raise Backlogged(f"{lag} items wait for matching")
+    adapted = acquirer.read_document(found, data, place)
+    adapted = replace(adapted, items=_with_attributes(adapted.items, bound))
+    accepted, problems = acquirer.accept_adapted(found, adapted), adapted.problems
+    if problems:
+        acquirer.keep_aside(found, problems, ITEM, data)
+    return f"{accepted.accepted} accepted, {accepted.unchanged} known already, {len(problems)} refused"

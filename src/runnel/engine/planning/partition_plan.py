@@ -1,0 +1,227 @@
+"""Whether the queries of a plan are divided over workers, and into what: decided, made and published.
+
+In: the settings, a base as it was written, and what the stream has taught. Out: a partitioning beside the base, and a
+plan version that names it. A base is as good without one; only workers have to map more. So nobody who declares
+waits for a large base to be divided: the runner does that, when it starts and whenever it finds a base undivided.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlalchemy import Connection
+
+from runnel.arrays import Array
+from runnel.catalog.logs import match_segments, plan_versions
+from runnel.catalog.logs.plan_versions import PlanRow
+from runnel.catalog.store import leases
+from runnel.engine.planning.stream_knowledge import Known, read_known
+from runnel.engine.workspace import Root
+from runnel.errors import CorruptData
+from runnel.plan.store import load_part, read_manifest, read_part, verify
+from runnel.scaleout.partitioning import Partitioning, is_whole, read_partitioning
+from runnel.settings import Settings
+
+if TYPE_CHECKING:
+    from runnel.scaleout.divide.choose_partitions import PartitionChoice
+
+logger = logging.getLogger("runnel")
+
+AT_ONCE = 1_000
+"""Queries up to which a base is divided in the transaction that publishes it; that takes some tenths of a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Divided:
+    """What became of the queries: the version that was published, into how many partitions, and why."""
+
+    version: int
+    partitions: int
+    reason: str
+
+
+def wanted_partitions(root: Root, base: str) -> PartitionChoice:
+    """Into how many partitions the settings want a base to be divided; 1: every worker has all of it."""
+    from runnel.scaleout.divide.choose_partitions import choose_partitions
+
+    settings, manifest = root.settings, read_manifest(root.storage, base)
+    queries = manifest.counts.get("queries", 0)
+    return choose_partitions(
+        queries=queries,
+        plan_bytes=manifest.size,
+        budget_bytes=settings.plan_megabytes << 20,
+        cores=cores_of(settings),
+        wanted=settings.partitions if queries else 1,
+    )
+
+
+def cores_of(settings: Settings) -> int:
+    """The cores that matching has, as far as the settings tell; on a cluster those of one executor.
+
+    >>> cores_of(Settings(master="local[3]")), cores_of(Settings(master="local"))
+    (3, 1)
+    """
+    told = re.fullmatch(r"local(?:\[(\d+)(?:,\s*\d+)?\])?", settings.master.strip())
+    if told:
+        return max(1, int(told.group(1) or 1))
+    return settings.executor_cores or os.cpu_count() or 1
+
+
+def divide(
+    root: Root,
+    base: str,
+    count: int,
+    known: Known,
+    *,
+    before: Partitioning | None = None,
+    partitions: Array | None = None,
+    noted: Mapping[str, int] | None = None,
+    proceed: Callable[[], None] = lambda: None,
+) -> Partitioning:
+    """Divide the queries of a base that is written, and write what was cut from it; it is published by others.
+
+    Folders of the partitioning `before` are used again where they hold the same. `partitions` says of every query
+    where it goes, if that is decided already; the strategy is then that of before. `noted` is kept with it.
+    """
+    from runnel.matching.filters.index.index_layout import stored_atoms
+    from runnel.matching.graphs.patterns.graph_layout import GraphLayout
+    from runnel.scaleout.divide.make_partitioning import make_partitioning
+
+    part = load_part(root.storage, base)
+    strategy = root.settings.partition_strategy or None
+    if partitions is not None and before is not None:
+        strategy = before.strategy
+    return make_partitioning(
+        root.storage,
+        part.logical,
+        stored_atoms(part),
+        base=base,
+        count=count,
+        strategy=strategy,
+        frequencies=known.frequencies or None,
+        matches=known.matches(part.queries.query_ids),
+        operator_milliseconds=known.operator_milliseconds or None,
+        publications=known.graphs if GraphLayout.is_stored(part.layout) else (),
+        before=before,
+        partitions=partitions,
+        noted=noted,
+        proceed=proceed,
+        new_folder=new_folder,
+    )
+
+
+def new_folder() -> str:
+    """The name of a folder for a plan, or for a part of one."""
+    return f"plans/{uuid.uuid4().hex}"
+
+
+def divided_at_once(root: Root, connection: Connection, base: str, queries: int) -> Partitioning | None:
+    """The partitioning of a base that was just written, where the settings force one and it takes no time to make."""
+    if root.settings.partitions < 2 or queries > AT_ONCE:
+        return None
+    choice = wanted_partitions(root, base)
+    return None if choice.count < 2 else divide(root, base, choice.count, read_known(root, connection, newest=False))
+
+
+def divided_if_wanted(root: Root, base: str, *, proceed: Callable[[], None] = lambda: None) -> Partitioning | None:
+    """The partitioning of a base that was just written, where one is wanted, however long that takes."""
+    choice = wanted_partitions(root, base)
+    if choice.count < 2:
+        return None
+    with root.catalog.read() as connection:
+        known = read_known(root, connection)
+    return divide(root, base, choice.count, known, proceed=proceed)
+
+
+def ensure_partitioning(root: Root, epoch: int, *, proceed: Callable[[], None] = lambda: None) -> Divided | None:
+    """See to it that the current version is divided as the settings want it; None where there is nothing to do.
+
+    The new version has the same base, and the delta and the removals of the one that is current by then. So it may
+    take as long as it takes, and nobody waits; `proceed` is called between its steps, and may raise to end it.
+    Looking costs two small files, and whether the folders are there.
+    """
+    with root.catalog.read() as connection:
+        current = plan_versions.current_plan(connection)
+    if current is None:
+        return None
+    choice = wanted_partitions(root, current.base)
+    there = partitioning_of(root, current)
+    if _is_as_wanted(there, choice.count, root.settings) and (there is None) == (current.partitioning is None):
+        return None
+    made = divided_if_wanted(root, current.base, proceed=proceed)
+    version = publish_partitioning(root, epoch, current, made)
+    if version is None:
+        return None
+    reason = choice.reason if made is None else f"{choice.reason}; {made.reason}"
+    return Divided(version, choice.count, reason)
+
+
+def _is_as_wanted(there: Partitioning | None, count: int, settings: Settings) -> bool:
+    if there is None or count < 2:
+        return there is None and count < 2
+    return len(there.partitions) == count and settings.partition_strategy in ("", there.strategy)
+
+
+def partitioning_of(root: Root, row: PlanRow, *, thorough: bool = False) -> Partitioning | None:
+    """The partitioning of a version. One that is damaged is told of and done without: it is made again.
+
+    Whether all its folders are there is always looked at; a thorough look reads them, and takes as long as that does.
+    """
+    if row.partitioning is None:
+        return None
+    try:
+        made = read_partitioning(root.storage, row.partitioning)
+        if not is_whole(root.storage, made):
+            raise CorruptData(f"{made.folder} names folders that are gone")
+        for piece in made.pieces if thorough else ():
+            verify(root.storage, piece)
+            read_part(root.storage, piece)
+        return made
+    except CorruptData as error:
+        logger.warning("queries cannot be matched as they are divided: %s", error)
+        return None
+
+
+def mend_partitioning(root: Root, epoch: int) -> bool:
+    """Look whether something that the queries were divided into is damaged, and divide them anew if it is.
+
+    True where a version was damaged that a batch may still want: it has to be planned anew, with the current one.
+    Everything is in the base, so nothing is lost with a partition.
+    """
+    with root.catalog.read() as connection:
+        current = plan_versions.current_plan(connection)
+        rows = plan_versions.divided_plans(connection, since=match_segments.last_plan(connection))
+    damaged = [row for row in rows if partitioning_of(root, row, thorough=True) is None]
+    if current in damaged:
+        publish_partitioning(root, epoch, current, divided_if_wanted(root, current.base))
+    return bool(damaged)
+
+
+def publish_partitioning(root: Root, epoch: int, seen: PlanRow, made: Partitioning | None) -> int | None:
+    """Publish a version that differs from the current one in its partitioning alone.
+
+    None, and nothing is published, where the current one has another base or partitioning than the one that was seen,
+    or where it took so long that what was written was collected as nobody's.
+    """
+    with root.catalog.write() as connection:
+        leases.check(connection, epoch)
+        newest = plan_versions.current_plan(connection)
+        if newest is None or (newest.base, newest.partitioning) != (seen.base, seen.partitioning):
+            return None
+        if made is not None and not is_whole(root.storage, made):
+            return None
+        return plan_versions.publish_plan(
+            connection,
+            newest.base,
+            newest.delta,
+            newest.queries,
+            newest.removed,
+            partitioning=None if made is None else made.folder,
+            pieces=() if made is None else made.pieces,
+        )

@@ -1,0 +1,288 @@
+"""From what is declared to what is matched: the plan version that a transaction ends with.
+
+A small change writes a delta beside the current base; when the delta has grown, everything becomes a new base. Where
+queries only go, no file is written: the new version names them. Three steps: `read_change` reads from the catalog
+what is to be compiled, `compile_change` compiles it and needs no catalog, `publish_draft` writes the result and makes
+it current. Between the first and the last the catalog may be let go, if somebody looks whether it is still as it was.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sqlalchemy import Connection
+
+from runnel.algebra.nodes.query import Node, reads
+from runnel.arrays import Array
+from runnel.catalog.declared import feeds
+from runnel.catalog.declared.changes import note_change
+from runnel.catalog.learned import stream_statistics
+from runnel.catalog.logs import plan_versions
+from runnel.catalog.logs.plan_versions import PlanRow
+from runnel.catalog.store.sequencer import last_sequence
+from runnel.engine.declare.activation import Activation
+from runnel.engine.declare.pending import Pending
+from runnel.engine.workspace import Root
+from runnel.plan.gates import visible
+from runnel.plan.logical_plan import PlanQuery
+from runnel.plan.store import Layout, Plan, PlanPart, PlanVersion, keep_part, load
+from runnel.scaleout.partitioning import Partitioning
+
+if TYPE_CHECKING:
+    from runnel.matching.compile.compile_plan import LaidOut
+
+_DELTA_AT_LEAST = 500
+_DELTA_SHARE = 0.1
+_NAMED_AT_MOST = 256
+"""Removed queries that a version names itself. Every version's row repeats them, and every slice of a batch."""
+_NONE = np.empty(0, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is to be compiled: queries with their definitions, and the base's queries that count no more.
+
+    Without a `current` plan, or where more is new than old, the queries are all that there are. Those that are
+    `fresh` count after `sequence`, unless the log has grown until they are published.
+    """
+
+    queries: tuple[PlanQuery, ...]
+    definitions: Mapping[int, Node]
+    frequencies: Mapping[str, float]
+    fresh: frozenset[int]
+    sequence: int
+    total: int
+    current: PlanRow | None = None
+    dead: frozenset[int] = frozenset()
+    is_small: bool = True
+    delta: PlanPart | None = None
+    """The delta as it is, where all that changes is what the base does not have any more."""
+    removed: frozenset[int] | None = None
+    """Where nothing is to be written at all: what the new version has less than its folders."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A compiled change: written and made current by `publish_draft`. Without a layout no file is written."""
+
+    laid_out: LaidOut | None
+    change: Change
+    base: str | None
+    """The folder that it is a delta of; None if it is a base itself."""
+
+
+def publish_change(
+    root: Root, connection: Connection, activation: Activation, dropped: Iterable[int], pending: Pending | None = None
+) -> int | None:
+    """Compile a change and make it the current plan; gives the version, or None where nothing changed."""
+    note_change(connection)
+    change = read_change(root, connection, activation, dropped, pending)
+    return None if change is None else publish_draft(root, connection, compile_change(root, change))
+
+
+def read_change(
+    root: Root, connection: Connection, activation: Activation, dropped: Iterable[int], pending: Pending | None = None
+) -> Change | None:
+    """What a change makes necessary to compile; None where nothing is."""
+    removed = {*activation.remove, *dropped}
+    current = plan_versions.current_plan(connection)
+    if not activation.compile and (not removed or current is None):
+        return None
+    reader = _Reader(connection, pending or Pending(connection), activation)
+    if current is None:
+        return reader.everything()
+    loaded = load(root.storage, PlanVersion.of(current))
+    fewer = None if activation.compile else reader.named(loaded, current, removed)
+    if fewer is not None:
+        return fewer
+    in_base = visible(loaded.base.queries.query_ids)
+    in_delta = set(_in_delta(loaded).tolist())
+    added = (in_delta.difference(current.removed) | activation.compile) - removed
+    dead = _among({*loaded.tombstones.tolist(), *removed, *activation.compile}, in_base)
+    total = len(in_base) - len(dead) + len(added)
+    is_small = _is_small(len(added) + len(dead), len(in_base), is_divided=current.partitioning is not None)
+    if not is_small and len(added) > len(in_base):
+        return reader.everything()  # more is new than old: merging would save nothing
+    if is_small and loaded.delta is not None and added == in_delta and not activation.compile:
+        return reader.fewer(loaded.delta, current, dead, total)
+    return reader.some(added, current, dead, total, is_small)
+
+
+class _Reader:
+    """Reads queries and definitions: from the catalog, and those that are not written yet."""
+
+    def __init__(self, connection: Connection, pending: Pending, activation: Activation) -> None:
+        self._connection = connection
+        self._pending = pending
+        self._fresh = activation.fresh
+        self._gone = activation.remove
+
+    @cached_property
+    def _sequence(self) -> int:
+        return last_sequence(self._connection)
+
+    def everything(self) -> Change:
+        """All that is matched."""
+        nodes = feeds.definitions(self._connection) | self._pending.definitions
+        since = feeds.since_of(self._connection)
+        queries = self._queries({feed: since[feed] for feed in since.keys() - self._gone}, self._fresh)
+        words = frequencies(self._connection)
+        return Change(queries, nodes, words, self._fresh, self._sequence, len(queries))
+
+    def named(self, loaded: Plan, current: PlanRow, removed: set[int]) -> Change | None:
+        """The folders as they are, and a version that names what it has less; None where that would be too much.
+
+        What this costs depends on what is removed, not on what there is.
+        """
+        in_base, in_delta = visible(loaded.base.queries.query_ids), _in_delta(loaded)
+        of_base, of_delta = _among(removed, in_base), _among(removed, in_delta)
+        gone = of_base | of_delta | {*current.removed}
+        if len(gone) > _NAMED_AT_MOST:
+            return None
+        dead = loaded.delta.tombstones if loaded.delta else _NONE
+        lost = of_delta | (of_base - _among(of_base, dead))
+        total = current.queries - len(lost.difference(current.removed))
+        added = len(in_delta) - len(_among(gone, in_delta))
+        changes = len(in_base) + 2 * added - total
+        if not _is_small(changes, len(in_base), is_divided=current.partitioning is not None):
+            return None  # of the base, all are dead that are neither added nor among the total
+        nothing = frozenset[int]()
+        return Change((), {}, {}, nothing, 0, total, current, removed=frozenset(gone))  # nothing begins: no sequence
+
+    def fewer(self, delta: PlanPart, current: PlanRow, dead: set[int], total: int) -> Change:
+        """The delta as it is, and less of the base: nothing is to be compiled."""
+        gone = frozenset(dead)
+        return Change((), {}, {}, frozenset(), self._sequence, total, current, gone, delta=delta)
+
+    def some(self, added: set[int], current: PlanRow, dead: set[int], total: int, is_small: bool) -> Change:
+        """What was added to a base, and what was taken from it."""
+        new = self._pending.definitions
+        known = {source for one in new.values() for source in reads(one)} | added
+        nodes = feeds.definitions(self._connection, known - self._pending.feeds.keys()) | new
+        since = feeds.since_of(self._connection, added - self._pending.feeds.keys())
+        queries = self._queries(since, self._fresh & added)
+        words = frequencies(self._connection)
+        gone = frozenset(dead)
+        return Change(queries, nodes, words, self._fresh, self._sequence, total, current, gone, is_small)
+
+    def _queries(self, since: Mapping[int, int], fresh: Iterable[int]) -> tuple[PlanQuery, ...]:
+        starts = {**since, **dict.fromkeys(fresh, self._sequence)}
+        return tuple(PlanQuery(feed, start) for feed, start in sorted(starts.items()))
+
+
+def compile_change(root: Root, change: Change) -> Draft:
+    """Compile a change. Nothing is asked of the catalog."""
+    from runnel.matching.compile.compile_plan import LaidOut, lay_out
+    from runnel.optimizer.merge_plans import merge
+    from runnel.optimizer.optimize import optimize
+
+    if change.current is not None and change.removed is not None:
+        return Draft(None, change, change.current.base)
+    if change.current is not None and change.delta is not None:
+        return Draft(LaidOut(change.delta.logical, Layout(change.delta.layout)), change, change.current.base)
+    logical = optimize(change.queries, change.definitions)
+    laid_out = lay_out(logical, change.frequencies)
+    if change.current is None:
+        return Draft(laid_out, change, None)
+    base = change.current.base
+    if change.is_small:
+        return Draft(laid_out, change, base)
+    folder = _folder()
+    laid_out.write_delta(root.storage, folder, change.dead, base)
+    both = load(root.storage, PlanVersion(0, base, folder))
+    return Draft(lay_out(merge(both), change.frequencies), change, None)
+
+
+def publish_draft(root: Root, connection: Connection, draft: Draft) -> int | None:
+    """Write a draft and make it current; gives the version, or None where the log has grown and it must be remade."""
+    change, laid_out = draft.change, draft.laid_out
+    if change.current is not None and change.removed is not None:
+        return _publish_beside(connection, change.current, change.current.delta, change.total, change.removed)
+    if laid_out is not None and change.fresh and last_sequence(connection) != change.sequence:
+        laid_out = laid_out.starting_after(last_sequence(connection), change.fresh)
+    if laid_out is None:
+        return None
+    folder = _folder()
+    if draft.base is None or change.current is None:
+        laid_out.write_base(root.storage, folder)
+        return _publish_base(root, connection, folder, change.total)
+    dead = np.array(sorted(change.dead), dtype=np.int64)
+    manifest = laid_out.write_delta(root.storage, folder, dead.tolist(), draft.base)
+    # The next change begins with this delta; what was just written need not be read.
+    whole = np.union1d(dead, laid_out.logical.query_ids)
+    keep_part(root.storage, PlanPart(manifest, laid_out.logical, laid_out.layout.every(), whole))
+    return _publish_beside(connection, change.current, folder, change.total)
+
+
+def _publish_base(root: Root, connection: Connection, base: str, queries: int) -> int:
+    """Make a base that is written the current plan; where it is small and to be divided, it is divided at once."""
+    # Imported here, as it rests on this module.
+    from runnel.engine.planning.partition_plan import divided_at_once
+
+    return publish_base(connection, base, queries, divided_at_once(root, connection, base, queries))
+
+
+def publish_base(connection: Connection, base: str, queries: int, made: Partitioning | None) -> int:
+    """Make a base that is written the current plan, with its partitioning where it has one."""
+    if made is None:
+        return plan_versions.publish_plan(connection, base, None, queries)
+    return plan_versions.publish_plan(connection, base, None, queries, partitioning=made.folder, pieces=made.pieces)
+
+
+def _publish_beside(
+    connection: Connection, current: PlanRow, delta: str | None, queries: int, removed: Iterable[int] = ()
+) -> int:
+    """Publish a version with the base of the current one, which stays divided as it is."""
+    return plan_versions.publish_plan(
+        connection,
+        current.base,
+        delta,
+        queries,
+        removed,
+        partitioning=current.partitioning,
+        pieces=current.pieces,
+    )
+
+
+def has_grown(plan: Plan) -> bool:
+    """Whether so much was added to a plan's base, or taken from it, that a new base is due."""
+    in_base = visible(plan.base.queries.query_ids)
+    dead = _among(set(plan.tombstones.tolist()), in_base)
+    return not _is_small(len(_in_delta(plan)) + len(dead), len(in_base))
+
+
+def _is_small(changes: int, in_base: int, *, is_divided: bool = False) -> bool:
+    """Whether changes can be a delta. Beside a base that is divided twice as many can: the runner makes the next
+    base from them, divided too, so that workers never have to map a large base whole."""
+    return changes <= (2 if is_divided else 1) * max(_DELTA_AT_LEAST, _DELTA_SHARE * in_base)
+
+
+def _in_delta(plan: Plan) -> Array:
+    """The queries of a plan's delta, where it has one."""
+    return visible(plan.delta.queries.query_ids) if plan.delta else _NONE
+
+
+def _among(wanted: set[int], ids: Array) -> set[int]:
+    """Those of some ids that are among very many, which ascend."""
+    few = np.array(sorted(wanted), dtype=np.int64)
+    places = np.searchsorted(ids, few)
+    inside = places < len(ids)
+    inside[inside] = ids[places[inside]] == few[inside]
+    return set(few[inside].tolist())
+
+
+def frequencies(connection: Connection) -> dict[str, float]:
+    """The part of all items that hold a word, as the stream has taught."""
+    learned = stream_statistics.learned(connection, [stream_statistics.WHOLE_STREAM]).get(
+        stream_statistics.WHOLE_STREAM
+    )
+    return {} if learned is None else dict(learned.frequencies())
+
+
+def _folder() -> str:
+    return f"plans/{uuid.uuid4().hex}"

@@ -1,0 +1,76 @@
+"""Compiling the plan again while running, once what was learned of the stream promises enough (RoSeS §8).
+
+The new base holds the same queries, so a batch may use either; each names its version, and so does a replay of it.
+The plan is compiled without holding up anybody, and published only if nothing else was published meanwhile. Where
+the queries are divided over workers it is also compiled when much was added, and the new base is divided before
+anybody has to map it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from runnel.catalog.logs import plan_versions
+from runnel.catalog.store import leases
+from runnel.engine.planning.partition_plan import divided_if_wanted, new_folder
+from runnel.engine.planning.plan_change import frequencies, has_grown, publish_base
+from runnel.engine.workspace import Root
+from runnel.plan import store as plan_store
+from runnel.plan.store import is_written
+from runnel.scaleout.partitioning import is_whole
+
+ENOUGH = 0.2
+"""The part of the walk that must be saved for a plan to be compiled again."""
+
+_WORTH_IT = 20.0
+"""Entries for one item below which there is nothing to save."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reoptimised:
+    """What came of it: the entries expected for one item before and after, and the version, if one was published."""
+
+    now: float
+    then: float
+    version: int | None = None
+
+
+def reoptimise(
+    root: Root,
+    epoch: int,
+    *,
+    enough: float = ENOUGH,
+    worth_it: float = _WORTH_IT,
+    proceed: Callable[[], None] = lambda: None,
+) -> Reoptimised | None:
+    """Compile the current plan again if that gains enough; None where there is no plan or nothing was learned.
+
+    `proceed` is called between the steps of dividing it, and may raise to end it.
+    """
+    with root.catalog.read() as connection:
+        current = plan_versions.current_plan(connection)
+        known = frequencies(connection)
+    if current is None or not (known or current.partitioning):
+        return None
+    from runnel.matching.compile.compile_plan import compile_merged
+    from runnel.matching.compile.gain import gain_of_compiling
+
+    plan = plan_store.load(root.storage, plan_store.PlanVersion.of(current))
+    gain = gain_of_compiling(plan, known)
+    pays = bool(known) and gain.share >= enough and gain.now - gain.then >= worth_it
+    is_due = current.partitioning is not None and has_grown(plan)
+    if not (pays or is_due):
+        return Reoptimised(gain.now, gain.then)
+    folder = new_folder()
+    compile_merged(root.storage, folder, plan, frequencies=known)
+    made = divided_if_wanted(root, folder, proceed=proceed)
+    with root.catalog.write() as connection:
+        leases.check(connection, epoch)
+        newest = plan_versions.current_plan(connection)
+        if newest is None or newest.version != current.version:
+            return Reoptimised(gain.now, gain.then)  # somebody declared something: the next turn looks again
+        if not is_written(root.storage, folder) or not (made is None or is_whole(root.storage, made)):
+            return Reoptimised(gain.now, gain.then)  # it took so long that the folders were collected as nobody's
+        version = publish_base(connection, folder, current.queries, made)
+    return Reoptimised(gain.now, gain.then, version)

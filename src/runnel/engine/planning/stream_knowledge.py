@@ -1,0 +1,96 @@
+"""What the stream has taught, as far as it helps to divide queries: it decides speed, never answers.
+
+In: statistics in the catalog, and the newest files of the logs. Out: how frequent words are, how often queries match,
+what operators cost, and some graphs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from sqlalchemy import Connection
+
+from runnel.arrays import Array
+from runnel.catalog.declared.operators import live_operators
+from runnel.catalog.learned.operator_statistics import learned_operators
+from runnel.catalog.logs.match_segments import matched_upto
+from runnel.engine.planning.plan_change import frequencies
+from runnel.engine.workspace import Root
+from runnel.errors import CorruptData, NotFound
+from runnel.model.graph import GRAPH, RdfGraph, Triple
+from runnel.model.learned.operator_statistics import operator_key
+from runnel.plan.gates import visible
+
+logger = logging.getLogger("runnel")
+
+_NEWEST = 20_000
+"""Items in whose matches is counted how often queries match."""
+
+_LOOKED_AT = 2_000
+_GRAPHS = 200
+"""Graphs that tell which patterns are alike, and the newest items among which they are looked for."""
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of the stream: how frequent words are, how often queries match, and what operators cost."""
+
+    frequencies: Mapping[str, float] = field(default_factory=dict)
+    operator_milliseconds: Mapping[str, float] = field(default_factory=dict)
+    graphs: Sequence[Sequence[Triple]] = ()
+    matched: tuple[Array, Array] | None = None
+    """Queries, ascending, and the matches of each for an item."""
+
+    def matches(self, query_ids: Array) -> Array | None:
+        """Matches for an item, by the places of queries in a plan; those of ways are not known (NaN)."""
+        if self.matched is None:
+            return None
+        queries, rates = self.matched
+        found = np.full(len(query_ids), np.nan)
+        own = visible(query_ids)
+        places = np.minimum(np.searchsorted(queries, own), max(0, len(queries) - 1))
+        found[: len(own)] = np.where(queries[places] == own, rates[places], 0.0) if len(queries) else 0.0
+        return found
+
+
+def read_known(root: Root, connection: Connection, *, newest: bool = True) -> Known:
+    """What the stream has taught. Looking at the newest items and their matches reads files of the logs."""
+    learned = learned_operators(connection)
+    dear = {
+        name: 1_000.0 * learned.cost(operator_key(name, one.version), one.cost.total_seconds())
+        for name, one in live_operators(connection).items()
+    }
+    upto = matched_upto(connection) if newest else 0
+    if not upto:
+        return Known(frequencies(connection), dear)
+    return Known(frequencies(connection), dear, newest_graphs(root, upto), match_rates(root, upto))
+
+
+def match_rates(root: Root, upto: int) -> tuple[Array, Array] | None:
+    """The queries that matched any of the newest items up to a sequence, ascending, and matches for an item."""
+    after = max(0, upto - _NEWEST)
+    try:
+        found = [rows.queries for rows in root.matches.read(after, upto)]
+    except (NotFound, CorruptData) as error:
+        logger.debug("matches are not counted: %s", error)
+        return None
+    if not found:
+        return None
+    queries, counts = np.unique(np.concatenate(found), return_counts=True)
+    return queries, counts / (upto - after)
+
+
+def newest_graphs(root: Root, upto: int) -> list[list[Triple]]:
+    """The graphs of the newest items up to a sequence: from them patterns are merged (§4.3)."""
+    found: list[list[Triple]] = []
+    try:
+        for batch in root.items.read(max(0, upto - _LOOKED_AT), upto):
+            for attributes in batch.attributes():
+                values = (one for one in attributes.get(GRAPH, ()) if isinstance(one, RdfGraph))
+                found += [list(one.triples()) for one in values]
+    except (NotFound, CorruptData) as error:
+        logger.debug("graphs are not looked at: %s", error)
+    return found[-_GRAPHS:]

@@ -1,0 +1,212 @@
+"""Keeping the one Spark query going: starting it, noticing that it failed, deciding what that means.
+
+In: a root, its lease and a way to open Spark. Out: a query that matches; or an error that cannot be mended here.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from runnel.catalog.logs import match_segments, plan_versions
+from runnel.catalog.store.leases import Lease
+from runnel.engine.planning.partition_plan import mend_partitioning
+from runnel.engine.run.run_state import Pulse
+from runnel.engine.workspace import Root
+from runnel.errors import CatalogUnavailable, CorruptData, Fenced, RunnelError, StorageFull
+from runnel.matching.operators.ask.operator_environment import OperatorMeans
+from runnel.streaming.job import Job, form_of
+from runnel.streaming.partitioned.route_ahead import RouteAhead, forget_ahead
+from runnel.streaming.partitioned.shards import shard_count
+from runnel.streaming.streaming_query import checkpoint_path, choose_lineage, drop_old_checkpoints, start_query
+
+logger = logging.getLogger("runnel")
+
+MATCHING = "matching"
+_TICK = 0.05
+_RETRIES = 5
+_LOOK_SECONDS = 2.0
+_FRESH_START = 3
+"""Failures without progress after which the checkpoint is not trusted any more."""
+
+
+class QueryKeeper:
+    """The streaming query of one run."""
+
+    def __init__(self, root: Root, lease: Lease, pulse: Pulse, stop: threading.Event) -> None:
+        self._root = root
+        self._lease = lease
+        self._pulse = pulse
+        self._stop = stop
+        self._spark: Any = None
+        self._query: Any = None
+        self._failures = 0
+        self._last_seen = -1
+        self._shards = 0
+        self._ahead: RouteAhead | None = None
+        self._look_after = 0.0
+        self.on_hold_up: Callable[[RunnelError], None] = lambda error: None
+
+    def open(self, spark: Callable[[], Any]) -> None:
+        """Open Spark, which takes seconds."""
+        self._spark = spark()
+
+    @property
+    def is_active(self) -> bool:
+        """Whether a query is under way."""
+        return self._query is not None and bool(self._query.isActive)
+
+    def start(self, *, once: bool = False, force: str | None = None) -> None:
+        """Start the query; `force` is a reason to begin a new lineage."""
+        root, lease = self._root, self._lease
+        parallelism = int(self._spark.sparkContext.defaultParallelism)
+        self._shards = self._wanted_shards(parallelism)
+        form = form_of(self._shards)
+        lineage = choose_lineage(root.catalog, root.storage, epoch=lease.epoch, form=form, force_new=force)
+        drop_old_checkpoints(root.storage, lineage.id)
+        settings = root.settings
+        OperatorMeans.of(settings).keep(root.storage)
+        job = Job(
+            catalog=root.catalog.url,
+            catalog_max_bytes=settings.catalog_max_bytes,
+            storage=root.storage.url,
+            lineage=lineage.id,
+            after_sequence=lineage.after_sequence,
+            epoch=lease.epoch,
+            max_batch_items=settings.max_batch_items,
+            max_batch_bytes=settings.max_batch_bytes,
+            slice_items=settings.slice_items,
+            parallelism=parallelism,
+            shards=self._shards,
+            plan_bytes=settings.plan_megabytes << 20,
+        )
+        self._stop_routing()
+        forget_ahead(root.storage)
+        self._query = start_query(self._spark, job, once=once)
+        if job.shards and settings.route_ahead:
+            self._ahead = RouteAhead(self._spark, job, checkpoint_path(job.lineage))
+            self._ahead.start()
+
+    def _stop_routing(self) -> None:
+        if self._ahead is not None:
+            self._ahead.stop()
+            self._ahead = None
+
+    def match_all(self, lag: Callable[[], int]) -> None:
+        """Match what there is, in bounded queries, until nothing waits or the run is stopped."""
+        force: str | None = None
+        while lag() and not self._stop.is_set():
+            self.start(once=True, force=force)
+            try:
+                while not self._query.awaitTermination(_TICK):
+                    if self._stop.is_set():
+                        self._query.stop()
+                force = None
+                self.notice_progress()
+            except Exception as error:
+                force = self._after_failure(error)
+            finally:
+                self._stop_routing()
+
+    def keep_going(self) -> None:
+        """Start the query again if it has ended; raises what cannot be mended."""
+        if not self.is_active:
+            error = self._query.exception()
+            force = None if error is None else self._after_failure(error)
+            self.start(force=force)
+        elif self._is_time_to_look() and bool(self._shards) != bool(self._wanted_shards(1)):
+            # Either shape can match either plan, so there is no hurry; but only one of them is good at it.
+            logger.info("queries are %s: matching starts again", "in one piece" if self._shards else "divided now")
+            self.end()
+            self.start()
+
+    def _is_time_to_look(self) -> bool:
+        """Whether it is time to ask the catalog for the plan again: seldom enough not to burden it."""
+        if time.monotonic() < self._look_after:
+            return False
+        self._look_after = time.monotonic() + _LOOK_SECONDS
+        return True
+
+    def _wanted_shards(self, parallelism: int) -> int:
+        """The shards that the current plan is best matched in; 0 where it is not divided."""
+        with self._root.catalog.read() as connection:
+            current = plan_versions.current_plan(connection)
+        if current is None or current.partitioning is None:
+            return 0
+        return shard_count(len(current.pieces) - 1, parallelism)
+
+    def notice_progress(self) -> None:
+        """Matching that was held up and has got somewhere is held up no more."""
+        with self._root.catalog.read() as connection:
+            matched = match_segments.matched_upto(connection)
+        if matched > self._last_seen:
+            self._last_seen = matched
+            self._failures = 0
+            self._pulse.release(MATCHING)
+
+    def drain(self, goal: int, seconds: float) -> None:
+        """Let the query reach a sequence, within a bound, and end it."""
+        deadline = time.monotonic() + seconds
+        while self.is_active and self._matched() < goal and time.monotonic() < deadline:
+            time.sleep(_TICK)
+        self.end()
+
+    def end(self) -> None:
+        """End the query if it is under way."""
+        self._stop_routing()
+        if self.is_active:
+            self._query.stop()
+
+    def _matched(self) -> int:
+        with self._root.catalog.read() as connection:
+            return match_segments.matched_upto(connection)
+
+    def _after_failure(self, error: Exception) -> str | None:
+        """What to do after the query failed: gives the reason for a new lineage, or raises what cannot be mended."""
+        text = str(error)
+        if "runnel.errors.Fenced" in text or "Fenced:" in text:
+            raise Fenced("another runner took this root over", hint="stop one of them")
+        if any(sign in text for sign in ("StorageFull", "No space left on device", "disk is full")):
+            self.on_hold_up(StorageFull("no room left in the root"))
+            return None
+        if "CatalogUnavailable" in text:
+            self.on_hold_up(CatalogUnavailable("the catalog does not answer"))
+            return None
+        self.notice_progress()
+        self._failures += 1
+        reason = reason_of(text)
+        if "LineageConflict" in text and self._failures < _RETRIES:
+            logger.warning("the checkpoint does not continue the match log; a new lineage starts: %s", reason)
+            self._stop.wait(self._failures - 1.0)
+            return "the checkpoint does not continue the match log"
+        if "CorruptData" in text and "LineageConflict" not in text:
+            if self._failures < _RETRIES and mend_partitioning(self._root, self._lease.epoch):
+                logger.warning("a partition is damaged, and not needed: a new lineage starts: %s", reason)
+                return "a partition was damaged"
+            raise CorruptData(
+                reason, hint="restore the file from a backup; `runnel doctor` checks the rest"
+            ) from error
+        logger.error("matching failed: %s", reason)
+        if self._failures >= _RETRIES:
+            raise RunnelError(
+                f"matching failed {_RETRIES} times without progress: {reason}",
+                hint="logs/spark.log in the root has the whole story",
+            ) from error
+        self._stop.wait(min(2.0**self._failures, 30.0))
+        # A checkpoint that only Spark finds unreadable fails every time; the match log knows how far it has come.
+        return "matching failed three times with this checkpoint" if self._failures == _FRESH_START else None
+
+
+def reason_of(text: str) -> str:
+    """What went wrong, from the long story that Spark tells: our own error if one is in it, else its first line.
+
+    >>> reason_of("x\\n  runnel.errors.CorruptData: plans/1 cannot be read\\n  at y")
+    'plans/1 cannot be read'
+    """
+    ours = re.findall(r"runnel\.errors\.\w+: (.+)", text)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return (ours or lines or ["no reason given"])[0][:300]

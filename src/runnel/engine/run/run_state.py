@@ -1,0 +1,82 @@
+"""The pulse of a run: its state, what holds it up, what it counted, and when each of its parts last got on.
+
+Many threads write here and some read; every change is one assignment or goes through the lock.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+
+from runnel.engine.run.health import Health
+
+_SILENT_SECONDS = 120.0
+"""A part that has not turned for so long is taken for stuck."""
+
+
+class Pulse:
+    """What a run says of itself. `now` is a clock that never goes back."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._lock = threading.Lock()
+        self._counts: dict[str, float] = {}
+        self._held_up: dict[str, str] = {}
+        self._turned: dict[str, float] = {}
+        self.state = "starting"
+
+    def count(self, what: str, number: float = 1) -> None:
+        """Count something that this run did."""
+        with self._lock:
+            self._counts[what] = self._counts.get(what, 0) + number
+
+    def counted(self, what: str) -> int:
+        """How much of something this run did."""
+        return int(self._counts.get(what, 0))
+
+    def turned(self, part: str) -> None:
+        """A part of the run has got on."""
+        self._turned[part] = self._now()
+
+    def ended(self, part: str) -> None:
+        """A part of the run has ended as it should: its silence means nothing."""
+        self._turned.pop(part, None)
+
+    def hold_up(self, part: str, reason: str) -> bool:
+        """A part cannot go on for a reason; True if that is new."""
+        with self._lock:
+            fresh = part not in self._held_up
+            self._held_up[part] = reason
+            return fresh
+
+    def release(self, part: str) -> bool:
+        """A part goes on; True if it was held up."""
+        with self._lock:
+            return self._held_up.pop(part, None) is not None
+
+    def told_state(self) -> str:
+        """The state in a few words, and what holds the run up, if anything does.
+
+        >>> pulse = Pulse()
+        >>> pulse.hold_up("matching", "no room left"), pulse.told_state()
+        (True, 'paused: no room left')
+        """
+        with self._lock:
+            held_up = next(iter(self._held_up.values()), None)
+        return f"paused: {held_up}" if held_up else self.state
+
+    def health(self, *, matching: bool, lag: int | None, lag_limit: int) -> Health:
+        """How the run is: `matching` says whether the query is active, `lag` is None if the catalog is away."""
+        silent = [name for name, at in dict(self._turned).items() if self._now() - at > _SILENT_SECONDS]
+        stuck = [f"{name} has not turned for {_SILENT_SECONDS:.0f} seconds" for name in silent]
+        with self._lock:
+            held_up = [f"{part} is held up: {reason}" for part, reason in self._held_up.items()]
+            counts: Mapping[str, float] = dict(self._counts)
+        waits = [] if matching else [f"matching is not under way: {self.state}"]
+        if lag is None:
+            waits.append("the catalog does not answer")
+        elif lag >= lag_limit:
+            waits.append(f"{lag} items wait for matching")
+        reasons = (*stuck, *held_up, *waits)
+        return Health(live=not stuck, ready=not reasons, reasons=reasons, counts=counts)

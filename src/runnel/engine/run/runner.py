@@ -1,0 +1,399 @@
+"""The runner: the one process that acquires, matches and delivers for a root.
+
+It holds a lease whose epoch every commit checks. Matching is one Spark query; looking at files, polling, delivery and
+tidying are loops beside it, so that a slow source or endpoint never holds back matching.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import match_segments
+from runnel.catalog.store import leases
+from runnel.catalog.store.leases import Lease
+from runnel.catalog.store.sequencer import last_sequence
+from runnel.delivery.dispatcher import Dispatcher
+from runnel.engine.declare.end_expired import end_expired
+from runnel.engine.planning.partition_plan import ensure_partitioning
+from runnel.engine.planning.rebalance import rebalance
+from runnel.engine.planning.reoptimize import reoptimise
+from runnel.engine.run.health import Companion, Health
+from runnel.engine.run.query_keeper import QueryKeeper
+from runnel.engine.run.run_state import Pulse
+from runnel.engine.upkeep.maintenance import tidy
+from runnel.engine.workspace import Root
+from runnel.errors import CatalogUnavailable, Fenced, RunnelError, StorageFull
+from runnel.logs.items.supplements import log_again
+from runnel.sources.acquire import Acquirer, Acquisition
+from runnel.sources.feed_address import is_web
+
+logger = logging.getLogger("runnel")
+
+_TICK = 0.05
+_POLL_TICK = 0.5
+_AGAIN_TICK = 2.0
+_DIVIDE_TICK = 5.0
+_DRAIN_SECONDS = 60.0
+_WATCHING = "watching"
+_PASSING = (StorageFull, CatalogUnavailable)
+"""What passes by itself: it is waited for, wherever it shows."""
+
+
+class _Stopped(Exception):
+    """The run is to end: what is under way is given up."""
+
+
+def _rest(failures: int) -> float:
+    """Seconds after which dividing is tried again that failed so many times: it takes minutes, and may never succeed.
+
+    >>> _rest(1), _rest(20)
+    (2.0, 600.0)
+    """
+    return min(2.0**failures, 600.0)
+
+
+class Polls(Protocol):
+    """Asks web feeds for what is new."""
+
+    def poll(self, *, once: bool = False) -> Acquisition:
+        """One round; with `once` every feed that is due is asked, and the round waits for all of them."""
+
+    def close(self) -> None:
+        """Let go of connections."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a runner has come: counts since it started, and what waits."""
+
+    accepted: int
+    matched: int
+    lag: int
+    delivered: int
+    state: str
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a run is made of, besides Spark."""
+
+    acquirer: Acquirer
+    polls: Polls
+    dispatcher: Dispatcher
+    companions: Sequence[Companion] = ()
+
+
+class Runner:
+    """One run over a root. `run` returns when everything is matched and delivered (`once`), or after `stop`."""
+
+    def __init__(self, root: Root, spark: Callable[[], Any], parts: Parts) -> None:
+        self._root = root
+        self._open_spark = spark
+        self._parts = parts
+        self._stop = threading.Event()
+        self.pulse = Pulse()
+        self._lease: Lease | None = None
+        self._keeper: QueryKeeper | None = None
+        self._first_matched = 0
+        self._error: BaseException | None = None
+
+    def stop(self) -> None:
+        """Ask the run to end: what is accepted is still matched and delivered, within a bound."""
+        self._stop.set()
+
+    def progress(self) -> Progress:
+        """How far the run has come."""
+        with self._root.catalog.read() as connection:
+            matched = match_segments.matched_upto(connection)
+            lag = last_sequence(connection) - matched
+        pulse = self.pulse
+        return Progress(
+            pulse.counted("items accepted"),
+            matched - self._first_matched,
+            lag,
+            pulse.counted("messages delivered"),
+            pulse.told_state(),
+        )
+
+    def health(self) -> Health:
+        """How the run is, for those who watch it."""
+        try:
+            lag: int | None = self._parts.acquirer.lag()
+        except RunnelError:
+            lag = None
+        matching = self._keeper is not None and self._keeper.is_active
+        return self.pulse.health(matching=matching, lag=lag, lag_limit=self._root.settings.lag_limit)
+
+    def run(self, *, once: bool, report: Callable[[Progress], None] = lambda progress: None) -> Progress:
+        """Acquire, match and deliver, under the lease of this root."""
+        with self._root.catalog.write() as connection:
+            self._lease = leases.acquire(connection, self._root.settings.lease_seconds)
+            self._first_matched = match_segments.matched_upto(connection)
+        self._keeper = QueryKeeper(self._root, self._lease, self.pulse, self._stop)
+        self._keeper.on_hold_up = lambda error: self._pause("matching", error)
+        finished = threading.Event()
+        heart = threading.Thread(target=self._beat, args=(finished,), name="runnel-lease", daemon=True)
+        heart.start()
+        started: list[Companion] = []
+        try:
+            for companion in self._parts.companions:
+                companion.start(self)
+                started.append(companion)
+            if once:
+                self._run_once(self._keeper, report)
+            else:
+                self._run_on(self._keeper, report)
+            if self._error is not None:
+                raise self._error
+            self.pulse.state = "stopped"
+            report(self.progress())
+            return self.progress()
+        finally:
+            for companion in reversed(started):
+                companion.close()
+            self._parts.polls.close()
+            self._parts.dispatcher.close()
+            finished.set()
+            heart.join()
+            self._release()
+
+    def _release(self) -> None:
+        try:
+            with self._root.catalog.write() as connection:
+                leases.release(connection, self._held())
+        except _PASSING as error:
+            logger.warning("the lease could not be given back; it ends with this process: %s", error)
+
+    # --- bounded run ---------------------------------------------------------------------------------------------
+
+    def _run_once(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> None:
+        end_expired(self._root)
+        self._acquire()
+        self._log_again()
+        self._poll_once(report)
+        self._divide_first()
+        self._say("starting Spark", report)
+        keeper.open(self._open_spark)
+        while True:
+            self._say("matching", report)
+            keeper.match_all(lambda: self.progress().lag)
+            self._deliver_all(report)
+            end_expired(self._root)
+            self._acquire()
+            if self.progress().lag == 0 or self._stop.is_set():
+                break
+        self._tidy(at_least=1)
+
+    # --- unbounded run -------------------------------------------------------------------------------------------
+
+    def _run_on(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> None:
+        self._divide_first()
+        self._say("starting Spark", report)
+        keeper.open(self._open_spark)
+        settings = self._root.settings
+        loops = [
+            threading.Thread(target=self._loop, args=(step, pause), name=f"runnel-{name}", daemon=True)
+            for name, step, pause in (
+                ("acquire", self._acquire_and_expire, settings.scan_seconds),
+                ("poll", self._poll, _POLL_TICK),
+                ("deliver", self._deliver, _TICK),
+                ("tidy", self._tidy, settings.archive_seconds),
+                ("again", self._log_again, _AGAIN_TICK),
+                ("reoptimise", self._reoptimise, settings.reoptimise_seconds),
+                ("divide", self._divide, _DIVIDE_TICK),
+                ("rebalance", self._rebalance, settings.rebalance_seconds),
+            )
+        ]
+        keeper.start()
+        for loop in loops:
+            loop.start()
+        try:
+            self._watch(keeper, report)
+        finally:
+            # Whatever ended the run, nothing of it may go on working under a lease that is given back.
+            self._stop.set()
+            for loop in loops:
+                loop.join()
+            try:
+                self._drain(keeper, report)
+            except _PASSING as error:
+                logger.warning("what is left stays for the next run: %s", error)
+            finally:
+                keeper.end()
+
+    def _watch(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> None:
+        """Keep the query going until the run is stopped; what passes by itself is waited for."""
+        self.pulse.state = "running"
+        last_report = 0.0
+        while not self._stop.wait(_TICK):
+            try:
+                keeper.keep_going()
+                if time.monotonic() - last_report >= 1.0:
+                    keeper.notice_progress()
+                    report(self.progress())
+                    last_report = time.monotonic()
+                self._goes_on(_WATCHING)
+            except _PASSING as error:
+                self._pause(_WATCHING, error)
+            except RunnelError as final:
+                self._fail(final)
+
+    def _drain(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> None:
+        """What was accepted before the stop is matched and delivered; then the query ends."""
+        self._say("draining", report)
+        with self._root.catalog.read() as connection:
+            goal = last_sequence(connection)
+        keeper.drain(goal, _DRAIN_SECONDS if self._error is None else 0.0)
+        if self._error is None:
+            self._deliver_all(report, _DRAIN_SECONDS)
+            self._tidy()
+
+    def _log_again(self) -> None:
+        """Log items once more that operators could not decide, when their time has come."""
+        root = self._root
+        self.pulse.count("tried again", log_again(root.catalog, root.storage, epoch=self._held().epoch))
+
+    def _reoptimise(self) -> None:
+        done = reoptimise(self._root, self._held().epoch, proceed=self._proceed)
+        if done is not None and done.version is not None:
+            logger.info(
+                "compiled the plan again as version %d: %.0f entries expected for an item instead of %.0f",
+                done.version,
+                done.then,
+                done.now,
+            )
+
+    def _divide_first(self) -> None:
+        """Divide the queries as the settings want it, before workers load them. They can be matched undivided too."""
+        try:
+            self._divide()
+        except Fenced:
+            raise
+        except _Stopped:
+            return
+        except Exception:
+            logger.exception("the queries could not be divided")
+            self.pulse.count("turns failed")
+
+    def _divide(self) -> None:
+        done = ensure_partitioning(self._root, self._held().epoch, proceed=self._proceed)
+        if done is not None:
+            logger.info("plan version %d has %d partitions: %s", done.version, done.partitions, done.reason)
+
+    def _rebalance(self) -> None:
+        done = rebalance(self._root, self._held().epoch, proceed=self._proceed)
+        if done is not None and done.version is not None:
+            logger.info("%s", done.told())
+
+    def _proceed(self) -> None:
+        """Called between the steps of what takes minutes: whoever stops the run does not wait for all of it."""
+        if self._stop.is_set():
+            raise _Stopped
+
+    def _loop(self, step: Callable[[], None], pause: float) -> None:
+        name = threading.current_thread().name
+        failures = 0
+        while not self._stop.is_set():
+            self.pulse.turned(name)
+            try:
+                step()
+                self._goes_on(name)
+                failures = 0
+            except _Stopped:
+                break
+            except _PASSING as error:
+                self._pause(name, error)
+            except Fenced as error:
+                self._fail(error)
+            except Exception:
+                # A loop never dies of one bad turn; the reason is in the journal and the next turn tries again.
+                logger.exception("%s failed", name)
+                self.pulse.count("turns failed")
+                failures += 1
+                self._stop.wait(_rest(failures) if step == self._divide else 1.0)
+            self._stop.wait(pause)
+        self.pulse.ended(name)
+
+    def _fail(self, error: BaseException) -> None:
+        self._error = error
+        self._stop.set()
+
+    # --- steps ---------------------------------------------------------------------------------------------------
+
+    def _pause(self, part: str, error: RunnelError) -> None:
+        """Say what holds a part up, wait a little, and let the caller try again."""
+        if self.pulse.hold_up(part, error.message):
+            logger.warning("%s", error)
+        self._renew()
+        self._stop.wait(1.0)
+
+    def _goes_on(self, part: str) -> None:
+        """A part that was held up and got on is held up no more; say so at once."""
+        if self.pulse.release(part):
+            self._renew()
+
+    def _acquire_and_expire(self) -> None:
+        end_expired(self._root)
+        self._acquire()
+
+    def _acquire(self) -> None:
+        self._took_in(self._parts.acquirer.acquire_all())
+
+    def _poll(self) -> None:
+        self._took_in(self._parts.polls.poll())
+
+    def _poll_once(self, report: Callable[[Progress], None]) -> None:
+        with self._root.catalog.read() as connection:
+            follows_any = any(is_web(feed.address or "") for feed in feeds.live_feeds(connection))
+        if follows_any:
+            self._say("polling", report)
+        self._took_in(self._parts.polls.poll(once=True))
+
+    def _took_in(self, taken: Acquisition) -> None:
+        self.pulse.count("items accepted", taken.accepted)
+        self.pulse.count("items unchanged", taken.unchanged)
+        self.pulse.count("things put aside", taken.put_aside)
+
+    def _deliver(self) -> None:
+        self.pulse.count("messages delivered", self._parts.dispatcher.deliver(self._held().epoch))
+
+    def _deliver_all(self, report: Callable[[Progress], None], seconds: float | None = None) -> None:
+        self._say("delivering", report)
+        delivered = self._parts.dispatcher.deliver(self._held().epoch, wait=True, seconds=seconds)
+        self.pulse.count("messages delivered", delivered)
+        report(self.progress())
+
+    def _tidy(self, at_least: int | None = None) -> None:
+        tidy(self._root, self._held().epoch, at_least=at_least)
+
+    def _beat(self, finished: threading.Event) -> None:
+        """Renew the lease while the run lives; losing it ends the run."""
+        while not finished.wait(self._root.settings.lease_seconds / 4):
+            self._renew()
+
+    def _renew(self) -> None:
+        try:
+            with self._root.catalog.write() as connection:
+                leases.renew(connection, self._held(), self._root.settings.lease_seconds, self.pulse.told_state())
+        except Fenced as error:
+            self._fail(error)
+        except _PASSING as error:
+            logger.debug("the lease waits: %s", error)
+        except Exception as error:
+            logger.warning("the lease could not be renewed: %s", error)
+
+    def _say(self, state: str, report: Callable[[Progress], None]) -> None:
+        self.pulse.state = state
+        self._renew()
+        report(self.progress())
+
+    def _held(self) -> Lease:
+        if self._lease is None:
+            raise Fenced("no lease is held")
+        return self._lease

@@ -1,0 +1,1 @@
+"""Matching outside the stream: previews, trials, and the operators that they ask."""

@@ -1,0 +1,100 @@
+"""Operators asked by a client of a root: for previews, trials and `why`. Nothing is noted of it.
+
+In: a root. Out: matchers that decide as a worker would, and what operators say of a single item.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from runnel.algebra.nodes.calls import Call
+from runnel.algebra.nodes.query import Node, conditions_of
+from runnel.algebra.semantics.bindings import Answers
+from runnel.algebra.semantics.close_conditions import has_calls
+from runnel.algebra.semantics.trace import unanswered
+from runnel.catalog.declared.operators import callable_operators
+from runnel.catalog.learned.operator_cache import live_segments
+from runnel.catalog.learned.operator_statistics import learned_operators
+from runnel.engine.workspace import Root
+from runnel.matching.contract import Matcher
+from runnel.model.item import Attributes, Item
+from runnel.model.learned.operator_statistics import Learned
+from runnel.model.operator import Rows
+from runnel.plan.store import Plan
+
+if TYPE_CHECKING:
+    from runnel.matching.operators.decide.operators_in_process import Operators
+
+
+_ALL = 1_000
+"""Registrations of a name that `why` may need: an item is held against the query as it was."""
+
+
+class Asking:
+    """The operators of a root, asked in this process."""
+
+    def __init__(self, root: Root) -> None:
+        # Imported here, as the compiler of kernels takes a second to load.
+        from runnel.matching.operators.ask.operator_environment import OperatorMeans
+        from runnel.matching.operators.decide.operators_in_process import Operators
+
+        with root.catalog.read() as connection:
+            declarations = callable_operators(connection, versions=_ALL)
+            segments = [one.path for one in live_segments(connection)]
+            self._learned: Learned = learned_operators(connection)
+        self._operators: Operators = Operators(root.storage, OperatorMeans.of(root.settings))
+        self._operators.use(declarations, segments)
+        self.reasons: dict[str, str] = {}
+        """Why operators gave no answer, by name."""
+
+    def matcher(self, plan: Plan, matcher: Matcher) -> Matcher:
+        """The matcher of a plan, with its ways decided; the same if it has none."""
+        if not len(plan.operators):
+            return matcher
+        from runnel.matching.operators.decide.operators_in_process import DecidingMatcher
+
+        return DecidingMatcher(matcher, self._operators.decider(plan, self._learned))
+
+    def answers(self, attributes: Attributes) -> Answers:
+        """What operators say of one item; each call is asked once."""
+        from runnel.matching.operators.decide.questions import question_of
+        from runnel.matching.operators.plugins.contract import Failed
+
+        known: dict[Call, Rows | None] = {}
+
+        def answer(call: Call) -> Rows | None:
+            question = call.question
+            if question not in known:
+                (said,) = self._operators.caller.ask([question_of(call, attributes)])
+                if isinstance(said, Failed):
+                    self.reasons[call.operator] = said.reason
+                known[question] = None if isinstance(said, Failed) else said
+            return known[question]
+
+        return answer
+
+    def close(self) -> None:
+        """End all processes of operators."""
+        self._operators.close()
+
+
+@contextmanager
+def asking(root: Root) -> Iterator[Asking]:
+    """Operators of a root for a while."""
+    asked = Asking(root)
+    try:
+        yield asked
+    finally:
+        asked.close()
+
+
+@contextmanager
+def answering(root: Root, item: Item, definitions: Mapping[int, Node]) -> Iterator[tuple[Answers, Mapping[str, str]]]:
+    """What operators say of one item, and why some gave no answer; nobody is asked where no definition has a call."""
+    if not any(has_calls(one) for node in definitions.values() for one in conditions_of(node)):
+        yield unanswered, {}
+        return
+    with asking(root) as asked:
+        yield asked.answers(item.attributes), asked.reasons

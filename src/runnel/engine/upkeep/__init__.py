@@ -1,0 +1,1 @@
+"""Maintenance: removing what nobody needs, backups, and restoring them."""

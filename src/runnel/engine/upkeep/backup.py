@@ -1,0 +1,340 @@
+"""Backups: a copy of a root that is whole, made while its runner runs.
+
+In: a root. Out: a folder with the catalog as it was at one moment, every file that it names, the settings, the
+stylesheets and the files that people gave operators, and at last a manifest with the digest of each. Files of the
+logs never change, so a second backup into the same folder copies only what is new.
+
+    backup.json                     the manifest; a folder without one is no backup
+    snapshots/<id>/catalog/         a Parquet file for every table
+    snapshots/<id>/folder/          what is in the root's folder: settings, stylesheets
+    snapshots/<id>/operators/       files for operators, such as regions and rules: people may change them
+    files/                          files of the logs, as they are called in the root
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from sqlalchemy import Connection
+
+from runnel.catalog.declared import stylesheets
+from runnel.catalog.logs import item_segments, match_segments, plan_versions, quarantine
+from runnel.catalog.store.connection import now
+from runnel.catalog.store.migrations import MIGRATIONS
+from runnel.catalog.store.sequencer import last_sequence, root_number
+from runnel.engine.upkeep.catalog_copy import copy_out, identities
+from runnel.engine.workspace import Root
+from runnel.errors import CorruptData, InputError, NewerRoot, NotFound, RootError, StorageFull
+from runnel.matching.operators.ask.cache_files import FOLDER as ANSWERS
+from runnel.matching.operators.ask.operator_environment import FOLDER as OPERATORS
+from runnel.plan.store import MANIFEST as PLAN_MANIFEST
+from runnel.plan.store import read_manifest as read_plan
+from runnel.scaleout.partitioning import ASSIGNMENT
+from runnel.scaleout.partitioning import MANIFEST as DIVISION
+from runnel.settings import FILE
+from runnel.storage.file_storage import Storage
+
+MANIFEST = "backup.json"
+FORMAT = 1
+_UNFINISHED = "backup.unfinished"
+_LEARNED = f"{OPERATORS}/learned"
+_ATTEMPTS = 5
+_CHUNK = 1 << 20
+_FOR_EVER = 1 << 62
+
+Report = Callable[[int, int], None]
+"""Called with the number of files done and of all files."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackedUp:
+    """What a backup holds, and how much of it had to be copied now."""
+
+    folder: Path
+    files: int
+    bytes: int
+    copied: int
+    last_sequence: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """The size of a file and the SHA-256 of its content."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a backup says of itself."""
+
+    format: int
+    made: str
+    root: int
+    catalog_version: int
+    last_sequence: int
+    snapshot: str
+    identities: dict[str, int]
+    tables: dict[str, int]
+    snapshot_files: dict[str, Digest]
+    files: dict[str, Digest]
+
+    def to_json(self) -> bytes:
+        """As a file's content."""
+        return json.dumps(asdict(self), indent=1, sort_keys=True).encode()
+
+
+class _Vanished(Exception):
+    """A file was merged and removed while it was to be copied."""
+
+
+def back_up(root: Root, target: Path, *, link: bool = False, report: Report = lambda done, every: None) -> BackedUp:
+    """Make a backup of a root in a folder, or bring the one that is there up to date.
+
+    With `link` files on the same disk are not copied but get a second name there.
+    """
+    target = target.absolute()
+    with root.catalog.write() as connection:
+        number = root_number(connection)
+    before = _prepare(root, target, number)
+    try:
+        manifest, copied = _attempts(root, target, number, before, link, report)
+        _replace(target / MANIFEST, manifest.to_json())
+        (target / _UNFINISHED).unlink(missing_ok=True)
+        _prune(target, manifest)
+    except OSError as error:
+        raise StorageFull(
+            f"the backup cannot be written: {error.strerror}", hint="look at the room and the permissions there"
+        ) from error
+    size = sum(one.size for one in (*manifest.files.values(), *manifest.snapshot_files.values()))
+    return BackedUp(target, len(manifest.files), size, copied, manifest.last_sequence, sum(manifest.tables.values()))
+
+
+def _attempts(
+    root: Root, target: Path, number: int, before: Manifest | None, link: bool, report: Report
+) -> tuple[Manifest, int]:
+    """Try until no file that a view of the catalog named was merged away before it could be copied."""
+    problem: _Vanished | None = None
+    for _ in range(_ATTEMPTS):
+        try:
+            return _attempt(root, target, number, before, link, report)
+        except _Vanished as vanished:
+            problem = vanished
+    raise RootError(
+        f"files of the root are missing, or go faster than they are copied: {problem}",
+        hint="`runnel doctor` looks for missing files; otherwise use --link, or raise orphan_seconds",
+    ) from problem
+
+
+def _prepare(root: Root, target: Path, number: int) -> Manifest | None:
+    """Look at the place of a backup; gives the manifest of the one that is there."""
+    if target.is_relative_to(root.folder) or root.folder.is_relative_to(target):
+        raise InputError("a backup cannot be inside its root, nor around it", place=str(target))
+    before = read_manifest(target) if (target / MANIFEST).exists() else None
+    if before is not None and before.root != number:
+        raise InputError("there is a backup of another root", place=str(target), hint="choose another folder")
+    foreign = before is None and target.exists() and any(target.iterdir()) and not (target / _UNFINISHED).exists()
+    if foreign:
+        raise InputError("this folder has other things in it", place=str(target), hint="choose an empty folder")
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        target.chmod(0o700)  # the catalog has secrets in it
+        (target / _UNFINISHED).touch()
+    except OSError as error:
+        raise InputError(f"cannot be written: {error.strerror}", place=str(target)) from error
+    return before
+
+
+def _attempt(
+    root: Root, target: Path, number: int, before: Manifest | None, link: bool, report: Report
+) -> tuple[Manifest, int]:
+    """One view of the catalog, and the files that it names; gives also how many were copied."""
+    snapshot = uuid.uuid4().hex
+    place = target / "snapshots" / snapshot
+    with root.catalog.read() as connection:
+        tables = copy_out(connection, place / "catalog")
+        named = sorted(_named_files(root, connection))
+        ids = identities(connection)
+        last = last_sequence(connection)
+        made = datetime.fromtimestamp(now(connection) / 1e6, UTC)
+    for relative in _folder_files(root.folder):
+        _copy(root.folder / relative, place / "folder" / relative, link=False)
+    for relative in _operator_files(root.storage):
+        _copy(root.storage.local(f"{OPERATORS}/{relative}"), place / OPERATORS / relative, link=False)
+    known = before.files if before else {}
+    files: dict[str, Digest] = {}
+    copied = 0
+    for done, path in enumerate(named):
+        report(done, len(named))
+        kept = target / "files" / path
+        if path in known and kept.exists():
+            files[path] = known[path]  # it never changes, and its digest is from when it was copied
+            continue
+        files[path] = _copy(root.storage.local(path), kept, link=link)
+        copied += 1
+    report(len(named), len(named))
+    own = {path.relative_to(place).as_posix(): digest_of(path) for path in sorted(place.rglob("*")) if path.is_file()}
+    manifest = Manifest(FORMAT, made.isoformat(), number, len(MIGRATIONS), last, snapshot, ids, tables, own, files)
+    return manifest, copied
+
+
+def _named_files(root: Root, connection: Connection) -> Iterator[str]:
+    """Every file that the catalog needs."""
+    for segment in item_segments.segments_between(connection, 0, _FOR_EVER):
+        yield segment.path
+    for part in match_segments.match_parts(connection, 0, _FOR_EVER):
+        yield part.path
+        if part.by_query is not None:
+            yield part.by_query
+    for folder in plan_versions.plan_folders(connection, since=match_segments.last_plan(connection)):
+        yield from _plan_files(root.storage, folder)
+    yield from quarantine.aside_paths(connection)
+    yield from stylesheets.sheets_in_use(connection)
+
+
+def _plan_files(storage: Storage, folder: str) -> Iterator[str]:
+    """The files of a folder of plans: of a plan, or of what says how one is divided."""
+    if storage.local(f"{folder}/{DIVISION}").exists():
+        yield from (f"{folder}/{name}" for name in (DIVISION, ASSIGNMENT))
+        return
+    yield f"{folder}/{PLAN_MANIFEST}"
+    try:
+        files = read_plan(storage, folder).files
+    except CorruptData as error:
+        raise _Vanished(error.message) from error
+    yield from (f"{folder}/{name}" for name in files)
+
+
+def _folder_files(folder: Path) -> Iterator[str]:
+    """The settings and the stylesheets that people wrote, below the root's folder."""
+    yield FILE
+    for path in sorted((folder / stylesheets.FOLDER).rglob("*")):
+        if path.is_file() and not path.is_symlink():
+            yield path.relative_to(folder).as_posix()
+
+
+def _operator_files(storage: Storage) -> Iterator[str]:
+    """The files that people put where operators find them; known answers and what was learned are made again.
+
+    As with operators, a link counts as the file that it leads to, unless that is elsewhere.
+    """
+    folder = storage.local(OPERATORS)
+    made = [storage.local(one) for one in (ANSWERS, _LEARNED)]
+    for path in sorted(folder.rglob("*")):
+        is_ours = any(path.is_relative_to(one) for one in made)
+        if not is_ours and path.is_file() and path.resolve().is_relative_to(folder.resolve()):
+            yield path.relative_to(folder).as_posix()
+
+
+def _copy(source: Path, target: Path, *, link: bool) -> Digest:
+    """Copy a file so that it has its name only when it is whole; _Vanished if it is gone."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    try:
+        if link:
+            try:
+                draft.hardlink_to(source)
+            except OSError as error:
+                if isinstance(error, FileNotFoundError):
+                    raise
+                shutil.copyfile(source, draft)  # another disk, or one without such names
+        else:
+            shutil.copyfile(source, draft)
+    except FileNotFoundError as error:
+        raise _Vanished(source.name) from error
+    digest = digest_of(draft)
+    with draft.open("rb") as file:
+        os.fsync(file.fileno())
+    draft.replace(target)
+    return digest
+
+
+def digest_of(path: Path) -> Digest:
+    """The digest of a file."""
+    found = hashlib.sha256()
+    size = 0
+    with path.open("rb") as file:
+        while data := file.read(_CHUNK):
+            found.update(data)
+            size += len(data)
+    return Digest(size, found.hexdigest())
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file so that it is there whole, or as it was."""
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    with draft.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    for folder in {path.parent, *(one for one in path.parent.rglob("*") if one.is_dir())}:
+        _sync(folder)
+    draft.replace(path)
+    _sync(path.parent)
+
+
+def _sync(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _prune(target: Path, manifest: Manifest) -> None:
+    """Remove what only earlier backups in this folder needed."""
+    for snapshot in (target / "snapshots").iterdir():
+        if snapshot.name != manifest.snapshot:
+            shutil.rmtree(snapshot)
+    files = target / "files"
+    for path in sorted(files.rglob("*"), reverse=True):
+        if path.is_dir():
+            if not any(path.iterdir()):
+                path.rmdir()
+        elif path.relative_to(files).as_posix() not in manifest.files:
+            path.unlink()
+
+
+def read_manifest(source: Path) -> Manifest:
+    """The manifest of a backup; NotFound where there is none, CorruptData where it cannot be read."""
+    try:
+        data = (source / MANIFEST).read_bytes()
+    except OSError as error:
+        if (source / _UNFINISHED).exists():
+            raise CorruptData(f"the backup in {source} was never finished", hint="make it again") from error
+        raise NotFound(f"there is no backup in {source}", hint="`runnel backup` makes one") from error
+    try:
+        told: dict[str, Any] = json.loads(data)
+        if told["format"] > FORMAT or told["catalog_version"] > len(MIGRATIONS):
+            raise NewerRoot("the backup was made by a newer Runnel", hint="use that one, or a newer one")
+        manifest = Manifest(
+            **{
+                **told,
+                "snapshot_files": _digests(told["snapshot_files"]),
+                "files": _digests(told["files"]),
+            }
+        )
+        uuid.UUID(hex=manifest.snapshot)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptData(f"{source / MANIFEST} cannot be read: {error}", hint="use another backup") from error
+    return manifest
+
+
+def _digests(told: Mapping[str, Mapping[str, Any]]) -> dict[str, Digest]:
+    """The digests of files, whose names must stay below the folder that they are meant for."""
+    for path in told:
+        pure = PurePosixPath(path)
+        if pure.is_absolute() or ".." in pure.parts or "\\" in path or "\0" in path or not pure.parts:
+            raise ValueError(f"{path!r} is no name of a file in a root")
+    return {path: Digest(int(one["size"]), str(one["sha256"])) for path, one in told.items()}

@@ -1,0 +1,144 @@
+"""A catalog as files: a Parquet file for every table, the same whether SQLite or PostgreSQL holds it.
+
+In: one view of a catalog. Out: files from which another catalog, of either kind, is filled, with the same ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from sqlalchemy import BigInteger, Connection, Integer, LargeBinary, Table, column, insert, select, table, text
+
+from runnel.catalog.store import schema
+from runnel.catalog.store.connection import Catalog, now
+from runnel.catalog.store.migrations import MIGRATIONS, statements
+from runnel.errors import CorruptData
+
+_ROWS = 20_000
+_VERSIONS = "catalog_version"
+
+
+def copy_out(connection: Connection, folder: Path) -> dict[str, int]:
+    """Write every table of a catalog into a folder; gives the numbers of rows."""
+    folder.mkdir(parents=True)
+    return {one.name: _copy_table(connection, one, folder / f"{one.name}.parquet") for one in _tables()}
+
+
+def _tables() -> list[Table]:
+    return list(schema.metadata.sorted_tables)
+
+
+def _copy_table(connection: Connection, one: Table, path: Path) -> int:
+    shape = pa.schema([(held.name, _arrow_type(held.type)) for held in one.columns])
+    rows = 0
+    with pq.ParquetWriter(path, shape, compression="zstd") as writer:
+        found = connection.execute(select(one), execution_options={"yield_per": _ROWS})
+        for some in found.partitions():
+            arrays = [pa.array([row[place] for row in some], type=kind) for place, kind in enumerate(shape.types)]
+            writer.write_table(pa.Table.from_arrays(arrays, schema=shape))
+            rows += len(some)
+    return rows
+
+
+def _arrow_type(kind: object) -> Any:
+    match kind:
+        case BigInteger() | Integer():
+            return pa.int64()
+        case LargeBinary():
+            return pa.binary()
+        case _:
+            return pa.string()
+
+
+def identities(connection: Connection) -> dict[str, int]:
+    """The last id that was given in every table that gives ids, also where its row is gone."""
+    if connection.dialect.name == "sqlite":
+        return {row.name: int(row.seq) for row in connection.execute(text("select name, seq from sqlite_sequence"))}
+    found = connection.execute(
+        text(
+            "select c.table_name, c.column_name from information_schema.columns c"
+            " where c.table_schema = current_schema() and c.is_identity = 'YES'"
+        )
+    ).all()
+    last: dict[str, int] = {}
+    for name, held in found:
+        query = text("select pg_sequence_last_value(pg_get_serial_sequence(:t, :c)::regclass)")
+        last[name] = int(connection.execute(query, {"t": name, "c": held}).scalar() or 0)
+    return last
+
+
+def copy_in(catalog: Catalog, folder: Path, *, version: int, ids: Mapping[str, int]) -> dict[str, int]:
+    """Fill a catalog that has no tables yet from a folder, in one transaction; gives the numbers of rows.
+
+    The tables are made as they were when the copy was written, then brought up to date.
+    """
+    rows: dict[str, int] = {}
+    with catalog.write() as connection:
+        _make_tables(connection, version)
+        for path in sorted(folder.glob("*.parquet")):
+            rows[path.stem] = _fill(connection, path)
+        _go_on_after(connection, ids)
+    catalog.migrate()
+    return rows
+
+
+def _make_tables(connection: Connection, version: int) -> None:
+    if version > len(MIGRATIONS):
+        raise CorruptData(f"there is no catalog of version {version}")
+    for step in range(version):
+        for statement in statements(step, connection.dialect.name):
+            connection.execute(text(statement))
+    connection.execute(text(f"create table {_VERSIONS} (version integer not null)"))
+    connection.execute(text(f"insert into {_VERSIONS} (version) values (:v)"), {"v": version})  # noqa: S608
+
+
+def _fill(connection: Connection, path: Path) -> int:
+    name = path.stem
+    if name not in schema.metadata.tables:
+        raise CorruptData(f"{path.name} is not a table of a catalog")
+    file = pq.ParquetFile(path)
+    target = table(name, *(column(held) for held in file.schema_arrow.names))
+    connection.execute(target.delete())  # rows that making the tables has put there
+    rows = 0
+    for some in _batches(file):
+        connection.execute(insert(target), some)
+        rows += len(some)
+    return rows
+
+
+def _batches(file: Any) -> Iterator[list[dict[str, Any]]]:
+    for batch in file.iter_batches(batch_size=_ROWS):
+        if batch.num_rows:
+            yield batch.to_pylist()
+
+
+def _go_on_after(connection: Connection, ids: Mapping[str, int]) -> None:
+    """Ids that were given are never given again."""
+    for name, last in ids.items():
+        if name not in schema.metadata.tables or not last:
+            continue
+        if connection.dialect.name == "sqlite":
+            connection.execute(text("delete from sqlite_sequence where name = :n"), {"n": name})
+            connection.execute(
+                text("insert into sqlite_sequence (name, seq) values (:n, :s)"), {"n": name, "s": last}
+            )
+        else:
+            key = next(iter(schema.metadata.tables[name].columns)).name
+            connection.execute(
+                text("select setval(pg_get_serial_sequence(:t, :c), :s)"), {"t": name, "c": key, "s": last}
+            )
+
+
+def make_ready(connection: Connection) -> None:
+    """Let a copied catalog be used: nobody runs it, there is no checkpoint to go on from, and no answer is known."""
+    connection.execute(schema.operator_cache.delete())  # the files are not copied: operators are asked again
+    connection.execute(schema.leases.update().values(expires=0, detail="restored"))
+    connection.execute(
+        schema.lineages.update()
+        .where(schema.lineages.c.abandoned.is_(None))
+        .values(abandoned=now(connection), reason="restored from a backup")
+    )

@@ -1,0 +1,92 @@
+"""Keeping the cache small: many small files in, fewer and larger ones out, and the oldest answers dropped.
+
+Files that follow one another in age are merged up to a sixteenth of what the cache may have, so that dropping the
+oldest file drops few answers. Every step is one transaction that checks the runner's epoch; a crash before it leaves
+an orphan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from runnel.catalog.learned import operator_cache
+from runnel.catalog.learned.operator_cache import LiveSegment
+from runnel.catalog.store import leases
+from runnel.catalog.store.connection import Catalog
+from runnel.matching.operators.ask.cache_files import open_segment, write_stored
+from runnel.storage.file_storage import Storage
+
+AT_LEAST = 8
+"""Neighbours that are worth being merged."""
+
+_PARTS = 16
+
+
+def cache_steps(
+    catalog: Catalog, storage: Storage, *, epoch: int, most_bytes: int, at_least: int = AT_LEAST
+) -> Iterator[int]:
+    """Drop what is beyond `most_bytes`, the oldest first, then merge small files; gives the files of each step."""
+    dropped = _drop(catalog, epoch, most_bytes)
+    if dropped:
+        yield dropped
+    while True:
+        with catalog.read() as connection:
+            run = next_run(operator_cache.live_segments(connection), most_bytes // _PARTS, at_least)
+        if not run:
+            return
+        if not _merge(catalog, storage, epoch, run):
+            return
+        yield len(run)
+
+
+def next_run(live: Sequence[LiveSegment], largest: int, at_least: int = AT_LEAST) -> list[LiveSegment]:
+    """Neighbours in age that are merged next: at least so many, not larger than `largest` together.
+
+    None of them has more than half of their bytes, so that large files are not written anew for a few small ones.
+
+    >>> live = [LiveSegment(n, str(n), size, 1, n) for n, size in enumerate((90, 5, 5, 5, 90))]
+    >>> [one.id for one in next_run(live, 150, at_least=3)]
+    [1, 2, 3]
+    """
+    sizes = [one.bytes for one in live]
+    for end in range(len(live), at_least - 1, -1):
+        total, heaviest, best = 0, 0, 0
+        for start in range(end - 1, -1, -1):
+            total, heaviest = total + sizes[start], max(heaviest, sizes[start])
+            if total > largest:
+                break
+            if end - start >= at_least and 2 * heaviest <= total:
+                best = end - start
+        if best:
+            return list(live[end - best : end])
+    return []
+
+
+def _drop(catalog: Catalog, epoch: int, most_bytes: int) -> int:
+    with catalog.read() as connection:
+        live = operator_cache.live_segments(connection)
+    surplus = sum(one.bytes for one in live) - most_bytes
+    old: list[LiveSegment] = []
+    while surplus > 0:
+        old.append(live[len(old)])
+        surplus -= old[-1].bytes
+    if not old:
+        return 0
+    with catalog.write() as connection:
+        leases.check(connection, epoch)
+        return operator_cache.retire_segments(connection, old)
+
+
+def _merge(catalog: Catalog, storage: Storage, epoch: int, run: Sequence[LiveSegment]) -> bool:
+    opened = [open_segment(storage, one.path) for one in run]
+    # What cannot be read goes with its row, and is not warned of again.
+    merged = write_stored(storage, (entry for one in opened if one is not None for entry in one.stored()))
+    with catalog.write() as connection:
+        leases.check(connection, epoch)
+        live = {one.id for one in operator_cache.live_segments(connection)}
+        if not all(one.id in live for one in run):
+            return False  # somebody else took them out: what was written is an orphan
+        operator_cache.retire_segments(connection, run)
+        if merged is not None:
+            operator_cache.add_segments(connection, [merged], created=run[-1].created)
+    return True

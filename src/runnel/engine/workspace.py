@@ -1,0 +1,122 @@
+"""A root: the place of one installation, opened."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy.engine import make_url
+
+from runnel.catalog.declared.feeds import feed_names
+from runnel.catalog.store.connection import Catalog, Clock, without_password
+from runnel.catalog.store.sequencer import last_sequence
+from runnel.errors import NotARoot, RootError, RootExists
+from runnel.logs.items.item_log import ItemLog
+from runnel.logs.matches.match_log import MatchLog
+from runnel.settings import FILE, Settings
+from runnel.storage.file_storage import Storage, open_storage
+from runnel.streaming.cluster_checks import refuse_lone_catalog
+
+_TEMPLATE = """\
+# Settings of this Runnel root. Every setting has a default; the settings reference lists them all.
+# The environment wins: RUNNEL_LAG_LIMIT=1000 overrides lag_limit.
+
+# master = "local[*]"
+# lag_limit = 1000000
+"""
+_CATALOG_LINES = """
+# The password belongs into RUNNEL_CATALOG (the whole URL) or ~/.pgpass; or here, if only you can read this file.
+catalog = {url}
+"""
+
+
+@dataclass(frozen=True)
+class Root:
+    """An open root: its folder, settings, catalog, files and logs."""
+
+    folder: Path
+    settings: Settings
+    catalog: Catalog
+    storage: Storage
+    items: ItemLog
+    matches: MatchLog
+
+    @property
+    def out(self) -> Path:
+        """Where relative targets of subscriptions are."""
+        return self.folder / "out"
+
+    def close(self) -> None:
+        """Let go of the catalog."""
+        self.catalog.close()
+
+
+def create_root(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> Root:
+    """Make a new root in a folder that is empty or does not exist."""
+    folder = folder.absolute()
+    if (folder / FILE).exists():
+        raise RootExists(f"{folder} is a Runnel root already", hint="use it, or choose another folder")
+    try:
+        (folder / "out").mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RootError(f"{folder} cannot be made: {error.strerror}", hint="choose another folder") from error
+    settings = Settings.load(folder, **overrides)
+    root = _open(folder, settings, clock)
+    root.catalog.migrate()
+    _refuse_used(root.catalog)
+    # The settings file makes the folder a root, so it comes last. A root whose catalog is elsewhere says so: opened
+    # without RUNNEL_CATALOG it must not quietly begin a catalog of its own.
+    elsewhere = _CATALOG_LINES.format(url=json.dumps(without_password(settings.catalog))) if settings.catalog else ""
+    (folder / FILE).write_text(_TEMPLATE + elsewhere, "utf-8")
+    return root
+
+
+def open_root(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> Root:
+    """Open a root, bringing its catalog up to date."""
+    folder = folder.absolute()
+    if not (folder / FILE).exists():
+        raise NotARoot(f"{folder} is not a Runnel root", hint=f"`runnel init {folder}` makes one")
+    root = _open(folder, Settings.load(folder, **overrides), clock)
+    root.catalog.migrate()
+    return root
+
+
+def _refuse_used(catalog: Catalog) -> None:
+    """A catalog names the files of one root; for another root they would all be missing."""
+    with catalog.read() as connection:
+        used = last_sequence(connection) > 0 or feed_names(connection)
+    if used:
+        raise RootError(
+            f"the catalog {catalog.shown} belongs to another root",
+            hint="give every root a database or a schema of its own; to move a root, copy its folder",
+        )
+
+
+def _refuse_odd_name(folder: Path) -> None:
+    if "?" in str(folder) or "#" in str(folder):
+        raise RootError(f"{folder}: a root's path must not have ? or # in it", hint="choose another folder")
+
+
+def _open(folder: Path, settings: Settings, clock: Clock) -> Root:
+    _refuse_odd_name(folder)
+    url = _with_password(settings) or f"sqlite:///{folder / 'catalog.sqlite'}"
+    refuse_lone_catalog(settings.master, url)
+    catalog = Catalog(url, max_bytes=settings.catalog_max_bytes, clock=clock)
+    storage = open_storage(settings.storage or folder.as_uri())
+    return Root(folder, settings, catalog, storage, ItemLog(catalog, storage), MatchLog(catalog, storage))
+
+
+def _with_password(settings: Settings) -> str:
+    """The URL of the catalog, with the password from a file where one is named (as containers hand secrets over)."""
+    if not settings.catalog or not settings.catalog_password_file:
+        return settings.catalog
+    try:
+        password = Path(settings.catalog_password_file).read_text("utf-8").strip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RootError(
+            f"{settings.catalog_password_file} cannot be read: {error}", hint="see the setting catalog_password_file"
+        ) from error
+    return make_url(settings.catalog).set(password=password).render_as_string(hide_password=False)

@@ -1,0 +1,146 @@
+"""Names to ids. In: a query as parsed, and what the catalog knows. Out: a query node, or why there is none."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from runnel.algebra.nodes.expressions import Expression, conjunction
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union, reads
+from runnel.errors import DuplicateName, UnknownName
+from runnel.language.binding.bind_operators import OperatorNamed, asks_operators, bind_conditions
+from runnel.language.nearest import did_you_mean
+from runnel.language.syntax.iri_prefixes import write_out
+from runnel.language.syntax.statements import Condition, FeedTerm, GroupTerm, Name, QueryText, Term
+from runnel.model.operator import OperatorDeclaration
+
+Resolve = Callable[[str], int | None]
+Names = Callable[[], Iterable[str]]
+
+
+def no_operator(name: str) -> OperatorDeclaration | None:
+    """No operator is known by any name."""
+    return None
+
+
+def bind_query(
+    query: QueryText,
+    resolve: Resolve,
+    names: Names,
+    operators: OperatorNamed = no_operator,
+    operator_names: Names = tuple,
+) -> Node:
+    """The node of a query: each condition on a variable filters the term that the variable names (RoSeS §3.1, §3.2).
+
+    `resolve` gives the id of a feed's name, `operators` the registration of an operator's; `names` and
+    `operator_names` give all names, and are called only to help after an error.
+
+    >>> from runnel.language.grammar.parser import parse
+    >>> query = parse("create feed Rock from (A | B as $b) where $b[false]")[0].statement.query
+    >>> bind_query(query, {"A": 1, "B": 2}.get, lambda: ["A", "B"])
+    Union(inputs=(Read(feed=1), Filter(input=Read(feed=2), condition=Truth(value=False))))
+    """
+    query = write_out(query)
+    variables = _variables(query.source)
+    conditions: dict[str | None, list[Expression]] = {}
+    said: Sequence[Condition] = query.conditions
+    if any(asks_operators(condition.expression) for condition in said):
+        said = bind_conditions(said, operators, operator_names)
+    for condition in said:
+        variable = condition.variable
+        if variable is not None and variable.text not in variables:
+            raise _unknown_variable(variable, variables)
+        conditions.setdefault(variable.text if variable else None, []).append(condition.expression)
+    node = _filtered(_bound(query.source, conditions, resolve, names), conditions.get(None))
+    return node if query.distinct is None else Distinct(node, query.distinct.by, query.distinct.window)
+
+
+def find_cycle(feed: int, node: Node, definitions: Mapping[int, Node]) -> list[int] | None:
+    """The shortest way by which a node would read `feed`: from a feed that the node names to `feed` itself, or None.
+
+    `definitions` holds the nodes of virtual feeds. Each feed is visited once, without recursion.
+
+    >>> find_cycle(1, Read(3), {2: Read(1), 3: Read(2)})
+    [3, 2, 1]
+    """
+    came_from: dict[int, int | None] = dict.fromkeys(reads(node))
+    waiting = deque(came_from)
+    while waiting:
+        current = waiting.popleft()
+        if current == feed:
+            return _way(current, came_from)
+        definition = definitions.get(current)
+        for read in reads(definition) if definition is not None else ():
+            if read not in came_from:
+                came_from[read] = current
+                waiting.append(read)
+    return None
+
+
+def _way(last: int, came_from: Mapping[int, int | None]) -> list[int]:
+    path = [last]
+    while (before := came_from[path[-1]]) is not None:
+        path.append(before)
+    return path[::-1]
+
+
+def _variables(source: Term) -> dict[str, Name]:
+    """The variables of a `from` clause, each defined once."""
+    found: dict[str, Name] = {}
+    waiting = [source]
+    while waiting:
+        term = waiting.pop()
+        if isinstance(term, GroupTerm):
+            waiting.extend(reversed(term.terms))
+        if term.variable is None:
+            continue
+        if term.variable.text in found:
+            raise DuplicateName(
+                f"the variable ${term.variable.text} names two terms",
+                span=max(
+                    term.variable.span, found[term.variable.text].span, key=lambda span: (span.line, span.column)
+                ),
+                hint="give each its own variable",
+            )
+        found[term.variable.text] = term.variable
+    return found
+
+
+def _unknown_variable(variable: Name, variables: Mapping[str, Name]) -> UnknownName:
+    hint = did_you_mean(f"${variable.text}", [f"${one}" for one in variables])
+    if hint is None and variables:
+        hint = f"the from clause defines {', '.join(f'${one}' for one in list(variables)[:5])}"
+    return UnknownName(
+        f"there is no variable ${variable.text}",
+        span=variable.span,
+        hint=hint or f"name a feed or a group with: as ${variable.text}",
+    )
+
+
+def _bound(term: Term, conditions: Mapping[str | None, list[Expression]], resolve: Resolve, names: Names) -> Node:
+    node: Node
+    match term:
+        case FeedTerm(feed):
+            node = Read(_feed_id(feed, resolve, names))
+        case GroupTerm(terms):
+            inputs = tuple(_bound(one, conditions, resolve, names) for one in terms)
+            node = inputs[0] if len(inputs) == 1 else Union(inputs)
+    return node if term.variable is None else _filtered(node, conditions.get(term.variable.text))
+
+
+def _filtered(node: Node, conditions: list[Expression] | None) -> Node:
+    if not conditions:
+        return node
+    # One condition is flat already; to find out again takes longer than all the rest of binding.
+    return Filter(node, conditions[0] if len(conditions) == 1 else conjunction(conditions))
+
+
+def _feed_id(feed: Name, resolve: Resolve, names: Names) -> int:
+    found = resolve(feed.text)
+    if found is None:
+        raise UnknownName(
+            f"there is no feed {feed.text}",
+            span=feed.span,
+            hint=did_you_mean(feed.text, names()) or "register or create it first; show feeds lists what there is",
+        )
+    return found

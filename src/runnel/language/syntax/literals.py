@@ -1,0 +1,264 @@
+"""Tokens to values: names, texts, numbers, dates and durations, each checked and refused at its place.
+
+In: lark tokens. Out: values of the model and the algebra, or a StatementError with a span and a hint.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from contextlib import suppress
+from datetime import date, datetime, timedelta
+from typing import NamedTuple
+
+from lark import Token
+
+from runnel.algebra.nodes.attributes import PARTS, WHOLE, Ago, Attribute, Constant
+from runnel.algebra.nodes.calls import Variable
+from runnel.algebra.nodes.durations import UNITS
+from runnel.algebra.nodes.render import render_attribute
+from runnel.errors import InvalidCondition, Span, SyntaxProblem
+from runnel.language.nearest import did_you_mean
+from runnel.language.syntax.statements import Name
+from runnel.model.item import MAX_ID, MAX_NAME, MOMENTS, clean_text, moment
+
+LONGEST = timedelta(days=36_500)
+LARGEST_NUMBER = 2**63 - 1
+DATE_HINT = "write a date as 2026-11-15 or 2026-11-15T09:30:00Z"
+
+_CONTROL = re.compile("[\0-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
+_INSTANT = re.compile(_DAY.pattern + r"[T ]\d\d:\d\d(:\d\d(\.\d{1,6})?)?(Z|[+-]\d\d:\d\d)?", re.ASCII)
+"""Stricter than `fromisoformat`, which takes almost any run of digits for a date."""
+
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+class Literal(NamedTuple):
+    """A constant as written: its value, and the token that gives its place."""
+
+    value: Constant
+    token: Token
+
+
+class Located(NamedTuple):
+    """An attribute, and the token that gives its place."""
+
+    attribute: Attribute
+    token: Token
+
+
+class Duration(NamedTuple):
+    """A length of time, and its place."""
+
+    length: timedelta
+    span: Span
+
+
+def span_of(token: Token) -> Span:
+    """The place of a token; of a token over several lines, the place of its first character."""
+    line, column = token.line or 1, token.column or 1
+    end_column = token.end_column or column + 1
+    return Span(line, column, end_column if token.end_line == line else column + 1)
+
+
+def read_name(token: Token) -> str:
+    """A bare or double-quoted name, as names are kept: in NFC and without spaces around it."""
+    if token[0] != '"':
+        return str(token)
+    text = str(token)[1:-1].replace('""', '"')
+    if _CONTROL.search(text):
+        raise SyntaxProblem("a name cannot hold line breaks or control characters", span=span_of(token))
+    name = clean_text(text).strip()
+    if not 1 <= len(name) <= MAX_NAME:
+        raise SyntaxProblem(
+            f"a name must have 1 to {MAX_NAME} characters, not {len(name)}",
+            span=span_of(token),
+            hint="double quotes enclose names; texts are written in single quotes" if not name else None,
+        )
+    return name
+
+
+def read_variable(token: Token) -> Name:
+    """A variable's name, without its `$`."""
+    if len(token) > MAX_NAME + 1:
+        raise SyntaxProblem(f"a variable's name has at most {MAX_NAME} characters", span=span_of(token))
+    return Name(str(token)[1:], span_of(token))
+
+
+def place_of(token: Token) -> Span | None:
+    """The place of a token, where it has one."""
+    return None if token.line is None else span_of(token)
+
+
+def read_binding(token: Token) -> Variable:
+    """A variable of a condition or a result of an operator, without its `?`."""
+    if len(token) > MAX_NAME + 1:
+        raise SyntaxProblem(f"a variable's name has at most {MAX_NAME} characters", span=span_of(token))
+    return Variable(str(token)[1:], place_of(token))
+
+
+def read_text(token: Token) -> str:
+    """A text constant: doubled quotes undone, in NFC, without what no item can hold."""
+    return clean_text(_unquoted(token))
+
+
+def read_exact(token: Token, what: str) -> str:
+    """An address or a target: kept letter by letter, because it names something outside."""
+    text = _unquoted(token)
+    if not text.strip():
+        raise SyntaxProblem(f"{what} cannot be empty", span=span_of(token))
+    if _CONTROL.search(text):
+        raise SyntaxProblem(f"{what} cannot hold line breaks or control characters", span=span_of(token))
+    return text
+
+
+def read_item_id(token: Token) -> str:
+    """An item's id, letter by letter."""
+    text = _unquoted(token)
+    if not 1 <= len(text) <= MAX_ID or _UNSTORABLE.search(text):
+        raise SyntaxProblem(f"an item's id has 1 to {MAX_ID} characters and no NUL", span=span_of(token))
+    return text
+
+
+def read_value(token: Token) -> str:
+    """A value for somebody else to read: letter by letter, on several lines where it is so written."""
+    text = _unquoted(token)
+    if _UNSTORABLE.search(text):
+        raise SyntaxProblem("a value cannot hold NUL characters or halves of characters", span=span_of(token))
+    return text
+
+
+def _unquoted(token: Token) -> str:
+    return str(token)[1:-1].replace("''", "'")
+
+
+def span_inside(token: Token, start: int, end: int) -> Span:
+    """The place of some characters of a text constant, counted without its quotes and with doubled ones undone."""
+    if read_text(token) != _unquoted(token):
+        return span_of(token)  # what was composed or left out has shifted the rest
+    offsets: list[int] = []
+    at = 1
+    while at < len(token) - 1:
+        offsets.append(at)
+        at += 2 if token[at] == "'" else 1
+    offsets.append(at)
+    first, last = offsets[min(start, len(offsets) - 1)], offsets[min(end, len(offsets) - 1)]
+    before = str(token)[:first]
+    line = (token.line or 1) + before.count("\n")
+    column = (token.column or 1) + first if "\n" not in before else first - before.rfind("\n")
+    width = 1 if "\n" in str(token)[first:last] else max(1, last - first)
+    return Span(line, column, column + width)
+
+
+def read_number(token: Token) -> float:
+    """A number constant, as a double."""
+    # The sum turns -0.0 into 0.0, so that equal numbers have one canonical text.
+    number = float(token) + 0.0
+    if math.isfinite(number):
+        return number
+    raise InvalidCondition(
+        "this number is too large", span=span_of(token), hint="numbers reach to about 1.8e308, as doubles do"
+    )
+
+
+def read_integer(token: Token) -> int:
+    """A whole number: a subscription's, or the count of a duration."""
+    # Digits are counted first: turning a text of many digits into an int is quadratic.
+    digits = token.lstrip("0") or "0"
+    if len(digits) > 19 or int(digits) > LARGEST_NUMBER:
+        raise SyntaxProblem("this whole number is too large", span=span_of(token))
+    return int(digits)
+
+
+def read_duration(count: Token, unit: Token) -> Duration:
+    """A length of time in whole seconds, at least one and at most a hundred years."""
+    seconds = UNITS.get(unit.lower()) or UNITS.get(unit.lower().removesuffix("s"))
+    if seconds is None:
+        raise SyntaxProblem(
+            f"{unit} is not a unit of time",
+            span=span_of(unit),
+            hint=did_you_mean(unit, (f"{one}s" for one in UNITS)) or f"use {', '.join(f'{one}s' for one in UNITS)}",
+        )
+    start, end = span_of(count), span_of(unit)
+    span = Span(start.line, start.column, end.end_column if end.line == start.line else start.end_column)
+    total = read_integer(count) * seconds
+    if total == 0:
+        raise SyntaxProblem("a duration must be longer than nothing", span=span, hint="write at least 1 second")
+    if total > LONGEST.total_seconds():
+        raise SyntaxProblem("a duration of more than 100 years", span=span, hint="leave the clause out for no limit")
+    return Duration(timedelta(seconds=total), span)
+
+
+def read_ago(count: Token, unit: Token) -> Ago:
+    """A moment that lies a whole number of some unit before an item's acceptance."""
+    if not count.isdigit():
+        raise InvalidCondition(
+            "a time ago is counted in whole units", span=span_of(count), hint="write 36 hours ago, not 1.5 days ago"
+        )
+    try:
+        return Ago(read_duration(count, unit).length)
+    except SyntaxProblem as problem:
+        raise InvalidCondition(
+            problem.message,
+            span=problem.span,
+            hint="write now, or at least 1 second ago and at most 100 years ago",
+        ) from None
+
+
+def read_date(text: str, token: Token) -> date | datetime:
+    """A whole day, or an instant in UTC; an instant without a zone is in UTC already."""
+    text = text.strip()
+    # Refused below: the 31st of November, or an instant before the year 1 once it is in UTC.
+    with suppress(ValueError, OverflowError):
+        if _DAY.fullmatch(text):
+            return date.fromisoformat(text)
+        if _INSTANT.fullmatch(text):
+            return moment(datetime.fromisoformat(text))
+    shown = text if len(text) <= 40 else text[:40] + "…"
+    raise InvalidCondition(f"{shown!r} is not a date", span=span_of(token), hint=DATE_HINT)
+
+
+def read_attribute(name: Token, part: Token | None) -> Located:
+    """An attribute, or a part of its moments; `item` is all of them."""
+    read = WHOLE.name if name.type == "ITEM" else read_name(name)
+    if read == WHOLE.name and name.type != "ITEM":
+        raise InvalidCondition(
+            "no attribute can be named *", span=span_of(name), hint="for any value of any attribute write: item"
+        )
+    if part is None:
+        return Located(Attribute(read), name)
+    wanted = part.lower()
+    if wanted not in PARTS:
+        raise InvalidCondition(
+            f"{part} is not a part of a date",
+            span=span_of(part),
+            hint=did_you_mean(part, PARTS)
+            or f"parts are {', '.join(PARTS)}; an attribute with a point in its name is written in double quotes",
+        )
+    return Located(Attribute(read, wanted), name)
+
+
+def fitting(located: Located, literal: Literal) -> Constant:
+    """The constant as this attribute can be compared with it; parts are numbers, moments are dates."""
+    attribute, (value, token) = located.attribute, literal
+    if attribute.part is not None and (isinstance(value, bool) or not isinstance(value, float)):
+        raise InvalidCondition(
+            f"{render_attribute(attribute)} is a number and is compared with numbers only",
+            span=span_of(token),
+            hint="weekdays count from Monday = 1 to Sunday = 7" if attribute.part == "weekday" else None,
+        )
+    if attribute.part is None and attribute.name in MOMENTS and isinstance(value, str):
+        return read_date(value, token)
+    return value
+
+
+def fitting_exactly(located: Located, literal: Literal) -> Constant:
+    """As `fitting`, for a constant that a value must be equal to."""
+    if isinstance(literal.value, Ago):
+        raise InvalidCondition(
+            "a time that passes is hardly ever met exactly",
+            span=span_of(literal.token),
+            hint="compare it with <, <=, > or >=, or write: published within last 2 days",
+        )
+    return fitting(located, literal)

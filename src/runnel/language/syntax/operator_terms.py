@@ -1,0 +1,137 @@
+"""Calls of operators and comparisons of what they find, as they are built.
+
+In: variables, constants with their tokens, attributes. Out: calls and constraints in canonical shape: variables stand
+on the left of constants, `between` and `in` are spelt out. Whether an operator exists is asked later, when names are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from lark import Token
+
+from runnel.algebra.nodes.attributes import WHOLE, Ago
+from runnel.algebra.nodes.calls import (
+    Argument,
+    Arithmetic,
+    Call,
+    Constraint,
+    Literally,
+    Quantity,
+    Relation,
+    Sign,
+    Variable,
+    variables_of,
+)
+from runnel.algebra.nodes.expressions import Expression, conjunction, disjunction
+from runnel.algebra.nodes.render import render_attribute
+from runnel.errors import InvalidCondition, Span, SyntaxProblem
+from runnel.language.syntax.conditions import arithmetic_depth, check_order
+from runnel.language.syntax.literals import Literal, Located, place_of, span_of
+from runnel.language.syntax.statements import Name
+
+Written = Literal | Variable | Arithmetic
+"""A quantity as the grammar gives it: a constant still knows its token."""
+
+MOST_ARGUMENTS = 32
+DEEPEST_ARITHMETIC = 20
+"""How many arguments a call may have, and how deeply calculations may be nested; a sum of twenty is that deep."""
+
+_TURNED: dict[Relation, Relation] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def build_call(name: Name, arguments: Sequence[Literal | Variable | Located]) -> Call:
+    """`name(argument, …)`."""
+    if len(arguments) > MOST_ARGUMENTS:
+        raise SyntaxProblem(f"a call has at most {MOST_ARGUMENTS} arguments", span=name.span)
+    return Call(name.text, tuple(map(_argument, arguments)), place=name.span)
+
+
+def _argument(written: Literal | Variable | Located) -> Argument:
+    match written:
+        case Variable():
+            return written
+        case Literal(value, _):
+            return Literally(value)
+        case Located(attribute, token):
+            if attribute.name == WHOLE.name or attribute.part is not None:
+                raise InvalidCondition(
+                    f"{render_attribute(attribute)} cannot be given to an operator",
+                    span=span_of(token),
+                    hint="give it an attribute by its name; an operator sees the item in any case",
+                )
+            return attribute
+
+
+def build_arithmetic(left: Written, sign: Token, right: Written) -> Arithmetic:
+    """`left + right`, and so on."""
+    made = Arithmetic(cast(Sign, str(sign)), _quantity(left), _quantity(right))
+    if arithmetic_depth(made) > DEEPEST_ARITHMETIC:
+        raise SyntaxProblem(
+            f"a calculation is nested more than {DEEPEST_ARITHMETIC} levels deep",
+            span=span_of(sign),
+            hint="let an operator compute it",
+        )
+    return made
+
+
+def _quantity(written: Written) -> Quantity:
+    return Literally(written.value) if isinstance(written, Literal) else written
+
+
+def build_constraint(left: Written, operator: Token, right: Written) -> Constraint:
+    """`left < right`, and so on."""
+    relation: Relation = "!=" if operator == "<>" else cast(Relation, str(operator))
+    made = Constraint(_quantity(left), relation, _quantity(right))
+    if next(variables_of(made), None) is None:
+        raise InvalidCondition(
+            "a comparison of constants says nothing of the item",
+            span=span_of(operator),
+            hint="compare a result of an operator: mobPattern(?people) and ?people > 50",
+        )
+    if relation in ("=", "!="):
+        _refuse_passing(right)
+    if next(variables_of(made.left), None) is None:
+        return Constraint(made.right, _TURNED[relation], made.left)
+    return made
+
+
+def _refuse_passing(written: Written) -> None:
+    if isinstance(written, Literal) and isinstance(written.value, Ago):
+        raise InvalidCondition(
+            "a time that passes is hardly ever met exactly",
+            span=span_of(written.token),
+            hint="compare it with <, <=, > or >=",
+        )
+
+
+def build_range(one: Written, low: Written, high: Written, *, outside: bool = False) -> Expression:
+    """`one between low and high`, both included, or the complement."""
+    if isinstance(low, Literal) and isinstance(high, Literal):
+        check_order(low, high)
+    below, above = ("<", ">") if outside else (">=", "<=")
+    combine = disjunction if outside else conjunction
+    return combine([build_constraint(one, _sign(below, one), low), build_constraint(one, _sign(above, one), high)])
+
+
+def build_choice(one: Written, others: Sequence[Written], *, without: bool = False) -> Expression:
+    """`one in (…)`: it equals one of the others, or with `without` none."""
+    combine: Callable[[list[Expression]], Expression] = conjunction if without else disjunction
+    sign = _sign("!=" if without else "=", one)
+    return combine([build_constraint(one, sign, other) for other in others])
+
+
+def _sign(text: str, near: Written) -> Token:
+    """A comparison that nobody wrote; what is wrong with it is said of a variable that was."""
+    place: Span | None = None
+    match near:
+        case Literal(_, token):
+            place = place_of(token)
+        case Variable() | Arithmetic():
+            place = next((variable.place for variable in variables_of(near)), None)
+    if place is None:
+        return Token("OPERATOR", text)
+    return Token(
+        "OPERATOR", text, line=place.line, column=place.column, end_line=place.line, end_column=place.end_column
+    )

@@ -1,0 +1,98 @@
+"""The archive: matched items in Parquet, by minutes, then hours, then days of acceptance.
+
+In: log segments whose items are all matched. Out: fewer and larger files, put in their place in one transaction.
+Readers that still hold the old list go on, because the old files stay for a while after they are retired.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from runnel.catalog.logs import item_segments as manifest
+from runnel.catalog.logs import match_segments
+from runnel.catalog.logs.item_segments import ItemSegment
+from runnel.catalog.store import leases
+from runnel.catalog.store.connection import Catalog, now
+from runnel.errors import CorruptData, RunnelError
+from runnel.logs.items.item_files import read_items
+from runnel.logs.merge_tiers import Level, Run, due_runs
+from runnel.model.item_batch import ITEM_SCHEMA
+from runnel.model.segment import Slice, Tier
+from runnel.storage.arrow_files import write_parquet
+from runnel.storage.file_storage import Storage
+
+_SEGMENTS = 20_000
+_ROWS = 5_000
+
+
+def archive_matched(catalog: Catalog, storage: Storage, *, epoch: int, at_least: int = 1) -> int:
+    """Merge matched segments where it is due, all of them; gives how many segments were merged into others."""
+    return sum(len(run.pieces) for run in archive_steps(catalog, storage, epoch=epoch, at_least=at_least))
+
+
+def archive_steps(catalog: Catalog, storage: Storage, *, epoch: int, at_least: int = 1) -> Iterator[Run[ItemSegment]]:
+    """Merge matched segments, a run at each step; gives the run that was merged."""
+    with catalog.read() as connection:
+        upto = match_segments.matched_upto(connection)
+        segments = manifest.small_segments(connection, upto, _SEGMENTS)
+        waiting = manifest.segments_between(
+            connection, segments[-1].last_sequence if segments else 0, 1 << 62, limit=1
+        )
+        # Whatever is not looked at here, because it is not matched or because there is too much, keeps its hour open.
+        open_from = min(now(connection), *(one.began for one in waiting), 1 << 62)
+    for run in due_runs(segments, open_from=open_from, at_least=at_least):
+        if len(run.pieces) == 1 and run.pieces[0].level > Level.FRESH:
+            with catalog.write() as connection:
+                leases.check(connection, epoch)
+                manifest.set_level(connection, run.pieces[0], run.level)
+            continue
+        _merge(catalog, storage, run, epoch)
+        yield run
+
+
+def _merge(catalog: Catalog, storage: Storage, run: Run[ItemSegment], epoch: int) -> None:
+    first, last = run.sequences
+    day = datetime.fromtimestamp(run.pieces[0].accepted / 1e6, UTC).date().isoformat()
+    path = f"items/day/{day}/{first:020d}-{uuid.uuid4().hex[:8]}.parquet"
+    size = write_parquet(storage, path, _checked(_batches(storage, run), first, last), ITEM_SCHEMA)
+    with catalog.write() as connection:
+        leases.check(connection, epoch)
+        if manifest.retire_segments(connection, run.pieces) != len(run.pieces) or not storage.local(path).exists():
+            raise RunnelError(
+                f"items {first}-{last} were archived by somebody else", hint="the next turn tries again"
+            )
+        manifest.add_segment(
+            connection,
+            Tier.DAY,
+            path,
+            sequences=(first, last),
+            times=(run.pieces[0].accepted, run.pieces[-1].last_accepted),
+            size=size,
+            level=run.level,
+        )
+
+
+def _batches(storage: Storage, run: Run[ItemSegment]) -> Iterator[Any]:
+    """The items of a run, some thousand at a time."""
+    for one in run.pieces:
+        for row in range(0, one.items, _ROWS):
+            rows = min(_ROWS, one.items - row)
+            yield read_items(
+                storage, Slice(one.tier, one.path, row, rows, one.first_sequence + row, one.accepted)
+            ).records
+
+
+def _checked(batches: Iterator[Any], first: int, last: int) -> Iterator[Any]:
+    """The same batches, after making sure that nothing is missing: the old files will go."""
+    expected = first
+    for batch in batches:
+        sequences = batch.column("sequence")
+        if batch.num_rows and (sequences[0].as_py(), sequences[-1].as_py() - batch.num_rows + 1) != (expected,) * 2:
+            raise CorruptData(f"the items from {expected} on are not where the manifest says")
+        expected += batch.num_rows
+        yield batch
+    if expected != last + 1:
+        raise CorruptData(f"items {expected}-{last} are not where the manifest says")

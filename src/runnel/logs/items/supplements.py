@@ -1,0 +1,74 @@
+"""Items in the log once more: what operators could not decide is tried again, for the queries concerned alone.
+
+In: what is due of the undecided. Out: a segment of the item log with the same items under new sequences, accepted and
+taken from the undecided in one transaction, so that a crash repeats nothing and loses nothing.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from runnel.catalog.logs import item_segments as manifest
+from runnel.catalog.logs import undecided
+from runnel.catalog.logs.quarantine import OPERATOR, Quarantined, put_aside
+from runnel.catalog.store import leases
+from runnel.catalog.store.connection import Catalog
+from runnel.catalog.store.sequencer import take_sequences
+from runnel.logs.items.item_files import STORED_SCHEMA
+from runnel.logs.items.item_log import ItemLog
+from runnel.model.segment import Tier
+from runnel.model.undecided import Undecided
+from runnel.storage.arrow_files import write_arrow
+from runnel.storage.file_storage import Storage
+
+_MOST = 5_000
+
+
+def log_again(catalog: Catalog, storage: Storage, *, epoch: int, limit: int = _MOST) -> int:
+    """Log the items once more whose time has come; gives their number."""
+    with catalog.read() as connection:
+        due = undecided.due_undecided(connection, limit)
+        kept_after = manifest.kept_after(connection, 0)
+    gone = [one for one in due if one.sequence <= kept_after]
+    if gone:
+        with catalog.write() as connection:
+            undecided.forget_undecided(connection, [one.id for one in gone])
+            for one in gone:
+                told = f"{one.reason}; the item was not kept long enough to be tried again"
+                put_aside(connection, Quarantined(OPERATOR, f"item {one.sequence}", told, query=one.queries[0]))
+    waiting = sorted((one for one in due if one.sequence > kept_after), key=lambda one: (one.sequence, one.id))
+    if not waiting:
+        return 0
+    path = f"items/log/{uuid.uuid4().hex}.arrow"
+    size = _write(catalog, storage, path, waiting)
+    if _commit(catalog, storage, path, size, waiting, epoch):
+        return len(waiting)
+    storage.delete(path)
+    return 0
+
+
+def _write(catalog: Catalog, storage: Storage, path: str, waiting: Sequence[Undecided]) -> int:
+    """The items, each as often as it waits, in their order."""
+    sequences = sorted({one.sequence for one in waiting})
+    rows = {sequence: row for row, sequence in enumerate(sequences)}
+    found = pa.Table.from_batches([batch.records for batch in ItemLog(catalog, storage).get(sequences)])
+    stored = found.take(pa.array([rows[one.sequence] for one in waiting])).select(STORED_SCHEMA.names)
+    return write_arrow(storage, path, stored.cast(STORED_SCHEMA).combine_chunks().to_batches(), STORED_SCHEMA)
+
+
+def _commit(
+    catalog: Catalog, storage: Storage, path: str, size: int, waiting: Sequence[Undecided], epoch: int
+) -> bool:
+    with catalog.write() as connection:
+        leases.check(connection, epoch)
+        taken = undecided.still_undecided(connection, [one.id for one in waiting])
+        if len(taken) < len(waiting) or not storage.local(path).exists():
+            return False
+        first, accepted = take_sequences(connection, len(waiting))
+        sequences = (first, first + len(waiting) - 1)
+        manifest.add_segment(connection, Tier.LOG, path, sequences=sequences, times=(accepted, accepted), size=size)
+        undecided.supplement(connection, ((one, first + row) for row, one in enumerate(waiting)))
+    return True

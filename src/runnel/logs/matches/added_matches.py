@@ -1,0 +1,66 @@
+"""Match parts with more matches than their workers could know: a part is never changed, so another takes its place.
+
+In: a part and pairs of sequence and query. Out: a new part, of the same items, under a name that no other has; a
+part that had several rows for an item has one then.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from runnel.logs.matches.match_files import MatchRows, read_part, write_rows
+from runnel.model.segment import MatchPart
+from runnel.storage.file_storage import Storage
+
+Numbers = npt.NDArray[np.int64]
+
+
+def add_matches(
+    storage: Storage, lineage: int, part: MatchPart, sequences: Numbers, queries: Numbers
+) -> tuple[MatchPart, int]:
+    """The part with these matches besides its own, and how many of them it did not have.
+
+    Sequences ascend; those of other parts are passed over. The part itself is given back if there is nothing to add.
+    """
+    low, high = np.searchsorted(sequences, [part.first_sequence, part.last_sequence + 1])
+    if low == high:
+        return part, 0
+    before = read_part(storage, part.path)
+    rows = with_matches(before, sequences[low:high], queries[low:high])
+    path = f"matches/{lineage}/{part.first_sequence:020d}-{uuid.uuid4().hex}.arrow"
+    written = write_rows(storage, path, rows, (part.first_sequence, part.last_sequence))
+    return written, len(rows.queries) - len(before.queries)
+
+
+def with_matches(rows: MatchRows, sequences: Numbers, queries: Numbers) -> MatchRows:
+    """Rows with more matches: still one row an item, in order, its queries ascending, with the bindings it had.
+
+    >>> one = MatchRows(np.array([4, 6]), np.array([0, 2, 3]), np.array([1, 9, 1]))
+    >>> both = with_matches(one, np.array([4, 5]), np.array([3, 7]))
+    >>> both.sequences.tolist(), both.offsets.tolist(), both.queries.tolist()
+    ([4, 5, 6], [0, 3, 4, 5], [1, 3, 9, 7, 1])
+    """
+    own = np.repeat(rows.sequences, np.diff(rows.offsets))
+    pairs = np.stack([np.concatenate([own, sequences]), np.concatenate([rows.queries, queries])])
+    pairs = pairs[:, np.lexsort((pairs[1], pairs[0]))]
+    fresh = np.ones(pairs.shape[1], dtype=bool)
+    fresh[1:] = np.any(pairs[:, 1:] != pairs[:, :-1], axis=0)
+    pairs = pairs[:, fresh]
+    found, counts = np.unique(pairs[0], return_counts=True)
+    offsets = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
+    return MatchRows(found, offsets, pairs[1], _bindings_of(rows, found))
+
+
+def _bindings_of(rows: MatchRows, sequences: Numbers) -> Any:
+    """The bindings that rows have for some items, which are not all in the rows."""
+    if rows.bindings is None:
+        return None
+    places = np.searchsorted(rows.sequences, sequences)
+    inside = places < len(rows.sequences)
+    inside[inside] = rows.sequences[places[inside]] == sequences[inside]
+    return rows.bindings.take(pa.array(places, mask=~inside))

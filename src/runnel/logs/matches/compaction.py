@@ -1,0 +1,98 @@
+"""Compaction of the match log: one file per batch and task becomes one per some minutes, hour and day.
+
+In: committed parts, several of which may be layers of the same items. Out: larger ones in their place, without
+layers, in one transaction, and beside each hour and day an index by query, for the queries that somebody reads that
+way.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterator
+from datetime import UTC, datetime
+
+from runnel.catalog.logs import match_segments
+from runnel.catalog.logs.match_segments import KeptPart
+from runnel.catalog.store import leases
+from runnel.catalog.store.connection import Catalog, now
+from runnel.errors import RunnelError
+from runnel.logs.matches.match_files import MatchRows, joined, read_part, repeats_items, write_rows
+from runnel.logs.matches.query_index import write_index
+from runnel.logs.merge_tiers import Level, Run, due_runs
+from runnel.storage.file_storage import Storage
+
+_PARTS = 20_000
+
+
+def compact_matches(
+    catalog: Catalog, storage: Storage, *, epoch: int, at_least: int = 1, asked: Collection[int] = ()
+) -> int:
+    """Merge parts where it is due, all of them; gives how many were merged into others."""
+    steps = compaction_steps(catalog, storage, epoch=epoch, at_least=at_least, asked=asked)
+    return sum(len(run.pieces) for run in steps)
+
+
+def compaction_steps(
+    catalog: Catalog, storage: Storage, *, epoch: int, at_least: int = 1, asked: Collection[int] = ()
+) -> Iterator[Run[KeptPart]]:
+    """Merge parts, a run at each step; gives the run that was merged.
+
+    Queries in `asked` are indexed besides those of subscriptions that are served by query.
+    """
+    with catalog.read() as connection:
+        parts = match_segments.small_parts(connection, _PARTS)
+        open_from = parts[-1].began if len(parts) >= _PARTS else now(connection)
+        runs = list(due_runs(parts, open_from=open_from, at_least=at_least))
+        indexed = {*asked, *match_segments.read_queries(connection)} if runs else set()
+    for run in runs:
+        if len(run.pieces) == 1 and not _is_layered(storage, run.pieces[0]):
+            _promote(catalog, storage, run, epoch, indexed)
+        else:
+            _merge(catalog, storage, run, epoch, indexed)
+            yield run
+
+
+def _merge(catalog: Catalog, storage: Storage, run: Run[KeptPart], epoch: int, indexed: Collection[int]) -> None:
+    rows = joined([read_part(storage, part.path).matched() for part in run.pieces])
+    path = _path(run)
+    part = write_rows(storage, path, rows, run.sequences)
+    by_query = _index(storage, run, rows, path, indexed)
+    with catalog.write() as connection:
+        leases.check(connection, epoch)
+        there = all(storage.local(one).exists() for one in (path, by_query) if one)
+        if not there or not match_segments.replace_parts(connection, run.pieces, part, run.level, by_query):
+            raise RunnelError(
+                f"matches {part.first_sequence}-{part.last_sequence} were merged by somebody else",
+                hint="the next turn tries again",
+            )
+
+
+def _is_layered(storage: Storage, part: KeptPart) -> bool:
+    """Whether a part has layers in itself; what was merged has none."""
+    return part.level == Level.FRESH and repeats_items(storage, part.path)
+
+
+def _promote(catalog: Catalog, storage: Storage, run: Run[KeptPart], epoch: int, indexed: Collection[int]) -> None:
+    """A part that has no neighbours to merge with stays as it is; only an index may be missing."""
+    (part,) = run.pieces
+    by_query = part.by_query
+    if by_query is None:
+        rows = read_part(storage, part.path)
+        by_query = _index(storage, run, rows, _path(run), indexed)
+    with catalog.write() as connection:
+        leases.check(connection, epoch)
+        match_segments.set_level(connection, part, run.level, by_query)
+
+
+def _index(storage: Storage, run: Run[KeptPart], rows: MatchRows, path: str, indexed: Collection[int]) -> str | None:
+    """Write the index of a part, if it is one that lasts and there is anybody to read it."""
+    if run.level < Level.HOUR or not indexed or not len(rows.queries):
+        return None
+    by_query = path.replace(".arrow", ".queries.arrow")
+    write_index(storage, by_query, rows, indexed)
+    return by_query
+
+
+def _path(run: Run[KeptPart]) -> str:
+    day = datetime.fromtimestamp(run.pieces[0].committed / 1e6, UTC).date().isoformat()
+    return f"matches/day/{day}/{run.sequences[0]:020d}-{uuid.uuid4().hex[:8]}.arrow"

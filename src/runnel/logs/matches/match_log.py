@@ -1,0 +1,215 @@
+"""The match log: which queries each item satisfied, read by range of sequences and by query.
+
+Files are merged into larger ones while others read. A reader that finds a file gone looks at the manifest again, and
+goes on behind the last item that it had. Files with exactly the same sequences are *layers*: what they say of an item
+is united, and they are read together or not at all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from runnel.catalog.logs import match_segments as manifest
+from runnel.catalog.logs.item_segments import kept_after
+from runnel.catalog.logs.match_segments import KeptPart
+from runnel.catalog.store.connection import Catalog
+from runnel.errors import CorruptData
+from runnel.logs.matches.match_files import MatchRows, has_bindings, joined, read_part
+from runnel.logs.matches.query_index import QueryIndex
+from runnel.model.bindings import Bindings
+from runnel.storage.file_storage import Storage
+
+__all__ = ["MatchLog", "MatchRows"]
+
+logger = logging.getLogger("runnel")
+
+_PARTS = 64
+_NEAR = 20_000
+"""Items that lie farther apart are looked for in several runs of the log."""
+
+_MOST_KNOWN = 100_000
+"""Files of which it is remembered that they have no bindings."""
+
+Ids = npt.NDArray[np.int64]
+Layers = tuple[KeptPart, ...]
+_T = TypeVar("_T")
+
+
+class MatchLog:
+    """The committed matches of a root."""
+
+    def __init__(self, catalog: Catalog, storage: Storage) -> None:
+        self._catalog = catalog
+        self._storage = storage
+        self._unbound: set[str] = set()
+
+    def matched_upto(self) -> int:
+        """The last sequence whose matches are committed."""
+        with self._catalog.read() as connection:
+            return manifest.matched_upto(connection)
+
+    def read(self, after: int, upto: int) -> Iterator[MatchRows]:
+        """The matches of the items in (after, upto], part by part, in order; NotFound if they are no longer kept."""
+
+        def rows_of(layers: Layers, behind: int) -> MatchRows:
+            some = [self._read(part).between(behind, upto).matched() for part in layers]
+            return some[0] if len(some) == 1 else joined(some)
+
+        for rows in self._each(after, upto, rows_of):
+            if len(rows.sequences):
+                yield rows
+
+    def of_queries(self, queries: Collection[int], after: int, upto: int) -> dict[int, Ids]:
+        """The sequences in (after, upto], ascending, of each of these queries that matched any item there.
+
+        Merged files have an index for queries that somebody reads this way; the rest is found by scanning.
+        """
+        wanted = np.unique(np.fromiter(queries, dtype=np.int64, count=len(queries)))
+        if not len(wanted):
+            return {}
+
+        def matches_of(layers: Layers, behind: int) -> dict[int, Ids]:
+            several = [self._of_part(part, wanted, behind, upto) for part in layers]
+            return several[0] if len(several) == 1 else _united(several)
+
+        found: dict[int, list[Ids]] = {}
+        for by_query in self._each(after, upto, matches_of):
+            for query, sequences in by_query.items():
+                found.setdefault(query, []).append(sequences)
+        return {query: np.concatenate(several) for query, several in found.items()}
+
+    def bindings(self, query: int, sequences: Collection[int]) -> dict[int, Bindings]:
+        """The bindings with which a query matched items, for those that have any."""
+        found = self.bindings_of({query: sequences})
+        return {sequence: one for (_, sequence), one in found.items()}
+
+    def bindings_of(self, wanted: Mapping[int, Collection[int]]) -> dict[tuple[int, int], Bindings]:
+        """The same for the items of several queries, by query and sequence.
+
+        A file is asked once whether it has bindings; most have none, and then there is nothing to do.
+        """
+        found: dict[tuple[int, int], Bindings] = {}
+        queries: dict[int, set[int]] = {}
+        for run in _runs(wanted.values()):
+            for rows in self._with_bindings(run):
+                queries = queries or _by_sequence(wanted)
+                found |= rows.bindings_of(queries)
+        return found
+
+    def _with_bindings(self, run: Ids) -> Iterator[MatchRows]:
+        """The matches around some items, of the files that have bindings."""
+
+        def rows_of(layers: Layers, behind: int) -> list[MatchRows]:
+            low, high = np.searchsorted(run, [behind + 1, layers[0].last_sequence + 1])
+            bound = [] if low == high else [part for part in layers if not self._has_none(part)]
+            # A query's bindings are in the layer of its match, so that layers need not be united for them.
+            return [self._read(part).between(behind, int(run[-1])) for part in bound]
+
+        for several in self._each(int(run[0]) - 1, int(run[-1]), rows_of):
+            yield from several
+
+    def _has_none(self, part: KeptPart) -> bool:
+        """Whether a file, which never changes, has no bindings."""
+        if part.path in self._unbound:
+            return True
+        if has_bindings(self._storage, part.path):
+            return False
+        self._note_unbound(part)
+        return True
+
+    def _read(self, part: KeptPart) -> MatchRows:
+        rows = read_part(self._storage, part.path)
+        if rows.bindings is None:
+            self._note_unbound(part)
+        return rows
+
+    def _note_unbound(self, part: KeptPart) -> None:
+        if len(self._unbound) >= _MOST_KNOWN:
+            self._unbound = set()
+        self._unbound.add(part.path)
+
+    def _of_part(self, part: KeptPart, wanted: Ids, after: int, upto: int) -> dict[int, Ids]:
+        found: dict[int, Ids] = {}
+        rest = wanted
+        index = self._index(part)
+        if index is not None:
+            covered = index.covers(wanted)
+            found = index.of_queries(wanted[covered], after, upto)
+            rest = wanted[~covered]
+        return found | self._scan(part, rest, after, upto) if len(rest) else found
+
+    def _index(self, part: KeptPart) -> QueryIndex | None:
+        """The index of a file. One that cannot be read is done without: the matches themselves say the same."""
+        try:
+            return None if part.by_query is None else QueryIndex(self._storage, part.by_query)
+        except CorruptData as error:
+            logger.warning("an index of matches is not used: %s", error)
+            return None
+
+    def _scan(self, part: KeptPart, wanted: Ids, after: int, upto: int) -> dict[int, Ids]:
+        """The same, by looking at every match."""
+        sequences, of = self._read(part).between(after, upto).of_queries(wanted)
+        order = np.argsort(of, kind="stable")
+        present, starts = np.unique(of[order], return_index=True)
+        runs = np.split(sequences[order], starts[1:])
+        return dict(zip(present.tolist(), runs, strict=True)) if len(present) else {}
+
+    def _each(self, after: int, upto: int, look: Callable[[Layers, int], _T]) -> Iterator[_T]:
+        """What `look` makes of the layers of each run of items, in order, and of what it is wanted behind."""
+        position = after
+        while position < upto:
+            with self._catalog.read() as connection:
+                kept = kept_after(connection, after and position)
+                position = max(position, kept)
+                parts = manifest.match_parts(connection, position, upto, limit=_PARTS)
+            if not parts:
+                return
+            for last, some in groupby(parts, key=lambda part: part.last_sequence):
+                layers = tuple(some)
+                try:
+                    seen = look(layers, position)
+                except CorruptData:
+                    if self._are_live(layers):
+                        raise
+                    break
+                yield seen
+                position = last
+
+    def _are_live(self, layers: Layers) -> bool:
+        with self._catalog.read() as connection:
+            return all(manifest.is_live(connection, part.path) for part in layers)
+
+
+def _united(several: Sequence[Mapping[int, Ids]]) -> dict[int, Ids]:
+    """The sequences of queries in all layers; a query should be in one of them, and counts once where it is not."""
+    found: dict[int, Ids] = {}
+    for by_query in several:
+        for query, sequences in by_query.items():
+            found[query] = np.union1d(found[query], sequences) if query in found else sequences
+    return found
+
+
+def _runs(several: Iterable[Collection[int]]) -> list[Ids]:
+    """All these sequences in order, parted where the next one is far away.
+
+    >>> [run.tolist() for run in _runs([[1, 90_000], [5, 1]])]
+    [[1, 5], [90000]]
+    """
+    found = [np.fromiter(some, dtype=np.int64, count=len(some)) for some in several]
+    ids = np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+    return np.split(ids, np.flatnonzero(np.diff(ids) > _NEAR) + 1) if len(ids) else []
+
+
+def _by_sequence(wanted: Mapping[int, Collection[int]]) -> dict[int, set[int]]:
+    """The queries that are wanted of each item."""
+    queries: dict[int, set[int]] = {}
+    for query, sequences in wanted.items():
+        for sequence in sequences:
+            queries.setdefault(sequence, set()).add(query)
+    return queries

@@ -1,0 +1,75 @@
+"""The index by query of a file of matches: for each query that somebody reads, the sequences of its items.
+
+A file is Arrow with BY_QUERY_SCHEMA, mapped into memory: a row for every query that it covers, ascending, also for
+those without a match. What it does not cover is found by scanning the matches themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from runnel.logs.matches.match_files import MatchRows
+from runnel.storage.arrow_files import read_arrow, write_arrow
+from runnel.storage.file_storage import Storage
+
+BY_QUERY_SCHEMA = pa.schema(
+    [
+        pa.field("query", pa.int64(), nullable=False),
+        pa.field("sequences", pa.list_(pa.field("item", pa.int64(), nullable=False)), nullable=False),
+    ],
+    metadata={"runnel.format": "matches-by-query/1"},
+)
+
+Ids = npt.NDArray[np.int64]
+
+
+def write_index(storage: Storage, path: str, rows: MatchRows, queries: Collection[int]) -> None:
+    """Write the index of some matches for these queries."""
+    covered = np.unique(np.fromiter(queries, dtype=np.int64, count=len(queries)))
+    sequences, of = rows.of_queries(covered)
+    order = np.argsort(of, kind="stable")
+    offsets = np.searchsorted(of[order], covered, side="left")
+    ends = np.append(offsets, len(order)).astype(np.int32)
+    values = pa.ListArray.from_arrays(
+        pa.array(ends), pa.array(sequences[order]), type=BY_QUERY_SCHEMA.field("sequences").type
+    )
+    write_arrow(
+        storage,
+        path,
+        [pa.RecordBatch.from_arrays([pa.array(covered), values], schema=BY_QUERY_SCHEMA)],
+        BY_QUERY_SCHEMA,
+    )
+
+
+class QueryIndex:
+    """An index, opened."""
+
+    def __init__(self, storage: Storage, path: str) -> None:
+        (batch,) = read_arrow(storage, path).to_batches() or [pa.RecordBatch.from_pylist([], schema=BY_QUERY_SCHEMA)]
+        lists = batch.column("sequences")
+        self._queries: Ids = batch.column("query").to_numpy()
+        self._offsets: npt.NDArray[np.int32] = lists.offsets.to_numpy()
+        self._sequences: Ids = lists.values.to_numpy()
+
+    def covers(self, queries: Ids) -> npt.NDArray[np.bool_]:
+        """Which of these queries (ascending) the index answers for."""
+        places = np.searchsorted(self._queries, queries)
+        inside = places < len(self._queries)
+        inside[inside] = self._queries[places[inside]] == queries[inside]
+        return inside
+
+    def of_queries(self, queries: Ids, after: int, upto: int) -> dict[int, Ids]:
+        """The sequences in (after, upto] of covered queries, for those that have any."""
+        places = np.searchsorted(self._queries, queries)
+        found: dict[int, Ids] = {}
+        filled = self._offsets[places] < self._offsets[places + 1]
+        for query, place in zip(queries[filled].tolist(), places[filled].tolist(), strict=True):
+            its = self._sequences[self._offsets[place] : self._offsets[place + 1]]
+            low, high = np.searchsorted(its, [after + 1, upto + 1])
+            if low < high:
+                found[query] = its[low:high]
+        return found

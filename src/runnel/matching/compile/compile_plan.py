@@ -1,0 +1,165 @@
+"""Compiling: queries in, a plan folder out. The optimiser's plan and the matchers' arrays are written together.
+
+`compile_base` and `compile_delta` start from definitions, `compile_logical` from a logical plan, `compile_merged`
+from a loaded plan (compaction). `lay_out` does all of it but the writing, so that a plan can be made ready long
+before it is known after which sequence its new queries count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import numpy as np
+
+from runnel.algebra.nodes.query import Node
+from runnel.matching.compile.choose_matchers import choose_matchers
+from runnel.matching.filters.atoms.anchors import choose_anchors
+from runnel.matching.filters.atoms.atom_layout import NOTHING, Frequencies, lay_out_atoms
+from runnel.matching.filters.streams.stream_layout import lay_out_streams
+from runnel.matching.graphs.patterns.graph_layout import lay_out_graphs
+from runnel.optimizer.merge_plans import merge
+from runnel.optimizer.optimize import optimize
+from runnel.optimizer.optimizer_settings import OptimizerSettings
+from runnel.plan.gates import query_of
+from runnel.plan.logical_plan import CostRecord, LogicalPlan, PlanQuery
+from runnel.plan.manifest import PlanManifest
+from runnel.plan.store import Layout, Plan, write_base, write_delta
+from runnel.storage.file_storage import Storage
+
+
+def compile_base(
+    storage: Storage,
+    folder: str,
+    queries: Iterable[PlanQuery],
+    definitions: Mapping[int, Node],
+    *,
+    settings: OptimizerSettings | None = None,
+    frequencies: Frequencies | None = None,
+) -> PlanManifest:
+    """Compile queries into a new base folder.
+
+    >>> import tempfile
+    >>> from runnel.algebra.nodes.query import Read, Union
+    >>> from runnel.storage.file_storage import FileStorage
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     storage = FileStorage(f"file://{folder}")
+    ...     compile_base(storage, "plans/base-1", [PlanQuery(7)], {7: Union((Read(1), Read(2)))}).counts["queries"]
+    1
+    """
+    logical = optimize(queries, definitions, settings=settings)
+    return compile_logical(storage, folder, logical, frequencies=frequencies, settings=settings)
+
+
+def compile_logical(
+    storage: Storage,
+    folder: str,
+    logical: LogicalPlan,
+    *,
+    frequencies: Frequencies | None = None,
+    settings: OptimizerSettings | None = None,
+) -> PlanManifest:
+    """Lay out a logical plan and write it as a new base folder.
+
+    >>> import tempfile
+    >>> from runnel.algebra.nodes.query import Read
+    >>> from runnel.storage.file_storage import FileStorage
+    >>> logical = optimize([PlanQuery(7)], {7: Read(1)})
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     compile_logical(FileStorage(f"file://{folder}"), "plans/base-1", logical).kind
+    'base'
+    """
+    return lay_out(logical, frequencies, settings).write_base(storage, folder)
+
+
+def compile_delta(
+    storage: Storage,
+    folder: str,
+    queries: Iterable[PlanQuery],
+    definitions: Mapping[int, Node],
+    tombstones: Iterable[int],
+    parent: str,
+    *,
+    settings: OptimizerSettings | None = None,
+    frequencies: Frequencies | None = None,
+) -> PlanManifest:
+    """Compile all queries that were added or replaced since the base `parent` into a new delta folder.
+
+    `tombstones` are the base's queries that were removed; those that are replaced are tombstones by themselves.
+    """
+    logical = optimize(queries, definitions, settings=settings)
+    return lay_out(logical, frequencies, settings).write_delta(storage, folder, tombstones, parent)
+
+
+def compile_merged(
+    storage: Storage,
+    folder: str,
+    plan: Plan,
+    *,
+    frequencies: Frequencies | None = None,
+    settings: OptimizerSettings | None = None,
+) -> PlanManifest:
+    """Write a plan's base and delta as one new base, without its tombstones."""
+    return compile_logical(storage, folder, merge(plan), frequencies=frequencies, settings=settings)
+
+
+@dataclass(frozen=True)
+class LaidOut:
+    """A plan part that is ready to be written: the logical plan, and the matchers' arrays."""
+
+    logical: LogicalPlan
+    layout: Layout
+
+    def write_base(self, storage: Storage, folder: str) -> PlanManifest:
+        """Write it as a new base folder."""
+        return write_base(storage, folder, self.logical, self.layout)
+
+    def write_delta(self, storage: Storage, folder: str, tombstones: Iterable[int], parent: str) -> PlanManifest:
+        """Write it as a new delta folder of the base `parent`."""
+        return write_delta(storage, folder, self.logical, tombstones, parent, self.layout)
+
+    def starting_after(self, sequence: int, queries: Iterable[int]) -> LaidOut | None:
+        """The same, with some queries that count after another sequence; None where only compiling again tells.
+
+        What a distinct feed has had depends on where it started, and so does what its gate is.
+        """
+        if len(self.logical.gates):
+            return None
+        since = self.logical.query_since.copy()
+        since[np.isin(query_of(self.logical.query_ids), np.fromiter(queries, dtype=np.int64))] = sequence
+        return replace(self, logical=replace(self.logical, query_since=since))
+
+
+def lay_out(
+    logical: LogicalPlan, frequencies: Frequencies | None = None, settings: OptimizerSettings | None = None
+) -> LaidOut:
+    """A logical plan with the arrays that matchers need, and the choice of a matcher for every source.
+
+    >>> from runnel.algebra.nodes.query import Read
+    >>> laid_out = lay_out(optimize([PlanQuery(7), PlanQuery(8)], {7: Read(1), 8: Read(1)}))
+    >>> laid_out.starting_after(90, [8]).logical.query_since.tolist()
+    [0, 90]
+    """
+    started = perf_counter()
+    atoms = lay_out_atoms(logical, frequencies)
+    anchors = choose_anchors(logical, atoms)
+    streams = lay_out_streams(logical, atoms, anchors)
+    graphs = lay_out_graphs(logical, atoms, frequencies)
+    counters = {
+        "keys": len(atoms.key_tokens),
+        "words": len(streams.vocabulary),
+        "entries": len(anchors.keys.values),
+        "unanchored": int(np.count_nonzero(anchors.clauses == NOTHING)),
+    }
+    if graphs is not None:
+        counters |= {"graph patterns": len(graphs), "graph shapes": len(graphs.table.shape_edges)}
+    record = CostRecord("layout", perf_counter() - started, counters)
+    started = perf_counter()
+    choice = choose_matchers(logical, atoms, anchors, streams, settings.matcher if settings else None)
+    chosen = CostRecord("choose_matchers", perf_counter() - started, choice.counts)
+    arrays, seldom = atoms.arrays() | streams.arrays() | choice.arrays(), streams.seldom()
+    if graphs is not None:
+        arrays, seldom = arrays | graphs.arrays(), seldom | graphs.seldom()
+    layout = Layout(arrays, seldom)
+    return LaidOut(replace(logical, costs=(*logical.costs, record, chosen)), layout)

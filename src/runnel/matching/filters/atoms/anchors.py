@@ -1,0 +1,169 @@
+"""Anchors: for every predicate the clause by which it is found.
+
+Every predicate is *anchored* at the clause that the fewest items are expected to satisfy, among the clauses that are
+disjunctions of keys: an item can satisfy the predicate only if it has one of these keys. A predicate without such a
+clause (only ranges or negations) has none and is asked for every item.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from runnel.arrays import IDENTIFIER, Array, Rows, read_only
+from runnel.kernel import Number, kernel
+from runnel.matching.filters.atoms.atom_layout import NOTHING, AtomLayout
+from runnel.matching.filters.atoms.atom_tests import TestKind
+from runnel.plan.logical_plan import LogicalPlan
+
+
+@dataclass(frozen=True)
+class Anchors:
+    """`clauses` gives a predicate's anchor, or NOTHING; `keys` the keys that lead to it.
+
+    `checks` are the clauses that a candidate must still be checked for, those first that fewest items satisfy: all
+    but an anchor that its key proves. `clause_shares` is the part of all items expected to satisfy each clause.
+    """
+
+    clauses: Array
+    keys: Rows
+    checks: Rows
+    clause_shares: Array
+
+
+def choose_anchors(logical: LogicalPlan, atoms: AtomLayout) -> Anchors:
+    """The anchors of all predicates."""
+    shares, usable, proven = _weigh_clauses(
+        read_only(logical.clauses.offsets),
+        read_only(logical.clauses.values),
+        read_only(atoms.atom_shares),
+        np.diff(atoms.atom_candidates.offsets) > 0,
+        atoms.atom_kinds == TestKind.KEY,
+    )
+    count = len(logical.predicates)
+    anchors = np.empty(count, dtype=IDENTIFIER)
+    check_offsets = np.zeros(count + 1, dtype=np.int64)
+    check_values = np.empty(len(logical.predicates.values), dtype=IDENTIFIER)
+    _order_clauses(
+        read_only(logical.predicates.offsets),
+        read_only(logical.predicates.values),
+        shares,
+        usable,
+        proven,
+        anchors,
+        check_offsets,
+        check_values,
+    )
+    key_offsets, key_values = _anchor_keys(
+        anchors,
+        read_only(logical.clauses.offsets),
+        read_only(logical.clauses.values),
+        read_only(atoms.atom_candidates.offsets),
+        read_only(atoms.atom_candidates.values),
+    )
+    checks = Rows(check_offsets, check_values[: check_offsets[-1]].copy())
+    return Anchors(anchors, Rows(key_offsets, key_values), checks, shares)
+
+
+@kernel
+def _weigh_clauses(
+    offsets: Array, literals: Array, atom_shares: Array, has_keys: Array, is_key: Array
+) -> tuple[Array, Array, Array]:
+    """For every clause: the part of items expected to satisfy it, whether keys lead to it, whether they prove it."""
+    count = len(offsets) - 1
+    shares = np.zeros(count)
+    usable = np.ones(count, dtype=np.bool_)
+    proven = np.ones(count, dtype=np.bool_)
+    for clause in range(count):
+        for place in range(offsets[clause], offsets[clause + 1]):
+            atom = literals[place] >> 1
+            if literals[place] & 1:
+                shares[clause] += 1.0
+                usable[clause] = proven[clause] = False
+            else:
+                shares[clause] += atom_shares[atom]
+                usable[clause] &= has_keys[atom]
+                proven[clause] &= is_key[atom]
+    return shares, usable, proven
+
+
+@kernel
+def _order_clauses(
+    offsets: Array,
+    clauses: Array,
+    shares: Array,
+    usable: Array,
+    proven: Array,
+    anchors: Array,
+    check_offsets: Array,
+    check_values: Array,
+) -> None:
+    """Choose each predicate's anchor, and put what is left to check in the order of the clauses' shares."""
+    filled = 0
+    for predicate in range(len(offsets) - 1):
+        anchor = NOTHING
+        for place in range(offsets[predicate], offsets[predicate + 1]):
+            clause = clauses[place]
+            if usable[clause] and (anchor == NOTHING or _before(shares, clause, anchor)):
+                anchor = clause
+        anchors[predicate] = anchor
+        first = filled
+        for place in range(offsets[predicate], offsets[predicate + 1]):
+            clause = clauses[place]
+            if clause == anchor and proven[clause]:
+                continue
+            spot = filled
+            while spot > first and _before(shares, clause, check_values[spot - 1]):
+                check_values[spot] = check_values[spot - 1]
+                spot -= 1
+            check_values[spot] = clause
+            filled += 1
+        check_offsets[predicate + 1] = filled
+
+
+@kernel
+def _before(shares: Array, left: int, right: int) -> bool:
+    return bool(shares[left] < shares[right] or (shares[left] == shares[right] and left < right))
+
+
+@kernel
+def _anchor_keys(
+    anchors: Array, clause_offsets: Array, literals: Array, candidate_offsets: Array, candidates: Array
+) -> tuple[Array, Array]:
+    """The distinct keys that lead to each predicate, ascending."""
+    count = len(anchors)
+    offsets = np.zeros(count + 1, dtype=np.int64)
+    for predicate in range(count):
+        size = 0
+        if anchors[predicate] != NOTHING:
+            for place in range(clause_offsets[anchors[predicate]], clause_offsets[anchors[predicate] + 1]):
+                atom = literals[place] >> 1
+                size += candidate_offsets[atom + 1] - candidate_offsets[atom]
+        offsets[predicate + 1] = offsets[predicate] + size
+    keys = np.empty(offsets[count], dtype=IDENTIFIER)
+    filled = 0
+    for predicate in range(count):
+        first = filled
+        if anchors[predicate] != NOTHING:
+            for place in range(clause_offsets[anchors[predicate]], clause_offsets[anchors[predicate] + 1]):
+                atom = literals[place] >> 1
+                for candidate in range(candidate_offsets[atom], candidate_offsets[atom + 1]):
+                    filled = _add_ascending(keys, first, filled, candidates[candidate])
+        offsets[predicate] = first
+    offsets[count] = filled
+    return offsets, keys[:filled].copy()
+
+
+@kernel
+def _add_ascending(keys: Array, first: int, filled: int, key: Number) -> int:
+    """Put a key among those from `first` to `filled`, in order and once; gives their new end."""
+    spot = filled
+    while spot > first and keys[spot - 1] > key:
+        spot -= 1
+    if spot > first and keys[spot - 1] == key:
+        return filled
+    for moved in range(filled, spot, -1):
+        keys[moved] = keys[moved - 1]
+    keys[spot] = key
+    return filled + 1

@@ -1,0 +1,257 @@
+"""The atoms of a plan part as arrays: which keys they are found by, and how their truth is known.
+
+In: a logical plan. Out: an AtomLayout, which every physical form of the index shares. A *key* is a token in a slot.
+Keys are numbered by how many items are expected to have them, the most frequent first, so that what is looked at most
+lies together.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Any, cast
+
+import numpy as np
+
+from runnel.algebra.nodes.encode import decode_expression
+from runnel.algebra.nodes.expressions import Atom
+from runnel.arrays import IDENTIFIER, Array, Arrays, Rows, Texts, narrow_offsets, row_offsets
+from runnel.matching.filters.atoms.atom_tests import (
+    AtomTest,
+    Slot,
+    SlotUse,
+    TestKind,
+    Token,
+    graph_test,
+    test_of,
+    use_of,
+    word_test,
+)
+from runnel.matching.filters.atoms.key_frequency import KnownWords, estimate
+from runnel.plan.logical_plan import LogicalPlan, identifiers
+from runnel.plan.validate import check_ids, check_rows, check_texts
+
+NOTHING = -1
+Frequencies = Mapping[str, float]
+"""The part of all items that hold a word, where it is known; it decides speed, never answers."""
+
+
+@dataclass(frozen=True)
+class AtomLayout:
+    """The arrays.
+
+    `key_hashes` are sorted and `key_ids` gives the key of each; `key_shares` is the part of all items expected to
+    have a key. `atom_keys` gives the key whose presence is the truth of an atom, or NOTHING; `atom_candidates` the
+    keys of which an item has one if the atom holds (none: not known), `atom_shares` the part of items that have one.
+    `atom_phrases` are the keys of a phrase's words, in order; no keys for other atoms.
+    """
+
+    slots: Texts
+    slot_uses: Array
+    key_hashes: Array
+    key_ids: Array
+    key_slots: Array
+    key_tokens: Texts
+    key_shares: Array
+    atom_kinds: Array
+    atom_slots: Array
+    atom_keys: Array
+    atom_lows: Array
+    atom_highs: Array
+    atom_shares: Array
+    atom_candidates: Rows
+    atom_phrases: Rows
+
+    def arrays(self) -> dict[str, Array]:
+        """All arrays by the names under which they are stored."""
+        plain = {name: getattr(self, name) for name in _PLAIN}
+        for name in (*_TEXTS, *_ROWS):
+            plain |= getattr(self, name).arrays(name)
+        return plain
+
+    @staticmethod
+    def stored(arrays: Arrays) -> AtomLayout:
+        """The layout of arrays made by `arrays`."""
+        fields: dict[str, Any] = {name: Texts.stored(arrays, name) for name in _TEXTS}
+        fields |= {name: Rows.stored(arrays, name) for name in _ROWS}
+        fields |= {name: arrays[name] for name in _PLAIN}
+        return AtomLayout(**fields)
+
+    @staticmethod
+    def is_stored(arrays: Arrays) -> bool:
+        """Whether these are arrays of this form."""
+        return "key_ids" in arrays
+
+    def keys_of(self, kind: Token) -> Array:
+        """The keys whose tokens begin with a byte: those of one kind."""
+        tokens = self.key_tokens
+        return np.flatnonzero(tokens.data[tokens.offsets[:-1]] == kind[0]) if len(tokens) else np.empty(0, np.int64)
+
+    def check(self, atoms: int) -> None:
+        """Raise ValueError, naming the array, unless everything fits a plan with so many atoms."""
+        check_texts("slots", self.slots)
+        check_texts("key_tokens", self.key_tokens)
+        keys = len(self.key_tokens)
+        if np.any(self.key_tokens.offsets[1:] == self.key_tokens.offsets[:-1]):
+            raise ValueError("key_tokens.offsets leaves a token without bytes")
+        check_ids("slot_uses", self.slot_uses, 0, None, len(self.slots))
+        check_ids("key_hashes", self.key_hashes, None, None, keys)
+        check_ids("key_ids", self.key_ids, 0, keys, keys)
+        check_ids("key_slots", self.key_slots, 0, len(self.slots), keys)
+        check_ids("atom_kinds", self.atom_kinds, 0, len(TestKind), atoms)
+        check_ids("atom_slots", self.atom_slots, 0, len(self.slots), atoms)
+        check_ids("atom_keys", self.atom_keys, NOTHING, keys, atoms)
+        check_rows("atom_candidates", self.atom_candidates, keys, atoms)
+        check_rows("atom_phrases", self.atom_phrases, keys, atoms)
+
+
+_TEXTS = ("slots", "key_tokens")
+_ROWS = ("atom_candidates", "atom_phrases")
+_PLAIN = (
+    "slot_uses",
+    "key_hashes",
+    "key_ids",
+    "key_slots",
+    "key_shares",
+    "atom_kinds",
+    "atom_slots",
+    "atom_keys",
+    "atom_lows",
+    "atom_highs",
+    "atom_shares",
+)
+
+
+def hash_key(slot: int, token: Token) -> int:
+    """The hash by which a key is looked up; the key itself is compared afterwards, so collisions are harmless."""
+    return int.from_bytes(blake2b(slot.to_bytes(4, "little") + token, digest_size=8).digest(), "little")
+
+
+def lay_out_atoms(logical: LogicalPlan, frequencies: Frequencies | None = None) -> AtomLayout:
+    """The layout of a logical plan's atoms, with what is known of how frequent words are."""
+    tests = _tests(logical.atoms)
+    slots = _numbered_slots(tests)
+    keys = _Keys(slots, tests, KnownWords(frequencies or {}))
+    kinds = np.array([test.kind for test in tests], dtype=np.uint8)
+    candidates, shares = keys.candidates(tests)
+    return AtomLayout(
+        slots=Texts.of(json.dumps(slot) for slot in slots),
+        slot_uses=_uses(tests, slots, keys),
+        key_hashes=keys.hashes,
+        key_ids=keys.ids,
+        key_slots=keys.slots,
+        key_tokens=keys.tokens,
+        key_shares=keys.shares.astype(np.float32),
+        atom_kinds=kinds,
+        atom_slots=identifiers([slots[test.slot] for test in tests]),
+        atom_keys=keys.exact(kinds == TestKind.KEY),
+        atom_lows=np.array([test.low for test in tests], dtype=np.float64),
+        atom_highs=np.array([test.high for test in tests], dtype=np.float64),
+        atom_shares=shares,
+        atom_candidates=candidates,
+        atom_phrases=_chosen(keys.of_atoms, np.repeat(kinds == TestKind.PHRASE, keys.of_atoms.lengths)),
+    )
+
+
+def _tests(atoms: Texts) -> list[AtomTest]:
+    """The tests of atoms in their stored form. Most ask for one word, so these are made without detours."""
+    tests = []
+    for text in atoms.texts():
+        if text.startswith('["graph",'):
+            tests.append(graph_test(text))
+            continue
+        match value := json.loads(text):
+            case ["contains", str(name), str(word)] if word.isascii():
+                tests.append(word_test((name, ""), word))
+            case _:
+                tests.append(test_of(cast(Atom, decode_expression(value))))
+    return tests
+
+
+def _numbered_slots(tests: list[AtomTest]) -> dict[Slot, int]:
+    slots: dict[Slot, int] = {}
+    for test in tests:
+        slots.setdefault(test.slot, len(slots))
+        for slot, _ in test.keys:
+            slots.setdefault(slot, len(slots))
+    return slots
+
+
+def _uses(tests: list[AtomTest], slots: dict[Slot, int], keys: _Keys) -> Array:
+    uses = np.zeros(len(slots), dtype=np.uint8)
+    for slot in {test.slot for test in tests if test.kind == TestKind.RANGE}:
+        uses[slots[slot]] |= SlotUse.RANGES
+    if len(keys.tokens):
+        kinds = keys.tokens.data[keys.tokens.offsets[:-1]]
+        for slot_number, kind in np.unique(np.stack([keys.slots, kinds.astype(IDENTIFIER)], axis=1), axis=0).tolist():
+            uses[slot_number] |= use_of(bytes([kind]))
+    return uses
+
+
+def _chosen(rows: Rows, kept: Array) -> Rows:
+    """Rows with those of their values that are kept."""
+    before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(kept)])
+    return Rows(narrow_offsets(before[rows.offsets]), rows.values[kept])
+
+
+class _Keys:
+    """The distinct keys of the atoms (of a phrase, all its words), the most frequent first.
+
+    Which they are does not depend on what is known of frequencies, so that two layouts of a plan can be compared.
+    """
+
+    def __init__(self, slots: dict[Slot, int], tests: list[AtomTest], known: KnownWords) -> None:
+        numbers: dict[tuple[Slot, Token], int] = {}
+        told = [numbers.setdefault(key, len(numbers)) for test in tests for key in test.keys]
+        tokens = [token for _, token in numbers]
+        estimates = {token: estimate(token, known) for token in dict.fromkeys(tokens)}
+        shares = np.array([estimates[token] for token in tokens], dtype=np.float64)
+        in_slots = identifiers([slots[slot] for slot, _ in numbers])
+        ordered = np.lexsort((_ranks(tokens), in_slots, -shares))
+        self.shares = shares[ordered]
+        self.slots = in_slots[ordered]
+        tokens = [tokens[number] for number in ordered.tolist()]
+        self.tokens = Texts.of(tokens)
+        hashes = np.array(list(map(hash_key, self.slots.tolist(), tokens)), dtype=np.uint64)
+        order = np.argsort(hashes, kind="stable")
+        self.hashes = hashes[order]
+        self.ids = order.astype(IDENTIFIER)
+        places = np.empty(len(ordered), dtype=IDENTIFIER)
+        places[ordered] = np.arange(len(ordered))
+        offsets = row_offsets([len(test.keys) for test in tests])
+        self.of_atoms = Rows(offsets, places[np.array(told, dtype=np.int64)])
+
+    def exact(self, known: Array) -> Array:
+        """The key whose presence is the truth of an atom, for those that are known by one; NOTHING for the others."""
+        found = np.full(len(known), NOTHING, dtype=IDENTIFIER)
+        found[known] = self.of_atoms.values[self.of_atoms.offsets[:-1][known]]
+        return found
+
+    def candidates(self, tests: list[AtomTest]) -> tuple[Rows, Array]:
+        """The keys by which each atom is found, and the part of all items that have one (all: no keys)."""
+        rows, lengths = self.of_atoms, self.of_atoms.lengths
+        kept, shares = np.ones(len(rows.values), dtype=bool), np.ones(len(tests))
+        alone = lengths == 1
+        shares[alone] = np.minimum(1.0, self.shares[rows.values[rows.offsets[:-1][alone]]])
+        for atom in np.flatnonzero(lengths > 1).tolist():
+            start, stop = int(rows.offsets[atom]), int(rows.offsets[atom + 1])
+            estimates = self.shares[rows.values[start:stop]].tolist()
+            if tests[atom].together:
+                # All words of a phrase must be there, so its rarest word is enough; so it is with patterns.
+                found = np.array([min(range(len(estimates)), key=estimates.__getitem__)])
+                shares[atom] = estimates[found[0]]
+            else:
+                found = np.unique(rows.values[start:stop], return_index=True)[1]
+                shares[atom] = min(1.0, sum(estimates))
+            kept[start:stop] = False
+            kept[start + found] = True
+        return _chosen(rows, kept), shares
+
+
+def _ranks(tokens: list[Token]) -> Array:
+    """The place of each token in the order of all."""
+    ranks = np.empty(len(tokens), dtype=np.int64)
+    ranks[sorted(range(len(tokens)), key=tokens.__getitem__)] = np.arange(len(tokens))
+    return ranks

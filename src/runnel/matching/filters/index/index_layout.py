@@ -1,0 +1,67 @@
+"""The anchor index of a plan part: postings lead from a key to the predicates anchored there (see `anchors`).
+
+Predicates that no key leads to are asked for every item.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from runnel.arrays import IDENTIFIER, Array, Rows
+from runnel.errors import CorruptData
+from runnel.matching.filters.atoms.anchors import Anchors, choose_anchors
+from runnel.matching.filters.atoms.atom_layout import NOTHING, AtomLayout, lay_out_atoms
+from runnel.plan.logical_plan import LogicalPlan
+from runnel.plan.store import PlanPart
+
+
+@dataclass(frozen=True)
+class FilterLayout:
+    """The arrays; `predicate_targets` are the targets of every predicate."""
+
+    atoms: AtomLayout
+    postings: Rows
+    unanchored: Array
+    checks: Rows
+    predicate_targets: Rows
+
+
+def stored_atoms(part: PlanPart) -> AtomLayout:
+    """The atoms of a loaded plan part, checked against its logical plan: a damaged index must not match wrongly.
+
+    A folder of an earlier release has other arrays; its atoms are laid out anew.
+    """
+    folder = part.manifest.folder
+    try:
+        found = AtomLayout.stored(part.layout) if AtomLayout.is_stored(part.layout) else lay_out_atoms(part.logical)
+        found.check(len(part.stored.atoms))
+    except KeyError as error:
+        raise CorruptData(f"{folder} has no index array {error.args[0]}") from error
+    except ValueError as error:
+        raise CorruptData(f"{folder}: the index array {error}") from error
+    return found
+
+
+def layout(logical: LogicalPlan, atoms: AtomLayout) -> FilterLayout:
+    """Lay out the anchor index of a logical plan."""
+    anchors = choose_anchors(logical, atoms)
+    return FilterLayout(
+        atoms=atoms,
+        postings=_postings(anchors, len(atoms.key_tokens)),
+        unanchored=np.flatnonzero(anchors.clauses == NOTHING).astype(IDENTIFIER),
+        checks=anchors.checks,
+        predicate_targets=targets_of_predicates(logical),
+    )
+
+
+def targets_of_predicates(logical: LogicalPlan) -> Rows:
+    """The targets of every predicate."""
+    targets = np.arange(len(logical.targets), dtype=IDENTIFIER)
+    return Rows.grouped(logical.target_predicates, targets, len(logical.predicates))
+
+
+def _postings(anchors: Anchors, keys: int) -> Rows:
+    predicates = np.repeat(np.arange(len(anchors.clauses), dtype=IDENTIFIER), anchors.keys.lengths)
+    return Rows.grouped(anchors.keys.values, predicates, keys)

@@ -1,0 +1,114 @@
+"""The words of a plan part, found in items: straight from their UTF-8 buffers, as streams do, for the other matchers.
+
+In: a plan part and batches of items. Out: pairs of a row and a key, for the keys that are words or prefixes of words.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+import numpy as np
+
+from runnel.arrays import Array, Rows, read_only
+from runnel.kernel import kernel
+from runnel.matching.filters.atoms.atom_layout import NOTHING, AtomLayout
+from runnel.matching.filters.atoms.atom_tests import SlotUse
+from runnel.matching.filters.atoms.item_columns import ItemColumns
+from runnel.matching.filters.atoms.item_keys import BatchKeys
+from runnel.matching.filters.streams.block_texts import Prefixed, cut_texts
+from runnel.matching.filters.streams.stream_layout import StreamLayout, words_of_keys
+from runnel.matching.filters.streams.walk import Texts
+from runnel.matching.filters.words.vocabulary import Vocabulary
+from runnel.plan.store import PlanPart
+
+WHOLE = "*"
+"""The name of the slot of whole items."""
+
+
+@dataclass(frozen=True)
+class PlanWords:
+    """The words and prefixes that a plan part asks for, the keys of each, and the slots that they are asked of."""
+
+    vocabulary: Vocabulary
+    word_keys: Rows
+    prefixes: Vocabulary
+    prefix_keys: Rows
+    key_slots: Array
+    slots: dict[str, int]
+
+    @staticmethod
+    def of(part: PlanPart, atoms: AtomLayout) -> PlanWords:
+        """The words of a loaded plan part: those that its streams have, or found among its keys."""
+        slots = word_slots(atoms)
+        if StreamLayout.is_stored(part.layout):
+            found = StreamLayout.stored(part.layout)
+            known = found.vocabulary, found.word_keys, found.prefixes, found.prefix_keys
+        else:
+            known = words_of_keys(atoms)
+        return PlanWords(*known, atoms.key_slots, slots)
+
+    def add_keys(self, columns: ItemColumns, found: BatchKeys) -> None:
+        """Add the keys of the words in all items, each once for an item."""
+        slots = dict(self.slots)
+        whole = slots.pop(WHOLE, NOTHING)
+        texts, prefixed = cut_texts(columns, self.vocabulary, self.prefixes, slots, whole=whole != NOTHING)
+        rows, keys = _pairs(
+            texts,
+            prefixed,
+            whole,
+            read_only(self.word_keys.offsets),
+            read_only(self.word_keys.values),
+            read_only(self.prefix_keys.offsets),
+            read_only(self.prefix_keys.values),
+            read_only(self.key_slots),
+        )
+        found.add_pairs(rows, keys)
+
+
+def word_slots(atoms: AtomLayout) -> dict[str, int]:
+    """The slots whose words are asked for, by attribute."""
+    named = ((slot, *json.loads(atoms.slots.text(slot))) for slot in range(len(atoms.slots)))
+    wanted = SlotUse.WORDS | SlotUse.PREFIXES
+    return {name: slot for slot, name, facet in named if not facet and atoms.slot_uses[slot] & wanted}
+
+
+@kernel
+def _pairs(
+    texts: Texts,
+    prefixed: Prefixed,
+    whole: int,
+    offsets: Array,
+    word_keys: Array,
+    prefix_offsets: Array,
+    prefix_keys: Array,
+    key_slots: Array,
+) -> tuple[Array, Array]:
+    """Rows and keys; a word counts for its text's slot and for whole items."""
+    seen = np.full(len(key_slots), NOTHING, np.int64)
+    rows, keys = np.empty(1024, np.int64), np.empty(1024, np.int64)
+    count, pair = 0, 0
+    for row in range(len(texts.row_values) - 1):
+        for value in range(texts.row_values[row], texts.row_values[row + 1]):
+            for place in range(texts.offsets[value], texts.offsets[value + 1]):
+                word = texts.words[place]
+                for spot in range(offsets[word], offsets[word + 1]) if word >= 0 else range(0):
+                    key = word_keys[spot]
+                    if seen[key] != row and (key_slots[key] == texts.slots[value] or key_slots[key] == whole):
+                        seen[key] = row
+                        if count == len(rows):
+                            rows, keys = np.append(rows, rows), np.append(keys, keys)
+                        rows[count], keys[count] = row, key
+                        count += 1
+        while pair < len(prefixed.rows) and prefixed.rows[pair] == row:
+            prefix = prefixed.prefixes[pair]
+            for spot in range(prefix_offsets[prefix], prefix_offsets[prefix + 1]):
+                key = prefix_keys[spot]
+                if seen[key] != row and (key_slots[key] == prefixed.slots[pair] or key_slots[key] == whole):
+                    seen[key] = row
+                    if count == len(rows):
+                        rows, keys = np.append(rows, rows), np.append(keys, keys)
+                    rows[count], keys[count] = row, key
+                    count += 1
+            pair += 1
+    return rows[:count].copy(), keys[:count].copy()

@@ -1,0 +1,199 @@
+"""The tokeniser's loop: the bytes of one text in, the chunks of its folded words out.
+
+ASCII is read eight bytes at a time, by arithmetic on all of them at once; other UTF-8 with a table of code points
+(see `code_points`). The loop stops where the table cannot decide: at a code point that is SLOW, at marks that compose
+or stand out of order, and at bytes that are not UTF-8.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runnel.arrays import Array
+from runnel.kernel import Number, inlined, kernel, lowest_bit
+from runnel.matching.filters.words.code_points import (
+    APOSTROPHE,
+    ASCII_NOT,
+    ASCII_SEPARATOR,
+    BYTES_BITS,
+    CLASS_SHIFT,
+    COMPOSING_SHIFT,
+    COVERED,
+    IGNORED,
+    MOVING_SHIFT,
+    OPEN_SHIFT,
+    ORDER_SHIFT,
+    SIZE_SHIFT,
+    SLOW,
+    UNSPACED,
+    WORD,
+    CodePoints,
+)
+
+UNDECIDED = -1
+"""In place of the number of words: the text must be cut by the definition of words."""
+
+_NONE, _ONE, _TWO, _THREE, _FOUR, _FIVE, _SIX, _SEVEN = (np.uint64(number) for number in range(8))
+_HALF, _LAST_BIT = np.uint64(32), np.uint64(63)
+_EVERY, _LOW, _TOPS, _SMALL = (np.uint64(int.from_bytes(bytes([byte] * 8))) for byte in (1, 0x7F, 0x80, 0x20))
+_A, _Z, _ZERO, _NINE, _UNDERSCORE, _APOSTROPHE = (np.uint64(ord(character)) for character in "az09_'")
+_BYTES = np.uint64((1 << BYTES_BITS) - 1)
+_SIZE_AT, _CLASS_AT, _ORDER_AT = np.uint64(SIZE_SHIFT), np.uint64(CLASS_SHIFT), np.uint64(ORDER_SHIFT)
+_SIZE, _CLASS, _ORDER = np.uint64(7), np.uint64(7), np.uint64(63)
+_MOVING, _COMPOSING, _OPEN = (np.uint64(1 << bit) for bit in (MOVING_SHIFT, COMPOSING_SHIFT, OPEN_SHIFT))
+_MALFORMED = np.uint64(SLOW << CLASS_SHIFT)
+_AFTER_ASCII = _OPEN
+"""What counts as the entry of an ASCII character: most of them can be the first of a composition."""
+
+
+def room_for(size: int) -> int:
+    """How many chunks, or words, a text of `size` bytes can have at most.
+
+    Every word has a byte of its own, and no code point is folded to more than three times its bytes.
+    """
+    return 2 * size + 8
+
+
+@inlined
+def _eight_bytes(data: Array, index: Number) -> Number:
+    """Eight bytes at once, the first one lowest. Written so that it becomes one load."""
+    at = np.uint64(index)
+    low = np.uint32(data[at]) | np.uint32(data[at + _ONE]) << 8
+    low |= np.uint32(data[at + _TWO]) << 16 | np.uint32(data[at + _THREE]) << 24
+    high = np.uint32(data[at + _FOUR]) | np.uint32(data[at + _FIVE]) << 8
+    high |= np.uint32(data[at + _SIX]) << 16 | np.uint32(data[at + _SEVEN]) << 24
+    return np.uint64(low) | np.uint64(high) << _HALF
+
+
+@inlined
+def _between(eight: Number, low: Number, high: Number) -> Number:
+    """The highest bit of every byte that lies between two others; all bytes are below 128."""
+    return (eight + (_TOPS - _EVERY * low)) & ~(eight + (_TOPS - _EVERY * (high + _ONE))) & _TOPS
+
+
+@inlined
+def _ascii_run(eight: Number) -> tuple[Number, Number]:
+    """How many of eight bytes, from the first on, are ASCII parts of a word; and all of them, folded."""
+    low = eight & _LOW
+    letters = _between(low | _SMALL, _A, _Z)
+    parts = (letters | _between(low, _ZERO, _NINE) | _between(low, _UNDERSCORE, _UNDERSCORE)) & ~eight
+    run = 8 if parts == _TOPS else lowest_bit(~parts & _TOPS) >> 3
+    return run, eight | letters >> _TWO
+
+
+@inlined
+def _entry(data: Array, index: Number, end: Number, entries: Array) -> tuple[Number, Number]:
+    """The entry of the code point at `index`, and its size in bytes."""
+    first = np.int64(data[index])
+    left = end - index
+    if first < 0x80:
+        return entries[first], 1
+    if 0xC2 <= first < 0xE0 and left > 1 and data[index + 1] & 0xC0 == 0x80:
+        return entries[(first & 0x1F) << 6 | data[index + 1] & 0x3F], 2
+    if first & 0xF0 == 0xE0 and left > 2 and data[index + 1] & 0xC0 == 0x80 and data[index + 2] & 0xC0 == 0x80:
+        code = (first & 0x0F) << 12 | (data[index + 1] & 0x3F) << 6 | data[index + 2] & 0x3F
+        # What two bytes can say must not be said in three. The table knows surrogates as SLOW.
+        return (entries[code] if code >= 0x800 else _MALFORMED), 3
+    if first == 0xF0 and left > 3 and data[index + 1] & 0xC0 == 0x80 and data[index + 2] & 0xC0 == 0x80:
+        code = (data[index + 1] & 0x3F) << 12 | (data[index + 2] & 0x3F) << 6 | data[index + 3] & 0x3F
+        if 0x10000 <= code < COVERED and data[index + 3] & 0xC0 == 0x80:
+            return entries[code], 4
+    return _MALFORMED, 1
+
+
+@inlined
+def _class(entry: Number) -> Number:
+    return np.int64((entry >> _CLASS_AT) & _CLASS)
+
+
+@inlined
+def _continues(data: Array, index: Number, end: Number, folding: Array, entries: Array) -> Number:
+    """Whether the word goes on after an apostrophe: a part of a word follows, perhaps behind ignored ones."""
+    while index < end:
+        folded = folding[data[index]]
+        if folded != ASCII_NOT:
+            return folded > ASCII_NOT
+        entry, width = _entry(data, index, end, entries)
+        if _class(entry) != IGNORED:
+            return _class(entry) == WORD
+        index += width
+    return False
+
+
+@inlined
+def _undecided(entry: Number, last: Number) -> Number:
+    """Whether normalisation may change a code point because of the one before it."""
+    composes = entry & _COMPOSING and last & _OPEN
+    moves = entry & _MOVING and (last >> _ORDER_AT) & _ORDER > (entry >> _ORDER_AT) & _ORDER
+    return composes or moves or _class(entry) == SLOW
+
+
+@inlined
+def _append(
+    folded: Number, more: Number, packed: Number, size: Number, chunks: Array, at: Number
+) -> tuple[Number, Number, Number]:
+    """Add some bytes, up to eight, to a word: what is packed, the word's size, the place of its next chunk."""
+    shift = np.uint64(8 * (size & 7))
+    packed |= folded << shift
+    if (size & 7) + more >= 8:
+        chunks[at] = packed
+        at += 1
+        # In two steps, because a shift by all 64 bits is not defined.
+        packed = (folded >> _ONE) >> (_LAST_BIT - shift)
+    return packed, size + more, at
+
+
+@inlined
+def _finish(
+    packed: Number, size: Number, chunks: Array, at: Number, sizes: Array, count: Number
+) -> tuple[Number, Number]:
+    """End a word, if there is one: the place of the next chunk, and how many words there are."""
+    chunks[at] = packed
+    sizes[count] = size
+    return at + (1 if size & 7 else 0), count + (1 if size else 0)
+
+
+@kernel
+def cut_words(data: Array, start: Number, end: Number, codes: CodePoints, chunks: Array, sizes: Array) -> Number:
+    """Cut `data[start:end]`: the chunks and sizes of its words are written, their number returned, or UNDECIDED."""
+    folding, entries = codes
+    index, at, count, size, packed = start, 0, 0, 0, _NONE
+    edge, last, swift = start, _AFTER_ASCII, min(end, len(data) - 7)
+    while index < end:
+        if index < swift:
+            run, folded = _ascii_run(_eight_bytes(data, index))
+            run = min(run, end - index)
+            folded &= ~(~_NONE << np.uint64(8 * run)) if run < 8 else ~_NONE
+            packed, size, at = _append(folded, run, packed, size, chunks, at)
+            index += run
+            if run == 8 or index == end:
+                continue
+        if folding[data[index]] == ASCII_SEPARATOR:
+            at, count = _finish(packed, size, chunks, at, sizes, count)
+            packed, size = _NONE, 0
+            index += 1
+            continue
+        last = last if edge == index else _AFTER_ASCII
+        entry, width = _entry(data, index, end, entries)
+        if _undecided(entry, last):
+            return UNDECIDED
+        index += width
+        edge = index
+        kind = _class(entry)
+        if kind == IGNORED:
+            continue
+        # A mark leaves the starter before it open.
+        last = entry | (last & _OPEN if entry & _MOVING else _NONE)
+        goes_on = kind == WORD or (kind == APOSTROPHE and size > 0 and _continues(data, index, end, folding, entries))
+        if not goes_on:
+            at, count = _finish(packed, size, chunks, at, sizes, count)
+            packed, size = _NONE, 0
+        if goes_on or kind == UNSPACED:
+            packed, size, at = _append(
+                entry & _BYTES, np.int64((entry >> _SIZE_AT) & _SIZE), packed, size, chunks, at
+            )
+        if kind == UNSPACED:
+            at, count = _finish(packed, size, chunks, at, sizes, count)
+            packed, size = _NONE, 0
+    at, count = _finish(packed, size, chunks, at, sizes, count)
+    return count

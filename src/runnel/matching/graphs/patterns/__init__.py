@@ -1,0 +1,1 @@
+"""The graph patterns of a plan part in arrays: built at compile time, mapped by every worker."""

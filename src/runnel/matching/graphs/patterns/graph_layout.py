@@ -1,0 +1,211 @@
+"""The graph patterns of a plan part as arrays: built at compile time, mapped by every worker.
+
+In: patterns, or a logical plan with graph atoms. Out: a GraphLayout: the table of patterns, in the order of their
+constraint lists; an index of shapes under their rarest edge; and the key that each pattern is known by outside. The
+index is a hash table whose slots name *buckets*: shapes whose first edges have the same terms and variables at the
+same places. An edge's terms are compared, so no answer rests on a hash.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import cast
+
+import numpy as np
+
+from runnel.algebra.nodes.encode import decode_expression
+from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.arrays import IDENTIFIER, Array, Arrays, Rows
+from runnel.errors import CorruptData
+from runnel.kernel import Number, kernel, step
+from runnel.matching.filters.atoms.atom_layout import AtomLayout
+from runnel.matching.filters.atoms.atom_tests import SlotUse
+from runnel.matching.graphs.patterns.check_layout import check_layout
+from runnel.matching.graphs.patterns.constraint_lists import ConstraintLists, list_constraints
+from runnel.matching.graphs.patterns.edge_orders import edge_keys, order_edges
+from runnel.matching.graphs.patterns.pattern_table import PatternTable
+from runnel.matching.graphs.patterns.term_index import TermIndex
+from runnel.plan.logical_plan import LogicalPlan
+from runnel.plan.store import PlanPart
+
+_EMPTY = -1
+_NAME, _INDEX, _TERMS = "graphs", "graphs.index", "graph_terms"
+
+
+@dataclass(frozen=True)
+class GraphLayout:
+    """The arrays; `depths` are those of `edge_orders`, `masks` says which kinds of keys there are.
+
+    A kind of key has bits: 1 where the subject is a term, 2 where the label is, 4 where the object is.
+    """
+
+    table: PatternTable
+    terms: TermIndex
+    lists: ConstraintLists
+    depths: Array
+    slots: Array
+    buckets: Rows
+    masks: Array
+    keys: Array
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    @staticmethod
+    def of(
+        table: PatternTable, frequencies: Mapping[str, float] | None = None, keys: Array | None = None
+    ) -> GraphLayout:
+        """The layout of a table's patterns; without keys of their own they are known by their numbers there."""
+        edges, depths = order_edges(table, frequencies)
+        gathered = _gathered(replace(table, shape_edges=Rows(table.shape_edges.offsets, edges.reshape(-1))))
+        table, depths = gathered[0], depths[gathered[1]]
+        terms = TermIndex.of(table)
+        order, lists = list_constraints(table, terms.ranks)
+        ordered = _reordered(table, order)
+        access = _first_edges(ordered)
+        buckets, slots = _index(access)
+        kinds = (access >= 0) @ np.array([1, 2, 4])
+        numbers = np.arange(len(table)) if keys is None else keys
+        return GraphLayout(
+            table=ordered,
+            terms=terms,
+            lists=lists,
+            depths=depths,
+            slots=slots,
+            buckets=buckets,
+            masks=np.isin(np.arange(8), kinds).astype(np.uint8),
+            keys=numbers[order].astype(IDENTIFIER),
+        )
+
+    def arrays(self) -> dict[str, Array]:
+        """The arrays that are looked at for every item, by the names under which they are stored."""
+        found = self.table.arrays(_NAME) | self.terms.arrays(_TERMS) | self.lists.arrays(f"{_NAME}.lists")
+        found |= {f"{_INDEX}.{one}": getattr(self, one) for one in _PLAIN} | self.buckets.arrays(f"{_NAME}.buckets")
+        return {name: array for name, array in found.items() if name not in self.seldom()}
+
+    def seldom(self) -> dict[str, Array]:
+        """The arrays that are looked at where a binding is told."""
+        return self.table.terms.arrays(f"{_NAME}.terms")
+
+    @staticmethod
+    def stored(arrays: Arrays) -> GraphLayout:
+        """The layout of arrays made by `arrays` and `seldom`."""
+        return GraphLayout(
+            table=PatternTable.stored(arrays, _NAME),
+            terms=TermIndex.stored(arrays, _TERMS),
+            lists=ConstraintLists.stored(arrays, f"{_NAME}.lists"),
+            buckets=Rows.stored(arrays, f"{_NAME}.buckets"),
+            **{one: arrays[f"{_INDEX}.{one}"] for one in _PLAIN},
+        )
+
+    @staticmethod
+    def is_stored(arrays: Arrays) -> bool:
+        """Whether there are graph patterns of this form among these arrays."""
+        return f"{_INDEX}.depths" in arrays
+
+
+_PLAIN = ("depths", "slots", "masks", "keys")
+
+
+def lay_out_graphs(
+    logical: LogicalPlan, atoms: AtomLayout, frequencies: Mapping[str, float] | None = None
+) -> GraphLayout | None:
+    """The layout of a plan's graph atoms, each with its key; None where it has none."""
+    slots = np.flatnonzero(atoms.slot_uses & SlotUse.GRAPHS)
+    chosen = np.flatnonzero(np.isin(atoms.atom_slots, slots)) if len(slots) else slots
+    if not len(chosen):
+        return None
+    texts = (logical.atoms.text(atom) for atom in chosen.tolist())
+    graphs = [cast(Graph, decode_expression(json.loads(text))) for text in texts]
+    return GraphLayout.of(PatternTable.of(graphs), frequencies, atoms.atom_keys[chosen])
+
+
+def stored_graphs(part: PlanPart, atoms: AtomLayout) -> GraphLayout | None:
+    """The graph patterns of a loaded plan part, checked: a kernel does not look for itself."""
+    folder = part.manifest.folder
+    if not np.any(atoms.slot_uses & SlotUse.GRAPHS):
+        return None
+    try:
+        if not GraphLayout.is_stored(part.layout):
+            return lay_out_graphs(part.logical, atoms)
+        found = GraphLayout.stored(part.layout)
+        check_layout(found, len(atoms.key_tokens))
+    except KeyError as error:
+        raise CorruptData(f"{folder} has no index array {error.args[0]}") from error
+    except ValueError as error:
+        raise CorruptData(f"{folder}: the index array {error}") from error
+    return found
+
+
+def _first_edges(table: PatternTable) -> Array:
+    """The edge under which every shape is indexed."""
+    return np.asarray(table.shape_edges.values.reshape(-1, 3)[table.shape_edges.offsets[:-1] // 3])
+
+
+def _gathered(table: PatternTable) -> tuple[PatternTable, Array]:
+    """The table with shapes of one bucket side by side, since they are looked at together; and where each was."""
+    order = np.argsort(edge_keys(_first_edges(table)), kind="stable")
+    places = np.empty(len(order), dtype=IDENTIFIER)
+    places[order] = np.arange(len(order))
+    owners, values = table.shape_edges.expand(order)
+    moved = replace(
+        table,
+        shape_edges=Rows.grouped(owners, values, len(order)),
+        shape_variables=table.shape_variables[order],
+        pattern_shapes=places[table.pattern_shapes],
+    )
+    return moved, order
+
+
+def _reordered(table: PatternTable, order: Array) -> PatternTable:
+    """The table with its patterns in another order."""
+
+    def rows(one: Rows) -> Rows:
+        owners, values = one.expand(order)
+        return Rows.grouped(owners, values, len(order))
+
+    return replace(
+        table,
+        pattern_shapes=table.pattern_shapes[order],
+        constraints=rows(table.constraints),
+        programs=rows(table.programs),
+    )
+
+
+def _no_edges() -> Array:
+    return np.empty((0, 3), dtype=IDENTIFIER)
+
+
+def _index(access: Array) -> tuple[Rows, Array]:
+    """The shapes of every bucket, and the hash table of buckets; `access` is the first edge of every shape."""
+    keys = edge_keys(access)
+    count = int(keys.max(initial=-1)) + 1
+    buckets = Rows.grouped(keys, np.arange(len(access), dtype=IDENTIFIER), count)
+    slots = np.full(1 << max(3, (count + count // 2).bit_length()), _EMPTY, dtype=IDENTIFIER)
+    leaders = access[buckets.values[buckets.offsets[:-1]]] if count else _no_edges()
+    fill_slots(np.ascontiguousarray(np.maximum(leaders, -1)), slots)
+    return buckets, slots
+
+
+@step
+def hash_edge(subject: Number, label: Number, object_: Number) -> Number:
+    """The hash of an edge's terms, with -1 for variables."""
+    mixed = np.uint64(subject + 1) * np.uint64(0x9E3779B97F4A7C15)
+    mixed ^= np.uint64(label + 1) * np.uint64(0xC2B2AE3D27D4EB4F)
+    mixed ^= np.uint64(object_ + 1) * np.uint64(0x165667B19E3779F9)
+    mixed ^= mixed >> np.uint64(29)
+    mixed *= np.uint64(0xBF58476D1CE4E5B9)
+    return mixed >> np.uint64(32)
+
+
+@kernel
+def fill_slots(leaders: Array, slots: Array) -> None:
+    """Enter every bucket under the terms of its shapes' first edges."""
+    mask = np.uint64(len(slots) - 1)
+    for bucket in range(len(leaders)):
+        slot = hash_edge(leaders[bucket, 0], leaders[bucket, 1], leaders[bucket, 2]) & mask
+        while slots[slot] >= 0:
+            slot = (slot + np.uint64(1)) & mask
+        slots[slot] = bucket

@@ -1,0 +1,230 @@
+"""Asking operators: questions about items in, an answer for each out; see `Caller`.
+
+What happens to a question: repetitions are left out and known answers found (pure operators), the rest is cut into
+batches, and each operator's station asks them, side by side. New answers are known from then on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+from runnel.matching.operators.ask.answer_cache import MEMORY_BYTES, AnswerCache
+from runnel.matching.operators.ask.budget import Clock
+from runnel.matching.operators.ask.cache_files import CacheDraft
+from runnel.matching.operators.ask.notebook import Notebook
+from runnel.matching.operators.ask.operator_client import Station, Terms
+from runnel.matching.operators.ask.question_keys import Contents
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace, Question
+from runnel.matching.operators.plugins.operator_process import MEGABYTES, Recipe
+from runnel.matching.operators.plugins.registry import is_shipped
+from runnel.model.learned.operator_statistics import Learned
+from runnel.model.operator import OperatorDeclaration
+from runnel.storage.file_storage import Storage
+
+_MOST_LANES = 64
+_WAITING = ("http", "lookup", "rules")
+"""Operators that come with Runnel and wait for a service, a database or another process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a worker gives operators.
+
+    `modules` are those whose functions may be operators, with all below them. Each operator has at most `processes`
+    processes, of so many `megabytes`. `share` is this worker's part of budgets, one divided by the number of workers.
+    """
+
+    modules: tuple[str, ...] = ()
+    processes: int = 2
+    megabytes: int = MEGABYTES
+    share: float = 1.0
+    memory_bytes: int = MEMORY_BYTES
+
+
+@dataclass
+class _Group:
+    """The questions of one operator: asks that are needed, and the places of the questions that wait for each."""
+
+    station: Station
+    asks: list[Ask] = field(default_factory=list)
+    places: list[list[int]] = field(default_factory=list)
+    keys: list[bytes] = field(default_factory=list)
+
+
+class Caller:
+    """Asks operators about items. To be used from one thread; kept for the life of a worker.
+
+    `place` says what the root gives; configuration, time limit and concurrency come from each declaration.
+    """
+
+    def __init__(
+        self,
+        declarations: Mapping[tuple[str, int], OperatorDeclaration],
+        place: OperatorPlace,
+        limits: Limits | None = None,
+        *,
+        clock: Clock = time.monotonic,
+    ) -> None:
+        self._place = place
+        self._limits = limits or Limits()
+        self._terms = Terms(self._limits.share, self._limits.processes, clock)
+        self.notebook = Notebook()
+        self._cache = AnswerCache(self._limits.memory_bytes)
+        self._contents = Contents()
+        self._declarations: dict[tuple[str, int], OperatorDeclaration] = {}
+        self._stations: dict[tuple[str, int], Station] = {}
+        self._threads: ThreadPoolExecutor | None = None
+        self.use_declarations(declarations)
+
+    def use_declarations(self, declarations: Mapping[tuple[str, int], OperatorDeclaration]) -> None:
+        """Know these operators from now on; those that are not among them any more are ended."""
+        self._declarations = dict(declarations)
+        for operator in [one for one in self._stations if declarations.get(one) != self._stations[one].declaration]:
+            self._stations.pop(operator).close()
+
+    def use_segments(self, storage: Storage, paths: Iterable[str]) -> None:
+        """Look for answers in these files as well, the newest last."""
+        self._cache.use_segments(storage, paths)
+
+    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        """An answer for every question, in order. Failures are answers too; nothing is raised for them."""
+        answers: list[Answer | None] = [None] * len(questions)
+        groups = self._grouped(questions, answers)
+        for group in groups:
+            if group.station.declaration.pure:
+                self._find_known(group, answers)
+        self._ask_all([group for group in groups if group.asks], answers)
+        return [Failed("it was not asked") if one is None else one for one in answers]
+
+    def take_fresh(self) -> CacheDraft:
+        """The answers of pure operators that are in no file yet; for the end of a task. Items are let go of, too."""
+        self._contents.forget()
+        return self._cache.take_fresh()
+
+    def take_learned(self) -> Learned:
+        """What was observed since the last time."""
+        return self.notebook.take()
+
+    def close(self) -> None:
+        """End all processes."""
+        for station in self._stations.values():
+            station.close()
+        self._stations.clear()
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+            self._threads = None
+
+    def _grouped(self, questions: Sequence[Question], answers: list[Answer | None]) -> list[_Group]:
+        """The questions by operator; for a pure one, those of one key are one."""
+        groups: dict[tuple[str, int], _Group] = {}
+        by_key: dict[tuple[tuple[str, int], bytes], int] = {}
+        for place, question in enumerate(questions):
+            operator = question.operator
+            group = groups.get(operator)
+            if group is None:
+                station = self._station(operator)
+                if station is None:
+                    answers[place] = Failed(f"there is no operator {operator[0]} of version {operator[1]}")
+                    continue
+                group = groups[operator] = _Group(station)
+            seen, content = self._contents.read(question.attributes, group.station.declaration.reads)
+            if group.station.declaration.pure:
+                key = group.station.keys.key(question.inputs, content)
+                known = by_key.setdefault((operator, key), len(group.asks))
+                if known < len(group.asks):
+                    group.places[known].append(place)
+                    continue
+                group.keys.append(key)
+            group.asks.append(Ask(seen, question.inputs))
+            group.places.append([place])
+        return list(groups.values())
+
+    def _station(self, operator: tuple[str, int]) -> Station | None:
+        declaration = self._declarations.get(operator)
+        if declaration is None:
+            return None
+        if operator not in self._stations:
+            place = replace(
+                self._place,
+                name=declaration.name,
+                configuration=dict(declaration.configuration),
+                time_limit=declaration.time_limit.total_seconds(),
+                concurrency=declaration.concurrency,
+            )
+            recipe = Recipe(declaration.source, self._limits.modules, place, self._limits.megabytes)
+            self._stations[operator] = Station(declaration, recipe, self.notebook, self._terms)
+        return self._stations[operator]
+
+    def _find_known(self, group: _Group, answers: list[Answer | None]) -> None:
+        """Answer what is known, and leave the rest in the group."""
+        found = self._cache.find(group.keys)
+        hits, left = 0, []
+        for number, key in enumerate(group.keys):
+            rows = found.get(key)
+            if rows is None:
+                left.append(number)
+                continue
+            hits += len(group.places[number])
+            for place in group.places[number]:
+                answers[place] = rows
+        group.asks = [group.asks[number] for number in left]
+        group.places = [group.places[number] for number in left]
+        group.keys = [group.keys[number] for number in left]
+        if hits:
+            declaration = group.station.declaration
+            self.notebook.note_calls(declaration.name, declaration.version, hits=hits)
+
+    def _ask_all(self, groups: Sequence[_Group], answers: list[Answer | None]) -> None:
+        """Ask what is left, all operators side by side; each runs as many batches at once as it may."""
+        lanes: list[tuple[_Group, deque[range]]] = []
+        for group in groups:
+            size = max(1, group.station.declaration.batch)
+            batches = deque(
+                range(first, min(first + size, len(group.asks))) for first in range(0, len(group.asks), size)
+            )
+            lanes += [(group, batches)] * min(group.station.lanes, len(batches))
+        # What computes in this process goes here, one after another, while others wait for theirs in threads: threads
+        # would only take turns, and what a call is seen to cost would be mostly what its neighbours do meanwhile.
+        here = [place for place, (group, _) in enumerate(lanes) if _computes(group.station.declaration.source)]
+        if len(lanes) == 1:
+            here = [0]
+        elif len(here) < len(lanes) and self._threads is None:
+            self._threads = ThreadPoolExecutor(_MOST_LANES, thread_name_prefix="operators")
+        started = {
+            place: self._threads.submit(_run_lane, *lane)
+            for place, lane in enumerate(lanes)
+            if self._threads is not None and place not in here
+        }
+        given = {place: _run_lane(*lanes[place]) for place in here}
+        given |= {place: future.result() for place, future in started.items()}
+        for place, (group, _) in enumerate(lanes):
+            self._take_in(group, given[place], answers)
+
+    def _take_in(self, group: _Group, given: Mapping[int, Answer], answers: list[Answer | None]) -> None:
+        for number, answer in given.items():
+            for place in group.places[number]:
+                answers[place] = answer
+            if group.station.declaration.pure and not isinstance(answer, Failed):
+                self._cache.add(group.keys[number], answer)
+
+
+@lru_cache(maxsize=1024)
+def _computes(source: str) -> bool:
+    """Whether an operator does nothing but compute in this process."""
+    return is_shipped(source) and source not in _WAITING
+
+
+def _run_lane(group: _Group, batches: deque[range]) -> dict[int, Answer]:
+    """Ask batches until there are none left; answers by the numbers of their asks."""
+    given: dict[int, Answer] = {}
+    while True:
+        try:
+            batch = batches.popleft()
+        except IndexError:
+            return given
+        given.update(zip(batch, group.station.answer([group.asks[number] for number in batch]), strict=True))

@@ -1,0 +1,1 @@
+"""Operators about places: distances and regions."""

@@ -1,0 +1,1 @@
+"""Operators about texts: language, similarity, near-duplicates, meaning."""

@@ -1,0 +1,1 @@
+"""Deciding disjuncts that need operators: what filters let through in, matches with bindings out."""

@@ -1,0 +1,203 @@
+"""The part of a problem that each item of a batch has to do with: its active ways, their tests and calls.
+
+In: a problem, an order, and the active ways of each item. Out: arrays as large as those ways' tests, not as the
+problem. A *pair* is an item and an active way of it, a *slot* an item and a call that one of its pairs needs, an
+*entry* a test of a pair. Pairs come in the order's sequence of ways, entries in its chains, slots in its ranks.
+
+The arrays are as narrow as they can be: what the loops cost is going to places that are not in the cache.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from runnel.arrays import IDENTIFIER, Array, read_only
+from runnel.kernel import Number, inlined, kernel, lowest_bit
+from runnel.matching.operators.orders.order import Kind, Order
+from runnel.matching.operators.orders.problem import Problem
+
+UNDECIDED, REJECTED, ACCEPTED, UNKNOWN = 0, 1, 2, 3
+"""What became of an active way. Unknown: a call that it needs has failed before it was decided."""
+
+NOTHING = -1
+_LONGEST = np.iinfo(np.int16).max
+_MANY = 1024
+"""With fewer ways than that for each item, all of an item is near enough, wherever it lies."""
+
+
+class Layout(NamedTuple):
+    """Who needs what, item by item; nothing here changes while calls are answered."""
+
+    item_pairs: Array
+    item_slots: Array
+    """Where the pairs and slots of each item begin."""
+    pair_places: Array
+    """Where the pair stands among the active ways as they were given."""
+    pair_entries: Array
+    entry_pairs: Array
+    entry_slots: Array
+    entry_gains: Array
+    """The probability that the test fails, for a unit of cost; empty unless the order is adaptive."""
+    slot_calls: Array
+    slot_offsets: Array
+    slot_pairs: Array
+    """The pairs that need each slot, slot after slot."""
+    slot_tests: Array
+    """And for each of them which of the call's tests it needs, by number."""
+    slot_entries: Array
+    """And its entry; empty unless the order does not share rejections."""
+
+
+def lay_out(problem: Problem, order: Order, active_offsets: Array, active_ways: Array) -> Layout:
+    """Lay out the active ways of a batch of items for an order."""
+    offsets = np.ascontiguousarray(active_offsets, dtype=np.int64)
+    ways = read_only(np.ascontiguousarray(active_ways, dtype=IDENTIFIER))
+    _check(problem, offsets, ways)
+    lengths = problem.way_offsets[ways + 1] - problem.way_offsets[ways]
+    pairs, items, entries = len(ways), len(offsets) - 1, int(lengths.sum())
+    if entries >= np.iinfo(IDENTIFIER).max or (pairs and lengths.max() > _LONGEST):
+        raise ValueError("the active ways of a batch have too many tests; take fewer items at once")
+    layout = Layout(
+        item_pairs=offsets.astype(IDENTIFIER),
+        item_slots=np.zeros(items + 1, dtype=IDENTIFIER),
+        pair_places=_sequence(order, offsets, ways),
+        pair_entries=np.zeros(pairs + 1, dtype=IDENTIFIER),
+        entry_pairs=np.empty(entries, dtype=IDENTIFIER),
+        entry_slots=np.empty(entries, dtype=IDENTIFIER),
+        entry_gains=np.empty(entries if order.kind.is_scored else 0, dtype=np.float32),
+        slot_calls=np.empty(entries, dtype=IDENTIFIER),
+        slot_offsets=np.zeros(entries + 1, dtype=IDENTIFIER),
+        slot_pairs=np.empty(entries, dtype=IDENTIFIER),
+        slot_tests=np.empty(entries, dtype=IDENTIFIER),
+        slot_entries=np.empty(entries if order.kind is Kind.INDEPENDENT else 0, dtype=IDENTIFIER),
+    )
+    slots = _fill(
+        problem.way_offsets,
+        order.chains,
+        problem.test_calls,
+        problem.test_places,
+        problem.gains,
+        order.ranks,
+        order.sequence,
+        ways,
+        problem.calls,
+        layout,
+    )
+    return layout._replace(
+        slot_calls=layout.slot_calls[:slots].copy(), slot_offsets=layout.slot_offsets[: slots + 1].copy()
+    )
+
+
+def _sequence(order: Order, offsets: Array, ways: Array) -> Array:
+    """The pairs as they were given, in the order's sequence of ways, item by item."""
+    lengths = np.diff(offsets)
+    if not len(order.positions) or (order.kind.is_scored and (not len(lengths) or lengths.max() < _MANY)):
+        return np.arange(len(ways), dtype=IDENTIFIER)
+    owners = np.repeat(np.arange(len(lengths)), lengths)
+    return np.argsort(owners << 32 | order.positions[ways]).astype(IDENTIFIER)
+
+
+def _check(problem: Problem, offsets: Array, ways: Array) -> None:
+    if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(ways) or np.any(np.diff(offsets) < 0):
+        raise ValueError("the offsets of active ways do not fit their number")
+    if len(ways) and not 0 <= ways.min() <= ways.max() < problem.ways:
+        raise ValueError("an active way is not one of the problem's")
+
+
+@kernel
+def _fill(
+    way_offsets: Array,
+    chains: Array,
+    test_calls: Array,
+    test_places: Array,
+    gains: Array,
+    ranks: Array,
+    sequence: Array,
+    active: Array,
+    calls: int,
+    layout: Layout,
+) -> int:
+    """Fill the arrays of a layout; gives how many slots there are."""
+    item_pairs, pair_places, pair_entries = layout.item_pairs, layout.pair_places, layout.pair_entries
+    entry_pairs, entry_slots, entry_gains = layout.entry_pairs, layout.entry_slots, layout.entry_gains
+    slot_calls, tests = layout.slot_calls, np.empty(len(entry_slots), dtype=np.int32)
+    slot_of = np.full(calls, NOTHING, dtype=np.int32)
+    ranked = np.zeros((len(ranks) + 63) >> 6, dtype=np.uint64)
+    filled = np.zeros(calls + 1, dtype=np.int32)
+    entry, slot = 0, 0
+    for item in range(len(item_pairs) - 1):
+        first_entry, first_slot = entry, slot
+        for pair in range(item_pairs[item], item_pairs[item + 1]):
+            way = active[pair_places[pair]]
+            for place in range(way_offsets[way], way_offsets[way + 1]):
+                test = chains[place]
+                call = test_calls[test]
+                if slot_of[call] == NOTHING:
+                    slot_of[call] = slot
+                    slot_calls[slot] = call
+                    slot += 1
+                entry_pairs[entry] = pair
+                entry_slots[entry] = call
+                tests[entry] = test_places[test]
+                if len(entry_gains):
+                    entry_gains[entry] = gains[test]
+                entry += 1
+            pair_entries[pair + 1] = entry
+        if len(ranks):
+            _sort_by_rank(ranks, sequence, ranked, slot_of, slot_calls, first_slot, slot)
+        for place in range(first_entry, entry):
+            entry_slots[place] = slot_of[entry_slots[place]]
+        _list_entries(layout, tests, filled, first_entry, entry, first_slot, slot)
+        for place in range(first_slot, slot):
+            slot_of[slot_calls[place]] = NOTHING
+        layout.item_slots[item + 1] = slot
+    return slot
+
+
+@inlined
+def _sort_by_rank(
+    ranks: Array, sequence: Array, ranked: Array, slot_of: Array, slot_calls: Array, first: Number, last: Number
+) -> None:
+    """Number the slots of an item by the ranks of their calls: each rank is a bit, and bits are found in order."""
+    low, high = len(ranked), -1
+    for slot in range(first, last):
+        rank = ranks[slot_calls[slot]]
+        ranked[rank >> 6] |= np.uint64(1) << np.uint64(rank & 63)
+        low, high = min(low, rank >> 6), max(high, rank >> 6)
+    slot = first
+    for word in range(low, high + 1):
+        bits = ranked[word]
+        ranked[word] = 0
+        while bits != 0:
+            call = sequence[(word << 6) + lowest_bit(bits)]
+            bits &= bits - np.uint64(1)
+            slot_calls[slot] = call
+            slot_of[call] = slot
+            slot += 1
+
+
+@inlined
+def _list_entries(
+    layout: Layout, tests: Array, filled: Array, start: Number, stop: Number, first: Number, last: Number
+) -> None:
+    """List the entries of each of an item's slots."""
+    entry_slots, slot_offsets = layout.entry_slots, layout.slot_offsets
+    filled[: last - first] = 0
+    for entry in range(start, stop):
+        filled[entry_slots[entry] - first] += 1
+    total = start
+    for number in range(last - first):
+        count = filled[number]
+        filled[number] = total
+        total += count
+        slot_offsets[first + number + 1] = total
+    for entry in range(start, stop):
+        number = entry_slots[entry] - first
+        place = filled[number]
+        filled[number] = place + 1
+        layout.slot_pairs[place] = layout.entry_pairs[entry]
+        layout.slot_tests[place] = tests[entry]
+        if len(layout.slot_entries):
+            layout.slot_entries[place] = entry

@@ -1,0 +1,340 @@
+"""Who runs an operator: asks in; what it says, not checked yet, out. Or HostFailed, when there is no answer in time.
+
+What comes with Runnel runs in the worker. Plug-ins run in processes of their own, which are started when they are
+first needed, ended when they are late, and have little of the worker's environment and bounded memory.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any, Literal, Protocol
+
+from runnel.errors import CorruptData, OperatorRefused, visible
+from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.encoding import from_bytes, to_bytes
+from runnel.matching.operators.plugins.operator_child import EXHAUSTED, MAX_FRAME
+from runnel.matching.operators.plugins.pipes import Ended, Late, Pipes
+from runnel.matching.operators.plugins.registry import (
+    Signature,
+    check_operator,
+    check_source,
+    find_operator,
+    is_shipped,
+    open_operator,
+    signature_of,
+)
+from runnel.model.operator import Parameter
+
+CHILD = "runnel.matching.operators.plugins.operator_child"
+START_SECONDS = 120.0
+"""How long loading a plug-in may take: models are large."""
+
+MEGABYTES = 4_096
+"""Memory that a plug-in's process may take, unless it is said otherwise."""
+
+_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
+"""What a plug-in's process has of the worker's environment: nothing that usually holds a secret."""
+
+Kind = Literal["late", "died", "raised", "refused"]
+
+
+class HostFailed(Exception):
+    """There are no answers: too late, a process that ended, an exception, or an operator that cannot be loaded."""
+
+    def __init__(self, reason: str, kind: Kind, refused: OperatorRefused | None = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.kind = kind
+        self.refused = refused
+        """The refusal that the operator's own process told, in its parts."""
+
+
+class Host(Protocol):
+    """Runs one operator, one batch at a time."""
+
+    def prepare(self) -> None:
+        """Have the operator loaded, if it is not."""
+
+    def answer(self, asks: Sequence[Ask], seconds: float) -> Sequence[object]:
+        """What the operator says to each ask, in at most so many seconds."""
+
+    def close(self) -> None:
+        """End it, whatever it does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """What is run: a source, the modules that are allowed, the place, and the limit of memory."""
+
+    source: str
+    modules: tuple[str, ...]
+    place: OperatorPlace
+    megabytes: int = MEGABYTES
+
+
+def open_host(recipe: Recipe) -> Host:
+    """The host of an operator: in this process for those that come with Runnel, else in one of its own."""
+    return WorkerHost(recipe) if is_shipped(recipe.source) else ChildHost(recipe)
+
+
+def describe_operator(
+    source: str, modules: Collection[str], *, place: OperatorPlace | None = None, megabytes: int = MEGABYTES
+) -> Signature:
+    """What an operator says of itself. A plug-in is imported in a process of its own, never here.
+
+    With a place it is also made there, as it will be for its work, and let go of; what it refuses is refused here.
+    """
+    if is_shipped(source):
+        found = find_operator(source, modules)
+        if place is not None:
+            check_operator(found, place)
+        return signature_of(found)
+    check_source(source, modules)
+    recipe = Recipe(source, tuple(modules), place or OperatorPlace(), megabytes)
+    child = ChildHost(recipe, only_describe=place is None)
+    try:
+        return child.start()
+    except HostFailed as failure:
+        refused = failure.refused or OperatorRefused(f"{source} cannot be loaded: {failure.reason}")
+        raise refused from failure
+    finally:
+        child.close()
+
+
+class WorkerHost:
+    """Runs an operator in a thread of this process; one that is late is left behind with its thread."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self._recipe = recipe
+        self._asks: queue.SimpleQueue[Sequence[Ask] | None] | None = None
+        self._answers: queue.SimpleQueue[Sequence[object] | HostFailed] = queue.SimpleQueue()
+
+    def prepare(self) -> None:
+        """See `Host.prepare`."""
+        if self._asks is None:
+            self._start()
+
+    def answer(self, asks: Sequence[Ask], seconds: float) -> Sequence[object]:
+        """See `Host.answer`."""
+        self.prepare()
+        assert self._asks is not None  # noqa: S101 - for the type checker
+        self._asks.put(asks)
+        try:
+            said = self._answers.get(timeout=seconds)
+        except queue.Empty:
+            self.close()
+            raise HostFailed(f"it took more than {seconds:g} seconds", "late") from None
+        if isinstance(said, HostFailed):
+            raise said
+        return said
+
+    def close(self) -> None:
+        """Have the thread end after what it does now."""
+        if self._asks is not None:
+            self._asks.put(None)
+        self._asks = None
+
+    def _start(self) -> None:
+        asks: queue.SimpleQueue[Sequence[Ask] | None] = queue.SimpleQueue()
+        answers: queue.SimpleQueue[Sequence[object] | HostFailed] = queue.SimpleQueue()
+        name = f"operator {self._recipe.source}"
+        threading.Thread(target=_serve, args=(self._recipe, asks, answers), name=name, daemon=True).start()
+        try:
+            said = answers.get(timeout=START_SECONDS)
+        except queue.Empty:
+            said = HostFailed(f"it was not ready in {START_SECONDS:g} seconds", "refused")
+        if isinstance(said, HostFailed):
+            asks.put(None)
+            raise said
+        self._asks, self._answers = asks, answers
+
+
+def _serve(
+    recipe: Recipe,
+    asks: queue.SimpleQueue[Sequence[Ask] | None],
+    answers: queue.SimpleQueue[Sequence[object] | HostFailed],
+) -> None:
+    """The thread of a WorkerHost: first whether the operator could be made, then an answer for every batch."""
+    try:
+        operator = open_operator(find_operator(recipe.source, recipe.modules), recipe.place)
+    except OperatorRefused as refused:
+        answers.put(HostFailed(str(refused), "refused"))
+        return
+    answers.put(())
+    while (batch := asks.get()) is not None:
+        try:
+            answers.put(operator.answer(batch))
+        except Exception as error:  # whatever it is, the batch has no answer and the next one may have
+            answers.put(HostFailed(f"{type(error).__name__}: {error}"[:300], "raised"))
+    close: Callable[[], None] | None = getattr(operator, "close", None)
+    if close is not None:
+        with suppress(Exception):
+            close()
+
+
+class ChildHost:
+    """Runs an operator in a process of its own, which is replaced when it is late or ends."""
+
+    def __init__(self, recipe: Recipe, *, only_describe: bool = False) -> None:
+        self._recipe = recipe
+        self._only_describe = only_describe
+        self._process: subprocess.Popen[bytes] | None = None
+        self._pipes: Pipes | None = None
+
+    @property
+    def process(self) -> int | None:
+        """The number of the process, while there is one."""
+        return None if self._process is None else self._process.pid
+
+    def prepare(self) -> None:
+        """See `Host.prepare`."""
+        if self._process is not None and self._process.poll() is not None:
+            self.close()  # it ended while it had nothing to do: nobody's fault
+        if self._process is None:
+            self.start()
+
+    def answer(self, asks: Sequence[Ask], seconds: float) -> Sequence[object]:
+        """See `Host.answer`."""
+        self.prepare()
+        told = {"seconds": seconds, "asks": [[dict(ask.attributes), ask.inputs] for ask in asks]}
+        match self._exchange(to_bytes(told), seconds):
+            case {"answers": list(answers)} if len(answers) == len(asks):
+                return [_said(one) for one in answers]
+            case {"raised": str(reason)}:
+                raise HostFailed(_printable(reason), "raised")
+            case _:
+                self.close()
+                raise HostFailed("its process sent something else than answers", "died")
+
+    def start(self) -> Signature:
+        """Start the process and have the operator loaded; gives what it says of itself."""
+        environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        try:
+            self._process = subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-s", "-P", "-m", CHILD],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                cwd="/",
+                env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise HostFailed(f"no process could be started: {error.strerror}", "refused") from error
+        self._pipes = Pipes(self._process)
+        match self._exchange(to_bytes(self._first_frame()), START_SECONDS, starting=True):
+            case {"ready": dict(described)} if (signature := _signature(described)) is not None:
+                return signature
+            case {"refused": str(message), "hint": hint}:
+                self.close()
+                refused = OperatorRefused(
+                    _printable(message), hint=_printable(hint) if isinstance(hint, str) else None
+                )
+                raise HostFailed(str(refused), "refused", refused)
+            case _:
+                self.close()
+                raise HostFailed("its process sent something else than was expected", "refused")
+
+    def close(self) -> None:
+        """End the process and whatever it started."""
+        process, self._process, self._pipes = self._process, None, None
+        if process is None:
+            return
+        with suppress(OSError):
+            os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own
+        process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            if stream is not None:
+                with suppress(OSError):
+                    stream.close()
+
+    def _first_frame(self) -> dict[str, object]:
+        place: dict[str, Any] | None = None
+        if not self._only_describe:
+            place = asdict(self._recipe.place)
+            # Of the databases those that the registration names: what a plug-in need not know it is not told.
+            named = set(self._recipe.place.configuration.values())
+            place["databases"] = [(name, url) for name, url in place["databases"].items() if name in named]
+            # As pairs: a mapping with the one key `date` would arrive as a moment.
+            place["configuration"] = list(place["configuration"].items())
+            place["folder"] = None if place["folder"] is None else str(place["folder"])
+        return {
+            "seconds": START_SECONDS,
+            "source": self._recipe.source,
+            "modules": self._recipe.modules,
+            "megabytes": self._recipe.megabytes,
+            "path": [one for one in sys.path if one],
+            "place": place,
+        }
+
+    def _exchange(self, frame: bytes, seconds: float, *, starting: bool = False) -> Any:
+        assert self._pipes is not None  # noqa: S101 - for the type checker
+        if len(frame) > MAX_FRAME:
+            raise HostFailed(f"the questions have more than {MAX_FRAME:,} bytes", "raised")
+        try:
+            return from_bytes(self._pipes.exchange(frame, time.monotonic() + seconds))
+        except Late:
+            self.close()
+            what = "loading it" if starting else "it"
+            raise HostFailed(
+                f"{what} took more than {seconds:g} seconds", "refused" if starting else "late"
+            ) from None
+        except (Ended, CorruptData) as error:
+            reason = self._epitaph() if isinstance(error, Ended) else "its process sent what cannot be read"
+            self.close()
+            raise HostFailed(reason, "refused" if starting else "died") from None
+
+    def _epitaph(self) -> str:
+        """Why the process ended, as far as it is known, with the end of what it said."""
+        assert self._process is not None  # noqa: S101 - for the type checker
+        assert self._pipes is not None  # noqa: S101
+        try:
+            code = self._process.wait(1.0)
+        except subprocess.TimeoutExpired:
+            return "its process sent something else than answers"
+        said = _printable(self._pipes.complaint()[-300:])
+        tail = f": {said}" if said else ""
+        if code == EXHAUSTED or "MemoryError" in said:
+            return f"it took more than {self._recipe.megabytes:,} MB of memory{tail}"
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
+        return f"its process {how}{tail}"
+
+
+def _said(one: object) -> object:
+    """An answer that came over a pipe: rows to be checked, or a failure."""
+    match one:
+        case {"failed": str(reason), "passing": bool(passing)}:
+            return Failed(_printable(reason), passing)
+        case _:
+            return one
+
+
+def _signature(told: dict[str, Any]) -> Signature | None:
+    """The signature that a process told, or None where it is none."""
+    try:
+        parameters, cost, reads = told["parameters"], told["cost"], told["reads"]
+        described = type("Described", (), {
+            "parameters": None if parameters is None else tuple(Parameter(*one) for one in parameters),
+            "cost": None if cost is None else timedelta(seconds=cost),
+            "pure": told["pure"],
+            "batch": told["batch"],
+            "reads": None if reads is None else tuple(reads),
+        })  # fmt: skip
+        return signature_of(described)
+    except (KeyError, TypeError, ValueError, OverflowError, OperatorRefused):
+        return None
+
+
+def _printable(text: str) -> str:
+    """Text of a plug-in, for a person: on one line, without what a terminal would act on."""
+    return "".join(map(visible, " ".join(text.split())))[:500]

@@ -1,0 +1,185 @@
+"""What is learned of operators: what a call costs, and how often its tests pass.
+
+In: what workers observed in a batch. Out: costs and chances, for the order in which calls are made. They decide
+speed, never answers, so old observations count less (exponentially weighted), and tests that are seldom asked are
+let go.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from heapq import nlargest
+from typing import Any, NamedTuple
+
+from runnel.model.learned.stream_statistics import Share
+
+HALF_LIFE_CALLS = 2_000.0
+"""Calls of an operator, or asks of a test, after which an observation of it counts half."""
+HALF_LIFE_DAYS = 30.0
+
+MOST_TESTS, MOST_OPERATORS = 20_000, 2_000
+TEST_BYTES = 16
+_GUESS_ASKS = 2.0
+"""A guess of a test's chance weighs as much as so many asks: with 0.5, one that passed and one that did not."""
+_GUESS_CALLS = 5.0
+"""A declared cost weighs as much as so many calls."""
+
+
+class Use(NamedTuple):
+    """How an operator was used: calls that were made, their seconds, those that failed, and answers known already.
+
+    Weighted, so not whole numbers.
+    """
+
+    calls: float = 0.0
+    seconds: float = 0.0
+    failures: float = 0.0
+    hits: float = 0.0
+
+    def plus(self, other: Use) -> Use:
+        """Both together."""
+        return Use(*(one + more for one, more in zip(self, other, strict=True)))
+
+    def times(self, factor: float) -> Use:
+        """The same with another weight."""
+        return Use(*(one * factor for one in self))
+
+
+_NOT_ASKED = Share(0.0, 0.0)
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Uses of operators by `operator_key`, and by the digest of a test how often it was asked and passed.
+
+    >>> some = Learned({"mob 1": Use(10, 0.4)}, {b"1" * 16: Share(6, 6)})
+    >>> some.chance(b"1" * 16), some.chance(b"2" * 16), some.chance(b"2" * 16, 0.1)
+    (0.875, 0.5, 0.1)
+    >>> some.cost("mob 1", 0.25), some.cost("mob 2", 0.001)
+    (0.11, 0.001)
+    """
+
+    operators: Mapping[str, Use] = field(default_factory=dict)
+    tests: Mapping[bytes, Share] = field(default_factory=dict)
+
+    def __bool__(self) -> bool:
+        return bool(self.operators or self.tests)
+
+    def chance(self, test: bytes, guess: float = 0.5) -> float:
+        """How likely a test passes; a guess while little is known."""
+        known = self.tests.get(test, _NOT_ASKED)
+        return (min(known.held, known.asked) + _GUESS_ASKS * guess) / (known.asked + _GUESS_ASKS)
+
+    def cost(self, operator: str, declared: float) -> float:
+        """The seconds of a call; those that were declared while little is known."""
+        known = self.operators.get(operator, Use())
+        return (known.seconds + _GUESS_CALLS * declared) / (known.calls + _GUESS_CALLS)
+
+    def merge(self, other: Learned) -> Learned:
+        """Both together, of one age."""
+        return merged((self, other))
+
+    def then(self, fresh: Learned, *, days: float = 0.0) -> Learned:
+        """What is known after fresh observations, so many days later: each fades by what was seen of it since.
+
+        >>> known = Learned(tests={b"1" * 16: Share(2_000, 1_000)})
+        >>> known.then(Learned(tests={b"1" * 16: Share(2_000, 2_000)})).tests[b"1" * 16]
+        Share(asked=3000.0, held=2500.0)
+        """
+        age = 0.5 ** (max(0.0, days) / HALF_LIFE_DAYS)
+        operators = {
+            name: use.times(age * _left(fresh.operators.get(name, Use()).calls))
+            for name, use in self.operators.items()
+        }
+        tests = {}
+        for test, (asked, held) in self.tests.items():
+            left = age * _left(fresh.tests.get(test, _NOT_ASKED).asked)
+            tests[test] = Share(asked * left, held * left)
+        return Learned(operators, tests).merge(fresh)
+
+    def bounded(self, *, tests: int = MOST_TESTS, operators: int = MOST_OPERATORS) -> Learned:
+        """The same with the tests that were asked most, and the operators that were called most."""
+        if len(self.tests) <= tests and len(self.operators) <= operators:
+            return self
+        return Learned(
+            dict(nlargest(operators, self.operators.items(), key=lambda one: one[1].calls + one[1].hits)),
+            dict(nlargest(tests, self.tests.items(), key=lambda one: one[1].asked)),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """As a JSON value, short; without what is empty."""
+        told = {
+            "operators": {name: [_short(one) for one in use] for name, use in self.operators.items()},
+            "tests": {test.hex(): [_short(asked), _short(held)] for test, (asked, held) in self.tests.items()},
+        }
+        return {name: value for name, value in told.items() if value}
+
+    @staticmethod
+    def from_json(told: object) -> Learned:
+        """Read what `to_json` gave; nothing is learned from anything else.
+
+        >>> Learned.from_json({"operators": {"mob 1": [1, 0.5, 0, 2]}}).operators["mob 1"]
+        Use(calls=1.0, seconds=0.5, failures=0.0, hits=2.0)
+        >>> Learned.from_json({"tests": {"00": [1, 1]}}) == Learned.from_json(None) == Learned()
+        True
+        """
+        if not isinstance(told, dict):
+            return Learned()
+        try:
+            operators = {
+                str(name): Use(*(_weight(one) for one in use)) for name, use in told.get("operators", {}).items()
+            }
+            tests = {
+                _digest(test): Share(_weight(asked), _weight(held))
+                for test, (asked, held) in told.get("tests", {}).items()
+            }
+        except (AttributeError, TypeError, ValueError):
+            return Learned()
+        return Learned(operators, tests)
+
+
+def merged(several: Iterable[Learned]) -> Learned:
+    """All observations together."""
+    operators: dict[str, Use] = {}
+    tests: dict[bytes, Share] = {}
+    for one in several:
+        for name, use in one.operators.items():
+            operators[name] = operators.get(name, Use()).plus(use)
+        for test, (asked, held) in one.tests.items():
+            known = tests.get(test, _NOT_ASKED)
+            tests[test] = Share(known.asked + asked, known.held + held)
+    return Learned(operators, tests)
+
+
+def operator_key(name: str, version: int) -> str:
+    """How a registration of an operator is called among what was learned.
+
+    >>> operator_key("mobPattern", 2)
+    'mobPattern 2'
+    """
+    return f"{name} {version}"
+
+
+def _left(asked: float) -> float:
+    """What is left of the weight of an observation after so many others."""
+    return float(0.5 ** (asked / HALF_LIFE_CALLS))
+
+
+def _short(number: float) -> float:
+    """Five digits are enough, and short."""
+    return float(f"{number:.5g}") if number != int(number) else int(number)
+
+
+def _digest(text: str) -> bytes:
+    found = bytes.fromhex(text)
+    if len(found) != TEST_BYTES:
+        raise ValueError("no digest")
+    return found
+
+
+def _weight(number: object) -> float:
+    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number) or number < 0:
+        raise ValueError("no weight")
+    return float(number)

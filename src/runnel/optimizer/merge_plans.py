@@ -1,0 +1,92 @@
+"""Compaction.
+
+A base and its delta folded into the logical plan of the next base, without parsing anything again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from time import perf_counter
+
+from runnel.arrays import Array
+from runnel.optimizer.table_builder import TableBuilder
+from runnel.plan.graph_bindings import NamedGraph
+from runnel.plan.logical_plan import EXACT, CostRecord, FormulaKind, LogicalPlan, PlanQuery
+from runnel.plan.store import Plan
+
+
+def merge(plan: Plan) -> LogicalPlan:
+    """The logical plan that matches as a base with its delta does; what no living query uses is left out."""
+    started = perf_counter()
+    builder = TableBuilder()
+    queries = [query for part in plan.parts for query in _add(builder, part.logical, plan.removed(part))]
+    bound: dict[int, list[NamedGraph]] = {}
+    for part in plan.parts:
+        bound |= plan.bound_graphs(part).graphs(part.logical.atoms)
+    record = CostRecord("merge", perf_counter() - started, {"queries": len(queries)})
+    graphs = builder.bound_graphs(bound)
+    return replace(
+        builder.finish(queries, (record,)), gates=plan.gates, operators=plan.operators, bound_graphs=graphs
+    )
+
+
+def _add(builder: TableBuilder, logical: LogicalPlan, removed: Array) -> list[PlanQuery]:
+    copy = _Copy(builder, logical)
+    ids, since = logical.query_ids.tolist(), logical.query_since.tolist()
+    gone = removed.tolist()
+    for target, members in enumerate(logical.targets.lists()):
+        alive = [ids[member] for member in members if not gone[member]]
+        if alive:
+            predicate = copy.predicate(int(logical.target_predicates[target]))
+            scope = builder.scope(logical.scopes.row(int(logical.target_scopes[target])).tolist())
+            for query in alive:
+                builder.add(predicate, scope, query)
+    return [PlanQuery(*pair) for pair, dead in zip(zip(ids, since, strict=True), gone, strict=True) if not dead]
+
+
+class _Copy:
+    """Predicates of one table in another, each copied when first asked for."""
+
+    def __init__(self, builder: TableBuilder, logical: LogicalPlan) -> None:
+        self._builder = builder
+        self._logical = logical
+        self._predicates: dict[int, int] = {}
+        self._clauses: dict[int, int] = {}
+        self._formulas: dict[int, int] = {}
+
+    def predicate(self, predicate: int) -> int:
+        """The new id of a predicate."""
+        if predicate not in self._predicates:
+            formula = int(self._logical.predicate_formulas[predicate])
+            clauses = [self._clause(clause) for clause in self._logical.predicates.row(predicate).tolist()]
+            copied = EXACT if formula == EXACT else self._formula(formula)
+            self._predicates[predicate] = self._builder.predicate(clauses, copied)
+        return self._predicates[predicate]
+
+    def _clause(self, clause: int) -> int:
+        if clause not in self._clauses:
+            literals = map(self._literal, self._logical.clauses.row(clause).tolist())
+            self._clauses[clause] = self._builder.clause(literals)
+        return self._clauses[clause]
+
+    def _literal(self, literal: int) -> int:
+        return 2 * self._builder.atom(self._logical.atoms.text(literal >> 1)) + (literal & 1)
+
+    def _formula(self, root: int) -> int:
+        stack = [root]
+        while stack:
+            formula = stack[-1]
+            children = self._logical.formulas.row(formula).tolist()
+            kind = int(self._logical.formula_kinds[formula])
+            inner = kind > FormulaKind.LITERAL
+            missing = [child for child in children if inner and child not in self._formulas]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            if inner:
+                children = [self._formulas[child] for child in children]
+            elif kind == FormulaKind.LITERAL:
+                children = [self._literal(children[0])]
+            self._formulas[formula] = self._builder.formula(kind, children)
+        return self._formulas[root]

@@ -1,0 +1,222 @@
+"""Pass.
+
+Replace every view by its definition, so that queries read source feeds only (RoSeS §4.3, normalisation). A distinct
+feed is replaced too, but whoever reads it must pass its gate: a query gets a way for every gate that is the nearest
+below it, besides what reaches it through none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from runnel.algebra.nodes.encode import encode_node
+from runnel.algebra.nodes.expressions import Expression
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union, reads
+from runnel.algebra.semantics.close_conditions import close, terms_of
+from runnel.algebra.semantics.distinct import DIGEST
+from runnel.errors import CyclicFeeds, RunnelError
+from runnel.optimizer.draft import Draft, FlatFilter, FlatNodes, FlatRead, FlatUnion
+from runnel.optimizer.formulas import Formulas
+from runnel.optimizer.optimizer_settings import OptimizerSettings
+from runnel.optimizer.passes.name_graphs import binds_by_graphs, graphs_as_terms, named_graphs
+from runnel.plan.gates import NO_GATE, Gate, GateTable, way_id
+from runnel.plan.graph_bindings import NamedGraph
+from runnel.plan.logical_plan import PlanQuery
+
+Flow = int | dict[int, int]
+"""What flows out of a node: the number of a flat node, or of one for every gate that must be passed (or NO_GATE)."""
+
+
+def flatten_views(draft: Draft, settings: OptimizerSettings) -> Draft:
+    """Give every query a node over source feeds. A view is flattened once, however many queries read it."""
+    flattener = _Flattener(draft.definitions, draft.formulas, draft.nodes)
+    flows = [flattener.feed(query.id) for query in draft.queries]
+    wanted = {query.id for query in draft.queries}
+    bound = {feed: graphs for feed, graphs in flattener.bound.items() if feed in wanted}
+    draft = replace(draft, names=flattener.names, bound=bound)
+    if all(isinstance(flow, int) for flow in flows):
+        return replace(draft, roots=tuple(flow for flow in flows if isinstance(flow, int)))
+    return _with_ways(draft, flattener, flows)
+
+
+def _with_ways(draft: Draft, flattener: _Flattener, flows: list[Flow]) -> Draft:
+    """The draft with a query for every way, and the gates of all distinct feeds that are passed."""
+    nothing = draft.nodes.number(FlatUnion(()))
+    since = {query.id: query.since for query in draft.queries}
+    roots: list[int] = []
+    ways: dict[int, tuple[int, int, int]] = {}
+    for query, flow in zip(draft.queries, flows, strict=True):
+        if isinstance(flow, int):
+            roots.append(flow)
+            continue
+        is_gate = query.id in flattener.inputs
+        roots.append(nothing if is_gate else flow.get(NO_GATE, nothing))
+        if not is_gate:
+            ways |= _ways(query.id, {gate: node for gate, node in flow.items() if gate != NO_GATE}, query.since)
+    for feed, flow in flattener.inputs.items():
+        # A gate is asked about all that reaches it; which items count there is settled behind the matcher.
+        ways |= _ways(feed, {NO_GATE: flow} if isinstance(flow, int) else flow, 0)
+    added = sorted((way, node, start) for way, (_, node, start) in ways.items())
+    prints: dict[int, bytes] = {}
+    gates = [_gate(feed, draft.definitions, since, prints) for feed in flattener.inputs]
+    return replace(
+        draft,
+        queries=(*draft.queries, *(PlanQuery(way, start) for way, _, start in added)),
+        roots=(*roots, *(node for _, node, _ in added)),
+        gates=GateTable.of({way: gate for way, (gate, _, _) in ways.items()}, gates),
+    )
+
+
+def _ways(query: int, flow: Mapping[int, int], since: int) -> dict[int, tuple[int, int, int]]:
+    """The ways of a query by id: the gate, the flat node, and the sequence after which it counts."""
+    return {way_id(query, place): (gate, flow[gate], since) for place, gate in enumerate(sorted(flow))}
+
+
+def _gate(feed: int, definitions: Mapping[int, Node], since: Mapping[int, int], prints: dict[int, bytes]) -> Gate:
+    """The gate of a distinct feed; `prints` are the fingerprints of views that are known already."""
+    node = definitions[feed]
+    if not isinstance(node, Distinct):
+        raise RunnelError(f"feed {feed} is not distinct")
+    waiting = [feed]
+    while waiting:
+        view = waiting[-1]
+        below = [one for one in reads(definitions[view]) if one in definitions]
+        missing = [one for one in below if one not in prints]
+        if missing:
+            waiting += missing
+            continue
+        waiting.pop()
+        prints[view] = _digest([view, encode_node(definitions[view]), [prints[one].hex() for one in below]])
+    start = since.get(feed, 0)
+    history = _digest([start, prints[feed].hex()])
+    return Gate(feed, node.by, node.window, start, history, shown=feed in since)
+
+
+def _digest(value: Any) -> bytes:
+    return hashlib.blake2b(json.dumps(value).encode(), digest_size=DIGEST).digest()
+
+
+class _Flattener:
+    """Flattens with explicit stacks: chains of a thousand views and diamonds of views are ordinary."""
+
+    def __init__(self, definitions: Mapping[int, Node], formulas: Formulas, nodes: FlatNodes) -> None:
+        self._definitions = definitions
+        self._formulas = formulas
+        self._nodes = nodes
+        self._done: dict[int, Flow] = {}
+        self._open: set[int] = set()
+        self.inputs: dict[int, Flow] = {}
+        """What comes to the gates of the distinct feeds that were met."""
+        self.names: dict[int, dict[int, tuple[str, ...]]] = {}
+        """For every feed what the variables of the terms in its own conditions are called."""
+        self.bound: dict[int, tuple[NamedGraph, ...]] = {}
+        """For every feed the patterns by which its own conditions bind variables, without operators."""
+        self._by_terms: set[int] = set()
+
+    def feed(self, feed: int) -> Flow:
+        """What flows out of a feed."""
+        stack = [feed]
+        while stack:
+            current = stack[-1]
+            if current in self._done:
+                self._open.discard(current)
+                stack.pop()
+                continue
+            missing = self._missing(current)
+            if not missing:
+                self._done[current] = self._flatten(current)
+            elif current in self._open:
+                raise CyclicFeeds(f"feed {current} reads itself", hint="a view cannot depend on itself")
+            else:
+                self._open.add(current)
+                stack.extend(missing)
+        return self._done[feed]
+
+    def _missing(self, feed: int) -> list[int]:
+        found: dict[int, None] = {}
+        stack = [self._definitions[feed]] if feed in self._definitions else []
+        while stack:
+            match stack.pop():
+                case Read(read):
+                    if read not in self._done:
+                        found[read] = None
+                case Union(inputs):
+                    stack.extend(inputs)
+                case Filter(inner, _) | Distinct(inner, _, _):
+                    stack.append(inner)
+        return list(found)
+
+    def _flatten(self, feed: int) -> Flow:
+        if feed not in self._definitions:
+            return self._nodes.number(FlatRead(feed))
+        node = self._definitions[feed]
+        if binds_by_graphs(node):
+            found = named_graphs(node, self._definitions)
+            if found is None:
+                self._by_terms.add(feed)
+            else:
+                self.bound[feed] = found
+        if not isinstance(node, Distinct):
+            return self._flatten_node(node, feed)
+        flow = self.inputs[feed] = self._flatten_node(node.input, feed)
+        # Behind the gate it does not matter by which ways an item came to it.
+        return {feed: flow if isinstance(flow, int) else self._union(list(flow.values()))}
+
+    def _flatten_node(self, whole: Node, feed: int) -> Flow:
+        results: list[Flow] = []
+        stack: list[tuple[Node, bool]] = [(whole, False)]
+        while stack:
+            node, ready = stack.pop()
+            match node:
+                case Read(read):
+                    results.append(self._done[read])
+                case Union(inputs) if not ready:
+                    stack.append((node, True))
+                    stack.extend((one, False) for one in reversed(inputs))
+                case Union(inputs):
+                    first = len(results) - len(inputs)
+                    merged = self._united(results[first:])
+                    del results[first:]
+                    results.append(merged)
+                case Filter(inner, _) if not ready:
+                    stack.extend([(node, True), (inner, False)])
+                case Filter(_, condition):
+                    results.append(self._filtered(results.pop(), self._condition(condition, feed)))
+                case Distinct():
+                    raise RunnelError("distinct stands at the top of a query alone")
+        return results[0]
+
+    def _condition(self, condition: Expression, feed: int) -> int:
+        """The formula of a condition in a feed's own definition."""
+        closed = close(condition)
+        if feed in self._by_terms:
+            closed = graphs_as_terms(closed)
+        if closed is not condition:
+            names = self.names.setdefault(feed, {})
+            for term in terms_of(closed):
+                if term.names:
+                    names.setdefault(self._formulas.term(term), term.names)
+        return self._formulas.expression(closed)
+
+    def _filtered(self, flow: Flow, formula: int) -> Flow:
+        if isinstance(flow, int):
+            return self._nodes.number(FlatFilter(flow, formula))
+        return {gate: self._nodes.number(FlatFilter(node, formula)) for gate, node in flow.items()}
+
+    def _united(self, flows: list[Flow]) -> Flow:
+        plain = [flow for flow in flows if isinstance(flow, int)]
+        if len(plain) == len(flows):
+            return self._union(plain)
+        by_gate: dict[int, list[int]] = {NO_GATE: plain} if plain else {}
+        for flow in flows:
+            for gate, node in flow.items() if isinstance(flow, dict) else ():
+                by_gate.setdefault(gate, []).append(node)
+        return {gate: self._union(nodes) for gate, nodes in by_gate.items()}
+
+    def _union(self, inputs: list[int]) -> int:
+        distinct = tuple(dict.fromkeys(inputs))
+        return distinct[0] if len(distinct) == 1 else self._nodes.number(FlatUnion(distinct))

@@ -1,0 +1,95 @@
+"""The predicate table in the making.
+
+Every distinct thing gets one dense id (hash-consing), in order of first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from runnel.arrays import Rows, Texts
+from runnel.plan.graph_bindings import BoundGraphs, NamedGraph
+from runnel.plan.logical_plan import EXACT, CostRecord, LogicalPlan, PlanQuery, identifiers
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class Numbered(Generic[Key]):
+    """Distinct values numbered from 0.
+
+    >>> numbered = Numbered[str]()
+    >>> numbered.number("a"), numbered.number("b"), numbered.number("a")
+    (0, 1, 0)
+    """
+
+    def __init__(self) -> None:
+        self.numbers: dict[Key, int] = {}
+
+    def number(self, value: Key) -> int:
+        """The number of a value, a new one if it is new."""
+        return self.numbers.setdefault(value, len(self.numbers))
+
+
+class TableBuilder:
+    """Collects targets and gives the logical plan. Ids given and returned are dense ids of the table."""
+
+    def __init__(self) -> None:
+        self._atoms = Numbered[str]()
+        self._clauses = Numbered[tuple[int, ...]]()
+        self._formulas = Numbered[tuple[int, tuple[int, ...]]]()
+        self._predicates = Numbered[tuple[tuple[int, ...], int]]()
+        self._scopes = Numbered[tuple[int, ...]]()
+        self._targets: dict[tuple[int, int], list[int]] = {}
+
+    def atom(self, text: str) -> int:
+        """The id of an atom by its stored form."""
+        return self._atoms.number(text)
+
+    def clause(self, literals: Iterable[int]) -> int:
+        """The id of a disjunction of literals."""
+        return self._clauses.number(tuple(sorted(literals)))
+
+    def formula(self, kind: int, children: Iterable[int]) -> int:
+        """The id of a formula over formulas, or over a literal."""
+        return self._formulas.number((kind, tuple(children)))
+
+    def predicate(self, clauses: Iterable[int], formula: int = EXACT) -> int:
+        """The id of a conjunction of clauses, with the formula that decides where they are not exact."""
+        return self._predicates.number((tuple(sorted(clauses)), formula))
+
+    def scope(self, sources: Iterable[int]) -> int:
+        """The id of a set of source feeds."""
+        return self._scopes.number(tuple(sorted(sources)))
+
+    def add(self, predicate: int, scope: int, query: int) -> None:
+        """A query (by its catalog id) matches the items of the scope that satisfy the predicate."""
+        self._targets.setdefault((predicate, scope), []).append(query)
+
+    def bound_graphs(self, graphs: Mapping[int, Sequence[NamedGraph]]) -> BoundGraphs:
+        """The patterns by which queries bind variables; those that nothing else asks for get an id too."""
+        texts = {one.text: self.atom(one.text) for some in graphs.values() for one in some if one.names}
+        return BoundGraphs.of(graphs, texts)
+
+    def finish(self, queries: Iterable[PlanQuery], costs: tuple[CostRecord, ...] = ()) -> LogicalPlan:
+        """The logical plan of all that was added."""
+        ordered = sorted(queries, key=lambda query: query.id)
+        positions = {query.id: position for position, query in enumerate(ordered)}
+        targets = list(self._targets.items())
+        return LogicalPlan(
+            atoms=Texts.of(self._atoms.numbers),
+            clauses=Rows.of(self._clauses.numbers),
+            predicates=Rows.of(clauses for clauses, _ in self._predicates.numbers),
+            predicate_formulas=identifiers([formula for _, formula in self._predicates.numbers]),
+            formula_kinds=np.array([int(kind) for kind, _ in self._formulas.numbers], dtype=np.uint8),
+            formulas=Rows.of(children for _, children in self._formulas.numbers),
+            scopes=Rows.of(self._scopes.numbers, np.int64),
+            target_predicates=identifiers([predicate for (predicate, _), _ in targets]),
+            target_scopes=identifiers([scope for (_, scope), _ in targets]),
+            targets=Rows.of(sorted({positions[query] for query in members}) for _, members in targets),
+            query_ids=np.array([query.id for query in ordered], dtype=np.int64),
+            query_since=np.array([query.since for query in ordered], dtype=np.int64),
+            costs=costs,
+        )

@@ -1,0 +1,47 @@
+"""The contenders by name: each is made from patterns and the index of their terms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from runnel.matching.graphs.patterns.pattern_table import PatternTable
+from runnel.matching.graphs.patterns.term_index import TermIndex
+from runnel.papers.graphs.contract import GraphMatcher
+from runnel.papers.graphs.counting_matcher import CountingMatcher
+from runnel.papers.graphs.lay_each_pattern import AloneMatcher
+from runnel.papers.graphs.scan_graphs import ScanMatcher
+from runnel.papers.graphs.shape_matcher import ShapeMatcher
+
+
+def shapes(table: PatternTable, terms: TermIndex) -> GraphMatcher:
+    """What Runnel runs."""
+    return ShapeMatcher(table)
+
+
+def scan(table: PatternTable, terms: TermIndex) -> GraphMatcher:
+    """Every pattern on every graph, by the definition."""
+    return ScanMatcher(table)
+
+
+def alone(table: PatternTable, terms: TermIndex) -> GraphMatcher:
+    """Every pattern on every graph, compiled."""
+    return AloneMatcher(table)
+
+
+def joined(table: PatternTable, terms: TermIndex) -> GraphMatcher:
+    """Edges are counted, then joined, then constraints are asked (G-ToPSS)."""
+    return CountingMatcher(table, terms, constraint_tables=False)
+
+
+def union_graph(table: PatternTable, terms: TermIndex) -> GraphMatcher:
+    """The paper's match with constraint tables, made sound."""
+    return CountingMatcher(table, terms, constraint_tables=True)
+
+
+CONTENDERS: dict[str, Callable[[PatternTable, TermIndex], GraphMatcher]] = {
+    "shapes": shapes,
+    "union_graph": union_graph,
+    "joined": joined,
+    "alone": alone,
+    "scan": scan,
+}

@@ -1,0 +1,135 @@
+"""Sub-Order with the paper's own order of chains (section 4.2.5): a path found by Kruskal's method. For comparison.
+
+Every two chains that share a test are an edge, so it is for thousands of ways, not for many thousands that share
+popular tests.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runnel.arrays import IDENTIFIER, Array, read_only
+from runnel.kernel import Number, kernel
+from runnel.matching.operators.orders.order import Kind, Order
+from runnel.matching.operators.orders.problem import Problem
+from runnel.papers.operators.chains import Chains
+
+MOST_PAIRS = 30_000_000
+"""Pairs of chains that share a test, counted once for each test."""
+
+
+def kruskal(problem: Problem) -> Order:
+    """Chains along a path whose edges were chosen with the least savings first, as the paper has it.
+
+    Savings are those of evaluating the chain that was declared first before the other. Pairs that share nothing save
+    nothing; parts of the path that no edge joins follow one another as declared.
+    """
+    tests = Chains.of(problem).tests()
+    sharing = np.diff(problem.test_offsets)
+    most = int((sharing * (sharing - 1) // 2).sum())
+    if most > MOST_PAIRS:
+        raise ValueError(f"{most:,} pairs of ways share a test; this order takes {MOST_PAIRS:,} at most")
+    costs = read_only(problem.costs[problem.test_calls])
+    firsts, seconds, savings = _pairs(
+        problem.way_offsets, read_only(tests), problem.test_offsets, problem.test_ways, problem.chances, costs, most
+    )
+    sequence = _path(problem.ways, firsts, seconds, np.argsort(savings, kind="stable"))
+    return Order.by_ways("kruskal", Kind.CHAINS, problem, sequence, tests)
+
+
+@kernel
+def _pairs(
+    offsets: Array, tests: Array, test_offsets: Array, test_ways: Array, chances: Array, costs: Array, most: int
+) -> tuple[Array, Array, Array]:
+    """All pairs of ways that share a test, each once, and what evaluating the first of them first saves."""
+    firsts, seconds = np.empty(most, dtype=IDENTIFIER), np.empty(most, dtype=IDENTIFIER)
+    savings = np.empty(most)
+    count = 0
+    for test in range(len(chances)):
+        ways = test_ways[test_offsets[test] : test_offsets[test + 1]]
+        for place in range(len(ways)):
+            one = tests[offsets[ways[place]] : offsets[ways[place] + 1]]
+            for other_place in range(place + 1, len(ways)):
+                other = tests[offsets[ways[other_place]] : offsets[ways[other_place] + 1]]
+                if _first_shared(one, other) == test:
+                    firsts[count], seconds[count] = ways[place], ways[other_place]
+                    savings[count] = _saving(one, other, chances, costs)
+                    count += 1
+    return firsts[:count], seconds[:count], savings[:count]
+
+
+@kernel
+def _first_shared(one: Array, other: Array) -> Number:
+    for test in one:
+        if _holds(other, test):
+            return test
+    return -1
+
+
+@kernel
+def _holds(tests: Array, wanted: Number) -> Number:
+    found = False
+    for test in tests:
+        found |= test == wanted
+    return found
+
+
+@kernel
+def _saving(one: Array, other: Array, chances: Array, costs: Array) -> Number:
+    """The general case of section 4.2.4: the sum over shared tests, costs above without those of shared tests."""
+    saving, reach, cost = 0.0, 1.0, 0.0
+    for test in one:
+        if _holds(other, test):
+            other_reach, other_cost = 1.0, 0.0
+            for above in other:
+                if above == test:
+                    break
+                if not _holds(one, above):
+                    other_cost += other_reach * costs[above]
+                other_reach *= chances[above]
+            saving += (1.0 - chances[test]) * (reach * other_cost - other_reach * cost)
+        else:
+            cost += reach * costs[test]
+        reach *= chances[test]
+    return saving
+
+
+@kernel
+def _path(ways: int, firsts: Array, seconds: Array, edges: Array) -> Array:
+    """Take edges in order while no way has more than two and none closes a circle; then walk along them."""
+    degrees = np.zeros(ways, dtype=np.int64)
+    parents = np.arange(ways)
+    beside = np.full((ways, 2), -1, dtype=np.int64)
+    for edge in edges:
+        one, other = firsts[edge], seconds[edge]
+        if degrees[one] < 2 and degrees[other] < 2:
+            root, other_root = _root(parents, one), _root(parents, other)
+            if root != other_root:
+                parents[root] = other_root
+                beside[one, degrees[one]] = other
+                beside[other, degrees[other]] = one
+                degrees[one] += 1
+                degrees[other] += 1
+    sequence = np.empty(ways, dtype=np.int64)
+    seen = np.zeros(ways, dtype=np.bool_)
+    count = 0
+    for end in range(ways):
+        way = end if degrees[end] < 2 and not seen[end] else -1
+        while way >= 0:
+            seen[way] = True
+            sequence[count] = way
+            count += 1
+            following = -1
+            for side in range(degrees[way]):
+                if not seen[beside[way, side]]:
+                    following = beside[way, side]
+            way = following
+    return sequence
+
+
+@kernel
+def _root(parents: Array, way: Number) -> Number:
+    while parents[way] != way:
+        parents[way] = parents[parents[way]]
+        way = parents[way]
+    return way

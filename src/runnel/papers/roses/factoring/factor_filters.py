@@ -1,0 +1,84 @@
+"""The way in: the filters of one source in, a filter tree out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from runnel.arrays import Array, Rows, offsets_of
+from runnel.papers.roses.factoring.assemble_tree import assemble_tree
+from runnel.papers.roses.factoring.border import grow_border
+from runnel.papers.roses.factoring.candidates import Candidates, FactoringSettings, find_candidates
+from runnel.papers.roses.factoring.filter_nodes import ABSENT, number_nodes
+from runnel.papers.roses.factoring.filter_tree import FilterTree
+from runnel.papers.roses.factoring.filters import Filters, distinct_rows, reduced
+from runnel.papers.roses.factoring.refine_plan import refine_plan
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Distinct predicates, each a set of clauses without redundant ones.
+
+    `given` are the predicates that each stands for; its last row has the predicates without clauses, which the source
+    itself decides.
+    """
+
+    filters: Filters
+    predicates: Rows
+    given: Rows
+
+    @staticmethod
+    def of(filters: Filters) -> Problem:
+        """The distinct predicates of filters."""
+        sets, numbers = distinct_rows(reduced(filters))
+        kept = np.flatnonzero(sets.lengths)
+        places = np.full(len(sets), len(kept), dtype=np.int64)
+        places[kept] = np.arange(len(kept))
+        chosen = Rows(offsets_of(sets.lengths[kept]), sets.expand(kept)[1])
+        given = Rows.grouped(places[numbers], np.arange(len(numbers), dtype=np.int32), len(kept) + 1)
+        return Problem(filters, chosen, given)
+
+    def tree(self, parents: Array, inserted: Rows, rates: Array) -> FilterTree:
+        """The tree of predicates and inserted filters with these parents (below zero: the source) and rates."""
+        sets = Rows(
+            np.concatenate([self.predicates.offsets, self.predicates.offsets[-1] + inserted.offsets[1:]]),
+            np.concatenate([self.predicates.values, inserted.values]),
+        )
+        lengths = np.concatenate(
+            [self.given.lengths[:-1], np.zeros(len(inserted), np.int64), self.given.lengths[-1:]]
+        )
+        decided = Rows(offsets_of(lengths), self.given.values)
+        return assemble_tree(parents, sets, decided, self.filters, rates)
+
+
+def factor_filters(
+    filters: Filters, settings: FactoringSettings | None = None, *, refined: bool = True
+) -> FilterTree:
+    """The filter tree of predicates by VCA with VCB (RoSeS §5), refined unless that is not wanted.
+
+    >>> filters = Filters.of(Rows.of([[0, 1], [0, 2], [0, 2, 3]]), np.array([0.1, 0.1, 0.1, 0.1]))
+    >>> tree = factor_filters(filters)
+    >>> tree.parents.tolist(), list(tree.clauses.lists()), tree.unfactored_cost, round(tree.cost, 3)
+    ([-1, 0, 1, 1, 3], [[], [0], [1], [2], [3]], 3.0, 1.21)
+    """
+    limits = settings or FactoringSettings()
+    problem = Problem.of(filters)
+    found = find_candidates(problem.predicates, filters, limits)
+    nodes = number_nodes(found)
+    parents = grow_border(nodes)
+    if refined:
+        parents = refine_plan(nodes, parents, limits.rounds)
+    return _built(problem, found, parents)
+
+
+def _built(problem: Problem, found: Candidates, parents: Array) -> FilterTree:
+    """The tree of the nodes that are in the plan."""
+    count = len(problem.predicates)
+    chosen = np.flatnonzero(parents[count:] != ABSENT)
+    numbers = np.concatenate([np.arange(count), np.full(len(found), -1, dtype=np.int64)])
+    numbers[count + chosen] = count + np.arange(len(chosen))
+    kept = np.concatenate([parents[:count], parents[count + chosen]])
+    above = np.where(kept < 0, kept, numbers[kept])
+    rates = np.concatenate([found.predicate_selectivities, found.selectivities[chosen]])
+    return problem.tree(above, found.sets(chosen), rates)

@@ -1,0 +1,131 @@
+"""What is factorised: predicates as sets of clauses, the clauses that subsume others, and selectivities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from runnel.arrays import Array, Rows, offsets_of
+from runnel.kernel import kernel
+
+
+@dataclass(frozen=True)
+class Filters:
+    """Predicates over numbered clauses.
+
+    `wider` has for every clause some clauses that strictly subsume it; `selectivities` the part of all items that
+    satisfies each clause, never less for a wider clause. Clauses are taken to be independent, unless `sample` tells:
+    bits, a row for every clause, one bit for every item of a sample of `sampled` items that satisfies it.
+    """
+
+    predicates: Rows
+    selectivities: Array
+    wider: Rows
+    sample: Array
+    sampled: int = 0
+
+    @staticmethod
+    def of(predicates: Rows, selectivities: Array, wider: Rows | None = None, sample: Array | None = None) -> Filters:
+        """Filters from clauses; `sample` holds truths, a row for every item and a column for every clause.
+
+        >>> filters = Filters.of(Rows.of([[0, 1], [0, 2]]), np.array([0.5, 0.1, 0.1]))
+        >>> len(filters.predicates), len(filters.wider)
+        (2, 3)
+        """
+        count = len(selectivities)
+        known = wider if wider is not None else Rows.of([[]] * count)
+        bits, sampled = np.zeros((count, 0), dtype=np.uint64), 0
+        if sample is not None and len(sample):
+            bits, sampled = pack_sample(np.asarray(sample, dtype=bool)), len(sample)
+        rates = np.clip(np.asarray(selectivities, dtype=np.float64), 0.0, 1.0)
+        return Filters(predicates, monotone(rates, known), known, bits, sampled)
+
+
+def set_rates(sets: Rows, filters: Filters) -> Array:
+    """The part of the items that satisfies each of these sets, none of which is empty.
+
+    Where no sampled item satisfies all clauses of a set, independence is asked, within what is likely then.
+
+    >>> sample = np.array([[1, 1], [1, 0], [0, 0], [0, 0]])
+    >>> filters = Filters.of(Rows.of([[0, 1]]), np.array([0.5, 0.25]), sample=sample)
+    >>> set_rates(filters.predicates, filters).tolist()
+    [0.25]
+    """
+    if not len(sets):
+        return np.empty(0, dtype=np.float64)
+    rates = np.multiply.reduceat(filters.selectivities[sets.values], sets.offsets[:-1])
+    if filters.sampled:
+        together = np.bitwise_and.reduceat(filters.sample[sets.values], sets.offsets[:-1], axis=0)
+        seen = np.bitwise_count(together).sum(axis=1)
+        rates = np.where(seen > 0, seen / filters.sampled, np.minimum(rates, 0.5 / filters.sampled))
+    return np.asarray(rates)
+
+
+def pack_sample(truths: Array) -> Array:
+    """Truths by item and clause as bits by clause, 64 items to a word."""
+    words = -(-len(truths) // 64)
+    padded = np.zeros((truths.shape[1], words * 64), dtype=bool)
+    padded[:, : len(truths)] = truths.T
+    return np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little").view(np.uint64))
+
+
+def monotone(selectivities: Array, wider: Rows) -> Array:
+    """Selectivities, raised where an estimate gave a wider clause less than a narrower one."""
+    narrow = np.repeat(np.arange(len(wider)), wider.lengths)
+    raised = selectivities.copy()
+    while len(narrow):
+        before = raised.copy()
+        np.maximum.at(raised, wider.values, raised[narrow])
+        if np.array_equal(before, raised):
+            break
+    return raised
+
+
+def reduced(filters: Filters) -> Rows:
+    """The predicates without clauses that another clause of the same predicate implies, ascending and each once."""
+    owners = np.repeat(np.arange(len(filters.predicates)), filters.predicates.lengths)
+    order = np.lexsort((filters.predicates.values, owners))
+    values = filters.predicates.values[order].astype(np.int64)
+    fresh = np.ones(len(values), dtype=bool)
+    fresh[1:] = (np.diff(values) != 0) | (np.diff(owners) != 0)
+    values, owners = values[fresh], owners[fresh]
+    offsets = offsets_of(np.bincount(owners, minlength=len(filters.predicates)))
+    implied = np.zeros(len(values), dtype=bool)
+    if len(filters.wider.values):
+        _mark_implied(offsets, values, filters.wider.offsets, filters.wider.values, implied)
+    lengths = np.bincount(owners[~implied], minlength=len(filters.predicates))
+    return Rows(offsets_of(lengths), values[~implied].astype(np.int32))
+
+
+@kernel
+def _mark_implied(offsets: Array, values: Array, wider_offsets: Array, wider_values: Array, implied: Array) -> None:
+    for predicate in range(len(offsets) - 1):
+        start, stop = offsets[predicate], offsets[predicate + 1]
+        for place in range(start, stop):
+            # What was left out is no reason to leave out another: of clauses that say the same, one must stay.
+            if stop - start < 2 or implied[place]:
+                continue
+            clause = values[place]
+            for other in range(wider_offsets[clause], wider_offsets[clause + 1]):
+                for found in range(start, stop):
+                    if values[found] == wider_values[other] and found != place:
+                        implied[found] = True
+
+
+def distinct_rows(rows: Rows) -> tuple[Rows, Array]:
+    """The distinct rows, by first use, and for every row the number of its distinct row.
+
+    >>> distinct, numbers = distinct_rows(Rows.of([[1, 2], [3], [1, 2]]))
+    >>> list(distinct.lists()), numbers.tolist()
+    ([[1, 2], [3]], [0, 1, 0])
+    """
+    data = np.ascontiguousarray(rows.values.astype(np.int32))
+    raw, size = data.tobytes(), data.itemsize
+    offsets = (rows.offsets * size).tolist()
+    numbers: dict[bytes, int] = {}
+    found = np.empty(len(rows), dtype=np.int64)
+    for row in range(len(rows)):
+        found[row] = numbers.setdefault(raw[offsets[row] : offsets[row + 1]], len(numbers))
+    lengths = [len(one) // size for one in numbers]
+    return Rows(offsets_of(lengths), np.frombuffer(b"".join(numbers), dtype=np.int32)), found

@@ -1,0 +1,256 @@
+"""One part of a plan by filter trees: the items of a chunk go down the tree of their source, level by level.
+
+Keys and numbers of the items decide most atoms at once, as masks of items. Atoms that only the reference evaluator
+knows are evaluated for the items that have passed everything else so far. Where an evaluation raises, the item is let
+through, and its predicates are checked by themselves at the end.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from runnel.arrays import Array, offsets_of
+from runnel.matching.contract import MatchStatistics
+from runnel.matching.filters.atoms.atom_layout import AtomLayout
+from runnel.matching.filters.atoms.atom_tests import TestKind
+from runnel.matching.filters.atoms.item_columns import ItemColumns
+from runnel.matching.filters.atoms.item_keys import BatchKeys, KeyFinder
+from runnel.matching.filters.atoms.truth import TRUE, UNKNOWN, BatchTruth, formula_order
+from runnel.matching.filters.index.index_layout import stored_atoms, targets_of_predicates
+from runnel.matching.filters.index.part_index import Found, PartIndex
+from runnel.matching.filters.index.plan_words import PlanWords
+from runnel.matching.filters.index.reach import Reach
+from runnel.matching.graphs.search.graph_part import GraphPart
+from runnel.model.match import Failure
+from runnel.papers.roses.factoring.candidates import FactoringSettings
+from runnel.papers.roses.factoring.filter_table import FilterTable
+from runnel.papers.roses.factoring.filter_tree import ROOT, FilterTree
+from runnel.papers.roses.tree_kernel import (
+    EXTRA,
+    KEYED,
+    RANGED,
+    ChunkArrays,
+    TreeArrays,
+    gather_pairs,
+    mark_keys,
+    need_extras,
+    pass_level,
+)
+from runnel.plan.logical_plan import EXACT
+from runnel.plan.store import PlanPart
+
+_KEPT_NODES = 1 << 22
+"""How many nodes the trees that are kept may have together; others are made again when an item needs them."""
+
+
+@dataclass(frozen=True)
+class SourceTree:
+    """A filter tree as the kernels read it: `levels` are where each depth begins, `asks` which need extra atoms."""
+
+    tree: FilterTree
+    arrays: TreeArrays
+    levels: Array
+    asks: Array
+    ends: Array
+
+
+@dataclass
+class _Chunk:
+    """A chunk of items: masks of what they have, and the truths of extra atoms as far as they were needed."""
+
+    arrays: ChunkArrays
+    truth: BatchTruth
+    known: Array
+
+    def evaluate(self, needed: Array, atoms: Array) -> None:
+        """Find the truth of extra atoms for the items that need it and do not have it yet."""
+        open_masks = needed & ~self.known
+        for extra in np.flatnonzero(open_masks.any(axis=1)).tolist():
+            rows = _rows(open_masks[extra])
+            truths = self.truth.literals(rows, np.full(len(rows), 2 * atoms[extra], dtype=np.int64))
+            _mark(self.arrays.true[extra], rows[truths == TRUE])
+            _mark(self.arrays.perhaps[extra], rows[truths >= UNKNOWN])
+        self.known |= needed
+
+
+class TreePart:
+    """The filter trees of one part of a plan, made when a source first needs them."""
+
+    def __init__(
+        self, part: PlanPart, removed: Array, shares: Array | None, settings: FactoringSettings | None
+    ) -> None:
+        self._logical = part.logical
+        self._atoms = stored_atoms(part)
+        self.reach = Reach(part.logical, targets_of_predicates(part.logical), ~removed)
+        self._part, self._removed = part, removed
+        self._finder = KeyFinder(self._atoms, GraphPart.of(part, self._atoms), words=False)
+        self._words = PlanWords.of(part, self._atoms)
+        self._table = FilterTable.of(part.logical, self._atoms.atom_shares if shares is None else shares)
+        self._settings = settings
+        self._kinds, self._places, self._extras = _numbered(self._atoms)
+        self._trees: OrderedDict[bytes, SourceTree] = OrderedDict()
+
+    def tree(self, source: int) -> SourceTree:
+        """The tree of a source; sources of which the same predicates are asked share one."""
+        mask = self.reach.predicates(source)
+        key = np.packbits(mask).tobytes()
+        found = self._trees.get(key)
+        if found is None:
+            found = self._trees[key] = self._prepared(self._table.tree(np.flatnonzero(mask), self._settings))
+        self._trees.move_to_end(key)
+        while len(self._trees) > 1 and sum(len(one.tree) for one in self._trees.values()) > _KEPT_NODES:
+            self._trees.popitem(last=False)
+        return found
+
+    def _prepared(self, tree: FilterTree) -> SourceTree:
+        literals, atoms = self._logical.clauses, self._atoms
+        arrays = TreeArrays(
+            parents=tree.parents,
+            clause_offsets=tree.clauses.offsets,
+            clauses=tree.clauses.values,
+            literal_offsets=literals.offsets,
+            literals=literals.values,
+            kinds=self._kinds,
+            places=self._places,
+            slots=atoms.atom_slots,
+            lows=atoms.atom_lows,
+            highs=atoms.atom_highs,
+        )
+        levels = offsets_of(np.bincount(tree.depths))
+        owners = np.repeat(np.arange(len(tree)), tree.clauses.lengths)
+        which, inside = literals.expand(tree.clauses.values)
+        slow = owners[which[self._kinds[inside >> 1] == EXTRA]]
+        asks = np.zeros(len(levels) - 1, dtype=bool)
+        asks[tree.depths[slow]] = True
+        return SourceTree(tree, arrays, levels, asks, np.flatnonzero(tree.predicates.lengths))
+
+    @cached_property
+    def _index(self) -> PartIndex:
+        """The index that is asked for items of which a key is in doubt: trees know only yes and no."""
+        return PartIndex(self._part, self._removed)
+
+    def match(self, columns: ItemColumns, statistics: MatchStatistics) -> Found:
+        """The queries of this part that the items match."""
+        keys = self._finder.keys(columns)
+        if len(keys.doubtful_rows()):
+            return self._index.match(columns, statistics)
+        chunk = self._chunk(columns, keys)
+        found = [self._descend(source, columns, chunk, statistics) for source in np.unique(columns.feeds).tolist()]
+        rows = np.concatenate([np.empty(0, dtype=np.int64), *(one[0] for one in found)])
+        predicates = np.concatenate([np.empty(0, dtype=np.int64), *(one[1] for one in found)])
+        verdicts = self._verdicts(rows, predicates, chunk.truth)
+        statistics.atom_evaluations += chunk.truth.evaluations
+        held, unknown = verdicts == TRUE, verdicts == UNKNOWN
+        found_rows, queries = self.reach.queries(columns, rows[held], predicates[held])
+        return Found(found_rows, queries, self._failures(columns, rows[unknown], predicates[unknown], chunk.truth))
+
+    def _descend(
+        self, source: int, columns: ItemColumns, chunk: _Chunk, statistics: MatchStatistics
+    ) -> tuple[Array, Array]:
+        """The items of a source that reach a predicate, and the predicate."""
+        prepared = self.tree(source)
+        masks = np.zeros((len(prepared.tree), chunk.known.shape[1]), dtype=np.uint64)
+        _mark(masks[ROOT], np.flatnonzero(columns.feeds == source))
+        counts = np.zeros(2, dtype=np.int64)
+        for level in range(1, len(prepared.levels) - 1):
+            shape = (
+                int(prepared.levels[level]),
+                int(prepared.levels[level + 1]),
+                prepared.arrays,
+                chunk.arrays,
+                masks,
+            )
+            if prepared.asks[level]:
+                needed = np.zeros_like(chunk.known)
+                need_extras(*shape, needed)
+                chunk.evaluate(needed, self._extras)
+            pass_level(*shape, counts)
+        statistics.candidates += int(counts[0])
+        statistics.clause_checks += int(counts[1])
+        ends = prepared.tree.predicates
+        return gather_pairs(masks, prepared.ends, ends.offsets, ends.values)
+
+    def _chunk(self, columns: ItemColumns, keys: BatchKeys) -> _Chunk:
+        self._words.add_keys(columns, keys)
+        words = -(-len(columns) // 64)
+        shape = (len(self._extras), words)
+        ranges = int(np.count_nonzero(self._kinds == RANGED))
+        arrays = ChunkArrays(
+            *_present(keys, words, len(self._atoms.key_tokens)),
+            *_numbers(keys, len(self._atoms.slots)),
+            np.zeros(ranges, dtype=bool),
+            np.zeros((ranges, words), dtype=np.uint64),
+            np.zeros(shape, dtype=np.uint64),
+            np.zeros(shape, dtype=np.uint64),
+        )
+        truth = BatchTruth(self._logical, self._atoms, self.reach.atoms, columns, keys)
+        return _Chunk(arrays, truth, np.zeros(shape, dtype=np.uint64))
+
+    def _verdicts(self, rows: Array, predicates: Array, truth: BatchTruth) -> Array:
+        """What is certain after the tree; where an atom raised, or a formula decides, by the predicate itself."""
+        verdicts = np.full(len(rows), TRUE, dtype=np.uint8)
+        formulas = self._logical.predicate_formulas[predicates]
+        broken = {row for row, _ in truth.reasons}
+        doubtful = np.isin(rows, list(broken)) | (formulas != EXACT)
+        for index in np.flatnonzero(doubtful).tolist():
+            row, formula = int(rows[index]), int(formulas[index])
+            if formula != EXACT:
+                order = formula_order(self._logical.formulas, self._logical.formula_kinds, formula)
+                verdicts[index] = truth.formula(row, formula, order)
+            else:
+                clauses = self._logical.predicates.row(int(predicates[index]))
+                verdicts[index] = truth.clauses(np.full(len(clauses), row), clauses).min(initial=TRUE)
+        return verdicts
+
+    def _failures(
+        self, columns: ItemColumns, rows: Array, predicates: Array, truth: BatchTruth
+    ) -> tuple[Failure, ...]:
+        failures = []
+        for row, predicate in sorted(set(zip(rows.tolist(), predicates.tolist(), strict=True))):
+            reason = next(reason for (where, _), reason in truth.reasons.items() if where == row)
+            _, queries = self.reach.queries(columns, np.array([row]), np.array([predicate]))
+            failures += [Failure(row, query, reason) for query in queries.tolist()]
+        return tuple(failures)
+
+
+def _numbered(atoms: AtomLayout) -> tuple[Array, Array, Array]:
+    """How the mask of every atom is found and where, and the extra atoms."""
+    keyed, ranged = atoms.atom_kinds == TestKind.KEY, atoms.atom_kinds == TestKind.RANGE
+    kinds = np.where(keyed, KEYED, np.where(ranged, RANGED, EXTRA)).astype(np.uint8)
+    places = atoms.atom_keys.astype(np.int64)
+    extras = np.flatnonzero(kinds == EXTRA)
+    places[ranged] = np.arange(np.count_nonzero(ranged))
+    places[extras] = np.arange(len(extras))
+    return kinds, places, extras
+
+
+def _present(keys: BatchKeys, words: int, count: int) -> tuple[Array, Array]:
+    """The masks of the keys that any item has, and the column of every key: 0, which is empty, where none has it."""
+    rows, found = keys.pairs()
+    columns = np.zeros(count, dtype=np.int64)
+    columns[found] = 1
+    hits = np.flatnonzero(columns)
+    columns[hits] = np.arange(1, len(hits) + 1)
+    return mark_keys(rows, columns[found], words, len(hits) + 1), columns
+
+
+def _numbers(keys: BatchKeys, slots: int) -> tuple[Array, Array, Array]:
+    """Where the numbers of every slot begin, the rows that they stand in, and the numbers."""
+    places, numbers = keys.numbers()
+    rows, which = np.divmod(places, max(1, slots))
+    order = np.argsort(which, kind="stable")
+    return offsets_of(np.bincount(which, minlength=slots)), rows[order], numbers[order]
+
+
+def _mark(mask: Array, rows: Array) -> None:
+    """Set the bits of rows in a mask."""
+    np.bitwise_or.at(mask, rows >> 6, np.left_shift(np.uint64(1), (rows & 63).astype(np.uint64)))
+
+
+def _rows(mask: Array) -> Array:
+    """The rows of a mask."""
+    return np.flatnonzero(np.unpackbits(mask.astype("<u8").view(np.uint8), bitorder="little"))

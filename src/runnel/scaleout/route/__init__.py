@@ -1,0 +1,1 @@
+"""Partitions at run time: loading them within a budget of memory, and routing items to them."""

@@ -1,0 +1,168 @@
+"""The pieces of a partitioned version at work: what one partition, the delta or the router is as a plan of its own.
+
+In: the folder of a piece, and the version that it belongs to. Out: a plan of one part that knows which of its queries
+the version does not have any more; matchers, gates, operators and bindings take it as they take a whole plan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from runnel.arrays import Array
+from runnel.errors import CorruptData
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.contract import Matcher
+from runnel.matching.distinct.claims import GateKeeper
+from runnel.matching.graphs.bind_variables import GraphBinder
+from runnel.plan.gates import GateTable, query_of
+from runnel.plan.graph_bindings import BoundGraphs
+from runnel.plan.operator_table import OperatorTable
+from runnel.plan.store import Plan, PlanPart, PlanVersion, read_part
+from runnel.storage.file_storage import Storage
+
+
+@dataclass(frozen=True)
+class PlanPiece(Plan):
+    """One part of a version (always `base` here) as a plan of its own.
+
+    `dead` are the ids of its queries and ways that do not count. `version` names the piece as its base, so that what
+    is kept by version is kept by piece. `known_gates` are the gates of the whole base, where the piece is a delta: a
+    query that was added may read a distinct feed of the base, and only that knows since when the feed counts.
+    """
+
+    dead: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
+    known_gates: GateTable | None = None
+
+    @property
+    def tombstones(self) -> Array:
+        """The ids that do not count."""
+        return self.dead
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of its files."""
+        return self.base.manifest.size
+
+    def removed(self, part: PlanPart) -> Array:
+        """Which queries of the part (by position) do not count."""
+        ids = part.queries.query_ids
+        return np.asarray(np.isin(ids, self.dead) | np.isin(query_of(ids), self.dead))
+
+    @cached_property
+    def gates(self) -> GateTable:
+        """The ways of the piece that lead through gates, and these gates."""
+        own = self.base.queries.gates
+        if self.known_gates is not None and len(self.known_gates):
+            return self.known_gates.with_delta(own.without(self.dead), np.empty(0, dtype=np.int64))
+        if not len(self.dead) or not len(own):
+            return own
+        return own.with_delta(GateTable(), self.dead)
+
+    @cached_property
+    def operators(self) -> OperatorTable:
+        """The ways of the piece that operators decide."""
+        return self.base.queries.operators.without(self.dead)
+
+    def bound_graphs(self, part: PlanPart) -> BoundGraphs:
+        """The patterns by which queries of the piece bind variables."""
+        return part.queries.bound_graphs.without(self.dead)
+
+
+def load_piece(storage: Storage, version: PlanVersion, folder: str) -> PlanPiece:
+    """The partition in a folder, as the version has it. It stays mapped while somebody holds it, and no longer."""
+    part = _base_part(folder, read_part(storage, folder))
+    dead = np.array(version.removed, dtype=np.int64)
+    if version.delta is not None:
+        # Only what it says of the base is needed here: nothing refers to its files when this is done.
+        delta = _delta_part(storage, version, version.delta)
+        kept = _left_to_base(part.queries.gates, delta)
+        gone = delta.tombstones[~np.isin(query_of(delta.tombstones), kept)]
+        dead = np.concatenate([dead, gone])
+    return PlanPiece(replace(version, base=folder), part, dead=np.unique(dead))
+
+
+def load_router(storage: Storage, version: PlanVersion, folder: str) -> PlanPiece:
+    """The router in a folder: its queries are partitions, so nothing that the version removes concerns it."""
+    part = _base_part(folder, read_part(storage, folder))
+    return PlanPiece(replace(version, base=folder), part)
+
+
+def delta_piece(storage: Storage, version: PlanVersion, router: Plan) -> PlanPiece | None:
+    """The delta of a partitioned version, where it has one; the router knows the gates of the base."""
+    if version.delta is None:
+        return None
+    part = _delta_part(storage, version, version.delta)
+    known = router.base.queries.gates
+    dead = np.union1d(np.array(version.removed, dtype=np.int64), _left_to_base(known, part))
+    return PlanPiece(replace(version, base=version.delta), part, dead=dead, known_gates=known)
+
+
+def _left_to_base(known: GateTable, delta: PlanPart) -> Array:
+    """The distinct feeds of the base, with these gates, that the delta only reads.
+
+    Both have the ways to their gates, which say the same; but only the base binds the variables of such a feed.
+    """
+    of_delta = delta.queries.gates
+    if not len(known) or not len(of_delta):
+        return np.empty(0, dtype=np.int64)
+    shown = np.array([gate.feed for gate in known.gates() if gate.shown], dtype=np.int64)
+    read = np.array([gate.feed for gate in of_delta.gates() if not gate.shown], dtype=np.int64)
+    return np.setdiff1d(np.intersect1d(shown, read), delta.tombstones)
+
+
+def _base_part(folder: str, part: PlanPart) -> PlanPart:
+    if part.manifest.kind != "base":
+        raise CorruptData(f"{folder} is not a piece of a partitioning")
+    return part
+
+
+def _delta_part(storage: Storage, version: PlanVersion, folder: str) -> PlanPart:
+    """The delta of a version, mapped while somebody holds it: a new one comes with every declaration."""
+    part = read_part(storage, folder)
+    if part.manifest.kind != "delta" or part.manifest.parent != version.base:
+        raise CorruptData(f"{folder} is not a delta of {version.base}")
+    return part
+
+
+@dataclass(frozen=True)
+class WorkingPiece:
+    """A piece (or a whole plan) and all that is made of it for matching; some of it when it is first asked for."""
+
+    plan: Plan
+    matcher: Matcher
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the files that it maps."""
+        return sum(part.manifest.size for part in self.plan.parts)
+
+    def mappings(self) -> tuple[object, ...]:
+        """What is there for exactly as long as its files are mapped: an array of each file leads to it."""
+        stored = [part.stored for part in self.plan.parts]
+        return tuple(_origin(one) for each in stored for one in (each.query_ids, each.predicate_formulas))
+
+    @cached_property
+    def keeper(self) -> GateKeeper:
+        """Its gates."""
+        return GateKeeper(self.plan)
+
+    @cached_property
+    def binder(self) -> GraphBinder:
+        """Its queries that bind variables by graph patterns."""
+        return GraphBinder(self.plan)
+
+    @staticmethod
+    def of(plan: Plan) -> WorkingPiece:
+        """A piece at work."""
+        return WorkingPiece(plan, build_matcher(plan))
+
+
+def _origin(array: Array) -> object:
+    """What the memory of an array belongs to."""
+    found: object = array
+    while isinstance(found, np.ndarray) and found.base is not None:
+        found = found.base
+    return found

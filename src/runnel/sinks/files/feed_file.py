@@ -1,0 +1,103 @@
+"""Feed files: a file that always is a valid feed of the newest entries.
+
+In: a delivery. Out: the file at its target with the items added, replaced in one step. The file itself is the state:
+each entry says which version of which item it shows, so what is delivered again changes nothing. A file that is not
+ours is given another name, never written over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+from runnel.sinks.contract import Delivery
+from runnel.sinks.files.feed_entries import Entry, FeedFormat, ForeignFile, Head, merge, show, xml_text
+from runnel.sinks.files.render_atom import Atom
+from runnel.sinks.files.render_json_feed import JsonFeed
+from runnel.sinks.files.render_rss import Rss
+from runnel.sinks.files.targets import TargetFile, check_target, open_target
+from runnel.sinks.files.whole_file import exists, read_whole, replace_whole, set_aside
+
+MAX_FILE = 64 << 20
+"""A file of ours is never larger, in bytes: the oldest entries go. What is larger is not ours."""
+
+
+class _FeedFile:
+    """What the three formats have in common."""
+
+    kind: str
+    _format: FeedFormat
+
+    def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
+        """The path of the file below the root's out folder."""
+        return check_target(target, root / "out", allowed)
+
+    def deliver(self, delivery: Delivery) -> str:
+        """Add the items to the file."""
+        with open_target(delivery.subscription.target, delivery.out, delivery.allowed) as file:
+            present, aside = self._present(file)
+            arriving = [self._format.entry(show(one, delivery.sent)) for one in delivery.items]
+            entries = merge(present or (), arriving, delivery.max_entries)
+            if present is not None and _shows(entries) == _shows(present):
+                return "nothing new"
+            replace_whole(file, self._bounded(_head(delivery), entries))
+        known = _shows(present or ())
+        added = sum(shown not in known for shown in _shows(entries))
+        note = f"; the file that was there is now {aside}" if aside else ""
+        return f"{added} new of {len(entries)} entries in {file.path.name}{note}"
+
+    def _bounded(self, head: Head, entries: Sequence[Entry]) -> bytes:
+        data = self._format.render(head, entries)
+        while len(data) > MAX_FILE and entries:
+            entries = entries[: len(entries) // 2]
+            data = self._format.render(head, entries)
+        return data
+
+    def _present(self, file: TargetFile) -> tuple[list[Entry] | None, str | None]:
+        """The entries of the file (None: there is no file of ours), and what a foreign file is named now."""
+        data = read_whole(file, MAX_FILE)
+        try:
+            if data is not None:
+                return self._format.read(data), None
+        except ForeignFile:
+            return None, set_aside(file)
+        return None, set_aside(file) if exists(file) else None
+
+
+def _shows(entries: Sequence[Entry]) -> list[tuple[str, int]]:
+    return [(entry.id, entry.version) for entry in entries]
+
+
+def _head(delivery: Delivery) -> Head:
+    title = " ".join(xml_text(delivery.feed_title or delivery.feed_name).split()) or "Runnel"
+    return Head(
+        id=f"urn:runnel:feed:{quote(delivery.feed_name, safe='', errors='replace')}",
+        title=title,
+        description=f"Items of the feed {xml_text(delivery.feed_name)}, as matched by Runnel",
+        updated=delivery.sent,
+    )
+
+
+class RssFile(_FeedFile):
+    """A file in RSS 2.0."""
+
+    kind = "rss"
+    owns_target = True
+    _format = Rss()
+
+
+class AtomFile(_FeedFile):
+    """A file in Atom 1.0."""
+
+    kind = "atom"
+    owns_target = True
+    _format = Atom()
+
+
+class JsonFeedFile(_FeedFile):
+    """A file in JSON Feed 1.1."""
+
+    kind = "json"
+    owns_target = True
+    _format = JsonFeed()

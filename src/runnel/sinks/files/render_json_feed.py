@@ -1,0 +1,75 @@
+"""JSON Feed 1.1 files: entries to a document, and our own document back to entries."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from runnel.sinks.files.feed_entries import GENERATOR, Entry, ForeignFile, Head, Shown
+from runnel.sinks.show_bindings import bindings_json
+
+_VERSION = "https://jsonfeed.org/version/1.1"
+_MARK = "_runnel"
+
+
+class JsonFeed:
+    """JSON Feed 1.1."""
+
+    def read(self, data: bytes) -> list[Entry]:
+        """The entries of a file of ours."""
+        try:
+            document = json.loads(data.decode("utf-8"))
+            if document["version"] != _VERSION or document[_MARK]["generator"] != GENERATOR:
+                raise ForeignFile
+            return [_own_entry(item) for item in document["items"]]
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ForeignFile from error
+
+    def entry(self, shown: Shown) -> Entry:
+        """A new entry."""
+        node: dict[str, Any] = {
+            "id": shown.id,
+            "url": shown.link,
+            "title": shown.title,
+            "summary": shown.summary if shown.content else None,
+            "content_html": shown.content or shown.summary or "",
+            "date_published": shown.published.isoformat() if shown.published else None,
+            "date_modified": shown.updated.isoformat(),
+            "authors": [{"name": author} for author in shown.authors],
+            "tags": list(shown.categories),
+            "language": shown.language,
+            "attachments": _attachments(shown),
+            _MARK: {
+                "feed": shown.feed,
+                "item": shown.item,
+                "version": shown.version,
+                "sequence": shown.sequence,
+                **bindings_json(shown.bindings),
+            },
+        }
+        kept = {key: value for key, value in node.items() if value not in (None, []) or key == "content_html"}
+        return Entry(shown.id, shown.version, shown.sequence, kept)
+
+    def render(self, head: Head, entries: Sequence[Entry]) -> bytes:
+        """The whole document."""
+        document = {
+            "version": _VERSION,
+            "title": head.title,
+            "description": head.description,
+            _MARK: {"generator": GENERATOR, "id": head.id, "updated": head.updated.isoformat()},
+            "items": [entry.node for entry in entries],
+        }
+        return json.dumps(document, ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n"
+
+
+def _attachments(shown: Shown) -> list[dict[str, str]]:
+    return [{"url": shown.enclosure, "mime_type": shown.enclosure_type}] if shown.enclosure else []
+
+
+def _own_entry(item: dict[str, Any]) -> Entry:
+    mark = item[_MARK]
+    version, sequence = mark["version"], mark["sequence"]
+    if not (isinstance(item["id"], str) and isinstance(version, int) and isinstance(sequence, int)):
+        raise ForeignFile
+    return Entry(item["id"], version, sequence, item)

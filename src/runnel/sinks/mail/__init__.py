@@ -1,0 +1,1 @@
+"""The mail sink: a message as a digest, rendered, composed and handed to the mail server."""

@@ -1,0 +1,90 @@
+"""From what a person reads to the bytes that a mail server takes: headers, parts, encodings.
+
+In: a delivery, its Rendered form and the sender. Out: a message by RFC 5322, ASCII and with CRLF. The Message-ID
+comes from the key of the message, so that a mail that is sent twice is seen to be the same. All that comes from
+outside is on one clean line before it gets into a header, so no title or name can add a header or a recipient.
+"""
+
+from __future__ import annotations
+
+import re
+from email.headerregistry import Address, BaseHeader, HeaderRegistry
+from email.message import EmailMessage
+from email.policy import SMTP, EmailPolicy, Policy
+from email.utils import format_datetime
+from hashlib import blake2b
+from typing import Any, ClassVar, Literal
+
+from runnel.sinks.contract import Delivery
+from runnel.sinks.mail.mail_html import one_line
+from runnel.sinks.mail.render_mail import Rendered, way_out
+
+_SAFE = re.compile(r"[A-Za-z0-9_-]{1,100}")
+_OURS = ("date", "message-id", "list-id", "list-unsubscribe", "list-unsubscribe-post", "auto-submitted", "precedence")
+
+
+class _Whole(BaseHeader):
+    """A header of ours that is written as it is: a link that was folded or encoded would be of no use."""
+
+    max_count: ClassVar[Literal[1]] = 1
+
+    @classmethod
+    def parse(cls, value: str, kwds: dict[str, Any]) -> None:
+        kwds["parse_tree"], kwds["decoded"] = None, value
+
+    def fold(self, *, policy: Policy) -> str:
+        return f"{self.name}: {self}{policy.linesep}"
+
+
+def _policy() -> EmailPolicy[EmailMessage]:
+    registry = HeaderRegistry()
+    for name in _OURS:
+        registry.map_to_type(name, _Whole)
+    return SMTP.clone(header_factory=registry)
+
+
+_POLICY = _policy()
+
+
+def compose_mail(delivery: Delivery, rendered: Rendered, sender: Address, recipient: str) -> bytes:
+    """The whole mail, ready for a server."""
+    name, _, domain = recipient.rpartition("@")
+    message = EmailMessage(policy=_POLICY)
+    message["From"] = sender
+    message["To"] = Address(username=name, domain=domain)
+    message["Subject"] = _subject(rendered.subject)
+    message["Date"] = format_datetime(delivery.sent)
+    message["Message-ID"] = f"<{_label(delivery.key)}@{sender.domain}>"
+    message["List-Id"] = f"<{_label(delivery.feed_name)}.feeds.{sender.domain}>"
+    message["Auto-Submitted"] = "auto-generated"
+    message["Precedence"] = "bulk"
+    link = way_out(delivery)
+    if link is not None:
+        message["List-Unsubscribe"] = f"<{link}>"
+        if link.startswith("https:"):  # RFC 8058 asks for https
+            message["List-Unsubscribe-Post"] = "List-Unsubscribe=One-Click"
+    message.set_content(rendered.text, cte="quoted-printable")
+    if rendered.html is not None:
+        message.add_alternative(rendered.html, subtype="html", cte="quoted-printable")
+    if rendered.attachment is not None:
+        main, _, sub = rendered.attachment.media_type.partition("/")
+        message.add_attachment(
+            rendered.attachment.data, maintype=main, subtype=sub, filename=rendered.attachment.name
+        )
+    return message.as_bytes()
+
+
+def _subject(text: str) -> str:
+    """One line; what looks like an encoded word is none, or it would be decoded into anything."""
+    return one_line(text.replace("=?", "= ?"), 200) or "News"
+
+
+def _label(text: str) -> str:
+    """A text as it may stand in an identifier; a digest of it where it has other characters.
+
+    >>> _label("1f-2-3"), len(_label("Müsli@all"))
+    ('1f-2-3', 32)
+    """
+    if _SAFE.fullmatch(text):
+        return text
+    return blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()

@@ -1,0 +1,143 @@
+"""Mail: messages as digests for people, handed to the operator's mail server.
+
+In: a delivery. Out: one mail to one address, taken by the server; or DeliveryFailed. A server that refuses the
+recipient or the mail for good (5xx) makes that one message dead; a server that cannot be reached, or asks to wait
+(4xx), has it tried again. The server is the operator's own choice, so it may be private, unlike all other addresses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from email.headerregistry import Address
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from aiosmtplib.errors import (
+    SMTPAuthenticationError,
+    SMTPDataError,
+    SMTPException,
+    SMTPRecipientRefused,
+    SMTPResponseException,
+    SMTPSenderRefused,
+)
+
+from runnel.errors import DeliveryFailed, InputError
+from runnel.settings import Settings
+from runnel.sinks.contract import Delivery
+from runnel.sinks.mail.compose_mail import compose_mail
+from runnel.sinks.mail.mail_address import check_address, sender_of
+from runnel.sinks.mail.mail_html import one_line
+from runnel.sinks.mail.mail_server import DATA_TIMES, MailServer, Sent
+from runnel.sinks.mail.render_mail import render_mail
+
+if TYPE_CHECKING:
+    from runnel.net.http_client import Door
+
+_TOO_LARGE = 552
+_SHOWN = 300
+
+
+class MailSink:
+    """A digest by mail, as text and HTML."""
+
+    kind = "mail"
+    takes_content = True
+    patience = DATA_TIMES + 4.0
+    """How many times `send_seconds` a whole mail may take: see DATA_TIMES."""
+
+    def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
+        """The address in its canonical form."""
+        return check_address(target)
+
+    def host(self, target: str) -> str:
+        """All mail goes through one server: while that hangs, mail must not take the places of everything else."""
+        return "mail"
+
+    def connect(self, settings: Settings, door: Door) -> MailRoute:
+        """A way to the mail server of the settings."""
+        return MailRoute(settings)
+
+
+class MailRoute:
+    """Hands mails to the server over a few connections that it keeps."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._server = MailServer(settings)
+
+    async def deliver(self, delivery: Delivery) -> str:
+        """Send a mail."""
+        if delivery.content is None and not delivery.items:
+            return "nothing to send: the stylesheet left no entries"
+        if delivery.content is not None and not delivery.content.data.strip():
+            return "nothing to send: the stylesheet left nothing"
+        sender = self._sender()
+        recipient = _recipient(delivery)
+        # Rendering a large digest takes long enough to hold up others.
+        mail = await asyncio.to_thread(lambda: compose_mail(delivery, render_mail(delivery), sender, recipient))
+        try:
+            sent = await self._server.send(sender.addr_spec, recipient, mail)
+        except (SMTPException, OSError, ValueError) as error:
+            raise self._failure(error, recipient, len(mail)) from error
+        return _outcome(sent, len(mail))
+
+    async def close(self) -> None:
+        """Say goodbye to the server."""
+        await self._server.close()
+
+    def _sender(self) -> Address:
+        """The sender; without one, or without a server, mail waits until the operator has set them."""
+        if not self._settings.smtp_host:
+            raise DeliveryFailed("no mail server is set", hint="the operator sets smtp_host, and what goes with it")
+        if not self._settings.mail_from:
+            raise DeliveryFailed("mail has no sender", hint="the operator sets mail_from to 'Runnel <name@host>'")
+        try:
+            return sender_of(self._settings.mail_from)
+        except InputError as error:
+            raise DeliveryFailed(f"the setting mail_from cannot be used: {error.message}", hint=error.hint) from error
+
+    def _failure(self, error: Exception, recipient: str, size: int) -> DeliveryFailed:
+        """What a server's refusal means for this message."""
+        match error:
+            case SMTPRecipientRefused(code=code) if code >= 500:
+                return DeliveryFailed(f"the mail server refused {recipient}: {_said(error)}", permanent=True)
+            case SMTPDataError(code=code) | SMTPSenderRefused(code=code) if code == _TOO_LARGE:
+                return _too_large(size, _said(error))
+            case SMTPDataError(code=code) if code >= 500:
+                return DeliveryFailed(f"the mail server refused the mail: {_said(error)}", permanent=True)
+            case SMTPSenderRefused(code=code) if code >= 500:
+                hint = "check the setting mail_from"
+                return DeliveryFailed(f"the mail server refused the sender: {_said(error)}", hint=hint)
+            case SMTPAuthenticationError():
+                hint = "check the settings smtp_user and smtp_password"
+                return DeliveryFailed(f"the mail server refused the login: {_said(error)}", hint=hint)
+            case SMTPResponseException():
+                return DeliveryFailed(f"the mail server put the mail off: {_said(error)}")
+            case _:
+                hint = "check the settings smtp_host, smtp_port and smtp_security"
+                return DeliveryFailed(f"the mail server cannot be used: {one_line(str(error), _SHOWN)}", hint=hint)
+
+
+def _recipient(delivery: Delivery) -> str:
+    """The target, held against today's rules."""
+    try:
+        return check_address(delivery.subscription.target)
+    except InputError as error:
+        raise DeliveryFailed(f"the target cannot be used: {error}", permanent=True) from error
+
+
+def _too_large(size: int, said: str) -> DeliveryFailed:
+    hint = "shorten the subscription's period, or apply a stylesheet that says less"
+    return DeliveryFailed(
+        f"the mail has {size:,} bytes, too many for the mail server: {said}", hint=hint, permanent=True
+    )
+
+
+def _said(error: SMTPResponseException) -> str:
+    """What the server said, on one line."""
+    return one_line(f"{error.code} {error.message}", _SHOWN)
+
+
+def _outcome(sent: Sent, size: int) -> str:
+    return f"the mail server took {size:,} bytes: {one_line(sent.said, _SHOWN)}"

@@ -1,0 +1,272 @@
+"""A message as a mail: its subject, its text and its HTML.
+
+In: a delivery. Out: Rendered. Both parts say the same. The HTML fetches nothing and sets no colours but one grey that
+is legible on white and on black, so it is right in dark mode everywhere. Every item is there: few in full, more as
+excerpts, very many as titles with links.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from html import escape
+
+from runnel.errors import DeliveryFailed
+from runnel.model.item import Item
+from runnel.sinks.contract import Content, DeliveredItem, Delivery
+from runnel.sinks.files.feed_entries import Shown, show
+from runnel.sinks.mail.mail_html import TooMuch, one_line, safe_html, text_of_html
+from runnel.sinks.show_bindings import binding_text
+
+WIDTH = 78
+"""Columns of the text part; addresses of links may be longer, since a broken one is of no use."""
+
+IN_FULL = 5
+"""Up to so many items are shown in full."""
+
+WITH_EXCERPT = 100
+"""So many items have an excerpt; those after them have a title and a link."""
+
+_EXCERPT = 400
+_ROWS = 5
+_LONGEST_ROW = 200
+_LONGEST_TITLE = 200
+_LONGEST_TEXT = 50_000
+_LONGEST_LINK = 2000
+_WAY_OUT = re.compile(r"https?://[!#-;=?-~]{1,900}")
+_STYLE = (
+    "body{margin:0;padding:24px 16px;"
+    "font:16px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,Helvetica,Arial,sans-serif}"
+    ".page{max-width:38em;margin:0 auto;overflow-wrap:break-word}"
+    "h1{font-size:22px;line-height:1.25;margin:0 0 4px}"
+    "h2{font-size:18px;line-height:1.3;margin:0 0 2px}"
+    "h2 a{color:inherit;text-decoration-thickness:1px;text-underline-offset:3px}"
+    ".item{margin:28px 0 0;padding:0}"
+    ".about,.foot{color:#767676;font-size:14px;margin:0}"
+    ".said p,.said{margin:10px 0 0}.said ul,.said ol{margin:10px 0 0;padding-left:24px}"
+    ".said pre{white-space:pre-wrap}"
+    ".said blockquote{margin:10px 0 0;padding:0 0 0 12px;border-left:3px solid #767676}"
+    ".said h1,.said h2,.said h3{font-size:16px;margin:14px 0 0}"
+    ".said table{border-collapse:collapse}.said td,.said th{padding:2px 12px 2px 0;text-align:left}"
+    "hr{border:0;border-top:1px solid #767676;margin:32px 0 12px;opacity:.5}"
+    "@media(prefers-color-scheme:dark){.about,.foot,.foot a{color:#a0a0a0!important}}"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A document that goes with a mail."""
+
+    name: str
+    media_type: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A mail but for its headers. `html` is a whole document; there is none where the text is all there is."""
+
+    subject: str
+    text: str
+    html: str | None = None
+    attachment: Attachment | None = None
+
+
+def render_mail(delivery: Delivery) -> Rendered:
+    """What a person is to read of a message."""
+    if delivery.content is not None:
+        return _of_content(delivery, delivery.content)
+    entries = [show(one, delivery.sent) for one in delivery.items]
+    titles = [_title(shown) for shown in entries]
+    feed = _feed(delivery)
+    subject = titles[0] if len(entries) == 1 else f"{feed}: {len(entries):,} new items"
+    heading = feed if len(entries) == 1 else subject
+    plain: list[str] = []
+    rich: list[str] = []
+    for number, (delivered, shown, title) in enumerate(zip(delivery.items, entries, titles, strict=True)):
+        body = _body(delivered, shown, number, len(entries))
+        plain.append(_item_text(shown, title, body.text))
+        rich.append(_item_html(shown, title, body.html))
+    return Rendered(subject, _page_text(heading, plain, delivery), _page_html(subject, heading, rich, delivery))
+
+
+def way_out(delivery: Delivery) -> str | None:
+    """The link that ends the subscription, where it can stand in a mail and in its headers."""
+    link = delivery.unsubscribe
+    return link if link is not None and _WAY_OUT.fullmatch(link) else None
+
+
+# --- what a stylesheet made ---------------------------------------------------------------------------------------
+
+
+def _of_content(delivery: Delivery, content: Content) -> Rendered:
+    """HTML becomes the mail's HTML, text its text; anything else is attached as it is."""
+    feed = _feed(delivery)
+    count = len(delivery.items)
+    subject = f"{feed}: {count:,} new items" if count > 1 else feed
+    text = content.data.decode("utf-8", "replace")
+    match content.media_type.partition(";")[0].strip().lower():
+        case "text/html" | "application/xhtml+xml":
+            try:
+                cleaned = safe_html(text)
+            except TooMuch as error:
+                hint = "let the stylesheet write less, or shorten the subscription's period"
+                raise DeliveryFailed(
+                    f"what the stylesheet made cannot be mailed: {error}", hint=hint, permanent=True
+                ) from error
+            body = f'<div class="said">{cleaned}</div>'
+            return Rendered(
+                subject,
+                _page_text("", [_wrapped(text_of_html(cleaned))], delivery),
+                _page_html(subject, "", [body], delivery),
+            )
+        case "text/plain":
+            return Rendered(subject, _page_text("", [_wrapped(_lines(text))], delivery))
+        case media_type:
+            name = f"{_file_name(delivery.feed_name)}.{'xml' if media_type.endswith('xml') else 'bin'}"
+            note = f"The message is attached as {name}."
+            attachment = Attachment(name, media_type, content.data)
+            return Rendered(subject, _page_text(feed, [note], delivery), attachment=attachment)
+
+
+def _file_name(name: str) -> str:
+    """A name that is harmless on every system."""
+    return "".join(one for one in name if one.isascii() and (one.isalnum() or one in "-_"))[:60] or "message"
+
+
+# --- items --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Body:
+    text: str
+    html: str
+
+
+def _body(delivered: DeliveredItem, shown: Shown, number: int, count: int) -> _Body:
+    """What is shown of an item below its title."""
+    if count <= IN_FULL:
+        return _in_full(delivered.item, shown.content or shown.summary or "")
+    if number >= WITH_EXCERPT:
+        return _Body("", "")
+    text = one_line(_plain(delivered.item, "description") or _plain(delivered.item, "content"), _EXCERPT)
+    return _Body(text, f"<p>{escape(text)}</p>" if text else "")
+
+
+def _in_full(item: Item, said: str) -> _Body:
+    try:
+        html = safe_html(said)
+        text = text_of_html(html)
+    except TooMuch:
+        # The item's plain text says the same.
+        text = _plain(item, "content") or _plain(item, "description")
+        html = "".join(f"<p>{escape(line)}</p>" for line in text.split("\n") if line)
+    return _Body(text, html)
+
+
+def _plain(item: Item, name: str) -> str:
+    texts = (value for value in item.attributes.get(name, ()) if isinstance(value, str))
+    return _lines("\n\n".join(texts)[:_LONGEST_TEXT])
+
+
+def _title(shown: Shown) -> str:
+    return one_line(shown.title, _LONGEST_TITLE) or "(untitled)"
+
+
+def _about(shown: Shown) -> str:
+    """Where an item comes from, by whom and when."""
+    authors = ", ".join(shown.authors[:3])
+    parts = [one_line(shown.source, 80), one_line(authors, 120), _date(shown.published) if shown.published else ""]
+    return " · ".join(part for part in parts if part)
+
+
+def _bound(shown: Shown) -> list[str]:
+    """The bindings of an item, a line for each of the first rows."""
+    lines = [one_line(binding_text(row), _LONGEST_ROW) for row in shown.bindings.rows[:_ROWS]]
+    more = shown.bindings.count - len(lines)
+    return [line for line in lines if line] + ([f"and {more:,} more"] if more else [])
+
+
+def _date(moment: datetime) -> str:
+    return f"{moment.day} {moment:%B} {moment.year}, {moment:%H:%M} UTC"
+
+
+def _link(shown: Shown) -> str | None:
+    return shown.link if shown.link and len(shown.link) <= _LONGEST_LINK else None
+
+
+def _item_text(shown: Shown, title: str, said: str) -> str:
+    lines = [*textwrap.wrap(title, WIDTH, break_long_words=False), *textwrap.wrap(_about(shown), WIDTH)]
+    lines += [part for line in _bound(shown) for part in textwrap.wrap(line, WIDTH)]
+    if said:
+        lines += ["", _wrapped(said)]
+    link = _link(shown)
+    if link:
+        lines += ["", link] if said else [link]
+    return "\n".join(lines)
+
+
+def _item_html(shown: Shown, title: str, said: str) -> str:
+    link = _link(shown)
+    head = f'<a href="{escape(link)}">{escape(title)}</a>' if link else escape(title)
+    about = f'<p class="about">{escape(_about(shown))}</p>'
+    about += "".join(f'<p class="about">{escape(line)}</p>' for line in _bound(shown))
+    body = f'<div class="said">{said}</div>' if said else ""
+    return f'<div class="item"><h2>{head}</h2>{about}{body}</div>'
+
+
+# --- the page -----------------------------------------------------------------------------------------------------
+
+
+def _feed(delivery: Delivery) -> str:
+    return one_line(delivery.feed_title, 80) or one_line(delivery.feed_name, 80) or "Runnel"
+
+
+def _why(delivery: Delivery) -> str:
+    return f"This address is subscribed to the feed {one_line(delivery.feed_name, 80)}."
+
+
+def _page_text(heading: str, parts: Sequence[str], delivery: Delivery) -> str:
+    blocks = [f"{heading}\n{'=' * min(len(heading), WIDTH)}"] if heading else []
+    blocks += [part for part in parts if part]
+    # "-- " is how mail programs know a signature, which they fold away.
+    foot = ["-- ", *textwrap.wrap(_why(delivery), WIDTH)]
+    link = way_out(delivery)
+    if link is not None:
+        foot.append(f"To unsubscribe: {link}")
+    return "\n\n\n".join(blocks) + "\n\n" + "\n".join(foot) + "\n"
+
+
+def _page_html(title: str, heading: str, parts: Sequence[str], delivery: Delivery) -> str:
+    foot = escape(_why(delivery))
+    link = way_out(delivery)
+    if link is not None:
+        foot += f' <a href="{escape(link)}" style="color:#767676">Unsubscribe</a>'
+    head = f"<h1>{escape(heading)}</h1>" if heading else ""
+    return (
+        '<!DOCTYPE html>\n<html><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        f"<title>{escape(title)}</title><style>:root{{color-scheme:light dark}}{_STYLE}</style></head>\n"
+        f'<body><div class="page">{head}\n'
+        + "\n".join(parts)
+        + f'\n<hr>\n<p class="foot">{foot}</p></div></body></html>\n'
+    )
+
+
+def _lines(text: str) -> str:
+    """Text without control characters but for line ends."""
+    return "\n".join(
+        "".join(one for one in line if one.isprintable() or one in "\t\u200c\u200d") for line in text.splitlines()
+    )
+
+
+def _wrapped(text: str) -> str:
+    """Each line of a text, wrapped; what has no place to break stays whole."""
+    return "\n".join(
+        "\n".join(textwrap.wrap(line, WIDTH, break_long_words=False, break_on_hyphens=False))
+        for line in text.split("\n")
+    )

@@ -1,0 +1,69 @@
+"""Materialised feeds: what a stylesheet makes of a feed's items becomes items of another feed.
+
+In: a message of the subscription behind `register feed V apply 'x.xsl' as W`. Out: items in the log of W. Decoding
+and accepting are given by whoever builds the sink, since sinks know nothing of sources. A message that comes twice
+changes nothing: the seen-set knows its items. Only materialisation mints new items (annotated ones are bindings): the
+bindings with which an item matched are attributes of what is minted of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from runnel.errors import DeliveryFailed, InputError
+from runnel.model.bindings import Bindings
+from runnel.model.item import MAX_NAME, Attributes
+from runnel.sinks.apply_stylesheet import rss_document
+from runnel.sinks.contract import Delivery
+from runnel.sinks.files.feed_entries import entry_id
+
+Accept = Callable[[int, bytes, str, Mapping[str, Attributes]], str]
+"""Accept the items of a feed document into a feed, by its id; the text names the document, and some entries, by their
+guids, get attributes besides those that the document gives them. Gives the outcome.
+Backlogged where the log is too far ahead of matching (or the feed is paused): the message then waits."""
+
+
+class MaterialisedFeed:
+    """The sink behind a materialised feed. Its target is the id of that feed, in digits."""
+
+    kind = "feed"
+    takes_content = True
+
+    def __init__(self, accept: Accept | None = None) -> None:
+        self._accept = accept
+
+    def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
+        """Nobody subscribes this way: it would put items into others' feeds."""
+        raise InputError(
+            "this output is not for subscriptions",
+            hint="`register feed News apply 'sheet.xsl' as Shaped` makes a feed of what a stylesheet makes",
+        )
+
+    def deliver(self, delivery: Delivery) -> str:
+        """Accept what the stylesheet made; without a stylesheet the items as they are."""
+        if self._accept is None:
+            raise DeliveryFailed("nothing here can accept items", hint="start the runner of this root")
+        target = delivery.subscription.target or ""
+        if not (target.isascii() and target.isdigit()):
+            raise DeliveryFailed(f"{target[:40]!r} is not the id of a feed", permanent=True)
+        data = rss_document(delivery) if delivery.content is None else delivery.content.data
+        bound = {entry_id(one.item): bound_attributes(one.bindings) for one in delivery.items if one.bindings.rows}
+        try:
+            return self._accept(int(target), data, f"what {delivery.feed_name} gave ({delivery.key})", bound)
+        except InputError as error:
+            raise DeliveryFailed(
+                f"what the stylesheet made is not a feed: {error}",
+                hint="let it write RSS, Atom or JSON Feed",
+                permanent=True,
+            ) from error
+
+
+def bound_attributes(bindings: Bindings) -> Attributes:
+    """The attributes that stand for bindings: for every variable all values that it had.
+
+    >>> bound_attributes(Bindings(({"people": 60.0}, {"people": 70.0}), 2))
+    {'binding:people': (60.0, 70.0)}
+    """
+    found = {f"binding:{name}": tuple(one for one in some if one != "") for name, some in bindings.values().items()}
+    return {name: values for name, values in found.items() if values and len(name) <= MAX_NAME}

@@ -1,0 +1,189 @@
+"""Atom 1.0 and 0.3: an XML tree to a wire document.
+
+In: the root of the tree. Out: its entries in document order.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+from collections.abc import Iterator
+from html import escape
+
+from lxml import etree
+
+from runnel.sources.documents.extensions import (
+    ATOM,
+    ATOM_03,
+    XML_BASE,
+    XML_LANG,
+    all_text,
+    line_of,
+    read_extension,
+    split_name,
+)
+from runnel.sources.documents.safe_links import join_base
+from runnel.sources.documents.wire import DocumentKind, Form, WireDocument, WireEntry, WireField
+
+_RELATION = re.compile(r"[a-z][a-z-]{0,31}")
+
+
+def decode_atom(root: etree._Element, name: str) -> WireDocument:
+    """The wire document of a `feed` element, or of an `entry` that stands alone.
+
+    >>> text = '<feed xmlns="http://www.w3.org/2005/Atom"><title>T</title><entry><id>urn:1</id></entry></feed>'
+    >>> decode_atom(etree.fromstring(text), "a.xml").entries[0].id
+    'urn:1'
+    """
+    alone = split_name(root)[1] == "entry"
+    entries = [root] if alone else [child for child in root if _local(child) == "entry"]
+    head = {} if alone else _head(root)
+    return WireDocument(
+        kind=DocumentKind.ATOM,
+        name=name,
+        title=head.get("title"),
+        description=head.get("subtitle") or head.get("tagline"),
+        link=head.get("link"),
+        language=None if alone else root.get(XML_LANG),
+        base=None if alone else root.get(XML_BASE),
+        entries=tuple(_entry(entry) for entry in entries),
+    )
+
+
+def _local(element: etree._Element) -> str:
+    namespace, local = split_name(element)
+    return local if namespace in (ATOM, ATOM_03) else ""
+
+
+def _head(feed: etree._Element) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for child in feed:
+        local = _local(child)
+        if local in ("title", "subtitle", "tagline"):
+            found.setdefault(local, _construct(local, child).text.strip())
+        elif local == "link" and (child.get("rel") or "alternate") == "alternate" and child.get("href"):
+            found.setdefault("link", child.get("href") or "")
+    return found
+
+
+def _entry(entry: etree._Element) -> WireEntry:
+    own: list[WireField] = []
+    extensions: list[WireField] = []
+    identifier: str | None = None
+    for child in entry:
+        local = _local(child)
+        if local == "id":
+            identifier = identifier or all_text(child).strip()
+        elif local:
+            own.extend(_fields(local, child))
+        else:
+            extensions.extend(read_extension(child))
+    if entry.get(XML_LANG):
+        own.append(WireField("language", entry.get(XML_LANG) or ""))
+    return WireEntry(identifier or None, line_of(entry), (*own, *extensions), entry.get(XML_BASE))
+
+
+def _fields(local: str, element: etree._Element) -> Iterator[WireField]:
+    match local:
+        case "title":
+            yield _construct("title", element)
+        case "summary":
+            yield _construct("description", element)
+        case "content":
+            if element.get("src"):
+                yield WireField("content:link", element.get("src") or "", Form.LINK, element.get(XML_BASE))
+            else:
+                yield _construct("content", element)
+        case "published" | "issued" | "created":
+            yield WireField("published", all_text(element), Form.DATE)
+        case "updated" | "modified":
+            yield WireField("updated", all_text(element), Form.DATE)
+        case "author" | "contributor":
+            yield from _person(local, element)
+        case "category":
+            yield WireField("category", element.get("label") or element.get("term") or all_text(element))
+        case "link":
+            yield from _link(element)
+        case "source":
+            title = next((child for child in element if _local(child) == "title"), None)
+            if title is not None:
+                yield _construct("source", title)
+        case "rights":
+            yield _construct("rights", element)
+        case _:
+            yield from read_extension(element)
+
+
+def _person(local: str, element: etree._Element) -> Iterator[WireField]:
+    for child in element:
+        part = _local(child)
+        if part == "name":
+            yield WireField(local, all_text(child))
+        elif part == "email":
+            yield WireField(f"{local}:email", all_text(child))
+        elif part in ("uri", "url"):
+            yield WireField(f"{local}:link", all_text(child), Form.LINK, element.get(XML_BASE))
+    if len(element) == 0:
+        yield WireField(local, element.text or "")
+
+
+def _link(element: etree._Element) -> Iterator[WireField]:
+    relation = element.get("rel") or "alternate"
+    base = element.get(XML_BASE)
+    if relation == "alternate":
+        yield WireField("link", element.get("href") or "", Form.LINK, base)
+    elif relation == "enclosure":
+        yield WireField("enclosure", element.get("href") or "", Form.LINK, base)
+        yield WireField("enclosure:type", element.get("type") or "")
+    elif relation == "replies":
+        yield WireField("comments", element.get("href") or "", Form.LINK, base)
+    elif _RELATION.fullmatch(relation):
+        yield WireField(f"link:{relation}", element.get("href") or "", Form.LINK, base)
+
+
+def _construct(name: str, element: etree._Element) -> WireField:
+    """A text construct (RFC 4287 §3.1) or content, in whichever way it is written."""
+    base = element.get(XML_BASE)
+    kind = (element.get("type") or "text").strip().lower()
+    mode = element.get("mode")
+    if mode == "base64" or (mode is None and "/" in kind and not kind.startswith("text/") and not _is_xml(kind)):
+        # What is neither text nor a title is a picture or the like.
+        text = _decode_base64(all_text(element)) if name == "title" or kind.startswith("text/") else ""
+        return WireField(name, text, Form.PLAIN if kind == "text/plain" else Form.MARKUP, base)
+    if kind in ("xhtml", "application/xhtml+xml") or mode == "xml" or (_is_xml(kind) and len(element)):
+        return WireField(name, _inner(element), Form.MARKUP, join_base(base, _first_base(element)))
+    if kind in ("html", "text/html") or (mode == "escaped" and kind != "text/plain"):
+        return WireField(name, all_text(element), Form.MARKUP, base)
+    return WireField(name, all_text(element), Form.PLAIN, base)
+
+
+def _is_xml(kind: str) -> bool:
+    return kind.endswith(("+xml", "/xml"))
+
+
+def _first_base(element: etree._Element) -> str | None:
+    return element[0].get(XML_BASE) if len(element) else None
+
+
+def _inner(element: etree._Element) -> str:
+    """What is inside an element, as HTML: tags without namespaces, so that an HTML parser understands them."""
+    parts = [escape(element.text or "", quote=False)]
+    for child in element:
+        local = split_name(child)[1]
+        attributes = "".join(f' {key}="{escape(value)}"' for key, value in _plain_attributes(child))
+        parts.append(f"<{local}{attributes}>{_inner(child)}</{local}>{escape(child.tail or '', quote=False)}")
+    return "".join(parts)
+
+
+def _plain_attributes(element: etree._Element) -> Iterator[tuple[str, str]]:
+    for key, value in element.attrib.items():
+        if not str(key).startswith("{"):
+            yield str(key), str(value)
+
+
+def _decode_base64(text: str) -> str:
+    try:
+        return base64.b64decode(text, validate=False).decode("utf-8", "replace")
+    except (binascii.Error, ValueError):
+        return ""

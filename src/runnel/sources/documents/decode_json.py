@@ -1,0 +1,267 @@
+"""JSON Feed 1.0 and 1.1, and JSON lines (one object a line, or an array of objects), to a wire document.
+
+In: the text. Out: entries, or records with their lines. A line that is not an object is a problem of its own; the
+others go on.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from runnel.errors import BrokenDocument, InputError, InvalidItem
+from runnel.sources.documents.wire import DocumentKind, Form, WireDocument, WireEntry, WireField, WireRecord
+
+MAX_DEPTH = 100
+MAX_PROBLEMS = 10_000
+_MAX_DIGITS = 4000
+_MAX_HUBS = 64
+_JSON_FEED = ("https://jsonfeed.org/version/", "http://jsonfeed.org/version/")
+_BROKEN_LINE_HINT = "each line must be one JSON object"
+
+
+class _Unreadable(ValueError):
+    """A value that is JSON but not one that we take."""
+
+
+def decode_json(text: str, name: str) -> WireDocument:
+    """The wire document of a JSON text.
+
+    >>> decode_json('{"id": 1}\\n{"id": 2}', "a.jsonl").records[1]
+    WireRecord(line=2, value={'id': 2})
+    """
+    start = len(text) - len(text.lstrip())
+    try:
+        value, end = _DECODER.raw_decode(text, start)
+    except (ValueError, RecursionError) as error:
+        return _decode_lines(text, name, error)
+    if text[end:].strip():
+        return _decode_lines(text, name, None)
+    if isinstance(value, Mapping) and str(value.get("version", "")).startswith(_JSON_FEED):
+        return _decode_feed(value, name)
+    if too_deep(value):
+        raise BrokenDocument(f"values are nested more than {MAX_DEPTH} deep", place=f"{name}:1")
+    many = value if isinstance(value, list) else [value]
+    return _records(name, ((_line_of(text, start), one) for one in many))
+
+
+def read_one(text: str, name: str, *, hint: str) -> Any:
+    """The one JSON value of a text.
+
+    >>> read_one('{"a": 1}', "a.json", hint="")
+    {'a': 1}
+    """
+    try:
+        return _DECODER.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise _broken(text, name, error, hint) from error
+
+
+def feed_links(text: str) -> list[tuple[str, str]]:
+    """The hubs that push a JSON Feed by WebSub, and its own address, as pairs of relation and address.
+
+    A text that is no JSON Feed says nothing; neither do hubs of another kind.
+
+    >>> feed_links('{"version": "https://jsonfeed.org/version/1.1", "feed_url": "https://muse.example/feed.json", '
+    ...            '"hubs": [{"type": "WebSub", "url": "https://hub.example/"}]}')
+    [('hub', 'https://hub.example/'), ('self', 'https://muse.example/feed.json')]
+    """
+    try:
+        feed = _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return []
+    if not isinstance(feed, Mapping) or not str(feed.get("version", "")).startswith(_JSON_FEED):
+        return []
+    hubs = [one for one in _list(feed.get("hubs"))[:_MAX_HUBS] if isinstance(one, dict)]
+    pushing = [one.get("url") for one in hubs if str(one.get("type", "")).strip().lower() == "websub"]
+    stated = [*(("hub", address) for address in pushing), ("self", feed.get("feed_url"))]
+    return [(relation, address) for relation, address in stated if isinstance(address, str) and address]
+
+
+def _decode_lines(text: str, name: str, first: Exception | None) -> WireDocument:
+    if "\n" not in text.strip():
+        raise _broken(text, name, first)
+    document = _records(name, _lines(text))
+    if not document.records:
+        raise _broken(text, name, first)
+    return document
+
+
+def _lines(text: str) -> Iterator[tuple[int, Any]]:
+    # Only "\n" ends a line: U+2028 and its like may stand inside a JSON text.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            value = _DECODER.decode(line)
+            yield number, _Unreadable(f"nested more than {MAX_DEPTH} deep") if too_deep(value) else value
+        except RecursionError:
+            yield number, _Unreadable(f"nested more than {MAX_DEPTH} deep")
+        except ValueError as error:
+            yield number, error
+
+
+def _records(name: str, values: Iterator[tuple[int, Any]]) -> WireDocument:
+    records: list[WireRecord] = []
+    problems: list[InputError] = []
+    for line, value in values:
+        if isinstance(value, Mapping):
+            records.append(WireRecord(line, value))
+            continue
+        if isinstance(value, json.JSONDecodeError):
+            message = f"not JSON: {value.msg} at column {value.colno}"
+        elif isinstance(value, _Unreadable):
+            message = str(value)
+        else:
+            message = f"a JSON object was expected, not {type(value).__name__}"
+        problems.append(InvalidItem(message, place=f"{name}:{line}", hint=_BROKEN_LINE_HINT))
+        if len(problems) > MAX_PROBLEMS:
+            raise BrokenDocument(
+                f"more than {MAX_PROBLEMS} lines are not JSON objects", place=f"{name}:{line}", hint=_BROKEN_LINE_HINT
+            )
+    return WireDocument(DocumentKind.JSON_LINES, name, records=tuple(records), problems=tuple(problems))
+
+
+def _broken(text: str, name: str, error: Exception | None, hint: str = _BROKEN_LINE_HINT) -> BrokenDocument:
+    match error:
+        case json.JSONDecodeError():
+            line, column, message = error.lineno, error.colno, f"not JSON: {error.msg}"
+        case RecursionError():
+            line, column, message = 1, 1, f"values are nested more than {MAX_DEPTH} deep"
+        case None:
+            line, column, message = _line_of(text, 0), 1, "no line of the document is a JSON object"
+        case _:
+            line, column, message = 1, 1, str(error)
+    return BrokenDocument(message, place=f"{name}:{line}:{column}", hint=hint)
+
+
+def _line_of(text: str, position: int) -> int:
+    return text.count("\n", 0, position) + 1
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object, refused where a key stands twice: readers disagree on which one counts."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _Unreadable(f"the key {key[:60]!r} stands twice in one object")
+            seen.add(key)
+    return found
+
+
+def _integer(digits: str) -> float | int:
+    return int(digits) if len(digits) <= _MAX_DIGITS else float(digits)
+
+
+# NaN and Infinity are read, so that `attributes_of` can name the attribute that it refuses.
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_int=_integer)
+
+
+def too_deep(value: Any) -> bool:
+    """Whether values are nested deeper than is taken.
+
+    >>> too_deep([[1]])
+    False
+    """
+    layer = [value]
+    for _ in range(MAX_DEPTH + 1):
+        layer = [inner for outer in layer for inner in _inside(outer)]
+        if not layer:
+            return False
+    return True
+
+
+def _inside(value: Any) -> Sequence[Any]:
+    match value:
+        case dict():
+            return [inner for inner in value.values() if isinstance(inner, dict | list)]
+        case list():
+            return [inner for inner in value if isinstance(inner, dict | list)]
+        case _:
+            return ()
+
+
+def _decode_feed(feed: Mapping[str, Any], name: str) -> WireDocument:
+    items = feed.get("items")
+    if not isinstance(items, list):
+        raise BrokenDocument("the feed has no list of items", place=f"{name}:1", hint='give it "items": []')
+    problems = [
+        InvalidItem(f"entry {number} is not an object", place=f"{name}:1")
+        for number, item in enumerate(items, start=1)
+        if not isinstance(item, dict)
+    ]
+    return WireDocument(
+        kind=DocumentKind.JSON_FEED,
+        name=name,
+        title=_string(feed.get("title")),
+        description=_string(feed.get("description")),
+        link=_string(feed.get("home_page_url")),
+        language=_string(feed.get("language")),
+        entries=tuple(_entry(item) for item in items if isinstance(item, dict)),
+        problems=tuple(problems),
+    )
+
+
+def _entry(item: Mapping[str, Any]) -> WireEntry:
+    fields = [
+        WireField(attribute, text, form)
+        for key, attribute, form in _FIELDS
+        for text in (_string(item.get(key)),)
+        if text is not None
+    ]
+    fields.extend(_people(item))
+    fields.extend(WireField("category", text) for tag in _list(item.get("tags")) if (text := _string(tag)))
+    for attachment in _list(item.get("attachments")):
+        if isinstance(attachment, dict) and (url := _string(attachment.get("url"))):
+            fields.append(WireField("enclosure", url, Form.LINK))
+            fields.append(WireField("enclosure:type", _string(attachment.get("mime_type")) or ""))
+    for key, value in item.items():
+        if key.startswith("_") and isinstance(value, dict):
+            fields.extend(
+                WireField(f"{key}:{inner}", text)
+                for inner, one in value.items()
+                if (text := _string(one)) is not None
+            )
+    return WireEntry(_string(item.get("id")) or None, 1, tuple(fields))
+
+
+def _people(item: Mapping[str, Any]) -> Iterator[WireField]:
+    for person in (*_list(item.get("authors")), item.get("author")):
+        if isinstance(person, dict):
+            yield WireField("author", _string(person.get("name")) or "")
+            yield WireField("author:link", _string(person.get("url")) or "", Form.LINK)
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _string(value: Any) -> str | None:
+    match value:
+        case str():
+            return value
+        case bool() | None:
+            return None
+        case int() | float():
+            return str(value) if not isinstance(value, int) or value.bit_length() < 1024 else None
+        case _:
+            return None
+
+
+_FIELDS = (
+    ("title", "title", Form.PLAIN),
+    ("summary", "description", Form.PLAIN),
+    ("content_html", "content", Form.MARKUP),
+    ("content_text", "content", Form.PLAIN),
+    ("url", "link", Form.LINK),
+    ("external_url", "link:related", Form.LINK),
+    ("image", "image", Form.LINK),
+    ("banner_image", "image", Form.LINK),
+    ("date_published", "published", Form.DATE),
+    ("date_modified", "updated", Form.DATE),
+    ("language", "language", Form.PLAIN),
+)
+"""JSON Feed's keys, our attributes, and how they are read. HTML comes before text: it says more."""

@@ -1,0 +1,199 @@
+"""When to ask again: what a server and a document say about how long an answer stays fresh.
+
+In: the headers of an answer, the head of a document, a clock in seconds since 1970. Out: seconds to wait. All of
+it comes from outside, so every value is bounded and nonsense counts as nothing said.
+"""
+
+from __future__ import annotations
+
+import random as randomness
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from lxml import etree
+
+from runnel.sources.documents.dates import parse_date
+
+HOUR, DAY = 3600.0, 86_400.0
+_HEAD_BYTES = 64 << 10
+_MAX_LINKS = 64
+_SECONDS = re.compile(r"\d{1,12}")
+_DIRECTIVE = re.compile(r'([a-z-]+)\s*(?:=\s*"?([^",\s]*)"?)?', re.IGNORECASE)
+_CHARSET = re.compile(r""";\s*charset\s*=\s*["']?([A-Za-z0-9][A-Za-z0-9_.:-]{0,39})""", re.IGNORECASE)
+_WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a feed's document says before its first entry.
+
+    `ttl` is in seconds; `skip_hours` (of UTC) and `skip_days` (0 is Monday) are times at which nothing new is to be
+    expected; `links` are pairs of relation and address, such as those of a WebSub hub.
+    """
+
+    ttl: float = 0.0
+    skip_hours: tuple[int, ...] = ()
+    skip_days: tuple[int, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+
+
+def read_head(data: bytes) -> Head:
+    """The head of a document in XML; a document of another kind, or a broken one, says nothing.
+
+    >>> read_head(b"<rss><channel><ttl>60</ttl><skipHours><hour>3</hour></skipHours><item/></channel></rss>")
+    Head(ttl=3600.0, skip_hours=(3,), skip_days=(), links=())
+    """
+    beginning = data[:_HEAD_BYTES].lstrip()
+    if not beginning.lstrip(b"\xef\xbb\xbf\xfe\xff\0").startswith(b"<"):
+        return Head()
+    parser = etree.XMLPullParser(
+        events=("start", "end"),
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        huge_tree=False,
+        recover=True,
+    )
+    found = _Gathered()
+    try:
+        parser.feed(beginning)
+        for event, element in parser.read_events():
+            if isinstance(element, etree._Element) and not found.take(event, element):
+                break
+    except (etree.XMLSyntaxError, ValueError):
+        pass
+    return found.head()
+
+
+class _Gathered:
+    """What was found so far on the way to the first entry."""
+
+    def __init__(self) -> None:
+        self._ttl = 0.0
+        self._hours: set[int] = set()
+        self._days: set[int] = set()
+        self._links: list[tuple[str, str]] = []
+
+    def take(self, event: str, element: etree._Element) -> bool:
+        """Look at an element; False at the first entry, where the head ends."""
+        if not isinstance(element.tag, str):
+            return True
+        local = etree.QName(element).localname
+        if event == "start":
+            return local not in ("item", "entry")
+        match local:
+            case "ttl":
+                minutes = _whole(element.text)
+                self._ttl = self._ttl or min((minutes or 0) * 60.0, DAY)
+            case "hour":
+                hour = _whole(element.text)
+                if hour is not None and hour <= 24:
+                    self._hours.add(hour % 24)  # RSS 0.91 counts from 1 to 24
+            case "day":
+                name = (element.text or "").strip().lower()
+                if name in _WEEKDAYS:
+                    self._days.add(_WEEKDAYS.index(name))
+            case "link":
+                self._take_link(element)
+        return True
+
+    def _take_link(self, element: etree._Element) -> None:
+        address = element.get("href")
+        if address and len(self._links) < _MAX_LINKS:
+            self._links.extend((one.lower(), address) for one in (element.get("rel") or "").split()[:8])
+
+    def head(self) -> Head:
+        # A feed that skips every hour, or every day, would never be read.
+        hours = self._hours if len(self._hours) < 24 else set[int]()
+        days = self._days if len(self._days) < 7 else set[int]()
+        return Head(self._ttl, tuple(sorted(hours)), tuple(sorted(days)), tuple(self._links))
+
+
+def fresh_for(headers: Mapping[str, str], now: float) -> float:
+    """Seconds for which an answer says that it stays fresh; 0 where it says nothing, or must not be kept.
+
+    >>> fresh_for({"Cache-Control": "public, max-age=600", "Age": "100"}, 0.0)
+    500.0
+    >>> fresh_for({"Cache-Control": "no-store, max-age=600"}, 0.0)
+    0.0
+    """
+    control = {name.lower(): value for name, value in _DIRECTIVE.findall(headers.get("Cache-Control", "")[:1000])}
+    if "no-store" in control or "no-cache" in control:
+        return 0.0
+    if "max-age" in control:
+        longest = _whole(control["max-age"])
+        return max(0.0, float((longest or 0) - (_whole(headers.get("Age")) or 0)))
+    end = parse_date(headers.get("Expires", ""))
+    if end is None:
+        return 0.0
+    sent = parse_date(headers.get("Date", ""))
+    return max(0.0, end.timestamp() - (now if sent is None else sent.timestamp()))
+
+
+def retry_after(headers: Mapping[str, str], now: float, *, limit: float) -> float | None:
+    """Seconds that a server asks to be left alone, at most `limit`; None where it does not ask.
+
+    >>> retry_after({"Retry-After": "120"}, 0.0, limit=3600)
+    120.0
+    >>> retry_after({"Retry-After": "Thu, 01 Jan 1970 00:10:00 GMT"}, 0.0, limit=3600)
+    600.0
+    """
+    text = headers.get("Retry-After", "").strip()
+    seconds = _whole(text)
+    if seconds is not None:
+        return float(min(seconds, limit))
+    moment = parse_date(text)
+    return None if moment is None else min(max(0.0, moment.timestamp() - now), limit)
+
+
+def next_wait(every: float, now: float, *, fresh: float = 0.0, head: Head | None = None) -> float:
+    """Seconds until a feed is asked again: what was declared, or longer where its publisher asks for it.
+
+    Never less than `every`, and never more than a day unless that was declared.
+
+    >>> next_wait(600, 0.0, fresh=1800), next_wait(600, 0.0, fresh=1e9), next_wait(600, 0.0)
+    (1800, 86400.0, 600)
+    """
+    head = head or Head()
+    longest = max(every, DAY)
+    wait = min(max(every, fresh, head.ttl), longest)
+    if not head.skip_hours and not head.skip_days:
+        return wait
+    return min(max(_after_skipped(now + wait, head) - now, wait), longest)
+
+
+def _after_skipped(moment: float, head: Head) -> float:
+    """The first moment, at or after one, that lies in no hour or day to be skipped; bounded by a week."""
+    when = datetime.fromtimestamp(moment, UTC)
+    for _ in range(24 * 8):
+        if when.hour not in head.skip_hours and when.weekday() not in head.skip_days:
+            return when.timestamp()
+        when = when.replace(minute=0, second=0, microsecond=0) + timedelta(hours=1)
+    return moment
+
+
+def back_off(failures: int, first: float, limit: float, random: randomness.Random) -> float:
+    """Seconds to wait after so many failures in a row: anywhere below a bound that doubles each time (full jitter).
+
+    >>> back_off(3, 60, 86_400, randomness.Random(7)) < 240
+    True
+    """
+    bound = min(limit, first * 2.0 ** min(max(failures - 1, 0), 60))
+    return max(min(1.0, bound), random.uniform(0.0, bound))
+
+
+def charset_of(headers: Mapping[str, str]) -> str | None:
+    """The charset that a server names for its document.
+
+    >>> charset_of({"Content-Type": 'text/xml; charset="ISO-8859-1"'})
+    'ISO-8859-1'
+    """
+    found = _CHARSET.search(headers.get("Content-Type", "")[:200])
+    return found[1] if found else None
+
+
+def _whole(text: str | None) -> int | None:
+    found = _SECONDS.fullmatch((text or "").strip())
+    return int(found[0]) if found else None

@@ -1,0 +1,400 @@
+"""Polling: web feeds are asked for what is new, each in its time, the most urgent first.
+
+In: the web feeds of the catalog whose time has come. Out: their items in the log, and what came of every poll in the
+catalog. Requests are made by one event loop and stay under way across rounds, so that a slow host holds up nobody;
+answers are read one after the other in another thread, and recorded many at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random as randomness
+from collections import deque
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from typing import Any
+
+from runnel.catalog.access import owners
+from runnel.catalog.polling import hubs, polls
+from runnel.catalog.polling.hubs import HubRow
+from runnel.catalog.polling.polls import DuePoll
+from runnel.catalog.store.connection import Catalog, now
+from runnel.errors import InputError, RefusedAddress, RootError, RunnelError, StorageFull, Unreachable
+from runnel.model.feed import Feed
+from runnel.net.http_client import Answer, Door, door_of
+from runnel.net.loop_thread import LoopThread
+from runnel.net.urls import shown_url
+from runnel.settings import Settings
+from runnel.sources.acquire import Acquirer, Acquisition
+from runnel.sources.document_pool import INLINE_BYTES, ParsePool
+from runnel.sources.documents.decode import ACCEPT
+from runnel.sources.drop_folder import digest_of
+from runnel.sources.rdf.decode_rdf import form_of
+from runnel.sources.web_feeds.freshness import charset_of
+from runnel.sources.web_feeds.host_pace import Budget, Hosts, host_of
+from runnel.sources.web_feeds.hub_links import Offer
+from runnel.sources.web_feeds.poll_order import Order
+from runnel.sources.web_feeds.response_handler import DOCUMENT_STATUS, Fetched, Judge, Outcome, states_of
+from runnel.sources.web_feeds.websub_client import Subscriber
+
+logger = logging.getLogger("runnel")
+
+_ROUND_SECONDS = 0.5
+"""How long a round waits for answers; those that take longer belong to a later round."""
+_GATHER_SECONDS = 0.02
+"""Answers that come within this time are read together."""
+_RECORD_TOGETHER = 200
+_RANK_SECONDS = 5.0
+"""How long an order of urgency is good for, where more feeds are due than may be asked."""
+_MOST_UNREAD_BYTES = 64 << 20
+"""No more is asked for while so much waits to be read."""
+_READERS = 2
+"""Processes that read large documents; they are started when the first one comes."""
+_TEND_MICROSECONDS = 60_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """What the catalog says at the beginning of a round."""
+
+    moment: int
+    due: list[DuePoll]
+
+
+class Poller:
+    """Polls the web feeds of a root. `poll` is for threads, `poll_due` for coroutines; use one of the two.
+
+    A `door` that is given is the caller's to close; otherwise the poller opens one and keeps it between rounds.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        acquirer: Acquirer,
+        settings: Settings,
+        door: Door | None = None,
+        *,
+        random: randomness.Random | None = None,
+    ) -> None:
+        self._catalog = catalog
+        self._acquirer = acquirer
+        self._settings = settings
+        self._door = door
+        self._owns_door = door is None
+        self._judge = Judge(catalog, acquirer, settings, random)
+        self._budget = Budget(settings.poll_budget)
+        self._hosts = Hosts(settings.poll_host_concurrency, settings.poll_retry_seconds)
+        self._subscriber = Subscriber(catalog, acquirer, settings)
+        self._now = 0.0
+        self._known_upto = 0
+        self._tended: int | None = None
+        self._order = Order(settings)
+        self._ranked: list[DuePoll] = []
+        self._ranked_at = 0.0
+        # All of these belong to the loop; only `_fetched` is emptied by the thread that reads answers.
+        self._waiting: deque[DuePoll] = deque()
+        self._held: dict[str, deque[DuePoll]] = {}
+        self._tokens: int | None = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._errands: set[asyncio.Task[None]] = set()
+        self._fetched: deque[Fetched] = deque()
+        self._settled: list[Outcome] = []
+        # What answers said besides, until it is heeded: kept here, since there may be no room for the next answer.
+        self._total = Acquisition()
+        self._rests: deque[tuple[str, float]] = deque()
+        self._offers: deque[tuple[Feed, Offer]] = deque()
+        self._under_way: set[int] = set()
+        self._pool = ParsePool(_READERS)
+        self._thread = LoopThread("runnel-poll-loop")
+
+    def poll(self, *, once: bool = False) -> Acquisition:
+        """One round, for callers without an event loop; requests stay under way until the next."""
+        return self._thread.run(lambda: self.poll_due(once=once))
+
+    def close(self) -> None:
+        """Drop what is under way (it is due still) and let go of connections; after `poll`."""
+        if self._thread.started:
+            self._thread.run(self.aclose)
+            self._thread.close()
+
+    async def aclose(self) -> None:
+        """The same, after `poll_due`."""
+        under_way = [*self._tasks, *self._errands]
+        for task in under_way:
+            task.cancel()
+        await asyncio.gather(*under_way, return_exceptions=True)
+        try:
+            await asyncio.to_thread(self._record)
+        except RunnelError as error:
+            logger.warning("what came of the last polls could not be recorded, so they are asked again: %s", error)
+        if self._owns_door and self._door is not None:
+            await self._door.__aexit__(None, None, None)
+            self._door = None
+        pool, self._pool = self._pool, ParsePool(_READERS)
+        await asyncio.to_thread(pool.close)
+
+    # --- rounds -------------------------------------------------------------------------------------------------
+
+    async def poll_due(self, *, once: bool = False) -> Acquisition:
+        """One round: read what came meanwhile, ask the feeds whose time has come, and wait a little for answers.
+
+        With `once` all feeds that are due are asked, whatever the budget, and the round waits for all of them.
+        """
+        door = await self._opened()
+        # Before anything is asked: while there is no room for what was fetched, nothing more is.
+        await self._settle(to_the_end=True)
+        view = await asyncio.to_thread(self._look, once)
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + _ROUND_SECONDS
+        try:
+            self._begin(view, once)
+            self._launch(door)
+            while (self._tasks or self._fetched) and (once or clock() < deadline):
+                if self._tasks:
+                    await asyncio.wait(self._tasks, timeout=_GATHER_SECONDS)
+                await self._settle()
+                self._launch(door)
+        finally:
+            # Nothing starts between rounds; what had no turn keeps its place for the next.
+            self._ranked = [*(poll for held in self._held.values() for poll in held), *self._waiting]
+            self._waiting.clear()
+            self._held.clear()
+        await self._settle(to_the_end=True)
+        if once and self._errands:
+            await asyncio.wait(self._errands)
+        total, self._total = self._total, Acquisition()
+        return total
+
+    async def _opened(self) -> Door:
+        if self._door is None:
+            self._door = await door_of(self._settings, concurrency=self._settings.poll_concurrency).__aenter__()
+        return self._door
+
+    def _look(self, once: bool) -> _View:
+        """What is due, most urgent first; nothing above the lag limit."""
+        is_new = self._take_on()
+        lag = self._acquirer.lag()
+        with self._catalog.read() as connection:
+            moment = now(connection)
+            self._now = moment / 1e6
+            room = self._settings.poll_concurrency - len(self._tasks)
+            if lag >= self._settings.lag_limit or (not once and min(self._budget.available(self._now), room) <= 0):
+                return _View(moment, self._ranked if lag < self._settings.lag_limit else [])
+            if self._ranked and not once and not is_new and 0 <= self._now - self._ranked_at < _RANK_SECONDS:
+                return _View(moment, self._ranked)
+            due = polls.due_polls(connection)
+        due = [
+            poll
+            for poll in due
+            if poll.feed.id not in self._under_way and not self._hosts.rests(poll.state.address, self._now)
+        ]
+        self._ranked_at = self._now
+        return _View(moment, due if once else self._order.by_urgency(due, self._now))
+
+    def _take_on(self) -> bool:
+        """Notice feeds that were declared, dropped or resumed; gives whether there were any."""
+        with self._catalog.read() as connection:
+            if not polls.wants_tending(connection, self._known_upto):
+                return False
+        with self._catalog.write() as connection:
+            self._known_upto = polls.adopt(connection, self._known_upto)
+            polls.tend(connection)
+        return True
+
+    def _begin(self, view: _View, once: bool) -> None:
+        self._waiting = deque(view.due)
+        self._held = {}
+        self._tokens = None if once else self._budget.available(self._now)
+        self._heed()
+        if self._subscriber.enabled and (self._tended is None or view.moment - self._tended >= _TEND_MICROSECONDS):
+            self._tended = view.moment
+            self._run_errand(self._tend_hubs())
+
+    # --- requests -----------------------------------------------------------------------------------------------
+
+    def _launch(self, door: Door) -> None:
+        """Start as many of the waiting polls as the budget and the limits allow."""
+        limit = self._settings.poll_concurrency
+        while self._waiting and len(self._tasks) < limit and self._tokens != 0 and self._can_read_more():
+            poll = self._waiting.popleft()
+            address = poll.state.address
+            if self._hosts.rests(address, self._now) or poll.feed.id in self._under_way:
+                continue
+            if not self._hosts.has_room(address):
+                self._held.setdefault(host_of(address), deque()).append(poll)
+                continue
+            if self._tokens is not None:
+                self._tokens -= 1
+                self._budget.spend()
+            self._hosts.begin(address)
+            self._under_way.add(poll.feed.id)
+            task = asyncio.get_running_loop().create_task(self._fetch(door, poll))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    def _can_read_more(self) -> bool:
+        unread = list(self._fetched)
+        bodies = sum(len(fetched.answer.body) for fetched in unread if fetched.answer is not None)
+        return len(unread) < 4 * self._settings.poll_concurrency and bodies < _MOST_UNREAD_BYTES
+
+    async def _fetch(self, door: Door, poll: DuePoll) -> None:
+        """Ask for one feed. Whatever happens is an answer to be judged, never an end of the round."""
+        address = poll.state.address
+        try:
+            answer = await door.get(address, headers=_headers(poll))
+            self._hosts.answered(address)
+            fetched = Fetched(poll, answer)
+        except InputError as error:
+            fetched = Fetched(poll, None, error)
+            if _is_silence(error):
+                self._hosts.silent(address, self._now)
+        except Exception as error:
+            logger.exception("the feed %s could not be asked", poll.feed.name)
+            fetched = Fetched(poll, None, Unreachable(f"it could not be asked: {type(error).__name__}"))
+        finally:
+            self._hosts.end(address)
+        self._fetched.append(await self._read_large(fetched))
+        held = self._held.get(host_of(address))
+        if held:
+            self._waiting.appendleft(held.popleft())
+        self._tasks.discard(asyncio.current_task())
+        self._launch(door)
+
+    async def _read_large(self, fetched: Fetched) -> Fetched:
+        """Have a new document that is large, or RDF, read in a process of its own, while others are fetched."""
+        answer, poll = fetched.answer, fetched.poll
+        if answer is None or answer.status not in DOCUMENT_STATUS:
+            return fetched
+        form = form_of(answer.headers.get("Content-Type"), answer.url)
+        if len(answer.body) <= INLINE_BYTES and form is None:
+            return fetched
+        if await asyncio.to_thread(digest_of, answer.body) == poll.state.memory.digest:
+            return fetched
+        limit, charset = self._settings.max_document_bytes, charset_of(answer.headers)
+        try:
+            read = await self._pool.read(
+                answer.body,
+                shown_url(answer.url),
+                poll.feed.name,
+                limit=limit,
+                charset=charset,
+                base=answer.url,
+                form=form,
+            )
+        except InputError as error:
+            return replace(fetched, read=error)
+        except Exception:
+            logger.exception("a large document of the feed %s is read again, here", poll.feed.name)
+            return fetched
+        return replace(fetched, read=read)
+
+    # --- answers ------------------------------------------------------------------------------------------------
+
+    async def _settle(self, *, to_the_end: bool = False) -> None:
+        """Read what was fetched, and record it once enough has come together or at a round's end."""
+        if not self._fetched and not (to_the_end and self._settled):
+            return
+        try:
+            await asyncio.to_thread(self._read_answers, to_the_end)
+        finally:
+            self._heed()
+
+    def _heed(self) -> None:
+        """Leave the hosts alone that asked for it, and ask the hubs that were offered."""
+        while self._rests:
+            address, seconds = self._rests.popleft()
+            self._hosts.rest(address, self._now, seconds)
+        while self._offers:
+            self._run_errand(self._request_push(*self._offers.popleft()))
+
+    def _read_answers(self, to_the_end: bool) -> None:
+        answers = list(self._fetched)
+        ids = [fetched.poll.feed.id for fetched in answers]
+        with self._catalog.read() as connection:
+            moment = now(connection)
+            live = polls.live_of(connection, ids)
+            pushed = hubs.hubs_of(connection, ids) if self._subscriber.enabled else {}
+        for fetched in answers:
+            feed = fetched.poll.feed.id
+            outcome = self._outcome(fetched, moment, pushed.get(feed)) if feed in live else None
+            # Only now: an answer that could not be kept for want of room is read again, and not asked for again.
+            self._fetched.popleft()
+            if outcome is None:  # dropped or paused meanwhile
+                self._under_way.discard(feed)
+            else:
+                self._note(outcome, fetched.answer)
+        if to_the_end or len(self._settled) >= _RECORD_TOGETHER:
+            self._record()
+
+    def _note(self, outcome: Outcome, answer: Answer | None) -> None:
+        self._settled.append(outcome)
+        self._total += outcome.acquisition
+        if outcome.rest is not None:
+            self._rests.append((outcome.poll.state.address, outcome.rest))
+        if outcome.is_read and answer is not None:
+            offer = self._subscriber.offers(answer, answer.body)
+            self._offers.extend([] if offer is None else [(outcome.poll.feed, offer)])
+
+    def _outcome(self, fetched: Fetched, moment: int, hub: HubRow | None) -> Outcome:
+        try:
+            return self._judge.judge(fetched, moment, hub)
+        except (StorageFull, RootError):
+            raise  # not the feed's fault, and it passes
+        except Exception as error:
+            logger.exception("the document of the feed %s could not be read", fetched.poll.feed.name)
+            odd = Unreachable(f"its document could not be read: {type(error).__name__}")
+            return self._judge.judge(Fetched(fetched.poll, None, odd), moment, hub)
+
+    def _record(self) -> None:
+        """Write what came of polls, all in one transaction; what cannot be written now is kept for the next time."""
+        settled = self._settled
+        if not settled:
+            return
+        states = states_of(settled, self._settings)
+        with self._catalog.write() as connection:
+            polls.record_polls(connection, states, saturated=sum(outcome.saturated for outcome in settled))
+            for outcome in settled:
+                if outcome.counted_bytes:
+                    owners.add_bytes(connection, outcome.poll.feed.id, outcome.counted_bytes)
+        self._settled = []
+        self._under_way.difference_update(outcome.poll.feed.id for outcome in settled)
+
+    # --- hubs ---------------------------------------------------------------------------------------------------
+
+    async def _request_push(self, feed: Feed, offer: Offer) -> None:
+        try:
+            await self._subscriber.request(await self._opened(), feed, offer)
+        except (StorageFull, RootError):
+            self._offers.append((feed, offer))  # a document offers it once, so it is asked for in the next round
+            raise
+
+    async def _tend_hubs(self) -> None:
+        await self._subscriber.tend(await self._opened())
+
+    def _run_errand(self, errand: Coroutine[Any, Any, None]) -> None:
+        """Do something beside the polls, whose failure concerns nobody else."""
+        task = asyncio.get_running_loop().create_task(errand)
+        self._errands.add(task)
+        task.add_done_callback(self._errand_done)
+
+    def _errand_done(self, task: asyncio.Task[None]) -> None:
+        self._errands.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.warning("a hub could not be asked: %s", task.exception())
+
+
+def _headers(poll: DuePoll) -> dict[str, str]:
+    """What a request says: which forms we read, and which document we have already."""
+    headers = {"Accept": ACCEPT}
+    if poll.state.changed is not None:
+        if poll.state.etag:
+            headers["If-None-Match"] = poll.state.etag
+        if poll.state.modified:
+            headers["If-Modified-Since"] = poll.state.modified
+    return headers
+
+
+def _is_silence(error: InputError) -> bool:
+    """Whether a host did not answer at all, and so would not answer others either."""
+    return not isinstance(error, RefusedAddress) and isinstance(error.__cause__, OSError)

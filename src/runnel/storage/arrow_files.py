@@ -1,0 +1,80 @@
+"""Arrow and Parquet files as the logs use them: written whole through the storage, read by mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from runnel.errors import CorruptData
+from runnel.storage.file_storage import Storage
+
+_ROW_GROUP = 5_000
+
+
+def write_arrow(storage: Storage, path: str, batches: list[Any], schema: Any) -> int:
+    """Write record batches as an Arrow file; gives its size in bytes."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+    data = sink.getvalue()
+    storage.write(path, memoryview(data))
+    return int(data.size)
+
+
+def read_arrow(storage: Storage, path: str) -> Any:
+    """The table of an Arrow file, mapped into memory."""
+    try:
+        with pa.memory_map(str(storage.local(path))) as source:
+            return pa.ipc.open_file(source).read_all()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise CorruptData(f"{path} cannot be read: {error}") from error
+
+
+def write_parquet(storage: Storage, path: str, batches: Iterable[Any], schema: Any) -> int:
+    """Write record batches, one after the other, as a Parquet file; gives its size in bytes."""
+    sink = pa.BufferOutputStream()
+    with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
+        waiting: list[Any] = []
+        rows = 0
+        for batch in batches:
+            waiting.append(batch)
+            rows += batch.num_rows
+            if rows >= _ROW_GROUP:
+                writer.write_table(pa.Table.from_batches(waiting, schema), row_group_size=_ROW_GROUP)
+                waiting, rows = [], 0
+        if waiting:
+            writer.write_table(pa.Table.from_batches(waiting, schema), row_group_size=_ROW_GROUP)
+    data = sink.getvalue()
+    storage.write(path, memoryview(data))
+    return int(data.size)
+
+
+def read_parquet_rows(
+    storage: Storage, path: str, first: int, count: int, columns: Sequence[str] | None = None
+) -> Any:
+    """Some consecutive rows of a Parquet file; only the row groups, and columns, that hold them are read."""
+    try:
+        file = pq.ParquetFile(storage.local(path))
+        groups: list[int] = []
+        start = skip = 0
+        for group in range(file.num_row_groups):
+            rows = file.metadata.row_group(group).num_rows
+            if start < first + count and start + rows > first:
+                skip = skip if groups else first - start
+                groups.append(group)
+            start += rows
+        return file.read_row_groups(groups, columns).slice(skip, count)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise CorruptData(f"{path} cannot be read: {error}") from error
+
+
+def read_parquet_column(storage: Storage, path: str, name: str) -> Any:
+    """One column of a Parquet file; the others are not read."""
+    try:
+        return pq.ParquetFile(storage.local(path)).read(columns=[name]).column(name).combine_chunks()
+    except (OSError, pa.ArrowInvalid) as error:
+        raise CorruptData(f"{path} cannot be read: {error}") from error

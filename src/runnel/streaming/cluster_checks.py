@@ -1,0 +1,145 @@
+"""Before a run goes to a cluster: what would fail there later, and darkly, is refused here with its reason.
+
+Workers read items and plans and write matches as files, so every worker must see the root's folder at the same path,
+and have the same Runnel. Only the driver asks the catalog; but whoever has several machines has clients on several,
+and a SQLite file serves one machine alone.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from runnel.catalog.store.connection import is_shared
+from runnel.errors import RootError
+from runnel.storage.file_storage import Storage, open_storage
+
+_SEALED = "sealed:"
+_PATIENCE_SECONDS = 120.0
+_CONNECT_SECONDS = 5.0
+_PROBES_PER_CORE = 2
+_fit: set[tuple[str, str]] = set()
+_INSTALL_HINT = "install the same Runnel for the same Python at the same path on every machine of the cluster"
+
+
+def is_local(master: str) -> bool:
+    """Whether a Spark master means this machine alone.
+
+    >>> is_local("local[*]"), is_local("spark://cluster.example:7077")
+    (True, False)
+    """
+    return master.startswith("local")
+
+
+def refuse_lone_catalog(master: str, catalog_url: str) -> None:
+    """Raise RootError where a cluster is asked to work with a catalog that serves one machine only."""
+    if not is_local(master) and not catalog_url.startswith(_SEALED) and not is_shared(catalog_url):
+        raise RootError(
+            f"the Spark cluster {master} needs a PostgreSQL catalog; this root has a SQLite file",
+            hint='set catalog = "postgresql://…" for a new root, or run on one machine with master = "local[*]"',
+        )
+
+
+def refuse_silent_master(master: str) -> None:
+    """Raise RootError if no master of a standalone cluster takes a connection: Spark alone tries for a minute."""
+    if not master.startswith("spark://"):
+        return
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
+        except (OSError, ValueError, OverflowError):
+            continue
+        return
+    raise _silent(master)
+
+
+def _silent(master: str) -> RootError:
+    return RootError(
+        f"the Spark cluster {master} does not answer", hint="is the address right, and its master running?"
+    )
+
+
+def check_cluster(spark: Any, catalog_url: str, storage_url: str) -> None:
+    """Raise RootError unless the workers of a session can do their part. A session is looked at once."""
+    master = str(spark.sparkContext.master)
+    if is_local(master):
+        return
+    refuse_lone_catalog(master, catalog_url)
+    looked_at = (str(spark.sparkContext.applicationId), storage_url)
+    if looked_at not in _fit:
+        _probe(spark, open_storage(storage_url))
+        _fit.add(looked_at)
+
+
+def _probe(spark: Any, storage: Storage) -> None:
+    """Let workers look for a file of the root that was just written."""
+    context = spark.sparkContext
+    name = f"probes/{uuid.uuid4().hex}"
+    storage.write(name, b"")
+    url = storage.url
+
+    def look(_: int) -> tuple[str, bool]:
+        from runnel.storage.file_storage import open_storage as open_here
+
+        return socket.gethostname(), open_here(url).local(name).exists()
+
+    count = max(2, context.defaultParallelism * _PROBES_PER_CORE)
+    try:
+        with explained(str(context.master)), _bounded(context):
+            seen = context.parallelize(range(count), count).map(look).collect()
+    finally:
+        storage.delete(name)
+    blind = sorted({host for host, sees in seen if not sees})
+    if blind:
+        raise RootError(
+            f"Spark workers on {', '.join(blind)} do not see the root's folder {storage.local('.')}",
+            hint="put the root into a folder that every machine of the cluster has at the same path",
+        )
+
+
+@contextmanager
+def _bounded(context: Any) -> Iterator[None]:
+    """Give up what no worker takes: Spark alone would wait for ever, and say so only in its log."""
+    group = f"runnel-{uuid.uuid4().hex}"
+    context.setJobGroup(group, "looking whether workers see the root", interruptOnCancel=True)
+    timer = threading.Timer(_PATIENCE_SECONDS, context.cancelJobGroup, [group])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    except Exception as error:
+        if not timer.is_alive():
+            raise RootError(
+                f"the Spark cluster gave no worker within {_PATIENCE_SECONDS:.0f} seconds",
+                hint="its page shows whether workers live and have room for executor_memory and executor_cores",
+            ) from error
+        raise
+    finally:
+        timer.cancel()
+        context.setLocalProperty("spark.jobGroup.id", None)
+
+
+@contextmanager
+def explained(master: str) -> Iterator[None]:
+    """Turn what Spark says of an unfit or missing cluster into words for a person."""
+    try:
+        yield
+    except RootError:
+        raise
+    except Exception as error:
+        text = str(error)
+        if "No module named 'runnel" in text:
+            raise RootError("Spark's workers do not have Runnel", hint=_INSTALL_HINT) from error
+        if "Cannot run program" in text:
+            raise RootError("Spark's workers do not have this Python", hint=_INSTALL_HINT) from error
+        if any(
+            sign in text
+            for sign in ("All masters are unresponsive", "stopped SparkContext", "Could not parse Master")
+        ):
+            raise _silent(master) from error
+        raise

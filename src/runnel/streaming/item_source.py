@@ -1,0 +1,287 @@
+"""The item log as a Spark streaming source.
+
+The offset is {"sequence": last item of the batch, "plan": version it is matched with}. Spark writes it down before
+the batch runs, so a replay after a crash reads the same items and uses the same plan. Without new items the offset
+does not move, whatever happens to the plan. Only references travel through Spark; workers map the files.
+
+Spark imports this module in half a dozen processes, one after the other, before the first batch. Only one of them
+asks the catalog, so what that needs is imported where it is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+
+from runnel.model.segment import Slice
+from runnel.streaming.job import Job
+from runnel.streaming.partitioned.route_ahead import RoutedFile, read_ahead
+
+if TYPE_CHECKING:
+    from runnel.catalog.logs.plan_versions import PlanRow
+    from runnel.catalog.store.connection import Catalog
+    from runnel.logs.items.item_log import ItemLog
+    from runnel.streaming.operator_snapshot import Briefing
+
+FORMAT = "runnel_items"
+SLICE_DDL = (
+    "tier string, path string, first_row long, rows long, first_sequence long, accepted long, "
+    "plan long, base string, delta string, removed array<long>, partitioning string, operators string, "
+    "stretch_first long, stretch_last long, routed string"
+)
+_ARROW = pa.schema(
+    [
+        ("tier", pa.string()),
+        ("path", pa.string()),
+        ("first_row", pa.int64()),
+        ("rows", pa.int64()),
+        ("first_sequence", pa.int64()),
+        ("accepted", pa.int64()),
+        ("plan", pa.int64()),
+        ("base", pa.string()),
+        ("delta", pa.string()),
+        ("removed", pa.list_(pa.int64())),
+        ("partitioning", pa.string()),
+        ("operators", pa.string()),
+        ("stretch_first", pa.int64()),
+        ("stretch_last", pa.int64()),
+        ("routed", pa.string()),
+    ]
+)
+
+_TASK_ITEMS = 250
+_STRETCH_BYTES = 32 << 20
+"""What the matches of a stretch may take, as far as that can be foreseen: whoever reads them holds them together."""
+_STRETCH_ITEMS = 16_384
+"""Items of a stretch at most, however little matched before."""
+_MATCH_BYTES = 2
+_RECENT = 100_000
+"""Items before a batch by which it is foreseen how many matches an item has."""
+
+Offset = dict[str, int]
+
+
+@dataclass
+class SlicePartition(InputPartition):  # type: ignore[misc]
+    """The slices that one task matches, and the plan to match them with."""
+
+    slices: tuple[Slice, ...]
+    plan: int
+    base: str | None
+    delta: str | None
+    removed: tuple[int, ...]
+    partitioning: str | None
+    operators: str | None
+    """What operators need, see `operator_snapshot`."""
+    stretch_items: int
+    """Items whose matches are written together."""
+    routed: str | None
+    """Where it lies which way the items go, if they were routed ahead."""
+
+    def __init__(
+        self,
+        slices: Sequence[Slice],
+        plan: PlanRow | None,
+        operators: str | None,
+        stretch_items: int,
+        routed: str | None = None,
+    ) -> None:
+        super().__init__(None)
+        self.routed = routed
+        self.operators = operators
+        self.stretch_items = stretch_items
+        self.slices = tuple(slices)
+        self.plan, self.base, self.delta, self.removed, self.partitioning = 0, None, None, (), None
+        if plan is not None:
+            self.plan, self.base, self.delta, self.removed = plan.version, plan.base, plan.delta, plan.removed
+            self.partitioning = plan.partitioning
+
+    def stretches(self) -> Iterator[list[Slice]]:
+        """The slices in runs whose matches are written together."""
+        run: list[Slice] = []
+        for one in self.slices:
+            if run and one.last_sequence - run[0].first_sequence >= self.stretch_items:
+                yield run
+                run = []
+            run.append(one)
+        if run:
+            yield run
+
+
+class ItemLogSource(DataSource):  # type: ignore[misc]
+    """The format `runnel_items`; its option `job` says which root and how."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return SLICE_DDL
+
+    def streamReader(self, schema: Any) -> ItemLogReader:  # noqa: N802
+        return ItemLogReader(Job.load(self.options["job"]))
+
+
+class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    """Cuts the item log into bounded batches."""
+
+    def __init__(self, job: Job) -> None:
+        self._job = job
+        self._last: int | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Spark sends the reader to its workers, which read slices and need no catalog.
+        return {"_job": self._job, "_last": self._last}
+
+    @cached_property
+    def _catalog(self) -> Catalog:
+        return self._job.open_catalog()
+
+    @cached_property
+    def _items(self) -> ItemLog:
+        from runnel.logs.items.item_log import ItemLog
+
+        return ItemLog(self._catalog, self._job.open_storage())
+
+    @cached_property
+    def _briefing(self) -> Briefing:
+        from runnel.streaming.operator_snapshot import Briefing
+
+        return Briefing(self._job.open_storage(), 1.0 / self._job.parallelism)
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        return {"sequence": self._job.after_sequence, "plan": 0}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """A bounded run ends with the items that are there when it begins."""
+        self._last = self._items.last_sequence()
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        from runnel.catalog.logs import plan_versions
+        from runnel.catalog.store.sequencer import last_sequence
+
+        with self._catalog.read() as connection:
+            last = last_sequence(connection)
+            if self._last is not None:
+                last = min(last, self._last)
+            if last <= start["sequence"]:
+                return start
+            plan = plan_versions.current_plan(connection)
+            version = plan.version if plan else 0
+            routed = self._routed_upto(start["sequence"], last, version) if plan and plan.partitioning else None
+            if routed == start["sequence"] and self._last is None:
+                return start  # being routed: there is nothing to match before that is done
+            if routed is None or routed == start["sequence"]:
+                # A bounded run would end if it were told that there is nothing.
+                routed = self._bounded(connection, start["sequence"], last)
+        return {"sequence": routed, "plan": version}
+
+    def _routed_upto(self, start: int, last: int, plan: int) -> int | None:
+        """How far items were routed ahead, if they were."""
+        ahead = read_ahead(self._job.open_storage()) if self._job.shards else None
+        return None if ahead is None else ahead.upto(self._job.lineage, start, last, plan)
+
+    def offset_behind(self, start: Offset) -> Offset:
+        """Where the batch behind an offset ends, whatever was routed ahead."""
+        from runnel.catalog.logs import plan_versions
+        from runnel.catalog.store.sequencer import last_sequence
+
+        with self._catalog.read() as connection:
+            last = last_sequence(connection)
+            end = self._bounded(connection, start["sequence"], last) if last > start["sequence"] else last
+            plan = plan_versions.current_plan(connection)
+        return {"sequence": end, "plan": plan.version if plan else 0}
+
+    def is_divided(self, offset: Offset) -> bool:
+        """Whether the plan of an offset is in partitions."""
+        from runnel.catalog.logs import plan_versions
+
+        with self._catalog.read() as connection:
+            plan = plan_versions.plan_by_version(connection, offset["plan"])
+        return plan is not None and plan.partitioning is not None
+
+    def _bounded(self, connection: Any, after: int, last: int) -> int:
+        """The last sequence of a batch after `after` that stays within the limits of items and bytes."""
+        from runnel.catalog.logs.item_segments import segments_between
+
+        last = min(last, after + self._job.max_batch_items)
+        room = self._job.max_batch_bytes
+        for segment in segments_between(connection, after, last):
+            per_item = max(1, segment.bytes // segment.items)
+            taken = min(segment.last_sequence, last) - max(segment.first_sequence, after + 1) + 1
+            if per_item * taken > room:
+                start = max(segment.first_sequence, after + 1)
+                return max(start + room // per_item - 1, after + 1)
+            room -= per_item * taken
+        return last
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        from runnel.catalog.logs import plan_versions
+
+        slices = self._items.slices(start["sequence"], end["sequence"], rows=self._job.slice_items)
+        with self._catalog.read() as connection:
+            plan = plan_versions.plan_by_version(connection, end["plan"])
+            operators = self._briefing.brief(connection, start["sequence"], end["sequence"]).dump()
+            stretch = self._stretch_items(connection, start["sequence"], plan) if plan and plan.partitioning else 0
+        storage = self._job.open_storage()
+        ahead = read_ahead(storage) if plan and plan.partitioning else None
+        offsets = start["sequence"], end["sequence"]
+        if ahead is not None and ahead.serves(storage, self._job.lineage, offsets, end["plan"]):
+            return [self._routed_partition(one, plan, operators, stretch) for one in ahead.files]
+        # A task costs more than matching a few hundred items, so small batches are not divided.
+        enough = max(1, (end["sequence"] - start["sequence"]) // _TASK_ITEMS)
+        count = min(self._job.parallelism, len(slices), enough)
+        bounds = [len(slices) * part // count for part in range(count + 1)] if count else []
+        return [SlicePartition(slices[low:high], plan, operators, stretch) for low, high in pairwise(bounds)]
+
+    def _stretch_items(self, connection: Any, after: int, plan: PlanRow) -> int:
+        """The items whose matches will fit into one stretch, as far as those before tell.
+
+        Matches with other queries tell nothing: then a slice is a stretch.
+        """
+        from runnel.catalog.logs import match_segments, plan_versions
+
+        last = plan_versions.plan_by_version(connection, match_segments.last_plan(connection))
+        if last is None or last.base != plan.base:
+            return self._job.slice_items
+        known = match_segments.most_per_item(connection, max(0, after - _RECENT), after)
+        return min(_STRETCH_ITEMS, int(_STRETCH_BYTES / (_MATCH_BYTES * max(1.0, known))))
+
+    def _routed_partition(
+        self, routed: RoutedFile, plan: PlanRow | None, operators: str | None, stretch: int
+    ) -> SlicePartition:
+        """A task for items that were routed ahead; where they are not divided any more, it has their slices."""
+        first, last = routed.first_sequence, routed.last_sequence
+        slices = self._items.slices(first - 1, last, rows=self._job.slice_items)
+        return SlicePartition(slices, plan, operators, stretch, routed.path)
+
+    def read(self, partition: SlicePartition) -> Iterator[Any]:
+        rows = [
+            {
+                "tier": one.tier,
+                "path": one.path,
+                "first_row": one.first_row,
+                "rows": one.rows,
+                "first_sequence": one.first_sequence,
+                "accepted": one.accepted,
+                "plan": partition.plan,
+                "base": partition.base,
+                "delta": partition.delta,
+                "removed": partition.removed,
+                "partitioning": partition.partitioning,
+                "operators": partition.operators,
+                "stretch_first": run[0].first_sequence,
+                "stretch_last": run[-1].last_sequence,
+                "routed": partition.routed,
+            }
+            for run in partition.stretches()
+            for one in run
+        ]
+        yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)

@@ -1,0 +1,106 @@
+"""The two stages of a divided plan, for slices: to which partitions items go, and what they match there.
+
+Both stages run in the same process where a worker does everything itself, and in two where Spark's keyed stage keeps
+partitions apart. What goes from the first to the second is a slice and the rows that were chosen, a bit for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from runnel.logs.items.item_files import read_items
+from runnel.model.item_batch import ItemBatch
+from runnel.model.segment import Slice
+from runnel.plan.store import PlanVersion
+from runnel.scaleout.route.router import packed, unpacked
+from runnel.storage.file_storage import Storage
+from runnel.streaming.operator_snapshot import OperatorBrief
+from runnel.streaming.worker.match_buffer import Found
+from runnel.streaming.worker.plan_cache import (
+    held_plans,
+    is_partition_held,
+    partition_of,
+    partitioning_of,
+    routing_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RoutedSlice:
+    """A slice, and the rows of it that go to a partition as a bitmap."""
+
+    slice: Slice
+    chosen: bytes
+
+    @property
+    def items(self) -> int:
+        """How many items go there."""
+        return int.from_bytes(self.chosen).bit_count()
+
+
+def route_slice(
+    storage: Storage, version: PlanVersion, one: Slice, found: Found, brief: OperatorBrief, budget: int
+) -> Iterator[tuple[int, bytes]]:
+    """Stage one: match what is in no partition yet, and give the partitions that items go to, each with its rows."""
+    items = read_items(storage, one)
+    with _counting_loads(found, budget):
+        routing = routing_of(storage, version, budget)
+    if routing.fresh is not None:
+        found.add(storage, items, routing.fresh, brief)
+    else:
+        found.counters["items"] += len(items)
+    found.observe(items, routing.observer)
+    divided = partitioning_of(storage.url, version.partitioning or "").partitions
+    found.counters["naive_evaluations"] += len(items) * sum(part.queries for part in divided)
+    choices = routing.router.route(items).choices
+    for number in np.flatnonzero(choices.any(axis=0)).tolist():
+        yield number, packed(choices[:, number])
+
+
+def held_first(storage: Storage, version: PlanVersion, numbers: Iterable[int], budget: int) -> list[int]:
+    """Partitions in the order in which they are best matched: whoever went round in circles would reload them all."""
+    return sorted(numbers, key=lambda number: (not is_partition_held(storage, version, number, budget), number))
+
+
+def match_routed(
+    storage: Storage,
+    version: PlanVersion,
+    routed: Sequence[RoutedSlice],
+    number: int,
+    found_for: Callable[[RoutedSlice], Found],
+    brief: OperatorBrief,
+    budget: int,
+) -> None:
+    """Stage two: match the rows that came to a partition; `found_for` says where what is found of a slice belongs."""
+    first = found_for(routed[0])
+    with _counting_loads(first, budget):
+        before = held_plans(budget).counters.loads
+        loaded = partition_of(storage, version, number, budget)
+        loads = held_plans(budget).counters.loads - before
+    for one in routed:
+        found = found_for(one)
+        items = chosen_items(read_items(storage, one.slice), one.chosen)
+        found.add_partition(storage, items, loaded, brief, number)
+    first.loads[number]["loads"] += loads
+
+
+@contextmanager
+def _counting_loads(found: Found, budget: int) -> Iterator[None]:
+    """Count the plans that are loaded inside, and of these the ones that were here before."""
+    held = held_plans(budget).counters
+    loads, reloads = held.loads, held.reloads
+    yield
+    found.counters["plan_loads"] += held.loads - loads
+    found.counters["plan_reloads"] += held.reloads - reloads
+
+
+def chosen_items(items: ItemBatch, chosen: bytes) -> ItemBatch:
+    """The items whose bit is set."""
+    rows: Any = unpacked(chosen, len(items))
+    return items if rows.all() else ItemBatch(items.records.take(pa.array(np.flatnonzero(rows))))

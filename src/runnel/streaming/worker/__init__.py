@@ -1,0 +1,1 @@
+"""What runs in Spark's Python workers: slices in, written match parts out. No SQLAlchemy here."""

@@ -1,0 +1,237 @@
+"""From a root to the data of its report: everything the page shows, read from the catalog and the logs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+from sqlalchemy import Connection
+
+from runnel.catalog.declared import feeds, operators, subscriptions
+from runnel.catalog.declared.subscriptions import moment_of
+from runnel.catalog.learned import operator_statistics
+from runnel.catalog.logs import match_segments, plan_versions, quarantine
+from runnel.catalog.store.connection import now
+from runnel.engine import Engine
+from runnel.engine.ask.vitals import operator_figures
+from runnel.engine.planning.partition_figures import partition_figures
+from runnel.model.feed import Feed, FeedKind
+from runnel.model.learned.operator_statistics import operator_key
+from runnel.plan.store import PlanVersion, load
+from runnel.web.report import (
+    FeedFigures,
+    NextStep,
+    OperatorRow,
+    OperatorsUsed,
+    OutputFile,
+    PartitionRow,
+    PartitionsUsed,
+    QueryMatches,
+    RunReport,
+    SampleMatch,
+    Sharing,
+    SummaryFigure,
+    TimelinePoint,
+)
+
+_BUCKETS = 60
+_SAMPLES = 5
+_FAILURES = 50
+
+
+@dataclass
+class _Tally:
+    """What one pass over the logs counts."""
+
+    by_query: Counter[int] = field(default_factory=Counter)
+    items_by_feed: Counter[int] = field(default_factory=Counter)
+    matches_by_feed: Counter[int] = field(default_factory=Counter)
+    moments: list[tuple[datetime, int]] = field(default_factory=list)
+    items: int = 0
+    matches: int = 0
+
+
+def collect_report(
+    engine: Engine, title: str, *, next_steps: Sequence[tuple[str, str]] = (), notes: Sequence[SummaryFigure] = ()
+) -> RunReport:
+    """The report of a root as it is now."""
+    root = engine.root
+    with root.catalog.read() as connection:
+        declared = {feed.id: feed for feed in feeds.live_feeds(connection)}
+        live = feeds.since_of(connection)
+        segments = match_segments.match_segments(connection)
+        aside = quarantine.put_aside_things(connection, _FAILURES)
+        generated = moment_of(now(connection))
+        asked = _operators(connection)
+        divided = _partitions(engine, connection)
+    tally = _count(engine, segments[-1].last_sequence if segments else 0)
+    ranked = sorted(
+        (
+            QueryMatches(declared[query].name, tally.by_query.get(query, 0))
+            for query in live
+            if query in declared and declared[query].kind is FeedKind.VIRTUAL
+        ),
+        key=lambda one: (-one.matches, one.name),
+    )
+    sharing = _sharing(engine, segments)
+    return RunReport(
+        title=title,
+        generated=generated,
+        figures=(*_figures(tally, len(ranked), sharing), *notes),
+        timeline=_timeline(tally.moments),
+        matches_per_query=tuple(ranked),
+        sharing=sharing,
+        partitions=divided,
+        operators=asked,
+        feeds=tuple(
+            FeedFigures(feed.name, tally.items_by_feed[feed.id], tally.matches_by_feed[feed.id])
+            for feed in declared.values()
+            if feed.kind is FeedKind.SOURCE
+        ),
+        outputs=_outputs(engine, tally),
+        samples=_samples(engine, ranked, {feed.name: feed for feed in declared.values()}),
+        failures=tuple(f"{one.kind} {one.place}: {one.reason}" for one in aside),
+        next_steps=tuple(NextStep(command, purpose) for command, purpose in next_steps),
+    )
+
+
+def _count(engine: Engine, upto: int) -> _Tally:
+    root, tally = engine.root, _Tally()
+    found: dict[int, int] = {}
+    for rows in root.matches.read(0, upto):
+        tally.by_query.update(rows.queries.tolist())
+        lengths = (rows.offsets[1:] - rows.offsets[:-1]).tolist()
+        found.update(zip(rows.sequences.tolist(), lengths, strict=True))
+    for batch in root.items.read(0, upto):
+        for sequence, feed, item in zip(batch.sequences.tolist(), batch.feeds.tolist(), batch.items({}), strict=True):
+            count = found.get(sequence, 0)
+            tally.items += 1
+            tally.matches += count
+            tally.items_by_feed[feed] += 1
+            tally.matches_by_feed[feed] += count
+            published = item.first("published")
+            moment = published if isinstance(published, datetime) else item.time
+            tally.moments.append((moment or datetime.fromtimestamp(0, UTC), count))
+    return tally
+
+
+def _timeline(moments: list[tuple[datetime, int]]) -> tuple[TimelinePoint, ...]:
+    """Items and matches in even steps of time. Claims far from all others (1970, 2099) would flatten the rest."""
+    if not moments:
+        return ()
+    ordered = sorted(moments)
+    edge = len(ordered) // 100
+    early, late = ordered[edge][0], ordered[len(ordered) - 1 - edge][0]
+    reach = late - early
+    inner = [moment for moment, _ in ordered if early - reach <= moment <= late + reach]
+    low, high = inner[0], inner[-1]
+    step = max(timedelta(minutes=1), (high - low) / _BUCKETS)
+    items: Counter[int] = Counter()
+    found: Counter[int] = Counter()
+    for moment, count in ordered:
+        if low <= moment <= high:
+            bucket = int((moment - low) / step)
+            items[bucket] += 1
+            found[bucket] += count
+    return tuple(TimelinePoint(low + bucket * step, items[bucket], found[bucket]) for bucket in range(max(items) + 1))
+
+
+def _figures(tally: _Tally, queries: int, sharing: Sharing) -> tuple[SummaryFigure, ...]:
+    per_item = tally.matches / tally.items if tally.items else 0.0
+    return (
+        SummaryFigure("items matched", f"{tally.items:,}"),
+        SummaryFigure("standing queries", f"{queries:,}", f"{sharing.distinct_predicates:,} distinct predicates"),
+        SummaryFigure("matches", f"{tally.matches:,}", f"{per_item:.1f} per item"),
+    )
+
+
+def _sharing(engine: Engine, segments: Sequence[match_segments.MatchSegment]) -> Sharing:
+    with engine.root.catalog.read() as connection:
+        current = plan_versions.current_plan(connection)
+    if current is None:
+        return Sharing()
+    plan = load(engine.root.storage, PlanVersion.of(current))
+    counts: Counter[str] = Counter()
+    for part in plan.parts:
+        counts.update(part.logical.counts)
+    counters: Counter[str] = Counter()
+    for segment in segments:
+        counters.update(segment.counters)
+    return Sharing(
+        queries=current.queries,
+        distinct_predicates=counts["predicates"],
+        distinct_clauses=counts["clauses"],
+        distinct_atoms=counts["atoms"],
+        naive_evaluations=counters["naive_evaluations"],
+        candidates=counters["candidates"],
+        clause_checks=counters["clause_checks"],
+        atom_evaluations=counters["atom_evaluations"],
+    )
+
+
+def _partitions(engine: Engine, connection: Connection) -> PartitionsUsed | None:
+    """How the queries are divided over workers, where they are."""
+    figures = partition_figures(engine.root, connection, plan_versions.current_plan(connection))
+    if figures is None:
+        return None
+    rows = (
+        PartitionRow(one.number, one.queries, one.items, one.matches, one.microseconds) for one in figures.partitions
+    )
+    return PartitionsUsed(tuple(figures.lines()), tuple(rows))
+
+
+def _operators(connection: Connection) -> OperatorsUsed | None:
+    """What operators have done, where they are in use."""
+    figures = operator_figures(connection)
+    if not figures.are_used:
+        return None
+    queries, learned = operators.use_counts(connection), operator_statistics.learned_operators(connection)
+    return OperatorsUsed(
+        tuple(
+            OperatorRow(name, queries[name], learned.cost(operator_key(name, one.version), one.cost.total_seconds()))
+            for name, one in operators.live_operators(connection).items()
+        ),
+        calls=figures.calls,
+        known_answers=figures.known_answers,
+        unknown=figures.unknown,
+        waiting=figures.waiting,
+    )
+
+
+def _outputs(engine: Engine, tally: _Tally) -> tuple[OutputFile, ...]:
+    with engine.root.catalog.read() as connection:
+        held = subscriptions.live_subscriptions(connection)
+    limit = engine.root.settings.feed_entries
+    return tuple(
+        OutputFile(
+            f"out/{one.target}" if not one.target.startswith("/") else one.target,
+            one.kind,
+            tally.by_query[one.feed] if one.kind == "jsonl" else min(limit, tally.by_query[one.feed]),
+        )
+        for one in held
+        if one.target is not None and (engine.root.out / one.target).exists()
+    )
+
+
+def _samples(engine: Engine, ranked: Sequence[QueryMatches], declared: dict[str, Feed]) -> tuple[SampleMatch, ...]:
+    """A few matches explained, from popular and from rare queries."""
+    matching = [one for one in ranked if one.matches]
+    chosen = [matching[len(matching) * part // _SAMPLES] for part in range(_SAMPLES)] if matching else []
+    samples = []
+    for query in dict.fromkeys(chosen):
+        first = next(engine.matches(query.name), None)
+        if first is not None:
+            explained = engine.why(first.item.id, query.name)
+            title = str(first.item.first("title") or first.item.id)
+            samples.append(
+                SampleMatch(
+                    query.name,
+                    declared[query.name].statement,
+                    title,
+                    first.item.feed,
+                    tuple(explained.data["trace"]),
+                )
+            )
+    return tuple(samples)

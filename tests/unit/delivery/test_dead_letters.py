@@ -1,0 +1,146 @@
+"""Dead letters: listed, explained, and sent again under the same key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from tests.integration.in_process import InProcess
+
+import runnel
+from runnel.catalog.delivery import ledger
+from runnel.delivery.dead_letters import dead_letters, explain_letter, replay
+from runnel.engine import Engine
+from runnel.engine.open_delivery import shares_of
+from runnel.errors import NotFound
+from runnel.model.message import MessageState
+from runnel.testing import FakeClock, MemorySink
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def runner(tmp_path: Path, clock: FakeClock) -> Iterator[InProcess]:
+    MemorySink.clear()
+    with runnel.open(tmp_path / "root", clock=clock, retry_seconds=(5, 300)) as engine:
+        engine.execute("register feed Wire; create feed Rock from Wire where title contains 'rock';")
+        engine.execute("subscribe to Rock output memory 'a'; subscribe to Rock output memory 'b';")
+        made = InProcess(engine)
+        yield made
+        made.close()
+    MemorySink.clear()
+
+
+def _give_up(runner: InProcess, clock: FakeClock, target: str, *numbers: int) -> None:
+    """Items published while an endpoint is down, until its message is dead."""
+    MemorySink.fail(target, "connection refused")
+    runner.engine.publish("Wire", [{"id": str(number), "title": f"rock {number}"} for number in numbers])
+    runner.match()
+    for _ in range(3):
+        runner.deliver()
+        clock.advance(timedelta(hours=1))
+    MemorySink.fail(target, None)
+
+
+def _letters(engine: Engine, subscription: int | None = None) -> list[str]:
+    with engine.root.catalog.read() as connection:
+        return [one.key for one in dead_letters(connection, 100, subscription)]
+
+
+def test_letters_are_listed_newest_first_and_by_subscription(runner: InProcess, clock: FakeClock) -> None:
+    _give_up(runner, clock, "a", 1, 2)
+    _give_up(runner, clock, "b", 3)
+    keys = _letters(runner.engine)
+    assert [key.split("-")[1] for key in keys] == ["2", "1"]
+    assert _letters(runner.engine, 1) == keys[1:]
+    with runner.engine.root.catalog.read() as connection:
+        assert [one.key for one in dead_letters(connection, 1)] == keys[:1]
+        [letter] = dead_letters(connection, 10, 1)
+    assert (letter.feed, letter.kind, letter.target, letter.count) == ("Rock", "memory", "a", 2)
+    assert (letter.attempts, letter.reason) == (3, "connection refused")
+    assert letter.key in letter.line()
+    assert "connection refused" in letter.line()
+    assert json.loads(json.dumps(letter.to_json()))["count"] == 2
+
+
+def test_a_letter_tells_its_whole_story(runner: InProcess, clock: FakeClock) -> None:
+    _give_up(runner, clock, "a", 1, 2)
+    [key] = _letters(runner.engine)
+    with runner.engine.root.catalog.read() as connection:
+        story = explain_letter(connection, key, shares_of(runner.engine.root))
+    assert (story.state, story.feed, story.count) == ("dead", "Rock", 2)
+    assert story.titles == ("rock 1", "rock 2")
+    assert [one.number for one in story.failures] == [1, 2, 3]
+    assert {one.outcome for one in story.failures} == {"connection refused"}
+    times = [one.at for one in story.failures]
+    assert [later - earlier for earlier, later in pairwise(times)] == [timedelta(hours=1)] * 2
+    assert any(f"replay message '{key}'" in one for one in story.advice)
+    shown = "\n".join(story.lines())
+    assert all(part in shown for part in (key, "rock 1", "connection refused", "attempt 3"))
+    assert json.loads(json.dumps(story.to_json()))["failures"][2]["attempt"] == 3
+
+
+def test_a_letter_is_sent_again_under_its_key_and_keeps_its_history(runner: InProcess, clock: FakeClock) -> None:
+    _give_up(runner, clock, "a", 1, 2)
+    [key] = _letters(runner.engine)
+    with runner.engine.root.catalog.write() as connection:
+        assert replay(connection, key) == 1
+        assert replay(connection, key) == 0, "it is open now"
+    MemorySink.fail("a", "still down")
+    runner.deliver()
+    MemorySink.fail("a", None)
+    clock.advance(DAY)
+    assert runner.deliver() == 1
+    assert [one.key for one in MemorySink.delivered("a")] == [key]
+    assert MemorySink.item_ids("a") == ["1", "2"]
+    with runner.engine.root.catalog.read() as connection:
+        story = explain_letter(connection, key)
+        [message] = ledger.messages_of(connection, 1)
+    assert (message.state, message.attempts) == (MessageState.DONE, 2), "attempts are counted anew"
+    assert [one.outcome for one in story.failures] == ["connection refused"] * 3 + ["still down"]
+    assert _letters(runner.engine) == []
+
+
+def test_all_letters_of_a_subscription_are_sent_again_in_order(runner: InProcess, clock: FakeClock) -> None:
+    _give_up(runner, clock, "a", 1)
+    runner.engine.publish("Wire", [{"id": "5", "title": "rock 5"}])
+    runner.run()
+    _give_up(runner, clock, "a", 6)
+    with runner.engine.root.catalog.write() as connection:
+        assert replay(connection, 1) == 2
+    runner.deliver()
+    assert MemorySink.item_ids("a") == ["5", "1", "6"]
+    assert MemorySink.item_ids("b") == ["1", "5", "6"]
+
+
+def test_letters_of_an_ended_subscription_are_past_sending(runner: InProcess, clock: FakeClock) -> None:
+    _give_up(runner, clock, "a", 1)
+    [key] = _letters(runner.engine)
+    runner.engine.execute("unsubscribe 1;")
+    with runner.engine.root.catalog.write() as connection:
+        assert (replay(connection, key), replay(connection, 1)) == (0, 0)
+        assert "has ended" in " ".join(explain_letter(connection, key).advice)
+
+
+def test_unknown_keys_are_said_to_be_unknown(runner: InProcess) -> None:
+    with runner.engine.root.catalog.read() as connection, pytest.raises(NotFound, match="no message"):
+        explain_letter(connection, "nothing'; drop table messages;")
+
+
+def test_statements_reach_the_letters(runner: InProcess, clock: FakeClock) -> None:
+    _give_up(runner, clock, "a", 1)
+    [key] = _letters(runner.engine)
+    shown, story = runner.engine.execute(f"show dead letters; explain message '{key}';")
+    assert key in "\n".join(shown.lines)
+    assert "connection refused" in "\n".join(story.lines)
+    runner.engine.execute(f"replay message '{key}';")
+    assert runner.deliver() == 1

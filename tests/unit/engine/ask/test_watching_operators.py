@@ -1,0 +1,204 @@
+"""What status, metrics, report and doctor say of operators: figures that are right, cheap, and only where in use."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event, insert
+from tests.integration.in_process import InProcess
+from typer.testing import CliRunner
+
+from runnel.catalog.learned import operator_cache
+from runnel.catalog.logs import undecided
+from runnel.catalog.store import schema
+from runnel.cli.main import app
+from runnel.engine import Engine, open_engine
+from runnel.engine.ask.vitals import operator_figures, read_vitals
+from runnel.engine.run.health import Health
+from runnel.matching.operators.ask.operator_environment import OperatorMeans
+from runnel.model.undecided import Undecided
+from runnel.streaming.worker import operator_work
+from runnel.web.collect_report import collect_report
+from runnel.web.metrics import render_metrics
+
+MODULE = "tests.crash.city_operators"
+SCRIPT = f"""
+register feed Wire;
+register operator loudness(?level int) from '{MODULE}:loudness' cost 40 ms reading volume;
+register operator moody(switch text) from '{MODULE}:moody' on error retry for 1 hours;
+create feed Noisy from Wire where loudness(?level) and ?level > 4;
+create feed Moody from Wire where moody('/nowhere/at/all');
+subscribe to Noisy output log; subscribe to Moody output log;
+"""
+ITEMS = [{"id": str(number), "title": f"number {number}", "volume": number} for number in range(1, 7)]
+
+
+class Run:
+    """A run of which nothing is known."""
+
+    def health(self) -> Health:
+        return Health(True, True)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[InProcess]:
+    """A root where operators answered some calls and failed of two items."""
+    operator_work.operators.cache_clear()
+    with open_engine(tmp_path / "root") as new:
+        (new.root.folder / "runnel.toml").write_text(f'operator_modules = ["{MODULE}"]\n')
+    with open_engine(tmp_path / "root") as opened:
+        OperatorMeans.of(opened.root.settings).keep(opened.root.storage)
+        opened.execute(SCRIPT)
+        opened.publish("Wire", ITEMS)
+        made = InProcess(opened)
+        made.match()
+        yield made
+    operator_work.operators.cache_clear()
+
+
+@pytest.fixture
+def engine(run: InProcess) -> Engine:
+    """The engine of that root."""
+    return run.engine
+
+
+def _doctor(root: Path, code: int = 0) -> dict[str, dict[str, Any]]:
+    told = CliRunner().invoke(app, ["doctor", "-r", str(root), "--json"])
+    assert told.exit_code == code, told.output
+    return {one["check"]: one for one in map(json.loads, told.stdout.splitlines())}
+
+
+def test_figures_are_what_happened(engine: Engine, run: InProcess) -> None:
+    found = read_vitals(engine.root).operators
+    assert (found.registered, found.calls, found.unknown, found.waiting) == (2, 12, 2, 2)
+    assert found.known_answers == 10, "failures are not remembered"
+    assert found.known_bytes > 0
+    engine.publish("Wire", [{"id": "7", "volume": 100}])
+    run.match()
+    assert read_vitals(engine.root).operators.calls == 14
+
+
+def test_a_batch_that_is_committed_again_counts_once(engine: Engine, run: InProcess) -> None:
+    engine.publish("Wire", [{"id": "8", "volume": 3}])
+    start = run.offset
+    run.match()
+    counted = read_vitals(engine.root).operators
+    run.commit(start, run.offset, run.batches - 1)
+    assert read_vitals(engine.root).operators == counted
+    assert (counted.calls, counted.unknown) == (14, 3)
+
+
+def test_status_has_a_line_where_operators_are_in_use(engine: Engine, tmp_path: Path) -> None:
+    status = engine.status()
+    assert (
+        "operators      2, 12 calls, 10 known answers, 2 left undecided, 2 items wait for another try"
+        in status.lines()
+    )
+    assert status.to_json()["operators"]["waiting"] == 2
+    quiet = replace(status, operators=replace(status.operators, unknown=0, waiting=0))
+    assert "operators      2, 12 calls, 10 known answers" in quiet.lines()
+    with open_engine(tmp_path / "other") as other:
+        assert not any(line.startswith("operators") for line in other.status().lines())
+
+
+def test_metrics_and_report_say_the_same(engine: Engine) -> None:
+    text, _ = render_metrics(engine.root, Run())
+    values = dict(line.rsplit(" ", 1) for line in text.decode().splitlines() if not line.startswith("#"))
+    assert values["runnel_operators"] == "2.0"
+    assert (values["runnel_operator_calls"], values["runnel_operator_unknown"]) == ("12.0", "2.0")
+    assert (values["runnel_operator_waiting"], values["runnel_operator_cache_answers"]) == ("2.0", "10.0")
+    assert float(values["runnel_operator_cache_bytes"]) > 0
+    used = collect_report(engine, "Run").operators
+    assert used is not None
+    assert {one.name: one.queries for one in used.operators} == {"loudness": 1, "moody": 1}
+    assert (used.calls, used.unknown, used.waiting, used.known_answers) == (12, 2, 2, 10)
+
+
+def test_no_figure_scans_what_grows(engine: Engine) -> None:
+    asked: list[tuple[str, Any]] = []
+    with engine.root.catalog.read() as connection:
+        event.listen(connection, "before_cursor_execute", lambda _c, _k, text, given, *_: asked.append((text, given)))
+        operator_figures(connection)
+    assert len(asked) == 5
+    with engine.root.catalog.read() as connection:
+        for statement, given in asked:
+            steps = connection.exec_driver_sql(f"explain query plan {statement}", given).all()
+            scans = [step[3] for step in steps if step[3].startswith("SCAN") and "INDEX" not in step[3]]
+            # Registrations are few, and a person writes each.
+            assert not [one for one in scans if one != "SCAN operators"], (statement, scans)
+
+
+def test_doctor_finds_operators_well(engine: Engine) -> None:
+    found = _doctor(engine.root.folder)
+    assert found["operators"]["detail"] == "2 registered, those in use are there"
+    assert found["retries"]["detail"] == "2 items wait for another try"
+    assert "all there" in found["answers"]["detail"]
+    assert [found[name]["hint"] for name in ("operators", "answers", "retries")] == [None] * 3
+
+
+def test_doctor_says_nothing_of_operators_where_there_are_none(tmp_path: Path) -> None:
+    open_engine(tmp_path / "root").close()
+    assert not {"operators", "answers", "retries"} & _doctor(tmp_path / "root").keys()
+
+
+def test_doctor_warns_of_operators_that_cannot_be_found_without_importing_them(engine: Engine) -> None:
+    folder = engine.root.folder
+    (folder / "runnel.toml").write_text('operator_modules = ["city"]\n')
+    found = _doctor(folder)["operators"]
+    assert found["well"], "it is a warning"
+    assert found["detail"] == (
+        f"2 in use cannot be found, loudness ({MODULE}:loudness) first: operators of the module {MODULE} are not "
+        "allowed; 2 queries stay undecided"
+    )
+    assert "operator_modules" in found["hint"]
+    with engine.root.catalog.write() as connection:
+        row = connection.execute(schema.operators.select().where(schema.operators.c.name == "moody")).one()
+        content = json.dumps(json.loads(row.content) | {"source": "an_entry_point_that_is_gone"})
+        connection.execute(
+            schema.operators.update().where(schema.operators.c.name == "moody").values(content=content)
+        )
+    (folder / "runnel.toml").write_text(f'operator_modules = ["{MODULE}"]\n')
+    found = _doctor(folder)["operators"]
+    assert (
+        "1 in use cannot be found, moody (an_entry_point_that_is_gone) first: there is no operator"
+        in (found["detail"])
+    )
+    assert "1 query stays undecided" in found["detail"]
+    shown = CliRunner().invoke(app, ["doctor", "-r", str(folder)])
+    assert "! operators" in shown.stdout
+    with engine.root.catalog.write() as connection:
+        connection.execute(schema.uses_operators.delete())
+    assert _doctor(folder)["operators"]["hint"] is None, "nobody uses it"
+
+
+def test_doctor_tells_of_missing_answers_which_are_no_fault(engine: Engine) -> None:
+    with engine.root.catalog.read() as connection:
+        paths = [one.path for one in operator_cache.live_segments(connection)]
+    engine.root.storage.delete(paths[0])
+    found = _doctor(engine.root.folder)["answers"]
+    assert found["well"]
+    assert found["detail"].startswith(f"1 of {len(paths)} files with known answers are missing, operators/cache/")
+    assert "asked again" in found["hint"]
+
+
+def test_doctor_tells_of_items_that_are_gone_or_were_never_there(engine: Engine) -> None:
+    folder, catalog = engine.root.folder, engine.root.catalog
+    with catalog.write() as connection:
+        connection.exec_driver_sql("update counters set value = 4 where name = 'retained'")
+    found = _doctor(folder)["retries"]
+    assert found["well"]
+    assert "1 of 2 items that wait for another try are no longer kept" in found["detail"]
+    with catalog.write() as connection:
+        undecided.put_off(connection, [Undecided(99, (2,), "", 1, 1)])
+        connection.execute(
+            insert(schema.supplements).values(sequence=70, supplements=3, queries="[2]", attempts=1, until=1)
+        )
+    found = _doctor(folder, code=5)["retries"]
+    assert not found["well"]
+    assert "2 items to be tried again have sequences beyond item 6" in found["detail"]
+    assert "backup" in found["hint"]

@@ -1,0 +1,78 @@
+"""Roots whose queries are divided: declared, looked at and compared with the same queries undivided."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from runnel.catalog.logs import plan_versions
+from runnel.catalog.logs.plan_versions import PlanRow
+from runnel.catalog.store import leases
+from runnel.engine import Engine
+from runnel.engine.planning.partition_plan import divide, publish_partitioning
+from runnel.engine.planning.stream_knowledge import read_known
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.model.item import Item
+from runnel.model.item_batch import ItemBatch
+from runnel.plan.store import PlanVersion, load
+from runnel.scaleout.partitioning import read_assignment, read_partitioning
+from runnel.scaleout.route.partitioned_matcher import PartitionedMatcher
+
+WORDS = ("rock", "jazz", "folk", "soul", "punk", "blues")
+
+DECLARED = "register feed News; register feed Wire;" + "".join(
+    f"create feed All{word.title()} from News where title contains '{word}';"
+    f"subscribe to All{word.title()} output log;"
+    + "".join(
+        f"create feed {word.title()}{n} from News | Wire where title contains '{word}' and n > {n};"
+        f"subscribe to {word.title()}{n} output log;"
+        for n in range(4)
+    )
+    for word in WORDS
+)
+
+
+def current(engine: Engine) -> PlanRow:
+    with engine.root.catalog.read() as connection:
+        row = plan_versions.current_plan(connection)
+    assert row is not None
+    return row
+
+
+def epoch(engine: Engine) -> int:
+    """The epoch of the lease on a root, which is taken the first time."""
+    with engine.root.catalog.write() as connection:
+        held = leases.state(connection)
+        return held.epoch if held is not None else leases.acquire(connection, 600).epoch
+
+
+def move_everything(engine: Engine, held: int) -> None:
+    """Publish a version in which every query is in the partition behind its own."""
+    row = current(engine)
+    old = read_partitioning(engine.root.storage, row.partitioning or "")
+    assignment = read_assignment(engine.root.storage, old.folder)
+    with engine.root.catalog.read() as connection:
+        known = read_known(engine.root, connection)
+    moved = (assignment.partitions + 1) % len(old.partitions)
+    made = divide(engine.root, row.base, len(old.partitions), known, before=old, partitions=moved)
+    assert publish_partitioning(engine.root, held, row, made) == row.version + 1
+
+
+def news() -> ItemBatch:
+    """Items of both feeds: with one word each, with several, with none."""
+    texts = [*WORDS, *(f"{a} and {b}" for a, b in zip(WORDS, WORDS[2:], strict=False)), "quiet", " ".join(WORDS)]
+    items = [
+        Item(feed, f"{feed}-{place}", {"title": (text,), "n": (float(place % 6),)})
+        for feed in ("News", "Wire")
+        for place, text in enumerate(texts)
+    ]
+    return ItemBatch.of(items, {"News": 1, "Wire": 2})
+
+
+def assert_divided_alike(engine: Engine, row: PlanRow) -> None:
+    """The partitions find what the whole plan finds, and that is something."""
+    version = PlanVersion.of(row)
+    whole = build_matcher(load(engine.root.storage, version)).match(news())
+    parts = PartitionedMatcher(engine.root.storage, version).match(news())
+    assert np.array_equal(parts.offsets, whole.offsets)
+    assert np.array_equal(parts.queries, whole.queries)
+    assert whole.total > 0

@@ -1,0 +1,192 @@
+"""What people are told of a division: how it is, why, what comes next, and nothing of what was before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.unit.engine.planning.partitioned_workspaces import DECLARED, current, epoch, move_everything
+from typer.testing import CliRunner
+
+from runnel.catalog.learned import partition_loads
+from runnel.catalog.learned.partition_loads import PartitionLoad
+from runnel.catalog.logs import match_segments
+from runnel.catalog.logs.match_segments import MatchSegment
+from runnel.cli.main import app
+from runnel.engine import Engine, open_engine
+from runnel.engine.ask.status import read_status
+from runnel.engine.ask.vitals import read_vitals
+from runnel.engine.planning.partition_figures import next_start
+from runnel.engine.planning.partition_plan import ensure_partitioning
+from runnel.scaleout.divide.choose_partitions import PartitionChoice
+from runnel.scaleout.partitioning import MANIFEST, Partition, Partitioning, Weighed, read_partitioning
+from runnel.web.collect_report import collect_report
+
+
+@pytest.fixture
+def divided(tmp_path: Path) -> Iterator[Engine]:
+    with open_engine(tmp_path / "root", partitions=3, partition_strategy="grouped") as opened:
+        opened.execute(DECLARED)
+        yield opened
+
+
+def _told(folder: Path, **settings: Any) -> str:
+    """What status says of partitions under some settings, in one line."""
+    with open_engine(folder, **settings) as engine:
+        lines = read_status(engine.root).lines()
+    first = next(place for place, line in enumerate(lines) if line.startswith("partitions"))
+    last = next(place for place, line in enumerate(lines) if line.startswith("runner"))
+    return re.sub(r"\s+", " ", " ".join(lines[first:last]))
+
+
+def test_status_says_how_the_plan_is_divided_not_how_it_would_be(divided: Engine) -> None:
+    folder = divided.root.folder
+    assert "partitions 3 grouped: as many partitions as the settings say" in _told(folder, partitions=3)
+    assert "next start" not in _told(folder, partitions=3)
+    for settings, after in (
+        ({"partitions": 1}, "gives every worker all of them (as the settings say)"),
+        ({"partitions": 0}, "gives every worker all of them (the plan takes"),
+        ({"partitions": 4}, "divides them into 4 (as the settings say)"),
+    ):
+        told = _told(folder, **settings)
+        assert f"partitions 3 grouped, as they were divided last the next start of the runner {after}" in told
+    told = _told(folder, partitions=3, partition_strategy="spread")
+    assert "3 grouped: as many partitions as the settings say the next start of the runner makes them spread" in told
+    with open_engine(folder, partitions=1) as engine:
+        figures = read_status(engine.root).to_json()["partitions"]
+        assert figures["count_reason"] is None
+        assert "every worker" in figures["next_start"]
+        explained = engine.explain("AllRock")
+        assert explained.data["partition"]["next_start"] == figures["next_start"]
+        assert any("the next start of the runner gives every" in line for line in explained.lines)
+
+
+def test_what_the_next_start_does_has_separators() -> None:
+    made = Partitioning("plans/a", "plans/b", "plans/c", 1, (Partition("plans/d", 1, 1, 0.5, 1.0),) * 2, "grouped")
+    assert next_start(made, PartitionChoice(2, "so", "so"), "grouped") is None
+    assert next_start(made, PartitionChoice(1_024, "so", "so"), "") == (
+        "the next start of the runner divides them into 1,024 (so)"
+    )
+
+
+def test_an_undivided_plan_is_told_to_be_undivided_and_why(tmp_path: Path) -> None:
+    folder = tmp_path / "root"
+    with open_engine(folder) as engine:
+        assert read_status(engine.root).undivided is None, "there is no plan yet"
+        engine.execute(DECLARED)
+        status = read_status(engine.root)
+        assert status.partitions is None
+        assert status.to_json()["partitions"] is None
+        assert status.to_json()["undivided"]["damaged"] is False
+        assert collect_report(engine, "Run").partitions is None
+    assert re.match(
+        r"partitions none: every worker has all queries \(the plan takes [\d.]+ KiB and a worker may map 4.0 GiB\)$",
+        _told(folder),
+    )
+    assert "none: every worker has all queries (as the settings say)" in _told(folder, partitions=1)
+    assert "until the runner divides them into 2 (as the settings say)" in _told(folder, partitions=2)
+
+
+def test_a_damaged_partitioning_is_told_of(divided: Engine) -> None:
+    row, folder = current(divided), divided.root.folder
+    path = divided.root.storage.local(f"{row.partitioning}/{MANIFEST}")
+    kept = path.read_bytes()
+    path.chmod(0o644)
+    path.write_text("{")
+    told = _told(folder, partitions=3)
+    assert f"partitions damaged: {row.partitioning}/{MANIFEST} is not a partitioning" in told
+    assert "`runnel doctor` says more" in told
+    status = read_status(divided.root).to_json()
+    assert (status["partitions"], status["undivided"]["damaged"]) == (None, True)
+    path.write_bytes(kept)
+    assert read_status(divided.root).undivided is None
+    divided.root.storage.local(f"{row.pieces[-1]}/manifest.json").unlink()
+    assert "names folders that are gone" in _told(folder, partitions=3)
+
+
+def test_lines_of_partitions_fit_a_screen(divided: Engine) -> None:
+    loads = [PartitionLoad(0, 100, 40, 3_000, 1_000), PartitionLoad(2, 50, 9, 1_000, 2_000)]
+    with divided.root.catalog.write() as connection:
+        partition_loads.note_loads(connection, current(divided).partitioning or "", loads)
+    with open_engine(divided.root.folder, partitions=1) as engine:
+        lines = read_status(engine.root).lines()
+    shown = [line for line in lines if line.startswith(("partitions", " "))]
+    assert len(shown) > 3
+    assert max(map(len, shown)) <= 80
+    assert all(line.startswith((" " * 15, "partitions     ")) for line in shown)
+    assert any("3,000 plans" in line for line in shown)
+
+
+def test_copies_are_measured_of_this_division_alone(divided: Engine) -> None:
+    held, before = epoch(divided), current(divided)
+    with divided.root.catalog.write() as connection:
+        lineage = match_segments.start_lineage(connection, "test", reason="test").id
+        old = MatchSegment(lineage, 0, 1, 10, before.version, 10, 0, {"copies": 30})
+        match_segments.commit_segment(connection, old, [], epoch=held)
+    figures = read_status(divided.root).partitions
+    assert figures is not None
+    assert figures.copies == 3.0
+    move_everything(divided, held)
+    figures = read_status(divided.root).partitions
+    assert figures is not None
+    assert figures.copies is None, "nothing was matched as it is divided now"
+    with divided.root.catalog.write() as connection:
+        new = MatchSegment(lineage, 1, 11, 20, current(divided).version, 10, 0, {"copies": 5})
+        match_segments.commit_segment(connection, new, [], epoch=held)
+    figures = read_status(divided.root).partitions
+    assert figures is not None
+    assert figures.copies == 0.5
+    division = read_vitals(divided.root).division
+    assert division is not None
+    assert division.copies == 0.5
+    moved = "\n".join(divided.explain("AllRock").lines)
+    assert re.search(r"[\d.]+ µs\s+on\s+the\s+busiest\s+worker,\s+if\s+every\s+partition\s+had\s+one", moved), moved
+
+
+def test_the_busiest_worker_is_the_one_that_decided(divided: Engine) -> None:
+    figures = read_status(divided.root).partitions
+    assert figures is not None
+    assert figures.expected_busiest is not None
+    assert f"{figures.expected_busiest:,.1f} µs on the busiest" in figures.reason
+    made = read_partitioning(divided.root.storage, current(divided).partitioning or "")
+    (way,) = (one for one in made.weighed if one.strategy == "grouped")
+    assert isinstance(way, Weighed)
+    assert figures.expected_busiest < way.longest, "the router's work is shared"
+    told = divided.explain("AllRock")
+    assert "if every partition had one" in " ".join(told.lines)
+    assert {one["strategy"] for one in told.data["partition"]["weighed"]} == {"grouped", "spread"}
+    assert told.data["partition"]["expected_busiest"] == figures.expected_busiest
+    assert all("longest" not in one for one in told.data["partition"]["weighed"]), "it has the router in it"
+
+
+def test_partitions_are_numbered_from_one(divided: Engine) -> None:
+    figures = read_status(divided.root).to_json()["partitions"]
+    assert [one["number"] for one in figures["partitions"]] == [1, 2, 3]
+    explained = divided.explain("AllRock")
+    number = explained.data["partition"]["partition"]["number"]
+    assert any(line.startswith(f"in partition {number} of 3") for line in explained.lines)
+
+
+def test_the_report_has_the_partitions(divided: Engine) -> None:
+    used = collect_report(divided, "Run").partitions
+    assert used is not None
+    assert used.facts[0] == "3 grouped: as many partitions as the settings say"
+    assert [one.number for one in used.partitions] == [1, 2, 3]
+    assert sum(one.queries for one in used.partitions) == current(divided).queries
+
+
+def test_no_more_partitions_than_queries(tmp_path: Path) -> None:
+    with open_engine(tmp_path / "root", partitions=1_024) as engine:
+        engine.execute(DECLARED)
+        row = current(engine)
+        assert len(row.pieces) == row.queries + 1
+        assert ensure_partitioning(engine.root, epoch(engine)) is None, "it is as wanted"
+        lines = read_status(engine.root).lines()
+    (line,) = (line for line in lines if line.startswith("partitions"))
+    assert line.startswith(f"partitions     {row.queries} ")
+    told = CliRunner().invoke(app, ["status", "-r", str(tmp_path / "root")], env={"RUNNEL_PARTITIONS": "1024"}).output
+    assert "instead of the 1,024 of the settings" in re.sub(r"\s+", " ", told)
+    assert f"as there are {row.queries} queries" in re.sub(r"\s+", " ", told)

@@ -1,0 +1,336 @@
+"""Dividing queries over workers: when settings want it, with the same answers, and never in anybody's way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from tests.unit.engine.planning.partitioned_workspaces import DECLARED, assert_divided_alike, current, epoch
+from typer.testing import CliRunner
+
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.expressions import Contains
+from runnel.algebra.nodes.query import Filter, Node, Read
+from runnel.catalog.learned import partition_loads, stream_statistics
+from runnel.catalog.learned.partition_loads import PartitionLoad
+from runnel.catalog.logs import plan_versions
+from runnel.cli.main import app
+from runnel.engine import Engine, open_engine
+from runnel.engine.ask.status import read_status
+from runnel.engine.ask.vitals import read_vitals
+from runnel.engine.planning import partition_plan, plan_change
+from runnel.engine.planning.partition_plan import ensure_partitioning
+from runnel.engine.planning.reoptimize import reoptimise
+from runnel.engine.planning.stream_knowledge import Known, read_known
+from runnel.engine.run.health import Health
+from runnel.engine.run.runner import Runner
+from runnel.engine.upkeep.backup import back_up
+from runnel.engine.upkeep.maintenance import tidy
+from runnel.engine.upkeep.restore import restore
+from runnel.errors import CorruptData, Fenced
+from runnel.logs.garbage import remove_orphans
+from runnel.matching.compile.compile_plan import compile_base
+from runnel.model.learned.stream_statistics import Observed
+from runnel.plan.logical_plan import PlanQuery
+from runnel.scaleout.partitioning import ASSIGNMENT, MANIFEST, read_partitioning, verify_partitioning
+from runnel.web.metrics import render_metrics
+
+
+@pytest.fixture
+def divided(tmp_path: Path) -> Iterator[Engine]:
+    with open_engine(tmp_path / "root", partitions=3) as opened:
+        opened.execute(DECLARED)
+        yield opened
+
+
+@pytest.fixture
+def whole(tmp_path: Path) -> Iterator[Engine]:
+    with open_engine(tmp_path / "root") as opened:
+        opened.execute(DECLARED)
+        yield opened
+
+
+def test_a_new_base_is_published_divided_where_the_settings_say_so(divided: Engine) -> None:
+    row = current(divided)
+    assert row.partitioning is not None
+    made = read_partitioning(divided.root.storage, row.partitioning)
+    assert (made.base, made.pieces) == (row.base, row.pieces)
+    assert len(made.partitions) == 3
+    assert sum(one.queries for one in made.partitions) == row.queries
+    assert_divided_alike(divided, row)
+
+
+def test_what_changes_a_little_stays_divided_as_it_is(divided: Engine) -> None:
+    before = current(divided)
+    divided.execute("create feed More from Wire where title contains 'rock'; subscribe to More output log;")
+    with_delta = current(divided)
+    divided.execute("drop feed AllJazz cascade;")
+    fewer = current(divided)
+    assert before.version < with_delta.version < fewer.version
+    assert with_delta.delta is not None
+    assert fewer.removed
+    for row in (with_delta, fewer):
+        assert (row.base, row.partitioning, row.pieces) == (before.base, before.partitioning, before.pieces)
+        assert_divided_alike(divided, row)
+
+
+def test_queries_are_not_divided_without_need(whole: Engine) -> None:
+    assert current(whole).partitioning is None
+    assert ensure_partitioning(whole.root, epoch(whole)) is None
+    assert read_status(whole.root).partitions is None
+    assert any(line.startswith("partitions     none: ") for line in read_status(whole.root).lines())
+
+
+def test_settings_take_effect_when_a_runner_looks(whole: Engine) -> None:
+    whole.execute("create feed More from Wire where title contains 'rock'; subscribe to More output log;")
+    whole.execute("drop feed AllJazz cascade;")
+    first, folder = current(whole), whole.root.folder
+    for wanted in ({"partitions": 2}, {"partitions": 4}, {"partitions": 4, "partition_strategy": "spread"}):
+        with open_engine(folder, **wanted) as engine:
+            held, before = epoch(engine), current(engine)
+            done = ensure_partitioning(engine.root, held)
+            row = current(engine)
+            assert done is not None
+            assert (done.version, done.partitions) == (row.version, wanted["partitions"])
+            assert row.version > before.version
+            assert done.reason
+            assert (row.base, row.delta, row.removed) == (first.base, first.delta, first.removed)
+            assert row.queries == first.queries
+            made = read_partitioning(engine.root.storage, row.partitioning or "")
+            assert len(made.partitions) == wanted["partitions"]
+            assert made.strategy == wanted.get("partition_strategy", made.strategy)
+            assert ensure_partitioning(engine.root, held) is None, "it is as wanted"
+            assert_divided_alike(engine, row)
+    with open_engine(folder, partitions=1) as engine:
+        done = ensure_partitioning(engine.root, epoch(engine))
+        assert done is not None
+        assert done.partitions == 1
+        assert (current(engine).partitioning, current(engine).pieces) == (None, ())
+
+
+def test_a_plan_that_does_not_fit_into_the_budget_is_divided(tmp_path: Path) -> None:
+    with open_engine(tmp_path / "root", plan_megabytes=1) as engine:
+        title = Attribute("title")
+        asked: dict[int, Node] = {n: Filter(Read(1), Contains(title, (f"word{n}",))) for n in range(2, 5_000)}
+        size = compile_base(engine.root.storage, "plans/large", map(PlanQuery, asked), asked).size
+        assert size > 1 << 20
+        with engine.root.catalog.write() as connection:
+            plan_versions.publish_plan(connection, "plans/large", None, len(asked))
+        choice = partition_plan.wanted_partitions(engine.root, "plans/large")
+        assert choice.count > 1
+        done = ensure_partitioning(engine.root, epoch(engine))
+        assert done is not None
+        assert done.partitions == choice.count
+        assert choice.reason in done.reason
+        figures = read_status(engine.root).partitions
+        assert figures is not None
+        assert all(one.bytes < 1 << 20 for one in figures.partitions)
+
+
+def test_nothing_is_published_over_another_base_or_by_who_lost_the_lease(
+    whole: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_engine(whole.root.folder, partitions=2) as engine:
+        held, real = epoch(engine), partition_plan.divide
+
+        def meanwhile(*arguments: object, **named: object) -> object:
+            whole.execute("create feed Late from Wire where title contains 'soul'; subscribe to Late output log;")
+            return real(*arguments, **named)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(partition_plan, "divide", meanwhile)
+        done = ensure_partitioning(engine.root, held)
+        row = current(engine)
+        assert done is not None
+        assert row.delta is not None, "what was declared meanwhile is kept"
+        assert row.version == done.version
+        assert_divided_alike(engine, row)
+    with open_engine(whole.root.folder, partitions=3) as engine:
+        held = epoch(engine)
+
+        def rebased(*arguments: object, **named: object) -> object:
+            with engine.root.catalog.write() as connection:
+                plan_versions.publish_plan(connection, "plans/other", None, 1)
+            return real(*arguments, **named)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(partition_plan, "divide", rebased)
+        assert ensure_partitioning(engine.root, held) is None
+        assert current(engine).base == "plans/other"
+    with open_engine(whole.root.folder, partitions=2) as engine:
+        with engine.root.catalog.write() as connection:
+            plan_versions.publish_plan(connection, row.base, None, 1)
+        monkeypatch.setattr(partition_plan, "divide", real)
+        with pytest.raises(Fenced):
+            ensure_partitioning(engine.root, held - 1)
+
+
+def test_a_run_divides_before_it_matches_and_does_without_if_that_fails(
+    whole: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*arguments: object, **named: object) -> object:
+        raise ValueError("a mistake of ours")
+
+    with open_engine(whole.root.folder, partitions=2) as engine, monkeypatch.context() as patched:
+        patched.setattr(partition_plan, "divide", fails)
+        made = Runner(engine.root, SimpleNamespace, engine._parts())
+        assert made.run(once=True).state == "stopped"
+        assert made.health().counts["turns failed"] == 1
+        assert "the queries could not be divided" in caplog.text
+        assert current(engine).partitioning is None
+    with open_engine(whole.root.folder, partitions=2) as engine:
+        opened: list[str | None] = []
+
+        def spark() -> object:
+            opened.append(current(engine).partitioning)
+            return SimpleNamespace()
+
+        Runner(engine.root, spark, engine._parts()).run(once=True)
+        assert opened == [current(engine).partitioning]
+        assert opened != [None]
+
+
+def test_a_damaged_partitioning_is_made_again(divided: Engine) -> None:
+    row = current(divided)
+    path = divided.root.storage.local(f"{row.partitioning}/{MANIFEST}")
+    path.chmod(0o644)
+    path.write_text("{")
+    done = ensure_partitioning(divided.root, epoch(divided))
+    assert done is not None
+    assert current(divided).partitioning != row.partitioning
+    assert_divided_alike(divided, current(divided))
+    assert read_status(divided.root).partitions is not None
+
+
+def test_compiling_again_divides_again(divided: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    held, before = epoch(divided), current(divided)
+    done = reoptimise(divided.root, held)
+    assert done is not None, "a plan that is divided is looked at although nothing was learned"
+    assert done.version is None
+    divided.execute("create feed More from Wire where title contains 'rock'; subscribe to More output log;")
+    monkeypatch.setattr(plan_change, "_DELTA_AT_LEAST", 0)
+    monkeypatch.setattr(plan_change, "_DELTA_SHARE", 0.02)
+    grown = reoptimise(divided.root, held)
+    row = current(divided)
+    assert grown is not None
+    assert grown.version == row.version
+    assert row.delta is None
+    assert row.base != before.base
+    assert len(row.pieces) == 4
+    assert_divided_alike(divided, row)
+
+
+def test_a_divided_base_has_a_larger_delta(divided: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan_change, "_DELTA_AT_LEAST", 2)
+    monkeypatch.setattr(plan_change, "_DELTA_SHARE", 0.0)
+    base = current(divided).base
+    for number in range(4):
+        divided.execute(f"create feed L{number} from Wire where n > {number}; subscribe to L{number} output log;")
+        assert current(divided).base == base
+    divided.execute("create feed L9 from Wire where n > 9; subscribe to L9 output log;")
+    row = current(divided)
+    assert row.base != base, "at twice the size whoever declares makes a base"
+    assert_divided_alike(divided, row)
+
+
+def test_folders_of_a_partitioning_are_kept_as_long_as_they_are_named(divided: Engine) -> None:
+    root, held = divided.root, epoch(divided)
+    row = current(divided)
+    assert remove_orphans(root.catalog, root.storage, older_than=-1) == 0
+    verify_partitioning(root.storage, row.partitioning or "")
+    with root.catalog.write() as connection:
+        for folder in (row.partitioning or "", "plans/gone"):
+            partition_loads.note_loads(connection, folder, [PartitionLoad(0, 1, 1, 1, 1)])
+        plan_versions.publish_plan(connection, row.base, None, row.queries)
+        plan_versions.forget_plans(connection, before=row.version + 1, created=1 << 62)
+    tidy(root, held, chores=True)
+    with root.catalog.read() as connection:
+        assert not partition_loads.known_loads(connection, "plans/gone")
+        assert not partition_loads.known_loads(connection, row.partitioning or "")
+    assert remove_orphans(root.catalog, root.storage, older_than=-1) > 0
+    with pytest.raises(CorruptData):
+        read_partitioning(root.storage, row.partitioning or "")
+
+
+def test_a_backup_holds_what_a_version_is_divided_into(divided: Engine, tmp_path: Path) -> None:
+    row = current(divided)
+    back_up(divided.root, tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "restored")
+    with open_engine(tmp_path / "restored", partitions=3) as engine:
+        assert current(engine) == row
+        assert_divided_alike(engine, row)
+        verify_partitioning(engine.root.storage, row.partitioning or "")
+        assert ensure_partitioning(engine.root, epoch(engine)) is None
+
+
+def test_the_doctor_looks_at_every_piece(divided: Engine) -> None:
+    row, folder = current(divided), str(divided.root.folder)
+    well = CliRunner().invoke(app, ["doctor", "-r", folder])
+    assert "in 3 partitions" in well.output
+    for damaged in (f"{row.pieces[-1]}/arrays.npy", f"{row.partitioning}/{ASSIGNMENT}"):
+        path = divided.root.storage.local(damaged)
+        kept = path.read_bytes()
+        path.chmod(0o644)
+        path.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
+        found = CliRunner().invoke(app, ["doctor", "-r", folder])
+        assert "digest" in found.output or "damaged" in found.output, found.output
+        assert found.exit_code == 5
+        path.write_bytes(kept)
+
+
+def test_figures_tell_what_was_expected_and_measured(divided: Engine) -> None:
+    row = current(divided)
+    figures = read_status(divided.root).partitions
+    assert figures is not None
+    assert (figures.copies, figures.skew) == (None, None)
+    assert 0.0 <= figures.expected_copies <= 3.0
+    assert any("none measured yet" in line for line in read_status(divided.root).lines())
+    loads = [PartitionLoad(0, 100, 40, 3_000, 1), PartitionLoad(2, 50, 9, 1_000, 2)]
+    with divided.root.catalog.write() as connection:
+        partition_loads.note_loads(connection, row.partitioning or "", loads)
+    status = read_status(divided.root)
+    assert status.partitions is not None
+    assert status.partitions.skew == pytest.approx(3_000 / (4_000 / 3))
+    assert [one.items for one in status.partitions.partitions] == [100, 0, 50]
+    assert status.to_json()["partitions"]["partitions"][2]["loads"] == 2
+    (line,) = (line for line in status.lines() if line.startswith("partitions"))
+    assert f"3 {status.partitions.strategy}" in line
+    assert any("2.2 times the mean" in line for line in status.lines())
+    division = read_vitals(divided.root).division
+    assert division is not None
+    assert (division.partitions, division.plan_loads) == (3, 3)
+    assert division.skew == pytest.approx(2.25)
+    text, _ = render_metrics(divided.root, _Run())
+    values = dict(line.rsplit(" ", 1) for line in text.decode().splitlines() if not line.startswith("#"))
+    assert (values["runnel_partitions"], values["runnel_partition_loads"]) == ("3.0", "3.0")
+    assert float(values["runnel_partition_skew"]) == pytest.approx(2.25)
+    assert "runnel_partition_copies" not in values, "no batch was divided yet"
+
+
+class _Run:
+    """A run that is well and did nothing."""
+
+    def health(self) -> Health:
+        return Health(True, True, (), {})
+
+
+def test_matches_are_known_by_their_queries() -> None:
+    known = Known(matched=(np.array([3, 9]), np.array([0.5, 0.25])))
+    found = known.matches(np.array([1, 3, 8, 9, 10]))
+    assert found is not None
+    assert found.tolist() == [0.0, 0.5, 0.0, 0.25, 0.0]
+    assert Known().matches(np.array([1])) is None
+    nothing = Known(matched=(np.empty(0, dtype=np.int64), np.empty(0))).matches(np.array([1]))
+    assert nothing is not None
+    assert nothing.tolist() == [0.0]
+
+
+def test_what_the_stream_taught_is_used(divided: Engine) -> None:
+    with divided.root.catalog.write() as connection:
+        stream_statistics.note(connection, {1: Observed(1_000.0, {"rock": 900.0})})
+        stream_statistics.learn(connection)
+    with divided.root.catalog.read() as connection:
+        known = read_known(divided.root, connection)
+    assert known.frequencies["rock"] > 0.5
+    assert known.matched is None, "nothing was matched yet"

@@ -1,0 +1,114 @@
+"""Compiling the plan again: only when it pays, never with another answer, never over somebody else's change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runnel.catalog.learned import stream_statistics
+from runnel.catalog.logs import plan_versions
+from runnel.catalog.store import leases
+from runnel.engine import Engine, open_engine
+from runnel.engine.planning import reoptimize
+from runnel.engine.planning.plan_change import frequencies
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.compile.gain import gain_of_compiling
+from runnel.matching.contract import Matcher
+from runnel.model.item import Item
+from runnel.model.item_batch import ItemBatch
+from runnel.model.learned.stream_statistics import Observed
+from runnel.plan import store
+from runnel.plan.store import PlanVersion, load
+
+QUERIES = 40
+DECLARED = "register feed News;" + "".join(
+    f"create feed Q{n} from News where title contains 'zq{n}' and title contains 'parliamentarian{n}';"
+    f"subscribe to Q{n} output log;"
+    for n in range(QUERIES)
+)
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    with open_engine(tmp_path / "root") as opened:
+        opened.execute(DECLARED)
+        yield opened
+
+
+def epoch(engine: Engine) -> int:
+    with engine.root.catalog.write() as connection:
+        return leases.acquire(connection, 600).epoch
+
+
+def teach(engine: Engine) -> None:
+    """The stream shows what no guess from their length could: the long words are in every item."""
+    seen = Observed(1_000.0, {f"parliamentarian{n}": 990.0 for n in range(QUERIES)})
+    with engine.root.catalog.write() as connection:
+        stream_statistics.note(connection, {1: seen})
+        assert stream_statistics.learn(connection) == 1
+
+
+def matcher(engine: Engine) -> Matcher:
+    with engine.root.catalog.read() as connection:
+        row = plan_versions.current_plan(connection)
+    assert row is not None
+    return build_matcher(load(engine.root.storage, PlanVersion.of(row)))
+
+
+def news() -> ItemBatch:
+    every = " ".join(f"parliamentarian{n}" for n in range(QUERIES))
+    return ItemBatch.of([Item("News", str(n), {"title": (f"zq{n} {every}",)}) for n in range(30)], {"News": 1})
+
+
+def test_a_plan_is_compiled_again_when_that_pays_and_answers_alike(engine: Engine) -> None:
+    held = epoch(engine)
+    assert reoptimize.reoptimise(engine.root, held) is None, "nothing was learned yet"
+    before = matcher(engine)
+    expected = before.match(news())
+    teach(engine)
+    done = reoptimize.reoptimise(engine.root, held)
+    assert done is not None
+    assert done.version is not None
+    assert done.then < done.now / 10
+    after = matcher(engine)
+    found = after.match(news())
+    assert found.queries.tolist() == expected.queries.tolist()
+    assert found.offsets.tolist() == expected.offsets.tolist()
+    assert found.total == 30
+    for one in range(30):  # entries are counted once for all items that are walked together, so they go one by one
+        alone = ItemBatch(news().records.slice(one, 1))
+        assert before.match(alone).total == after.match(alone).total == 1
+    assert after.statistics.candidates < before.statistics.candidates / 10
+    again = reoptimize.reoptimise(engine.root, held)
+    assert again is not None
+    assert again.version is None, "what was gained is not gained twice"
+
+
+def test_somebody_elses_change_is_not_undone(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = epoch(engine)
+    teach(engine)
+    loaded = store.load
+
+    def meanwhile(*arguments: object) -> object:
+        engine.execute("create feed Late from News where title contains 'late'; subscribe to Late output log;")
+        monkeypatch.undo()
+        return loaded(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(store, "load", meanwhile)
+    done = reoptimize.reoptimise(engine.root, held)
+    assert done is not None
+    assert done.version is None
+    late = ItemBatch.of([Item("News", "1", {"title": ("late",)})], {"News": 1}, first_sequence=9)
+    assert matcher(engine).match(late).total == 1
+
+
+def test_the_gain_is_that_of_the_walk(engine: Engine) -> None:
+    teach(engine)
+    with engine.root.catalog.read() as connection:
+        row, known = plan_versions.current_plan(connection), frequencies(connection)
+    assert row is not None
+    gain = gain_of_compiling(load(engine.root.storage, PlanVersion.of(row)), known)
+    assert gain.now == pytest.approx(0.99 * QUERIES, rel=0.02)
+    assert gain.then < 5

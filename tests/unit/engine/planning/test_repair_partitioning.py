@@ -1,0 +1,138 @@
+"""Partitions that are damaged or gone: the queries are divided anew from the base, and nothing is lost with them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.unit.engine.planning.partitioned_workspaces import (
+    DECLARED,
+    assert_divided_alike,
+    current,
+    epoch,
+    move_everything,
+)
+
+from runnel.engine import Engine, open_engine
+from runnel.engine.planning.partition_plan import divide, ensure_partitioning, mend_partitioning, publish_partitioning
+from runnel.engine.planning.stream_knowledge import Known
+from runnel.errors import CorruptData
+from runnel.logs.garbage import remove_orphans
+from runnel.plan.store import ARRAYS
+from runnel.scaleout.partitioning import ASSIGNMENT, MANIFEST, read_assignment, read_partitioning
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    with open_engine(tmp_path / "root", partitions=3) as opened:
+        opened.execute(DECLARED)
+        yield opened
+
+
+def _file(engine: Engine, path: str) -> Path:
+    found = engine.root.storage.local(path)
+    found.chmod(0o644)
+    return found
+
+
+def _remove(engine: Engine, piece: str) -> None:
+    shutil.rmtree(engine.root.storage.local(piece))
+
+
+def _shorten(engine: Engine, piece: str) -> None:
+    path = _file(engine, f"{piece}/{ARRAYS}")
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _flip(engine: Engine, piece: str) -> None:
+    path = _file(engine, f"{piece}/{ARRAYS}")
+    data = bytearray(path.read_bytes())
+    data[-70] ^= 255
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("damage", [_remove, _shorten, _flip])
+@pytest.mark.parametrize("which", [0, 2])
+def test_a_damaged_piece_is_made_anew(engine: Engine, damage: Callable[[Engine, str], None], which: int) -> None:
+    held, before = epoch(engine), current(engine)
+    assert not mend_partitioning(engine.root, held)
+    assert current(engine) == before, "there was nothing to mend"
+    damage(engine, before.pieces[which])
+    assert mend_partitioning(engine.root, held)
+    after = current(engine)
+    assert (after.base, after.delta, after.version) == (before.base, before.delta, before.version + 1)
+    assert before.pieces[which] not in after.pieces
+    assert_divided_alike(engine, after)
+
+
+def test_a_runner_that_starts_sees_what_is_gone(engine: Engine) -> None:
+    before = current(engine)
+    assert ensure_partitioning(engine.root, epoch(engine)) is None
+    _remove(engine, before.pieces[1])
+    done = ensure_partitioning(engine.root, epoch(engine))
+    assert done is not None
+    assert_divided_alike(engine, current(engine))
+
+
+def test_a_version_that_only_a_batch_wants_is_no_reason_to_divide(engine: Engine) -> None:
+    held, before = epoch(engine), current(engine)
+    move_everything(engine, held)
+    after = current(engine)
+    gone = next(piece for piece in before.pieces if piece not in after.pieces)
+    _remove(engine, gone)
+    assert mend_partitioning(engine.root, held), "a batch that began with it has to be planned anew"
+    assert current(engine) == after
+
+
+def test_nothing_is_published_that_was_collected_meanwhile(engine: Engine) -> None:
+    held, row = epoch(engine), current(engine)
+    made = divide(engine.root, row.base, 2, Known())
+    assert remove_orphans(engine.root.catalog, engine.root.storage, older_than=-1) > 0
+    assert publish_partitioning(engine.root, held, row, made) is None
+    assert current(engine) == row
+    made = divide(engine.root, row.base, 2, Known())
+    assert publish_partitioning(engine.root, held, row, made) == row.version + 1
+
+
+@pytest.mark.parametrize("left", [0, 10, 200, 700, -1, -30])
+def test_a_shortened_assignment_is_told_in_words(engine: Engine, left: int) -> None:
+    folder = current(engine).partitioning or ""
+    path = _file(engine, f"{folder}/{ASSIGNMENT}")
+    path.write_bytes(path.read_bytes()[:left])
+    with pytest.raises(CorruptData, match="assignment") as refused:
+        read_assignment(engine.root.storage, folder)
+    assert "partitions = 1" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("wrong", ["pickle", "array", "flat", "text", "lengths"])
+def test_an_assignment_that_is_none_is_refused(engine: Engine, wrong: str) -> None:
+    folder = current(engine).partitioning or ""
+    path = _file(engine, f"{folder}/{ASSIGNMENT}")
+    ones = np.ones(3, dtype=np.int64)
+    columns: dict[str, object] = dict.fromkeys(("query_ids", "partitions", "groups"), ones) | {
+        "microseconds": np.ones(3)
+    }
+    instead: dict[str, object] = {
+        "pickle": np.array([print], dtype=object),
+        "flat": np.int64(3),
+        "text": np.array(["a", "b", "c"]),
+        "lengths": np.ones(2, dtype=np.int64),
+    }
+    with path.open("wb") as file:
+        if wrong == "array":
+            np.save(file, ones)
+        else:
+            np.savez(file, **columns | {"groups": instead[wrong]})  # type: ignore[arg-type]
+    with pytest.raises(CorruptData, match="assignment"):
+        read_assignment(engine.root.storage, folder)
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, '{"format": 1}', "", '{"format": 1, "strategy": "grouped"}'])
+def test_a_partitioning_that_is_none_is_refused(engine: Engine, text: str) -> None:
+    folder = current(engine).partitioning or ""
+    _file(engine, f"{folder}/{MANIFEST}").write_text(text)
+    with pytest.raises(CorruptData, match="is not a partitioning"):
+        read_partitioning(engine.root.storage, folder)

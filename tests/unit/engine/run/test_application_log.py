@@ -1,0 +1,94 @@
+"""The journal: one line a record, the same fields everywhere, and never a secret."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runnel.engine.run.application_log import configure, scrub
+from runnel.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def _quiet_again() -> Iterator[None]:
+    logger = logging.getLogger("runnel")
+    before = (list(logger.handlers), logger.level, logger.propagate)
+    yield
+    for handler in logger.handlers:
+        handler.close()
+    logger.handlers, logger.level, logger.propagate = before
+
+
+def lines_of(folder: Path, form: Literal["text", "json"]) -> io.StringIO:
+    stream = io.StringIO()
+    configure(Settings.load(folder, log_format=form), folder, stream=stream)
+    return stream
+
+
+def test_json_lines_have_the_fields_and_are_the_same_in_the_file(tmp_path: Path) -> None:
+    stream = lines_of(tmp_path, "json")
+    logging.getLogger("runnel").warning("the feed could not be read", extra={"feed": "News", "status": 503})
+    told = json.loads(stream.getvalue())
+    assert (told["level"], told["event"], told["feed"], told["status"]) == (
+        "warning",
+        "the feed could not be read",
+        "News",
+        "503",
+    )
+    assert (tmp_path / "logs" / "runnel.log").read_text() == stream.getvalue()
+
+
+def test_an_exception_stays_within_its_line(tmp_path: Path) -> None:
+    stream = lines_of(tmp_path, "json")
+    try:
+        raise ValueError("at postgresql://runnel:s3cret@db.example/x")
+    except ValueError:
+        logging.getLogger("runnel").exception("a turn failed")
+    assert len(stream.getvalue().splitlines()) == 1
+    assert "ValueError" in json.loads(stream.getvalue())["trace"]
+    assert "s3cret" not in stream.getvalue()
+
+
+def test_configuring_again_does_not_double_the_lines(tmp_path: Path) -> None:
+    lines_of(tmp_path, "text")
+    stream = lines_of(tmp_path, "text")
+    logging.getLogger("runnel").warning("once")
+    assert stream.getvalue().count("once") == 1
+    assert (tmp_path / "logs" / "runnel.log").read_text().count("once") == 1
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_text_from_outside_cannot_begin_a_line_of_its_own(tmp_path: Path, form: Literal["text", "json"]) -> None:
+    stream = lines_of(tmp_path, form)
+    logging.getLogger("runnel").warning("title %s", "x\n2026-01-01 ERROR forged\x1b[2J")
+    assert len(stream.getvalue().splitlines()) == 1
+    assert "\x1b" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("text", "secret"),
+    [
+        ("postgresql+psycopg://u:s3c@ret@db.example/r", "s3c"),
+        ("the key whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw is used", "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"),
+        ("token runnel_12_abcDEF-_0123", "abcDEF-_0123"),
+        ("smtp_password='hunter2' refused", "hunter2"),
+        ('{"password": "hunter2"}', "hunter2"),
+    ],
+)
+def test_secrets_are_scrubbed(text: str, secret: str) -> None:
+    assert secret not in scrub(text)
+    assert "***" in scrub(text)
+
+
+@given(st.text(alphabet=st.characters(codec="ascii", categories=["L", "N"]), min_size=8, max_size=40))
+def test_a_password_in_an_address_is_never_shown(password: str) -> None:
+    secret = f"Q{password}Z"
+    assert secret not in scrub(f"connecting to postgresql://runnel:{secret}@db.example:5432/runnel failed")

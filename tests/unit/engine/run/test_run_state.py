@@ -1,0 +1,73 @@
+"""The pulse of a run: what holds it up is said, a silent part is noticed, and counts add up across threads."""
+
+from __future__ import annotations
+
+import threading
+
+from runnel.engine.run.run_state import Pulse
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_part_that_is_silent_for_long_means_not_alive() -> None:
+    clock = Clock()
+    pulse = Pulse(clock)
+    pulse.turned("runnel-deliver")
+    clock.now = 119
+    assert pulse.health(matching=True, lag=0, lag_limit=10).live
+    clock.now = 121
+    health = pulse.health(matching=True, lag=0, lag_limit=10)
+    assert (health.live, health.ready) == (False, False)
+    assert health.reasons == ("runnel-deliver has not turned for 120 seconds",)
+    pulse.turned("runnel-deliver")
+    assert pulse.health(matching=True, lag=0, lag_limit=10).live
+
+
+def test_a_part_that_ended_may_be_silent() -> None:
+    clock = Clock()
+    pulse = Pulse(clock)
+    pulse.turned("runnel-poll")
+    pulse.ended("runnel-poll")
+    clock.now = 1e6
+    assert pulse.health(matching=True, lag=0, lag_limit=10).ready
+
+
+def test_what_holds_a_part_up_makes_the_run_unready_until_it_passes() -> None:
+    pulse = Pulse()
+    pulse.state = "running"
+    assert pulse.hold_up("matching", "no room left")
+    assert not pulse.hold_up("matching", "no room left"), "told once"
+    health = pulse.health(matching=True, lag=0, lag_limit=10)
+    assert (health.live, health.ready, health.reasons) == (True, False, ("matching is held up: no room left",))
+    assert pulse.told_state() == "paused: no room left"
+    assert pulse.release("matching")
+    assert not pulse.release("matching")
+    assert (pulse.told_state(), pulse.health(matching=True, lag=0, lag_limit=10).ready) == ("running", True)
+
+
+def test_unready_without_a_query_a_catalog_or_with_too_much_waiting() -> None:
+    pulse = Pulse()
+    assert pulse.health(matching=False, lag=0, lag_limit=10).reasons == ("matching is not under way: starting",)
+    assert pulse.health(matching=True, lag=None, lag_limit=10).reasons == ("the catalog does not answer",)
+    assert pulse.health(matching=True, lag=10, lag_limit=10).reasons == ("10 items wait for matching",)
+
+
+def test_counts_of_many_threads_add_up() -> None:
+    pulse = Pulse()
+    threads = [threading.Thread(target=_count_many, args=(pulse,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert pulse.counted("items") == 16_000
+    assert pulse.health(matching=True, lag=0, lag_limit=1).counts == {"items": 16_000}
+
+
+def _count_many(pulse: Pulse) -> None:
+    for _ in range(2000):
+        pulse.count("items")

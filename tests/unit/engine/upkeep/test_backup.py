@@ -1,0 +1,386 @@
+"""Backups: whole while a runner runs, only ever growing by what is new, and verified when they are restored."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+import typer
+from tests.services import PostgreSQL, postgresql
+from tests.unit.engine.upkeep.long_life import LongLife
+from typer.testing import CliRunner
+
+from runnel.catalog.delivery import ledger
+from runnel.catalog.logs import match_segments, plan_versions
+from runnel.catalog.store import leases, schema, sequencer
+from runnel.catalog.store.connection import Catalog
+from runnel.cli.backup import backup
+from runnel.cli.backup import restore as restore_command
+from runnel.engine.upkeep.backup import MANIFEST, back_up, digest_of, read_manifest
+from runnel.engine.upkeep.maintenance import tidy
+from runnel.engine.upkeep.restore import restore
+from runnel.engine.workspace import Root, open_root
+from runnel.errors import CorruptData, InputError, NewerRoot, NotFound, RootError, RootExists, RunnelError
+from runnel.model.message import Message
+from runnel.plan.manifest import PlanManifest
+
+__all__ = ["postgresql"]
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Iterator[LongLife]:
+    """A root with something of everything in it."""
+    made = LongLife.make(tmp_path / "root", keep_items_days=0, archive_segments=4)
+    for _ in range(4):
+        for _ in range(3):
+            made.accept(3)
+            made.match(3)
+        made.advance(hours=13)
+        tidy(made.root, made.epoch)
+    made.accept(2)
+    root = made.root
+    root.storage.write("quarantine/1", b"broken")
+    root.storage.write("plans/p/manifest.json", _PLAN)
+    (root.folder / "sheets").mkdir()
+    (root.folder / "sheets" / "mine.xsl").write_text("<x/>")
+    with root.catalog.write() as connection:
+        connection.execute(
+            schema.quarantine.insert().values(
+                kind="item", place="here\u2028", reason="broken", path="quarantine/1", created=1
+            )
+        )
+        plan_versions.publish_plan(connection, "plans/p", None, 1)
+        connection.execute(schema.secrets.insert().values(name="s", value=bytes(range(256))))
+        ledger.record_messages(connection, [Message(1, 1, 1, 3, 1, "key-1", "digest")])
+    yield made
+    root.close()
+
+
+_PLAN = PlanManifest("plans/p", "base", {}, {}, {}).to_json()
+
+
+def _rows(root: Root) -> dict[str, list[Any]]:
+    with root.catalog.read() as connection:
+        return {
+            table.name: sorted(repr(tuple(row)) for row in connection.execute(table.select()))
+            for table in schema.metadata.sorted_tables
+            if table.name not in ("leases", "lineages")
+        }
+
+
+def _go_on(life: LongLife, root: Root) -> LongLife:
+    """A restored root at work."""
+    with root.catalog.write() as connection:
+        epoch = leases.acquire(connection, 1e9).epoch
+        assert epoch > life.epoch, "epochs go on, so an old runner of it is fenced"
+        assert match_segments.current_lineage(connection) is None, "there is no checkpoint to go on from"
+        lineage = match_segments.start_lineage(connection, "test", reason="test")
+        matched = match_segments.matched_upto(connection)
+        last = sequencer.last_sequence(connection)
+    assert lineage.after_sequence == matched
+    copy = replace(
+        life,
+        root=root,
+        epoch=epoch,
+        lineage=lineage.id,
+        batch=-1,
+        times={n: time for n, time in life.times.items() if n <= last},
+        plans={n: plan for n, plan in life.plans.items() if n <= matched},
+    )
+    copy.check()
+    copy.match(100)
+    copy.accept(5)
+    copy.match(100)
+    copy.advance(days=3)
+    tidy(root, epoch, at_least=1)
+    copy.check()
+    return copy
+
+
+def test_a_restored_root_is_the_same_and_goes_on(life: LongLife, tmp_path: Path) -> None:
+    made = back_up(life.root, tmp_path / "backup")
+    assert made.last_sequence == 38
+    restored = restore(tmp_path / "backup", tmp_path / "again", clock=life.clock)
+    assert (restored.files, restored.last_sequence) == (made.files, 38)
+    root = open_root(tmp_path / "again", clock=life.clock)
+    assert _rows(root) == _rows(life.root)
+    assert root.storage.read("quarantine/1") == b"broken"
+    assert (root.folder / "sheets" / "mine.xsl").read_text() == "<x/>"
+    with root.catalog.write() as connection, life.root.catalog.write() as original:
+        assert sequencer.root_number(connection) == sequencer.root_number(original), "keys stay the same"
+        assert ledger.next_number(connection, 1) == 2
+        assert plan_versions.publish_plan(connection, "plans/p", None, 1) == plan_versions.publish_plan(
+            original, "plans/p", None, 1
+        )
+    _go_on(life, root)
+    root.close()
+
+
+def test_a_second_backup_copies_only_what_is_new(life: LongLife, tmp_path: Path) -> None:
+    target = tmp_path / "backup"
+    first = back_up(life.root, target)
+    assert (first.copied, back_up(life.root, target).copied) == (first.files, 0)
+    life.accept(1)
+    second = back_up(life.root, target)
+    assert (second.copied, second.files) == (1, first.files + 1)
+    life.match(10)
+    life.advance(days=2)
+    tidy(life.root, life.epoch)
+    third = back_up(life.root, target)
+    assert 0 < third.copied < third.files
+    assert not any(name.startswith("items/log/") for name in read_manifest(target).files), "those were merged"
+    kept = {path.relative_to(target / "files").as_posix() for path in (target / "files").rglob("*") if path.is_file()}
+    assert kept == read_manifest(target).files.keys()
+    assert len(list((target / "snapshots").iterdir())) == 1
+    root = restore(target, tmp_path / "again", clock=life.clock).folder
+    life.check(open_root(root, clock=life.clock))
+
+
+def test_a_linked_backup_shares_its_files(life: LongLife, tmp_path: Path) -> None:
+    back_up(life.root, tmp_path / "backup", link=True)
+    [first, *_] = read_manifest(tmp_path / "backup").files
+    assert (tmp_path / "backup" / "files" / first).samefile(life.root.storage.local(first))
+
+
+def test_a_backup_of_a_root_at_work_is_whole(life: LongLife, tmp_path: Path) -> None:
+    ended = threading.Event()
+    problems: list[BaseException] = []
+    hasty = replace(life.root, settings=life.root.settings.model_copy(update={"orphan_seconds": 0.0}))
+
+    def work() -> None:
+        try:
+            turns = 0
+            while not ended.is_set() and turns < 400:
+                turns += 1
+                life.accept(2)
+                life.match(3)
+                life.advance(minutes=20)
+                if turns % 10 == 0:
+                    tidy(hasty, life.epoch, at_least=2)
+        except BaseException as error:
+            problems.append(error)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        lasts = []
+        for number in range(3):
+            lasts.append(back_up(life.root, tmp_path / "backup").last_sequence)
+            restore(tmp_path / "backup", tmp_path / f"copy-{number}", clock=life.clock)
+    finally:
+        ended.set()
+        worker.join()
+    assert problems == []
+    assert lasts == sorted(lasts)
+    for number in range(3):
+        root = open_root(tmp_path / f"copy-{number}", clock=life.clock)
+        _go_on(life, root)
+        root.close()
+
+
+def test_the_same_backup_serves_both_databases(life: LongLife, tmp_path: Path, postgresql: PostgreSQL) -> None:
+    back_up(life.root, tmp_path / "one")
+    url = postgresql.database()
+    restore(tmp_path / "one", tmp_path / "pg", catalog=url, clock=life.clock)
+    assert not (tmp_path / "pg" / "catalog.sqlite").exists()
+    moved = open_root(tmp_path / "pg", clock=life.clock, catalog=url)
+    assert _rows(moved) == _rows(life.root)
+    with pytest.raises(RootError, match="is in use"):
+        restore(tmp_path / "one", tmp_path / "other", catalog=url)
+    copy = _go_on(life, moved)
+    back_up(moved, tmp_path / "two")
+    restore(tmp_path / "two", tmp_path / "lite", clock=life.clock)
+    back = open_root(tmp_path / "lite", clock=life.clock)
+    assert _rows(back) == _rows(moved)
+    with back.catalog.write() as one, moved.catalog.write() as other:
+        assert plan_versions.publish_plan(one, "plans/p", None, 1) == plan_versions.publish_plan(
+            other, "plans/p", None, 1
+        )
+    copy.check(back)
+    moved.close()
+    back.close()
+
+
+def _add_climbing_file(told: dict[str, Any]) -> None:
+    told["files"]["../x"] = {"size": 1, "sha256": ""}
+
+
+def _damage(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data))
+
+
+def _first(target: Path, pattern: str) -> Path:
+    return sorted(path for path in target.glob(pattern) if path.is_file())[0]
+
+
+@pytest.mark.parametrize(
+    ("harm", "error", "said"),
+    [
+        (lambda at: _damage(_first(at, "files/items/**/*.parquet")), CorruptData, "its digest differs"),
+        (lambda at: _damage(_first(at, "snapshots/*/catalog/seen.parquet")), CorruptData, "its digest differs"),
+        (lambda at: _first(at, "files/matches/**/*").unlink(), CorruptData, "is missing"),
+        (lambda at: _first(at, "snapshots/*/catalog/feeds.parquet").unlink(), CorruptData, "is missing"),
+        (lambda at: (at / MANIFEST).write_bytes((at / MANIFEST).read_bytes()[:-9]), CorruptData, "cannot be read"),
+        (lambda at: (at / MANIFEST).unlink(), NotFound, "no backup"),
+        (lambda at: _edit(at, lambda told: told.update(format=99)), NewerRoot, "newer"),
+        (lambda at: _edit(at, lambda told: told.update(catalog_version=99)), NewerRoot, "newer"),
+        (
+            lambda at: _edit(at, lambda told: told["files"].update({"../x": {"size": 1, "sha256": ""}})),
+            CorruptData,
+            "x",
+        ),
+        (lambda at: _edit(at, lambda told: told.update(snapshot="../..")), CorruptData, "cannot be read"),
+        (lambda at: _edit(at, lambda told: told["tables"].update(feeds=77)), CorruptData, "rows"),
+    ],
+)
+def test_a_damaged_backup_is_refused_and_leaves_nothing(
+    life: LongLife, tmp_path: Path, harm: Callable[[Path], None], error: type[RunnelError], said: str
+) -> None:
+    target = tmp_path / "backup"
+    back_up(life.root, target)
+    harm(target)
+    with pytest.raises(error, match=said):
+        restore(target, tmp_path / "again")
+    assert not (tmp_path / "again").exists() or list((tmp_path / "again").iterdir()) == []
+
+
+def _edit(target: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    told = json.loads((target / MANIFEST).read_bytes())
+    change(told)
+    (target / MANIFEST).write_text(json.dumps(told))
+
+
+def test_a_backup_that_was_not_finished_is_none(
+    life: LongLife, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "backup"
+
+    def die(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("runnel.engine.upkeep.backup._replace", die)
+        with pytest.raises(KeyboardInterrupt):
+            back_up(life.root, target)
+    with pytest.raises(CorruptData, match="never finished"):
+        restore(target, tmp_path / "again")
+    back_up(life.root, target)
+    # Death in a later one leaves the earlier one as it was.
+    life.accept(3)
+    with monkeypatch.context() as patched:
+        patched.setattr("runnel.engine.upkeep.backup._replace", die)
+        with pytest.raises(KeyboardInterrupt):
+            back_up(life.root, target)
+    assert restore(target, tmp_path / "again", clock=life.clock).last_sequence == 38
+
+
+def test_places_that_will_not_do_are_refused(life: LongLife, tmp_path: Path) -> None:
+    other = tmp_path / "full"
+    other.mkdir()
+    (other / "letter.txt").touch()
+    for target, said in (
+        (life.root.folder / "x", "inside its root"),
+        (tmp_path, "around it"),
+        (other, "other things"),
+    ):
+        with pytest.raises(InputError, match=said):
+            back_up(life.root, target)
+    back_up(life.root, tmp_path / "backup")
+    stranger = LongLife.make(tmp_path / "stranger")
+    with pytest.raises(InputError, match="another root"):
+        back_up(stranger.root, tmp_path / "backup")
+    stranger.root.close()
+    for folder in (life.root.folder, other):
+        with pytest.raises(RootExists):
+            restore(tmp_path / "backup", folder)
+
+
+_NEW_TABLES = (
+    "receipts",
+    "offers",
+    "statistics",
+    "observations",
+    "seen_keys",
+    "tags",
+    "costs",
+    "operators",
+    "uses_operators",
+    "undecided",
+    "supplements",
+    "operator_cache",
+    "operator_learning",
+    "prefixes",
+    "partition_loads",
+)
+_NEW_COLUMNS = {
+    "item_segments": {"level"},
+    "match_parts": {"level", "committed", "retired", "by_query"},
+    "seen": {"day"},
+    "quarantine": {"bytes"},
+    "plans": {"removed", "partitioning", "pieces"},
+}
+
+
+def test_an_older_catalog_is_restored_and_brought_up_to_date(life: LongLife, tmp_path: Path) -> None:
+    """A backup by an earlier version: its tables had fewer columns, and some were not there."""
+    target = tmp_path / "backup"
+    back_up(life.root, target)
+    [snapshot] = (target / "snapshots").iterdir()
+    for path in (snapshot / "catalog").glob("*.parquet"):
+        table = pq.read_table(path)
+        if path.stem in _NEW_TABLES:
+            path.unlink()
+            continue
+        keep = [name for name in table.column_names if name not in _NEW_COLUMNS.get(path.stem, ())]
+        if path.stem == "counters":
+            table = table.filter([name in ("sequence", "clock", "root") for name in table["name"].to_pylist()])
+        pq.write_table(table.select(keep), path)
+
+    def age(told: dict[str, Any]) -> None:
+        told["catalog_version"] = 2
+        told["tables"]["counters"] = 3
+        for name in _NEW_TABLES:
+            del told["tables"][name]
+            del told["snapshot_files"][f"catalog/{name}.parquet"]
+        told["snapshot_files"] = {name: asdict(digest_of(snapshot / name)) for name in told["snapshot_files"]}
+
+    _edit(target, age)
+    restore(target, tmp_path / "again", clock=life.clock)
+    root = open_root(tmp_path / "again", clock=life.clock)
+    with root.catalog.read() as connection, life.root.catalog.read() as original:
+        assert match_segments.match_count(connection) == match_segments.match_count(original) > 0, (
+            "totals were counted anew"
+        )
+        assert sequencer.last_sequence(connection) == 38
+    root.close()
+
+
+def _app() -> typer.Typer:
+    app = typer.Typer()
+    app.command()(backup)
+    app.command("restore")(restore_command)
+    return app
+
+
+def test_the_commands(life: LongLife, tmp_path: Path) -> None:
+    run = CliRunner()
+    made = run.invoke(_app(), ["backup", str(tmp_path / "backup"), "-r", str(life.root.folder), "--json"])
+    assert made.exit_code == 0, made.output
+    assert json.loads(made.stdout)["last_sequence"] == 38
+    told = run.invoke(_app(), ["restore", str(tmp_path / "backup"), str(tmp_path / "again")])
+    assert told.exit_code == 0, told.output
+    assert "restored" in told.stdout
+    again = run.invoke(_app(), ["restore", str(tmp_path / "backup"), str(tmp_path / "again")])
+    assert again.exit_code == 4
+    catalog = Catalog(f"sqlite:///{tmp_path / 'again' / 'catalog.sqlite'}")
+    with catalog.read() as connection:
+        assert sequencer.last_sequence(connection) == 38
+    catalog.close()

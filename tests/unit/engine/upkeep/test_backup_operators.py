@@ -1,0 +1,169 @@
+"""Backups of roots with operators: what people gave operators is kept, what is made again is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import insert
+from tests.services import PostgreSQL, postgresql
+from tests.unit.engine.upkeep.long_life import LongLife
+
+from runnel.catalog.declared import operators
+from runnel.catalog.learned import operator_cache, operator_statistics
+from runnel.catalog.logs import undecided
+from runnel.catalog.store import schema
+from runnel.engine.upkeep.backup import back_up, read_manifest
+from runnel.engine.upkeep.restore import restore
+from runnel.engine.workspace import Root, open_root
+from runnel.errors import CorruptData, RootError
+from runnel.logs.items.supplements import log_again
+from runnel.matching.operators.ask.cache_files import CacheDraft, write_segment
+from runnel.matching.operators.ask.operator_environment import OperatorMeans
+from runnel.model.learned.operator_statistics import Learned, Use
+from runnel.model.learned.stream_statistics import Share
+from runnel.model.operator import OperatorDeclaration, Parameter
+from runnel.model.undecided import Undecided
+
+__all__ = ["postgresql"]
+
+TABLES = ("undecided", "supplements", "operators", "uses_operators", "operator_learning")
+MOB = OperatorDeclaration("mobPattern", 0, "city.vision:mob_pattern", (Parameter("people", "result", "int"),))
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Iterator[LongLife]:
+    """A root in which operators are in use."""
+    made = LongLife.make(tmp_path / "root")
+    made.accept(6)
+    made.match(4)
+    root = made.root
+    for name, text in (("regions.geojson", "{}"), ("rules/taste.n3", "@prefix."), ("private/token", "s3cret")):
+        path = root.storage.local(f"operators/{name}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (root.folder / "operators" / "same.geojson").symlink_to("regions.geojson")
+    (tmp_path / "elsewhere").write_text("not ours")
+    (root.folder / "operators" / "away").symlink_to(tmp_path / "elsewhere")
+    root.storage.write("operators/learned/1.json", b"{}")
+    OperatorMeans(databases={"stocks": "postgresql://u:s3cret@db.example/stocks"}).keep(root.storage)
+    segment = write_segment(root.storage, CacheDraft(((b"1" * 16, b"x"),)))
+    assert segment is not None
+    with root.catalog.write() as connection:
+        operator_cache.add_segments(connection, [segment])
+        operators.register_operator(connection, MOB)
+        operators.register_operator(connection, MOB)
+        connection.execute(insert(schema.uses_operators).values(feed=2, operator="mobPattern"))
+        operator_statistics.note_operators(
+            connection, Learned({"mobPattern 1": Use(3, 0.5)}, {bytes(range(16)): Share(2, 1)})
+        )
+        undecided.put_off(connection, [Undecided(2, (2, 3), "away\u2028", 1, 10**17), Undecided(3, (2,), "", 2, 7)])
+    made.advance(minutes=1)
+    assert log_again(root.catalog, root.storage, epoch=made.epoch, limit=1) == 1
+    yield made
+    root.close()
+
+
+def _rows(root: Root) -> dict[str, list[Any]]:
+    with root.catalog.read() as connection:
+        return {
+            name: sorted(repr(tuple(row)) for row in connection.execute(schema.metadata.tables[name].select()))
+            for name in TABLES
+        }
+
+
+def _below(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_what_people_gave_operators_is_backed_up_and_restored(life: LongLife, tmp_path: Path) -> None:
+    back_up(life.root, tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "again", clock=life.clock)
+    again = tmp_path / "again" / "operators"
+    assert _below(again) == ["private/token", "regions.geojson", "rules/taste.n3", "same.geojson"]
+    assert [(again / name).read_text() for name in ("rules/taste.n3", "same.geojson")] == ["@prefix.", "{}"]
+    assert not (again / "same.geojson").is_symlink()
+
+
+def test_secrets_of_operators_are_restored_for_their_owner_alone(life: LongLife, tmp_path: Path) -> None:
+    back_up(life.root, tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "again", clock=life.clock)
+    private = tmp_path / "again" / "operators" / "private"
+    assert [one.stat().st_mode & 0o777 for one in (private, private / "token")] == [0o700, 0o600]
+    assert (private / "token").read_text() == "s3cret"
+
+
+def test_what_every_run_writes_anew_is_not_in_a_backup(life: LongLife, tmp_path: Path) -> None:
+    back_up(life.root, tmp_path / "backup")
+    names = _below(tmp_path / "backup")
+    assert not any("operators.json" in name or "learned" in name or "cache/" in name for name in names)
+    manifest = read_manifest(tmp_path / "backup")
+    assert manifest.tables["operator_cache"] == 1, "the table is copied like the others"
+    restore(tmp_path / "backup", tmp_path / "again", clock=life.clock)
+    assert not (tmp_path / "again" / "private").exists()
+    root = open_root(tmp_path / "again", clock=life.clock)
+    with root.catalog.read() as connection:
+        assert operator_cache.segment_paths(connection) == set()
+    with life.root.catalog.read() as connection:
+        assert operator_cache.cache_totals(connection).answers == 1, "the root itself still knows its answers"
+    root.close()
+
+
+def test_a_file_that_people_changed_is_backed_up_again(life: LongLife, tmp_path: Path) -> None:
+    back_up(life.root, tmp_path / "backup")
+    regions = life.root.folder / "operators" / "regions.geojson"
+    regions.write_text('{"type": "FeatureCollection"}')
+    (life.root.folder / "operators" / "rules" / "taste.n3").unlink()
+    back_up(life.root, tmp_path / "backup")
+    restore(tmp_path / "backup", tmp_path / "again", clock=life.clock)
+    again = tmp_path / "again" / "operators"
+    assert (again / "regions.geojson").read_text() == '{"type": "FeatureCollection"}'
+    assert not (again / "rules").exists()
+
+
+def test_a_damaged_file_of_operators_is_refused(life: LongLife, tmp_path: Path) -> None:
+    back_up(life.root, tmp_path / "backup")
+    [kept] = (tmp_path / "backup").glob("snapshots/*/operators/regions.geojson")
+    kept.write_text("[]")
+    with pytest.raises(CorruptData, match="its digest differs"):
+        restore(tmp_path / "backup", tmp_path / "again")
+
+
+def test_files_of_operators_go_where_the_storage_is(life: LongLife, tmp_path: Path) -> None:
+    back_up(life.root, tmp_path / "backup")
+    storage = (tmp_path / "store").as_uri()
+    restore(tmp_path / "backup", tmp_path / "again", storage=storage, clock=life.clock)
+    assert (tmp_path / "store" / "operators" / "regions.geojson").read_text() == "{}"
+    assert not (tmp_path / "again" / "operators").exists()
+    root = open_root(tmp_path / "again", clock=life.clock)
+    back_up(root, tmp_path / "second")
+    root.close()
+    assert any(name.endswith("operators/rules/taste.n3") for name in _below(tmp_path / "second"))
+    with pytest.raises(RootError, match="in the storage already"):
+        restore(tmp_path / "backup", tmp_path / "third", storage=storage, clock=life.clock)
+
+
+def test_tables_of_operators_go_from_one_database_to_the_other_and_back(
+    life: LongLife, tmp_path: Path, postgresql: PostgreSQL
+) -> None:
+    before = _rows(life.root)
+    assert all(before.values()), "every table has something in it"
+    back_up(life.root, tmp_path / "one")
+    url = postgresql.database()
+    restore(tmp_path / "one", tmp_path / "pg", catalog=url, clock=life.clock)
+    moved = open_root(tmp_path / "pg", clock=life.clock, catalog=url)
+    assert _rows(moved) == before
+    back_up(moved, tmp_path / "two")
+    moved.close()
+    restore(tmp_path / "two", tmp_path / "lite", clock=life.clock)
+    back = open_root(tmp_path / "lite", clock=life.clock)
+    assert _rows(back) == before
+    with back.catalog.write() as connection:
+        undecided.put_off(connection, [Undecided(4, (2,), "", 1, 1)])
+        last = max(row.id for row in connection.execute(schema.undecided.select()))
+        assert operators.register_operator(connection, MOB).version == 3
+        assert operator_statistics.learned_operators(connection).operators["mobPattern 1"].calls > 0
+    assert last == 3, "ids that were given are not given again"
+    back.close()

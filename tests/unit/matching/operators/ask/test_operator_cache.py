@@ -1,0 +1,172 @@
+"""Answers in memory and in files: bounded, found again, and passed over where they are damaged."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runnel.matching.operators.ask.answer_cache import AnswerCache, MemoryCache
+from runnel.matching.operators.ask.cache_files import CacheDraft, open_segment, write_segment
+from runnel.matching.operators.plugins.encoding import rows_to_bytes, size_of
+from runnel.model.operator import HOLDS, Rows
+from runnel.storage.file_storage import Storage, open_storage
+
+
+def key(number: int) -> bytes:
+    return hashlib.blake2b(str(number).encode(), digest_size=16).digest()
+
+
+def rows(number: int) -> Rows:
+    return ((f"item {number}", float(number), True, datetime(2026, 1, 2, tzinfo=UTC)),)
+
+
+def draft(*numbers: int) -> CacheDraft:
+    return CacheDraft(tuple((key(number), rows_to_bytes(rows(number))) for number in numbers))
+
+
+@pytest.fixture
+def storage(tmp_path: Path) -> Storage:
+    """The files of a root."""
+    return open_storage(f"file://{tmp_path}")
+
+
+def written(storage: Storage, *numbers: int) -> str:
+    segment = write_segment(storage, draft(*numbers))
+    assert segment is not None
+    assert segment.bytes == storage.local(segment.path).stat().st_size
+    return segment.path
+
+
+# --- in memory ---------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30), st.booleans()), max_size=60))
+@settings(deadline=None, max_examples=60)
+def test_memory_is_bounded_and_keeps_what_was_used_last(steps: list[tuple[int, int, bool]]) -> None:
+    cache = MemoryCache(1_000)
+    newest: list[bytes] = []
+    for number, length, put in steps:
+        name = key(number)
+        if put:
+            value: Rows = (("x" * length * 20,),)
+            cache.put(name, value)
+            assert cache.get(name) == value
+        elif cache.get(name) is None:
+            continue
+        newest = [*(one for one in newest if one != name), name]
+        assert cache.used_bytes <= 1_000
+        assert cache.get(newest[-1]) is not None
+    kept = [name for name in newest if cache.get(name) is not None]
+    assert kept == newest[len(newest) - len(kept) :], "what is gone was used longest ago"
+    assert cache.used_bytes == sum(size_of(found) for name in kept if (found := cache.get(name)) is not None)
+
+
+def test_what_is_larger_than_the_memory_is_not_kept() -> None:
+    cache = MemoryCache(1_000)
+    cache.put(key(1), HOLDS)
+    cache.put(key(2), (("x" * 5_000,),))
+    assert cache.get(key(1)) == HOLDS
+    assert cache.get(key(2)) is None
+
+
+# --- in files ----------------------------------------------------------------------------------------------------
+
+
+def test_what_was_written_is_found(storage: Storage) -> None:
+    first, second = written(storage, *range(100)), written(storage, *range(90, 200))
+    cache = AnswerCache()
+    cache.use_segments(storage, [first, second])
+    wanted = [key(number) for number in range(250)]
+    assert cache.find(wanted) == {key(number): rows(number) for number in range(200)}
+    cache.use_segments(storage, [])
+    assert len(cache.find(wanted)) == 200, "in memory they stay"
+    assert AnswerCache().find(wanted) == {}
+
+
+def test_answers_without_rows_are_answers(storage: Storage) -> None:
+    cache = AnswerCache()
+    cache.add(key(1), ())
+    cache.add(key(2), HOLDS)
+    segment = write_segment(storage, cache.take_fresh())
+    assert segment is not None
+    assert not cache.take_fresh()
+    other = AnswerCache()
+    other.use_segments(storage, [segment.path])
+    assert other.find([key(1), key(2), key(3)]) == {key(1): (), key(2): HOLDS}
+
+
+def test_keys_that_end_in_zeros_are_told_apart(storage: Storage) -> None:
+    names = [bytes(16), b"\1" + bytes(15), b"\1" * 15 + b"\0", b"\1" * 16, b"\xff" * 16]
+    segment = write_segment(storage, CacheDraft(tuple((name, rows_to_bytes(((name.hex(),),))) for name in names)))
+    assert segment is not None
+    opened = open_segment(storage, segment.path)
+    assert opened is not None
+    found = dict(opened.find([*names, b"\2" + bytes(15)]))
+    assert found == {place: ((name.hex(),),) for place, name in enumerate(names)}
+    assert [name for name, _ in opened.stored()] == sorted(names)
+
+
+def test_very_large_answers_are_not_written() -> None:
+    cache = AnswerCache()
+    cache.add(key(1), tuple((f"{number:04}" + "x" * 10_000,) for number in range(200)))
+    assert not cache.take_fresh()
+    assert len(cache.find([key(1)])) == 1
+
+
+def test_a_missing_segment_is_passed_over(storage: Storage, caplog: pytest.LogCaptureFixture) -> None:
+    there = written(storage, 1)
+    cache = AnswerCache()
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            cache.use_segments(storage, ["operators/cache/gone.arrow", there])
+    assert len(caplog.records) == 1, "it is warned of once"
+    assert cache.find([key(1)]) == {key(1): rows(1)}
+
+
+@given(data=st.data())
+@settings(deadline=None, max_examples=60)
+def test_a_damaged_segment_gives_true_answers_or_none(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    storage = open_storage(f"file://{tmp_path_factory.mktemp('root')}")
+    path = storage.local(written(storage, *range(20)))
+    content = bytearray(path.read_bytes())
+    match data.draw(st.sampled_from(["cut", "flip", "fill"])):
+        case "cut":
+            content = content[: data.draw(st.integers(0, len(content) - 1))]
+        case "flip":
+            for _ in range(data.draw(st.integers(1, 5))):
+                content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+        case _:
+            start = data.draw(st.integers(0, len(content) - 1))
+            content[start : start + 200] = bytes(len(content[start : start + 200]))
+    path.write_bytes(content)
+    cache = AnswerCache()
+    cache.use_segments(storage, [path.relative_to(storage.local("")).as_posix()])
+    for name, value in cache.find([key(number) for number in range(25)]).items():
+        assert value in [rows(number) for number in range(20) if key(number) == name]
+
+
+@pytest.mark.parametrize("content", [b"", b"ARROW1", b"\0" * 5_000, b'{"a": 1}'])
+def test_what_is_no_segment_is_passed_over(content: bytes, storage: Storage) -> None:
+    storage.write("operators/cache/other.arrow", content)
+    assert open_segment(storage, "operators/cache/other.arrow") is None
+
+
+def test_writers_at_one_time_do_not_meet(storage: Storage) -> None:
+    def write_many(first: int) -> list[str]:
+        return [written(storage, number, number + 1) for number in range(first, first + 10)]
+
+    with ThreadPoolExecutor(3) as writers:
+        found = [path for some in writers.map(write_many, (0, 0, 10)) for path in some]
+    assert len(set(found)) == 30
+    cache = AnswerCache()
+    cache.use_segments(storage, found)
+    assert cache.find([key(number) for number in range(30)]) == {key(number): rows(number) for number in range(21)}

@@ -1,0 +1,409 @@
+"""Asking: batches, repetitions, known answers, side by side, within budgets, and whatever operators do meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.matching.operators.ask.asked_plugins import declared, plugins
+
+from runnel.matching.operators.ask.budget import FIRST_REST, IN_A_ROW, LONGEST_REST, Allowance, Breaker
+from runnel.matching.operators.ask.cache_files import write_segment
+from runnel.matching.operators.ask.caller import Caller, Limits
+from runnel.matching.operators.ask.question_keys import Contents, KeyMaker
+from runnel.matching.operators.plugins.contract import Answer, Failed, Input, OperatorPlace, Question
+from runnel.model.item import Attributes, Value
+from runnel.model.operator import HOLDS, Budget, OperatorDeclaration
+from runnel.storage.file_storage import open_storage
+
+__all__ = ["plugins"]
+
+Made = Callable[..., Caller]
+
+
+class Seconds:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def made(plugins: Path) -> Iterator[Made]:
+    """Makes callers of some operators, and ends them."""
+    callers: list[Caller] = []
+
+    def make(
+        *declarations: OperatorDeclaration, clock: Callable[[], float] = time.monotonic, **more: object
+    ) -> Caller:
+        known = {(one.name, one.version): one for one in declarations}
+        limits = Limits(modules=("city",), **more)  # type: ignore[arg-type]
+        callers.append(Caller(known, OperatorPlace(folder=plugins), limits, clock=clock))
+        return callers[-1]
+
+    yield make
+    for one in callers:
+        one.close()
+
+
+def about(name: str, attributes: Attributes, *inputs: Input, version: int = 1) -> Question:
+    return Question((name, version), attributes, inputs)
+
+
+def titled(name: str, number: int, *inputs: Input) -> Question:
+    return about(name, {"title": (f"item {number}",)}, *inputs)
+
+
+def reasons(answers: list[Answer]) -> list[str]:
+    return [one.reason if isinstance(one, Failed) else "" for one in answers]
+
+
+# --- batches, repetitions, known answers -------------------------------------------------------------------------
+
+
+def test_answers_come_in_the_order_of_questions(made: Made) -> None:
+    caller = made(declared("echo", "text", inputs=1), declared("count", "int"), declared("has_title"))
+    questions = [titled("echo", 1, "a"), about("count", {}), titled("has_title", 1), titled("echo", 2, "b")]
+    questions += [about("has_title", {}), titled("count", 3)]
+    assert caller.ask(questions) == [
+        (("a",), ("item 1",)),
+        ((0.0,),),
+        HOLDS,
+        (("b",), ("item 2",)),
+        (),
+        ((1.0,),),
+    ]
+    assert caller.ask([]) == []
+
+
+def test_batches_are_as_large_as_declared(made: Made) -> None:
+    caller = made(declared("Batches", "int", "int", batch=7))
+    answers = caller.ask([titled("Batches", number) for number in range(17)])
+    assert [rows[0][0] for rows in answers if not isinstance(rows, Failed)] == [7.0] * 14 + [3.0] * 3
+
+
+def test_a_pure_operator_is_asked_once_for_one_content(made: Made) -> None:
+    caller = made(declared("Batches", "int", "int"), declared("process", "int", pure=False))
+    questions = [titled("Batches", number % 3) for number in range(12)]
+    first = caller.ask(questions)
+    assert {rows[0][0] for rows in first if not isinstance(rows, Failed)} == {3.0}
+    assert caller.ask(questions) == first
+    used = caller.take_learned().operators["Batches 1"]
+    assert (used.calls, used.hits) == (3, 12)
+    assert used.seconds > 0
+
+
+def test_an_impure_operator_is_asked_every_time(made: Made) -> None:
+    caller = made(declared("Batches", "int", "int", pure=False))
+    for _ in range(2):
+        answers = caller.ask([titled("Batches", 1)] * 5)
+        assert {rows[0][0] for rows in answers if not isinstance(rows, Failed)} == {5.0}
+    used = caller.take_learned().operators["Batches 1"]
+    assert (used.calls, used.hits) == (10, 0)
+    assert not caller.take_fresh()
+
+
+def test_only_what_it_reads_counts_and_is_given(made: Made) -> None:
+    caller = made(declared("Batches", "int", "int", reads=("title",)), declared("echo", "text", reads=("other",)))
+    one = {"title": ("a",), "body": ("x",)}
+    two = {"title": ("a",), "body": ("y",)}
+    answers = caller.ask([about("Batches", one), about("Batches", two)])
+    assert [rows[0][0] for rows in answers if not isinstance(rows, Failed)] == [1.0, 1.0]
+    assert caller.ask([about("echo", one)]) == [()]
+
+
+def test_an_operator_that_is_not_known_fails(made: Made) -> None:
+    caller = made(declared("has_title"))
+    good, bad = caller.ask([titled("has_title", 1), about("has_title", {}, version=2)])
+    assert good == HOLDS
+    assert isinstance(bad, Failed)
+    assert "no operator has_title of version 2" in bad.reason
+
+
+def test_operators_may_be_replaced(made: Made) -> None:
+    caller = made(declared("process", "int", pure=False))
+    (first,) = caller.ask([titled("process", 1)])
+    caller.use_declarations({("process", 1): declared("process", "int", pure=False)})
+    assert caller.ask([titled("process", 1)]) == [first], "the same declaration keeps its process"
+    caller.use_declarations({("process", 2): declared("process", "int", pure=False, version=2)})
+    gone, fresh = caller.ask([titled("process", 1), about("process", {}, version=2)])
+    assert isinstance(gone, Failed)
+    assert fresh != first
+
+
+# --- side by side ------------------------------------------------------------------------------------------------
+
+
+def test_batches_run_side_by_side_within_concurrency(made: Made, plugins: Path) -> None:
+    def most_at_once(**more: object) -> int:
+        processes = more.pop("processes", 3)
+        caller = made(
+            declared("slow", "number", "number", pure=False, batch=1, inputs=1, **more),  # type: ignore[arg-type]
+            processes=processes,
+        )
+        answers = caller.ask([titled("slow", number, str(plugins)) for number in range(4)])
+        spans = [rows[0] for rows in answers if not isinstance(rows, Failed)]
+        assert len(spans) == 4
+        return max(sum(began <= moment < ended for began, ended in spans) for moment, _ in spans)  # type: ignore[operator]
+
+    assert most_at_once(concurrency=1) == 1
+    assert most_at_once(concurrency=3) in (2, 3)
+    assert most_at_once(concurrency=9, processes=2) == 2
+
+
+# --- failures ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "reason"),
+    [
+        ("raise", "moody: ValueError: a bad day"),
+        ("loop", "moody: it took more than 1 seconds"),
+        ("kill", "moody: its process was ended by signal 9"),
+        ("exit", "moody: its process ended with code 3: gone fishing"),
+        ("memory", "moody: it took more than 300 MB of memory"),
+        ("text", "moody: it gave 'text' for ?r0, which is not a finite number"),
+        ("object", "moody: its answer cannot be sent: a value of the type object"),
+        ("many", "moody: it gave more than 1,000 rows"),
+        ("large", "moody: its answers have more than 67,108,864 bytes"),
+    ],
+)
+def test_one_poisonous_item_does_not_fail_its_neighbours(word: str, reason: str, made: Made) -> None:
+    caller = made(declared("moody", "number", limit=1.0 if word == "loop" else 20.0), megabytes=300)
+    questions = [titled("moody", number) for number in range(6)]
+    questions.insert(3, about("moody", {"mood": (word,)}))
+    answers = caller.ask(questions)
+    assert answers[:3] + answers[4:] == [((1.0,),)] * 6
+    assert reasons(answers)[3].startswith(reason)
+    learned = caller.take_learned().operators["moody 1"]
+    assert learned.failures >= 1
+    assert caller.ask(questions[:3]) == [((1.0,),)] * 3
+    assert caller.take_learned().operators["moody 1"].hits == 3
+
+
+def test_a_class_that_raises_is_asked_one_by_one(made: Made) -> None:
+    caller = made(declared("Broken"))
+    answers = caller.ask(
+        [titled("Broken", 1), about("Broken", {"poison": (True,)}), about("Broken", {"none": (True,)})]
+    )
+    assert answers == [HOLDS, Failed("Broken: RuntimeError: poisoned"), Failed("Broken: no model", False)]
+
+
+def test_a_single_ask_whose_process_was_killed_is_tried_again(made: Made, plugins: Path) -> None:
+    caller = made(declared("once", "number", inputs=1))
+    assert caller.ask([titled("once", 1, str(plugins))]) == [((1.0,),)]
+
+
+def test_failures_are_not_remembered(made: Made, plugins: Path) -> None:
+    caller = made(declared("moody", "number"))
+    question = about("moody", {"mood": ("raise",)})
+    for _ in range(2):
+        assert reasons(caller.ask([question])) == ["moody: ValueError: a bad day"]
+    assert caller.take_learned().operators["moody 1"].calls == 2
+    assert not caller.take_fresh()
+
+
+def test_an_operator_that_is_always_late_rests(made: Made) -> None:
+    clock = Seconds()
+    caller = made(declared("moody", "number", limit=0.3, batch=4), clock=clock)
+    loops = [about("moody", {"mood": ("sleep",), "number": (float(number),)}) for number in range(40)]
+    began = time.monotonic()
+    answers = reasons(caller.ask(loops))
+    assert "moody: it took more than 0.3 seconds" in answers
+    assert sum("failed several times in a row" in reason for reason in answers) >= 36
+    calls = caller.take_learned().operators["moody 1"].calls
+    assert calls <= 4 + 4
+    assert time.monotonic() - began < 60, "forty time limits were not waited for, nor four hundred starts"
+    clock.now += FIRST_REST - 1
+    assert "in a row" in reasons(caller.ask([titled("moody", 1)]))[0]
+    clock.now += 1
+    assert caller.ask([titled("moody", 1)]) == [((1.0,),)], "a trial that goes well ends the rest"
+    assert caller.ask([titled("moody", 2)]) == [((1.0,),)]
+
+
+def test_an_operator_that_cannot_be_loaded_rests_at_once(made: Made) -> None:
+    clock = Seconds()
+    caller = made(declared("Unmade", batch=1), clock=clock)
+    answers = reasons(caller.ask([titled("Unmade", number) for number in range(5)]))
+    assert "no such model" in answers[0]
+    assert all("in a row" in reason for reason in answers[1:])
+
+
+def test_quick_failures_do_not_hide_an_operator(made: Made) -> None:
+    caller = made(declared("moody", "number", batch=1))
+    questions = [about("moody", {"mood": ("raise",), "number": (float(number),)}) for number in range(10)]
+    assert set(reasons(caller.ask(questions))) == {"moody: ValueError: a bad day"}
+    assert caller.ask([titled("moody", 1)]) == [((1.0,),)]
+
+
+# --- budgets -----------------------------------------------------------------------------------------------------
+
+
+def test_calls_beyond_the_budget_are_not_made(made: Made) -> None:
+    clock = Seconds()
+    caller = made(declared("count", "int", budget=Budget(calls=10), batch=4), clock=clock, share=0.5)
+    answers = caller.ask([titled("count", number) for number in range(8)])
+    assert answers[:5] == [((1.0,),)] * 5
+    for answer in answers[5:]:
+        assert answer == Failed("count: over budget, which is 10 calls in a minute", passing=True)
+    assert caller.take_learned().operators["count 1"].calls == 5
+    assert caller.ask([titled("count", 2)]) == [((1.0,),)], "what is known costs nothing"
+    clock.now += 12
+    assert reasons(caller.ask([titled("count", 10), titled("count", 11)])) == ["", reasons(answers)[7]]
+
+
+def test_seconds_are_known_afterwards() -> None:
+    clock = Seconds()
+    allowance = Allowance(Budget(seconds=6.0), share=0.5, clock=clock)
+    assert allowance.take(1000) == 1000
+    allowance.spend(5.0)
+    assert allowance.take(1) == 0, "two seconds too much"
+    clock.now += 39
+    assert allowance.take(1) == 0
+    clock.now += 2
+    assert allowance.take(1) == 1
+
+
+def test_a_share_of_less_than_a_call_is_saved_up() -> None:
+    clock = Seconds()
+    allowance = Allowance(Budget(calls=1), share=0.25, clock=clock)
+    given_calls = 0
+    for _ in range(400):
+        given_calls += allowance.take(1)
+        clock.now += 10
+    assert 15 <= given_calls <= 17, "4,000 seconds at a quarter of a call in a minute"
+
+
+def test_no_budget_means_no_limit_and_none_means_none() -> None:
+    assert Allowance(Budget()).take(10**6) == 10**6
+    clock = Seconds()
+    nothing = Allowance(Budget(calls=0), clock=clock)
+    clock.now += 1e6
+    assert nothing.take(1) == 0
+
+
+@given(st.lists(st.tuples(st.floats(0, 100), st.integers(0, 50)), max_size=30), st.integers(0, 60))
+@settings(deadline=None, max_examples=80)
+def test_over_a_long_time_a_budget_holds(steps: list[tuple[float, int]], calls: int) -> None:
+    clock = Seconds()
+    allowance = Allowance(Budget(calls=calls), clock=clock)
+    given_calls = 0
+    for wait, wanted in steps:
+        clock.now += wait
+        given_calls += allowance.take(wanted)
+        assert given_calls <= calls * (1 + clock.now / 60) + 1e-6
+
+
+def test_rests_double_and_are_bounded() -> None:
+    clock = Seconds()
+    breaker = Breaker(clock)
+    for _ in range(IN_A_ROW + 5):
+        assert breaker.allows() == (breaker.rest == 0)
+        breaker.note(failed=True)
+    assert breaker.rest == FIRST_REST, "those that were under way do not prolong it"
+    rests = []
+    for _ in range(10):
+        clock.now += breaker.rest
+        assert breaker.allows()
+        assert not breaker.allows(), "one trial at a time"
+        breaker.note(failed=True)
+        rests.append(breaker.rest)
+    assert rests[:3] == [2 * FIRST_REST, 4 * FIRST_REST, 8 * FIRST_REST]
+    assert rests[-1] == LONGEST_REST
+    clock.now += LONGEST_REST
+    assert breaker.allows()
+    breaker.note(failed=False)
+    breaker.note(failed=True)
+    assert breaker.allows()
+
+
+# --- keys and durable answers ------------------------------------------------------------------------------------
+
+
+def key_of(declaration: OperatorDeclaration, folder: Path | None = None) -> bytes:
+    contents = Contents()
+    _, content = contents.read({"title": ("a",)}, declaration.reads)
+    return KeyMaker(declaration, folder).key(("x",), content)
+
+
+def test_registering_again_keeps_what_is_known(tmp_path: Path) -> None:
+    one = declared("echo", "text", inputs=1, configuration=(("file", "regions.json"),))
+    known = key_of(one, tmp_path)
+    assert key_of(declared("echo", "text", inputs=1, version=7, batch=3, configuration=one.configuration)) == known
+    others = [
+        declared("echo", "text", inputs=1, release="2", configuration=one.configuration),
+        declared("echo", "text", inputs=1),
+        declared("echo", "number", inputs=1, configuration=one.configuration),
+        declared("count", "text", inputs=1, configuration=one.configuration),
+    ]
+    assert known not in [key_of(other, tmp_path) for other in others]
+    (tmp_path / "regions.json").write_text("[]")
+    edited = key_of(one, tmp_path)
+    assert edited != known
+    (tmp_path / "regions.json").write_text("[1]")
+    assert key_of(one, tmp_path) not in (known, edited)
+    outside = declared("echo", "text", inputs=1, configuration=(("file", f"../{tmp_path.name}/regions.json"),))
+    assert key_of(outside, tmp_path) == key_of(outside, None), "no file out of the folder is looked at"
+
+
+_VALUES: st.SearchStrategy[Value] = st.one_of(
+    st.text(max_size=4), st.booleans(), st.floats(allow_nan=False), st.datetimes()
+)
+_ATTRIBUTES = st.dictionaries(st.text(min_size=1, max_size=3), st.lists(_VALUES, max_size=3).map(tuple), max_size=3)
+
+
+@given(_ATTRIBUTES, _ATTRIBUTES)
+@settings(deadline=None, max_examples=100)
+def test_contents_of_one_digest_are_the_same(one: Attributes, two: Attributes) -> None:
+    def shown(attributes: Attributes) -> str:
+        return repr(sorted(attributes.items()))
+
+    contents = Contents()
+    assert (contents.read(one, ())[1] == contents.read(two, ())[1]) == (shown(one) == shown(two))
+
+
+def test_what_was_answered_is_found_by_another_process(made: Made, plugins: Path) -> None:
+    storage = open_storage(f"file://{plugins}/root")
+    caller = made(declared("process", "int"))
+    questions = [titled("process", number) for number in range(5)]
+    answers = caller.ask(questions)
+    segment = write_segment(storage, caller.take_fresh())
+    assert segment is not None
+    assert segment.answers == 5
+    assert write_segment(storage, caller.take_fresh()) is None, "once is enough"
+    program = f"""
+import json
+from tests.unit.matching.operators.ask.asked_plugins import declared
+from runnel.storage.file_storage import open_storage
+from runnel.matching.operators.ask.caller import Caller, Limits
+from runnel.matching.operators.plugins.contract import OperatorPlace, Question
+from pathlib import Path
+one = declared("process", "int", version=2)
+caller = Caller({{("process", 2): one}}, OperatorPlace(folder=Path({str(plugins)!r})), Limits(modules=("city",)))
+caller.use_segments(open_storage({storage.url!r}), [{segment.path!r}, "operators/cache/missing.arrow"])
+asked = [Question(("process", 2), {{"title": (f"item {{number}}",)}}) for number in range(6)]
+print(json.dumps([caller.ask(asked), caller.take_learned().to_json()]))
+caller.close()
+"""
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path.cwd()), *filter(None, sys.path)])}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    found, learned = json.loads(done.stdout)
+    assert found[:5] == [[list(row) for row in rows] for rows in answers if not isinstance(rows, Failed)]
+    assert found[5] != found[0]
+    assert learned["operators"]["process 2"][0] == 1
+    assert learned["operators"]["process 2"][3] == 5
+    assert "cannot be used" in done.stderr

@@ -1,0 +1,115 @@
+"""Configurations of built-in operators: what is set is checked, and no file outside its folder is read."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from runnel.errors import OperatorRefused
+from runnel.matching.operators.builtin.configuration import Configuration
+from runnel.matching.operators.plugins.contract import OperatorPlace
+
+KEYS = ("file", "number", "names", "secret")
+
+
+def configuration(folder: Path | None = None, **settings: str) -> Configuration:
+    return Configuration("region", OperatorPlace(settings, folder), KEYS)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    root = tmp_path / "root"
+    (root / "maps").mkdir(parents=True)
+    (root / "private").mkdir()
+    (root / "maps" / "city.json").write_bytes(b"city")
+    (root / "private" / "vision").write_bytes(b"secret-1\n")
+    (tmp_path / "catalog-url").write_bytes(b"postgresql")
+    (tmp_path / "outside.json").write_bytes(b"outside")
+    return root
+
+
+def test_a_file_below_the_folder_is_read(folder: Path) -> None:
+    assert configuration(folder, file="maps/city.json").read("file", 4) == b"city"
+    (folder / "near.json").symlink_to(folder / "maps" / "city.json")
+    assert configuration(folder, file="near.json").read("file", 100) == b"city"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../outside.json",
+        "maps/../../outside.json",
+        "/etc/passwd",
+        "private/vision",
+        "./private/vision",
+        "maps/../private/vision",
+        "link-out",
+        "folder-out/outside.json",
+        "link-to-private",
+        "maps",
+        "pipe",
+        "nowhere.json",
+        "circle",
+        "a\0b",
+        "x" * 3000,
+    ],
+)
+def test_no_other_file_is_read(folder: Path, name: str) -> None:
+    (folder / "link-out").symlink_to(folder.parent / "outside.json")
+    (folder / "folder-out").symlink_to(folder.parent)
+    (folder / "link-to-private").symlink_to(folder / "private" / "vision")
+    (folder / "circle").symlink_to(folder / "circle")
+    os.mkfifo(folder / "pipe")
+    with pytest.raises(OperatorRefused) as caught:
+        configuration(folder, file=name).read("file", 100)
+    assert caught.value.place == "region, file"
+    assert "secret" not in str(caught.value)
+
+
+def test_a_large_file_is_not_read(folder: Path) -> None:
+    with pytest.raises(OperatorRefused, match="more than 3 bytes"):
+        configuration(folder, file="maps/city.json").read("file", 3)
+
+
+def test_without_a_folder_there_are_no_files() -> None:
+    with pytest.raises(OperatorRefused, match="no folder"):
+        configuration(None, file="maps/city.json").read("file", 100)
+
+
+def test_secrets_lie_in_a_folder_of_their_own(folder: Path) -> None:
+    assert configuration(folder, secret="vision").secret("secret") == "secret-1"
+    (folder / "private" / "link").symlink_to(folder.parent / "catalog-url")
+    (folder / "private" / "two").write_bytes(b"a\nb")
+    (folder / "private" / "empty").write_bytes(b"\n")
+    (folder / "private" / "bytes").write_bytes(b"\xff")
+    for name in ("../../catalog-url", "../maps/city.json", "link", "two", "empty", "bytes", "maps/city.json"):
+        with pytest.raises(OperatorRefused) as caught:
+            configuration(folder, secret=name).secret("secret")
+        assert "postgresql" not in str(caught.value)
+
+
+def test_a_key_that_is_not_known_is_refused_with_those_that_are() -> None:
+    with pytest.raises(OperatorRefused, match="no setting 'flie'") as caught:
+        configuration(flie="a")
+    assert caught.value.hint == "it has: file, names, number, secret"
+
+
+@pytest.mark.parametrize("value", ["x", "nan", "inf", "-1", "11", "1e999", "2.5"])
+def test_numbers_have_limits(value: str) -> None:
+    with pytest.raises(OperatorRefused):
+        configuration(number=value).whole("number", 5, least=0, most=10)
+
+
+def test_what_is_not_set_has_its_default() -> None:
+    made = configuration(names=" a, b ,", number=" ")
+    assert made.names("names") == ("a", "b")
+    assert made.number("number", 2.5, least=0, most=10) == 2.5
+    with pytest.raises(OperatorRefused, match="must be set"):
+        made.text("file")
+    with pytest.raises(OperatorRefused, match="twice"):
+        configuration(names="a, a").names("names")
+    with pytest.raises(OperatorRefused, match="'a' is not known") as caught:
+        configuration(names="a").one_of("names", ("b", "c"), "b")
+    assert caught.value.hint == "one of: b, c"

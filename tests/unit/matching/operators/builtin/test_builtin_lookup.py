@@ -1,0 +1,311 @@
+"""Look-ups: the same on SQLite and on PostgreSQL, with bound parameters, read-only, and within the time limit."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy import event, text
+from tests.services import PostgreSQL, postgresql
+
+from runnel.errors import OperatorRefused
+from runnel.matching.operators.builtin.lookup import Lookup
+from runnel.matching.operators.builtin.lookup_database import Database, Unanswered
+from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorPlace
+from runnel.model.item import Value
+from runnel.model.operator import HOLDS
+
+__all__ = ["postgresql"]
+
+TABLES = (
+    """create table stocks (
+        symbol varchar(20), year integer, price numeric(10, 2), weight double precision, listed boolean,
+        since timestamp, "odd name" varchar(40), primary key (symbol, year))""",
+    "insert into stocks values ('ACME', 2025, 12.50, 0.25, true, '2026-01-02 03:04:05', 'a')",
+    "insert into stocks values ('ACME', 2026, 13.75, null, false, '2026-01-02 03:04:05', 'b')",
+    "insert into stocks values ('MUSE', 2026, 99.00, 1.5, true, null, 'c')",
+    "create table tags (symbol varchar(20), tag varchar(20))",
+    "insert into tags values ('ACME', 'tools'), ('ACME', 'tools'), ('ACME', 'birds'), ('MUSE', 'music')",
+    "create table many (symbol varchar(20), number integer)",
+    "create view slow as select symbol, {slow} as price from stocks",
+)
+SLOW = {
+    "sqlite": "(with recursive n(x) as (select 1 union all select x + 1 from n) select count(*) from n)",
+    "postgresql": "pg_sleep(20)::text",
+}
+
+
+@dataclass(frozen=True)
+class Server:
+    """A database with the tables, and a way to run statements in it as its owner."""
+
+    kind: str
+    url: str
+    execute: Callable[[str], None]
+
+    def lookup(self, **settings: str) -> Lookup:
+        made = {"database": "market", **settings}
+        return Lookup(OperatorPlace(made, databases={"market": self.url}, time_limit=2.0))
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgresql"])
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Server:
+    if request.param == "sqlite":
+        path = tmp_path_factory.mktemp("lookup") / "a market?.sqlite"
+        made = Server("sqlite", f"sqlite:///{str(path).replace('?', '%3F')}", _on_sqlite(path))
+    else:
+        service: PostgreSQL = request.getfixturevalue("postgresql")
+        url = service.database()
+        made = Server("postgresql", url, _on_postgresql(url))
+    for statement in TABLES:
+        made.execute(statement.format(slow=SLOW[made.kind]))
+    return made
+
+
+def _on_sqlite(path: Path) -> Callable[[str], None]:
+    def execute(statement: str) -> None:
+        connection = sqlite3.connect(path)
+        with connection:
+            connection.execute(statement)
+        connection.close()
+
+    return execute
+
+
+def _on_postgresql(url: str) -> Callable[[str], None]:
+    def execute(statement: str) -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    return execute
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[[Lookup], Lookup]]:
+    made: list[Lookup] = []
+
+    def keep(lookup: Lookup) -> Lookup:
+        made.append(lookup)
+        return lookup
+
+    yield keep
+    for lookup in made:
+        lookup.close()
+
+
+Keep = Callable[[Lookup], Lookup]
+
+
+def test_rows_of_one_key(server: Server, opened: Keep) -> None:
+    lookup = opened(server.lookup(table="tags", key="symbol", columns="tag"))
+    answers = lookup.answer([Ask({}, ("ACME",)), Ask({}, ("NONE",)), Ask({}, (("MUSE", "ACME"),)), Ask({}, ((),))])
+    assert [sorted(answer) if not isinstance(answer, Failed) else answer for answer in answers] == [
+        [("birds",), ("tools",)],
+        [],
+        [("birds",), ("music",), ("tools",)],
+        [],
+    ]
+
+
+def test_rows_of_two_keys_and_of_attributes(server: Server, opened: Keep) -> None:
+    lookup = opened(server.lookup(table="stocks", key="symbol, year", columns="price,listed", attributes="ticker, y"))
+    asks = [
+        Ask({"ticker": ("ACME",), "y": (2025.0,)}),
+        Ask({"ticker": ("ACME", "MUSE"), "y": (2026.0, 2026.5)}),
+        Ask({"ticker": ("ACME",)}),
+        Ask({"ticker": (7.0,), "y": ("2026",)}),
+    ]
+    answers = lookup.answer(asks)
+    assert answers[0] == ((12.5, True),)
+    assert not isinstance(answers[1], Failed)
+    assert set(answers[1]) == {(13.75, False), (99.0, True)}
+    assert answers[2:] == [(), ()]
+
+
+def test_without_columns_it_says_whether_there_is_a_row(server: Server, opened: Keep) -> None:
+    lookup = opened(server.lookup(table="tags", key="symbol"))
+    assert lookup.answer([Ask({}, ("ACME",)), Ask({}, ("NONE",)), Ask({}, (("NONE", "MUSE"),))]) == [HOLDS, (), HOLDS]
+
+
+def test_values_are_typed_and_a_row_that_lacks_one_is_none(server: Server, opened: Keep) -> None:
+    lookup = opened(server.lookup(table="stocks", key="year", columns="symbol,weight"))
+    assert lookup.answer([Ask({}, (2026.0,)), Ask({}, (2025.0,))]) == [(("MUSE", 1.5),), (("ACME", 0.25),)]
+    dated = opened(server.lookup(table="stocks", key="price", columns="since,odd name"))
+    since = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert dated.answer([Ask({}, (12.5,)), Ask({}, (99.0,)), Ask({}, (12.51,))]) == [((since, "a"),), (), ()]
+
+
+def test_moments_are_keys_where_the_database_knows_them(server: Server, opened: Keep) -> None:
+    if server.kind == "sqlite":
+        with pytest.raises(OperatorRefused, match="a moment cannot be a key in SQLite"):
+            server.lookup(table="stocks", key="since", columns="year")
+        return
+    since = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+    by_date = opened(server.lookup(table="stocks", key="since", columns="year"))
+    (rows,) = by_date.answer([Ask({}, (since,))])
+    assert not isinstance(rows, Failed)
+    assert set(rows) == {(2025.0,), (2026.0,)}
+
+
+@pytest.mark.parametrize(
+    "value", ["'; drop table stocks; --", "ACME' or '1'='1", "%", "\\", '"', "ACME\0", True, 3.0, datetime.now(UTC)]
+)
+def test_values_are_never_part_of_the_question(server: Server, opened: Keep, value: Value) -> None:
+    lookup = opened(server.lookup(table="stocks", key="symbol", columns="year"))
+    answers = lookup.answer([Ask({}, (value,)), Ask({}, ("MUSE",))])
+    assert answers[1] == ((2026.0,),)
+    assert answers[0] == (((2025.0,), (2026.0,)) if value == "ACME\0" else ())
+
+
+def test_a_batch_is_one_question(server: Server, opened: Keep) -> None:
+    lookup = opened(server.lookup(table="tags", key="symbol", columns="tag"))
+    asked: list[str] = []
+    event.listen(lookup._database._engine, "before_cursor_execute", lambda *call: asked.append(call[2]))
+    lookup.answer([Ask({}, (f"S{number % 50}",)) for number in range(200)])
+    assert len([statement for statement in asked if "tags" in statement]) == 1
+
+
+def test_a_key_with_very_many_rows_fails_alone(server: Server, opened: Keep) -> None:
+    server.execute("delete from many")
+    values = ", ".join(f"('BIG', {number})" for number in range(400))
+    server.execute(f"insert into many values {values}")
+    server.execute("insert into many values " + ", ".join(f"('S{number}', {number})" for number in range(40)))
+    lookup = opened(server.lookup(table="many", key="symbol", columns="number", most="5"))
+    asks = [Ask({}, ("BIG",)), *(Ask({}, (f"S{number}",)) for number in range(40))]
+    answers = lookup.answer(asks)
+    assert answers[0] == Failed("more than 5 rows were found", passing=False)
+    assert answers[1:] == [((float(number),),) for number in range(40)]
+
+
+def test_a_slow_question_is_stopped(server: Server, opened: Keep) -> None:
+    lookup = opened(
+        Lookup(
+            OperatorPlace(
+                {"database": "market", "table": "slow", "key": "symbol", "columns": "price"},
+                databases={"market": server.url},
+                time_limit=0.3,
+            )
+        )
+    )
+    answers = lookup.answer([Ask({}, ("ACME",)), Ask({}, ("MUSE",))])
+    assert answers == [Failed("the database market did not answer: it took more than 0.3 seconds")] * 2
+    quick = opened(server.lookup(table="tags", key="symbol"))
+    assert quick.answer([Ask({}, ("ACME",))]) == [HOLDS]
+
+
+def test_nobody_writes(server: Server) -> None:
+    database = Database(server.url, seconds=2.0)
+    with pytest.raises(Unanswered, match=r"read-?only"), database.connected() as connection:
+        connection.execute(text("insert into tags values ('x', 'y')"))
+    database.close()
+
+
+def test_an_ask_with_the_wrong_number_of_keys_or_too_many_fails_alone(server: Server, opened: Keep) -> None:
+    lookup = opened(server.lookup(table="tags", key="symbol"))
+    many = tuple(f"S{number}" for number in range(65))
+    none, two, large, fine = lookup.answer([Ask({}), Ask({}, ("a", "b")), Ask({}, (many,)), Ask({}, ("ACME",))])
+    assert isinstance(none, Failed)
+    assert isinstance(two, Failed)
+    assert large == Failed("the item has more than 64 keys", passing=False)
+    assert fine == HOLDS
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"table": "nothing", "key": "a"}, "there is no table 'nothing'"),
+        ({"table": "stocks; drop table tags", "key": "a"}, "there is no table"),
+        ({"table": "stocks", "key": "symbl"}, "no column 'symbl'; did you mean symbol?"),
+        ({"table": "stocks", "key": "symbol", "columns": 'price"; drop table tags; --'}, "no column"),
+        ({"table": "stocks", "key": "symbol", "columns": "*"}, "no column"),
+        ({"table": "stocks"}, "must be set"),
+        ({"table": "stocks", "key": "symbol", "attributes": "a, b"}, "as many as in `key`"),
+        ({"table": "stocks", "key": "symbol", "most": "0"}, "not a number that fits"),
+    ],
+)
+def test_wrong_settings_are_refused(server: Server, settings: dict[str, str], words: str) -> None:
+    with pytest.raises(OperatorRefused) as caught:
+        server.lookup(**settings)
+    assert words in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("databases", "words"),
+    [
+        ({}, "there is no database 'market'"),
+        ({"market": "mysql://a:b@db.example/x"}, "mysql is not a kind"),
+        ({"market": "sqlite://"}, "a file of SQLite is needed"),
+        ({"market": "::p@ssword::"}, "its URL cannot be read"),
+    ],
+)
+def test_databases_are_those_of_the_settings(databases: dict[str, str], words: str) -> None:
+    with pytest.raises(OperatorRefused) as caught:
+        Lookup(OperatorPlace({"database": "market", "table": "a", "key": "b"}, databases=databases))
+    assert words in caught.value.message
+    assert "p@ssword" not in str(caught.value)
+
+
+def test_a_database_that_comes_later_is_used_then(tmp_path: Path, opened: Keep) -> None:
+    settings = {"database": "market", "table": "tags", "key": "symbol"}
+    path = tmp_path / "later.sqlite"
+    lookup = opened(Lookup(OperatorPlace(settings, databases={"market": f"sqlite:///{path}"}, time_limit=1.0)))
+    (before,) = lookup.answer([Ask({}, ("ACME",))])
+    assert isinstance(before, Failed)
+    assert before.passing
+    assert not path.exists()
+    _on_sqlite(path)("create table tags (symbol text)")
+    _on_sqlite(path)("insert into tags values ('ACME')")
+    assert lookup.answer([Ask({}, ("ACME",))]) == [HOLDS]
+
+
+def test_no_password_is_shown(opened: Keep) -> None:
+    url = "postgresql://runnel:s3cret@127.0.0.1:9/market"
+    settings = {"database": "market", "table": "tags", "key": "symbol"}
+    lookup = opened(Lookup(OperatorPlace(settings, databases={"market": url}, time_limit=1.0)))
+    (answer,) = lookup.answer([Ask({}, ("ACME",))])
+    assert isinstance(answer, Failed)
+    assert answer.passing
+    assert "s3cret" not in answer.reason
+    assert "127.0.0.1" in answer.reason
+    with pytest.raises(OperatorRefused, match="did not answer") as refused:
+        lookup.check()
+    assert "s3cret" not in str(refused.value)
+    assert "operator_databases" in (refused.value.hint or "")
+
+
+def test_keys_are_compared_exactly_whatever_the_database_thinks(server: Server, tmp_path: Path, opened: Keep) -> None:
+    if server.kind == "sqlite":
+        path = tmp_path / "folded.sqlite"
+        execute, url = _on_sqlite(path), f"sqlite:///{path}"
+        execute("create table folded (symbol text collate nocase, price real)")
+        stored = "Acme"
+    else:
+        execute, url = server.execute, server.url
+        execute("create table folded (symbol char(8), price double precision)")
+        stored = "Acme    "
+    execute("insert into folded values ('Acme', 12.5)")
+    settings = {"database": "market", "table": "folded", "key": "symbol"}
+    for more, found in (({}, HOLDS), ({"columns": "price"}, ((12.5,),))):
+        lookup = opened(Lookup(OperatorPlace({**settings, **more}, databases={"market": url})))
+        lookup.check()
+        assert lookup.answer([Ask({}, ("ACME",)), Ask({}, (stored,)), Ask({}, ("Acme  ",))]) == [(), found, ()]
+
+
+def test_values_that_conditions_lack_fail_alone(tmp_path: Path, opened: Keep) -> None:
+    path = tmp_path / "kinds.sqlite"
+    execute = _on_sqlite(path)
+    execute("create table kinds (symbol text, data)")
+    execute("insert into kinds values ('blob', x'00ff'), ('text', 'a'), ('number', 7), ('infinite', 9e999)")
+    settings = {"database": "market", "table": "kinds", "key": "symbol", "columns": "data"}
+    lookup = opened(Lookup(OperatorPlace(settings, databases={"market": f"sqlite:///{path}"})))
+    names: list[Any] = ["blob", "text", "number", "infinite"]
+    blob, plain, whole, infinite = lookup.answer([Ask({}, (name,)) for name in names])
+    assert isinstance(blob, Failed)
+    assert (plain, whole) == ((("a",),), ((7.0,),))
+    assert isinstance(infinite, Failed)

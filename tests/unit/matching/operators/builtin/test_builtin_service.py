@@ -1,0 +1,407 @@
+"""Services over HTTP, against a real server on loopback: batches, failures of parts, slowness, nonsense, secrets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.services import free_port
+
+from runnel.errors import OperatorRefused
+from runnel.matching.operators.builtin import service as module
+from runnel.matching.operators.builtin.service import Service, cut_runs
+from runnel.matching.operators.builtin.service_messages import read_answers
+from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorPlace
+from runnel.model.operator import HOLDS
+
+Respond = Callable[["Endpoint", dict[str, Any]], Awaitable[web.StreamResponse]]
+
+
+@dataclass
+class Endpoint:
+    """What a server was asked, and how it answers now."""
+
+    url: str = ""
+    respond: Respond | None = None
+    asked: list[dict[str, Any]] = field(default_factory=list)
+    headers: list[dict[str, str]] = field(default_factory=list)
+    under_way: int = 0
+    most_under_way: int = 0
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        self.under_way += 1
+        self.most_under_way = max(self.most_under_way, self.under_way)
+        try:
+            body = await request.json()
+            self.asked.append(body)
+            self.headers.append({name.lower(): value for name, value in request.headers.items()})
+            assert self.respond is not None
+            return await self.respond(self, body)
+        finally:
+            self.under_way -= 1
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    found = Endpoint(respond=doubled)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+
+    async def start() -> web.AppRunner:
+        application = web.Application(client_max_size=64 << 20)
+        application.router.add_post("/ask", found.handle)
+        runner = web.AppRunner(application, shutdown_timeout=0.1)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        found.url = f"http://127.0.0.1:{runner.addresses[0][1]}/ask"
+        return runner
+
+    runner = asyncio.run_coroutine_threadsafe(start(), loop).result()
+    yield found
+    asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[..., Service]]:
+    made: list[Service] = []
+
+    def make(endpoint: Endpoint, *, seconds: float = 10.0, concurrency: int = 1, **settings: str) -> Service:
+        place = OperatorPlace(
+            {"url": endpoint.url, **settings},
+            allowed_addresses=("127.0.0.1",),
+            user_agent="Runnel/test",
+            time_limit=seconds,
+            concurrency=concurrency,
+        )
+        made.append(Service(place))
+        return made[-1]
+
+    yield make
+    for service in made:
+        service.close()
+
+
+async def doubled(endpoint: Endpoint, body: dict[str, Any]) -> web.StreamResponse:
+    """Every ask is answered with twice its attribute `n`."""
+    return web.json_response({"answers": [{"rows": [[2 * ask["attributes"]["n"][0]]]} for ask in body["asks"]]})
+
+
+def saying(text: str | bytes, status: int = 200, **headers: str) -> Respond:
+    async def respond(endpoint: Endpoint, body: dict[str, Any]) -> web.StreamResponse:
+        data = text.encode() if isinstance(text, str) else text
+        return web.Response(body=data, status=status, headers=headers, content_type="application/json")
+
+    return respond
+
+
+def numbered(count: int) -> list[Ask]:
+    return [Ask({"n": (float(number),)}) for number in range(count)]
+
+
+def twice(count: int) -> list[Any]:
+    return [((2.0 * number,),) for number in range(count)]
+
+
+Opened = Callable[..., Service]
+
+
+def test_what_is_asked_and_answered(endpoint: Endpoint, opened: Opened) -> None:
+    moment = datetime(2026, 11, 15, 9, 30, tzinfo=UTC)
+    service = opened(endpoint, name="mobs")
+    asks = [Ask({"n": (1.0,), "title": ("Müse", True), "published": (moment,)}, ("Bronx", ("a", 2.0), 3.0))]
+    assert service.answer(asks) == [((2.0,),)]
+    assert service.answer([]) == []
+    assert endpoint.asked == [
+        {
+            "operator": "mobs",
+            "asks": [
+                {
+                    "attributes": {"n": [1.0], "title": ["Müse", True], "published": ["2026-11-15T09:30:00+00:00"]},
+                    "inputs": ["Bronx", ["a", 2.0], 3.0],
+                }
+            ],
+        }
+    ]
+    assert endpoint.headers[0]["user-agent"] == "Runnel/test"
+    assert "authorization" not in endpoint.headers[0]
+
+
+def test_asks_go_in_batches_several_at_once(endpoint: Endpoint, opened: Opened) -> None:
+    together = threading.Barrier(3)
+
+    async def waiting(endpoint: Endpoint, body: dict[str, Any]) -> web.StreamResponse:
+        await asyncio.to_thread(together.wait, 10)  # Nobody is answered before three are under way.
+        return await doubled(endpoint, body)
+
+    endpoint.respond = waiting
+    service = opened(endpoint, concurrency=3, most="10")
+    assert service.answer(numbered(60)) == twice(60)
+    assert endpoint.most_under_way == 3
+    assert [len(body["asks"]) for body in endpoint.asked] == [10] * 6
+
+
+def test_threads_may_ask_at_once(endpoint: Endpoint, opened: Opened) -> None:
+    service = opened(endpoint, concurrency=2)
+    found: list[Any] = []
+    threads = [threading.Thread(target=lambda: found.append(service.answer(numbered(20)))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [twice(20)] * 4
+    assert endpoint.most_under_way <= 2
+
+
+def test_one_ask_fails_alone(endpoint: Endpoint, opened: Opened) -> None:
+    answers = [
+        {"rows": []},
+        {"rows": [[]]},
+        {"rows": [["a", 1, True], ["a", 1, True], ["b", 2.5, False]]},
+        {"error": "no picture\x1b[31m in it"},
+        {"error": "never", "passing": False},
+        {"rows": [[None]]},
+        {"rows": [[1], [1, 2]]},
+        {"rows": "no"},
+        {"rows": [[{}]]},
+        {"rows": [[0]] * 2000},
+        7,
+        {"rows": [[10**400]]},
+    ]
+    endpoint.respond = saying(json.dumps({"answers": answers}))
+    found = opened(endpoint).answer(numbered(len(answers)))
+    assert found[:3] == [(), HOLDS, (("a", 1.0, True), ("b", 2.5, False))]
+    assert found[3] == Failed("the service says: no picture [31m in it")
+    assert found[4] == Failed("the service says: never", passing=False)
+    assert all(isinstance(one, Failed) and not one.passing for one in found[5:])
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("", "no JSON"),
+        ("{", "no JSON"),
+        ("[1]", "no list `answers`"),
+        ('{"answers": 7}', "no list `answers`"),
+        ('{"answers": []}', "0 answers to 2 asks"),
+        ('{"answers": [{"rows": []}, {"rows": []}, {"rows": []}]}', "3 answers to 2 asks"),
+        ('{"answers": [{"rows": [[NaN]]}, {"rows": []}]}', "no JSON"),
+        ("[" * 100_000, "nested too deeply"),
+        (b"\xff\xfe", "no JSON"),
+    ],
+)
+def test_an_answer_that_makes_no_sense_fails_all(
+    endpoint: Endpoint, opened: Opened, body: str | bytes, words: str
+) -> None:
+    endpoint.respond = saying(body)
+    found = opened(endpoint).answer(numbered(2))
+    assert len(endpoint.asked) == 1
+    for one in found:
+        assert isinstance(one, Failed)
+        assert words in one.reason
+
+
+@pytest.fixture
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first wait is beyond the time limit, so nothing is tried again."""
+    monkeypatch.setattr(module, "FIRST_WAIT", 1000.0)
+
+
+@pytest.mark.usefixtures("once")
+def test_an_answer_that_is_too_large_is_not_read(endpoint: Endpoint, opened: Opened) -> None:
+    endpoint.respond = saying("x" * 100_000)
+    (found,) = opened(endpoint, bytes="2000").answer(numbered(1))
+    assert isinstance(found, Failed)
+    assert "more than the 2000 bytes" in found.reason
+
+
+def test_a_large_answer_is_read_whole(endpoint: Endpoint, opened: Opened) -> None:
+    text = "x" * 300_000
+    endpoint.respond = saying(json.dumps({"answers": [{"rows": [[text]]}]}))
+    assert opened(endpoint).answer(numbered(1)) == [((text,),)]
+
+
+@pytest.mark.usefixtures("once")
+def test_a_compressed_answer_is_read(endpoint: Endpoint, opened: Opened) -> None:
+    async def compressed(endpoint: Endpoint, body: dict[str, Any]) -> web.StreamResponse:
+        response = web.json_response({"answers": [{"rows": [["x" * 1500]]}]})
+        response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    endpoint.respond = compressed
+    assert opened(endpoint, bytes="2000").answer(numbered(1)) == [(("x" * 1500,),)]
+    (found,) = opened(endpoint, bytes="1024").answer([Ask({"n": (1.0,)})])
+    assert isinstance(found, Failed)
+    assert "more than the 1024 bytes" in found.reason
+
+
+def test_what_passes_is_tried_again(endpoint: Endpoint, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_WAIT", 0.01)
+    statuses = iter([503, 429, 500])
+
+    async def failing(endpoint: Endpoint, body: dict[str, Any]) -> web.StreamResponse:
+        status = next(statuses, None)
+        return await doubled(endpoint, body) if status is None else web.Response(status=status)
+
+    endpoint.respond = failing
+    assert opened(endpoint).answer(numbered(3)) == twice(3)
+    assert len(endpoint.asked) == 4
+
+
+def test_retry_after_is_honoured_within_the_time(endpoint: Endpoint, opened: Opened) -> None:
+    endpoint.respond = saying("later", status=503, **{"Retry-After": "3600"})
+    assert opened(endpoint, seconds=5.0).answer(numbered(1)) == [Failed("the service answered 503: later")]
+    assert len(endpoint.asked) == 1
+    waits = iter(["0", "0"])
+
+    async def soon(endpoint: Endpoint, body: dict[str, Any]) -> web.StreamResponse:
+        wait = next(waits, None)
+        return (
+            await doubled(endpoint, body) if wait is None else web.Response(status=429, headers={"Retry-After": wait})
+        )
+
+    endpoint.respond = soon
+    assert opened(endpoint).answer(numbered(1)) == twice(1)
+
+
+@pytest.mark.parametrize(("status", "passing"), [(401, True), (404, True), (400, False), (422, False), (302, True)])
+def test_other_answers_are_not_tried_again(endpoint: Endpoint, opened: Opened, status: int, passing: bool) -> None:
+    endpoint.respond = saying("no", status=status, Location=endpoint.url)
+    (found,) = opened(endpoint).answer(numbered(1))
+    assert isinstance(found, Failed)
+    assert f"the service answered {status}" in found.reason
+    assert found.passing is passing
+    assert len(endpoint.asked) == 1
+    assert ("redirects are not followed" in found.reason) is (status == 302)
+
+
+def test_an_ask_that_the_service_refuses_fails_alone(endpoint: Endpoint, opened: Opened) -> None:
+    async def picky(endpoint: Endpoint, body: dict[str, Any]) -> web.StreamResponse:
+        if any(ask["attributes"]["n"] == [5.0] for ask in body["asks"]):
+            return web.Response(status=422, text="not five")
+        return await doubled(endpoint, body)
+
+    endpoint.respond = picky
+    found = opened(endpoint).answer(numbered(16))
+    assert found[5] == Failed("the service answered 422: not five", passing=False)
+    assert [*found[:5], *found[6:]] == [*twice(16)[:5], *twice(16)[6:]]
+
+
+def test_a_slow_service_fails_at_the_time_limit(endpoint: Endpoint, opened: Opened) -> None:
+    async def slow(endpoint: Endpoint, body: dict[str, Any]) -> web.StreamResponse:
+        await asyncio.sleep(60 if body["asks"][0]["attributes"]["n"][0] < 2 else 0)
+        return await doubled(endpoint, body)
+
+    endpoint.respond = slow
+    found = opened(endpoint, seconds=2.0, concurrency=2, most="2").answer(numbered(4))
+    assert found[2:] == twice(4)[2:]
+    for one in found[:2]:
+        assert isinstance(one, Failed)
+        assert one.passing
+        assert "second" in one.reason
+
+
+def test_a_service_that_is_away_fails_for_now(opened: Opened) -> None:
+    service = opened(Endpoint(url=f"http://127.0.0.1:{free_port()}/ask"), seconds=0.3)
+    (found,) = service.answer(numbered(1))
+    assert isinstance(found, Failed)
+    assert found.passing
+    assert "cannot be reached" in found.reason
+
+
+def test_an_item_that_is_too_large_fails_alone(
+    endpoint: Endpoint, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_REQUEST", 1000)
+    asks = [*numbered(2), Ask({"n": (2.0,), "text": ("x" * 2000,)}), *numbered(2)]
+    found = opened(endpoint).answer(asks)
+    assert found[2] == Failed("the item has more than 1000 bytes", passing=False)
+    assert [*found[:2], *found[3:]] == [*twice(2), *twice(2)]
+
+
+def test_private_addresses_are_refused(endpoint: Endpoint) -> None:
+    with pytest.raises(OperatorRefused) as caught:
+        Service(OperatorPlace({"url": endpoint.url}))
+    assert caught.value.place == "http, url"
+    with pytest.raises(OperatorRefused):
+        Service(OperatorPlace({"url": "ftp://vision.example/"}))
+    by_name = Service(OperatorPlace({"url": endpoint.url.replace("127.0.0.1", "localhost")}, time_limit=2.0))
+    (found,) = by_name.answer(numbered(1))
+    by_name.close()
+    assert isinstance(found, Failed)
+    assert "localhost leads to an address that" in found.reason
+    assert endpoint.asked == []
+
+
+def test_secrets_come_from_files_and_the_environment(
+    endpoint: Endpoint, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "private").mkdir()
+    (tmp_path / "private" / "vision").write_text("s3cret\n")
+    (tmp_path / "catalog-url").write_text("postgresql")
+    monkeypatch.setenv("RUNNEL_OPERATOR_VISION", "fr0m-outside")
+    monkeypatch.setenv("RUNNEL_CATALOG", "postgresql")
+
+    def sent(**settings: str) -> dict[str, str]:
+        place = OperatorPlace({"url": endpoint.url, **settings}, tmp_path, allowed_addresses=("127.0.0.1",))
+        service = Service(place)
+        assert service.answer(numbered(1)) == twice(1)
+        service.close()
+        return endpoint.headers[-1]
+
+    assert sent(secret_file="vision")["authorization"] == "Bearer s3cret"
+    assert sent(secret_file="vision", scheme="Token")["authorization"] == "Token s3cret"
+    assert sent(secret_variable="RUNNEL_OPERATOR_VISION", header="X-Api-Key")["x-api-key"] == "fr0m-outside"
+    for wrong in (
+        {"secret_file": "../catalog-url"},
+        {"secret_file": "nothing"},
+        {"secret_variable": "RUNNEL_CATALOG"},
+        {"secret_variable": "PATH"},
+        {"secret_variable": "RUNNEL_OPERATOR_NOTHING"},
+        {"secret_variable": "RUNNEL_OPERATOR_VISION", "secret_file": "vision"},
+        {"secret_file": "vision", "header": "Host"},
+        {"secret_file": "vision", "header": "X: y\r\nZ"},
+        {"secret": "in-the-statement"},
+    ):
+        with pytest.raises(OperatorRefused):
+            sent(**wrong)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=40), st.integers(1, 10), st.integers(1, 5))
+def test_runs_keep_the_order_and_their_limits(sizes: list[int], most: int, concurrency: int) -> None:
+    runs = cut_runs(sizes, most, concurrency)
+    assert [place for run in runs for place in range(len(sizes))[run]] == list(range(len(sizes)))
+    assert all(0 < len(sizes[run]) <= most for run in runs)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["rows", "error", "passing"]), inner, max_size=3)
+    ),
+    max_leaves=12,
+)
+
+
+@settings(deadline=None, max_examples=80)
+@given(st.lists(JSON, max_size=4))
+def test_whatever_a_service_says_is_answers_of_the_right_shape(answers: list[Any]) -> None:
+    for answer in read_answers(json.dumps({"answers": answers}).replace("Infinity", "1e999").encode(), len(answers)):
+        if not isinstance(answer, Failed):
+            assert len({len(row) for row in answer}) <= 1
+            assert all(isinstance(value, str | float | bool) for row in answer for value in row)

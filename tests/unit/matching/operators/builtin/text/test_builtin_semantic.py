@@ -1,0 +1,104 @@
+"""Meaning: near phrases score above far ones, texts are embedded once, and nothing comes over the network."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from runnel.errors import OperatorRefused
+from runnel.matching.operators.builtin.text import semantic as module
+from runnel.matching.operators.builtin.text.semantic import Semantic
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace
+
+
+@pytest.fixture(scope="module")
+def semantic() -> Semantic:
+    return Semantic(OperatorPlace())
+
+
+def number(answer: Answer) -> float:
+    assert not isinstance(answer, Failed)
+    ((value,),) = answer
+    assert isinstance(value, float)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("phrase", "near", "far"),
+    [
+        ("people dancing in a city", "Hundreds dance at once in the street", "Shares fall as oil gets dearer"),
+        ("stock market losses", "Shares fall as oil gets dearer", "Muse play a small hall in Paris"),
+        ("rock music concert", "Muse band play guitar on stage", "Parliament passes a new tax law"),
+        ("earthquake damage", "Buildings collapse after tremor", "New phone has a better camera"),
+    ],
+)
+def test_near_meanings_score_above_far_ones(semantic: Semantic, phrase: str, near: str, far: str) -> None:
+    one, other, same = semantic.answer([Ask({"title": (text,)}, (phrase,)) for text in (near, far, phrase)])
+    assert -1 <= number(other) < number(one) < number(same) <= 1.0
+    assert number(same) == pytest.approx(1.0, abs=1e-5)
+
+
+def test_texts_are_embedded_once_for_all_phrases() -> None:
+    semantic = Semantic(OperatorPlace())
+    titles, phrases = [f"title {n}" for n in range(20)], [f"phrase {n}" for n in range(30)]
+    asks = [Ask({"title": (title,)}, (phrase,)) for phrase in phrases for title in titles]
+    once, twice = semantic.answer(asks), semantic.answer(asks)
+    assert once == twice
+    assert (semantic._items.made, semantic._phrases.made) == (20, 30)
+
+
+@pytest.mark.parametrize("attributes", [{}, {"title": ("",)}, {"title": (7.0,)}])
+def test_what_says_nothing_is_near_to_nothing(semantic: Semantic, attributes: dict[str, tuple[str, ...]]) -> None:
+    assert semantic.answer([Ask(attributes, ("a phrase",))]) == [()]
+
+
+def test_strange_texts_have_scores(semantic: Semantic) -> None:
+    for text in ("東京", "🎸🎸", "\ud7ff", "x" * 5_000_000, "​", "ا" * 3000):
+        (answer,) = semantic.answer([Ask({"title": (text,)}, ("music",))])
+        assert answer == () or -1 <= number(answer) <= 1
+
+
+def test_least_and_calls_without_a_phrase() -> None:
+    strict = Semantic(OperatorPlace({"least": "0.9"}))
+    asks = [Ask({"title": ("Oil",)}, ("dancing",)), Ask({"title": ("Oil",)}, ("oil",)), Ask({"title": ("Oil",)})]
+    far, near, wrong = strict.answer(asks)
+    assert far == ()
+    assert number(near) > 0.9
+    assert isinstance(wrong, Failed)
+
+
+def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(OperatorRefused, match="not installed") as caught:
+        Semantic(OperatorPlace())
+    assert "pip install 'runnel[semantic]'" in (caught.value.hint or "")
+
+
+def test_nothing_comes_over_the_network_and_logging_stays_as_it_was() -> None:
+    """In a process of its own, in which every socket is refused."""
+    program = """
+        import logging, sys
+
+        def refuse(event, arguments):
+            if event.startswith(("socket.", "urllib.", "http.")):
+                raise SystemExit(f"the network was used: {event}")
+
+        sys.addaudithook(refuse)
+        from runnel.matching.operators.builtin.text.semantic import Semantic
+        from runnel.matching.operators.plugins.contract import Ask, OperatorPlace
+
+        ((score,),), = Semantic(OperatorPlace()).answer([Ask({"title": ("Muse on tour",)}, ("a rock band travels",))])
+        assert not logging.getLogger().handlers and "requests" not in sys.modules
+        import socket
+        try:
+            socket.socket()
+        except SystemExit as stopped:
+            print(round(score, 1) > 0, stopped)
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.stdout.strip(), done.stderr) == ("True the network was used: socket.__new__", "")

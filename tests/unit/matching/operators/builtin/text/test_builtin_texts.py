@@ -1,0 +1,163 @@
+"""Operators on texts: languages, near-duplicates, similarity letter by letter."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runnel.errors import OperatorRefused
+from runnel.matching.operators.builtin.text.language import Language
+from runnel.matching.operators.builtin.text.near_duplicate import NearDuplicate, shingles
+from runnel.matching.operators.builtin.text.similarity import MEASURES, Similarity
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace
+
+HEADLINES = {
+    "en": "Rock concert in the park tonight",
+    "fr": "Le président annonce des élections",
+    "de": "Bundestag beschließt neues Gesetz",
+    "es": "El presidente anuncia elecciones",
+    "it": "Sciopero dei treni lunedì",
+    "pt": "O presidente anuncia eleições",
+    "nl": "De regering kondigt verkiezingen aan",
+    "pl": "Prezydent ogłasza wybory",
+    "ru": "Президент объявил выборы",
+    "el": "Ο πρόεδρος ανακοίνωσε εκλογές",
+    "ar": "الرئيس يعلن عن الانتخابات",
+    "zh": "总统宣布选举",
+    "ja": "大統領が選挙を発表した",
+    "ko": "대통령이 선거를 발표했다",
+    "tr": "Cumhurbaşkanı seçim ilan etti",
+}
+
+
+@pytest.fixture(scope="module")
+def language() -> Language:
+    return Language(OperatorPlace())
+
+
+def number(answer: Answer) -> float:
+    """The one number of an answer."""
+    assert not isinstance(answer, Failed)
+    ((value,),) = answer
+    assert isinstance(value, float)
+    return value
+
+
+def test_headlines_have_their_languages(language: Language) -> None:
+    answers = language.answer([Ask({"title": (text,)}) for text in HEADLINES.values()])
+    codes = []
+    for answer in answers:
+        assert not isinstance(answer, Failed)
+        ((code, confidence),) = answer
+        assert isinstance(confidence, float)
+        assert 0 < confidence <= 1
+        codes.append(code)
+    assert codes == list(HEADLINES)
+
+
+def test_a_named_attribute_counts_before_the_item(language: Language) -> None:
+    asks = [Ask({"title": (HEADLINES["en"],)}, ((HEADLINES["fr"],),)), Ask({"title": (HEADLINES["en"],)}, ((),))]
+    french, nothing = language.answer(asks)
+    assert not isinstance(french, Failed)
+    assert french[0][0] == "fr"
+    assert nothing == ()
+
+
+@pytest.mark.parametrize("attributes", [{}, {"title": ("",)}, {"title": ("12 - 34!",)}, {"title": (7.0, True)}])
+def test_what_has_no_letters_has_no_language(language: Language, attributes: dict[str, tuple[str, ...]]) -> None:
+    assert language.answer([Ask(attributes)]) == [()]
+
+
+def test_languages_can_be_limited() -> None:
+    limited = Language(OperatorPlace({"languages": "fr, it", "results": "code", "attributes": "summary"}))
+    assert limited.answer([Ask({"summary": (HEADLINES["es"],), "title": (HEADLINES["fr"],)})]) == [(("it",),)]
+    assert Language(OperatorPlace({"results": "code"})).answer([Ask({"title": (HEADLINES["es"],)})]) == [(("es",),)]
+    sure = Language(OperatorPlace({"least": "0.99"}))
+    assert sure.answer([Ask({"title": ("Muse",)})]) == [()]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "words"),
+    [("languages", "en, tlh", "'tlh' is no language"), ("results", "name", "no such result"), ("least", "2", "fits")],
+)
+def test_wrong_settings_are_refused(setting: str, value: str, words: str) -> None:
+    with pytest.raises(OperatorRefused, match=words):
+        Language(OperatorPlace({setting: value}))
+
+
+TEXTS = st.text(st.sampled_from("abc dé"), max_size=40)
+
+
+@settings(deadline=None, max_examples=100)
+@given(TEXTS, TEXTS, st.integers(1, 4))
+def test_shares_are_those_of_sets_of_runs(one: str, other: str, length: int) -> None:
+    def runs(text: str) -> set[tuple[str, ...]]:
+        cut = text.split()
+        return (
+            {tuple(cut[start : start + length]) for start in range(max(1, len(cut) - length + 1))} if cut else set()
+        )
+
+    near = NearDuplicate(OperatorPlace({"words": str(length), "attributes": "text"}))
+    (answer,) = near.answer([Ask({"text": (other,)}, (one,))])
+    first, second = runs(one), runs(other)
+    if not one.strip():
+        assert isinstance(answer, Failed)
+    elif not second:
+        assert answer == ()
+    else:
+        assert number(answer) == pytest.approx(len(first & second) / len(first | second))
+
+
+def test_a_report_in_two_papers_is_nearly_the_same() -> None:
+    report = "Muse announce a tour of small halls across Europe next spring, with tickets on sale from Friday"
+    copy = f"{report.upper()}, their label said."
+    other = "The government announces elections for next spring, and a tax on tickets from Friday"
+    near = NearDuplicate(OperatorPlace({"least": "0.1"}))
+    alike, different, same = near.answer([Ask({"title": (text,)}, (report,)) for text in (copy, other, report)])
+    assert number(alike) > 0.8
+    assert different == ()
+    assert number(same) == 1.0
+    assert len(shingles("x " * 200_000, 3)) == 1
+
+
+@pytest.mark.parametrize("measure", MEASURES)
+def test_similarity_is_symmetric_and_one_for_equals(measure: str) -> None:
+    similarity = Similarity(OperatorPlace({"measure": measure}))
+    one, other = "Muse: Europe tour", "Muse tours Europe again"
+    there, back, same = similarity.answer([Ask({}, ((a,), b)) for a, b in ((one, other), (other, one), (one, one))])
+    assert number(there) == pytest.approx(number(back))
+    assert 0 < number(there) <= number(same) == 1.0
+
+
+def test_measures_see_what_they_should() -> None:
+    def score(measure: str, one: str, other: str) -> float:
+        return number(Similarity(OperatorPlace({"measure": measure})).answer([Ask({"title": (one,)}, (other,))])[0])
+
+    assert score("token_sort", "Tour Muse", "muse tour!") == 1.0
+    assert score("ratio", "Tour Muse", "muse tour!") < 0.7
+    assert score("token_set", "Muse on a long tour of Europe", "muse tour") == 1.0
+    assert score("partial", "Muse on a long tour of Europe", "long tour") == 1.0
+    assert score("ratio", "Radiohead", "Radiohaed") > 0.85
+
+
+def test_of_several_values_the_most_alike_counts() -> None:
+    similarity = Similarity(OperatorPlace({"least": "0.9"}))
+    asks = [Ask({}, (("Blur", 7.0, "Muse"), "muse")), Ask({}, (("Blur",), "muse")), Ask({}, (("!",), "muse"))]
+    assert similarity.answer(asks) == [((1.0,),), (), ()]
+
+
+@pytest.mark.parametrize("made", [NearDuplicate, Similarity])
+@pytest.mark.parametrize("inputs", [(), (7.0,), (" ",), ("a", "b")])
+def test_calls_without_a_text_fail_alone(
+    made: type[NearDuplicate] | type[Similarity], inputs: tuple[str | float, ...]
+) -> None:
+    wrong, right = made(OperatorPlace()).answer([Ask({"title": ("a",)}, inputs), Ask({"title": ("a",)}, ("a",))])
+    assert isinstance(wrong, Failed)
+    assert number(right) == 1.0
+
+
+def test_an_unknown_measure_is_refused() -> None:
+    with pytest.raises(OperatorRefused, match="not known") as caught:
+        Similarity(OperatorPlace({"measure": "soundex"}))
+    assert caught.value.hint == "one of: ratio, partial, token_sort, token_set"

@@ -1,0 +1,135 @@
+"""Choosing an order, following one for 64 items at once, the workloads and the bound that the benchmark uses."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from benchmarks.operator_bounds import lower_bound
+from benchmarks.operator_workloads import Workload, expected_matches, make_problem
+from benchmarks.operators_plots import PAPER, lines_of
+from hypothesis import given, settings
+from tests.unit.matching.operators.orders.order_cases import Case, cases
+
+from runnel.matching.operators.orders.choose_order import CANDIDATES, choose_order
+from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.registry import ORDERS
+from runnel.matching.operators.orders.simulate import Simulation, draw_truths
+from runnel.papers.operators.sweep import pack_truths, sweep
+
+
+@given(case=cases(failing=False))
+@settings(deadline=None, max_examples=50)
+def test_the_bound_is_below_every_order_and_the_best_set_of_calls(case: Case) -> None:
+    problem = case.problem
+    truth = np.array((case.truths or [[True] * problem.tests])[0])
+    best = _best(case, truth)
+    bound = lower_bound(problem, truth)
+    slack = 1e-6 * (1.0 + sum(case.costs))
+    assert bound.value <= best + slack
+    for make in ORDERS.values():
+        followed = Simulation(problem, make(problem)).follow(truth[None, :])
+        assert followed.costs[0] >= best - slack
+
+
+def _best(case: Case, truth: np.ndarray) -> float:
+    """The least that calls can cost that show every way to be accepted or rejected."""
+    calls = range(len(case.costs))
+    return min(
+        sum(case.costs[call] for call in chosen)
+        for size in range(len(case.costs) + 1)
+        for chosen in combinations(calls, size)
+        if all(_is_shown(case, way, truth, set(chosen)) for way in case.ways)
+    )
+
+
+def _is_shown(case: Case, way: list[int], truth: np.ndarray, chosen: set[int]) -> bool:
+    if all(truth[test] for test in way):
+        return all(case.test_calls[test] in chosen for test in way)
+    return any(not truth[test] and case.test_calls[test] in chosen for test in way)
+
+
+def test_the_bound_is_nearly_that_of_the_relaxation() -> None:
+    problem = make_problem(Workload(ways=2_000, calls=1_000))
+    bound = lower_bound(problem, draw_truths(problem, 1, 3)[0])
+    assert 0 < bound.packing <= bound.cover
+    assert bound.gap < 0.02
+
+
+@pytest.mark.parametrize("exponent", [0.0, 1.0])
+def test_workloads_have_the_lengths_and_matches_that_were_asked_for(exponent: float) -> None:
+    problem = make_problem(Workload(ways=3_000, calls=900, exponent=exponent, longest=7))
+    lengths = np.diff(problem.way_offsets)
+    assert (lengths.min(), lengths.max()) == (3, 7)
+    assert all(len(set(problem.tests_of_way(way).tolist())) == lengths[way] for way in range(problem.ways))
+    assert expected_matches(problem) == pytest.approx(0.002, rel=1e-3)
+    shared = np.sort(np.diff(problem.test_offsets))[::-1]
+    assert (shared[0] > 0.1 * problem.ways) == (exponent > 0)
+
+
+def test_costs_have_a_mean_of_one() -> None:
+    problem = make_problem(Workload(ways=300, calls=200, spread=1.5))
+    assert problem.costs.mean() == pytest.approx(1.0)
+    assert problem.costs.max() > 3 * problem.costs.min()
+
+
+def test_64_items_at_once_take_the_calls_that_each_takes_alone() -> None:
+    dice = np.random.default_rng(2)
+    ways = [sorted(set(dice.integers(0, 40, 4).tolist())) for _ in range(120)]
+    problem = Problem.of(ways, np.arange(40) // 2, dice.random(40), np.ones(20))
+    truths = draw_truths(problem, 70, 9)
+    order = ORDERS["static_greedy"](problem)
+    followed = Simulation(problem, order).follow(truths)
+    calls, accepted = sweep(problem, order, pack_truths(truths), 70)
+    assert calls.tolist() == followed.calls.tolist()
+    assert accepted.tolist() == followed.accepted.tolist()
+    with pytest.raises(ValueError, match="adaptive is not an order of calls"):
+        sweep(problem, ORDERS["adaptive"](problem), pack_truths(truths), 70)
+
+
+def test_the_choice_is_what_costs_least_and_is_the_same_again() -> None:
+    problem = make_problem(Workload(ways=400, calls=200, exponent=1.0))
+    choice, again = choose_order(problem), choose_order(problem)
+    assert [one.order for one in choice.predictions] == [one.order for one in again.predictions]
+    assert {one.order for one in choice.predictions} == set(CANDIDATES)
+    assert choice.order.name == choice.predictions[0].order
+    seconds = [one.seconds for one in choice.predictions]
+    assert seconds == sorted(seconds)
+    assert choice.order.name == "adaptive_weighted"
+
+
+def test_where_calls_cost_next_to_nothing_the_bookkeeping_decides() -> None:
+    dear = make_problem(Workload(ways=400, calls=200))
+    ways = [dear.tests_of_way(way).tolist() for way in range(dear.ways)]
+    cheap = Problem.of(ways, dear.test_calls, dear.chances, np.full(200, 1e-9))
+    assert choose_order(dear).order.name == "adaptive"
+    assert choose_order(cheap).order.name == "static_greedy"
+
+
+def test_ways_are_weighted_where_a_call_saved_is_worth_the_bookkeeping() -> None:
+    dear = make_problem(Workload(ways=400, calls=200, exponent=1.0))
+    ways = [dear.tests_of_way(way).tolist() for way in range(dear.ways)]
+    cheap = Problem.of(ways, dear.test_calls, dear.chances, np.full(200, 20e-6))
+    by_name = [{one.order: one for one in choose_order(problem).predictions} for problem in (dear, cheap)]
+    for found in by_name:
+        assert found["adaptive_weighted"].calls < found["adaptive"].calls < found["sequential"].calls
+        assert found["adaptive_weighted"].bookkeeping > found["adaptive"].bookkeeping
+    assert [found["adaptive_weighted"].seconds < found["adaptive"].seconds for found in by_name] == [True, False]
+
+
+def test_a_choice_looks_at_the_ways_that_items_have() -> None:
+    problem = make_problem(Workload(ways=400, calls=200))
+    few = choose_order(problem, np.array([0, 2, 3]), np.array([5, 9, 7]))
+    assert max(one.calls for one in few.predictions) <= 10
+    assert min(one.calls for one in choose_order(problem).predictions) > 20
+
+
+def test_plots_take_the_figures_they_are_given() -> None:
+    line = {"benchmark": "operators", "figure": "figure4", "order": "adaptive_weighted", "ways": 2_000, "calls": 5.0}
+    assert lines_of([line, line | {"ways": 10, "calls": 1.0}], "figure4", "ways") == {
+        "adaptive_weighted": ([10, 2_000], [1, 5])
+    }
+    bounded = lines_of([line | {"to_bound": 1.25}], "figure4", "ways")
+    assert bounded == {"adaptive_weighted": ([2_000], [5.0]), "bound": ([2_000], [4.0])}
+    assert set(PAPER) <= {"figure4", "figure6", "figure7"}

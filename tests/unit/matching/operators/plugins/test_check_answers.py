@@ -1,0 +1,183 @@
+"""What operators say is checked against their registrations, whatever they give."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runnel.errors import CorruptData
+from runnel.matching.operators.plugins.check_answers import MOST_ROWS, Wrong, checked_answers, checked_rows, rows_of
+from runnel.matching.operators.plugins.contract import Failed
+from runnel.matching.operators.plugins.encoding import from_bytes, rows_from_bytes, rows_to_bytes, to_bytes
+from runnel.model.item import MAX_TEXT
+from runnel.model.operator import HOLDS, Parameter, ValueType
+
+
+def results(*kinds: ValueType) -> tuple[Parameter, ...]:
+    return tuple(Parameter(f"r{number}", "result", kind) for number, kind in enumerate(kinds))
+
+
+@pytest.mark.parametrize(
+    ("value", "rows"),
+    [
+        (None, ()),
+        (False, ()),
+        (np.False_, ()),
+        (True, HOLDS),
+        (np.True_, HOLDS),
+        ("Bronx", (("Bronx",),)),
+        (3, ((3,),)),
+        (np.float32(0.5), ((0.5,),)),
+        ((1.0, "a"), ((1.0, "a"),)),
+        ([(1.0, "a"), (2.0, "b")], ((1.0, "a"), (2.0, "b"))),
+        ({2.0}, ((2.0,),)),
+        (np.array([1.0, 2.0]), ((1.0,), (2.0,))),
+        ((number for number in (1, 2)), ((1,), (2,))),
+        ([], ()),
+        (date(2026, 1, 2), ((date(2026, 1, 2),),)),
+    ],
+)
+def test_what_a_function_gives_stands_for_rows(value: object, rows: object) -> None:
+    assert rows_of(value) == rows
+
+
+@pytest.mark.parametrize("value", [{"a": 1}, b"bytes", object()])
+def test_what_stands_for_no_rows_is_refused(value: object) -> None:
+    with pytest.raises(Wrong, match="type"):
+        rows_of(value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "found"),
+    [
+        ("text", "cafe\u0301\0", "caf\u00e9"),
+        ("number", 3, 3.0),
+        ("number", np.int64(3), 3.0),
+        ("number", -0.0, 0.0),
+        ("int", 3.0, 3.0),
+        ("int", np.uint8(7), 7.0),
+        ("boolean", np.True_, True),
+        ("boolean", False, False),
+        ("date", date(2026, 1, 2), datetime(2026, 1, 2, tzinfo=UTC)),
+        ("date", datetime(2026, 1, 2, 3), datetime(2026, 1, 2, 3, tzinfo=UTC)),
+        ("date", datetime(2026, 1, 2, 3, tzinfo=timezone(timedelta(hours=2))), datetime(2026, 1, 2, 1, tzinfo=UTC)),
+        ("date", "2026-01-02T03:00:00Z", datetime(2026, 1, 2, 3, tzinfo=UTC)),
+    ],
+)
+def test_values_become_those_of_their_type(kind: ValueType, value: object, found: object) -> None:
+    ((value,),) = checked_rows([[value]], results(kind))
+    assert value == found
+    assert type(value) is type(found)
+    assert str(value) == str(found)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("text", 3.0),
+        ("text", "x" * (MAX_TEXT + 1)),
+        ("text", None),
+        ("number", "3"),
+        ("number", True),
+        ("number", float("nan")),
+        ("number", float("inf")),
+        ("number", 10**400),
+        ("int", 1.5),
+        ("int", 2**53 + 2),
+        ("int", False),
+        ("boolean", 1),
+        ("boolean", "true"),
+        ("date", 0.0),
+        ("date", "yesterday"),
+        ("date", datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=5)))),
+        ("date", datetime.max.replace(tzinfo=timezone(timedelta(hours=-5)))),
+    ],
+)
+def test_values_of_another_type_are_refused(kind: ValueType, value: object) -> None:
+    with pytest.raises(Wrong, match=r"\?r0"):
+        checked_rows([[value]], results(kind))
+
+
+@pytest.mark.parametrize(
+    ("given_rows", "kinds"),
+    [
+        ([(1.0,)], ()),
+        ([()], ("number",)),
+        ([(1.0, 2.0)], ("number",)),
+        ("ab", ("text",)),
+        ([3.0], ("number",)),
+        (3, ()),
+    ],
+)
+def test_rows_are_as_wide_as_was_registered(given_rows: object, kinds: tuple[ValueType, ...]) -> None:
+    with pytest.raises(Wrong):
+        checked_rows(given_rows, results(*kinds))
+
+
+def test_too_many_rows_are_refused_without_reading_all() -> None:
+    assert len(checked_rows(((number,) for number in range(MOST_ROWS)), results("int"))) == MOST_ROWS
+    with pytest.raises(Wrong, match="1,000 rows"):
+        checked_rows(((number,) for number in range(10**15)), results("int"))
+    with pytest.raises(Wrong, match="1,000 rows"):
+        checked_rows(rows_of(number for number in range(10**15)), results("int"))
+
+
+def test_one_wrong_answer_fails_alone() -> None:
+    found = checked_answers([[("a",)], [(1.0,)], Failed("no model", False)], 3, "mob", results("text"))
+    assert found[0] == (("a",),)
+    assert isinstance(found[1], Failed)
+    assert not found[1].passing
+    assert found[1].reason.startswith("mob: it gave 1.0 for ?r0")
+    assert found[2] == Failed("mob: no model", False)
+
+
+@pytest.mark.parametrize("answers", [[], [HOLDS, HOLDS], None, "a", 3])
+def test_there_is_one_answer_for_every_ask(answers: object) -> None:
+    with pytest.raises(Wrong, match="one answer"):
+        checked_answers(answers, 1, "mob", ())
+
+
+_KINDS: dict[ValueType, st.SearchStrategy[object]] = {
+    "text": st.text(max_size=9),
+    "number": st.floats(allow_nan=False, allow_infinity=False),
+    "int": st.integers(-(2**53), 2**53),
+    "boolean": st.booleans(),
+    "date": st.datetimes(timezones=st.just(UTC)),
+}
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=60)
+def test_equal_answers_are_equal_values_and_survive_being_stored(data: st.DataObject) -> None:
+    kinds = data.draw(st.lists(st.sampled_from(list(_KINDS)), max_size=3))
+    rows = data.draw(st.lists(st.tuples(*(_KINDS[kind] for kind in kinds)), max_size=6))
+    shuffled = data.draw(st.permutations(rows + rows))
+    found = checked_rows(rows, results(*kinds))
+    assert checked_rows(shuffled, results(*kinds)) == found
+    assert len(set(found)) == len(found)
+    again = rows_from_bytes(rows_to_bytes(found))
+    assert again == found
+    assert [[type(value) for value in row] for row in again] == [[type(value) for value in row] for row in found]
+    assert checked_rows(found, results(*kinds)) == found
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b'{"date":"never"}', b"\xff", b"9" * 5_000])
+def test_what_is_not_json_is_corrupt(data: bytes) -> None:
+    with pytest.raises(CorruptData):
+        from_bytes(data)
+
+
+@pytest.mark.parametrize("data", [b"{}", b"[1]", b"[[null]]", b"[[[1.0]]]", b'[[{"a":1}]]', b"[[3]]"])
+def test_what_is_no_answer_is_corrupt(data: bytes) -> None:
+    with pytest.raises(CorruptData):
+        rows_from_bytes(data)
+
+
+def test_bytes_tell_apart_what_python_takes_for_equal() -> None:
+    assert to_bytes((True,)) != to_bytes((1.0,))
+    assert to_bytes(("a",)) != to_bytes((("a",),))
+    assert to_bytes({"a": 1, "b": 2}) == to_bytes({"b": 2, "a": 1})

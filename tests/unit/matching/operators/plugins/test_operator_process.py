@@ -1,0 +1,272 @@
+"""Operators in processes of their own: real ones that loop, die, eat memory, talk nonsense or print too much."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.unit.matching.operators.ask.asked_plugins import plugins
+
+from runnel.matching.operators.plugins import operator_process as host_module
+from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.operator_process import ChildHost, HostFailed, Recipe, WorkerHost, open_host
+
+__all__ = ["plugins"]
+
+MODULES = ("city",)
+Opened = Callable[..., ChildHost]
+
+
+@pytest.fixture
+def opened(plugins: Path) -> Iterator[Opened]:
+    """Opens hosts of functions of `city.vision`, and ends them."""
+    made: list[ChildHost] = []
+
+    def make(function: str, **more: object) -> ChildHost:
+        place = more.pop("place", OperatorPlace())
+        recipe = Recipe(f"city.vision:{function}", MODULES, place, **more)  # type: ignore[arg-type]
+        made.append(ChildHost(recipe))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def mood(word: str) -> Ask:
+    return Ask({"mood": (word,)})
+
+
+def gone(process: int) -> bool:
+    """Whether there is no such process, or it only waits to be noticed."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_a_process_answers_batch_after_batch(opened: Opened) -> None:
+    host = opened("echo")
+    asks = [Ask({"title": ("Muse", 2.0)}, (True, ("a", "b"))), Ask({})]
+    for _ in range(2):
+        assert host.answer(asks, 20) == [[["Muse"], ["2.0"], ["True"], ["('a', 'b')"]], []]
+    assert host.process != os.getpid()
+    (rows,) = opened("process").answer([Ask({})], 20)
+    assert rows != [[os.getpid()]]
+
+
+def test_what_it_prints_does_not_disturb(opened: Opened) -> None:
+    assert opened("moody").answer([mood("print")] * 5, 20) == [[[1.0]]] * 5
+
+
+@pytest.mark.parametrize("word", ["loop", "sleep"])
+def test_an_endless_one_is_ended_in_time_and_replaced(word: str, opened: Opened) -> None:
+    host = opened("moody")
+    host.prepare()
+    process = host.process
+    assert process is not None
+    with pytest.raises(HostFailed, match=r"more than 0\.3 seconds") as failed:
+        host.answer([mood(word)], 0.3)
+    assert failed.value.kind == "late"
+    assert gone(process)
+    assert host.answer([Ask({})], 20) == [[[1.0]]]
+    assert host.process != process
+
+
+def test_one_that_is_killed_in_mid_batch_is_replaced(opened: Opened) -> None:
+    host = opened("moody")
+    host.prepare()
+    process = host.process
+    assert process is not None
+    killer = threading.Timer(0.3, lambda: os.kill(process, signal.SIGKILL))
+    killer.start()
+    with pytest.raises(HostFailed, match="signal 9") as failed:
+        host.answer([mood("sleep")], 30)
+    killer.join()
+    assert failed.value.kind == "died"
+    assert host.answer([Ask({})], 20) == [[[1.0]]]
+
+
+def test_one_that_was_killed_in_between_is_replaced_without_a_failure(opened: Opened) -> None:
+    host = opened("moody")
+    host.prepare()
+    process = host.process
+    assert process is not None
+    os.kill(process, signal.SIGKILL)
+    while not gone(process):
+        time.sleep(0.01)
+    assert host.answer([Ask({})], 20) == [[[1.0]]]
+
+
+def test_the_end_of_what_it_complained_is_in_the_reason(opened: Opened) -> None:
+    with pytest.raises(HostFailed, match="code 3: gone fishing") as failed:
+        opened("moody").answer([mood("exit")], 20)
+    assert failed.value.kind == "died"
+
+
+def test_memory_is_bounded(opened: Opened) -> None:
+    host = opened("moody", megabytes=512)
+    with pytest.raises(HostFailed, match="more than 512 MB of memory") as failed:
+        host.answer([mood("memory")], 20)
+    assert failed.value.kind == "died"
+    assert host.answer([Ask({})], 20) == [[[1.0]]]
+
+
+def test_what_cannot_be_sent_fails_alone(opened: Opened) -> None:
+    good, bad, failed = opened("moody").answer([Ask({}), mood("object"), mood("raise")], 20)
+    assert good == [[1.0]]
+    assert isinstance(bad, Failed)
+    assert not bad.passing
+    assert failed == Failed("ValueError: a bad day")
+
+
+def test_too_large_an_answer_fails_and_the_process_lives(opened: Opened) -> None:
+    host = opened("moody")
+    with pytest.raises(HostFailed, match="bytes") as failed:
+        host.answer([mood("large")], 20)
+    assert failed.value.kind == "raised"
+    process = host.process
+    assert host.answer([Ask({})], 20) == [[[1.0]]]
+    assert host.process == process
+
+
+def test_too_large_a_question_is_not_sent(opened: Opened) -> None:
+    host = opened("moody")
+    with pytest.raises(HostFailed, match="questions have more than"):
+        host.answer([Ask({"title": ("x" * (1 << 20),)})] * 65, 20)
+    assert host.answer([Ask({"title": ("x" * (1 << 20),)})] * 5, 20) == [[[1.0]]] * 5
+
+
+def test_a_class_that_raises_fails_its_batch(opened: Opened) -> None:
+    host = opened("Broken")
+    assert host.answer([Ask({}), Ask({"none": (True,)})], 20) == [[[]], Failed("no model", False)]
+    with pytest.raises(HostFailed, match="RuntimeError: poisoned") as failed:
+        host.answer([Ask({}), Ask({"poison": (True,)})], 20)
+    assert failed.value.kind == "raised"
+    with pytest.raises(HostFailed, match="one answer"):
+        opened("Short").answer([Ask({})], 20)
+
+
+def test_one_that_writes_nonsense_to_us_is_ended(opened: Opened) -> None:
+    with pytest.raises(HostFailed) as failed:
+        opened("Liar").answer([Ask({})], 20)
+    assert failed.value.kind == "died"
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("city.vision:Unmade", "no such model"),
+        ("city.vision:nothing", "has no nothing"),
+        ("city.failing:run", "not today"),
+        ("mine:run", "not allowed"),
+    ],
+)
+def test_what_cannot_be_loaded_is_said(source: str, reason: str, plugins: Path) -> None:
+    host = ChildHost(Recipe(source, MODULES, OperatorPlace()))
+    with pytest.raises(HostFailed, match=reason) as failed:
+        host.prepare()
+    assert failed.value.kind == "refused"
+    assert host.process is None
+    assert not (plugins / "touched").exists()
+
+
+def test_it_knows_no_more_than_it_needs(opened: Opened, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("RUNNEL_SMTP_PASSWORD", "secret")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    place = OperatorPlace(
+        {"database": "places", "label": "a"}, tmp_path, {"places": "postgresql://a", "payroll": "postgresql://b"}
+    )
+    (rows,) = opened("Place", place=place).answer([Ask({})], 20)
+    assert isinstance(rows, list)
+    names, configuration, databases, folder = (row[0] for row in rows)
+    assert "PASSWORD" not in names
+    assert "SECRET" not in names
+    assert "PATH" in names
+    assert configuration == "{'database': 'places', 'label': 'a'}"
+    assert databases == "{'places': 'postgresql://a'}"
+    assert folder == str(tmp_path)
+
+
+def test_it_ends_with_the_worker_that_started_it(plugins: Path) -> None:
+    program = (
+        "import os, signal\n"
+        "from runnel.matching.operators.plugins.contract import Ask, OperatorPlace\n"
+        "from runnel.matching.operators.plugins.operator_process import ChildHost, Recipe\n"
+        "host = ChildHost(Recipe('city.vision:moody', ('city',), OperatorPlace()))\n"
+        "host.answer([Ask({})], 20)\n"
+        "print(host.process, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    process = int(done.stdout)
+    deadline = time.monotonic() + 20
+    while not gone(process):
+        assert time.monotonic() < deadline, "the process outlived its worker"
+        time.sleep(0.05)
+
+
+def test_what_comes_with_runnel_runs_here(tmp_path: Path) -> None:
+    found = open_host(Recipe("language", (), OperatorPlace()))
+    assert isinstance(found, WorkerHost)
+    (rows,) = found.answer([Ask({"title": ("this is surely an English sentence about nothing",)})], 60)
+    assert "en" in str(rows)
+    found.close()
+
+
+def test_one_in_the_worker_that_is_late_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting = threading.Event()
+    threads: list[str] = []
+
+    class Patient:
+        def __init__(self, place: OperatorPlace) -> None:
+            self.closed = False
+
+        def answer(self, asks: list[Ask]) -> list[object]:
+            threads.append(threading.current_thread().name)
+            if "wait" in asks[0].attributes:
+                waiting.wait(30)
+            if "raise" in asks[0].attributes:
+                raise ValueError("a bad day")
+            return [((1.0,),) for _ in asks]
+
+        def close(self) -> None:
+            threads.append("closed")
+
+    monkeypatch.setattr(host_module, "find_operator", lambda source, modules: Patient)
+    host = WorkerHost(Recipe("patient", (), OperatorPlace()))
+    with pytest.raises(HostFailed, match="took more than") as failed:
+        host.answer([Ask({"wait": (True,)})], 0.2)
+    assert failed.value.kind == "late"
+    assert host.answer([Ask({})], 20) == [((1.0,),)], "another thread answers"
+    with pytest.raises(HostFailed, match="ValueError: a bad day"):
+        host.answer([Ask({"raise": (True,)})], 20)
+    assert host.answer([Ask({})], 20) == [((1.0,),)]
+    waiting.set()
+    host.close()
+    deadline = time.monotonic() + 20
+    while threads.count("closed") < 2:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("said", ["2026-01-01", "soon"])
+def test_a_configuration_with_the_one_key_date_arrives_as_it_is(opened: Opened, said: str) -> None:
+    place = OperatorPlace({"date": said}, databases={said: "sqlite:///one", "other": "sqlite:///two"})
+    (rows,) = opened("Place", place=place).answer([Ask({})], 20)
+    assert [repr({"date": said})] in rows  # type: ignore[operator]
+    assert [repr({said: "sqlite:///one"})] in rows  # type: ignore[operator]
+    dated = OperatorPlace({"use": "date"}, databases={"date": "2026-01-01"})
+    (rows,) = opened("Place", place=dated).answer([Ask({})], 20)
+    assert [repr({"date": "2026-01-01"})] in rows  # type: ignore[operator]

@@ -1,0 +1,194 @@
+"""Operators are found by name or in modules that are allowed, and nothing else is ever imported."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.unit.matching.operators.ask.asked_plugins import plugins
+
+from runnel.errors import OperatorRefused
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.operator_process import describe_operator
+from runnel.matching.operators.plugins.registry import (
+    Signature,
+    check_operator,
+    check_source,
+    find_operator,
+    is_shipped,
+    open_operator,
+    operator_names,
+    signature_of,
+)
+from runnel.model.operator import HOLDS, Parameter
+
+__all__ = ["plugins"]
+
+MODULES = ("city.vision", "city.described", "city.failing")
+
+
+def test_an_allowed_function_is_found(plugins: Path) -> None:
+    found = find_operator("city.vision:has_title", MODULES)
+    operator = open_operator(found, OperatorPlace())
+    assert operator.answer([Ask({"title": ("a",)}), Ask({})]) == [HOLDS, ()]
+
+
+def test_a_package_allows_all_below_it(plugins: Path) -> None:
+    assert callable(find_operator("city.vision:echo", ["city"]))
+    with pytest.raises(OperatorRefused, match="not allowed"):
+        find_operator("cityscape.vision:echo", ["city"])
+
+
+@pytest.mark.parametrize(
+    "source", ["mine:run", "os:system", "city:vision", "city.visionary:run", "builtins:eval", "subprocess:run"]
+)
+def test_what_is_not_allowed_is_not_imported(source: str, plugins: Path) -> None:
+    before = set(sys.modules)
+    with pytest.raises(OperatorRefused, match="not allowed") as refused:
+        find_operator(source, MODULES)
+    assert "city.vision" in (refused.value.hint or "")
+    assert not (plugins / "touched").exists()
+    assert {name for name in set(sys.modules) - before if name.startswith(("mine", "city"))} == set()
+    with pytest.raises(OperatorRefused):
+        check_source(source, MODULES)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        *(
+            "",
+            ":",
+            "a:",
+            ":a",
+            "city.vision:",
+            "city.vision:a.b",
+            "city.vision:_private",
+            "../x:y",
+            "a b:c",
+            "regoin",
+        ),
+        *("city..vision:echo", ".city:echo", "city.vision:echo\n", "x" * 10_000, "x" * 600 + ":run"),
+    ],
+)
+def test_what_is_no_source_is_refused_with_a_hint(source: str) -> None:
+    with pytest.raises(OperatorRefused, match="there is no operator") as refused:
+        find_operator(source, ["city", "x", "a"])
+    assert refused.value.hint
+
+
+def test_a_slip_is_guessed() -> None:
+    with pytest.raises(OperatorRefused, match="did you mean region"):
+        find_operator("regoin", [])
+
+
+def test_what_a_module_only_imported_is_not_its_own(plugins: Path) -> None:
+    with pytest.raises(OperatorRefused, match="does not belong"):
+        find_operator("city.described:system", MODULES)
+
+
+def test_a_missing_function_and_a_failing_module_are_said(plugins: Path) -> None:
+    with pytest.raises(OperatorRefused, match="has no echoes"):
+        find_operator("city.vision:echoes", MODULES)
+    with pytest.raises(OperatorRefused, match="not today"):
+        find_operator("city.failing:run", MODULES)
+    with pytest.raises(OperatorRefused, match="is its package installed"):
+        find_operator("nowhere.at.all:run", ["nowhere"])
+    with pytest.raises(OperatorRefused, match="not a function"):
+        find_operator("city.vision:VALUE", MODULES) if _with_value() else None
+
+
+def _with_value() -> bool:
+    import city.vision  # type: ignore[import-not-found]
+
+    class Value:
+        __module__ = "city.vision"
+
+    city.vision.VALUE = Value()
+    return True
+
+
+def test_entry_points_are_found_by_name() -> None:
+    assert {"region", "distance", "http"} <= set(operator_names())
+    assert is_shipped("region")
+    assert not is_shipped("runnel.matching.operators.builtin.geo.region:Region"), (
+        "a module must be allowed by somebody"
+    )
+    assert isinstance(find_operator("region", []), type)
+
+
+def test_signatures_are_read_and_checked(plugins: Path) -> None:
+    wanted = Signature(
+        (Parameter("place", "input"), Parameter("people", "result", "int")),
+        timedelta(milliseconds=40),
+        False,
+        5,
+        ("picture",),
+    )
+    assert signature_of(find_operator("city.described:Mob", MODULES)) == wanted
+    assert signature_of(find_operator("city.vision:echo", MODULES)) == Signature()
+    with pytest.raises(OperatorRefused, match="wrong type"):
+        signature_of(find_operator("city.described:Wrong", MODULES))
+
+
+def test_a_plug_in_is_described_without_being_imported_here(plugins: Path) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "city"]:
+        del sys.modules[name]
+    described = describe_operator("city.described:Mob", MODULES)
+    assert described.cost == timedelta(milliseconds=40)
+    assert described.parameters == (Parameter("place", "input"), Parameter("people", "result", "int"))
+    assert "city.described" not in sys.modules
+    with pytest.raises(OperatorRefused, match="wrong type"):
+        describe_operator("city.described:Wrong", MODULES)
+    with pytest.raises(OperatorRefused, match="not allowed"):
+        describe_operator("mine:run", MODULES)
+    assert not (plugins / "touched").exists()
+
+
+def test_a_plug_in_with_a_place_is_made_in_its_own_process(plugins: Path) -> None:
+    with pytest.raises(OperatorRefused, match="no such model"):
+        describe_operator("city.vision:Unmade", MODULES, place=OperatorPlace())
+    assert describe_operator("city.vision:Unmade", MODULES) == Signature()
+    assert describe_operator("city.vision:Place", MODULES, place=OperatorPlace({"a": "b"})) == Signature()
+
+
+def test_a_checked_operator_is_let_go_of_whatever_it_says() -> None:
+    closed: list[str] = []
+
+    class Waiting:
+        def __init__(self, place: OperatorPlace) -> None:
+            self.name = place.name
+
+        def answer(self, asks: Sequence[Ask]) -> list[Answer]:
+            raise AssertionError("nothing is asked")
+
+        def check(self) -> None:
+            if self.name == "away":
+                raise OperatorRefused("the table is away")
+
+        def close(self) -> None:
+            closed.append(self.name)
+            raise OSError("already closed")
+
+    check_operator(Waiting, OperatorPlace(name="there"))
+    with pytest.raises(OperatorRefused, match="away"):
+        check_operator(Waiting, OperatorPlace(name="away"))
+    assert closed == ["there", "away"]
+
+
+def test_functions_fail_ask_by_ask(plugins: Path) -> None:
+    operator = open_operator(find_operator("city.vision:moody", MODULES), OperatorPlace())
+    good, bad, text = operator.answer([Ask({}), Ask({"mood": ("raise",)}), Ask({"mood": ("text",)})])
+    assert good == ((1.0,),)
+    assert bad == Failed("ValueError: a bad day")
+    assert text == (("text",),)
+
+
+def test_a_class_that_cannot_be_made_is_refused(plugins: Path) -> None:
+    with pytest.raises(OperatorRefused, match="no such model"):
+        open_operator(find_operator("city.vision:Unmade", MODULES), OperatorPlace())
+    with pytest.raises(OperatorRefused, match="no method answer"):
+        open_operator(type("Mute", (), {"__init__": lambda self, place: None}), OperatorPlace())

@@ -1,0 +1,125 @@
+"""Chains that are kept while ways come and go are the chains that would be built anew."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from runnel.matching.operators.orders.problem import Problem
+from runnel.papers.operators.chains import Chains
+from runnel.papers.operators.sub_order import sub_order
+
+TESTS = 9
+WAYS = st.lists(st.integers(0, TESTS - 1), max_size=5, unique=True)
+STEPS = st.lists(st.one_of(WAYS, st.integers(0, 30), st.none()), max_size=60)
+
+
+@given(steps=STEPS, seed=st.integers(0, 999))
+@settings(deadline=None, max_examples=120)
+def test_kept_chains_are_as_those_built_anew(steps: list[list[int] | int | None], seed: int) -> None:
+    dice = np.random.default_rng(seed)
+    chances = np.round(dice.random(TESTS), 1)
+    costs = np.round(dice.random(TESTS) * 3, 1)
+    kept, ways = Chains(chances, costs), dict[int, list[int]]()
+    for step in steps:
+        match step:
+            case list():
+                ways[kept.add(step)] = step
+            case int() if ways:
+                way = sorted(ways)[step % len(ways)]
+                kept.remove(way)
+                del ways[way]
+            case _:
+                kept.order()
+    anew, numbers = Chains(chances, costs), dict[int, int]()
+    for way, tests in ways.items():
+        numbers[anew.add(tests)] = way
+    assert kept.order().tolist() == [numbers[way] for way in anew.order().tolist()]
+    for number, way in numbers.items():
+        assert kept.chain(way).tolist() == anew.chain(number).tolist()
+
+
+def test_a_few_changes_among_many_ways_move_what_they_concern() -> None:
+    dice = np.random.default_rng(4)
+    chances, costs = np.round(dice.random(400), 1), np.ones(400)
+    ways = [sorted(set(dice.integers(0, 400, 4).tolist())) for _ in range(600)]
+    kept = Chains.of(Problem.of(ways, np.arange(400), chances, costs))
+    alive = dict(enumerate(ways))
+    for _ in range(40):
+        for _ in range(int(dice.integers(0, 3))):
+            tests = sorted(set(dice.integers(0, 400, 4).tolist()))
+            alive[kept.add(tests)] = tests
+        for way in dice.choice(list(alive), int(dice.integers(0, 3)), replace=False).tolist():
+            kept.remove(way)
+            del alive[way]
+        numbers = list(alive)
+        anew = Chains.of(Problem.of(list(alive.values()), np.arange(400), chances, costs))
+        assert kept.order().tolist() == [numbers[way] for way in anew.order().tolist()]
+
+
+@given(st.lists(WAYS, min_size=1, max_size=12), st.integers(0, 999))
+@settings(deadline=None, max_examples=80)
+def test_scores_are_the_pairwise_savings_summed(ways: list[list[int]], seed: int) -> None:
+    dice = np.random.default_rng(seed)
+    chances, costs = dice.random(TESTS), dice.random(TESTS) + 0.1
+    problem = Problem.of(ways, np.arange(TESTS), chances, costs)
+    order = sub_order(problem)
+    chains = [
+        order.chains[problem.way_offsets[way] : problem.way_offsets[way + 1]].tolist() for way in range(len(ways))
+    ]
+    wishes = costs / (1 - chances)
+    assert chains == [sorted(way, key=lambda test: (wishes[test], test)) for way in ways]
+    scores = [
+        sum(_saving(one, other, chances, costs) for number, other in enumerate(chains) if number != way)
+        for way, one in enumerate(chains)
+    ]
+    found = [scores[way] for way in np.argsort(order.positions).tolist()]
+    assert found == pytest.approx(sorted(scores, reverse=True), abs=1e-6)
+
+
+def _saving(one: list[int], other: list[int], chances: np.ndarray, costs: np.ndarray) -> float:
+    """What evaluating one chain before another saves, by the sums of section 4.2.4."""
+    total = 0.0
+    for test in set(one) & set(other):
+        (reach, cost), (other_reach, other_cost) = (_before(chain, test, chances, costs) for chain in (one, other))
+        total += (1 - chances[test]) * (reach * other_cost - other_reach * cost)
+    return total
+
+
+def _before(chain: list[int], test: int, chances: np.ndarray, costs: np.ndarray) -> tuple[float, float]:
+    reach, cost = 1.0, 0.0
+    for above in chain[: chain.index(test)]:
+        cost += reach * costs[above]
+        reach *= chances[above]
+    return reach, cost
+
+
+def test_tests_that_never_fail_come_last_and_those_that_cost_nothing_first() -> None:
+    chains = Chains([1.0, 0.5, 0.5, 0.9, 0.5], [1.0, 1.0, 0.0, 1.0, 1.0])
+    chains.add([0, 4, 1, 3, 2])
+    assert chains.chain(0).tolist() == [2, 1, 4, 3, 0]
+
+
+def test_new_tests_become_known_and_unknown_ones_are_refused() -> None:
+    chains = Chains([0.5], [1.0])
+    with pytest.raises(ValueError, match="not known"):
+        chains.add([1])
+    chains.grow([0.1], [1.0])
+    assert chains.chain(chains.add([0, 1])).tolist() == [1, 0]
+    chains.remove(0)
+    with pytest.raises(ValueError, match="no way 0"):
+        chains.remove(0)
+    assert chains.order().tolist() == []
+
+
+def test_the_room_of_removed_ways_is_used_again() -> None:
+    chains = Chains(np.linspace(0.1, 0.9, 20), np.ones(20))
+    dice = np.random.default_rng(1)
+    for _ in range(300):
+        ways = [chains.add(sorted(set(dice.integers(0, 20, 4).tolist()))) for _ in range(3)]
+        for way in ways[1:]:
+            chains.remove(way)
+    assert len(chains.order()) == 300
+    assert len(chains.tests()) < 3_000

@@ -1,0 +1,339 @@
+"""Stylesheets: what they may do, and how they are stopped. Real child processes throughout."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from lxml import etree
+
+from runnel.errors import RunnelError, SheetFailed
+from runnel.sandbox import stylesheet_child
+from runnel.sandbox.stylesheet_process import MAX_SHEET, Transformed, Transformer, transformer_of
+from runnel.settings import Settings
+
+SPACES = (
+    'xmlns:xsl="http://www.w3.org/1999/XSL/Transform" xmlns:exsl="http://exslt.org/common" '
+    'xmlns:saxon="http://icl.com/saxon" xmlns:redirect="org.apache.xalan.xslt.extensions.Redirect" '
+    'xmlns:re="http://exslt.org/regular-expressions" extension-element-prefixes="exsl saxon redirect" '
+    'exclude-result-prefixes="exsl saxon redirect re"'
+)
+NODES = b"<a>" + b"<n>1</n>" * 400 + b"</a>"
+
+
+def sheet(*lines: str, template: str | None = None) -> bytes:
+    """A stylesheet whose lines begin at line 2."""
+    body = [*lines] if template is None else [*lines, f'<xsl:template match="/">{template}</xsl:template>']
+    return "\n".join([f'<xsl:stylesheet version="1.0" {SPACES}>', *body, "</xsl:stylesheet>"]).encode()
+
+
+GOOD = sheet('<xsl:output method="text"/>', template='<xsl:value-of select="count(//n)"/> nodes')
+
+
+def nested(inside: str, times: int = 3) -> str:
+    return '<xsl:for-each select="//n">' * times + inside + "</xsl:for-each>" * times
+
+
+@pytest.fixture(scope="module")
+def transformer() -> Iterator[Transformer]:
+    with Transformer(seconds=1.0, megabytes=192, max_output=4 << 20, children=2) as made:
+        yield made
+
+
+def still_works(transformer: Transformer) -> None:
+    assert transformer.apply(GOOD, NODES, "good.xsl").data == b"400 nodes"
+
+
+@pytest.mark.parametrize(
+    ("made", "media_type", "data"),
+    [
+        (GOOD, "text/plain", b"400 nodes"),
+        (sheet('<xsl:output method="html"/>', template="<p><br/></p>"), "text/html", b"<p><br></p>\n"),
+        (sheet(template="<html><br/></html>"), "text/html", b"<html><br></html>\n"),
+        (sheet(template="<rss/>"), "application/xml", b'<?xml version="1.0"?>\n<rss/>\n'),
+        (
+            sheet('<xsl:output encoding="iso-8859-1" omit-xml-declaration="yes"/>', template="<a>é€</a>"),
+            "application/xml",
+            "<a>é€</a>\n".encode(),
+        ),
+        (sheet('<xsl:output method="text" encoding="utf-16"/>', template="é"), "text/plain", "é".encode()),
+        (sheet(template=""), "application/xml", b""),
+        (
+            sheet(
+                '<xsl:output method="text"/>', template="<xsl:value-of select=\"re:replace('abc', 'b', '', 'x')\"/>"
+            ),
+            "text/plain",
+            b"axc",
+        ),
+    ],
+)
+def test_methods_of_output(transformer: Transformer, made: bytes, media_type: str, data: bytes) -> None:
+    result = transformer.apply(made, NODES, "made.xsl")
+    assert result.media_type == f"{media_type}; charset=utf-8"
+    assert result.data == data
+
+
+@pytest.mark.parametrize("kind", ["import", "include"])
+@pytest.mark.parametrize("of", ["{path}", "file://{path}", "http://127.0.0.1:9/a.xsl", "other.xsl", ""])
+def test_other_stylesheets_are_not_read(transformer: Transformer, tmp_path: Path, kind: str, of: str) -> None:
+    other = tmp_path / "other.xsl"
+    other.write_bytes(sheet(template="LEAK"))
+    made = sheet(f'<xsl:{kind} href="{of.format(path=other)}"/>')
+    for act in (lambda: transformer.check(made, "made.xsl"), lambda: transformer.apply(made, NODES, "made.xsl")):
+        with pytest.raises(SheetFailed, match="complete in itself") as caught:
+            act()
+        assert caught.value.place == "made.xsl:2"
+
+
+def test_the_resolver_refuses_imports_by_itself(tmp_path: Path) -> None:
+    # The check by name comes first; this is the second wall behind it.
+    other = tmp_path / "other.xsl"
+    other.write_bytes(sheet(template="LEAK"))
+    root = stylesheet_child.parse(sheet(f'<xsl:import href="{other}"/>'), "stylesheet")
+    with pytest.raises(stylesheet_child.Refused, match="cannot be read"):
+        etree.XSLT(root)
+
+
+@pytest.mark.parametrize("of", ["{path}", "file://{path}", "http://127.0.0.1:9/a.xml", "", "/proc/self/environ"])
+def test_document_reads_nothing(transformer: Transformer, tmp_path: Path, of: str) -> None:
+    other = tmp_path / "other.xml"
+    other.write_text("<secret>LEAK</secret>")
+    made = sheet(template=f"<o><xsl:copy-of select=\"document('{of.format(path=other)}')\"/></o>")
+    with pytest.raises(SheetFailed, match="may not read"):
+        transformer.apply(made, NODES, "made.xsl")
+
+
+@pytest.mark.parametrize(
+    "element",
+    [
+        '<exsl:document href="{path}"><a/></exsl:document>',
+        '<saxon:output href="{path}"><a/></saxon:output>',
+        "<redirect:write select=\"'{path}'\"><a/></redirect:write>",
+        '<xsl:document href="{path}"><a/></xsl:document>',
+    ],
+)
+def test_nothing_is_written(transformer: Transformer, tmp_path: Path, element: str) -> None:
+    target = tmp_path / "out.xml"
+    with pytest.raises(SheetFailed, match=r"may not write|cannot be used"):
+        transformer.apply(sheet(template=element.format(path=target)), NODES, "made.xsl")
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("made", "document", "words", "place"),
+    [
+        (b"<a", NODES, "stylesheet is not well-formed", "made.xsl:1"),
+        (b"\xff\xfe", NODES, "stylesheet is not well-formed", None),
+        (b"", NODES, "stylesheet is not well-formed", None),
+        (b"<a/>", NODES, "not a stylesheet", "made.xsl:1"),
+        (b'<!DOCTYPE a [<!ENTITY b "c">]>' + GOOD, NODES, "stylesheet has a DOCTYPE", None),
+        (b'<!DOCTYPE a SYSTEM "file:///etc/passwd">' + GOOD, NODES, "stylesheet has a DOCTYPE", None),
+        (GOOD, b'<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>', "document has a DOCTYPE", None),
+        (GOOD, b'<!DOCTYPE a [<!ENTITY b SYSTEM "/etc/passwd">]><a>&b;</a>', "document has a DOCTYPE", None),
+        (GOOD, b"<a><b></a>", "document is not well-formed", "made.xsl"),
+        (sheet("", '<xsl:template match="[["/>'), NODES, "[[", "made.xsl:3"),
+        (sheet("", template='\n<xsl:value-of select="a[["/>'), NODES, "is no XPath", "made.xsl:4"),
+        (sheet("", template='\n<xsl:value-of select="nothing()"/>'), NODES, "function is not known", "made.xsl:4"),
+        (sheet("", template='\n<xsl:value-of select="$nothing"/>'), NODES, "has not been declared", "made.xsl:4"),
+        (sheet("", template="\n<xsl:for-each-group/>"), NODES, "XSLT 1.0", "made.xsl:4"),
+        (sheet('<xsl:output method="pdf"/>'), NODES, "xml, html or text", "made.xsl:2"),
+        (sheet(template='<xsl:message terminate="yes">no concert</xsl:message>'), NODES, "no concert", None),
+    ],
+)
+def test_mistakes_are_explained(
+    transformer: Transformer, made: bytes, document: bytes, words: str, place: str | None
+) -> None:
+    with pytest.raises(SheetFailed) as caught:
+        transformer.apply(made, document, "made.xsl")
+    assert words in str(caught.value)
+    assert caught.value.place == (place or caught.value.place)
+    still_works(transformer)
+
+
+def test_check_takes_what_apply_takes(transformer: Transformer) -> None:
+    transformer.check(GOOD, "good.xsl")
+    with pytest.raises(SheetFailed, match="not a stylesheet"):
+        transformer.check(b"<a/>", "bad.xsl")
+    with pytest.raises(SheetFailed, match=f"more than {MAX_SHEET} bytes"):
+        transformer.check(b" " * (MAX_SHEET + 1), "large.xsl")
+
+
+DOUBLING = (
+    '<xsl:template match="/"><xsl:call-template name="d"><xsl:with-param name="s" select="\'aaaaaaaa\'"/>'
+    '</xsl:call-template></xsl:template><xsl:template name="d"><xsl:param name="s"/><xsl:call-template name="d">'
+    '<xsl:with-param name="s" select="concat($s, $s)"/></xsl:call-template></xsl:template>'
+)
+ENDLESS = '<xsl:template match="/" name="e"><xsl:call-template name="e"/></xsl:template>'
+TIME = r"stopped: it took more than [12] seconds"
+STOPPED = rf"{TIME}|stopped: it took too much memory"
+BOMBS = {
+    "triple loop": (sheet(template=nested('<p a="b">some text</p>')), STOPPED),
+    "triple count": (
+        sheet(template='<xsl:value-of select="count(//n[count(//n[count(//n[count(//n) = 1]) = 1]) = 1])"/>'),
+        TIME,
+    ),
+    "regular expression": (
+        sheet(template=f"<xsl:value-of select=\"re:test('{'a' * 50}b', '(a+)+$')\"/>"),
+        TIME,
+    ),
+    "doubling": (sheet(DOUBLING), "memory"),
+    "text": (sheet('<xsl:output method="text"/>', template=nested("x" * 200)), STOPPED),
+    "recursion": (sheet(ENDLESS), "without end"),
+    "output": (sheet('<xsl:output method="text"/>', template=nested("x" * 50, 2)), "result has more than"),
+    "messages": (sheet(template=nested(f"<xsl:message>{'x' * 500}</xsl:message>")), STOPPED),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_bombs_are_stopped_and_the_next_call_works(transformer: Transformer, name: str) -> None:
+    made, words = BOMBS[name]
+    with pytest.raises(SheetFailed, match=words) as caught:
+        transformer.apply(made, NODES, f"{name}.xsl")
+    assert str(caught.value.place).startswith(f"{name}.xsl")
+    still_works(transformer)
+
+
+def test_processor_time_is_limited_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("runnel.sandbox.stylesheet_process.CLOCK", 1000)
+    with Transformer(seconds=0.3, megabytes=192, children=1) as made:
+        with pytest.raises(SheetFailed, match=r"more than 0\.3 seconds of processor time"):
+            made.apply(BOMBS["triple count"][0], NODES, "count.xsl")
+        still_works(made)
+
+
+def _children() -> set[int]:
+    return {int(name) for path in Path("/proc/self/task").glob("*/children") for name in path.read_text().split()}
+
+
+def test_one_child_serves_many_documents() -> None:
+    others = _children()
+    with Transformer(seconds=5.0, megabytes=192, children=1) as made:
+        still_works(made)
+        before = _children() - others
+        assert len(before) == 1
+        for number in range(100):
+            assert made.apply(GOOD, b"<a>" + b"<n/>" * number + b"</a>", "good.xsl").data == b"%d nodes" % number
+        assert _children() - others == before
+    assert not _children() & before
+
+
+def test_children_get_no_secrets_and_no_files(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RUNNEL_SMTP_PASSWORD", "secret")
+    others = _children()
+    read, write = os.pipe()
+    os.set_inheritable(read, False)
+    with Transformer(seconds=5.0, megabytes=192, children=1) as made:
+        still_works(made)
+        (child,) = _children() - others
+        assert b"secret" not in Path(f"/proc/{child}/environ").read_bytes()
+        opened = {entry.name: str(entry.readlink()) for entry in Path(f"/proc/{child}/fd").iterdir()}
+        assert set(opened) == {"0", "1", "2", "3"}
+        limits = Path(f"/proc/{child}/limits").read_text()
+        assert "Max open files            4                    4" in limits
+        assert "Max file size             0                    0" in limits
+    os.close(read)
+    os.close(write)
+
+
+def test_a_child_that_is_killed_is_replaced_unseen() -> None:
+    others = _children()
+    with Transformer(seconds=5.0, megabytes=192, children=1) as made:
+        still_works(made)
+        (child,) = _children() - others
+        os.kill(child, signal.SIGKILL)
+        still_works(made)
+        (successor,) = _children() - others
+        assert successor != child
+        assert not Path(f"/proc/{child}").exists()
+
+
+def test_a_child_that_sleeps_meets_the_clock() -> None:
+    others = _children()
+    with Transformer(seconds=0.5, megabytes=192, children=1) as made:
+        still_works(made)
+        (child,) = _children() - others
+        os.kill(child, signal.SIGSTOP)
+        with pytest.raises(SheetFailed, match="more than 1 seconds"):
+            made.apply(GOOD, NODES, "good.xsl")
+        still_works(made)
+
+
+def test_a_crash_of_the_processor_is_the_failure_of_one_document() -> None:
+    others = _children()
+    with Transformer(seconds=20.0, megabytes=192, children=1) as made, ThreadPoolExecutor(1) as threads:
+        still_works(made)
+        victim = threads.submit(made.apply, BOMBS["triple count"][0], NODES, "long.xsl")
+        killed: set[int] = set()
+        # A used child that dies is tried again in a fresh one; only when that dies too has the document failed.
+        while not victim.done():
+            for child in _children() - others - killed:
+                time.sleep(0.5)
+                os.kill(child, signal.SIGSEGV)
+                killed.add(child)
+            time.sleep(0.01)
+        with pytest.raises(SheetFailed, match="broke the stylesheet processor"):
+            victim.result()
+        assert len(killed) == 2
+        still_works(made)
+
+
+def test_many_callers_at_once(transformer: Transformer) -> None:
+    def one(number: int) -> Transformed | str:
+        document = b"<a>" + b"<n/>" * number + b"</a>"
+        if number % 10 == 7:
+            with pytest.raises(SheetFailed, match="memory"):
+                transformer.apply(BOMBS["doubling"][0], document, "bomb.xsl")
+            return "stopped"
+        return transformer.apply(GOOD, document, "good.xsl")
+
+    with ThreadPoolExecutor(8) as threads:
+        results = list(threads.map(one, range(40)))
+    for number, result in enumerate(results):
+        expected = "stopped" if number % 10 == 7 else Transformed("text/plain; charset=utf-8", b"%d nodes" % number)
+        assert result == expected
+
+
+def test_closing_ends_those_at_work_too() -> None:
+    others = _children()
+    made = Transformer(seconds=60.0, megabytes=192, children=1)
+    failures: list[RunnelError] = []
+
+    def work() -> None:
+        with pytest.raises(RunnelError, match="closed") as caught:
+            made.apply(BOMBS["triple count"][0], NODES, "long.xsl")
+        failures.append(caught.value)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    while not _children() - others:
+        time.sleep(0.01)
+    time.sleep(0.3)
+    made.close()
+    worker.join(30)
+    (failure,) = failures
+    assert not isinstance(failure, SheetFailed), "a message must not be given up because the runner stops"
+    assert _children() <= others
+    with pytest.raises(RunnelError, match="closed"):
+        made.apply(GOOD, NODES, "good.xsl")
+
+
+def test_the_settings_make_a_transformer(tmp_path: Path) -> None:
+    with transformer_of(Settings.load(tmp_path, max_document_bytes=5)) as made:
+        with pytest.raises(SheetFailed, match="more than 5 bytes"):
+            made.apply(GOOD, NODES, "good.xsl")
+        assert made.apply(sheet(template=""), NODES, "empty.xsl").data == b""
+
+
+def test_a_process_that_cannot_start_is_not_the_fault_of_the_stylesheet(monkeypatch: pytest.MonkeyPatch) -> None:
+    for program in ("/nowhere/python", "/bin/false"):
+        monkeypatch.setattr("sys.executable", program)
+        with Transformer(seconds=1.0, megabytes=192) as made:
+            with pytest.raises(RunnelError, match="could be started") as caught:
+                made.apply(GOOD, NODES, "good.xsl")
+            assert not isinstance(caught.value, SheetFailed)

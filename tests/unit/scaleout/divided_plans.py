@@ -1,0 +1,84 @@
+"""Plans that are divided without any cleverness: queries by turns, and a router that sends every item everywhere.
+
+What pieces of a plan do can so be tested whatever decides which query goes where.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from runnel.arrays import Array
+from runnel.matching.compile.compile_plan import compile_logical
+from runnel.optimizer.table_builder import TableBuilder
+from runnel.plan.gates import GateTable, query_of
+from runnel.plan.logical_plan import LogicalPlan, PlanQuery
+from runnel.plan.store import Plan, PlanVersion
+from runnel.scaleout.cover.expected_routes import ExpectedRoutes, expect_routes
+from runnel.scaleout.divide import assign_queries
+from runnel.scaleout.divide.cut_plan import cut
+from runnel.scaleout.divide.weigh_queries import Weights
+from runnel.scaleout.partitioning import Assignment, Partition, Partitioning, read_partitioning, write_partitioning
+from runnel.scaleout.route.loaded_partition import PlanPiece, delta_piece, load_piece, load_router
+from runnel.storage.file_storage import Storage
+
+_folders = itertools.count()
+
+
+def divided(
+    storage: Storage, plan: Plan, count: int, turn: Callable[[int], int] = lambda query: query
+) -> PlanVersion:
+    """The version of a plan with its base divided: a query's partition is its turn, counted round."""
+    number = next(_folders)
+    logical = plan.base.logical
+    owners = np.unique(query_of(logical.query_ids))
+    partitions = np.array([turn(one) % count for one in owners.tolist()], dtype=np.int64)
+    of_ids = partitions[np.searchsorted(owners, query_of(logical.query_ids))]
+    made = []
+    for one in range(count):
+        manifest = compile_logical(storage, f"piece-{number}-{one}", cut(logical, of_ids == one))
+        made.append(Partition(manifest.folder, int(np.count_nonzero(partitions == one)), manifest.size, 1.0, 1.0))
+    router = compile_logical(storage, f"router-{number}", everywhere(logical, count))
+    folder = f"partitioning-{number}"
+    found = Partitioning(folder, plan.version.base, router.folder, router.size, tuple(made), "spread")
+    zeros = np.zeros(len(owners))
+    write_partitioning(storage, found, Assignment(owners, partitions, zeros.astype(np.int64), zeros))
+    return replace(plan.version, partitioning=folder)
+
+
+def everywhere(logical: LogicalPlan, count: int) -> LogicalPlan:
+    """A router that sends every item of a source that a plan reads to all partitions."""
+    builder = TableBuilder()
+    scope = builder.scope(np.unique(logical.scopes.values).tolist())
+    for partition in range(count):
+        builder.add(builder.predicate([]), scope, partition + 1)
+    made = builder.finish([PlanQuery(partition + 1) for partition in range(count)])
+    return replace(made, gates=GateTable(texts=logical.gates.texts))
+
+
+def pieces_of(storage: Storage, version: PlanVersion) -> list[PlanPiece]:
+    """The delta, where there is one, and the partitions of a version."""
+    assert version.partitioning is not None
+    partitioning = read_partitioning(storage, version.partitioning)
+    delta = delta_piece(storage, version, load_router(storage, version, partitioning.router))
+    found = [load_piece(storage, version, one.folder) for one in partitioning.partitions]
+    return found if delta is None else [delta, *found]
+
+
+@contextmanager
+def closed_routes() -> Iterator[None]:
+    """No route is open, however cheap that would be: the router asks about everything."""
+
+    none = np.empty(0, dtype=np.int64)
+
+    def asking(weights: Weights, holders: Array, roots: Array, count: int) -> ExpectedRoutes:
+        return replace(expect_routes(weights, holders, roots, count), open_partitions=none, open_scopes=none)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assign_queries, "expect_routes", asking)
+        yield

@@ -1,0 +1,263 @@
+"""Plans cut in parts: together they match as the whole does, and each has what its queries need and no more."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.contracts.test_matchers import TINY, all_queries, expected, graph_worlds
+from tests.unit.matching.distinct.distinct_worlds import DistinctWorld, distinct_worlds
+from tests.unit.matching.graphs import test_bind as bound
+from tests.unit.matching.operators.decide import test_decider as operated
+from tests.unit.matching.operators.decide.operator_worlds import OperatorWorld, operator_worlds
+from tests.unit.optimizer.evaluate_draft import evaluate_logical
+from tests.unit.optimizer.generated_worlds import GeneratedWorld, worlds
+
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.query import Distinct, Node, Read
+from runnel.arrays import Array, Texts
+from runnel.errors import RunnelError
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.compile.compile_plan import compile_logical
+from runnel.matching.distinct.claims import Claims, GateKeeper
+from runnel.matching.distinct.settle_gates import settle_gates
+from runnel.model.item import Item
+from runnel.model.seen_key import SeenKey
+from runnel.optimizer.optimize import optimize
+from runnel.optimizer.optimizer_settings import OptimizerSettings
+from runnel.plan.gates import GateTable, query_of, visible, way_id
+from runnel.plan.graph_bindings import BoundGraphs, NamedGraph
+from runnel.plan.logical_plan import EXACT, FormulaKind, LogicalPlan, PlanQuery
+from runnel.plan.operator_table import Literal, OperatedWay, OperatorTable
+from runnel.plan.store import Plan, PlanVersion, load
+from runnel.plan.validate import validate
+from runnel.scaleout.divide.cut_plan import cut
+from runnel.storage.file_storage import FileStorage
+
+_folders = itertools.count()
+_root = tempfile.TemporaryDirectory(prefix="runnel-cut-")
+STORAGE = FileStorage(Path(_root.name).as_uri())
+CASES = settings(max_examples=30, deadline=None, derandomize=True)
+FEW = settings(max_examples=10, deadline=None, derandomize=True)
+NO_TOMBSTONES = np.empty(0, dtype=np.int64)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unsynced() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("runnel.storage.file_storage.os.fsync", lambda handle: None)
+        yield
+
+
+def parts_of(logical: LogicalPlan, data: st.DataObject) -> list[LogicalPlan]:
+    """The plan in parts by chance; a query and its ways are in one."""
+    owners = query_of(logical.query_ids)
+    count = data.draw(st.integers(1, 4))
+    dealt = {one: data.draw(st.integers(0, count - 1)) for one in np.unique(owners).tolist()}
+    places = np.array([dealt[one] for one in owners.tolist()], dtype=np.int64)
+    parts = [cut(logical, places == part) for part in range(count)]
+    for part, one in enumerate(parts):
+        validate("part", one, NO_TOMBSTONES)
+        assert one.query_ids.tolist() == logical.query_ids[places == part].tolist()
+        assert one.query_since.tolist() == logical.query_since[places == part].tolist()
+        assert one.costs == ()
+        check_dense(one)
+    return parts
+
+
+def check_dense(part: LogicalPlan) -> None:
+    """Whatever a part has is used in it."""
+    assert set(part.target_predicates.tolist()) == set(range(len(part.predicates)))
+    assert set(part.target_scopes.tolist()) == set(range(len(part.scopes)))
+    assert set(part.predicates.values.tolist()) == set(range(len(part.clauses)))
+    assert all(part.targets.lists())
+    kinds = part.formula_kinds[np.repeat(np.arange(len(part.formulas)), part.formulas.lengths)]
+    roots = part.predicate_formulas[part.predicate_formulas != EXACT]
+    inner = part.formulas.values[kinds > FormulaKind.LITERAL]
+    assert {*roots.tolist(), *inner.tolist()} == set(range(len(part.formulas)))
+    literals = np.concatenate([part.clauses.values, part.formulas.values[kinds == FormulaKind.LITERAL]])
+    graphs = part.bound_graphs
+    named = graphs.atoms[graphs.atoms >= 0]
+    assert {*(literals >> 1).tolist(), *named.tolist()} == set(range(len(part.atoms)))
+    assert set(graphs.names.tolist()) == set(range(len(graphs.name_texts)))
+    assert set((-1 - graphs.atoms[graphs.atoms < 0]).tolist()) == set(range(len(graphs.wholes)))
+    assert set((part.operators.literals.values >> 1).tolist()) == set(range(len(part.operators.terms)))
+
+
+def same(one: LogicalPlan, other: LogicalPlan) -> bool:
+    """Whether two plans have the same arrays."""
+    left, right = one.arrays(), other.arrays()
+    return left.keys() == right.keys() and all(
+        left[name].dtype == right[name].dtype and np.array_equal(left[name], right[name]) for name in left
+    )
+
+
+def everything(logical: LogicalPlan) -> Array:
+    return np.ones(len(logical.query_ids), dtype=bool)
+
+
+def loaded(logical: LogicalPlan) -> Plan:
+    folder = f"part-{next(_folders)}"
+    compile_logical(STORAGE, folder, logical)
+    return load(STORAGE, PlanVersion(1, folder))
+
+
+@CASES
+@given(worlds(), st.sampled_from([None, TINY]), st.data())
+def test_parts_match_together_as_the_whole(
+    world: GeneratedWorld, limits: OptimizerSettings | None, data: st.DataObject
+) -> None:
+    whole = optimize(all_queries(world, 2), world.definitions, settings=limits)
+    parts = parts_of(whole, data)
+    for feed, attributes in zip(world.batch.feeds.tolist(), world.batch.attributes(), strict=True):
+        found = [one for part in parts for one in evaluate_logical(part, feed, attributes)]
+        assert sorted(found) == sorted(evaluate_logical(whole, feed, attributes))
+
+
+@CASES
+@given(worlds(), st.sampled_from([None, TINY]))
+def test_cutting_nothing_off_changes_nothing(world: GeneratedWorld, limits: OptimizerSettings | None) -> None:
+    whole = optimize(all_queries(world), world.definitions, settings=limits)
+    once = cut(whole, everything(whole))
+    check_dense(once)
+    assert same(cut(once, everything(once)), once)
+    # What no query uses is gone; all else is as it was.
+    assert once.targets.values.tolist() == whole.targets.values.tolist()
+    used = np.unique(np.concatenate([whole.clauses.values, *_literals(whole)]) >> 1)
+    assert set(once.atoms.texts()) <= {whole.atoms.text(one) for one in used.tolist()}
+    assert not len(cut(whole, ~everything(whole)).atoms)
+
+
+def _literals(logical: LogicalPlan) -> Iterator[Array]:
+    yield from (logical.formulas.row(one) for one in np.flatnonzero(logical.formula_kinds == 1).tolist())
+
+
+@FEW
+@given(st.one_of(worlds(), graph_worlds()), st.data())
+def test_parts_are_plans_for_every_matcher(world: GeneratedWorld, data: st.DataObject) -> None:
+    queries = all_queries(world, 2)
+    parts = parts_of(optimize(queries, world.definitions), data)
+    matches = [build_matcher(loaded(part)).match(world.batch) for part in parts]
+    found = [sorted(np.concatenate([one.row(row) for one in matches]).tolist()) for row in range(len(world.batch))]
+    assert found == expected(world.batch, queries, world.definitions)
+
+
+@FEW
+@given(distinct_worlds(), st.data())
+def test_gates_hold_for_readers_in_other_parts(world: DistinctWorld, data: st.DataObject) -> None:
+    # Some feeds are only read: they are no queries, and have ways alone.
+    feeds = data.draw(st.lists(st.sampled_from(sorted(world.since)), min_size=1, unique=True))
+    chosen = replace(world, since={feed: world.since[feed] for feed in sorted(feeds)})
+    whole = optimize([PlanQuery(*one) for one in chosen.since.items()], world.definitions)
+    parts = parts_of(whole, data)
+    known = {gate.feed: gate for gate in whole.gates.gates()}
+    for part in parts:
+        gates = {gate.feed: gate for gate in part.gates.gates()}
+        needed = {*query_of(part.query_ids).tolist(), *part.gates.way_gates.tolist()} & known.keys()
+        assert needed <= gates.keys()
+        assert gates.items() <= known.items()
+    plans = [loaded(part) for part in parts if len(part.query_ids)]
+    got = _settled(plans, chosen)
+    # A feed that is read and not asked for counts from the start, whatever it would have asked.
+    wanted = replace(world, since=chosen.since).expected()
+    assert got == {sequence: found & chosen.since.keys() for sequence, found in wanted.items()}
+
+
+def _settled(plans: Sequence[Plan], world: DistinctWorld) -> dict[int, set[int]]:
+    """What items match once the claims of all parts are settled together."""
+    workers = [(build_matcher(plan), GateKeeper(plan)) for plan in plans]
+    seen: dict[bytes, SeenKey] = {}
+    found: dict[int, set[int]] = {}
+    for batch in world.batches():
+        taken = [keeper.take_out(batch, matcher.match(batch)) for matcher, keeper in workers]
+        sealed = [Claims.opened(claims.sealed()) for _, claims in taken]
+        gates = settle_gates(Claims.of([one.at_gates() for one in sealed]), lambda keys: seen)
+        seen.update((one.key, one) for one in gates.keys)
+        for row, sequence in enumerate(batch.sequences.tolist()):
+            rows = [matches.row(row).tolist() for matches, _ in taken]
+            found[sequence] = {one for some in rows for one in some}
+        for claims in sealed:
+            for sequence, query in zip(*(column.tolist() for column in gates.matches(claims)), strict=True):
+                found[sequence].add(query)
+    return found
+
+
+@FEW
+@given(operator_worlds((0, 3)), st.data())
+def test_operators_go_with_their_queries(world: OperatorWorld, data: st.DataObject) -> None:
+    queries = sorted(world.definitions)
+    whole = optimize([PlanQuery(one) for one in queries], world.definitions)
+    parts = parts_of(whole, data)
+    ways = [part.operators.ways() for part in parts]
+    assert {way: one for some in ways for way, one in some.items()} == whole.operators.ways()
+    found = [operated.rows(operated.decided(loaded(part), world, "adaptive")[0]) for part in parts]
+    together = [sorted(one for rows in found for one in rows[row]) for row in range(len(world.batch))]
+    assert together == operated.expected(world, queries)
+
+
+@FEW
+@given(bound.worlds(), st.data())
+def test_variables_of_graphs_are_bound_in_parts(
+    world: tuple[dict[int, Node], tuple[Item, ...]], data: st.DataObject
+) -> None:
+    definitions, items = world
+    batch, queries = bound.batch_of(items), sorted(definitions)
+    parts = parts_of(optimize([PlanQuery(one) for one in queries], definitions), data)
+    told = [bound.told(loaded(part), batch, bound.Asked()) for part in parts]
+    matches, bindings = bound.expected(definitions, queries, batch)
+    assert [sorted(one for rows, _ in told for one in rows[row]) for row in range(len(batch))] == matches
+    assert {key: one for _, some in told for key, one in some.items()} == bindings
+
+
+def by_hand() -> LogicalPlan:
+    """Queries with gates, operators and graphs that name atoms which nothing else asks for."""
+    definitions: dict[int, Node] = {
+        10: Distinct(Read(1), (Attribute("title"),), timedelta(days=1)),
+        11: Distinct(Read(10), (Attribute("price"),), timedelta(days=1)),
+        12: Read(11),
+        13: Read(1),
+    }
+    plan = optimize([PlanQuery(one) for one in definitions], definitions)
+    graphs = {
+        12: [NamedGraph("g", ("p",)), NamedGraph("all")],
+        13: [NamedGraph("h", ("q",)), NamedGraph("h", ("r",))],
+    }
+    ways = {
+        way_id(12, 5): OperatedWay(12, (Literal("t", False, ("x",)), Literal("u", True))),
+        way_id(13, 5): OperatedWay(13, (Literal("u"),)),
+    }
+    return replace(
+        plan,
+        atoms=Texts.of(["unused", "g", "h"]),
+        bound_graphs=BoundGraphs.of(graphs, {"g": 1, "h": 2}),
+        operators=OperatorTable.of(ways),
+    )
+
+
+def test_what_only_a_name_asks_for_is_kept_and_the_rest_is_not() -> None:
+    whole = by_hand()
+    last = cut(whole, query_of(whole.query_ids) == 13)
+    assert list(last.atoms.texts()) == ["h"]
+    assert last.bound_graphs.graphs(last.atoms) == {13: [NamedGraph("h", ("q",)), NamedGraph("h", ("r",))]}
+    assert last.operators.ways() == {way_id(13, 5): OperatedWay(13, (Literal("u"),))}
+    assert list(last.operators.terms.texts()) == ["u"]
+    assert last.gates.arrays() == {}
+    reader = cut(whole, query_of(whole.query_ids) == 12)
+    assert list(reader.atoms.texts()) == ["g"]
+    assert list(reader.bound_graphs.wholes.texts()) == ["all"]
+    assert reader.operators.ways()[way_id(12, 5)].literals == (Literal("t", False, ("x",)), Literal("u", True))
+    # The reader's way leads through the second gate, and that is behind the first one.
+    assert [gate.feed for gate in reader.gates.gates()] == [10, 11]
+    assert query_of(reader.gates.way_ids).tolist() == [12]
+    assert GateTable.stored(reader.gates.arrays()).gates() == reader.gates.gates()
+    assert visible(reader.query_ids).tolist() == visible(whole.query_ids[query_of(whole.query_ids) == 12]).tolist()
+    with pytest.raises(RunnelError, match="2 choices for the"):
+        cut(whole, np.array([True, False]))

@@ -1,0 +1,193 @@
+"""Pieces of a plan say together what the plan says: matches, claims at gates, what operators decide, and bindings."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.matching.distinct.distinct_worlds import SOURCES as DISTINCT_SOURCES
+from tests.unit.matching.distinct.distinct_worlds import DistinctWorld, distinct_worlds, nodes, readers_of
+from tests.unit.matching.operators.decide.operator_worlds import OperatorWorld, operator_worlds
+from tests.unit.matching.operators.decide.test_decider import decided
+from tests.unit.scaleout.divided_plans import divided, pieces_of
+
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.calls import Variable
+from runnel.algebra.nodes.expressions import Compare, Contains
+from runnel.algebra.nodes.graph_patterns import Edge, Graph
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read
+from runnel.errors import CorruptData
+from runnel.matching.compile.compile_plan import compile_base, compile_delta
+from runnel.matching.distinct.claims import Claims
+from runnel.model.bindings import Bindings
+from runnel.model.graph import RdfGraph
+from runnel.model.item import Item
+from runnel.model.item_batch import ItemBatch
+from runnel.plan.gates import Gate
+from runnel.plan.logical_plan import PlanQuery
+from runnel.plan.store import Plan, PlanVersion, load
+from runnel.scaleout.partitioning import read_partitioning
+from runnel.scaleout.route.loaded_partition import WorkingPiece, delta_piece, load_piece, load_router
+from runnel.storage.file_storage import FileStorage
+
+_folders = itertools.count()
+_root = tempfile.TemporaryDirectory(prefix="runnel-pieces-")
+STORAGE = FileStorage(Path(_root.name).as_uri())
+TITLE = Attribute("title")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unsynced() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("runnel.storage.file_storage.os.fsync", lambda handle: None)
+        yield
+
+
+def base_of(queries: list[PlanQuery], definitions: dict[int, Node]) -> Plan:
+    folder = f"base-{next(_folders)}"
+    compile_base(STORAGE, folder, queries, definitions)
+    return load(STORAGE, PlanVersion(1, folder))
+
+
+def with_delta(
+    base: Plan, queries: list[PlanQuery], definitions: dict[int, Node], dead: set[int], removed: tuple[int, ...] = ()
+) -> Plan:
+    folder = f"delta-{next(_folders)}"
+    compile_delta(STORAGE, folder, queries, definitions, dead, base.version.base)
+    return load(STORAGE, PlanVersion(2, base.version.base, folder, removed))
+
+
+Told = tuple[set[tuple[int, int]], set[tuple[object, ...]], set[Gate]]
+
+
+def told(pieces: list[WorkingPiece], items: ItemBatch) -> Told:
+    """What matches without gates, by row; what is claimed; and the gates that claims are about."""
+    kept, claimed, gates = set(), [], set()
+    for piece in pieces:
+        matches, claims = piece.matcher.match(items), Claims.of([])
+        if piece.keeper.is_needed:
+            matches, claims = piece.keeper.take_out(items, matches)
+        for row in range(len(items)):
+            kept |= {(row, query) for query in matches.row(row).tolist()}
+        claimed += [tuple(one.values()) for one in claims.rows.to_pylist()]
+        gates |= set(claims.gates)
+    assert len(claimed) == len(set(claimed)), "two pieces claim the same"
+    return kept, set(claimed), gates
+
+
+@given(distinct_worlds(), st.integers(1, 3), st.data())
+@settings(max_examples=16, deadline=None, derandomize=True)
+def test_pieces_claim_what_the_plan_claims(world: DistinctWorld, count: int, data: st.DataObject) -> None:
+    """The delta has feeds that were added or redefined, and reads distinct feeds of the base; some are removed."""
+    feeds = sorted(world.definitions)
+    in_base = set(feeds[: data.draw(st.integers(1, len(feeds)))])
+    changed = data.draw(st.sampled_from(sorted(in_base)))
+    before = dict(world.definitions)
+    before[changed] = data.draw(nodes([*DISTINCT_SOURCES, *(one for one in feeds if one < changed)]))
+    redefined = readers_of(changed, world.definitions) if before[changed] != world.definitions[changed] else set()
+    base = base_of([PlanQuery(one, world.since[one]) for one in in_base], before)
+    added = (set(feeds) - in_base) | redefined
+    removed = readers_of(data.draw(st.sampled_from(feeds)), world.definitions) if data.draw(st.booleans()) else set()
+    plan = with_delta(
+        base,
+        [PlanQuery(one, world.since[one]) for one in added],
+        world.definitions,
+        redefined & in_base,
+        tuple(sorted(removed)),
+    )
+    pieces = [WorkingPiece.of(one) for one in pieces_of(STORAGE, divided(STORAGE, plan, count))]
+    whole = [WorkingPiece.of(plan)]
+    for batch in world.batches():
+        assert told(pieces, batch) == told(whole, batch)
+
+
+@given(operator_worlds((0, 3)), st.integers(1, 3), st.data())
+@settings(max_examples=12, deadline=None, derandomize=True)
+def test_operators_decide_pieces_as_the_plan(world: OperatorWorld, count: int, data: st.DataObject) -> None:
+    queries = sorted(world.definitions)
+    early = data.draw(st.lists(st.sampled_from(queries), unique=True))
+    base = base_of([PlanQuery(one) for one in early], world.definitions)
+    later = {*(set(queries) - set(early)), *data.draw(st.sets(st.sampled_from(queries)))}
+    removed = tuple(sorted(data.draw(st.sets(st.sampled_from(queries), max_size=1))))
+    plan = with_delta(base, [PlanQuery(one) for one in sorted(later)], world.definitions, set(), removed)
+    whole, _ = decided(plan, world, "static_greedy")
+    found = [decided(one, world, "static_greedy")[0] for one in pieces_of(STORAGE, divided(STORAGE, plan, count))]
+    for row in range(len(world.items)):
+        together = sorted(query for one in found for query in one.matches.row(row).tolist())
+        assert together == whole.matches.row(row).tolist()
+        bound = {query: some for one in found for query, some in one.bindings.get(row, {}).items()}
+        assert bound == whole.bindings.get(row, {})
+    assert {one for piece in found for one in piece.unknown} == set(whole.unknown)
+
+
+def graph_item(number: int, year: int) -> Item:
+    graph = RdfGraph.of([("<urn:a>", "<urn:year>", f'"{year}"')])
+    return Item("One", str(number), {"title": ("rock",), "graph": (graph,)}, sequence=number)
+
+
+def test_a_distinct_feed_of_the_base_that_a_delta_reads_keeps_its_bindings() -> None:
+    asked = Graph((Edge(Variable("p"), "<urn:year>", Variable("y")),))
+    definitions: dict[int, Node] = {10: Distinct(Filter(Read(1), asked), (TITLE,), timedelta(days=1))}
+    base = base_of([PlanQuery(10, 3)], definitions)
+    definitions[11] = Filter(Read(10), Contains(TITLE, ("rock",)))
+    plan = with_delta(base, [PlanQuery(11, 5)], definitions, set())
+    items = ItemBatch.of([graph_item(7, 2003), graph_item(8, 2004)], {"One": 1})
+    pieces = [WorkingPiece.of(one) for one in pieces_of(STORAGE, divided(STORAGE, plan, 2))]
+    whole = WorkingPiece.of(plan)
+    assert told(pieces, items) == told([whole], items)
+    bound: dict[int, dict[int, Bindings]] = {}
+    for piece in pieces:
+        for row, of_row in piece.binder.bind(items, piece.matcher.match(items)).items():
+            bound.setdefault(row, {}).update(of_row)
+    assert bound == whole.binder.bind(items, whole.matcher.match(items))
+    assert [sorted(of_row) for of_row in bound.values()] == [[10], [10]]
+    # The delta was compiled as if the feed began with the log; the base knows better, and all pieces say the same.
+    _, _, gates = told(pieces, items)
+    assert [(gate.feed, gate.since) for gate in gates] == [(10, 3)]
+
+
+def test_removing_a_query_of_the_delta_or_of_the_base_takes_it_from_its_piece() -> None:
+    definitions: dict[int, Node] = {10 + n: Filter(Read(1), Compare(TITLE, "=", "rock")) for n in range(6)}
+    base = base_of([PlanQuery(one) for one in (10, 11, 12, 13)], definitions)
+    plan = with_delta(base, [PlanQuery(one) for one in (13, 14, 15)], definitions, {12}, (10, 14))
+    items = ItemBatch.of([Item("One", "1", {"title": ("rock",)})], {"One": 1})
+    version = divided(STORAGE, plan, 2)
+    delta, even, odd = (WorkingPiece.of(one) for one in pieces_of(STORAGE, version))
+    assert [one.matcher.match(items).queries.tolist() for one in (delta, even, odd)] == [[13, 15], [], [11]]
+    assert even.plan.version.base != odd.plan.version.base, "what is kept by version would be mixed up"
+    assert even.plan.tombstones.tolist() == [10, 12, 13, 14, 15]
+    # A partition has the number of some query as its id in the router: to remove that query must not close it.
+    router = load_router(STORAGE, replace(version, removed=(1, 2)), router_folder(version))
+    assert not router.removed(router.base).any()
+
+
+def router_folder(version: PlanVersion) -> str:
+    assert version.partitioning is not None
+    return read_partitioning(STORAGE, version.partitioning).router
+
+
+def test_folders_that_are_no_pieces_are_refused() -> None:
+    definitions: dict[int, Node] = {10: Read(1), 11: Read(2)}
+    base = base_of([PlanQuery(10)], definitions)
+    plan = with_delta(base, [PlanQuery(11)], definitions, set())
+    version = divided(STORAGE, plan, 1)
+    assert version.delta is not None
+    for load_it in (load_piece, load_router):
+        with pytest.raises(CorruptData, match="is not a piece of a partitioning"):
+            load_it(STORAGE, version, version.delta)
+        with pytest.raises(CorruptData, match="cannot be read"):
+            load_it(STORAGE, version, "nowhere")
+    router = load_router(STORAGE, version, router_folder(version))
+    other = replace(version, base="another")
+    with pytest.raises(CorruptData, match="is not a delta of another"):
+        delta_piece(STORAGE, other, router)
+    with pytest.raises(CorruptData, match="is not a delta of another"):
+        load_piece(STORAGE, other, router.version.base)
+    assert delta_piece(STORAGE, replace(version, delta=None), router) is None

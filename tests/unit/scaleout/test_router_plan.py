@@ -1,0 +1,198 @@
+"""Routers: an item goes to every partition that has a query for it, and without mergers to no other."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.unit.optimizer.generated_worlds import GeneratedWorld
+from tests.unit.scaleout.related_plans import (
+    PRICE,
+    LaidOut,
+    all_worlds,
+    asking,
+    divisions,
+    laid_out,
+    routed_to,
+    word,
+)
+
+from runnel.algebra.nodes.expressions import And, Compare, Not
+from runnel.algebra.nodes.query import Filter, Node, Read, Union
+from runnel.arrays import Array, Rows
+from runnel.matching.filters.scan_matcher import ScanMatcher
+from runnel.model.item import Item
+from runnel.plan.logical_plan import EXACT, LogicalPlan, PlanQuery
+from runnel.plan.validate import validate
+from runnel.scaleout.cover.cover_predicates import cover_predicates
+from runnel.scaleout.cover.router_plan import _wider_scopes, router_plan
+from runnel.scaleout.cover.subsuming_roots import find_kin
+
+ROCK, JAZZ, LIVE = word("rock"), word("jazz"), word("live")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def unsynced() -> Iterator[None]:
+    """Plans that live for a moment need not survive a power cut."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("runnel.storage.file_storage.os.fsync", lambda handle: None)
+        yield
+
+
+def router_of(
+    plan: LaidOut,
+    partitions: Array,
+    count: int,
+    most: int | None = None,
+    opened: tuple[Array, Array] | None = None,
+) -> LogicalPlan:
+    kin = find_kin(plan.logical, plan.atoms, plan.anchors)
+    cover = cover_predicates(plan.logical, plan.atoms, plan.anchors, kin, most=most)
+    made = router_plan(plan.logical, cover, partitions, count, opened=opened)
+    validate("router", made, np.empty(0, dtype=np.int64))
+    return made
+
+
+def wanted(world: GeneratedWorld, logical: LogicalPlan, partitions: Array) -> list[set[int]]:
+    """By item, the partitions that have a query which the reference evaluator says it matches."""
+    queries = [PlanQuery(one) for one in world.definitions]
+    division = dict(zip(logical.query_ids.tolist(), partitions.tolist(), strict=True))
+    found = ScanMatcher(queries, world.definitions).match(world.batch)
+    return [{division[one] for one in found.row(row).tolist()} for row in range(len(found))]
+
+
+@settings(max_examples=40, deadline=None, derandomize=True)
+@given(all_worlds, st.data(), st.one_of(st.none(), st.integers(0, 12)))
+def test_items_go_wherever_a_query_wants_them(world: GeneratedWorld, data: st.DataObject, most: int | None) -> None:
+    plan = laid_out(world.definitions)
+    count = data.draw(st.integers(1, 3))
+    partitions = data.draw(divisions(len(plan.logical.query_ids), count))
+    router = router_of(plan, partitions, count, most)
+    assert router.query_ids.tolist() == list(range(1, count + 1))
+    asked, found = wanted(world, plan.logical, partitions), routed_to(router, world)
+    for some, others in zip(asked, found, strict=True):
+        assert some <= others
+    if most is None and np.all(plan.logical.predicate_formulas == EXACT):
+        assert asked == found  # a router without mergers sends nothing in vain
+
+
+def members(router: LogicalPlan) -> list[tuple[int, list[int], list[int]]]:
+    """The targets of a router: literals of all clauses of the predicate, its sources, and its partitions."""
+    return sorted(
+        (
+            int(router.clauses.lengths[router.predicates.row(int(predicate))].sum()),
+            router.scopes.row(int(scope)).tolist(),
+            partitions,
+        )
+        for predicate, scope, partitions in zip(
+            router.target_predicates, router.target_scopes, router.targets.lists(), strict=True
+        )
+    )
+
+
+def test_one_clause_conditions_of_a_partition_become_one_clause() -> None:
+    plan = laid_out(asking(*(word(f"word{number}") for number in range(40)), And((ROCK, JAZZ))))
+    partitions = np.arange(41) % 2
+    router = router_of(plan, partitions, 2)
+    assert members(router) == [(2, [1], [0]), (20, [1], [0]), (20, [1], [1])]
+    assert len(router.predicates) == 3
+
+
+def test_long_clauses_are_divided() -> None:
+    plan = laid_out(asking(*(word(f"word{number}") for number in range(2500))))
+    router = router_of(plan, np.zeros(2500, dtype=np.int64), 1)
+    assert sorted(router.clauses.lengths.tolist()) == [452, 1024, 1024]
+    assert members(router) == [(452, [1], [0]), (1024, [1], [0]), (1024, [1], [0])]
+    world = GeneratedWorld({}, tuple(Item("One", str(n), {"title": (f"word{n}",)}) for n in (0, 1100, 2499, 2500)))
+    assert routed_to(router, world) == [{0}, {0}, {0}, set()]
+
+
+def test_ranges_and_exclusions_are_not_united() -> None:
+    plan = laid_out(asking(ROCK, JAZZ, Compare(PRICE, ">", 1.0), Not(LIVE)))
+    assert [size for size, _, _ in members(router_of(plan, np.zeros(4, dtype=np.int64), 1))] == [1, 1, 2]
+
+
+def test_a_root_stands_for_its_kin_in_its_partition_alone() -> None:
+    plan = laid_out(asking(ROCK, And((ROCK, JAZZ)), And((ROCK, LIVE))))
+    assert members(router_of(plan, np.array([0, 0, 1]), 2)) == [(1, [1], [0]), (2, [1], [1])]
+    # Where there may not be more conditions, the root stands for them everywhere.
+    assert members(router_of(plan, np.array([0, 0, 1]), 2, most=1)) == [(1, [1], [0, 1])]
+
+
+def test_wider_scopes_and_partitions_that_get_everything_need_no_more() -> None:
+    both = Union((Read(1), Read(2)))
+    asked: dict[int, Node] = {
+        10: Filter(Read(1), And((ROCK, JAZZ))),
+        11: Filter(both, And((ROCK, JAZZ))),
+        12: Filter(Read(3), LIVE),
+        13: Read(3),
+        14: Filter(Read(3), LIVE),
+    }
+    router = router_of(laid_out(asked), np.array([0, 0, 0, 0, 1]), 3)
+    assert members(router) == [(0, [3], [0]), (1, [3], [1]), (2, [1, 2], [0])]
+    assert router.query_ids.tolist() == [1, 2, 3]
+
+
+def test_scopes_are_known_by_what_they_contain() -> None:
+    scopes = Rows.of([range(100_000), [0], [1, 2], [1], [2, 1], [100_000], []], np.int64)
+    found = list(_wider_scopes(scopes).lists())
+    assert found == [[0], [0, 1], [0, 2], [0, 2, 3, 4], [0, 2, 4], [5], list(range(7))]
+
+
+@pytest.mark.parametrize("wide", [1, 2])
+def test_many_scopes_of_many_sources_take_little_memory(wide: int) -> None:
+    scopes = Rows.of([*[range(20_000)] * wide, *([one] for one in range(998))], np.int64)
+    tracemalloc.start()
+    found = _wider_scopes(scopes)
+    used = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert used < 20_000_000
+    # What two scopes have needs a table, and that would be too large: each is known to contain itself.
+    assert [len(row) for row in found.lists()] == [1] + [2] * 998 if wide == 1 else [1] * 1_000
+
+
+def test_equal_scopes_do_not_hide_one_another() -> None:
+    plan = laid_out({10: Filter(Read(1), And((ROCK, JAZZ)))})
+    logical = plan.logical
+    scopes = type(logical.scopes).of([[1], [1]], np.int64)
+    twice = LogicalPlan(
+        **{
+            **logical.__dict__,
+            "scopes": scopes,
+            "target_predicates": np.zeros(2, dtype=np.int32),
+            "target_scopes": np.array([0, 1], dtype=np.int32),
+            "targets": type(scopes).of([[0], [0]]),
+        }
+    )
+    router = router_of(LaidOut(twice, plan.atoms, plan.anchors), np.array([0]), 1)
+    assert members(router) == [(2, [1], [0])]
+
+
+@pytest.mark.parametrize("partitions", [[0], [0, 2], [0, -1], [0, 1, 1]])
+def test_every_query_needs_a_partition(partitions: list[int]) -> None:
+    plan = laid_out(asking(ROCK, JAZZ))
+    with pytest.raises(ValueError, match="from 0 to 1"):
+        router_of(plan, np.array(partitions), 2)
+
+
+def test_a_router_of_nothing_has_its_partitions() -> None:
+    router = router_of(laid_out({}), np.empty(0, dtype=np.int64), 2)
+    assert router.query_ids.tolist() == [1, 2]
+    assert len(router.targets) == 0
+
+
+def test_an_open_route_is_taken_by_all_items_of_its_scope_and_asks_nothing() -> None:
+    other = Filter(Read(2), LIVE)
+    plan = laid_out({**asking(ROCK, JAZZ, And((LIVE, Not(ROCK)))), 90: other})
+    partitions = np.array([0, 0, 1, 0])
+    scope = next(number for number, sources in enumerate(plan.logical.scopes.lists()) if sources == [1])
+    router = router_of(plan, partitions, 2, opened=(np.array([0]), np.array([scope])))
+    assert (0, [1], [0]) in members(router)
+    assert len(members(router)) == 3, "what partition 0 asked of that source before is asked no more"
+    items = (("One", "nothing"), ("One", "live"), ("Two", "nothing"), ("Two", "live"))
+    world = GeneratedWorld({}, tuple(Item(feed, title, {"title": (title,)}) for feed, title in items))
+    assert routed_to(router, world) == [{0}, {0, 1}, set(), {0}]

@@ -1,0 +1,264 @@
+"""Kin: a root holds wherever what lies below it does, by the reference evaluator and by subsumption."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from tests.unit.optimizer.generated_worlds import GeneratedWorld
+from tests.unit.scaleout.related_plans import (
+    PRICE,
+    TINY,
+    all_worlds,
+    asking,
+    condition_of,
+    laid_out,
+    related_worlds,
+    satisfied,
+    word,
+)
+
+from runnel.algebra.nodes.calls import Variable
+from runnel.algebra.nodes.expressions import TRUE, And, Between, Compare, Expression, In, Not, Or
+from runnel.algebra.nodes.graph_patterns import Comparison, Edge, Graph, canonical, comparisons
+from runnel.algebra.nodes.query import Filter, Node, Read
+from runnel.algebra.semantics.rdf_terms import XSD
+from runnel.arrays import Rows
+from runnel.optimizer.subsumption.subsumes import subsumes
+from runnel.scaleout.containment.containment_index import ContainmentIndex
+from runnel.scaleout.containment.definition import contains
+from runnel.scaleout.cover import containing_graphs
+from runnel.scaleout.cover.containing_graphs import ancestors, containing_pairs
+from runnel.scaleout.cover.subsuming_kernels import NOBODY, follow
+from runnel.scaleout.cover.subsuming_roots import Kin, find_kin, predicate_shares
+
+CASES = settings(max_examples=50, deadline=None, derandomize=True)
+ROCK, JAZZ, LIVE = word("rock"), word("jazz"), word("live")
+
+
+def roots(*conditions: Expression, widest: float = 1.0) -> dict[int, int]:
+    """By condition, counted from 0, that of its root."""
+    plan = laid_out(asking(*conditions))
+    kin = find_kin(plan.logical, plan.atoms, plan.anchors, widest=widest)
+    predicates = {
+        int(query): int(predicate)
+        for predicate, queries in zip(plan.logical.target_predicates, plan.logical.targets.lists(), strict=True)
+        for query in queries
+    }
+    asked = {predicate: query for query, predicate in sorted(predicates.items(), reverse=True)}
+    return {query: asked[int(kin.roots[predicate])] for query, predicate in sorted(predicates.items())}
+
+
+def kin_of(world: GeneratedWorld, widest: float) -> tuple[Kin, list[Expression]]:
+    plan = laid_out(world.definitions, TINY if len(world.definitions) % 2 else None)
+    kin = find_kin(plan.logical, plan.atoms, plan.anchors, widest=widest)
+    return kin, [condition_of(plan.logical, one) for one in range(len(plan.logical.predicates))]
+
+
+@CASES
+@given(all_worlds)
+def test_a_root_holds_wherever_its_kin_do(world: GeneratedWorld) -> None:
+    for widest in (0.5, 1.0):
+        kin, conditions = kin_of(world, widest)
+        assert np.array_equal(kin.roots[kin.roots], kin.roots)
+        for predicate, root in enumerate(kin.roots.tolist()):
+            held = satisfied(conditions[predicate], world.items)
+            assert held <= satisfied(conditions[root], world.items)
+
+
+def _has_graph(condition: Expression) -> bool:
+    return "Graph(" in repr(condition)
+
+
+@CASES
+@given(all_worlds)
+def test_every_root_subsumes_by_the_definition(world: GeneratedWorld) -> None:
+    kin, conditions = kin_of(world, 1.0)
+    for predicate, root in enumerate(kin.roots.tolist()):
+        if not _has_graph(conditions[predicate]):
+            assert subsumes(conditions[root], conditions[predicate])
+
+
+@CASES
+@given(related_worlds())
+def test_nothing_is_a_root_that_others_subsume(world: GeneratedWorld) -> None:
+    kin, conditions = kin_of(world, 1.0)
+    plain = [one for one, condition in enumerate(conditions) if not _has_graph(condition)]
+    found = [one for one in plain if kin.roots[one] == one]
+    for narrow in found:
+        wider = [one for one in found if one != narrow and subsumes(conditions[one], conditions[narrow])]
+        assert not wider, (conditions[narrow], conditions[wider[0]])
+
+
+def test_fewer_clauses_and_more_literals_are_wider() -> None:
+    assert roots(And((ROCK, JAZZ)), ROCK, Or((ROCK, LIVE)), LIVE) == {0: 2, 1: 2, 2: 2, 3: 2}
+    assert roots(And((ROCK, JAZZ)), LIVE) == {0: 0, 1: 1}
+    assert roots(And((ROCK, Not(JAZZ))), Not(JAZZ)) == {0: 1, 1: 1}
+
+
+def test_every_clause_counts_and_not_the_rarest_alone() -> None:
+    # The masks of an entry tell of its three rarest clauses; the fourth, which others ask for too, is compared.
+    rare = tuple(word(one) for one in ("aaa", "bbb", "ccc"))
+    others = [And((LIVE, word(f"other{number}"))) for number in range(4)]
+    found = roots(And((*rare, LIVE)), And((*rare, JAZZ)), *others)
+    assert found == {number: number for number in range(6)}
+
+
+def test_phrases_ranges_and_lists_lie_below_what_they_need() -> None:
+    assert roots(word("rock", "live"), LIVE) == {0: 1, 1: 1}
+    above, least, between = Compare(PRICE, ">", 5.0), Compare(PRICE, ">=", 5.0), Between(PRICE, 5.0, 9.0)
+    assert roots(above, least, between) == {0: 1, 1: 1, 2: 1}
+    assert roots(above, between) == {0: 0, 1: 1}  # the between has 5 itself
+    assert roots(In(PRICE, (6.0, 7.0)), Compare(PRICE, "=", 6.0), above) == {0: 2, 1: 2, 2: 2}
+    assert roots(Not(least), Not(above)) == {0: 1, 1: 1}
+    assert roots(Not(above), Compare(PRICE, "<=", 5.0)) == {0: 0, 1: 1}  # an item may have two prices
+
+
+def test_graph_patterns_lie_below_those_that_contain_them() -> None:
+    year = Edge(Variable("p"), "<urn:year>", Variable("y"))
+    number = f'"2003"^^<{XSD}integer>'
+    by = Edge(Variable("p"), "<urn:by>", "<urn:a>")
+    wide, recent = canonical(Graph((year,))), canonical(Graph((year,), Comparison(Variable("y"), ">", number)))
+    both = canonical(Graph((year, by), Comparison(Variable("y"), ">", number)))
+    other = canonical(Graph((by,)))
+    assert list(comparisons(both.filter))
+    assert roots(both, recent, wide) == {0: 2, 1: 2, 2: 2}
+    assert roots(And((both, ROCK)), And((recent, ROCK)), And((wide, JAZZ))) == {0: 1, 1: 1, 2: 2}
+    assert roots(other, recent) == {0: 0, 1: 1}
+    assert roots(Not(wide), Not(recent)) == {0: 1, 1: 1}
+
+
+def test_long_trees_of_containment_are_told_up_to_their_root() -> None:
+    bounds = [f'"{bound}"^^<{XSD}integer>' for bound in range(40)]
+    year = (Edge("<urn:a>", "<urn:year>", Variable("y")),)
+    graphs = [canonical(Graph(year, Comparison(Variable("y"), ">", bound))) for bound in bounds]
+    narrow, wide = containing_pairs(graphs[::-1])
+    assert set(narrow.tolist()) == set(range(39))
+    assert {39} == {wide[narrow == one][-1] for one in range(39)}
+    assert set(roots(*graphs).values()) == {0}
+    parents = np.arange(-1, 39)  # one below the other: those in the middle are left out, the root is not
+    narrow, wide = ancestors(parents, np.arange(40))
+    assert wide[narrow == 39].tolist() == [*range(38, 27, -1), 0]
+
+
+def test_what_nearly_all_items_satisfy_takes_nothing_in() -> None:
+    asked: dict[int, Node] = {10: Read(1), 11: Filter(Read(1), ROCK), 12: Filter(Read(1), And((ROCK, Not(JAZZ))))}
+    plan = laid_out(asked)
+    everything = int(np.flatnonzero(plan.logical.predicates.lengths == 0)[0])
+    narrow = find_kin(plan.logical, plan.atoms, plan.anchors).roots
+    assert np.count_nonzero(narrow == everything) == 1
+    assert np.all(find_kin(plan.logical, plan.atoms, plan.anchors, widest=1.0).roots == everything)
+    assert roots(Not(JAZZ), And((ROCK, Not(JAZZ))), widest=0.5) == {0: 0, 1: 1}
+
+
+def test_inexact_predicates_are_known_by_their_clauses() -> None:
+    many = Or(tuple(And((word(f"a{n}"), word(f"b{n}"), Or((ROCK, word(f"c{n}"))))) for n in range(4)))
+    plan = laid_out(asking(And((ROCK, many)), ROCK, And((ROCK, JAZZ, many))), TINY)
+    assert plan.logical.counts["inexact_predicates"] >= 1
+    kin = find_kin(plan.logical, plan.atoms, plan.anchors)
+    conditions = [condition_of(plan.logical, one) for one in range(len(plan.logical.predicates))]
+    assert all(subsumes(conditions[root], conditions[one]) for one, root in enumerate(kin.roots.tolist()))
+    assert kin.counters["roots"] == 1
+
+
+def test_counters_say_what_was_found() -> None:
+    plan = laid_out(asking(ROCK, And((ROCK, JAZZ)), LIVE, Compare(PRICE, ">", 1.0)))
+    kin = find_kin(plan.logical, plan.atoms, plan.anchors)
+    assert kin.counters["predicates"] == 4
+    assert kin.counters["roots"] == 3
+    assert kin.counters["given_up"] == 0
+    assert kin.counters["looked_at"] > 0
+
+
+@pytest.mark.parametrize(
+    ("parents", "found"),
+    [
+        ([NOBODY, 0, 1, 2], [0, 0, 0, 0]),
+        ([1, 2, 3, 1], [1, 1, 1, 1]),  # a circle, and what leads to it
+        ([3, NOBODY, 1, 0], [0, 1, 1, 0]),
+        ([], []),
+    ],
+)
+def test_chains_end_and_circles_have_one_root(parents: list[int], found: list[int]) -> None:
+    assert follow(np.array(parents, dtype=np.int64)).tolist() == found
+
+
+def test_long_clauses_are_compared_within_a_budget() -> None:
+    words = [word(f"word{number}") for number in range(200)]
+    nearly = [Or(tuple(words[:at] + words[at + 1 :])) for at in range(150)]
+    plan = laid_out(asking(*nearly))
+    kin = find_kin(plan.logical, plan.atoms, plan.anchors, widest=1.0)
+    assert kin.counters["given_up"] > 100
+    assert kin.roots.tolist() == list(range(150))
+    assert kin.counters["looked_at"] < 150 * 150
+    # What is found in time is found, in long clauses as in short ones.
+    assert roots(Or(tuple(words)), *nearly[:20]) == dict.fromkeys(range(21), 0)
+    assert roots(Or(tuple(words[:-1])), *(Or(tuple(words[at:])) for at in (1, 5, 9))) == {0: 0, 1: 1, 2: 1, 3: 1}
+
+
+def test_literals_need_no_order() -> None:
+    words = [word(f"word{number}") for number in range(30)]
+    plan = laid_out(asking(Or(tuple(words[:20])), Or(tuple(words)), words[7]))
+    clauses = plan.logical.clauses
+    turned = Rows.of(row[::-1] for row in clauses.lists())
+    logical = replace(plan.logical, clauses=turned)
+    expected = find_kin(plan.logical, plan.atoms, plan.anchors, widest=1.0).roots.tolist()
+    assert len(set(expected)) == 1
+    assert find_kin(logical, plan.atoms, plan.anchors, widest=1.0).roots.tolist() == expected
+
+
+def _chains(edges: int) -> list[Graph]:
+    """Patterns of variables in a row, over all ways to label their edges with one of two labels."""
+    nodes = [Variable(f"x{number}") for number in range(edges + 1)]
+    return [
+        Graph(tuple(Edge(nodes[place], f"<urn:p{way >> place & 1}>", nodes[place + 1]) for place in range(edges)))
+        for way in range(2**edges)
+    ]
+
+
+def test_patterns_that_resemble_one_another_too_much_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    chains = _chains(6)
+    wide = chains[:4] + _chains(2)
+    counters: dict[str, int] = {}
+    exact = set(zip(*(part.tolist() for part in containing_pairs(wide, counters)), strict=True))
+    assert len(exact) >= 4
+    assert counters == {"graphs_given_up": 0}
+    monkeypatch.setattr(containing_graphs, "_EACH", 20)
+    monkeypatch.setattr(containing_graphs, "_SPARE", 0)
+    containing_pairs(chains, counters)
+    assert counters["graphs_given_up"] > 32
+    found = set(zip(*(part.tolist() for part in containing_pairs(wide, counters)), strict=True))
+    assert all(contains(wide[two], wide[one]) for one, two in exact | found)
+    assert counters["graphs_given_up"] > 0
+    assert len(found) < len(exact)
+
+
+def test_the_work_of_one_pattern_may_be_that_of_others_before_it() -> None:
+    chains = _chains(6)
+    index = ContainmentIndex(each=10, spare=2_000)
+    for number, graph in enumerate(chains):
+        index.insert(number, graph)
+    assert 0 < index.given_up < 64
+    assert index.work < 2_000 + 64 * 10 + 200  # nobody goes far beyond
+    free = ContainmentIndex()
+    for number, graph in enumerate(chains):
+        free.insert(number, graph)
+    assert free.given_up == 0
+    assert free.work > 4 * index.work
+    assert set(free.roots()) <= set(index.roots())
+
+
+def test_no_predicates_have_no_kin() -> None:
+    plan = laid_out({})
+    assert len(find_kin(plan.logical, plan.atoms, plan.anchors).roots) == 0
+    plan = laid_out(asking(TRUE))
+    assert find_kin(plan.logical, plan.atoms, plan.anchors).roots.tolist() == [0]
+
+
+def test_shares_of_predicates_are_products() -> None:
+    found = predicate_shares(Rows.of([[0, 1], [0, 2], []]), np.array([0.5, 0.25, 3.0]))
+    assert found.tolist() == pytest.approx([0.125, 0.5, 1.0])
+    unknown = predicate_shares(Rows.of([[0], [1], [0, 2]]), np.array([0.5, np.nan, 0.25]))
+    assert unknown.tolist() == pytest.approx([0.5, 1.0, 0.125])

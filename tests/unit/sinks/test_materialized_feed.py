@@ -1,0 +1,195 @@
+"""Materialised feeds: what a stylesheet makes becomes items of another feed, once, and hurts nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.integration.in_process import InProcess, matched_ids
+from tests.unit.sinks.conftest import Deliver
+
+import runnel
+from runnel.catalog.delivery import ledger
+from runnel.engine import Engine
+from runnel.errors import Backlogged, BrokenDocument, DeliveryFailed, InputError
+from runnel.model.message import Message, MessageState
+from runnel.sinks import apply_stylesheet
+from runnel.sinks.contract import Content
+from runnel.sinks.materialized_feed import MaterialisedFeed
+from runnel.sinks.registry import open_sink
+from runnel.testing import FakeClock, MemorySink
+
+IDENTITY = """<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">
+<xsl:template match="@*|node()"><xsl:copy><xsl:apply-templates select="@*|node()"/></xsl:copy></xsl:template>
+{more}</xsl:stylesheet>"""
+SHOUT = IDENTITY.format(
+    more="<xsl:template match='item/title'><title>LOUD <xsl:value-of select='.'/></title></xsl:template>"
+)
+NO_FEED = (
+    '<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">'
+    '<xsl:template match="/"><p>hello</p></xsl:template></xsl:stylesheet>'
+)
+DECLARED = """
+register feed Wire;
+create feed Rock from Wire where title contains 'rock';
+register feed Rock apply 'shout.xsl' as Loud;
+create feed LoudTour from Loud where title contains 'tour';
+subscribe to LoudTour output memory 'tour';
+subscribe to Rock output memory 'rock';
+"""
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def engine(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    MemorySink.clear()
+    monkeypatch.setattr(
+        apply_stylesheet, "open_sink", lambda kind: MaterialisedFeed() if kind == "feed" else open_sink(kind)
+    )
+    with runnel.open(tmp_path / "root", clock=clock, lag_limit=10) as opened:
+        sheets = opened.root.folder / "sheets"
+        sheets.mkdir(exist_ok=True)
+        (sheets / "shout.xsl").write_text(SHOUT)
+        (sheets / "wrong.xsl").write_text(NO_FEED)
+        yield opened
+    MemorySink.clear()
+
+
+@pytest.fixture
+def runner(engine: Engine) -> Iterator[InProcess]:
+    engine.execute(DECLARED)
+    made = InProcess(engine)
+    yield made
+    made.close()
+
+
+def _publish(engine: Engine, *titles: str) -> None:
+    engine.publish(
+        "Wire", [{"id": title, "title": title, "link": f"https://a.example/{n}"} for n, title in enumerate(titles)]
+    )
+
+
+def _internal(engine: Engine) -> list[Message]:
+    with engine.root.catalog.read() as connection:
+        number = connection.exec_driver_sql("select id from subscriptions where kind = 'feed'").scalar_one()
+        return ledger.messages_of(connection, number)
+
+
+def test_items_of_a_feed_become_items_of_another_and_go_on_from_there(engine: Engine, runner: InProcess) -> None:
+    _publish(engine, "rock tour", "rock band", "jazz tour")
+    runner.run()
+    assert [one.state for one in _internal(engine)] == [MessageState.DONE]
+    runner.run()
+    titles = [one.item.first("title") for one in MemorySink.delivered("tour")[0].items]
+    assert titles == ["LOUD rock tour"]
+    assert MemorySink.item_ids("rock") == ["rock tour", "rock band"]
+    [item] = [one.item for one in engine.matches("LoudTour")]
+    assert item.feed == "Loud"
+    assert item.first("link") == "https://a.example/0"
+
+
+def test_a_message_that_comes_twice_makes_no_item_twice(engine: Engine, runner: InProcess) -> None:
+    _publish(engine, "rock tour")
+    runner.run()
+    with engine.root.catalog.write() as connection:
+        connection.exec_driver_sql("update messages set state = 'open', finished = null, not_before = 0")
+    MemorySink.clear()
+    runner.run()
+    assert [(one.state, one.attempts) for one in _internal(engine)] == [(MessageState.DONE, 2)]
+    assert len(matched_ids(engine, "LoudTour")) == 1
+
+
+def test_an_item_that_changed_is_a_new_version_of_what_was_made_of_it(engine: Engine, runner: InProcess) -> None:
+    _publish(engine, "rock tour")
+    runner.run()
+    engine.publish("Wire", [{"id": "rock tour", "title": "rock tour, again"}])
+    runner.run()
+    runner.run()
+    made = [one.item for one in engine.matches("LoudTour")]
+    assert [(one.version, one.first("title")) for one in made] == [
+        (1, "LOUD rock tour"),
+        (2, "LOUD rock tour, again"),
+    ]
+    assert len({one.id for one in made}) == 1
+
+
+def test_what_is_no_feed_is_a_dead_letter_and_hurts_nobody(engine: Engine, runner: InProcess) -> None:
+    engine.execute("drop feed Loud cascade; register feed Rock apply 'wrong.xsl' as Loud;")
+    _publish(engine, "rock tour")
+    runner.run()
+    with engine.root.catalog.read() as connection:
+        last = connection.exec_driver_sql("select max(id) from subscriptions where kind = 'feed'").scalar_one()
+        [message] = ledger.messages_of(connection, last)
+    assert (message.state, message.attempts) == (MessageState.DEAD, 1)
+    assert "not a feed" in (message.outcome or "")
+    assert MemorySink.item_ids("rock") == ["rock tour"]
+
+
+def test_items_wait_while_the_log_is_too_far_ahead(engine: Engine, runner: InProcess, clock: FakeClock) -> None:
+    _publish(engine, "rock tour")
+    runner.match()
+    engine.publish("Wire", [{"id": str(number)} for number in range(10)])  # which nobody has matched yet
+    for _ in range(30):
+        runner.deliver()
+        clock.advance(timedelta(seconds=6))
+    [message] = _internal(engine)
+    assert (message.state, message.attempts) == (MessageState.OPEN, 0), "waiting is not failing"
+    assert "wait for matching" in (message.outcome or "")
+    runner.match()
+    clock.advance(timedelta(seconds=6))
+    runner.run()
+    assert [one.state for one in _internal(engine)] == [MessageState.DONE]
+
+
+# --- the sink alone ------------------------------------------------------------------------------------------------
+
+
+def test_nobody_subscribes_to_put_items_into_others_feeds(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not for subscriptions"):
+        MaterialisedFeed().validate_target("3", tmp_path)
+
+
+def test_the_sink_hands_the_document_on(make_delivery: Deliver) -> None:
+    taken: list[tuple[int, bytes]] = []
+
+    def accept(feed: int, data: bytes, place: str, bound: object) -> str:
+        taken.append((feed, data))
+        return place
+
+    delivery = make_delivery("7")
+    sink = MaterialisedFeed(accept)
+    assert "m1" in sink.deliver(delivery)
+    object.__setattr__(delivery, "content", Content("application/xml", b"<rss/>"))
+    sink.deliver(delivery)
+    assert taken[0][0] == taken[1][0] == 7
+    assert taken[0][1].startswith(b"<?xml")
+    assert taken[1][1] == b"<rss/>"
+
+
+@pytest.mark.parametrize("target", [None, "", "Loud", "-1", "٣", "7; drop"])
+def test_a_target_that_is_no_id_is_refused_for_good(make_delivery: Deliver, target: str | None) -> None:
+    with pytest.raises(DeliveryFailed) as caught:
+        MaterialisedFeed(lambda feed, data, place, bound: "").deliver(make_delivery(target))
+    assert caught.value.permanent
+
+
+def test_what_cannot_be_read_is_permanent_and_a_backlog_is_not(make_delivery: Deliver) -> None:
+    def broken(feed: int, data: bytes, place: str, bound: object) -> str:
+        raise BrokenDocument("no root element")
+
+    def backlogged(feed: int, data: bytes, place: str, bound: object) -> str:
+        raise Backlogged("10 items wait for matching")
+
+    with pytest.raises(DeliveryFailed) as caught:
+        MaterialisedFeed(broken).deliver(make_delivery("7"))
+    assert caught.value.permanent
+    with pytest.raises(Backlogged):
+        MaterialisedFeed(backlogged).deliver(make_delivery("7"))
+    with pytest.raises(DeliveryFailed, match="runner"):
+        MaterialisedFeed().deliver(make_delivery("7"))

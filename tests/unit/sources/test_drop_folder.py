@@ -1,0 +1,135 @@
+"""Addresses, files and drop folders."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from runnel.errors import InputError
+from runnel.sources import drop_folder as folder_module
+from runnel.sources.drop_folder import FileState, FoundFile, read_file, scan
+from runnel.sources.feed_address import Address, parse_address
+
+
+def states(found: list[FoundFile]) -> dict[str, FileState]:
+    return {file.state.path: file.state for file in found}
+
+
+def names(found: list[FoundFile]) -> list[str]:
+    return [file.path.name for file in found]
+
+
+def test_addresses(tmp_path: Path) -> None:
+    assert parse_address("a/b.xml", tmp_path).path == tmp_path / "a/b.xml"
+    assert parse_address("/x/y", tmp_path).path == Path("/x/y")
+    assert parse_address("file:///x/y%20z", tmp_path).path == Path("/x/y z")
+    assert parse_address("file://localhost/x", tmp_path).path == Path("/x")
+    web = parse_address("https://muse.example/rss", tmp_path)
+    assert (web.path, web.url) == (None, "https://muse.example/rss")
+    with pytest.raises(InputError, match="polling over HTTP"):
+        scan(web, {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "  ", "a\0b", "a\nb", "file://", "file://host/x", "file:///x%00y", "ftp://a/b", "http://", "http://[x/"],
+)
+def test_addresses_refused(text: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        parse_address(text, tmp_path)
+
+
+def test_a_drop_folder_gives_its_documents_by_name(tmp_path: Path) -> None:
+    for name in (
+        "b.xml",
+        "a.json",
+        "c.JSONL",
+        ".hidden.xml",
+        "d.xml.tmp",
+        "e.part",
+        "f.txt",
+        "g.rss",
+        "h.atom",
+        "i.rdf",
+    ):
+        (tmp_path / name).write_text(name)
+    (tmp_path / "folder.xml").mkdir()
+    (tmp_path / "folder.xml" / "inner.xml").write_text("x")
+    found = scan(parse_address(".", tmp_path), {})
+    assert names(found) == ["a.json", "b.xml", "c.JSONL", "g.rss", "h.atom", "i.rdf"]
+    assert all(file.changed and file.problem is None for file in found)
+    assert read_file(found[0].path) == b"a.json"
+
+
+def test_only_changes_are_found_again(tmp_path: Path) -> None:
+    file = tmp_path / "a.xml"
+    file.write_text("one")
+    address = Address("a", path=tmp_path)
+    known = states(scan(address, {}))
+    assert scan(address, known) == []
+    os.utime(file, ns=(1, 1))
+    (touched,) = scan(address, known)
+    assert not touched.changed
+    assert scan(address, states([touched])) == []
+    file.write_text("two")
+    (changed,) = scan(address, known)
+    assert changed.changed
+
+
+def test_a_single_file_needs_no_suffix(tmp_path: Path) -> None:
+    file = tmp_path / "feed"
+    file.write_text("x")
+    assert names(scan(Address("feed", path=file), {})) == ["feed"]
+    with pytest.raises(InputError, match="no file or folder"):
+        scan(Address("gone", path=tmp_path / "gone"), {})
+
+
+def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.xml"
+    secret.write_text("secret")
+    drop = tmp_path / "drop"
+    drop.mkdir()
+    (drop / "out.xml").symlink_to(secret)
+    (drop / "real.xml").write_text("x")
+    (drop / "in.xml").symlink_to("real.xml")
+    (drop / "dangling.xml").symlink_to("nothing")
+    found = {file.path.name: file for file in scan(Address("drop", path=drop), {})}
+    assert sorted(found) == ["in.xml", "out.xml", "real.xml"]
+    assert "link" in str(found["out.xml"].problem)
+    assert scan(Address("drop", path=drop), states(list(found.values()))) == []
+
+
+def test_pipes_devices_and_large_files_are_problems_told_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.xml")
+    (tmp_path / "large.xml").write_bytes(b"x" * 100)
+    found = scan(Address("drop", path=tmp_path), {}, limit=50)
+    assert names(found) == ["large.xml", "pipe.xml"]
+    assert all(file.problem is not None for file in found)
+    assert scan(Address("drop", path=tmp_path), states(found), limit=50) == []
+    for path in (tmp_path / "pipe.xml", Path("/dev/zero"), tmp_path, tmp_path / "gone"):
+        with pytest.raises(InputError):
+            read_file(path)
+    with pytest.raises(InputError, match="more than"):
+        read_file(tmp_path / "large.xml", limit=99)
+    assert len(read_file(tmp_path / "large.xml", limit=100)) == 100
+
+
+def test_vanishing_and_unreadable_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a.xml", "b.xml", "c.xml"):
+        (tmp_path / name).write_text(name)
+    original = folder_module._read
+
+    def unlucky(path: Path, limit: int) -> tuple[bytes, os.stat_result]:
+        if path.name == "a.xml":
+            raise FileNotFoundError(2, "gone")
+        if path.name == "b.xml":
+            raise PermissionError(13, "Permission denied")
+        return original(path, limit)
+
+    monkeypatch.setattr(folder_module, "_read", unlucky)
+    found = scan(Address("drop", path=tmp_path), {})
+    assert names(found) == ["b.xml", "c.xml"]
+    assert "Permission denied" in str(found[0].problem)
+    assert found[1].problem is None

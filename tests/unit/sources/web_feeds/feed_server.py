@@ -1,0 +1,185 @@
+"""A web server of feeds on loopback, in a thread of its own: pages are set, requests are remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import hashlib
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from aiohttp import web
+
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import quarantine
+from runnel.catalog.logs.quarantine import Quarantined
+from runnel.catalog.polling import polls
+from runnel.catalog.polling.polls import PollCounts, PollState
+from runnel.engine.workspace import create_root
+from runnel.model.feed import FeedKind
+from runnel.model.item import Item
+from runnel.sources.acquire import Acquirer, Acquisition
+from runnel.sources.web_feeds.poller import Poller
+from runnel.testing import FakeClock
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass
+class Page:
+    """What the server says at a path. With an ETag it answers 304 to whoever has it already."""
+
+    body: bytes = b""
+    status: int = 200
+    headers: dict[str, str] = field(default_factory=dict)
+    tagged: bool = False
+    zipped: bool = False
+    hangs: bool = False
+
+
+class FeedServer:
+    """Real HTTP on 127.0.0.1. `pages` may change at any time; `seen` are the requests, oldest first."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, Page] = {}
+        self.handlers: dict[str, Handler] = {}
+        self.fallback: Handler | None = None
+        self.seen: list[tuple[str, dict[str, str]]] = []
+        self.address = ""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def paths(self) -> list[str]:
+        return [path for path, _ in self.seen]
+
+    def url(self, path: str) -> str:
+        return f"{self.address}{path}"
+
+    async def _answer(self, request: web.Request) -> web.StreamResponse:
+        self.seen.append((request.path, {name.lower(): value for name, value in request.headers.items()}))
+        if request.path in self.handlers:
+            return await self.handlers[request.path](request)
+        if self.fallback is not None and request.path not in self.pages:
+            return await self.fallback(request)
+        page = self.pages.get(request.path, Page(status=404))
+        if page.hangs:
+            await asyncio.sleep(60)
+        headers = dict(page.headers)
+        if page.tagged:
+            headers["ETag"] = '"' + hashlib.sha256(page.body).hexdigest()[:16] + '"'
+            if request.headers.get("If-None-Match") == headers["ETag"]:
+                return web.Response(status=304, headers=headers)
+        body = page.body
+        if page.zipped:
+            headers["Content-Encoding"] = "gzip"
+            body = gzip.compress(body)
+        return web.Response(body=body, status=page.status, headers=headers)
+
+    async def _serve(self) -> tuple[web.AppRunner, int]:
+        application = web.Application(client_max_size=64 << 20)
+        application.router.add_route("*", "/{path:.*}", self._answer)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        assert runner.addresses
+        return runner, int(runner.addresses[0][1])
+
+    @contextmanager
+    def running(self) -> Iterator[FeedServer]:
+        self._thread.start()
+        runner, port = asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(10)
+        self.address = f"http://127.0.0.1:{port}"
+        try:
+            yield self
+        finally:
+            asyncio.run_coroutine_threadsafe(runner.cleanup(), self._loop).result(10)
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+
+def rss(*ids: str, title: str = "news", head: str = "", item: str = "") -> bytes:
+    """A document with these items, the newest first, as feeds have them."""
+    items = "".join(f"<item><guid>{one}</guid><title>{title} {one}</title>{item}</item>" for one in ids)
+    return f"<rss version='2.0'><channel><title>t</title>{head}{items}</channel></rss>".encode()
+
+
+class PollWorld:
+    """A root with a clock that is set by hand, a poller, and a server to be polled."""
+
+    def __init__(self, folder: Path, server: FeedServer, **overrides: Any) -> None:
+        self.clock = FakeClock()
+        self.server = server
+        given = {"allowed_addresses": ("127.0.0.1/32",), "http_seconds": 5.0, "poll_seconds": 600.0} | overrides
+        self.root = create_root(folder, clock=self.clock, **given)
+        self.acquirer = Acquirer(
+            self.root.catalog, self.root.storage, self.root.items, self.root.folder, self.root.settings
+        )
+        self.pollers: list[Poller] = []
+        self.poller = self.new_poller()
+
+    def new_poller(self) -> Poller:
+        self.poller = Poller(self.root.catalog, self.acquirer, self.root.settings, random=Random(7))
+        self.pollers.append(self.poller)
+        return self.poller
+
+    def register(self, path: str, *, name: str = "", every: float | None = None, **more: Any) -> int:
+        """Declare the feed at a path of the server, or at a whole address."""
+        address = path if "://" in path else self.server.url(path)
+        called = name or path.strip("/").title()
+        with self.root.catalog.write() as connection:
+            return feeds.add_feed(
+                connection,
+                called,
+                FeedKind.SOURCE,
+                f"register feed '{address}' as {called};",
+                address=address,
+                every=None if every is None else timedelta(seconds=every),
+                **more,
+            )
+
+    def poll(self, *, once: bool = True) -> Acquisition:
+        return self.poller.poll(once=once)
+
+    def poll_after(self, seconds: float, *, once: bool = True) -> Acquisition:
+        self.clock.advance(timedelta(seconds=seconds))
+        return self.poll(once=once)
+
+    def state(self, feed: int) -> PollState:
+        with self.root.catalog.read() as connection:
+            (found,) = polls.poll_states(connection, [feed])
+        return found
+
+    def waits(self, feed: int) -> float:
+        """Seconds until a feed is due."""
+        return self.state(feed).due / 1e6 - self.clock()
+
+    def counts(self) -> PollCounts:
+        with self.root.catalog.read() as connection:
+            return polls.poll_counts(connection)
+
+    def accepted(self) -> list[Item]:
+        """All items in the log, oldest first."""
+        last = self.root.items.last_sequence()
+        with self.root.catalog.read() as connection:
+            names = feeds.feed_names(connection)
+        return [item for batch in self.root.items.read(0, last) for item in batch.items(names)]
+
+    def ids(self) -> list[str]:
+        return [item.id for item in self.accepted()]
+
+    def aside(self) -> list[Quarantined]:
+        with self.root.catalog.read() as connection:
+            return quarantine.put_aside_things(connection)
+
+    def close(self) -> None:
+        for poller in self.pollers:
+            poller.close()
+        self.root.close()

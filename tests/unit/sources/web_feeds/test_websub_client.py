@@ -1,0 +1,491 @@
+"""WebSub, with a real hub on loopback: it verifies what was asked, pushes signed content, and is believed no more."""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import aiohttp
+import pytest
+from aiohttp import web
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from tests.unit.sources.web_feeds.feed_server import FeedServer, Page, PollWorld, rss
+
+from runnel.catalog.access import owners
+from runnel.catalog.declared import feeds
+from runnel.catalog.polling import hubs
+from runnel.catalog.polling.hubs import HubRow, HubState
+from runnel.errors import Backlogged, StorageFull
+from runnel.logs.items.item_log import ItemLog
+from runnel.model.feed import OPERATOR
+from runnel.net.http_client import Answer
+from runnel.sources.web_feeds.hub_links import Offer, offer_of
+from runnel.sources.web_feeds.websub_client import Subscriber
+
+HUB_HEAD = '<atom:link xmlns:atom="http://www.w3.org/2005/Atom" rel="{}" href="{}"/>'
+
+
+class Hub:
+    """A hub: takes requests, calls back to verify them, and pushes with a signature."""
+
+    def __init__(self, server: FeedServer) -> None:
+        self.server = server
+        self.asked: list[dict[str, str]] = []
+        self.verified: list[int] = []
+        self.lease = "86400"
+        self.status = 202
+        self.topic_claimed: str | None = None
+        self.verifies = True
+        server.handlers["/hub"] = self.take
+
+    async def take(self, request: web.Request) -> web.Response:
+        form = {name: values[0] for name, values in parse_qs(await request.text()).items()}
+        self.asked.append(form)
+        if self.verifies:
+            await self.call_back(form)
+        return web.Response(status=self.status)
+
+    async def call_back(self, form: dict[str, str]) -> None:
+        params = {
+            "hub.mode": form["hub.mode"],
+            "hub.topic": self.topic_claimed or form["hub.topic"],
+            "hub.challenge": "c0ffee",
+            "hub.lease_seconds": self.lease,
+        }
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(form["hub.callback"], params=params) as answer,
+        ):
+            echoed = answer.status == 200 and await answer.text() == "c0ffee"
+        self.verified.append(200 if echoed else answer.status)
+
+    @property
+    def callback(self) -> str:
+        return urlsplit(self.asked[-1]["hub.callback"]).path.rpartition("/")[2]
+
+    def signed(self, body: bytes, method: str = "sha256") -> dict[str, str]:
+        secret = self.asked[-1]["hub.secret"].encode()
+        return {"x-hub-signature": f"{method}={hmac.new(secret, body, method).hexdigest()}"}
+
+
+class World(PollWorld):
+    """A poll world with a hub and the callback that hubs reach."""
+
+    def __init__(self, folder: Path, server: FeedServer, **overrides: Any) -> None:
+        super().__init__(folder, server, public_url=server.url("/public"), **overrides)
+        self.hub = Hub(server)
+        self.subscriber = Subscriber(self.root.catalog, self.acquirer, self.root.settings)
+
+        async def call(request: web.Request) -> web.Response:
+            params = dict(request.query.items())
+            challenge = self.subscriber.verify(request.path.rpartition("/")[2], params)
+            return web.Response(status=404) if challenge is None else web.Response(text=challenge)
+
+        self.server.fallback = call
+        topic = server.url("/topic")
+        self.page = rss("1", head=HUB_HEAD.format("hub", server.url("/hub")) + HUB_HEAD.format("self", topic))
+        server.pages["/a"] = Page(self.page)
+
+    def row(self, feed: int) -> HubRow:
+        with self.root.catalog.read() as connection:
+            return hubs.hubs_of(connection, [feed])[feed]
+
+    def counted(self) -> dict[str, int]:
+        with self.root.catalog.read() as connection:
+            return hubs.hub_counts(connection)
+
+
+@pytest.fixture
+def server() -> Iterator[FeedServer]:
+    with FeedServer().running() as running:
+        yield running
+
+
+@pytest.fixture
+def world(tmp_path: Path, server: FeedServer) -> Iterator[World]:
+    made = World(tmp_path / "root", server)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def feed(world: World) -> int:
+    """A feed whose hub was asked and has verified."""
+    made = world.register("/a")
+    world.poll()
+    assert world.row(made).state is HubState.ACTIVE
+    return made
+
+
+def test_a_hub_is_asked_and_verified(world: World, feed: int, server: FeedServer) -> None:
+    (asked,) = world.hub.asked
+    assert asked["hub.mode"] == "subscribe"
+    assert asked["hub.topic"] == server.url("/topic")
+    assert asked["hub.callback"].startswith(server.url("/public/websub/"))
+    assert len(world.hub.callback) >= 40
+    assert len(asked["hub.secret"]) >= 32
+    assert world.hub.verified == [200]
+    assert world.row(feed).lease_until == int((world.clock() + 86_400) * 1e6)
+
+
+def test_a_pushed_feed_is_asked_rarely_but_still(world: World, feed: int, server: FeedServer) -> None:
+    world.poll_after(600)
+    assert server.paths().count("/a") == 2
+    assert world.waits(feed) == 86_400 - 600, "until the lease ends, or a day at most"
+    world.poll_after(7200)
+    assert server.paths().count("/a") == 2
+    assert len(world.hub.asked) == 1, "what was asked for is not asked for again"
+
+
+@pytest.mark.parametrize("method", ["sha1", "sha256", "sha384", "sha512"])
+def test_signed_content_is_accepted(world: World, feed: int, method: str) -> None:
+    body = rss("3", "2", "1")
+    result = world.subscriber.receive(world.hub.callback, world.hub.signed(body, method), body)
+    assert result is not None
+    assert (result.accepted, result.unchanged) == (2, 1)
+    assert world.subscriber.receive(world.hub.callback, world.hub.signed(body), body).accepted == 0  # type: ignore[union-attr]
+    assert world.ids() == ["1", "2", "3"]
+    assert world.counted() == {"pushes": 2, "refused": 0}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"x-hub-signature": ""},
+        {"x-hub-signature": "sha256="},
+        {"x-hub-signature": "sha256=" + "0" * 64},
+        {"x-hub-signature": "md5=" + "0" * 32},
+        {"x-hub-signature": "sha256=é\ud800"},
+        {"x-hub-signature": hmac.new(b"guessed", rss("2"), "sha256").hexdigest()},
+    ],
+)
+def test_a_wrong_signature_is_ignored_and_counted(world: World, feed: int, headers: dict[str, str]) -> None:
+    result = world.subscriber.receive(world.hub.callback, headers, rss("2"))
+    assert result is not None, "the sender does not learn of it"
+    assert result.accepted == 0
+    assert world.ids() == ["1"]
+    assert world.counted() == {"pushes": 0, "refused": 1}
+
+
+def test_a_signature_of_other_content_is_wrong(world: World, feed: int) -> None:
+    world.subscriber.receive(world.hub.callback, world.hub.signed(rss("2")), rss("3"))
+    assert world.ids() == ["1"]
+
+
+def test_an_unknown_callback_is_nobody(world: World, feed: int) -> None:
+    body = rss("2")
+    for name in ("elsewhere", "", "a\0b", "\ud800", "x" * 10_000, "'; drop table hubs; --"):
+        assert world.subscriber.receive(name, world.hub.signed(body), body) is None
+        assert world.subscriber.verify(name, {"hub.mode": "subscribe", "hub.challenge": "x"}) is None
+    params = {"hub.mode": "subscribe", "hub.topic": world.row(feed).topic, "hub.challenge": "x"}
+    assert world.subscriber.verify("elsewhere", params) is None
+
+
+def test_a_broken_push_is_put_aside_once(world: World, feed: int) -> None:
+    body = b"<!DOCTYPE a [<!ENTITY a 'a'>]><rss/>"
+    for put_aside in (1, 0):
+        result = world.subscriber.receive(world.hub.callback, world.hub.signed(body), body)
+        assert result is not None
+        assert result.put_aside == put_aside
+    assert len(world.aside()) == 1
+
+
+def test_pushes_wait_above_the_lag_limit(tmp_path: Path, server: FeedServer) -> None:
+    world = World(tmp_path / "root", server, lag_limit=1)
+    world.register("/a")
+    world.poll()
+    body = rss("2")
+    with pytest.raises(Backlogged):
+        world.subscriber.receive(world.hub.callback, world.hub.signed(body), body)
+    world.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"hub.topic": "https://evil.example/"},
+        {"hub.topic": ""},
+        {"hub.mode": "unsubscribe"},
+        {"hub.mode": "publish"},
+        {"hub.mode": ""},
+        {"hub.challenge": ""},
+        {"hub.challenge": "x" * 5000},
+    ],
+)
+def test_only_what_we_asked_for_is_verified(tmp_path: Path, server: FeedServer, change: dict[str, str]) -> None:
+    world = World(tmp_path / "root", server)
+    world.hub.verifies = False
+    feed = world.register("/a")
+    world.poll()
+    assert world.row(feed).state is HubState.PENDING
+    good = {
+        "hub.mode": "subscribe",
+        "hub.topic": server.url("/topic"),
+        "hub.challenge": "c",
+        "hub.lease_seconds": "9",
+    }
+    assert world.subscriber.verify(world.hub.callback, good | change) is None
+    assert world.row(feed).state is HubState.PENDING
+    body = rss("2")
+    assert world.subscriber.receive(world.hub.callback, world.hub.signed(body), body) is None, "not verified yet"
+    assert world.subscriber.verify(world.hub.callback, good) == "c"
+    assert world.row(feed).state is HubState.ACTIVE
+    world.close()
+
+
+def test_a_late_verification_nobody_asked_for_is_refused(world: World, feed: int) -> None:
+    params = {"hub.mode": "subscribe", "hub.topic": world.row(feed).topic, "hub.challenge": "c"}
+    assert world.subscriber.verify(world.hub.callback, params) == "c", "a hub that missed our answer asks again"
+    before = world.row(feed).lease_until
+    world.clock.advance(timedelta(hours=3))
+    assert world.subscriber.verify(world.hub.callback, params) is None
+    assert world.row(feed).lease_until == before
+
+
+@pytest.mark.parametrize(("lease", "seconds"), [("1", 300), ("999999999999", 864_000), ("99999999999", 7_776_000)])
+def test_leases_are_bounded(tmp_path: Path, server: FeedServer, lease: str, seconds: int) -> None:
+    world = World(tmp_path / "root", server)
+    world.hub.lease = lease
+    feed = world.register("/a")
+    world.poll()
+    assert world.row(feed).lease_until == int((world.clock() + seconds) * 1e6)
+    world.close()
+
+
+def test_a_lease_is_renewed_before_it_ends_under_the_same_callback(world: World, feed: int) -> None:
+    first = world.hub.callback
+    world.poll_after(12 * 3600)
+    assert len(world.hub.asked) == 1
+    world.poll_after(5 * 3600)
+    assert len(world.hub.asked) == 2
+    assert world.hub.callback == first
+    assert world.hub.asked[0]["hub.secret"] == world.hub.asked[1]["hub.secret"]
+    row = world.row(feed)
+    assert (row.state, row.lease_until) == (HubState.ACTIVE, int((world.clock() + 86_400) * 1e6))
+
+
+def test_a_hub_that_fails_to_renew_still_pushes_until_the_lease_ends(world: World, feed: int) -> None:
+    world.hub.verifies, world.hub.status = False, 500
+    world.poll_after(17 * 3600)
+    row = world.row(feed)
+    assert row.state is HubState.RENEWING
+    assert row.problem == "the hub answered 500"
+    body = rss("2")
+    assert world.subscriber.receive(world.hub.callback, world.hub.signed(body), body).accepted == 1  # type: ignore[union-attr]
+    world.poll_after(8 * 3600)
+    assert world.waits(feed) == 600, "without a lease the feed is asked as usual"
+
+
+def test_a_hub_that_refuses_changes_nothing_for_the_polls(tmp_path: Path, server: FeedServer) -> None:
+    world = World(tmp_path / "root", server)
+    world.hub.verifies, world.hub.status = False, 400
+    feed = world.register("/a")
+    world.poll()
+    assert world.row(feed).state is HubState.FAILED
+    assert world.waits(feed) == 600
+    world.poll_after(600)
+    assert len(world.hub.asked) == 1
+    world.poll_after(86_400)
+    assert len(world.hub.asked) == 2, "once a day"
+    world.close()
+
+
+def test_a_denial_is_taken_from_our_hub_only(world: World, feed: int) -> None:
+    topic = world.row(feed).topic
+    wrong = {"hub.mode": "denied", "hub.topic": "https://other.example/", "hub.reason": "no\0"}
+    assert world.subscriber.verify(world.hub.callback, wrong) is None
+    assert world.row(feed).state is HubState.ACTIVE
+    assert world.subscriber.verify(world.hub.callback, wrong | {"hub.topic": topic}) == ""
+    row = world.row(feed)
+    assert (row.state, row.problem) == (HubState.DENIED, "the hub denies it: no\ufffd")
+    body = rss("2")
+    assert world.subscriber.receive(world.hub.callback, world.hub.signed(body), body) is None
+
+
+def test_a_dropped_feed_is_unsubscribed(world: World, feed: int) -> None:
+    callback = world.hub.callback
+    body = rss("2")
+    push = world.hub.signed(body)
+    with world.root.catalog.write() as connection:
+        feeds.drop_feed(connection, feed)
+    world.poll_after(120)
+    assert [form["hub.mode"] for form in world.hub.asked] == ["subscribe", "unsubscribe"]
+    assert world.hub.verified == [200, 200]
+    with world.root.catalog.read() as connection:
+        assert hubs.hubs_of(connection) == {}
+    assert world.subscriber.receive(callback, push, body) is None
+
+
+def test_a_hub_that_does_not_hear_of_the_end_is_forgotten(world: World, feed: int) -> None:
+    with world.root.catalog.write() as connection:
+        feeds.drop_feed(connection, feed)
+    world.hub.verifies = False
+    world.poll_after(120)
+    world.poll_after(7200)
+    with world.root.catalog.read() as connection:
+        assert hubs.hubs_of(connection) == {}
+
+
+def test_a_paused_feed_takes_no_pushes(world: World, feed: int) -> None:
+    with world.root.catalog.write() as connection:
+        known = feeds.feed_by_id(connection, feed)
+        assert known is not None
+        feeds.pause_feed(connection, known, True)
+    body = rss("2")
+    result = world.subscriber.receive(world.hub.callback, world.hub.signed(body), body)
+    assert result is not None
+    assert result.accepted == 0
+
+
+def test_another_hub_takes_the_place_of_the_first(world: World, feed: int, server: FeedServer) -> None:
+    first = world.hub.callback
+    server.handlers["/hub2"] = world.hub.take
+    server.pages["/a"] = Page(world.page.replace(b"/hub", b"/hub2"))
+    world.poll_after(86_400)
+    assert world.row(feed).hub == server.url("/hub2")
+    assert world.hub.callback != first
+    body = rss("2")
+    assert world.subscriber.receive(first, world.hub.signed(body), body) is None
+
+
+def test_a_hub_may_send_us_on(tmp_path: Path, server: FeedServer) -> None:
+    world = World(tmp_path / "root", server)
+    server.pages["/old-hub"] = Page(status=308, headers={"Location": "/hub"})
+    server.pages["/a"] = Page(world.page.replace(b"/hub", b"/old-hub"))
+    feed = world.register("/a")
+    world.poll()
+    assert world.row(feed).state is HubState.ACTIVE
+    world.close()
+
+
+def test_a_hub_at_a_private_address_is_not_reached(tmp_path: Path, server: FeedServer) -> None:
+    world = World(tmp_path / "root", server)
+    server.pages["/a"] = Page(world.page.replace(server.url("/hub").encode(), b"http://10.0.0.1/hub"))
+    feed = world.register("/a")
+    assert world.poll().accepted == 1
+    row = world.row(feed)
+    assert row.state is HubState.FAILED
+    assert "10.0.0.1" in (row.problem or "")
+    world.close()
+
+
+def test_without_a_public_address_no_hub_is_asked(tmp_path: Path, server: FeedServer) -> None:
+    world = PollWorld(tmp_path / "root", server)
+    server.pages["/a"] = Page(rss("1"), headers={"Link": f'<{server.url("/hub")}>; rel="hub", <x>; rel="self"'})
+    world.register("/a")
+    world.poll()
+    assert server.paths() == ["/a"]
+    world.close()
+
+
+# --- what feeds offer ---------------------------------------------------------------------------------------------
+
+
+def _answer(url: str = "https://muse.example/rss", **headers: str) -> Answer:
+    return Answer(200, headers, b"", url)
+
+
+@pytest.mark.parametrize(
+    ("link", "head", "offer"),
+    [
+        ("", "", None),
+        ('<https://hub.example/>; rel="hub"', "", None),
+        ("<https://hub.example/>; rel=hub, </self>; rel=self", "", ("https://hub.example/", "https://muse.example/self")),
+        ('</h>; rel="x HUB", <s>; rel="self"', "", ("https://muse.example/h", "https://muse.example/s")),
+        ("", "<link rel='hub' href='https://hub.example'/><link rel='self' href='s'/>",
+         ("https://hub.example/", "https://muse.example/s")),
+        ("<https://hub.example/>; rel=hub", "<link rel='self' href='s'/><link rel='hub' href='https://b.example'/>",
+         ("https://hub.example/", "https://muse.example/s")),
+        ("<http://hub.example/>; rel=hub, <s>; rel=self", "", None),
+        ("<javascript:alert(1)>; rel=hub, <s>; rel=self", "", None),
+        ("<https://me:pw@hub.example/>; rel=hub, <s>; rel=self", "", None),
+        ("<ftp://hub.example/>; rel=hub, <s>; rel=self", "", None),
+    ],
+)  # fmt: skip
+def test_where_a_feed_is_pushed(link: str, head: str, offer: tuple[str, str] | None) -> None:
+    found = offer_of(_answer(Link=link), rss(head=head))
+    assert found == (None if offer is None else Offer(*offer))
+
+
+def test_a_push_that_there_is_no_room_for_is_not_counted(
+    world: World, feed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise StorageFull("no room")
+
+    def used() -> int:
+        with world.root.catalog.read() as connection:
+            return owners.usage_of(connection, OPERATOR).bytes
+
+    body, before = rss("2"), used()
+    with monkeypatch.context() as patched:
+        patched.setattr(ItemLog, "accept", full)
+        for _ in range(2):
+            with pytest.raises(StorageFull):
+                world.subscriber.receive(world.hub.callback, world.hub.signed(body), body)
+    assert used() == before
+    taken = world.subscriber.receive(world.hub.callback, world.hub.signed(body), body)
+    assert taken is not None
+    assert (taken.accepted, used()) == (1, before + len(body))
+
+
+def _json_feed(**more: Any) -> bytes:
+    version = "https://jsonfeed.org/version/1.1"
+    return json.dumps({"version": version, "title": "t", "items": [{"id": "1"}], **more}).encode()
+
+
+def test_a_json_feed_is_pushed_by_the_hub_that_it_names(world: World, server: FeedServer) -> None:
+    hubs_ = [{"type": "rssCloud", "url": server.url("/cloud")}, {"type": "WebSub", "url": server.url("/hub")}]
+    server.pages["/json"] = Page(_json_feed(hubs=hubs_, feed_url=server.url("/topic.json")))
+    feed = world.register("/json")
+    world.poll()
+    row = world.row(feed)
+    assert (row.state, row.hub, row.topic) == (HubState.ACTIVE, server.url("/hub"), server.url("/topic.json"))
+    body = _json_feed(items=[{"id": "1"}, {"id": "2"}])
+    pushed = world.subscriber.receive(world.hub.callback, world.hub.signed(body), body)
+    assert pushed is not None
+    assert (pushed.accepted, world.ids()) == (1, ["1", "2"])
+
+
+HUB = {"type": "WebSub", "url": "https://hub.example/"}
+
+
+@pytest.mark.parametrize(
+    ("document", "offer"),
+    [
+        (_json_feed(hubs=[HUB], feed_url="/t"), ("https://hub.example/", "https://muse.example/t")),
+        (b"\xef\xbb\xbf" + _json_feed(hubs=[HUB], feed_url="/t"), ("https://hub.example/", "https://muse.example/t")),
+        (_json_feed(hubs=[HUB]), None),
+        (_json_feed(feed_url="/t"), None),
+        (_json_feed(hubs=HUB, feed_url="/t"), None),
+        (_json_feed(hubs=[7, {"type": "WebSub"}, {"type": "WebSub", "url": 7}], feed_url="/t"), None),
+        (_json_feed(hubs=[{"type": "WebSub", "url": "http://hub.example/"}], feed_url="/t"), None),
+        (_json_feed(hubs=[HUB], feed_url="/t", version="1"), None),
+        (_json_feed(hubs=[HUB], feed_url="/t")[:-1], None),
+        (b'{"hubs":' + b"[" * 100_000, None),
+        (b'["hubs"]', None),
+    ],
+)
+def test_where_a_json_feed_is_pushed(document: bytes, offer: tuple[str, str] | None) -> None:
+    found = offer_of(_answer(), document)
+    assert found == (None if offer is None else Offer(*offer))
+
+
+@settings(deadline=None, max_examples=200)
+@given(some.text(max_size=100) | some.text('<>;,="relhub selfx:/', max_size=100), some.binary(max_size=100))
+def test_no_answer_breaks_the_search_for_a_hub(link: str, document: bytes) -> None:
+    found = offer_of(_answer(Link=link), document)
+    assert found is None or found.hub.startswith("https://")
+
+
+def test_a_long_header_takes_no_long_time() -> None:
+    assert offer_of(_answer(Link='<a>;"' * 20_000), b"") is None
+    assert offer_of(_answer(Link="<" * 100_000), b"") is None
+    assert offer_of(_answer(Link="<a>; rel" * 20_000), b"") is None
