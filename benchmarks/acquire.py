@@ -33,7 +33,7 @@ from sqlalchemy.engine import Engine as Database
 from runnel.catalog.declared import feeds
 from runnel.catalog.polling import polls
 from runnel.catalog.polling.polls import DuePoll
-from runnel.engine.workspace import Root, create_root
+from runnel.engine.workspace import Workspace, create_workspace
 from runnel.model.feed import FeedKind
 from runnel.sources.acquire import Acquirer
 from runnel.sources.web_feeds.poller import Poller
@@ -150,8 +150,8 @@ def _measure(figure: str, server: Server, count: int, work: Callable[[], int]) -
     )
 
 
-def _root(folder: Path, server: Server, count: int, clock: FakeClock) -> tuple[Root, Acquirer]:
-    root = create_root(
+def _root(folder: Path, server: Server, count: int, clock: FakeClock) -> tuple[Workspace, Acquirer]:
+    root = create_workspace(
         folder,
         clock=clock,
         allowed_addresses=("127.0.0.1/32",),

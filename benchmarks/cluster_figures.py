@@ -41,12 +41,12 @@ from runnel.optimizer.optimize import optimize
 from runnel.plan.gates import query_of
 from runnel.plan.logical_plan import LogicalPlan, PlanQuery
 from runnel.plan.store import PlanVersion, load
-from runnel.scaleout.containment.root_index import IndexOfRoots
+from runnel.scaleout.containment.root_index import RootIndex
 from runnel.scaleout.cover.cover_predicates import Cover, cover_predicates
 from runnel.scaleout.cover.router_plan import router_plan
-from runnel.scaleout.cover.subsuming_roots import Kin, find_kin
+from runnel.scaleout.cover.subsuming_roots import SubsumingRoots, find_subsuming_roots
 from runnel.scaleout.divide.assign_queries import choose_assignment
-from runnel.scaleout.divide.cut_plan import cut
+from runnel.scaleout.divide.cut_plan import cut_plan
 from runnel.scaleout.divide.weigh_queries import Weights, weigh_queries
 from runnel.scaleout.partitioning import STRATEGIES, Strategy
 from runnel.scaleout.route.router import Router
@@ -141,9 +141,9 @@ class Bench:
         return choose_anchors(self.logical, self.atoms)
 
     @cached_property
-    def kin(self) -> Kin:
+    def kin(self) -> SubsumingRoots:
         """The roots, by containment."""
-        return find_kin(self.logical, self.atoms, self.anchors)
+        return find_subsuming_roots(self.logical, self.atoms, self.anchors)
 
     def cover(self, most: int | None) -> tuple[Cover, Weights]:
         """The router's conditions, merged until there are `most`, and the weights of queries with these."""
@@ -197,7 +197,7 @@ class Bench:
         times, found = [], []
         for number in range(count):
             rows = routed.rows(number)
-            matcher, _ = self.matcher(cut(self.logical, numbers == number))
+            matcher, _ = self.matcher(cut_plan(self.logical, numbers == number))
             chosen_items = ItemBatch(self.items.records.take(rows))
             microseconds, matches = self.timed(lambda matcher=matcher, own=chosen_items: matcher.match(own))  # type: ignore[misc]
             times.append(microseconds)
@@ -217,7 +217,7 @@ class PaperStages:
 
     def __init__(self, bench: Bench, percentage: int | None) -> None:
         self._bench = bench
-        self.index = IndexOfRoots()
+        self.index = RootIndex()
         for number, graph in enumerate(bench.patterns, 1):
             self.index.subscribe(number, graph)
         if percentage is not None:

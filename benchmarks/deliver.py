@@ -43,9 +43,9 @@ from runnel.sinks.contract import Delivery, RemoteSink, Sink
 from runnel.sinks.mail.mail_sink import MailSink
 from runnel.sinks.registry import open_sink
 from runnel.sinks.webhook import WebhookSink
-from runnel.streaming.item_source import ItemLogReader
+from runnel.streaming.item_source import ItemReader
 from runnel.streaming.job import FORM, Job
-from runnel.streaming.match_sink import MatchLogWriter
+from runnel.streaming.match_sink import MatchWriter
 from runnel.streaming.worker.match_job import match_slices
 from runnel.testing import FakeClock
 
@@ -182,7 +182,7 @@ def _match(engine: Engine, epoch: int) -> None:
         slice_items=1_000,
         parallelism=1,
     )
-    reader, writer = ItemLogReader(job), MatchLogWriter(job)
+    reader, writer = ItemReader(job), MatchWriter(job)
     start, batch = reader.initialOffset(), 0
     while (end := reader.latestOffset(start, None)) != start:
         step = match_slices(job.storage, job.lineage)
@@ -255,10 +255,10 @@ def _send_naively(figure: str, engine: Engine, epoch: int) -> None:
 
 
 async def _one_by_one(engine: Engine, epoch: int, subscriptions: Sequence[int]) -> None:
-    from runnel.net.http_client import door_of
+    from runnel.net.http_client import http_client_of
 
     root = engine.root
-    async with door_of(root.settings) as door:
+    async with http_client_of(root.settings) as door:
         routes: dict[str, Any] = {}
         composer = engine._dispatcher()._composer
         for subscription in subscriptions:

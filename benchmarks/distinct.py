@@ -26,9 +26,9 @@ from runnel.catalog.store import leases
 from runnel.engine import Engine, open_engine
 from runnel.matching.distinct.claims import Claims
 from runnel.model.seen_key import SeenKey
-from runnel.streaming.item_source import ItemLogReader
+from runnel.streaming.item_source import ItemReader
 from runnel.streaming.job import FORM, Job
-from runnel.streaming.match_sink import MatchLogWriter
+from runnel.streaming.match_sink import MatchWriter
 from runnel.streaming.worker.match_job import match_slices
 
 _NAIVE_ITEMS = 2_000
@@ -113,7 +113,7 @@ def batch(engine: Engine) -> dict[str, Any]:
         lease = leases.acquire(connection, 3600.0)
         lineage = match_segments.start_lineage(connection, FORM, reason="benchmark")
     job = Job(root.catalog.url, 0, root.storage.url, lineage.id, 0, lease.epoch, 1 << 30, 1 << 40, 4_096, 2)
-    reader, writer = ItemLogReader(job), MatchLogWriter(job)
+    reader, writer = ItemReader(job), MatchWriter(job)
     start = reader.initialOffset()
     end = reader.latestOffset(start, None)
     step = match_slices(job.storage, job.lineage)

@@ -20,7 +20,7 @@ from runnel.algebra.nodes.graph_patterns import Graph
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
 from runnel.model.graph import RdfGraph, Triple
 from runnel.papers.graphs.shape_matcher import ShapeMatcher
-from runnel.scaleout.containment.root_index import Counters, IndexOfRoots
+from runnel.scaleout.containment.root_index import Counters, RootIndex
 
 OVERLAPS = (0.0, 0.25, 0.5, 0.75, 0.9)
 PERCENTAGES = (50, 60, 70, 80, 90, 95, 99)
@@ -30,7 +30,7 @@ _INSERTED = 1_000
 
 def figure9c(options: argparse.Namespace, patterns: Sequence[Graph]) -> bool:
     """The size of the index by the number of subscriptions: with none, with containment, and with merging."""
-    index, sample = IndexOfRoots(), list(_sample(options))
+    index, sample = RootIndex(), list(_sample(options))
     for before, size in pairwise((0, *options.sizes)):
         for number in range(before, size):
             index.subscribe(number, patterns[number])
@@ -99,7 +99,7 @@ def figure9e(options: argparse.Namespace, patterns: Sequence[Graph]) -> bool:
 
 def figure9f(options: argparse.Namespace, patterns: Sequence[Graph]) -> bool:
     """The time to take in a subscription, by how many there are, over the last thousand."""
-    index = IndexOfRoots()
+    index = RootIndex()
     taken = 0
     for size in options.sizes:
         last = min(_INSERTED, size - taken)
@@ -158,7 +158,7 @@ def figure9g(options: argparse.Namespace, patterns: Sequence[Graph]) -> bool:
     return True
 
 
-def _remove(index: IndexOfRoots, size: int) -> float:
+def _remove(index: RootIndex, size: int) -> float:
     step = max(1, size // _INSERTED)
     started = time.process_time()
     for number in range(0, step * min(_INSERTED, size), step):
@@ -175,14 +175,14 @@ def _sample(options: argparse.Namespace) -> Iterator[RdfGraph]:
     return publications_of(_workload(options, options.sampled))
 
 
-def _filled(patterns: Sequence[Graph]) -> IndexOfRoots:
-    index = IndexOfRoots()
+def _filled(patterns: Sequence[Graph]) -> RootIndex:
+    index = RootIndex()
     for number, graph in enumerate(patterns):
         index.subscribe(number, graph)
     return index
 
 
-def _observe(index: IndexOfRoots, graphs: Sequence[RdfGraph]) -> None:
+def _observe(index: RootIndex, graphs: Sequence[RdfGraph]) -> None:
     for graph in graphs:
         triples: Iterator[Triple] = graph.triples()
         index.observe(triples)
@@ -192,7 +192,7 @@ def _lower(size: int, percentage: int) -> int:
     return max(1, size * (100 - percentage) // 100)
 
 
-def _agrees(index: IndexOfRoots, patterns: Sequence[Graph], graphs: list[RdfGraph]) -> bool:
+def _agrees(index: RootIndex, patterns: Sequence[Graph], graphs: list[RdfGraph]) -> bool:
     """Whether both stages together find what the matcher of plans finds."""
     setting = Setting(list(patterns), graphs)
     places, found = ShapeMatcher(setting.table).match(setting.publications())

@@ -16,7 +16,7 @@ import numpy as np
 
 from runnel.arrays import Array, Rows
 from runnel.kernel import kernel
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.problem import OrderProblem
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +38,10 @@ class Bound:
         return (self.cover - self.packing) / max(self.packing, 1e-12)
 
 
-def lower_bound(problem: Problem, truth: Array, steps: int = 600) -> Bound:
+def lower_bound(problem: OrderProblem, truth: Array, steps: int = 600) -> Bound:
     """The bound for one event.
 
-    >>> problem = Problem.of([[0, 1], [1, 2], [3]], [0, 1, 2, 3], [0.5] * 4, [1.0] * 4)
+    >>> problem = OrderProblem.of([[0, 1], [1, 2], [3]], [0, 1, 2, 3], [0.5] * 4, [1.0] * 4)
     >>> lower_bound(problem, np.array([True, False, False, True])).value
     2.0
     """

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from runnel.arrays import Array, Rows, offsets_of
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.problem import OrderProblem
 
 MATCHING = 0.002
 """The part of the ways that an event matches, as expected from the chances."""
@@ -39,7 +39,7 @@ class Workload:
         return f"zipf {self.exponent:g}" if self.exponent else "uniform"
 
 
-def make_problem(workload: Workload) -> Problem:
+def make_problem(workload: Workload) -> OrderProblem:
     """The problem of a workload; the same for the same parameters.
 
     >>> problem = make_problem(Workload(ways=200, calls=50))
@@ -53,10 +53,10 @@ def make_problem(workload: Workload) -> Problem:
     shape = dice.random(workload.calls)
     costs = np.exp(dice.normal(0.0, workload.spread, workload.calls)) if workload.spread else np.ones(workload.calls)
     chances = shape * _factor(ways, shape)
-    return Problem.of(ways, np.arange(workload.calls), chances, costs / costs.mean())
+    return OrderProblem.of(ways, np.arange(workload.calls), chances, costs / costs.mean())
 
 
-def expected_matches(problem: Problem) -> float:
+def expected_matches(problem: OrderProblem) -> float:
     """The part of the ways that are accepted, as expected from the chances."""
     logarithms = np.log(np.maximum(problem.chances, 1e-300))[problem.way_tests]
     return float(np.exp(np.add.reduceat(logarithms, problem.way_offsets[:-1])).mean())

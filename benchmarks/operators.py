@@ -23,8 +23,8 @@ from benchmarks.operator_bounds import lower_bound
 from benchmarks.operator_workloads import Workload, expected_matches, make_problem
 
 from runnel.arrays import Array
-from runnel.matching.operators.orders.order import Kind
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.order import OrderKind
+from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.matching.operators.orders.registry import ORDERS
 from runnel.matching.operators.orders.simulate import Simulation, draw_truths
 from runnel.papers.operators.chains import Chains
@@ -100,7 +100,7 @@ def bookkeeping(part: str, workload: Workload, options: argparse.Namespace) -> N
             entries=float(followed.touched.mean()),
             **_about(workload, problem),
         )
-        if order.kind is Kind.RANKS:
+        if order.kind is OrderKind.RANKS:
             packed = pack_truths(truths)
             at_once, building = _timed(partial(Sweep, problem, order))
             at_once.follow(packed[:1], min(64, len(truths)))
@@ -160,7 +160,7 @@ def _best(work: Callable[[], Made]) -> tuple[Made, float]:
     return found[0][0], min(spent for _, spent in found)
 
 
-def _about(workload: Workload, problem: Problem) -> dict[str, object]:
+def _about(workload: Workload, problem: OrderProblem) -> dict[str, object]:
     return {
         "ways": workload.ways,
         "calls_in_all": workload.calls,

@@ -45,16 +45,16 @@ from runnel.catalog.logs import match_segments, plan_versions
 from runnel.engine import Engine, open_engine
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.contract import Matcher
-from runnel.matching.operators.ask.operator_environment import OperatorMeans
-from runnel.matching.operators.decide.decider import Decided
+from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
+from runnel.matching.operators.decide.decider import Decisions
 from runnel.matching.operators.decide.operators_in_process import Operators
 from runnel.matching.operators.plugins.contract import Failed, Question
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
-from runnel.model.learned.operator_statistics import Learned, Use
+from runnel.model.learned.operator_statistics import OperatorStatistics, OperatorUse
 from runnel.model.match import Matches
 from runnel.model.operator import OperatorDeclaration, Rows
-from runnel.plan.gates import FIRST_OPERATED, query_of
+from runnel.plan.gates import FIRST_OPERATOR_DISJUNCT, query_of
 from runnel.plan.store import Plan, PlanVersion, load
 
 NAME = "operators_news"
@@ -137,7 +137,7 @@ class Deciding:
     def operators(self, order: str, segments: Sequence[str] = ()) -> Operators:
         """Operators that know nothing but what is in these files."""
         root = self.engine.root
-        means = replace(OperatorMeans.of(root.settings), order=order, cache_bytes=1 << 30)
+        means = replace(OperatorEnvironment.of(root.settings), order=order, cache_bytes=1 << 30)
         made = Operators(root.storage, means)
         made.use(self.declarations, segments)
         return made
@@ -151,8 +151,8 @@ class Deciding:
 class Measured:
     """What deciding some items took: CPU seconds without those of the filters, and uses by operator."""
 
-    decided: Sequence[Decided]
-    uses: Mapping[str, Use]
+    decided: Sequence[Decisions]
+    uses: Mapping[str, OperatorUse]
     seconds: float
 
     @property
@@ -177,7 +177,9 @@ class Measured:
         }
 
 
-def measure(deciding: Deciding, operators: Operators, learned: Learned, batches: Sequence[ItemBatch]) -> Measured:
+def measure(
+    deciding: Deciding, operators: Operators, learned: OperatorStatistics, batches: Sequence[ItemBatch]
+) -> Measured:
     """Decide batches, by what was learned."""
     decider = operators.decider(deciding.plan, learned)
     filtered = [deciding.matcher.match(batch) for batch in batches]
@@ -218,10 +220,10 @@ def process(engine: Engine, interests: Sequence[Interest], options: argparse.Nam
     unshared(deciding, interests, items[: options.counted], learned)
 
 
-def learn(deciding: Deciding, options: argparse.Namespace) -> Learned:
+def learn(deciding: Deciding, options: argparse.Namespace) -> OperatorStatistics:
     """What is learned from other items."""
     operators = deciding.operators("")
-    decider = operators.decider(deciding.plan, Learned())
+    decider = operators.decider(deciding.plan, OperatorStatistics())
     for batch in deciding.batches(list(make_news(options.seed, options.learning, week=1))):
         operators.note(decider, decider.decide(batch, deciding.matcher.match(batch)))
     learned = operators.caller.take_learned()
@@ -233,10 +235,10 @@ def learn(deciding: Deciding, options: argparse.Namespace) -> Learned:
 
 def workload(deciding: Deciding, interests: Sequence[Interest], batches: Sequence[ItemBatch]) -> None:
     """What there is to decide."""
-    ways = deciding.operators("").decider(deciding.plan, Learned()).ways
+    ways = deciding.operators("").decider(deciding.plan, OperatorStatistics()).ways
     found = joined([deciding.matcher.match(batch) for batch in batches])
     items = sum(map(len, batches))
-    operated = found.queries >= FIRST_OPERATED
+    operated = found.queries >= FIRST_OPERATOR_DISJUNCT
     predicates = [one for interest in interests for group in interest.groups for one in group]
     say(
         NAME,
@@ -255,7 +257,7 @@ def workload(deciding: Deciding, interests: Sequence[Interest], batches: Sequenc
 def _undecided(found: Matches) -> set[tuple[int, int]]:
     """The items, by row, and the queries that operators must decide for them."""
     rows = np.repeat(np.arange(len(found)), np.diff(found.offsets))
-    operated = found.queries >= FIRST_OPERATED
+    operated = found.queries >= FIRST_OPERATOR_DISJUNCT
     return set(zip(rows[operated].tolist(), _queries_of(found.queries[operated]), strict=True))
 
 
@@ -263,7 +265,9 @@ def _queries_of(ids: Any) -> list[int]:
     return [int(one) for one in query_of(ids)]
 
 
-def unshared(deciding: Deciding, interests: Sequence[Interest], items: Sequence[Item], learned: Learned) -> None:
+def unshared(
+    deciding: Deciding, interests: Sequence[Interest], items: Sequence[Item], learned: OperatorStatistics
+) -> None:
     """What queries ask each for itself, in writing order until one predicate fails; counted by the answers."""
     by_id = {deciding.ids[interest.name]: interest for interest in interests}
     batch = ItemBatch.of(items, deciding.ids)

@@ -45,12 +45,12 @@ from runnel.plan.logical_plan import LogicalPlan, PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
 from runnel.scaleout.cover.cover_predicates import Cover, cover_predicates
 from runnel.scaleout.cover.router_plan import router_plan
-from runnel.scaleout.cover.subsuming_roots import find_kin
+from runnel.scaleout.cover.subsuming_roots import find_subsuming_roots
 from runnel.scaleout.divide.assign_queries import assign_queries, choose_assignment, weigh_assignment
-from runnel.scaleout.divide.cut_plan import cut
+from runnel.scaleout.divide.cut_plan import cut_plan
 from runnel.scaleout.divide.weigh_queries import Weights, weigh_queries
 from runnel.scaleout.partitioning import STRATEGIES, Strategy
-from runnel.scaleout.route.partitioned_matcher import Found, united
+from runnel.scaleout.route.partitioned_matcher import PartitionMatches, united
 from runnel.scaleout.route.router import Router
 from runnel.storage.file_storage import FileStorage, Storage
 
@@ -183,7 +183,7 @@ def _divide(case: _Case, options: argparse.Namespace) -> None:
         atoms = lay_out_atoms(logical, case.known)
         anchors = choose_anchors(logical, atoms)
     with case.step("kin"):
-        kin = find_kin(logical, atoms, anchors)
+        kin = find_subsuming_roots(logical, atoms, anchors)
     with case.step("cover"):
         most = options.most or max(4_096, len(logical.predicates) // 16)
         cover = cover_predicates(logical, atoms, anchors, kin, most=most)
@@ -210,7 +210,7 @@ def _warm_up(case: _Case, options: argparse.Namespace) -> None:
     small = _graph_case(200, options).logical if case.name == "graphs" else make_queries("M", 500).logical()
     atoms = lay_out_atoms(small)
     anchors = choose_anchors(small, atoms)
-    kin = find_kin(small, atoms, anchors)
+    kin = find_subsuming_roots(small, atoms, anchors)
     cover = cover_predicates(small, atoms, anchors, kin, most=40)
     choose_assignment(weigh_queries(small, atoms, anchors, cover.of_predicates, cover.shares), 3)
 
@@ -296,10 +296,10 @@ def _matched(
     for number in range(choices.shape[1]):
         rows = np.flatnonzero(choices[:, number])
         if len(rows):
-            matcher = case.compiled(storage, f"{strategy}-{number}", cut(case.logical, places == number))
+            matcher = case.compiled(storage, f"{strategy}-{number}", cut_plan(case.logical, places == number))
             taken, matches = _timed(matcher, ItemBatch(case.batch.records.take(rows)))
             times[number] = taken * len(rows) / len(case.batch)
-            found.append(Found(rows, matches))
+            found.append(PartitionMatches(rows, matches))
     return times, united(len(case.batch), found)
 
 

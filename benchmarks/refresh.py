@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from runnel.sources.web_feeds.publishing_rates import DAY, HOUR, Numbers, curves, learn, start_rows
-from runnel.sources.web_feeds.refresh import Learned, choose, index, urgency, urgency_of_curves
+from runnel.sources.web_feeds.refresh import PublishingModel, choose, index, urgency, urgency_of_curves
 
 MINUTE = 60.0
 START = 20_000 * DAY  # a moment at midnight, so that hours of the day are what they are called
@@ -271,7 +271,7 @@ def compare(town: Town, budget: int, seed: int, names: Sequence[str]) -> list[di
 def measure_speed(feeds: int, seed: int) -> None:
     """The time of one choice among all feeds, from what the catalog keeps."""
     chance = np.random.default_rng(seed)
-    learned = [Learned.start(float(period)) for period in chance.integers(60, 86_400, feeds)]
+    learned = [PublishingModel.start(float(period)) for period in chance.integers(60, 86_400, feeds)]
     waited = chance.uniform(0, 86_400, feeds)
     times = []
     for _ in range(20):
@@ -281,7 +281,7 @@ def measure_speed(feeds: int, seed: int) -> None:
     texts = [one.to_text() for one in learned[:500]]
     started = time.perf_counter()
     for text in texts:
-        Learned.from_text(text, 600).observed(at=START, elapsed=600, new=3, held=20).to_text()
+        PublishingModel.from_text(text, 600).observed(at=START, elapsed=600, new=3, held=20).to_text()
     each = (time.perf_counter() - started) / len(texts)
     say("choice", feeds=feeds, milliseconds=1000 * min(times), microseconds_to_learn_from_a_poll=1e6 * each)
 

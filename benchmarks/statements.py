@@ -31,7 +31,7 @@ from runnel.engine import Engine, open_engine
 from runnel.engine.declare import script
 from runnel.engine.planning.plan_change import compile_change, publish_draft, read_change
 from runnel.language.binding.bind_query import bind_query
-from runnel.language.bulk.gc_paused import without_collecting
+from runnel.language.bulk.gc_paused import gc_paused
 from runnel.language.grammar.parser import parse_plainly, parse_shapes
 from runnel.language.syntax.statements import CreateFeed, Parsed
 from runnel.matching.compile.compile_plan import lay_out
@@ -102,7 +102,7 @@ def parse(run: Run) -> None:
 def bind(run: Run) -> None:
     """Text to query nodes, both ways."""
     for figure, reads in (("parse plainly and bind", parse_plainly), ("parse by shapes and bind", parse_shapes)):
-        with without_collecting():  # as a transaction does it
+        with gc_paused():  # as a transaction does it
             seconds, nodes = _timed(lambda reads=reads: _bound(reads(run.text) or []))  # type: ignore[misc]
         run.say(figure, seconds, queries=len(nodes))
 

@@ -33,14 +33,14 @@ from sqlalchemy import text
 from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import item_segments as manifest
 from runnel.catalog.logs import match_segments, plan_versions
-from runnel.catalog.logs.item_segments import Seen
+from runnel.catalog.logs.item_segments import SeenItem
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.catalog.store import leases
 from runnel.catalog.store.sequencer import last_sequence, take_sequences
 from runnel.engine import open_engine
 from runnel.engine.ask.status import read_status
-from runnel.engine.upkeep.maintenance import tidy
-from runnel.engine.workspace import Root
+from runnel.engine.upkeep.maintenance import run_maintenance
+from runnel.engine.workspace import Workspace
 from runnel.logs.items.item_files import STORED_SCHEMA
 from runnel.logs.items.item_log import item_key
 from runnel.logs.matches.match_files import match_records, write_part
@@ -76,7 +76,7 @@ class CountingStorage(FileStorage):
 class Year:
     """A root, and a clock that is moved by hand."""
 
-    root: Root
+    root: Workspace
     clock: FakeClock
     dice: random.Random
     step: timedelta
@@ -124,7 +124,7 @@ class Year:
     def make_some(self, count: int) -> None:
         """So many segments of items and of matches, of one item each, in one transaction."""
         with self.root.catalog.write() as connection:
-            seen: dict[bytes, Seen] = {}
+            seen: dict[bytes, SeenItem] = {}
             for _ in range(count):
                 self.clock.advance(self.step)
                 first, accepted = take_sequences(connection, 1)
@@ -135,7 +135,7 @@ class Year:
                 manifest.add_segment(
                     connection, Tier.LOG, path, sequences=(first, first), times=(accepted, accepted), size=size
                 )
-                seen[item_key(item.id)] = Seen(1, b"0" * 16, first)
+                seen[item_key(item.id)] = SeenItem(1, b"0" * 16, first)
                 self._commit(connection, first, first)
             manifest.record_seen(connection, self.feed, seen)
             self._deliver(connection)
@@ -162,7 +162,7 @@ class Year:
     def tidy(self) -> None:
         """As a runner does it, and how long it took."""
         started = time.process_time()
-        tidy(self.root, self.epoch)
+        run_maintenance(self.root, self.epoch)
         self.tidied.append(time.process_time() - started)
 
     # --- samples ---------------------------------------------------------------------------------------------------

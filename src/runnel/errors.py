@@ -1,37 +1,37 @@
 """Everything Runnel raises on purpose, in one tree.
 
     RunnelError
-    ├── StatementError            a statement was refused; carries its place and a hint
-    │   ├── SyntaxProblem             the text is not a statement
-    │   ├── UnknownName               a feed, variable or subscription that does not exist
-    │   ├── DuplicateName             a name that is taken
-    │   ├── CyclicFeeds               a view that would read itself
-    │   ├── StillNeeded               a drop that others depend on
-    │   └── InvalidCondition          a condition without a meaning
-    ├── InputError                something from outside was refused; carries its place and a hint
-    │   ├── BrokenDocument            a file that cannot be decoded
-    │   ├── InvalidItem               an item that cannot be accepted
-    │   ├── Unreachable               an address that did not answer as it should
-    │   │   └── RefusedAddress            an address that must not be reached from here
-    │   ├── SheetFailed               a stylesheet that cannot be used, or failed on a document
-    │   ├── TooCostly                 what would cost more than the settings allow
-    │   └── OperatorRefused           an operator that cannot be used as it was registered
-    ├── RootError                 the root cannot be used as asked
-    │   ├── NotARoot                  no installation there
-    │   ├── RootExists                an installation is there already
-    │   ├── NewerRoot                 written by a newer Runnel
-    │   ├── CatalogUnavailable        the catalog does not answer now; what was not committed can be tried again
-    │   ├── RunnerActive              another runner holds the lease
-    │   └── Fenced                    this runner lost its lease; nothing more may be committed
-    ├── NotAllowed                an owner may not do this, or a secret is wrong
-    │   └── QuotaExceeded             an owner has as much as the quota allows
-    ├── NotFound                  an item, feed or subscription that was asked for is not there
-    ├── Backlogged                the log is too far ahead of matching to accept more
-    ├── StorageFull               no room left; work pauses and goes on when there is room
-    ├── CorruptData               a file of the root does not hold what its manifest says
-    │   └── LineageConflict           a batch does not continue the match log; a new lineage starts
-    ├── DeliveryFailed            an endpoint did not take a message
-    └── JavaMissing               Spark needs Java 17 or newer and none was found
+    ├── StatementError                    a statement was refused; carries its place and a hint
+    │   ├── StatementSyntaxError          the text is not a statement
+    │   ├── UnknownNameError              a feed, variable or subscription that does not exist
+    │   ├── DuplicateNameError            a name that is taken
+    │   ├── CyclicFeedsError              a view that would read itself
+    │   ├── StillNeededError              a drop that others depend on
+    │   └── InvalidConditionError         a condition without a meaning
+    ├── InputError                        something from outside was refused; carries its place and a hint
+    │   ├── BrokenDocumentError           a file that cannot be decoded
+    │   ├── InvalidItemError              an item that cannot be accepted
+    │   ├── UnreachableError              an address that did not answer as it should
+    │   │   └── RefusedAddressError       an address that must not be reached from here
+    │   ├── StylesheetError               a stylesheet that cannot be used, or failed on a document
+    │   ├── TooExpensiveError             what would cost more than the settings allow
+    │   └── OperatorRefusedError          an operator that cannot be used as it was registered
+    ├── WorkspaceError                    the root cannot be used as asked
+    │   ├── NotAWorkspaceError            no installation there
+    │   ├── WorkspaceExistsError          an installation is there already
+    │   ├── NewerWorkspaceError           written by a newer Runnel
+    │   ├── CatalogUnavailableError       the catalog does not answer now; what was not committed can be tried again
+    │   ├── RunnerActiveError             another runner holds the lease
+    │   └── FencedError                   this runner lost its lease; nothing more may be committed
+    ├── NotAllowedError                   an owner may not do this, or a secret is wrong
+    │   └── QuotaExceededError            an owner has as much as the quota allows
+    ├── NotFoundError                     an item, feed or subscription that was asked for is not there
+    ├── BacklogError                      the log is too far ahead of matching to accept more
+    ├── StorageFullError                  no room left; work pauses and goes on when there is room
+    ├── CorruptDataError                  a file of the root does not hold what its manifest says
+    │   └── LineageConflictError          a batch does not continue the match log; a new lineage starts
+    ├── DeliveryError                     an endpoint did not take a message
+    └── JavaMissingError                  Spark needs Java 17 or newer and none was found
 
 Every error has a `message` (what happened) and may have a `hint` (what to do about it).
 """
@@ -97,7 +97,7 @@ class StatementError(RunnelError):
     def render(self) -> str:
         """The message, the offending line with a caret, and the hint, for a terminal.
 
-        >>> error = SyntaxProblem("expected a name", span=Span(1, 8, 11), text="create 123")
+        >>> error = StatementSyntaxError("expected a name", span=Span(1, 8, 11), text="create 123")
         >>> print(error.render())
         line 1, column 8: expected a name
           create 123
@@ -134,27 +134,27 @@ def _window(line: str, column: int, width: int, limit: int = 76) -> tuple[str, i
     return prefix + cut, column - start + len(prefix)
 
 
-class SyntaxProblem(StatementError):
+class StatementSyntaxError(StatementError):
     """The text is not a statement of the language."""
 
 
-class UnknownName(StatementError):
+class UnknownNameError(StatementError):
     """A feed, variable or subscription that does not exist."""
 
 
-class DuplicateName(StatementError):
+class DuplicateNameError(StatementError):
     """A name that is already taken."""
 
 
-class CyclicFeeds(StatementError):
+class CyclicFeedsError(StatementError):
     """A virtual feed that would read itself, directly or through others."""
 
 
-class StillNeeded(StatementError):
+class StillNeededError(StatementError):
     """A drop refused because other feeds or subscriptions depend on it."""
 
 
-class InvalidCondition(StatementError):
+class InvalidConditionError(StatementError):
     """A condition that cannot have a meaning."""
 
 
@@ -170,91 +170,91 @@ class InputError(RunnelError):
         return f"{self.place}: {text}" if self.place else text
 
 
-class BrokenDocument(InputError):
+class BrokenDocumentError(InputError):
     """A document that cannot be decoded."""
 
 
-class InvalidItem(InputError):
+class InvalidItemError(InputError):
     """An item that cannot be accepted."""
 
 
-class Unreachable(InputError):
+class UnreachableError(InputError):
     """An address that did not answer as it should: no connection, too slow, too much, or not HTTP."""
 
 
-class RefusedAddress(Unreachable):
+class RefusedAddressError(UnreachableError):
     """An address that must not be reached from here: private, local, or not allowed by the settings."""
 
 
-class SheetFailed(InputError):
+class StylesheetError(InputError):
     """A stylesheet that cannot be used, or that failed on a document (or took too long, or too much memory)."""
 
 
-class TooCostly(InputError):
+class TooExpensiveError(InputError):
     """What was asked for would cost more than the settings allow."""
 
 
-class OperatorRefused(InputError):
+class OperatorRefusedError(InputError):
     """An operator that cannot be used as it was registered: not found, not allowed, or wrongly configured."""
 
 
-class RootError(RunnelError):
+class WorkspaceError(RunnelError):
     """The root cannot be used as asked."""
 
 
-class NotARoot(RootError):
+class NotAWorkspaceError(WorkspaceError):
     """There is no installation at that place."""
 
 
-class RootExists(RootError):
+class WorkspaceExistsError(WorkspaceError):
     """There is an installation already."""
 
 
-class NewerRoot(RootError):
+class NewerWorkspaceError(WorkspaceError):
     """The root was written by a newer Runnel than this one."""
 
 
-class CatalogUnavailable(RootError):
+class CatalogUnavailableError(WorkspaceError):
     """The catalog does not answer now: its server is away, restarting or busy. Trying again later may help."""
 
 
-class RunnerActive(RootError):
+class RunnerActiveError(WorkspaceError):
     """Another runner holds the lease of this root."""
 
 
-class Fenced(RootError):
+class FencedError(WorkspaceError):
     """This runner lost its lease: a newer epoch exists, so nothing more may be committed."""
 
 
-class NotAllowed(RunnelError):
+class NotAllowedError(RunnelError):
     """An owner may not do this, or a token or ticket is wrong."""
 
 
-class QuotaExceeded(NotAllowed):
+class QuotaExceededError(NotAllowedError):
     """An owner has as much as the quota allows."""
 
 
-class NotFound(RunnelError):
+class NotFoundError(RunnelError):
     """An item, feed or subscription that was asked for is not there."""
 
 
-class Backlogged(RunnelError):
+class BacklogError(RunnelError):
     """The item log is too far ahead of matching to accept more now."""
 
 
-class StorageFull(RunnelError):
+class StorageFullError(RunnelError):
     """No room is left for a file or in the catalog."""
 
 
-class CorruptData(RunnelError):
+class CorruptDataError(RunnelError):
     """A file of the root does not hold what its manifest says."""
 
 
-class LineageConflict(CorruptData):
+class LineageConflictError(CorruptDataError):
     """A batch that does not continue the match log: its lineage cannot go on."""
 
 
-class DeliveryFailed(RunnelError):
+class DeliveryError(RunnelError):
     """An endpoint did not take a message.
 
     `retry_after` is the wait in seconds that the endpoint asked for; `permanent` says that trying again cannot help
@@ -276,5 +276,5 @@ class DeliveryFailed(RunnelError):
         self.gone = gone
 
 
-class JavaMissing(RunnelError):
+class JavaMissingError(RunnelError):
     """Spark needs Java 17 or newer and none was found."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runnel.algebra.nodes.query import Node, reads
-from runnel.errors import CyclicFeeds, DuplicateName, StatementError, UnknownName
+from runnel.errors import CyclicFeedsError, DuplicateNameError, StatementError, UnknownNameError
 from runnel.language.binding.bind_query import bind_query
 from runnel.language.grammar.parser import parse
 from runnel.language.syntax.statements import CreateFeed, RegisterFeed
@@ -127,7 +127,7 @@ def compile(queries: str | Sequence[str]) -> CompiledPlan:
             match parsed.statement:
                 case CreateFeed(name) as statement:
                     if name.text in created:
-                        raise DuplicateName(f"there is a feed {name.text} already", span=name.span, text=text)
+                        raise DuplicateNameError(f"there is a feed {name.text} already", span=name.span, text=text)
                     created[name.text] = (len(created) + 1, statement, text)
                 case RegisterFeed():
                     pass
@@ -145,10 +145,10 @@ def compile(queries: str | Sequence[str]) -> CompiledPlan:
     for number, statement, text in created.values():
         try:
             nodes[number] = bind_query(statement.query, resolve, lambda: (*created, *sources), asked.append)
-        except UnknownName as error:
+        except UnknownNameError as error:
             if not asked:
                 raise error.located(text) from None
-            raise UnknownName(
+            raise UnknownNameError(
                 f"`runnel.compile` knows no operators, so there is no {asked[0]}",
                 span=error.span,
                 text=text,
@@ -177,4 +177,4 @@ def _refuse_cycles(nodes: Mapping[int, Node], created: Mapping[str, tuple[int, C
                 settled.append(reader)
     if waiting:
         name, (_, statement, text) = next(item for item in created.items() if item[1][0] in waiting)
-        raise CyclicFeeds(f"{name} would read itself", span=statement.name.span, text=text)
+        raise CyclicFeedsError(f"{name} would read itself", span=statement.name.span, text=text)

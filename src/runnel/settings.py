@@ -14,7 +14,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from runnel.errors import RootError
+from runnel.errors import WorkspaceError
 
 FILE = "runnel.toml"
 REFERENCE = "docs/reference/settings.md"
@@ -195,10 +195,10 @@ class Settings(BaseSettings):
             named = {name: value for name, value in given.items() if f"RUNNEL_{name.upper()}" not in os.environ}
             return Settings(**(named | overrides))
         except tomllib.TOMLDecodeError as error:
-            raise RootError(f"{path} is not valid TOML: {error}") from error
+            raise WorkspaceError(f"{path} is not valid TOML: {error}") from error
         except ValidationError as error:
             first = error.errors()[0]
             name = ".".join(str(part) for part in first["loc"])
-            raise RootError(
+            raise WorkspaceError(
                 f"setting {name} of {folder}: {first['msg']}", hint=f"{REFERENCE} lists every setting"
             ) from error

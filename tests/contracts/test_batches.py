@@ -10,7 +10,7 @@ from sqlalchemy import select
 from runnel.algebra.nodes.query import Read, Union
 from runnel.catalog.access import signing_keys
 from runnel.catalog.declared import feeds, subscriptions, tags
-from runnel.catalog.declared.bulk_insert import NewFeed, NewSubscription, add_feeds, add_subscriptions, encoded
+from runnel.catalog.declared.bulk_insert import NewFeed, NewSubscription, add_feeds, add_subscriptions, encode_feed
 from runnel.catalog.declared.changes import changes, next_number, note_change
 from runnel.catalog.delivery import ledger
 from runnel.catalog.store import schema
@@ -53,7 +53,7 @@ def test_a_batch_of_feeds_is_what_single_ones_are(catalog: Catalog) -> None:
     new = [
         NewFeed(1, "A", FeedKind.SOURCE, "register feed A;", "https://a.example/", every=timedelta(hours=1)),
         NewFeed(2, "B", FeedKind.SOURCE, "register feed B;"),
-        NewFeed(3, "C", FeedKind.VIRTUAL, "c", node=node, encoded=encoded(node), tags=("x", "y")),
+        NewFeed(3, "C", FeedKind.VIRTUAL, "c", node=node, encoded=encode_feed(node), tags=("x", "y")),
     ]
     with catalog.write() as connection:
         add_feeds(connection, new, 7, {3})

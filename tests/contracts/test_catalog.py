@@ -17,12 +17,12 @@ from runnel.algebra.nodes.query import Read, Union
 from runnel.catalog.declared import feeds, subscriptions
 from runnel.catalog.delivery import ledger, outbox
 from runnel.catalog.logs import item_segments, match_segments, plan_versions
-from runnel.catalog.logs.item_segments import Seen
+from runnel.catalog.logs.item_segments import SeenItem
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.catalog.store import leases, schema, sequencer
 from runnel.catalog.store.connection import Catalog
 from runnel.catalog.store.migrations import MIGRATIONS
-from runnel.errors import Fenced, LineageConflict, NewerRoot, RunnerActive, StorageFull
+from runnel.errors import FencedError, LineageConflictError, NewerWorkspaceError, RunnerActiveError, StorageFullError
 from runnel.model.feed import FeedKind
 from runnel.model.message import Message, MessageState
 from runnel.model.segment import MatchPart, Tier
@@ -52,7 +52,7 @@ def test_migrating_again_changes_nothing(catalog: Catalog) -> None:
 def test_a_newer_catalog_is_refused(catalog: Catalog) -> None:
     with catalog.write() as connection:
         connection.execute(text("update catalog_version set version = 99"))
-    with pytest.raises(NewerRoot):
+    with pytest.raises(NewerWorkspaceError):
         catalog.migrate()
 
 
@@ -122,9 +122,12 @@ def test_writers_in_other_processes_take_turns(catalog: Catalog) -> None:
 def test_seen_set_keeps_the_newest_version(catalog: Catalog) -> None:
     keys = [bytes([number]) * 16 for number in range(3)]
     with catalog.write() as connection:
-        item_segments.record_seen(connection, 1, {keys[0]: Seen(1, b"a", 1), keys[1]: Seen(1, b"b", None)})
-        item_segments.record_seen(connection, 1, {keys[0]: Seen(2, b"c", 7)})
-        assert item_segments.seen_of(connection, 1, keys) == {keys[0]: Seen(2, b"c", 7), keys[1]: Seen(1, b"b", None)}
+        item_segments.record_seen(connection, 1, {keys[0]: SeenItem(1, b"a", 1), keys[1]: SeenItem(1, b"b", None)})
+        item_segments.record_seen(connection, 1, {keys[0]: SeenItem(2, b"c", 7)})
+        assert item_segments.seen_of(connection, 1, keys) == {
+            keys[0]: SeenItem(2, b"c", 7),
+            keys[1]: SeenItem(1, b"b", None),
+        }
         assert item_segments.newest_sequences(connection, keys[0]) == [(1, 7)]
         assert item_segments.newest_sequences(connection, keys[1]) == []
 
@@ -151,11 +154,11 @@ def test_match_segments_never_overlap_and_commit_once(catalog: Catalog) -> None:
         lease = leases.acquire(connection, 10)
         assert match_segments.commit_segment(connection, *_segment(0, 1, 5), epoch=lease.epoch)
         assert not match_segments.commit_segment(connection, *_segment(0, 1, 5), epoch=lease.epoch)
-        with pytest.raises(LineageConflict):
+        with pytest.raises(LineageConflictError):
             match_segments.commit_segment(connection, *_segment(0, 1, 6), epoch=lease.epoch)
-        with pytest.raises(LineageConflict):
+        with pytest.raises(LineageConflictError):
             match_segments.commit_segment(connection, *_segment(1, 5, 9), epoch=lease.epoch)
-        with pytest.raises(LineageConflict):
+        with pytest.raises(LineageConflictError):
             match_segments.commit_segment(connection, *_segment(1, 7, 9), epoch=lease.epoch)
         assert match_segments.matched_upto(connection) == 5
         assert len(match_segments.match_parts(connection, 0, 5)) == 1
@@ -175,7 +178,7 @@ def test_a_new_lineage_starts_after_what_is_committed(catalog: Catalog) -> None:
 def test_a_live_lease_is_not_given_twice(catalog: Catalog) -> None:
     with catalog.write() as connection:
         lease = leases.acquire(connection, 10)
-        with pytest.raises(RunnerActive):
+        with pytest.raises(RunnerActiveError):
             leases.acquire(connection, 10)
         leases.release(connection, lease)
         assert leases.acquire(connection, 10).epoch == lease.epoch + 1
@@ -192,7 +195,7 @@ def test_a_dead_holder_is_replaced_at_once_and_fenced(catalog: Catalog) -> None:
     with catalog.write() as connection:
         fresh = leases.acquire(connection, 10)
         assert fresh.epoch == old + 1
-        with pytest.raises(Fenced):
+        with pytest.raises(FencedError):
             match_segments.commit_segment(connection, *_segment(0, 1, 1), epoch=old)
 
 
@@ -201,7 +204,7 @@ def test_a_holder_elsewhere_is_replaced_when_its_lease_runs_out(catalog: Catalog
     with catalog.write() as connection:
         lease = leases.acquire(connection, 3600)
         connection.execute(text("update leases set holder = :h"), {"h": elsewhere})
-        with pytest.raises(RunnerActive, match="elsewhere"):
+        with pytest.raises(RunnerActiveError, match="elsewhere"):
             leases.acquire(connection, 10)
         connection.execute(text("update leases set expires = 1"))
         assert leases.acquire(connection, 10).epoch == lease.epoch + 1
@@ -245,7 +248,7 @@ def test_a_full_catalog_says_so_and_goes_on(tmp_path: Path) -> None:
             for number in range(2000):
                 feeds.add_feed(connection, f"F{number}" + "x" * 500, FeedKind.SOURCE, "s")
 
-    with pytest.raises(StorageFull, match="no room"):
+    with pytest.raises(StorageFullError, match="no room"):
         declare_too_much()
     roomy = Catalog(small.url)
     assert _source(roomy, "A") > 0

@@ -20,8 +20,8 @@ from runnel.catalog.store import connection as opening
 from runnel.catalog.store import sequencer
 from runnel.catalog.store.connection import Catalog, is_shared, without_password
 from runnel.catalog.store.migrations import MIGRATIONS
-from runnel.engine.workspace import create_root, open_root
-from runnel.errors import CatalogUnavailable, RootError, RunnelError, StorageFull
+from runnel.engine.workspace import create_workspace, open_workspace
+from runnel.errors import CatalogUnavailableError, RunnelError, StorageFullError, WorkspaceError
 from runnel.model.feed import FeedKind
 
 
@@ -61,7 +61,7 @@ def test_a_writer_waits_only_so_long_for_another(url: str, monkeypatch: pytest.M
     monkeypatch.setattr(opening, "_BUSY_SECONDS", 0.2)
     catalog = Catalog(url)
     catalog.migrate()
-    with catalog.write(), pytest.raises(CatalogUnavailable, match="busy"), catalog.write():
+    with catalog.write(), pytest.raises(CatalogUnavailableError, match="busy"), catalog.write():
         pass
     with catalog.write(), catalog.read() as reader:
         assert sequencer.last_sequence(reader) == 0, "readers do not wait for writers"
@@ -90,7 +90,7 @@ def test_a_transaction_that_is_cut_off_leaves_nothing(on_server: Catalog, postgr
             _cut_off(postgresql)
             feeds.add_feed(connection, "B", FeedKind.SOURCE, "register feed B;")
 
-    with pytest.raises(CatalogUnavailable, match="went away"):
+    with pytest.raises(CatalogUnavailableError, match="went away"):
         declare()
     assert _names(on_server) == [], "the next transaction finds a new connection by itself"
     _declare(on_server, "A")
@@ -104,7 +104,7 @@ def test_a_commit_that_is_cut_off_says_so(on_server: Catalog, postgresql: Postgr
             feeds.add_feed(connection, "A", FeedKind.SOURCE, "register feed A;")
             _cut_off(postgresql)
 
-    with pytest.raises(CatalogUnavailable):
+    with pytest.raises(CatalogUnavailableError):
         declare()
     assert _names(on_server) == []
 
@@ -113,7 +113,7 @@ def test_a_statement_that_never_ends_is_ended(postgresql: PostgreSQL, monkeypatc
     monkeypatch.setattr(opening, "_STATEMENT_SECONDS", 0.0)
     monkeypatch.setattr(opening, "_BUSY_SECONDS", 0.2)
     catalog = Catalog(postgresql.database())
-    with pytest.raises(CatalogUnavailable, match="busy"), catalog.read() as connection:
+    with pytest.raises(CatalogUnavailableError, match="busy"), catalog.read() as connection:
         connection.execute(text("select pg_sleep(30)"))
     catalog.close()
 
@@ -133,7 +133,7 @@ def test_a_writer_that_hangs_does_not_keep_others_out(
             _declare(other, "A")  # waits until the server has cut the first one off
             feeds.add_feed(connection, "Later", FeedKind.SOURCE, "register feed Later;")
 
-    with pytest.raises(CatalogUnavailable):
+    with pytest.raises(CatalogUnavailableError):
         hang()
     assert _names(other) == ["A"]
     hanging.close()
@@ -143,11 +143,11 @@ def test_a_writer_that_hangs_does_not_keep_others_out(
 @pytest.mark.parametrize(
     ("code", "error", "words"),
     [
-        ("53100", StorageFull, "no room"),
-        ("53300", CatalogUnavailable, "takes no more"),
-        ("40P01", CatalogUnavailable, "busy"),
-        ("57P03", CatalogUnavailable, "went away"),
-        ("42501", RootError, "cannot be used"),
+        ("53100", StorageFullError, "no room"),
+        ("53300", CatalogUnavailableError, "takes no more"),
+        ("40P01", CatalogUnavailableError, "busy"),
+        ("57P03", CatalogUnavailableError, "went away"),
+        ("42501", WorkspaceError, "cannot be used"),
         ("XX001", RunnelError, "cannot be read"),
     ],
 )
@@ -167,7 +167,7 @@ def test_more_connections_than_the_pool_has_wait_and_are_told(
     monkeypatch.setattr(opening, "_POOL_EXTRA", 0)
     monkeypatch.setattr(opening, "_BUSY_SECONDS", 0.2)
     catalog = Catalog(postgresql.database())
-    with catalog.read(), pytest.raises(CatalogUnavailable, match="busy"), catalog.read():
+    with catalog.read(), pytest.raises(CatalogUnavailableError, match="busy"), catalog.read():
         pass
     catalog.close()
 
@@ -186,7 +186,7 @@ def test_no_error_tells_the_password(postgresql: PostgreSQL) -> None:
         (url.replace(right, secret).replace("/root_", "/no_such_root_"), "cannot be used"),
     ]
     for given_url, words in wrong:
-        with pytest.raises(RootError, match=words) as raised:
+        with pytest.raises(WorkspaceError, match=words) as raised:
             Catalog(given_url).migrate()
         assert secret not in _told(raised.value), given_url
         assert raised.value.hint
@@ -194,7 +194,7 @@ def test_no_error_tells_the_password(postgresql: PostgreSQL) -> None:
 
 def test_neither_a_root_nor_its_settings_tell_the_password(postgresql: PostgreSQL, tmp_path: Path) -> None:
     url = postgresql.database()
-    root = create_root(tmp_path / "root", catalog=url)
+    root = create_workspace(tmp_path / "root", catalog=url)
     for told in (repr(root), repr(root.settings), str(root.settings), root.catalog.shown):
         assert postgresql.password not in told
         assert "p%40ss" not in told
@@ -206,27 +206,27 @@ def test_neither_a_root_nor_its_settings_tell_the_password(postgresql: PostgreSQ
 
 def test_a_root_does_not_forget_where_its_catalog_is(postgresql: PostgreSQL, tmp_path: Path) -> None:
     url = postgresql.database()
-    create_root(tmp_path / "root", catalog=url).close()
-    with pytest.raises(RootError, match="cannot be used"):
-        open_root(tmp_path / "root")
+    create_workspace(tmp_path / "root", catalog=url).close()
+    with pytest.raises(WorkspaceError, match="cannot be used"):
+        open_workspace(tmp_path / "root")
     assert not (tmp_path / "root" / "catalog.sqlite").exists()
-    again = open_root(tmp_path / "root", catalog=url)
+    again = open_workspace(tmp_path / "root", catalog=url)
     _declare(again.catalog, "A")
-    with pytest.raises(RootError, match="belongs to another root"):
-        create_root(tmp_path / "other", catalog=url)
+    with pytest.raises(WorkspaceError, match="belongs to another root"):
+        create_workspace(tmp_path / "other", catalog=url)
     again.close()
 
 
 def test_a_cluster_is_refused_with_a_catalog_for_one_machine(tmp_path: Path) -> None:
-    create_root(tmp_path / "root").close()
-    with pytest.raises(RootError, match="needs a PostgreSQL catalog") as raised:
-        open_root(tmp_path / "root", master="spark://cluster.example:7077")
+    create_workspace(tmp_path / "root").close()
+    with pytest.raises(WorkspaceError, match="needs a PostgreSQL catalog") as raised:
+        open_workspace(tmp_path / "root", master="spark://cluster.example:7077")
     assert "postgresql://" in str(raised.value.hint)
 
 
 def test_a_database_that_cannot_hold_every_character_is_refused(postgresql: PostgreSQL) -> None:
     url = postgresql.database("encoding 'LATIN1' template template0")
-    with pytest.raises(RootError, match="every character"):
+    with pytest.raises(WorkspaceError, match="every character"):
         Catalog(url).migrate()
 
 
@@ -242,7 +242,7 @@ def test_roots_may_share_a_database_each_in_its_schema(postgresql: PostgreSQL) -
         _declare(two, "B")  # one writer for each root, not for all of them
     assert (_names(one), _names(two)) == (["A"], ["B"])
     missing = Catalog(f"{url}?options=-csearch_path%3Dnowhere")
-    with pytest.raises(RootError, match="schema"):
+    with pytest.raises(WorkspaceError, match="schema"):
         missing.migrate()
     for catalog in (one, two, missing):
         catalog.close()
@@ -252,8 +252,8 @@ def test_roots_may_share_a_database_each_in_its_schema(postgresql: PostgreSQL) -
 @given(said=st.text(st.characters(exclude_categories=["Cs"]), max_size=40))
 def test_any_text_can_be_put_aside(catalog: Catalog, said: str) -> None:
     with catalog.write() as connection:
-        quarantine.put_aside(connection, Quarantined("item", said, said + "\x00end"))
-        [kept] = quarantine.put_aside_things(connection, limit=1)
+        quarantine.add_quarantined(connection, Quarantined("item", said, said + "\x00end"))
+        [kept] = quarantine.quarantined_things(connection, limit=1)
     nul = "\x00" if catalog.url.startswith("sqlite") else "\ufffd"
     assert kept.place == said.replace("\x00", nul)
     assert kept.reason == said.replace("\x00", nul) + nul + "end"
@@ -262,5 +262,5 @@ def test_any_text_can_be_put_aside(catalog: Catalog, said: str) -> None:
 def test_who_shares_a_catalog() -> None:
     assert not is_shared("sqlite:///x.sqlite")
     assert is_shared("postgresql://h/d")
-    with pytest.raises(RootError):
+    with pytest.raises(WorkspaceError):
         is_shared("mysql://h/d")

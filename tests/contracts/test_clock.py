@@ -16,7 +16,7 @@ from runnel.catalog.declared import feeds, subscriptions
 from runnel.catalog.delivery import ledger, outbox
 from runnel.catalog.store import leases, schema, sequencer
 from runnel.catalog.store.connection import Catalog, now
-from runnel.errors import Fenced, RunnerActive
+from runnel.errors import FencedError, RunnerActiveError
 from runnel.model.feed import FeedKind
 from runnel.model.message import Message
 from runnel.testing import FakeClock
@@ -137,12 +137,12 @@ def test_a_holder_that_lives_keeps_its_lease_whatever_the_clock_does(timed: Cata
         told = leases.state(connection)
     assert told is not None
     assert told.alive
-    with pytest.raises(RunnerActive):
+    with pytest.raises(RunnerActiveError):
         _acquire(timed)
     with timed.write() as connection:
         leases.renew(connection, lease, 20, "running")
         _elsewhere(connection, 20)
-    with pytest.raises(RunnerActive, match="elsewhere"):
+    with pytest.raises(RunnerActiveError, match="elsewhere"):
         _acquire(timed)
 
 
@@ -156,12 +156,12 @@ def test_a_lease_from_before_the_clock_was_set_back_is_over(timed: Catalog, cloc
     with timed.write() as connection:
         _elsewhere(connection, 20)
     clock.advance(timedelta(seconds=-10))
-    with pytest.raises(RunnerActive, match="elsewhere"):
+    with pytest.raises(RunnerActiveError, match="elsewhere"):
         _acquire(timed)  # clocks differ by seconds, and a lease must bear that
     clock.advance(-_HOUR)
     fresh = _acquire(timed)
     assert fresh.epoch == old.epoch + 1
-    with timed.write() as connection, pytest.raises(Fenced):
+    with timed.write() as connection, pytest.raises(FencedError):
         leases.check(connection, old.epoch)
 
 
@@ -169,7 +169,7 @@ def test_a_longer_lease_elsewhere_is_as_good(timed: Catalog) -> None:
     with timed.write() as connection:
         leases.acquire(connection, 600)
         _elsewhere(connection, 600)
-    with pytest.raises(RunnerActive, match="elsewhere"):
+    with pytest.raises(RunnerActiveError, match="elsewhere"):
         _acquire(timed)
 
 

@@ -10,9 +10,9 @@ from sqlalchemy import Connection
 
 from runnel.catalog.declared import subscriptions
 from runnel.catalog.delivery import ledger, outbox
-from runnel.catalog.delivery.ledger import Settled
+from runnel.catalog.delivery.ledger import SettledAttempt
 from runnel.catalog.store.connection import Catalog, now
-from runnel.delivery.dead_letters import dead_letters, explain_letter, replay
+from runnel.delivery.dead_letters import dead_letters, explain_dead_letter, replay
 from runnel.model.message import Message, MessageState
 from runnel.testing import FakeClock
 
@@ -49,8 +49,8 @@ def _all_due(connection: Connection, limit: int = 2) -> list[tuple[int, int]]:
     return found
 
 
-def _failed(message: Message, not_before: int) -> Settled:
-    return Settled(message, MessageState.OPEN, "busy", not_before=not_before)
+def _failed(message: Message, not_before: int) -> SettledAttempt:
+    return SettledAttempt(message, MessageState.OPEN, "busy", not_before=not_before)
 
 
 def _numbers(connection: Connection, wanted: Sequence[int], each: int = 8) -> dict[int, list[int]]:
@@ -106,7 +106,7 @@ def test_a_failure_holds_back_what_is_behind_it_and_what_comes_later(timed: Cata
         assert [one.number for one in ledger.due_page(connection, since=moment + 1)] == [1, 2, 3, 4]
         [first, *_] = ledger.first_open(connection, [failing], 1)[failing]
         assert first.attempts == 1
-        ledger.settle_all(connection, [Settled(first, MessageState.DONE, "taken")])
+        ledger.settle_all(connection, [SettledAttempt(first, MessageState.DONE, "taken")])
         assert _numbers(connection, [failing]) == {failing: [2, 3, 4]}
 
 
@@ -114,8 +114,8 @@ def test_a_message_is_settled_once(timed: Catalog) -> None:
     with timed.write() as connection:
         [subscription] = _subscribe(connection, 1)
         [message] = _record(connection, subscription)
-        ledger.settle_all(connection, [Settled(message, MessageState.DONE, "taken")])
-        ledger.settle_all(connection, [Settled(message, MessageState.DEAD, "too late")])
+        ledger.settle_all(connection, [SettledAttempt(message, MessageState.DONE, "taken")])
+        ledger.settle_all(connection, [SettledAttempt(message, MessageState.DEAD, "too late")])
         [after] = ledger.messages_of(connection, subscription)
         assert (after.state, after.outcome, after.attempts) == (MessageState.DONE, "taken", 1)
         assert ledger.message_by_key(connection, message.key) == after
@@ -126,7 +126,7 @@ def test_waiting_for_others_is_no_attempt(timed: Catalog) -> None:
     with timed.write() as connection:
         [subscription] = _subscribe(connection, 1)
         [message] = _record(connection, subscription)
-        later = Settled(message, MessageState.OPEN, "wait", not_before=now(connection) + 1, tried=False)
+        later = SettledAttempt(message, MessageState.OPEN, "wait", not_before=now(connection) + 1, tried=False)
         ledger.settle_all(connection, [later])
         [after] = ledger.messages_of(connection, subscription)
         assert (after.state, after.attempts) == (MessageState.OPEN, 0)
@@ -140,13 +140,13 @@ def test_the_history_goes_on_when_a_letter_is_sent_again(timed: Catalog) -> None
         [subscription] = _subscribe(connection, 1)
         messages = _record(connection, subscription, 2)
         for state in (MessageState.OPEN, MessageState.DEAD):
-            ledger.settle_all(connection, [Settled(one, state, "500") for one in messages])
+            ledger.settle_all(connection, [SettledAttempt(one, state, "500") for one in messages])
         assert [one.key for one in dead_letters(connection, 10)] == [messages[1].key, messages[0].key]
         assert replay(connection, messages[0].key) == 1
         [again] = ledger.first_open(connection, [subscription], 8)[subscription]
         assert (again.key, again.attempts) == (messages[0].key, 0)
-        ledger.settle_all(connection, [Settled(again, MessageState.DEAD, "404")])
-        story = explain_letter(connection, again.key)
+        ledger.settle_all(connection, [SettledAttempt(again, MessageState.DEAD, "404")])
+        story = explain_dead_letter(connection, again.key)
         assert [(one.number, one.outcome) for one in story.failures] == [(1, "500"), (2, "500"), (3, "404")]
         assert replay(connection, subscription) == 2
 
@@ -157,7 +157,7 @@ def test_numbers_go_on_and_given_up_neighbours_are_known(timed: Catalog) -> None
         first, second = _record(connection, one, 2)
         assert ledger.next_places(connection, [one, other])[other] == (1, 0)
         assert ledger.next_places(connection, [one])[one][0] == ledger.next_number(connection, one) == 3
-        ledger.settle_all(connection, [Settled(first, MessageState.DEAD, "500")])
+        ledger.settle_all(connection, [SettledAttempt(first, MessageState.DEAD, "500")])
         assert ledger.gave_up_before(connection, second, 1)
         assert not ledger.gave_up_before(connection, second, 2)
         assert not ledger.gave_up_before(connection, first, 1)
@@ -180,9 +180,9 @@ def test_those_that_share_a_cursor_are_found_by_their_feeds(timed: Catalog) -> N
         [behind] = outbox.behind(connection, after=0, limit=10)
         assert (behind.subscription.id, behind.sequence) == (lagging, 3)
         assert outbox.behind(connection, after=lagging, limit=10) == []
-        assert outbox.places(connection, [plain, lagging, paused]) == {plain: None, lagging: 3}
-        outbox.leave_own_places(connection, [lagging])
-        assert outbox.places(connection, [lagging]) == {lagging: None}
+        assert outbox.own_cursors(connection, [plain, lagging, paused]) == {plain: None, lagging: 3}
+        outbox.leave_own_cursors(connection, [lagging])
+        assert outbox.own_cursors(connection, [lagging]) == {lagging: None}
 
 
 def test_periods_end_and_begin_in_bulk(timed: Catalog, clock: FakeClock) -> None:

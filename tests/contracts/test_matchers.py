@@ -26,6 +26,7 @@ from tests.unit.scaleout.divided_plans import closed_routes
 from runnel.algebra.nodes.attributes import WHOLE, Attribute
 from runnel.algebra.nodes.expressions import (
     And,
+    AtomRelation,
     Between,
     Compare,
     Contains,
@@ -34,14 +35,13 @@ from runnel.algebra.nodes.expressions import (
     Expression,
     In,
     Not,
-    Operator,
     Or,
     Truth,
 )
 from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.algebra.semantics.evaluate import accepts
 from runnel.algebra.values.word_patterns import word_patterns
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged
 from runnel.matching.compile.matcher_choice import MatcherChoice, matchers_of
@@ -339,7 +339,7 @@ def test_a_damaged_choice_is_refused_and_a_missing_one_means_streams() -> None:
     plan = base_plan([PlanQuery(10)], definitions, OptimizerSettings(matcher="index"))
     for name, array in (("matchers", np.array([9])), ("entries", np.empty(0)), ("extra", np.empty(0))):
         changed = {**plan.base.layout, f"choice.{name}": array}
-        with pytest.raises(CorruptData, match="choice of matchers is damaged"):
+        with pytest.raises(CorruptDataError, match="choice of matchers is damaged"):
             build_matcher(replace(plan, base=replace(plan.base, layout=changed)))
     kept = {name: array for name, array in plan.base.layout.items() if not name.startswith("choice.")}
     assert isinstance(build_matcher(replace(plan, base=replace(plan.base, layout=kept))), StreamMatcher)
@@ -561,7 +561,7 @@ def test_a_plan_without_queries_matches_nothing() -> None:
 
 def test_ranges_end_where_they_say() -> None:
     edges = [1.0, np.nextafter(1.0, 2.0).item(), np.nextafter(1.0, 0.0).item(), -1.0, 0.0, 2.0]
-    operators: list[Operator] = ["=", "<", "<=", ">", ">="]
+    operators: list[AtomRelation] = ["=", "<", "<=", ">", ">="]
     conditions: list[Expression] = [Compare(Attribute("price"), operator, 1.0) for operator in operators]
     conditions += [Between(Attribute("price"), 0.0, 1.0), Between(Attribute("price"), 1.0, 0.0)]
     definitions: dict[int, Node] = {10 + n: Filter(Read(1), condition) for n, condition in enumerate(conditions)}

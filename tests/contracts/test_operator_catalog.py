@@ -12,7 +12,7 @@ from runnel.algebra.nodes.calls import Call, Literally, Term, Variable
 from runnel.algebra.nodes.expressions import And, Compare, Contains, Expression, Not, Or
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
 from runnel.catalog.declared import feeds, operators
-from runnel.catalog.declared.bulk_insert import NewFeed, add_feeds, encoded
+from runnel.catalog.declared.bulk_insert import NewFeed, add_feeds, encode_feed
 from runnel.catalog.store.connection import Catalog
 from runnel.model.feed import FeedKind
 from runnel.model.operator import Budget, OperatorDeclaration, Parameter
@@ -119,7 +119,7 @@ def test_uses_of_many_feeds_written_together(catalog: Catalog) -> None:
     ]
     nodes = [Filter(Read(1), condition) for condition in conditions]
     new = [
-        NewFeed(number, f"F{number}", FeedKind.VIRTUAL, "…;", node=node, encoded=encoded(node))
+        NewFeed(number, f"F{number}", FeedKind.VIRTUAL, "…;", node=node, encoded=encode_feed(node))
         for number, node in enumerate(nodes, 1)
     ]
     with catalog.write() as connection:

@@ -17,14 +17,14 @@ from runnel.catalog.learned import operator_cache, operator_statistics
 from runnel.catalog.store import leases, schema
 from runnel.catalog.store.connection import Catalog, now
 from runnel.engine.upkeep.merge_operator_cache import cache_steps
-from runnel.errors import Fenced
+from runnel.errors import FencedError
 from runnel.logs.garbage import collect_garbage
 from runnel.matching.operators.ask.answer_cache import AnswerCache
 from runnel.matching.operators.ask.cache_files import CacheDraft, open_segment, write_segment
 from runnel.matching.operators.ask.notebook import key_of_test
 from runnel.matching.operators.plugins.encoding import rows_to_bytes
-from runnel.model.learned.operator_statistics import HALF_LIFE_DAYS, Learned, Use
-from runnel.model.learned.stream_statistics import Share
+from runnel.model.learned.operator_statistics import HALF_LIFE_DAYS, OperatorStatistics, OperatorUse
+from runnel.model.learned.stream_statistics import ObservedShare
 from runnel.model.operator_cache import CacheSegment
 from runnel.storage.file_storage import Storage, open_storage
 from runnel.testing import FakeClock
@@ -142,7 +142,7 @@ def test_a_damaged_file_goes_with_the_next_merging(
 def test_a_runner_that_lost_its_lease_merges_nothing(catalog: Catalog, storage: Storage) -> None:
     holder = epoch(catalog)
     add(catalog, *(segment(storage, number) for number in range(8)))
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         list(cache_steps(catalog, storage, epoch=holder + 1, most_bytes=LARGE))
     assert known(catalog, storage, 8) == set(range(8))
 
@@ -171,7 +171,7 @@ def _commit_many(url: str, root: str, first: int) -> None:
     for number in range(first, first + 10):
         add(catalog, segment(storage, number))
         with catalog.write() as connection:
-            operator_statistics.note_operators(connection, Learned({"mob 1": Use(1, 0.5)}))
+            operator_statistics.note_operators(connection, OperatorStatistics({"mob 1": OperatorUse(1, 0.5)}))
     catalog.close()
 
 
@@ -200,12 +200,14 @@ def test_what_was_noted_is_learned_and_survives_a_restart(url: str) -> None:
     test = key_of_test("mob@1()")
     with catalog.write() as connection:
         assert operator_statistics.learned_stamp(connection) is None
-        assert operator_statistics.learned_operators(connection) == Learned()
-        operator_statistics.note_operators(connection, Learned())
+        assert operator_statistics.learned_operators(connection) == OperatorStatistics()
+        operator_statistics.note_operators(connection, OperatorStatistics())
         assert operator_statistics.learned_stamp(connection) is None
     for _ in range(100):
         with catalog.write() as connection:
-            operator_statistics.note_operators(connection, Learned({"mob 1": Use(2, 0.1)}, {test: Share(2, 1)}))
+            operator_statistics.note_operators(
+                connection, OperatorStatistics({"mob 1": OperatorUse(2, 0.1)}, {test: ObservedShare(2, 1)})
+            )
     catalog.close()
     again = Catalog(url)
     with again.read() as connection:
@@ -221,20 +223,20 @@ def test_what_was_noted_is_learned_and_survives_a_restart(url: str) -> None:
 def test_a_batch_that_is_not_committed_teaches_nothing(catalog: Catalog) -> None:
     def note_and_fail() -> None:
         with catalog.write() as connection:
-            operator_statistics.note_operators(connection, Learned({"mob 1": Use(2, 0.1)}))
+            operator_statistics.note_operators(connection, OperatorStatistics({"mob 1": OperatorUse(2, 0.1)}))
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
         note_and_fail()
     with catalog.read() as connection:
-        assert operator_statistics.learned_operators(connection) == Learned()
+        assert operator_statistics.learned_operators(connection) == OperatorStatistics()
 
 
 def test_the_stamp_changes_seldom(catalog: Catalog) -> None:
     stamps = []
     for _ in range(100):
         with catalog.write() as connection:
-            operator_statistics.note_operators(connection, Learned({"mob 1": Use(1, 0.1)}))
+            operator_statistics.note_operators(connection, OperatorStatistics({"mob 1": OperatorUse(1, 0.1)}))
             stamps.append(operator_statistics.learned_stamp(connection))
     assert stamps[0] is not None
     assert stamps[0] != stamps[1]
@@ -243,14 +245,14 @@ def test_the_stamp_changes_seldom(catalog: Catalog) -> None:
 
 def test_what_is_old_counts_less(timed: Catalog, clock: FakeClock) -> None:
     with timed.write() as connection:
-        operator_statistics.note_operators(connection, Learned({"mob 1": Use(100, 10.0)}))
+        operator_statistics.note_operators(connection, OperatorStatistics({"mob 1": OperatorUse(100, 10.0)}))
         clock.advance(timedelta(days=HALF_LIFE_DAYS))
         assert operator_statistics.learned_operators(connection).operators["mob 1"].calls == pytest.approx(50)
-        operator_statistics.note_operators(connection, Learned({"lame 1": Use(10, 1.0)}))
+        operator_statistics.note_operators(connection, OperatorStatistics({"lame 1": OperatorUse(10, 1.0)}))
         clock.advance(timedelta(days=HALF_LIFE_DAYS))
         found = operator_statistics.learned_operators(connection)
         for _ in range(40):
-            operator_statistics.note_operators(connection, Learned({"other 1": Use(1, 0.1)}))
+            operator_statistics.note_operators(connection, OperatorStatistics({"other 1": OperatorUse(1, 0.1)}))
         folded = operator_statistics.learned_operators(connection)
     assert found.operators["mob 1"].calls == pytest.approx(25)
     assert found.operators["lame 1"].calls == pytest.approx(5)
@@ -260,7 +262,7 @@ def test_what_is_old_counts_less(timed: Catalog, clock: FakeClock) -> None:
 def test_a_damaged_row_is_passed_over(catalog: Catalog) -> None:
     with catalog.write() as connection:
         for _ in range(3):
-            operator_statistics.note_operators(connection, Learned({"mob 1": Use(1, 0.1)}))
+            operator_statistics.note_operators(connection, OperatorStatistics({"mob 1": OperatorUse(1, 0.1)}))
         first = select(func.min(schema.operator_learning.c.id)).scalar_subquery()
         damaged = update(schema.operator_learning).where(schema.operator_learning.c.id == first)
         for content in (b"", b"nothing", b"x\x9c"):

@@ -13,7 +13,7 @@ from runnel.catalog.learned.stream_statistics import WHOLE_STREAM
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import Catalog
 from runnel.model.feed import FeedKind
-from runnel.model.learned.stream_statistics import HALF_LIFE_DAYS, HALF_LIFE_ITEMS, Observed, Share
+from runnel.model.learned.stream_statistics import HALF_LIFE_DAYS, HALF_LIFE_ITEMS, ObservedShare, StreamSample
 from runnel.testing import FakeClock
 
 ATOM = '["compare", "price", "<", 10]'
@@ -29,7 +29,7 @@ def sources(timed: Catalog) -> tuple[int, int]:
     return first, second
 
 
-def learn(catalog: Catalog, *notes: dict[int, Observed]) -> dict[int, Observed]:
+def learn(catalog: Catalog, *notes: dict[int, StreamSample]) -> dict[int, StreamSample]:
     """Note, fold, and read."""
     with catalog.write() as connection:
         for one in notes:
@@ -41,10 +41,10 @@ def learn(catalog: Catalog, *notes: dict[int, Observed]) -> dict[int, Observed]:
 
 def test_what_was_noted_is_learned_by_feed_and_of_all(timed: Catalog, sources: tuple[int, int]) -> None:
     first, second = sources
-    some = Observed(2, {"rock": 2, "東京": 1}, {ATOM: Share(2, 1)})
-    known = learn(timed, {first: some}, {second: Observed(1, {"rock": 1})}, {first: Observed(1, {"jazz": 1})})
-    assert known[first] == Observed(3, {"rock": 2, "東京": 1, "jazz": 1}, {ATOM: Share(2, 1)})
-    assert known[second] == Observed(1, {"rock": 1})
+    some = StreamSample(2, {"rock": 2, "東京": 1}, {ATOM: ObservedShare(2, 1)})
+    known = learn(timed, {first: some}, {second: StreamSample(1, {"rock": 1})}, {first: StreamSample(1, {"jazz": 1})})
+    assert known[first] == StreamSample(3, {"rock": 2, "東京": 1, "jazz": 1}, {ATOM: ObservedShare(2, 1)})
+    assert known[second] == StreamSample(1, {"rock": 1})
     assert known[WHOLE_STREAM].words == {"rock": 3, "東京": 1, "jazz": 1}
     with timed.write() as connection:
         assert stream_statistics.learn(connection) == 0, "a note is folded once"
@@ -54,7 +54,7 @@ def test_what_was_noted_is_learned_by_feed_and_of_all(timed: Catalog, sources: t
 def test_a_batch_that_is_rolled_back_is_not_noted(timed: Catalog, sources: tuple[int, int]) -> None:
     def fail() -> None:
         with timed.write() as connection:
-            stream_statistics.note(connection, {sources[0]: Observed(1, {"rock": 1})})
+            stream_statistics.note(connection, {sources[0]: StreamSample(1, {"rock": 1})})
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -64,10 +64,10 @@ def test_a_batch_that_is_rolled_back_is_not_noted(timed: Catalog, sources: tuple
 
 def test_what_is_old_counts_less(timed: Catalog, sources: tuple[int, int], clock: FakeClock) -> None:
     first = sources[0]
-    learn(timed, {first: Observed(100, {"rock": 50})})
+    learn(timed, {first: StreamSample(100, {"rock": 50})})
     clock.advance(timedelta(days=HALF_LIFE_DAYS))
-    assert learn(timed, {first: Observed(1, {"jazz": 1})})[first].words["rock"] == pytest.approx(25, rel=1e-3)
-    learn(timed, {first: Observed(HALF_LIFE_ITEMS, {"jazz": 1})})
+    assert learn(timed, {first: StreamSample(1, {"jazz": 1})})[first].words["rock"] == pytest.approx(25, rel=1e-3)
+    learn(timed, {first: StreamSample(HALF_LIFE_ITEMS, {"jazz": 1})})
     with timed.read() as connection:
         known = stream_statistics.learned(connection, [first])[first]
     assert known.words["rock"] == pytest.approx(12.5, rel=1e-3)
@@ -76,8 +76,10 @@ def test_what_is_old_counts_less(timed: Catalog, sources: tuple[int, int], clock
 
 def test_sizes_are_bounded(timed: Catalog, sources: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     first = sources[0]
-    many = Observed(
-        9, {f"w{number}": 1 + number % 7 for number in range(40_000)}, {f"a{n}": Share(1, 0) for n in range(5_000)}
+    many = StreamSample(
+        9,
+        {f"w{number}": 1 + number % 7 for number in range(40_000)},
+        {f"a{n}": ObservedShare(1, 0) for n in range(5_000)},
     )
     known = learn(timed, {first: many})
     assert (len(known[first].words), len(known[first].atoms)) == (1_024, 128)
@@ -86,15 +88,15 @@ def test_sizes_are_bounded(timed: Catalog, sources: tuple[int, int], monkeypatch
     monkeypatch.setattr(stream_statistics, "_MOST_NOTES", 3)
     with timed.write() as connection:
         for _ in range(5):
-            stream_statistics.note(connection, {first: Observed(1, {"rock": 1})})
+            stream_statistics.note(connection, {first: StreamSample(1, {"rock": 1})})
         assert stream_statistics.learn(connection) == 3
 
 
 def test_dropped_feeds_are_forgotten(timed: Catalog, sources: tuple[int, int]) -> None:
     first, second = sources
-    learn(timed, {first: Observed(1, {"rock": 1}), second: Observed(1, {"rock": 1})})
+    learn(timed, {first: StreamSample(1, {"rock": 1}), second: StreamSample(1, {"rock": 1})})
     with timed.write() as connection:
-        stream_statistics.note(connection, {first: Observed(1, {"late": 1})})
+        stream_statistics.note(connection, {first: StreamSample(1, {"late": 1})})
         connection.execute(update(schema.feeds).where(schema.feeds.c.id == first).values(dropped=1))
         assert stream_statistics.forget(connection) == 1
     assert set(learn(timed)) == {WHOLE_STREAM, second}, "nor does a late note bring it back"
@@ -102,12 +104,12 @@ def test_dropped_feeds_are_forgotten(timed: Catalog, sources: tuple[int, int]) -
 
 def test_damaged_rows_are_as_nothing(timed: Catalog, sources: tuple[int, int]) -> None:
     first = sources[0]
-    learn(timed, {first: Observed(5, {"rock": 5})})
+    learn(timed, {first: StreamSample(5, {"rock": 5})})
     with timed.write() as connection:
-        stream_statistics.note(connection, {first: Observed(1, {"rock": 1})})
+        stream_statistics.note(connection, {first: StreamSample(1, {"rock": 1})})
         connection.execute(update(schema.statistics).values(content=b"no zlib"))
         connection.execute(update(schema.observations).values(content=b"\x78\x9c broken"))
-        assert stream_statistics.learned(connection, [first])[first] == Observed()
+        assert stream_statistics.learned(connection, [first])[first] == StreamSample()
         assert stream_statistics.learn(connection) == 1
         assert connection.execute(select(func.count()).select_from(schema.observations)).scalar_one() == 0
-    assert learn(timed, {first: Observed(1, {"jazz": 1})})[first].words == {"jazz": 1}
+    assert learn(timed, {first: StreamSample(1, {"jazz": 1})})[first].words == {"jazz": 1}

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from runnel.engine import Engine, open_engine
-from runnel.errors import RunnerActive, StorageFull
+from runnel.errors import RunnerActiveError, StorageFullError
 from tests.crash.harness import SCRIPT, Victim, item, verify, wait_until
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
@@ -29,7 +29,7 @@ def test_one_running_root_through_its_troubles(tmp_path: Path) -> None:
         wait_until(lambda: _matched(engine, 1))
 
         # A second runner is refused, by the library and by the command; clients are not.
-        with pytest.raises(RunnerActive, match="a runner is active"):
+        with pytest.raises(RunnerActiveError, match="a runner is active"):
             engine.run(once=True)
         told = subprocess.run(
             [Path(sys.executable).with_name("runnel"), "run", "--once", "-r", root],
@@ -70,7 +70,7 @@ def test_a_publisher_without_room_is_told(tmp_path: Path) -> None:
     with open_engine(root, storage=f"full+{root.as_uri()}?flag={flag}") as engine:
         engine.execute("register feed Wire;")
         flag.touch()
-        with pytest.raises(StorageFull, match="no room"):
+        with pytest.raises(StorageFullError, match="no room"):
             engine.publish("Wire", [item(1)])
         flag.unlink()
         assert engine.publish("Wire", [item(1)]).accepted == 1

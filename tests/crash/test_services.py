@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from runnel.engine import Engine, open_engine
-from runnel.errors import CatalogUnavailable
+from runnel.errors import CatalogUnavailableError
 from tests.crash.harness import SCRIPT, Victim, item, verify, wait_until
 from tests.services import PostgreSQL
 
@@ -35,7 +35,7 @@ class PersistentTrickle(threading.Thread):
                 batch = [item(self.published + more) for more in range(1 + self.published % 4)]
                 try:
                     engine.publish(feed, batch)
-                except CatalogUnavailable as error:
+                except CatalogUnavailableError as error:
                     self.refusals.append(str(error))
                     time.sleep(0.2)
                     continue
@@ -76,7 +76,7 @@ def test_a_server_restarted_under_load_loses_and_repeats_nothing(
                 refused = len(trickle.refusals)
                 server.stop(rudely=rudely)
                 wait_until(lambda refused=refused: len(trickle.refusals) > refused)  # type: ignore[misc]
-                with pytest.raises(CatalogUnavailable, match="does not answer") as raised:
+                with pytest.raises(CatalogUnavailableError, match="does not answer") as raised:
                     engine.status()
                 assert server.password not in str(raised.value)
                 time.sleep(2)

@@ -17,9 +17,9 @@ from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store import leases
 from runnel.engine import Engine
 from runnel.engine.declare.end_expired import end_expired
-from runnel.streaming.item_source import ItemLogReader, Offset
+from runnel.streaming.item_source import ItemReader, Offset
 from runnel.streaming.job import FORM, Job
-from runnel.streaming.match_sink import MatchLogWriter, PartsWritten
+from runnel.streaming.match_sink import MatchWriter, PartsWritten
 from runnel.streaming.partitioned.shards import shard_count
 from runnel.streaming.partitioned.two_stages import match_shard, route_slices
 from runnel.streaming.worker.match_buffer import PART_SCHEMA
@@ -66,8 +66,8 @@ class InProcess:
             epoch=self.lease.epoch,
             **bounds,
         )
-        self.reader = ItemLogReader(self.job)
-        self.writer = MatchLogWriter(self.job)
+        self.reader = ItemReader(self.job)
+        self.writer = MatchWriter(self.job)
         self.offset: Offset = self.reader.initialOffset()
         self.batches = 0
         self.dispatcher = engine._dispatcher()

@@ -20,9 +20,9 @@ import runnel
 from runnel.catalog.declared import feeds
 from runnel.catalog.delivery import ledger
 from runnel.engine import Engine
-from runnel.engine.open_delivery import shares_of
-from runnel.engine.upkeep.maintenance import tidy
-from runnel.errors import DeliveryFailed
+from runnel.engine.open_delivery import match_reader_of
+from runnel.engine.upkeep.maintenance import run_maintenance
+from runnel.errors import DeliveryError
 from runnel.logs.matches import match_log
 from runnel.logs.matches.match_files import BOUND_SCHEMA, match_records
 from runnel.model.bindings import Bindings
@@ -121,7 +121,7 @@ def test_digests_have_them_whatever_was_merged_meanwhile(engine: Engine, runner:
         runner.match()
         clock.advance(timedelta(hours=2))
     clock.advance(timedelta(days=2))
-    tidy(engine.root, runner.epoch)
+    run_maintenance(engine.root, runner.epoch)
     clock.advance(timedelta(days=2))
     runner.run()
     assert delivered("mobs") == [("mob one", people(1.0)), ("mob two", people(3.0))]
@@ -146,7 +146,7 @@ def test_a_dead_letter_that_is_sent_again_has_them_again(
 
     def refuse(sink: MemorySink, delivery: Any) -> str:
         seen.append(delivery)
-        raise DeliveryFailed("no", permanent=True)
+        raise DeliveryError("no", permanent=True)
 
     monkeypatch.setattr(MemorySink, "deliver", refuse)
     publish(engine, "mob")
@@ -220,5 +220,5 @@ def test_feeds_without_bindings_cost_one_look_at_a_part(
     runner.run()
     assert delivered("mobs") == [("mob", Bindings())]
     assert asked == [], "the matches were read, so it was known"
-    shares = shares_of(engine.root)
+    shares = match_reader_of(engine.root)
     assert shares.bindings({1: [1]}) == {}

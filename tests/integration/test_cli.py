@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from runnel.cli.main import app
 from runnel.cli.output import EXIT_CODES
 from runnel.engine import open_engine
-from runnel.engine.upkeep.maintenance import tidy
+from runnel.engine.upkeep.maintenance import run_maintenance
 from runnel.plan import store
 
 SCRIPT = (
@@ -170,7 +170,7 @@ def test_a_refused_statement_is_3_and_shows_its_place(declared: Command) -> None
     ]
     as_json = json.loads(declared("exec", "create feed Y from Wrie;", "--json", code=3).stderr)["error"]
     assert as_json == {
-        "kind": "UnknownName",
+        "kind": "UnknownNameError",
         "message": "there is no feed Wrie",
         "hint": "did you mean Wire?",
         "place": {"line": 1, "column": 20},
@@ -289,7 +289,7 @@ def test_doctor_misses_the_index_of_a_file_of_matches(tmp_path: Path) -> None:
         life.accept(2)
         life.match(2)
     life.advance(days=2)
-    tidy(life.root, life.epoch, asked=[5])
+    run_maintenance(life.root, life.epoch, asked=[5])
     life.root.close()
     command = Command(tmp_path / "root")
     assert "3 log files, all there" in command("doctor").stdout, "items, matches, and the index of those by query"

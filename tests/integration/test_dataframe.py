@@ -10,7 +10,14 @@ from typing import Any
 import pytest
 
 import runnel
-from runnel.errors import CyclicFeeds, DuplicateName, InputError, StatementError, SyntaxProblem, UnknownName
+from runnel.errors import (
+    CyclicFeedsError,
+    DuplicateNameError,
+    InputError,
+    StatementError,
+    StatementSyntaxError,
+    UnknownNameError,
+)
 from runnel.testing import World
 
 QUERIES = [
@@ -61,12 +68,17 @@ def test_a_plan_of_several_feeds_asks_where_an_item_comes_from() -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "message", "line"),
     [
-        ("create feed A from W;\ncreate feed A from W;", DuplicateName, "there is a feed A already", 2),
-        ("create feed A from B;\ncreate feed B from A;", CyclicFeeds, "would read itself", 1),
+        ("create feed A from W;\ncreate feed A from W;", DuplicateNameError, "there is a feed A already", 2),
+        ("create feed A from B;\ncreate feed B from A;", CyclicFeedsError, "would read itself", 1),
         ("create feed A from W;\nsubscribe to A output log;", StatementError, "only `create feed`", 2),
-        ("create feed A\nfrom W where $x[n > 1];", UnknownName, "no variable", 2),
-        ("creat feed A from W;", SyntaxProblem, "", 1),
-        ("create feed A from W\nwhere n > 1 and mob(?n);", UnknownName, "`runnel.compile` knows no operators", 2),
+        ("create feed A\nfrom W where $x[n > 1];", UnknownNameError, "no variable", 2),
+        ("creat feed A from W;", StatementSyntaxError, "", 1),
+        (
+            "create feed A from W\nwhere n > 1 and mob(?n);",
+            UnknownNameError,
+            "`runnel.compile` knows no operators",
+            2,
+        ),
     ],
 )
 def test_what_cannot_be_compiled_is_refused_with_its_place(

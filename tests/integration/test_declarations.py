@@ -16,13 +16,13 @@ from runnel.catalog.logs import plan_versions
 from runnel.engine import Engine
 from runnel.engine.planning import plan_change
 from runnel.errors import (
-    CyclicFeeds,
-    DuplicateName,
-    NotFound,
+    CyclicFeedsError,
+    DuplicateNameError,
+    NotFoundError,
     StatementError,
-    StillNeeded,
-    SyntaxProblem,
-    UnknownName,
+    StatementSyntaxError,
+    StillNeededError,
+    UnknownNameError,
 )
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.model.item import Item, attributes_of
@@ -103,20 +103,20 @@ def test_an_empty_script_and_a_comment_do_nothing(engine: Engine) -> None:
 # --- refusals ------------------------------------------------------------------------------------------------------
 
 REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int], str]] = [
-    ("create feed X\n  from Wrie;", UnknownName, "there is no feed Wrie", (2, 8), "Wire"),
-    ("subscribe to\n Rokc output log;", UnknownName, "there is no feed Rokc", (2, 2), "Rock"),
-    ("register feed Rock;", DuplicateName, "there is a feed Rock already", (1, 15), "or replace"),
-    ("create feed Rock from Wire;", DuplicateName, "there is a feed Rock already", (1, 13), "or replace"),
-    ("create or replace feed Wire from Rock;", DuplicateName, "there is a feed Wire already", (1, 24), ""),
+    ("create feed X\n  from Wrie;", UnknownNameError, "there is no feed Wrie", (2, 8), "Wire"),
+    ("subscribe to\n Rokc output log;", UnknownNameError, "there is no feed Rokc", (2, 2), "Rock"),
+    ("register feed Rock;", DuplicateNameError, "there is a feed Rock already", (1, 15), "or replace"),
+    ("create feed Rock from Wire;", DuplicateNameError, "there is a feed Rock already", (1, 13), "or replace"),
+    ("create or replace feed Wire from Rock;", DuplicateNameError, "there is a feed Wire already", (1, 24), ""),
     (
         "create feed X from Wire as $w\n where $v[n > 1];",
-        UnknownName,
+        UnknownNameError,
         "there is no variable $v",
         (2, 8),
         "$w",
     ),
-    ("create or replace feed Rock\n from Rock;", CyclicFeeds, "Rock would read itself", (1, 24), ""),
-    ("create or replace feed Rock from Hard;", CyclicFeeds, "it reads Hard, which reads Rock", (1, 24), ""),
+    ("create or replace feed Rock\n from Rock;", CyclicFeedsError, "Rock would read itself", (1, 24), ""),
+    ("create or replace feed Rock from Hard;", CyclicFeedsError, "it reads Hard, which reads Rock", (1, 24), ""),
     ("subscribe to Rock output rss '../x';", StatementError, "", (1, 30), ""),
     ("subscribe to Rock output rss;", StatementError, "needs a", (1, 26), ""),
     ("subscribe to Rock output log 'x';", StatementError, "no target", (1, 30), ""),
@@ -127,28 +127,28 @@ REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int], str]] = [
     ("register feed 'gopher://x/y' as X;", StatementError, "gopher", (1, 15), "path"),
     ("register feed 'http://127.0.0.1/x' as X;", StatementError, "127.0.0.1", (1, 15), ""),
     ("register feed 'drop' as X every 1 hour;", StatementError, "only addresses on the web", (1, 15), "scan_seconds"),
-    ("drop feed Nope;", UnknownName, "there is no feed Nope", (1, 11), ""),
-    ("drop feed Wire;", StillNeeded, "Wire is still needed by feeds Hard, Rock", (1, 11), "cascade"),
-    ("drop feed Hard;", StillNeeded, "Hard is still needed by subscription 1", (1, 11), "cascade"),
-    ("unsubscribe 12;", UnknownName, "there is no subscription 12", (1, 13), "show subscriptions"),
-    ("unsubscribe from Rock;", UnknownName, "no such subscription to Rock", (1, 18), "show subscriptions"),
-    ("unsubscribe from Hard output rss;", UnknownName, "no such subscription to Hard", (1, 18), ""),
-    ("pause feed Nope;", UnknownName, "there is no feed Nope", (1, 12), ""),
-    ("resume subscription 5;", UnknownName, "there is no subscription 5", (1, 21), ""),
-    ("renew subscription 5;", UnknownName, "there is no subscription 5", (1, 20), ""),
-    ("renew ticket 'x';", UnknownName, "no subscription has this ticket", (1, 14), "copied whole"),
-    ("unsubscribe ticket 'x';", UnknownName, "no subscription has this ticket", (1, 20), "copied whole"),
-    ("rotate key of subscription 5;", UnknownName, "there is no subscription 5", (1, 28), ""),
+    ("drop feed Nope;", UnknownNameError, "there is no feed Nope", (1, 11), ""),
+    ("drop feed Wire;", StillNeededError, "Wire is still needed by feeds Hard, Rock", (1, 11), "cascade"),
+    ("drop feed Hard;", StillNeededError, "Hard is still needed by subscription 1", (1, 11), "cascade"),
+    ("unsubscribe 12;", UnknownNameError, "there is no subscription 12", (1, 13), "show subscriptions"),
+    ("unsubscribe from Rock;", UnknownNameError, "no such subscription to Rock", (1, 18), "show subscriptions"),
+    ("unsubscribe from Hard output rss;", UnknownNameError, "no such subscription to Hard", (1, 18), ""),
+    ("pause feed Nope;", UnknownNameError, "there is no feed Nope", (1, 12), ""),
+    ("resume subscription 5;", UnknownNameError, "there is no subscription 5", (1, 21), ""),
+    ("renew subscription 5;", UnknownNameError, "there is no subscription 5", (1, 20), ""),
+    ("renew ticket 'x';", UnknownNameError, "no subscription has this ticket", (1, 14), "copied whole"),
+    ("unsubscribe ticket 'x';", UnknownNameError, "no subscription has this ticket", (1, 20), "copied whole"),
+    ("rotate key of subscription 5;", UnknownNameError, "there is no subscription 5", (1, 28), ""),
     ("rotate key of subscription 1;", StatementError, "are not signed", (1, 28), "output webhook"),
-    ("replay message 'a';", UnknownName, "there is no message a", (1, 16), "show dead letters"),
-    ("replay subscription 5;", UnknownName, "there is no subscription 5", (1, 21), ""),
-    ("replay subscription 1;", UnknownName, "there is no dead letter", (1, 21), ""),
+    ("replay message 'a';", UnknownNameError, "there is no message a", (1, 16), "show dead letters"),
+    ("replay subscription 5;", UnknownNameError, "there is no subscription 5", (1, 21), ""),
+    ("replay subscription 1;", UnknownNameError, "there is no dead letter", (1, 21), ""),
     ("explain message 'a';", StatementError, "there is no message a", (1, 1), "show dead letters"),
     ("show feed Rokc;", StatementError, "there is no feed Rokc", (1, 1), "Rock"),
     ("explain feed Nope;", StatementError, "there is no feed Nope", (1, 1), "show feeds"),
     ("why item 'x' in Rock;", StatementError, "no item x was accepted", (1, 1), ""),
-    ("preview create feed P from Nope;", UnknownName, "there is no feed Nope", (1, 28), ""),
-    ("creat feed X from Wire;", SyntaxProblem, "", (1, 1), "create"),
+    ("preview create feed P from Nope;", UnknownNameError, "there is no feed Nope", (1, 28), ""),
+    ("creat feed X from Wire;", StatementSyntaxError, "", (1, 1), "create"),
 ]
 
 
@@ -169,16 +169,16 @@ def test_a_refusal_says_what_where_and_what_to_do(
 
 def test_a_cycle_is_refused_through_a_paused_view_too(engine: Engine) -> None:
     engine.execute(f"{WIRE} create feed Hard from Rock; subscribe to Hard output log; pause feed Hard;")
-    with pytest.raises(CyclicFeeds, match="Rock would read itself"):
+    with pytest.raises(CyclicFeedsError, match="Rock would read itself"):
         engine.execute("create or replace feed Rock from Hard;")
 
 
 def test_asking_by_name_outside_a_script_is_not_found(engine: Engine) -> None:
     engine.execute(WIRE)
-    with pytest.raises(NotFound, match="there is no feed Rokc") as missing:
+    with pytest.raises(NotFoundError, match="there is no feed Rokc") as missing:
         engine.explain("Rokc")
     assert "Rock" in (missing.value.hint or "")
-    with pytest.raises(NotFound, match="no item 1"):
+    with pytest.raises(NotFoundError, match="no item 1"):
         engine.why("1", "Rock")
 
 
@@ -200,7 +200,7 @@ def test_unsubscribe_by_number_by_feed_by_kind_and_by_target(engine: Engine) -> 
     assert ended("unsubscribe from Rock;") == [1, 3]
     assert engine.status().subscriptions == 0
     assert live_names(engine) == set()
-    with pytest.raises(UnknownName, match="there is no subscription 5"):
+    with pytest.raises(UnknownNameError, match="there is no subscription 5"):
         engine.execute("unsubscribe 5;")
 
 
@@ -383,7 +383,7 @@ class _Walk:
         statement = self.random.choice(choices)()
         try:
             self.engine.execute(statement)
-        except (CyclicFeeds, UnknownName):
+        except (CyclicFeedsError, UnknownNameError):
             return f"refused: {statement}"  # a cycle, or nothing to unsubscribe
         with self.engine.root.catalog.read() as connection:
             self.views = [one.name for one in feeds.live_feeds(connection) if one.name not in self.sources]

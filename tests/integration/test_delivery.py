@@ -13,11 +13,11 @@ from tests.integration.in_process import InProcess, live_names
 from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import match_segments
 from runnel.catalog.store.leases import acquire, release
-from runnel.delivery.match_reader import Share
+from runnel.delivery.match_reader import MatchedRange
 from runnel.delivery.recorder import Recorder
 from runnel.engine import Engine
 from runnel.engine.declare.end_expired import end_expired
-from runnel.errors import CatalogUnavailable, Fenced, StatementError
+from runnel.errors import CatalogUnavailableError, FencedError, StatementError
 from runnel.logs.garbage import collect_garbage
 from runnel.logs.items.archive import archive_matched
 from runnel.model.message import Message, MessageState
@@ -109,7 +109,7 @@ def test_the_ledger_moves_with_the_messages_and_not_past_a_fenced_runner(engine:
     with engine.root.catalog.write() as connection:
         release(connection, runner.lease)
         acquire(connection, 60.0)
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         runner.deliver()
     assert MemorySink.item_ids("all") == []
     assert engine.status().messages == {}
@@ -335,7 +335,7 @@ def test_a_view_may_be_redefined_while_a_subscription_catches_up(
     clock.advance(HOUR)
     digest = Recorder._digest
 
-    def redefined(recorder: Recorder, shares: Sequence[Share]) -> None:
+    def redefined(recorder: Recorder, shares: Sequence[MatchedRange]) -> None:
         digest(recorder, shares)
         if shares and not done:  # what is to be sent was found, and is not written down yet
             done.append(len(shares))
@@ -361,12 +361,12 @@ def test_a_catalog_that_is_away_is_no_fault_of_a_message(
     engine.execute("subscribe to Rock output memory 'rock' from last 1 day;")
 
     def away(*_: object) -> list[int]:
-        raise CatalogUnavailable("the catalog's server does not answer")
+        raise CatalogUnavailableError("the catalog's server does not answer")
 
     for shares in (runner.dispatcher.recorder._shares, runner.dispatcher._composer._shares):
         with monkeypatch.context() as patched:
             patched.setattr(shares, "_history", away)
-            with pytest.raises(CatalogUnavailable):
+            with pytest.raises(CatalogUnavailableError):
                 runner.deliver()
     assert [(one.state, one.attempts, one.outcome) for one in _messages(engine, 2)] == [(MessageState.OPEN, 0, None)]
     assert runner.deliver() == 1

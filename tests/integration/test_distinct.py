@@ -32,7 +32,7 @@ from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog
 from runnel.engine import Engine, open_engine
 from runnel.engine.upkeep.backup import back_up
-from runnel.engine.upkeep.maintenance import tidy
+from runnel.engine.upkeep.maintenance import run_maintenance
 from runnel.engine.upkeep.restore import restore
 from runnel.errors import InputError, RunnelError, StatementError
 from runnel.logs.garbage import collect_garbage
@@ -220,16 +220,16 @@ def test_keys_are_forgotten_when_they_make_no_duplicates_any_more(engine: Engine
     # An item that waits was accepted when the keys still counted.
     engine.publish("Agency", items(("muse", 3)))
     clock.advance(timedelta(days=3))
-    assert tidy(engine.root, run.epoch, chores=True).forgotten == 0
+    assert run_maintenance(engine.root, run.epoch, chores=True).forgotten == 0
     run.match()
     assert matched_ids(engine, "News") == ["Muse/1", "Muse on tour/2"]
-    assert tidy(engine.root, run.epoch, chores=True).forgotten == 0, "the log's time has not gone on"
+    assert run_maintenance(engine.root, run.epoch, chores=True).forgotten == 0, "the log's time has not gone on"
     engine.publish("Wire", items(("later", 4)))
     run.match()
-    assert tidy(engine.root, run.epoch, chores=True).forgotten == 2
+    assert run_maintenance(engine.root, run.epoch, chores=True).forgotten == 2
     assert remembered() == {"News": 0, "Once": 2}
     engine.execute("drop feed Once cascade;")
-    assert tidy(engine.root, run.epoch, chores=True).forgotten == 2
+    assert run_maintenance(engine.root, run.epoch, chores=True).forgotten == 2
     run.close()
 
 

@@ -22,7 +22,7 @@ from runnel.catalog.declared import feeds
 from runnel.catalog.logs import item_segments, match_segments, plan_versions
 from runnel.engine import Engine
 from runnel.engine.run.runner import Progress
-from runnel.errors import RunnerActive
+from runnel.errors import RunnerActiveError
 from runnel.model.message import MessageState
 from runnel.sources.documents.adapt import adapt
 from runnel.sources.documents.decode import decode
@@ -227,7 +227,7 @@ def test_a_feed_is_previewed_by_name_whatever_its_name_begins_with(engine: Engin
 
 def test_two_runners_of_one_root_are_refused(engine: Engine) -> None:
     runner = InProcess(engine)
-    with pytest.raises(RunnerActive, match="a runner is active"):
+    with pytest.raises(RunnerActiveError, match="a runner is active"):
         engine.run(once=True)
     assert runner.match() == 0
 

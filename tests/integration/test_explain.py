@@ -18,7 +18,7 @@ from runnel.engine import Engine, open_engine
 from runnel.engine.ask import explain_partition
 from runnel.engine.ask.explain_partition import ExplainedPartition
 from runnel.engine.ask.status import read_status
-from runnel.errors import NotFound
+from runnel.errors import NotFoundError
 
 SCRIPT = """
 register feed Wire; register feed Other;
@@ -69,13 +69,13 @@ def test_an_owner_sees_nothing_of_what_others_want(engine: Engine) -> None:
         assert word not in drawn
     assert "1 predicate:" in told
     assert "beta" in "".join(engine.pictures("All").values()), "the operator sees the whole tree"
-    with pytest.raises(NotFound):
+    with pytest.raises(NotFoundError):
         ann.pictures("Nope")
 
 
 def test_what_reads_no_source_has_no_picture(engine: Engine) -> None:
     engine.execute("register feed Wire; create feed Never from Wire where title contains 'a' and false;")
-    with pytest.raises(NotFound, match="no filter tree of Never"):
+    with pytest.raises(NotFoundError, match="no filter tree of Never"):
         engine.pictures("Never")
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.integration.in_process import InProcess
 
 from runnel.engine import Engine, open_engine
-from runnel.errors import InvalidCondition
+from runnel.errors import InvalidConditionError
 
 NUMBER = "http://www.w3.org/2001/XMLSchema#integer"
 
@@ -46,7 +46,7 @@ WIDE = [(f"b{number}", "q", number) for number in range(300)]
 
 def test_patterns_joined_by_their_variables_stay_within_the_limits(engine: Engine) -> None:
     one, two = (" . ".join(f"?x <urn:{side}{number}> []" for number in range(17)) for side in "ab")
-    with pytest.raises(InvalidCondition, match="35 variables") as refused:
+    with pytest.raises(InvalidConditionError, match="35 variables") as refused:
         engine.execute(f"create feed A from Pages where graph {{ {one} }} and graph {{ {two} }};")
     assert refused.value.span is not None
 

@@ -17,7 +17,7 @@ from runnel.cli.main import app
 from runnel.engine import Engine
 from runnel.engine.upkeep.backup import back_up
 from runnel.engine.upkeep.restore import restore
-from runnel.errors import Span, StatementError, UnknownName
+from runnel.errors import Span, StatementError, UnknownNameError
 from runnel.language.syntax.iri_prefixes import KNOWN_PREFIXES
 
 LAB = "register prefix lab as 'http://lab.example/';"
@@ -83,7 +83,7 @@ def test_within_a_script_a_prefix_means_what_was_said_last(engine: Engine) -> No
 def test_unknown_prefixes_are_refused_at_their_place(engine: Engine) -> None:
     engine.execute(LAB + PAGES)
     error = refused(engine, "show feeds;\ncreate feed A from Pages where\n graph { ?x a lap:Page };")
-    assert isinstance(error, UnknownName)
+    assert isinstance(error, UnknownNameError)
     assert error.span == Span(3, 15, 23)
     assert error.hint == "did you mean lab?"
     assert "graph { prefix nobody: <" in (refused(engine, RECENT.replace("lab:", "nobody:")).hint or "")

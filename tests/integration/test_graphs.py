@@ -23,7 +23,7 @@ from runnel.algebra.semantics.evaluate import holds
 from runnel.algebra.semantics.graph_solutions import graph_bindings
 from runnel.cli.main import app
 from runnel.engine import Engine
-from runnel.errors import InputError, InvalidItem, StatementError
+from runnel.errors import InputError, InvalidItemError, StatementError
 from runnel.model.graph import RdfGraph
 from runnel.testing import MemorySink
 
@@ -236,7 +236,7 @@ def test_a_pattern_that_cannot_be_is_refused_with_its_place(declared: Engine, bl
 
 
 def test_a_broken_graph_is_refused_with_its_line_and_the_others_are_taken(declared: Engine) -> None:
-    with pytest.raises(InvalidItem, match="line 2 of the graph"):
+    with pytest.raises(InvalidItemError, match="line 2 of the graph"):
         declared.publish("Pages", [{"id": "1", "graph": f"{OLD.splitlines()[1]}\n<no> <triple> ."}])
     lines = [{"id": "good", "graph": OLD}, {"id": "bad", "graph": "nothing of N-Triples"}, {"id": "fine"}]
     text = "".join(json.dumps(line) + "\n" for line in lines)

@@ -11,8 +11,8 @@ from tests.integration.in_process import InProcess
 
 from runnel.catalog.declared import feeds
 from runnel.engine import Engine, open_engine
-from runnel.errors import InvalidCondition
-from runnel.matching.operators.ask.operator_environment import OperatorMeans
+from runnel.errors import InvalidConditionError
+from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.streaming.worker import operator_work
 
 MODULE = "tests.integration.city_operators"
@@ -62,7 +62,7 @@ ITEMS: list[dict[str, Any]] = [
 def engine(tmp_path: Path) -> Iterator[Engine]:
     operator_work.operators.cache_clear()
     with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,)) as opened:
-        OperatorMeans.of(opened.root.settings).keep(opened.root.storage)
+        OperatorEnvironment.of(opened.root.settings).keep(opened.root.storage)
         opened.execute(SCRIPT + "".join(f"subscribe to {name} output log;" for name in NAMES))
         yield opened
     operator_work.operators.cache_clear()
@@ -138,7 +138,7 @@ def test_a_preview_asks_operators_with_values_of_graphs(engine: Engine) -> None:
     ],
 )
 def test_what_cannot_be_said_is_refused_with_its_place(engine: Engine, condition: str, message: str) -> None:
-    with pytest.raises(InvalidCondition, match=message.replace("?", r"\?")) as refused:
+    with pytest.raises(InvalidConditionError, match=message.replace("?", r"\?")) as refused:
         engine.execute(f"create feed Wrong from Pages where {condition}")
     assert refused.value.span is not None
     assert refused.value.hint

@@ -18,8 +18,8 @@ from runnel.catalog.store import schema
 from runnel.engine import Engine
 from runnel.engine.declare import script
 from runnel.engine.planning import plan_change
-from runnel.engine.workspace import Root
-from runnel.errors import CorruptData, DuplicateName, QuotaExceeded, StatementError, UnknownName
+from runnel.engine.workspace import Workspace
+from runnel.errors import CorruptDataError, DuplicateNameError, QuotaExceededError, StatementError, UnknownNameError
 from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_script
 from runnel.language.syntax.statements import Parsed
@@ -211,8 +211,8 @@ def test_what_others_declare_meanwhile_is_not_lost(
 @pytest.mark.parametrize(
     ("meanwhile", "error", "message"),
     [
-        ("create feed Q7 from News;", DuplicateName, "there is a feed Q7 already"),
-        ("drop feed News;", UnknownName, "there is no feed News"),
+        ("create feed Q7 from News;", DuplicateNameError, "there is a feed Q7 already"),
+        ("drop feed News;", UnknownNameError, "there is no feed News"),
     ],
 )
 def test_a_script_that_became_wrong_is_refused_whole(
@@ -261,12 +261,12 @@ def test_a_plan_that_was_collected_meanwhile_is_no_damage(tmp_path: Path, monkey
     """A newer plan came into use while the script was prepared, so that the older one is gone."""
     real, tries = plan_change.compile_change, list[str]()
 
-    def gone(root: Root, change: plan_change.Change) -> plan_change.Draft:
+    def gone(root: Workspace, change: plan_change.PlanChange) -> plan_change.CompiledChange:
         tries.append("compiled")
         if len(tries) == 1:
             with runnel.open(tmp_path / "root") as other:
                 other.execute("create feed Other from News; subscribe to Other output log;")
-            raise CorruptData("plans/1/manifest.json cannot be read")
+            raise CorruptDataError("plans/1/manifest.json cannot be read")
         return real(root, change)
 
     with runnel.open(tmp_path / "root") as engine:
@@ -276,12 +276,12 @@ def test_a_plan_that_was_collected_meanwhile_is_no_damage(tmp_path: Path, monkey
         assert {"Other", "Q0", f"Q{COUNT - 1}"} <= check(engine)
         assert len(tries) == 3, "the first, the other client's, and the second"
         monkeypatch.setattr(script, "compile_change", lambda root, change: gone(root, change) and _raise())
-        with pytest.raises(CorruptData):
+        with pytest.raises(CorruptDataError):
             engine.execute(many("R"))
 
 
-def _raise() -> plan_change.Draft:
-    raise CorruptData("plans/2/manifest.json cannot be read")
+def _raise() -> plan_change.CompiledChange:
+    raise CorruptDataError("plans/2/manifest.json cannot be read")
 
 
 def test_an_error_in_a_large_script_is_the_same_and_changes_nothing(opened: Callable[[], Engine]) -> None:
@@ -289,13 +289,13 @@ def test_an_error_in_a_large_script_is_the_same_and_changes_nothing(opened: Call
     engine.execute("register feed News;")
     before = content(engine)
     text = many("Q") + "create feed Bad from Nwes;"
-    with pytest.raises(UnknownName) as refused:
+    with pytest.raises(UnknownNameError) as refused:
         engine.execute(text)
     assert refused.value.span is not None
     assert (refused.value.span.line, refused.value.hint) == (2 * COUNT + 1, "did you mean News?")
-    with pytest.raises(DuplicateName, match="there is a feed Q0 already"):
+    with pytest.raises(DuplicateNameError, match="there is a feed Q0 already"):
         engine.execute(many("Q") + "create feed Q0 from News;")
-    with pytest.raises(DuplicateName, match="writes into"):
+    with pytest.raises(DuplicateNameError, match="writes into"):
         engine.execute(many("Q") + "subscribe to Q0 output rss 'a.xml'; subscribe to Q1 output rss 'a.xml';")
     assert content(engine) == before
     engine.execute("create feed Next from News; subscribe to Next output log;")
@@ -306,7 +306,7 @@ def test_a_quota_is_kept_by_a_large_script(tmp_path: Path) -> None:
     with runnel.open(tmp_path / "root", owner_queries=COUNT // 2) as engine:
         engine.execute("register feed News;")
         engine.owners.add("ada")
-        with pytest.raises(QuotaExceeded):
+        with pytest.raises(QuotaExceededError):
             engine.acting_as("ada").execute(many("Q"))
         assert check(engine) == {"News"}
 

@@ -19,9 +19,9 @@ from runnel.catalog.declared import feeds
 from runnel.catalog.learned import operator_statistics
 from runnel.catalog.logs import match_segments, undecided
 from runnel.engine import Engine, open_engine
-from runnel.errors import TooCostly
+from runnel.errors import TooExpensiveError
 from runnel.logs.items.supplements import log_again
-from runnel.matching.operators.ask.operator_environment import OperatorMeans
+from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.streaming.worker import operator_work
 from runnel.testing import FakeClock
 
@@ -53,7 +53,7 @@ ITEMS: list[dict[str, Any]] = [
 def engine(tmp_path: Path) -> Iterator[Engine]:
     operator_work.operators.cache_clear()
     with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,)) as opened:
-        OperatorMeans.of(opened.root.settings).keep(opened.root.storage)
+        OperatorEnvironment.of(opened.root.settings).keep(opened.root.storage)
         yield opened
     operator_work.operators.cache_clear()
 
@@ -125,7 +125,7 @@ def test_what_may_pass_is_tried_again_for_its_queries_alone(tmp_path: Path) -> N
     clock = FakeClock(datetime.now(UTC))  # commits go by the clock of their own process
     file = tmp_path / "service"
     with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
-        OperatorMeans.of(engine.root.settings).keep(engine.root.storage)
+        OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
         engine.execute(
             f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 hours;"
             "create feed Sure from Wire; create feed Maybe from Wire where moody();"
@@ -158,7 +158,7 @@ def test_what_is_in_the_log_again_is_one_item_to_those_who_look_back(tmp_path: P
     operator_work.operators.cache_clear()
     clock = FakeClock(datetime.now(UTC))
     with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
-        OperatorMeans.of(engine.root.settings).keep(engine.root.storage)
+        OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
         engine.execute(
             f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 hours;"
             "create feed Maybe from Wire where moody(); subscribe to Maybe output log;"
@@ -178,7 +178,7 @@ def test_an_alternative_that_may_hold_later_is_tried_and_two_operators_are_no_tw
     clock = FakeClock(datetime.now(UTC))
     file = tmp_path / "service"
     with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
-        OperatorMeans.of(engine.root.settings).keep(engine.root.storage)
+        OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
         engine.execute(
             f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 hours;"
             f"register operator sad() from '{MODULE}:moody' release '2' on error retry for 2 hours;"
@@ -203,7 +203,7 @@ def test_an_alternative_that_may_hold_later_is_tried_and_two_operators_are_no_tw
 def test_a_retry_that_a_distinct_feed_would_stop_is_told_and_not_lost(tmp_path: Path) -> None:
     operator_work.operators.cache_clear()
     with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,)) as engine:
-        OperatorMeans.of(engine.root.settings).keep(engine.root.storage)
+        OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
         engine.execute(
             f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 hours;"
             "create feed Once from Wire distinct by title; create feed Maybe from Once where moody();"
@@ -222,7 +222,7 @@ def test_trying_ends(tmp_path: Path) -> None:
     operator_work.operators.cache_clear()
     clock = FakeClock(datetime.now(UTC))
     with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
-        OperatorMeans.of(engine.root.settings).keep(engine.root.storage)
+        OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
         engine.execute(
             f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 seconds;"
             "create feed Maybe from Wire where moody(); subscribe to Maybe output log;"
@@ -309,7 +309,7 @@ def test_a_preview_that_would_cost_too_much_asks_nobody(tmp_path: Path) -> None:
     ) as engine:
         engine.execute(SCRIPT)
         engine.publish("Cameras", ITEMS)
-        with pytest.raises(TooCostly, match="6 items"):
+        with pytest.raises(TooExpensiveError, match="6 items"):
             engine.preview("create feed Some from Cameras where mobPattern(?n)")
 
 
@@ -317,7 +317,7 @@ def test_a_test_of_the_past_that_would_cost_too_much_asks_nobody(tmp_path: Path)
     with open_engine(
         tmp_path / "root", create=True, operator_modules=(MODULE,), preview_operator_seconds=0.3
     ) as engine:
-        OperatorMeans.of(engine.root.settings).keep(engine.root.storage)
+        OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
         engine.execute(
             f"{SCRIPT} register operator endless() from '{MODULE}:endless' cost 10 seconds;"
             "create feed Never from Cameras where endless();"
@@ -328,14 +328,14 @@ def test_a_test_of_the_past_that_would_cost_too_much_asks_nobody(tmp_path: Path)
         # 6 items at 40 ms are within the limit, and two such queries are not, since each is judged alone.
         assert dict(engine.test(queries=["Crowds"], since=day).counts) == {"Crowds": 2}
         engine.execute("create feed More from Cameras where mobPattern(?n) and ?n > 1;")
-        with pytest.raises(TooCostly, match=r"these queries .* 0\.3 seconds") as refused:
+        with pytest.raises(TooExpensiveError, match=r"these queries .* 0\.3 seconds") as refused:
             engine.test(queries=["Crowds", "More"], since=day)
         assert "fewer days" in (refused.value.hint or "")
         for name in ("Never", "Reader"):
-            with pytest.raises(TooCostly, match=f"for {name} operators"):
+            with pytest.raises(TooExpensiveError, match=f"for {name} operators"):
                 engine.test(queries=[name], since=day)
         engine.execute("".join(f"create feed C{n} from Cameras where mobPattern({n});" for n in range(20)))
-        with pytest.raises(TooCostly, match="at most 20"):
+        with pytest.raises(TooExpensiveError, match="at most 20"):
             engine.test(since=day)
 
 

@@ -18,13 +18,13 @@ from runnel.catalog.declared import feeds, operators
 from runnel.catalog.logs import plan_versions
 from runnel.cli.main import app
 from runnel.engine import Engine
-from runnel.errors import NotAllowed, StatementError, StillNeeded, UnknownName
+from runnel.errors import NotAllowedError, StatementError, StillNeededError, UnknownNameError
 
 MODULE = """
 import json, os
 from datetime import timedelta
 from pathlib import Path
-from runnel.errors import OperatorRefused
+from runnel.errors import OperatorRefusedError
 from runnel.model.operator import Parameter
 
 Path(__file__).with_name("imported").write_text(json.dumps({"process": os.getpid(), "names": sorted(os.environ)}))
@@ -51,7 +51,7 @@ class Near:
 class Choosy:
     def __init__(self, place):
         if place.configuration.get("model") != "small":
-            raise OperatorRefused("there is no such model", place="choosy, model", hint="small is there")
+            raise OperatorRefusedError("there is no such model", place="choosy, model", hint="small is there")
         if place.folder.name != "operators" or place.name != "choosy" or place.time_limit != 3.0:
             raise ValueError(f"this is no place: {place}")
 
@@ -239,7 +239,7 @@ def versions_of_owner(engine: Engine, name: str) -> set[int]:
 
 def test_a_token_of_the_installation_s_own_is_a_token_too(engine: Engine) -> None:
     token = engine.owners.new_token("operator", "web").data["token"]
-    with pytest.raises((StatementError, NotAllowed)):
+    with pytest.raises((StatementError, NotAllowedError)):
         engine.authenticated(token).execute(REGISTER)
 
 
@@ -277,7 +277,9 @@ def test_registered_and_replaced_in_one_script(engine: Engine) -> None:
 
 def test_a_registration_that_queries_no_longer_fit_is_refused_whole(engine: Engine) -> None:
     engine.execute(REGISTER + MOBS + "create feed Fine from Wire where mob(?n);")
-    error = refused(engine, "register operator mob(?people text) from 'city_vision:mob_pattern';", kind=StillNeeded)
+    error = refused(
+        engine, "register operator mob(?people text) from 'city_vision:mob_pattern';", kind=StillNeededError
+    )
     assert "feed Mobs could not use mob any more: ?n > 50 says nothing" in error.message
     assert versions(engine, "Mobs") == versions(engine, "Fine") == {1}
     assert engine.execute("show operator mob;")[0].data["signature"] == "mob(?people int)"
@@ -286,14 +288,14 @@ def test_a_registration_that_queries_no_longer_fit_is_refused_whole(engine: Engi
 
 def test_a_dropped_operator_takes_its_queries_along_only_if_asked(engine: Engine) -> None:
     engine.execute(REGISTER + MOBS + "create feed Large from Mobs where n > 3; create feed Other from Wire;")
-    error = refused(engine, "drop operator mob;", kind=StillNeeded)
+    error = refused(engine, "drop operator mob;", kind=StillNeededError)
     assert error.message == "mob is still needed by feed Mobs"
     assert error.hint == "`drop operator mob cascade` drops them too"
     (dropped,) = engine.execute("drop operator mob cascade;")
     assert dropped.data["feeds"] == ["Large", "Mobs"]
     assert [one["name"] for one in engine.show("feeds").data["feeds"]] == ["Wire", "Other"]
     assert engine.show("operators").data["operators"] == []
-    error = refused(engine, "drop operator mob;", kind=UnknownName)
+    error = refused(engine, "drop operator mob;", kind=UnknownNameError)
     assert "show operators" in (error.hint or "")
     engine.execute(REGISTER)
     assert engine.show("operators").data["operators"][0]["version"] == 2
@@ -322,11 +324,11 @@ def test_what_is_matched_goes_on_from_where_it_is(engine: Engine) -> None:
 
 def test_unknown_operators_are_refused_with_their_place(engine: Engine) -> None:
     engine.execute(REGISTER)
-    error = refused(engine, "create feed A from Wire\n  where mop(?n);", kind=UnknownName)
+    error = refused(engine, "create feed A from Wire\n  where mop(?n);", kind=UnknownNameError)
     assert error.span is not None
     assert (error.span.line, error.span.column) == (2, 9)
     assert error.hint == "did you mean mob?"
-    with pytest.raises(UnknownName, match="there is no operator xyz"):
+    with pytest.raises(UnknownNameError, match="there is no operator xyz"):
         engine.preview("create feed A from Wire where xyz();")
 
 
@@ -340,7 +342,7 @@ def test_a_large_script_with_operators(engine: Engine) -> None:
         assert operators.use_counts(connection) == {"mob": 300}
         assert plan_versions.current_plan(connection) is None, "nobody subscribes, so nothing is compiled"
     wrong = text.replace("Q", "R").replace("mob(?x) and ?x > 250;", "mbo(?x) and ?x > 250;")
-    error = refused(engine, wrong, kind=UnknownName)
+    error = refused(engine, wrong, kind=UnknownNameError)
     assert error.span is not None
     assert error.span.line == 251
     assert engine.show("operators").data["operators"][0]["queries"] == 300

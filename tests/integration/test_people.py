@@ -23,20 +23,20 @@ from runnel.catalog.delivery import outbox
 from runnel.cli.main import app
 from runnel.engine import Engine
 from runnel.engine.declare.end_expired import end_expired
-from runnel.engine.declare.keep_stylesheets import keep_sheets
-from runnel.engine.upkeep.maintenance import tidy
-from runnel.engine.workspace import Root
+from runnel.engine.declare.keep_stylesheets import keep_stylesheets
+from runnel.engine.upkeep.maintenance import run_maintenance
+from runnel.engine.workspace import Workspace
 from runnel.errors import (
-    CyclicFeeds,
-    DuplicateName,
+    CyclicFeedsError,
+    DuplicateNameError,
     InputError,
-    NotAllowed,
-    NotARoot,
-    NotFound,
-    QuotaExceeded,
+    NotAllowedError,
+    NotAWorkspaceError,
+    NotFoundError,
+    QuotaExceededError,
     StatementError,
-    StillNeeded,
-    UnknownName,
+    StillNeededError,
+    UnknownNameError,
 )
 from runnel.language.syntax.statements import Renew, Statement, Unsubscribe
 from runnel.logs.items.archive import archive_matched
@@ -74,19 +74,19 @@ def test_a_token_opens_the_root_for_its_owner(engine: Engine) -> None:
     engine.owners.add("ann")
     token = engine.owners.new_token("ann", "laptop").data["token"]
     with runnel.open(engine.root.folder, token=token) as opened:
-        assert (opened.actor.name, opened.actor.is_operator) == ("ann", False)
+        assert (opened.actor.name, opened.actor.is_admin) == ("ann", False)
         opened.execute("register feed Mine;")
     assert engine.authenticated(token).execute("show feeds;")[0].lines == ("register feed Mine;",)
     listed = engine.owners.tokens("ann")
     assert "used never" not in listed.lines[0]
     assert token not in str(listed)
     engine.owners.revoke(listed.data["tokens"][0]["id"])
-    with pytest.raises(NotAllowed, match="not valid"):
+    with pytest.raises(NotAllowedError, match="not valid"):
         runnel.open(engine.root.folder, token=token)
 
 
 def test_a_token_makes_no_root(tmp_path: Path) -> None:
-    with pytest.raises(NotARoot):
+    with pytest.raises(NotAWorkspaceError):
         runnel.open(tmp_path / "none", token="runnel_1_x")
     assert not (tmp_path / "none").exists()
 
@@ -99,7 +99,7 @@ def test_what_is_the_operator_s_alone(ann: Engine) -> None:
         lambda: ann.acting_as("operator"),
         lambda: ann.authenticated("runnel_1_x"),
     ):
-        with pytest.raises(NotAllowed, match="only the operator"):
+        with pytest.raises(NotAllowedError, match="only the operator"):
             attempt()
 
 
@@ -134,7 +134,7 @@ def test_an_engine_that_is_open_already_ends_with_its_token(engine: Engine, end:
         else:
             engine.owners.disable("ann")
         for attempt in _attempts(ann):
-            with pytest.raises(NotAllowed, match="this token is not valid"):
+            with pytest.raises(NotAllowedError, match="this token is not valid"):
                 attempt()
     assert engine.status().accepted == 1
     assert [row["name"] for row in engine.show("feeds").data["feeds"]] == ["Mine"]
@@ -148,7 +148,7 @@ def test_who_acts_for_others_by_a_token_does_so_for_as_long_as_it_holds(engine: 
     ann.execute("register feed Mine;")
     engine.owners.revoke(made["id"])
     for attempt in (operator.status, lambda: operator.acting_as("ann"), lambda: ann.execute("drop feed Mine;")):
-        with pytest.raises(NotAllowed, match="not valid"):
+        with pytest.raises(NotAllowedError, match="not valid"):
             attempt()
 
 
@@ -170,20 +170,20 @@ REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int]]] = [
     ("drop feed Wire cascade;", StatementError, "Wire is the operator's feed", (1, 11)),
     ("pause feed Rock;", StatementError, "Rock is the operator's feed", (1, 12)),
     ("resume feed Rock;", StatementError, "Rock is the operator's feed", (1, 13)),
-    ("unsubscribe 1;", UnknownName, "there is no subscription 1", (1, 13)),
-    ("unsubscribe from Rock;", UnknownName, "there is no such subscription to Rock", (1, 18)),
-    ("pause subscription 1;", UnknownName, "there is no subscription 1", (1, 20)),
-    ("renew subscription 1;", UnknownName, "there is no subscription 1", (1, 20)),
-    ("rotate key of subscription 1;", UnknownName, "there is no subscription 1", (1, 28)),
-    ("replay subscription 1;", UnknownName, "there is no subscription 1", (1, 21)),
+    ("unsubscribe 1;", UnknownNameError, "there is no subscription 1", (1, 13)),
+    ("unsubscribe from Rock;", UnknownNameError, "there is no such subscription to Rock", (1, 18)),
+    ("pause subscription 1;", UnknownNameError, "there is no subscription 1", (1, 20)),
+    ("renew subscription 1;", UnknownNameError, "there is no subscription 1", (1, 20)),
+    ("rotate key of subscription 1;", UnknownNameError, "there is no subscription 1", (1, 28)),
+    ("replay subscription 1;", UnknownNameError, "there is no subscription 1", (1, 21)),
     ("show feed Secret;", StatementError, "there is no feed Secret", (1, 1)),
     ("explain feed Secret;", StatementError, "there is no feed Secret", (1, 1)),
     ("preview feed Secret;", StatementError, "there is no feed Secret", (1, 1)),
     ("why item 's' in Secret;", StatementError, "there is no feed Secret", (1, 1)),
-    ("create feed X from Secret;", UnknownName, "there is no feed Secret", (1, 20)),
-    ("preview create feed X from Secret;", UnknownName, "there is no feed Secret", (1, 28)),
-    ("subscribe to Secret output log;", UnknownName, "there is no feed Secret", (1, 14)),
-    ("drop feed Secret;", UnknownName, "there is no feed Secret", (1, 11)),
+    ("create feed X from Secret;", UnknownNameError, "there is no feed Secret", (1, 20)),
+    ("preview create feed X from Secret;", UnknownNameError, "there is no feed Secret", (1, 28)),
+    ("subscribe to Secret output log;", UnknownNameError, "there is no feed Secret", (1, 14)),
+    ("drop feed Secret;", UnknownNameError, "there is no feed Secret", (1, 11)),
 ]
 
 
@@ -240,7 +240,7 @@ def test_owners_read_the_operator_s_feeds_and_name_their_own_as_they_like(
     assert matched_ids(bob, "Rock") == ["2"]
     shown = ann.execute("show feed Rock;")[0].data
     assert (shown["owner"], shown["reads"], shown["read_by"]) == ("ann", ["Rock"], ["Both"])
-    with pytest.raises(DuplicateName):
+    with pytest.raises(DuplicateNameError):
         ann.execute("create feed Both from Wire;")
     operators = engine.execute("show feed Rock;")[0].data
     assert (operators["reads"], operators["read_by"]) == (["Wire"], ["Rock of ann"])
@@ -252,7 +252,7 @@ def test_the_operator_sees_whose_everything_is_and_may_end_it(engine: Engine, an
     ann.execute("create feed Mine from Rock; subscribe to Mine output webhook 'https://ann.example/';")
     assert engine.execute("show feeds;")[0].lines[-1] == "create feed Mine from Rock;  -- of ann"
     assert "of ann" in engine.execute("show subscriptions;")[0].lines[0]
-    with pytest.raises(StillNeeded, match="feed Mine of ann and subscription 1"):
+    with pytest.raises(StillNeededError, match="feed Mine of ann and subscription 1"):
         engine.execute("drop feed Rock;")
     engine.execute("pause subscription 1;")
     assert "paused" in ann.execute("show subscriptions;")[0].lines[0]
@@ -271,13 +271,13 @@ def test_the_operator_ends_own_subscriptions_by_feed_and_others_by_number(engine
 def test_publishing_is_for_one_s_own_source_feeds(engine: Engine, ann: Engine, bob: Engine) -> None:
     engine.execute(WIRE)
     ann.execute("register feed Mine;")
-    with pytest.raises(NotAllowed, match="Wire is the operator's feed"):
+    with pytest.raises(NotAllowedError, match="Wire is the operator's feed"):
         ann.publish("Wire", [{"id": "1"}])
-    with pytest.raises(NotAllowed, match="Wire is the operator's feed"):
+    with pytest.raises(NotAllowedError, match="Wire is the operator's feed"):
         ann.publish_document("Wire", b'{"id": "1"}\n')
-    with pytest.raises(NotFound, match="there is no feed Mine"):
+    with pytest.raises(NotFoundError, match="there is no feed Mine"):
         bob.publish("Mine", [{"id": "1"}])
-    with pytest.raises(NotFound, match="there is no feed Mine"):
+    with pytest.raises(NotFoundError, match="there is no feed Mine"):
         engine.publish("Mine", [{"id": "1"}])
     assert ann.publish("Mine", [{"id": "1"}]).accepted == 1
 
@@ -286,7 +286,7 @@ def test_why_knows_nothing_of_others_items(engine: Engine, ann: Engine, bob: Eng
     engine.execute(WIRE)
     bob.execute("register feed Secret;")
     bob.publish("Secret", [{"id": "x", "title": "hidden"}])
-    with pytest.raises(NotFound, match="no item x was accepted"):
+    with pytest.raises(NotFoundError, match="no item x was accepted"):
         ann.why("x", "Rock")
     assert "hidden" in str(engine.why("x", "Rock")), "the operator may know"
 
@@ -333,9 +333,9 @@ def test_nothing_of_a_disabled_owner_is_served_and_nothing_is_lost(engine: Engin
     )
     token = engine.owners.new_token("ann", "x").data["token"]
     engine.owners.disable("ann")
-    with pytest.raises(NotAllowed, match="not valid"):
+    with pytest.raises(NotAllowedError, match="not valid"):
         engine.authenticated(token)
-    with pytest.raises(NotFound, match="Mine is paused"):
+    with pytest.raises(NotFoundError, match="Mine is paused"):
         ann.publish("Mine", [{"id": "1"}])
     engine.publish("Wire", [{"id": "2", "title": "rock"}])
     runner = InProcess(engine)
@@ -384,26 +384,26 @@ def test_what_only_ended_subscriptions_needed_is_tidied_away(engine: Engine, mon
     sheets, runner = engine.root.folder / "sheets", InProcess(engine)
     impatient = replace(engine.root, settings=engine.root.settings.model_copy(update={"orphan_seconds": -1.0}))
     assert len(list(sheets.glob("*.xsl"))) == 6, "three of ours, and three kept copies"
-    assert tidy(impatient, runner.epoch, chores=True).sheets == 0, "all are in use"
+    assert run_maintenance(impatient, runner.epoch, chores=True).sheets == 0, "all are in use"
     engine.execute("unsubscribe from Rock output webhook 'https://a.example/';")
     engine.execute("unsubscribe from Rock output webhook 'https://c.example/'; drop feed Made;")
-    patient = tidy(engine.root, runner.epoch, chores=True)
+    patient = run_maintenance(engine.root, runner.epoch, chores=True)
     assert (patient.sheets, patient.keys) == (0, 2), "a young copy may be about to be used; a key of the past may not"
-    assert tidy(impatient, runner.epoch, chores=True).sheets == 2
+    assert run_maintenance(impatient, runner.epoch, chores=True).sheets == 2
     assert sorted(path.name for path in sheets.iterdir() if len(path.stem) < 64) == ["a.xsl", "b.xsl", "c.xsl"]
     assert len(list(sheets.iterdir())) == 5, "and the copy that is in use, and the file that only looks like one"
     with engine.root.catalog.read() as connection:
         assert signing_keys.keys_of(connection, range(10)).keys() == {4}
 
     # Tidied away between being kept and being declared: kept once more.
-    def kept(root: Root, statements: list[Statement]) -> dict[str, str]:
-        made = keep_sheets(root, statements)
+    def kept(root: Workspace, statements: list[Statement]) -> dict[str, str]:
+        made = keep_stylesheets(root, statements)
         if not gone:
-            gone.append(tidy(impatient, runner.epoch, chores=True).sheets)
+            gone.append(run_maintenance(impatient, runner.epoch, chores=True).sheets)
         return made
 
     gone: list[int] = []
-    monkeypatch.setattr("runnel.engine.declare.script.keep_sheets", kept)
+    monkeypatch.setattr("runnel.engine.declare.script.keep_stylesheets", kept)
     made = engine.execute("subscribe to Rock apply 'a.xsl' output webhook 'https://a.example/';")
     assert (gone, made[0].data["subscription"]) == ([1], 5)
     assert len(list(sheets.iterdir())) == 6
@@ -429,7 +429,7 @@ def test_whoever_has_the_ticket_renews_and_ends(engine: Engine, ann: Engine, bob
         Unsubscribe(ticket="1"),
         Renew(ticket=ticket[1:]),
     ):
-        with pytest.raises(UnknownName, match="no subscription has this ticket"):
+        with pytest.raises(UnknownNameError, match="no subscription has this ticket"):
             ann.apply(again)
 
 
@@ -482,9 +482,9 @@ def test_what_has_ended_cannot_be_renewed(engine: Engine, clock: FakeClock) -> N
     with pytest.raises(StatementError, match="subscription 1 ended on 2026-01-02"):
         engine.execute("renew subscription 1;")
     assert end_expired(engine.root) == 1
-    with pytest.raises(UnknownName, match="there is no subscription 1"):
+    with pytest.raises(UnknownNameError, match="there is no subscription 1"):
         engine.execute("renew subscription 1;")
-    with pytest.raises(UnknownName, match="no subscription has this ticket"):
+    with pytest.raises(UnknownNameError, match="no subscription has this ticket"):
         engine.apply(Renew(ticket=made.data["ticket"]))
     assert live_names(engine) == set()
 
@@ -594,28 +594,30 @@ def test_a_materialised_feed_is_shown_as_what_it_is(shaped: Engine) -> None:
     assert shaped.execute("show feed Rock;")[0].data["read_by"] == ["Shaped"]
     assert shaped.execute("show subscriptions;")[0].data["subscriptions"] == []
     assert live_names(shaped) == {"Rock"}, "Rock is wanted, for the sake of Shaped"
-    with pytest.raises(NotFound, match="Shaped is a materialised feed"):
+    with pytest.raises(NotFoundError, match="Shaped is a materialised feed"):
         shaped.publish("Shaped", [{"id": "1"}])
 
 
 def test_a_materialised_feed_cannot_feed_itself(shaped: Engine) -> None:
-    with pytest.raises(CyclicFeeds, match="Rock would read itself: it reads Shaped, which reads Rock"):
+    with pytest.raises(CyclicFeedsError, match="Rock would read itself: it reads Shaped, which reads Rock"):
         shaped.execute("create or replace feed Rock from Wire | Shaped;")
     shaped.execute(
         "create feed View from Shaped; register feed View apply 't.xsl' as Again; create feed Final from Again;"
     )
-    with pytest.raises(CyclicFeeds, match="it reads Final, which reads Again, which reads View, which reads Shaped"):
+    with pytest.raises(
+        CyclicFeedsError, match="it reads Final, which reads Again, which reads View, which reads Shaped"
+    ):
         shaped.execute("create or replace feed Rock from Final;")
     shaped.execute("create or replace feed View from Wire;")
     shaped.execute("create or replace feed Rock from Final;")
 
 
 def test_dropping_what_is_materialised_and_what_it_is_made_from(shaped: Engine) -> None:
-    with pytest.raises(StillNeeded, match="Rock is still needed by feed Shaped "):
+    with pytest.raises(StillNeededError, match="Rock is still needed by feed Shaped "):
         shaped.execute("drop feed Rock;")
     with pytest.raises(StatementError, match="subscription 1 serves feed Shaped"):
         shaped.execute("unsubscribe 1;")
-    with pytest.raises(UnknownName, match="no such subscription to Rock"):
+    with pytest.raises(UnknownNameError, match="no such subscription to Rock"):
         shaped.execute("unsubscribe from Rock;")
     assert shaped.execute("drop feed Shaped;")[0].message == "dropped feed Shaped"
     assert live_names(shaped) == set()
@@ -652,7 +654,7 @@ def test_an_owner_materialises_what_the_operator_offers(shaped: Engine) -> None:
     with shaped.root.catalog.read() as connection:
         usage = owners.usage_of(connection, ann.actor.owner)
     assert (usage.queries, usage.subscriptions) == (2, 1), "the subscription that serves Mine is not counted"
-    with pytest.raises(StillNeeded, match="feeds Mine of ann, Shaped, View of ann"):
+    with pytest.raises(StillNeededError, match="feeds Mine of ann, Shaped, View of ann"):
         shaped.execute("drop feed Rock;")
 
 
@@ -662,15 +664,15 @@ def test_an_owner_materialises_what_the_operator_offers(shaped: Engine) -> None:
 def test_a_quota_names_its_numbers_and_the_script_changes_nothing(engine: Engine, ann: Engine) -> None:
     engine.execute(WIRE)
     engine.owners.quota("ann", owners.Quotas(queries=2, subscriptions=1))
-    with pytest.raises(QuotaExceeded, match="you have 2 feeds and may have 2") as refused:
+    with pytest.raises(QuotaExceededError, match="you have 2 feeds and may have 2") as refused:
         ann.execute("register feed A;\nregister feed B;\n register feed C;")
     assert "line 3" in (refused.value.hint or "")
     assert [row["owner"] for row in ann.execute("show feeds;")[0].data["feeds"]] == ["operator", "operator"]
     ann.execute("register feed A; register feed B; drop feed A; register feed C; subscribe to B output log;")
-    with pytest.raises(QuotaExceeded, match="you have 1 subscriptions and may have 1"):
+    with pytest.raises(QuotaExceededError, match="you have 1 subscriptions and may have 1"):
         ann.execute("subscribe to C output log;")
     ann.execute("unsubscribe from B; subscribe to C output log;")
-    with pytest.raises(QuotaExceeded):
+    with pytest.raises(QuotaExceededError):
         ann.execute("create feed D from C;")
 
 
@@ -678,9 +680,9 @@ def test_bytes_published_are_counted_and_refused(engine: Engine, ann: Engine) ->
     ann.execute("register feed Mine;")
     engine.owners.quota("ann", owners.Quotas(bytes=100))
     ann.publish("Mine", [{"id": "1", "title": "x" * 50}])
-    with pytest.raises(QuotaExceeded, match="of 100 are used up"):
+    with pytest.raises(QuotaExceededError, match="of 100 are used up"):
         ann.publish("Mine", [{"id": "2", "title": "x" * 50}])
-    with pytest.raises(QuotaExceeded):
+    with pytest.raises(QuotaExceededError):
         ann.publish_document("Mine", b'{"id": "2", "title": "' + b"x" * 50 + b'"}\n')
     with pytest.raises(InputError):
         ann.publish_document("Mine", b"<rss" + b" " * 30)
@@ -698,7 +700,7 @@ def test_clients_cannot_pass_a_quota_of_bytes_together(engine: Engine, ann: Engi
         try:
             ann.publish("Mine", [{"id": f"{number:03}", "t": "x" * 96}])
             done.append(True)
-        except QuotaExceeded:
+        except QuotaExceededError:
             done.append(False)
 
     threads = [threading.Thread(target=publish, args=(number,)) for number in range(10)]
@@ -730,7 +732,7 @@ class Quotas(RuleBasedStateMachine):
     def _try(self, text: str, allowed: bool) -> list[object]:
         if allowed:
             return [one.data for one in self.ann.execute(text)]
-        with pytest.raises(QuotaExceeded):
+        with pytest.raises(QuotaExceededError):
             self.ann.execute(text)
         return []
 

@@ -14,7 +14,7 @@ import runnel
 from runnel.algebra.semantics.evaluate import holds
 from runnel.catalog.logs import match_segments, quarantine
 from runnel.engine import Engine
-from runnel.errors import Backlogged, BrokenDocument, InvalidItem, NotFound
+from runnel.errors import BacklogError, BrokenDocumentError, InvalidItemError, NotFoundError
 from runnel.matching.filters.atoms import truth
 from runnel.matching.filters.index import match_slowly
 from runnel.streaming.worker import plan_cache
@@ -114,7 +114,7 @@ def test_a_document_with_some_bad_items_gives_the_good_ones(engine: Engine) -> N
     assert [row["kind"] for row in rows] == ["item", "item"]
     assert {row["place"].split(":")[1] for row in rows} == {"2", "3"}
     assert engine.root.storage.read(rows[0]["kept"]) == document
-    with pytest.raises(BrokenDocument, match="neither XML nor JSON"):
+    with pytest.raises(BrokenDocumentError, match="neither XML nor JSON"):
         engine.publish_document("Wire", b"hello")
 
 
@@ -160,12 +160,12 @@ def test_files_that_only_look_new_bring_nothing(engine: Engine) -> None:
 def test_publishing_is_refused_where_nothing_can_be_published(engine: Engine) -> None:
     engine.execute("register feed Wire; create feed Rock from Wire; register feed Held; pause feed Held;")
     for name, message in (("Rock", "virtual feed"), ("Held", "paused"), ("Wrie", "there is no feed")):
-        with pytest.raises(NotFound, match=message) as refused:
+        with pytest.raises(NotFoundError, match=message) as refused:
             engine.publish(name, [{"id": "1"}])
         assert refused.value.hint
-        with pytest.raises(NotFound, match=message):
+        with pytest.raises(NotFoundError, match=message):
             engine.publish_document(name, b'{"id": "1"}')
-    with pytest.raises(InvalidItem, match="item 2"):
+    with pytest.raises(InvalidItemError, match="item 2"):
         engine.publish("Wire", [{"id": "1"}, {"id": "2", "n": float("nan")}])
     assert engine.root.items.last_sequence() == 0, "all or none"
 
@@ -175,9 +175,9 @@ def test_publishing_waits_and_is_refused_at_the_lag_limit(tmp_path: Path) -> Non
         engine.execute("register feed Wire; register feed 'drop' as News;")
         (_drop(engine) / "a.jsonl").write_text('{"id": "from file"}\n')
         engine.publish("Wire", [{"id": str(number)} for number in range(5)])
-        with pytest.raises(Backlogged, match="5 items wait"):
+        with pytest.raises(BacklogError, match="5 items wait"):
             engine.publish("Wire", [{"id": "5"}])
-        with pytest.raises(Backlogged):
+        with pytest.raises(BacklogError):
             engine.publish_document("Wire", b'{"id": "5"}')
         assert engine._acquirer.acquire_all().accepted == 0, "files wait too"
         InProcess(engine).match()
@@ -232,6 +232,6 @@ def test_a_query_that_raises_on_an_item_is_put_aside_and_the_batch_goes_on(engin
     assert len(_put_aside(engine)) == 2
     with engine.root.catalog.read() as connection:
         (segment,) = match_segments.match_segments(connection)
-        assert quarantine.put_aside_count(connection) == 2
+        assert quarantine.quarantined_count(connection) == 2
     assert segment.counters["failures"] == 2
     assert segment.matches == 4 + 2 + 3 + 3

@@ -17,7 +17,7 @@ from runnel.catalog.declared import feeds
 from runnel.engine import Engine
 from runnel.engine.upkeep.backup import back_up
 from runnel.engine.upkeep.restore import restore
-from runnel.errors import BrokenDocument
+from runnel.errors import BrokenDocumentError
 from runnel.matching.costs.observe_stream import _Counts
 from runnel.matching.operators.builtin.text.input_texts import text_of
 from runnel.matching.operators.plugins.contract import Ask
@@ -163,7 +163,7 @@ def test_documents_and_lines_are_published_with_graphs(engine: Engine) -> None:
     assert accepted.accepted == 1
     assert ["line 1 of the graph is no N-Triples" in one.message for one in refused] == [True]
     assert [item.id for item in items_of(engine)] == ["tour.ttl", "https://tour.example/autumn", "l"]
-    with pytest.raises(BrokenDocument, match="could not be read"):
+    with pytest.raises(BrokenDocumentError, match="could not be read"):
         engine.publish_document("Wire", DEEP, name="deep.ttl")
     quarantine = engine.execute("show quarantine;")[0].data["quarantine"]
     assert {row["kind"] for row in quarantine} == {"item", "document"}

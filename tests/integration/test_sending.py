@@ -28,7 +28,7 @@ from runnel.catalog.store.leases import acquire, release
 from runnel.delivery import dispatcher
 from runnel.engine import Engine
 from runnel.engine.declare import subscribe
-from runnel.errors import DeliveryFailed, Fenced, StorageFull
+from runnel.errors import DeliveryError, FencedError, StorageFullError
 from runnel.model.message import Message, MessageState
 from runnel.settings import Settings
 from runnel.sinks import apply_stylesheet
@@ -43,7 +43,7 @@ SAME = """<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Tr
 </xsl:stylesheet>"""
 DECLARED = "register feed Wire; create feed All from Wire;"
 Answer = str | Exception | float
-SILENT = DeliveryFailed("no connection")
+SILENT = DeliveryError("no connection")
 SILENT.__cause__ = ConnectionRefusedError("refused")
 
 
@@ -242,7 +242,7 @@ def test_the_schedule_is_followed_and_survives_restarts(tmp_path: Path, endpoint
     clock = FakeClock()
     with _running(tmp_path / "root", clock, retry_seconds=(5, 300, 7200)) as runner:
         _subscribe(runner.engine, "https://a.example/1")
-        endpoints.always["a.example"] = DeliveryFailed("the endpoint answered 500")
+        endpoints.always["a.example"] = DeliveryError("the endpoint answered 500")
         _publish(runner.engine, 1)
         runner.match()
         for attempts, seconds in enumerate((5, 300, 7200), 1):
@@ -264,10 +264,10 @@ def test_the_schedule_is_followed_and_survives_restarts(tmp_path: Path, endpoint
 @pytest.mark.parametrize(
     ("error", "least", "most"),
     [
-        (DeliveryFailed("429", retry_after=120.0), 120, 132),
-        (DeliveryFailed("503", retry_after=1.0), 5, 5.6),
-        (DeliveryFailed("503", retry_after=10.0**9), 86_400, 86_400),
-        (DeliveryFailed("500"), 5, 5.6),
+        (DeliveryError("429", retry_after=120.0), 120, 132),
+        (DeliveryError("503", retry_after=1.0), 5, 5.6),
+        (DeliveryError("503", retry_after=10.0**9), 86_400, 86_400),
+        (DeliveryError("500"), 5, 5.6),
         (RuntimeError("nobody foresaw this"), 5, 5.6),
     ],
 )
@@ -287,7 +287,7 @@ def test_what_cannot_help_is_not_tried_again_and_the_next_message_goes_its_way(
     runner: InProcess, endpoints: Endpoints
 ) -> None:
     _subscribe(runner.engine, "https://a.example/1")
-    endpoints.answers["https://a.example/1"] = [DeliveryFailed("too large", permanent=True)]
+    endpoints.answers["https://a.example/1"] = [DeliveryError("too large", permanent=True)]
     _publish(runner.engine, 1)
     runner.run()
     _publish(runner.engine, 2)
@@ -305,7 +305,7 @@ def test_an_endpoint_that_is_gone_disables_its_subscription_until_it_is_resumed(
         _publish(engine, number)
         runner.match()
         runner.dispatcher.plan_messages(runner.epoch)
-    endpoints.answers["https://a.example/1"] = [DeliveryFailed("410 Gone", permanent=True, gone=True)]
+    endpoints.answers["https://a.example/1"] = [DeliveryError("410 Gone", permanent=True, gone=True)]
     runner.deliver()
     assert [one.state for one in _messages(engine, 1)] == [MessageState.DEAD] * 2
     assert [one.attempts for one in _messages(engine, 1)] == [1, 0]
@@ -331,7 +331,7 @@ def test_two_messages_that_ran_out_of_time_in_a_row_disable_the_subscription(
     clock = FakeClock()
     with _running(tmp_path / "root", clock, retry_seconds=(60,)) as runner:
         _subscribe(runner.engine, "https://a.example/1")
-        endpoints.always["a.example"] = DeliveryFailed("500")
+        endpoints.always["a.example"] = DeliveryError("500")
         for number in (1, 2, 3):
             _publish(runner.engine, number)
             runner.match()
@@ -355,7 +355,7 @@ def test_a_failing_subscription_keeps_its_order_however_much_comes_behind(
 ) -> None:
     target = "https://a.example/1"
     _subscribe(runner.engine, target)
-    endpoints.answers[target] = ["taken", DeliveryFailed("500"), DeliveryFailed("500")]
+    endpoints.answers[target] = ["taken", DeliveryError("500"), DeliveryError("500")]
     for number in range(1, 21):
         _publish(runner.engine, number)
         runner.run()
@@ -452,7 +452,7 @@ def test_a_runner_that_lost_its_lease_stops_sending(
     with engine.root.catalog.write() as connection:
         release(connection, runner.lease)
         acquire(connection, 60.0)
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         _keep_delivering(runner)
     sent = len(endpoints.calls)
     time.sleep(0.5)
@@ -476,11 +476,11 @@ def test_without_room_for_outcomes_sending_pauses_and_nothing_is_lost(
 
         def full(epoch: int, attempts: Sequence[object], ended: Sequence[int] = ()) -> int:
             if is_full.is_set() and attempts:
-                raise StorageFull("no room left for the catalog")
+                raise StorageFullError("no room left for the catalog")
             return settle(epoch, attempts, ended)  # type: ignore[arg-type]
 
         runner.dispatcher.settler.settle = full  # type: ignore[method-assign]
-        with pytest.raises(StorageFull):
+        with pytest.raises(StorageFullError):
             _keep_delivering(runner)
         time.sleep(0.2)
         sent = len(endpoints.calls)
@@ -499,7 +499,7 @@ def _keep_delivering(runner: InProcess) -> None:
 
 
 def _settled(runner: InProcess) -> int:
-    with suppress(StorageFull):  # it is said as long as it is not known that there is room again
+    with suppress(StorageFullError):  # it is said as long as it is not known that there is room again
         runner.dispatcher.deliver(runner.epoch)
     with runner.engine.root.catalog.read() as connection:
         return ledger.message_counts(connection).get("done", 0)
@@ -634,8 +634,8 @@ def test_whatever_endpoints_answer_each_item_arrives_once_in_order(
     tmp_path_factory: pytest.TempPathFactory, endpoints: Endpoints, script: list[list[str]], restarts: list[bool]
 ) -> None:
     errors = {
-        "500": DeliveryFailed("500"),
-        "429": DeliveryFailed("429", retry_after=30.0),
+        "500": DeliveryError("500"),
+        "429": DeliveryError("429", retry_after=30.0),
         "silent": SILENT,
         "odd": ValueError("odd"),
     }

@@ -17,10 +17,10 @@ from runnel.cli.main import app
 from runnel.engine import Engine
 from runnel.engine.ask.slow_queries import HINTS
 from runnel.engine.run.application_log import JsonLines
-from runnel.engine.upkeep.maintenance import tidy
-from runnel.errors import NotFound
+from runnel.engine.upkeep.maintenance import run_maintenance
+from runnel.errors import NotFoundError
 from runnel.model.learned.query_costs import Cost, Costs
-from runnel.model.learned.stream_statistics import Observed
+from runnel.model.learned.stream_statistics import StreamSample
 from runnel.testing import FakeClock
 
 SCRIPT = """
@@ -39,7 +39,7 @@ def spent(engine: Engine, name: str, milliseconds: float, items: int = 200) -> N
         assert feed is not None
         cost = Cost(milliseconds * 1e3 * items, "RegularExpression", "title matches 'a'")
         query_costs.learn(connection, Costs(items, {feed.id: cost}), now(connection))
-        stream_statistics.note(connection, {feed.id: Observed(1, {"rock": 1})})
+        stream_statistics.note(connection, {feed.id: StreamSample(1, {"rock": 1})})
 
 
 def told(engine: Engine, *words: str) -> str:
@@ -54,7 +54,7 @@ def test_matching_samples_what_queries_cost(engine: Engine) -> None:
     engine.publish("Wire", [{"id": str(n), "title": f"rock live {n}"} for n in range(30)])
     run = InProcess(engine)
     run.match()
-    tidy(engine.root, run.epoch)
+    run_maintenance(engine.root, run.epoch)
     found = {one.query: one for one in engine.usage().slow}
     assert set(found) == {"Rock", "Dear"}
     assert found["Dear"].part == "title matches '(?i)r[aeiou]ck.*live'"
@@ -69,10 +69,10 @@ def test_a_slow_query_is_listed_and_told_of_once(engine: Engine, caplog: pytest.
     spent(engine, "Dear", 60.0)
     spent(engine, "Rock", 0.1)
     with caplog.at_level(logging.WARNING, logger="runnel"):
-        tidy(engine.root, run.epoch)
+        run_maintenance(engine.root, run.epoch)
         spent(engine, "Dear", 60.0)
-        tidy(engine.root, run.epoch)
-        tidy(engine.root, run.epoch)
+        run_maintenance(engine.root, run.epoch)
+        run_maintenance(engine.root, run.epoch)
     (record,) = [one for one in caplog.records if "takes about" in one.getMessage()]
     line = json.loads(JsonLines().format(record))
     assert (line["level"], line["feed"], line["owner"]) == ("warning", "Dear", "operator")
@@ -91,7 +91,7 @@ def test_a_query_that_was_mended_is_no_longer_listed(engine: Engine, clock: Fake
     engine.execute(SCRIPT)
     run = InProcess(engine)
     spent(engine, "Dear", 60.0)
-    tidy(engine.root, run.epoch)
+    run_maintenance(engine.root, run.epoch)
     assert [one.query for one in engine.usage().slow] == ["Dear"]
     clock.advance(timedelta(minutes=1))
     engine.execute("create or replace feed Dear from Wire where title contains 'rock';")
@@ -110,11 +110,11 @@ def test_an_owner_sees_only_their_own_and_a_tag_narrows(engine: Engine) -> None:
         assert mine is not None
         cost = Costs(100, {mine.id: Cost(1e9, "RegularExpression", "title matches 'a+b'")})
         query_costs.learn(connection, cost, now(connection))
-    tidy(engine.root, run.epoch)
+    run_maintenance(engine.root, run.epoch)
     assert [one.query for one in ann.usage().slow] == ["Mine"]
     assert [(one.query, one.owner) for one in engine.usage().slow] == [("Mine", "ann"), ("Dear", "operator")]
     assert [one.query for one in engine.usage(tag="music").slow] == ["Dear"]
-    with pytest.raises(NotFound, match="no query is tagged music"):
+    with pytest.raises(NotFoundError, match="no query is tagged music"):
         ann.usage(tag="music")
 
 

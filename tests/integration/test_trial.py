@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from runnel.catalog.declared import tags
 from runnel.cli.main import app
 from runnel.engine import Engine
-from runnel.engine.trial.try_items import Trial
-from runnel.errors import InputError, NotAllowed, NotFound
+from runnel.engine.trial.try_items import TrialResult
+from runnel.errors import InputError, NotAllowedError, NotFoundError
 from runnel.testing import FakeClock
 
 SCRIPT = """
@@ -29,7 +29,7 @@ subscribe to Rock output log; subscribe to Cheap output log; subscribe to Live o
 ITEMS = [{"id": "1", "title": "rock live"}, {"id": "2", "title": "jazz"}, {"id": "3", "title": "rock"}]
 
 
-def shown(trial: Trial) -> dict[str, tuple[str, ...]]:
+def shown(trial: TrialResult) -> dict[str, tuple[str, ...]]:
     return {one.item.id: one.queries for one in trial.items}
 
 
@@ -55,12 +55,12 @@ def test_a_tag_or_names_select(declared: Engine) -> None:
 
 
 def test_what_selects_nothing_is_refused(declared: Engine) -> None:
-    with pytest.raises(NotFound, match="no query is tagged musik") as missed:
+    with pytest.raises(NotFoundError, match="no query is tagged musik") as missed:
         declared.test(ITEMS, tag="musik")
     assert missed.value.hint == "did you mean music?"
-    with pytest.raises(NotFound, match="there is no feed Rokc"):
+    with pytest.raises(NotFoundError, match="there is no feed Rokc"):
         declared.test(ITEMS, queries=("Rokc",))
-    with pytest.raises(NotFound, match="among those that are named"):
+    with pytest.raises(NotFoundError, match="among those that are named"):
         declared.test(ITEMS, tag="shop", queries=("Rock",))
     with pytest.raises(InputError, match="source feed: it has no query"):
         declared.test(ITEMS, queries=("Wire",))
@@ -119,13 +119,13 @@ def test_an_owner_tries_only_their_own(declared: Engine) -> None:
     assert ann.test(ITEMS, feed="Wire").counts == (("Mine", 2),)
     assert ann.test(ITEMS, tag="music").counts == (("Mine", 2),)
     assert ann.test(ITEMS, queries=("Rock",)).counts == (("Rock", 2),), "what all may read"
-    with pytest.raises(NotFound, match="no query is tagged shop"):
+    with pytest.raises(NotFoundError, match="no query is tagged shop"):
         ann.test(ITEMS, tag="shop")
-    with pytest.raises(NotAllowed):
+    with pytest.raises(NotAllowedError):
         ann.test(ITEMS, owner="operator")
     assert ann.test(ITEMS, owner="ann").counts == (("Mine", 2),)
     assert declared.test(ITEMS, owner="ann").counts == (("Mine of ann", 2),)
-    with pytest.raises(NotFound, match="there is no owner bob"):
+    with pytest.raises(NotFoundError, match="there is no owner bob"):
         declared.test(ITEMS, owner="bob")
 
 

@@ -20,14 +20,14 @@ from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.engine import Engine
 from runnel.engine.run import query_keeper
 from runnel.errors import RunnelError
-from runnel.matching.operators.ask.operator_environment import OperatorMeans
+from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.scaleout.partitioning import read_partitioning
 from runnel.streaming.item_source import Offset, SlicePartition
 from runnel.streaming.job import FORM
 from runnel.streaming.partitioned import route_ahead, two_stages
 from runnel.streaming.partitioned.route_ahead import Ahead, RouteAhead, RoutedFile, route_into_file, write_ahead
 from runnel.streaming.worker.operator_work import operators
-from runnel.streaming.worker.plan_cache import held_plans
+from runnel.streaming.worker.plan_cache import cached_plans
 
 MORE = """
 create feed Concerts from Wire where title contains 'concert' and volume < 9;
@@ -42,7 +42,7 @@ def _open(root: Path, **settings: Any) -> Engine:
     created.close()
     allow_operators(root)
     engine = runnel.open(root, **({"partitions": 3} | settings))
-    OperatorMeans.of(engine.root.settings).keep(engine.root.storage)
+    OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
     return engine
 
 
@@ -99,18 +99,18 @@ def test_a_worker_with_everything_can_go_on_with_a_divided_plan(tmp_path: Path) 
 def test_a_budget_smaller_than_all_partitions_reloads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with _open(tmp_path / "root") as engine:
         engine.execute(SCRIPT)
-        held_plans.cache_clear()
+        cached_plans.cache_clear()
         run = InProcess(engine, slice_items=50, max_batch_items=50, plan_bytes=1)
         _publish(engine, 0, 200)
         run.run()
         verify(engine, 200)
-        counters = held_plans(1).counters
+        counters = cached_plans(1).counters
         assert counters.evictions > 0
         with engine.root.catalog.read() as connection:
             counted = [one.counters for one in match_segments.match_segments(connection)]
         assert sum(one.get("plan_reloads", 0) for one in counted) > 0
         run.close()
-    held_plans.cache_clear()
+    cached_plans.cache_clear()
 
 
 def test_a_batch_that_is_run_again_has_its_own_plan_and_partitions(tmp_path: Path) -> None:
@@ -198,7 +198,7 @@ def test_items_that_were_routed_ahead_are_matched_as_others_are(tmp_path: Path) 
         step = two_stages.route_slices(run.job.storage, run.job.lineage, 3, run.job.plan_bytes)
         with pytest.raises(RunnelError, match="what was routed ahead is gone") as refused:
             list(step(reader.read(planned[0])))
-        assert "CorruptData" not in "".join(traceback.format_exception(refused.value)), (
+        assert "CorruptDataError" not in "".join(traceback.format_exception(refused.value)), (
             "nothing of the root is damaged"
         )
         assert run.step()

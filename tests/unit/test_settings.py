@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from scripts.reference_settings import allowed
 
-from runnel.errors import RootError
+from runnel.errors import WorkspaceError
 from runnel.settings import FILE, REFERENCE, Settings
 
 ROOT = Path(__file__).parent.parent.parent
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent.parent
 def test_truth_is_no_number(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(f"{text}\n")
     name = text.split()[0]
-    with pytest.raises(RootError, match=f"setting {name} of .*should be a number, not true or false") as refused:
+    with pytest.raises(WorkspaceError, match=f"setting {name} of .*should be a number, not true or false") as refused:
         Settings.load(tmp_path)
     assert str(tmp_path) in refused.value.message
     assert refused.value.hint == "docs/reference/settings.md lists every setting"
@@ -28,7 +28,7 @@ def test_truth_is_no_number(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("text", ["partitions = 1025", "partitions = -1", "partition_strategy = 'both'"])
 def test_what_is_beyond_the_limits_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / FILE).write_text(f"{text}\n")
-    with pytest.raises(RootError, match=f"setting {text.split()[0]} of "):
+    with pytest.raises(WorkspaceError, match=f"setting {text.split()[0]} of "):
         Settings.load(tmp_path)
 
 

@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from runnel.cli.output import console, counted, print_json, shown, told
+from runnel.cli.output import console, counted, escaped, print_json, reporting_errors
 from runnel.engine.upkeep.backup import back_up
 from runnel.engine.upkeep.restore import restore as restore_root
-from runnel.engine.workspace import open_root
+from runnel.engine.workspace import open_workspace
 
 
 def backup(
@@ -30,8 +30,8 @@ def backup(
 
     Example: `runnel backup /mnt/backups/news`
     """
-    with told(as_json):
-        opened = open_root(root)
+    with reporting_errors(as_json):
+        opened = open_workspace(root)
         try:
             with _shown_files("backing up", as_json) as report:
                 made = back_up(opened, target, link=link, report=report)
@@ -51,7 +51,7 @@ def backup(
             return
         console.print(
             f"[green]✓[/green] backed up {counted(made.files, 'file')} ({_size(made.bytes)}, {made.copied:,} of them "
-            f"new) and {counted(made.rows, 'row')} into {shown(str(made.folder))}",
+            f"new) and {counted(made.rows, 'row')} into {escaped(str(made.folder))}",
             soft_wrap=True,
         )
 
@@ -72,7 +72,7 @@ def restore(
 
     Example: `runnel restore /mnt/backups/news news`
     """
-    with told(as_json):
+    with reporting_errors(as_json):
         with _shown_files("restoring", as_json) as report:
             made = restore_root(source, folder, catalog=catalog, storage=storage, report=report)
         if as_json:
@@ -88,7 +88,7 @@ def restore(
             return
         console.print(
             f"[green]✓[/green] restored {counted(made.files, 'file')} ({_size(made.bytes)}) into "
-            f"{shown(str(made.folder))}, as of {made.made[:19]}",
+            f"{escaped(str(made.folder))}, as of {made.made[:19]}",
             soft_wrap=True,
         )
         console.print("next: stop the old root for good before [bold]runnel run[/bold] starts this one")

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from runnel.cli.output import console, told
+from runnel.cli.output import console, reporting_errors
 from runnel.cli.run import progress_line
 from runnel.engine import Engine, open_engine
-from runnel.errors import RootError
+from runnel.errors import WorkspaceError
 from runnel.settings import FILE
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def demo(
     from runnel.streaming.java import java_version
     from runnel.testing.world import World
 
-    with told(False):
+    with reporting_errors(False):
         java_version()  # before anything else: without Java there is nothing to show
         _clear(folder)
         with _step(f"making a world of {items:,} items and {queries:,} standing queries"):
@@ -73,7 +73,7 @@ def _clear(folder: Path) -> None:
         return
     if not (folder / _MARK).exists():
         is_root = (folder / FILE).exists()
-        raise RootError(
+        raise WorkspaceError(
             f"{folder} is not empty{' and is a root' if is_root else ''}", hint="name another folder for the demo"
         )
     shutil.rmtree(folder)

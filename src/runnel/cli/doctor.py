@@ -18,8 +18,8 @@ from runnel.catalog.learned import operator_cache
 from runnel.catalog.logs import item_segments, match_segments, plan_versions, undecided
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.cli.output import console, print_json
-from runnel.engine.workspace import Root, open_root
-from runnel.errors import CorruptData, OperatorRefused, RunnelError
+from runnel.engine.workspace import Workspace, open_workspace
+from runnel.errors import CorruptDataError, OperatorRefusedError, RunnelError
 from runnel.matching.operators.plugins.registry import check_source
 from runnel.model.operator import OperatorDeclaration
 from runnel.plan.store import PlanVersion, load, verify
@@ -92,7 +92,7 @@ def examine(folder: Path) -> Iterator[Finding]:
         "room", free > _LITTLE_ROOM, f"{free / 1e9:.1f} GB free", None if free > _LITTLE_ROOM else "free some"
     )
     try:
-        root = open_root(folder)
+        root = open_workspace(folder)
     except RunnelError as error:
         yield Finding("catalog", False, error.message, error.hint)
         return
@@ -116,7 +116,7 @@ def _java() -> str:
     return f"version {java_version()}"
 
 
-def _files(root: Root) -> str:
+def _files(root: Workspace) -> str:
     """Every file that a manifest names must be there."""
     with root.catalog.read() as connection:
         segments = item_segments.segments_between(connection, 0, _FOR_EVER)
@@ -125,11 +125,13 @@ def _files(root: Root) -> str:
     paths += [path for part in parts for path in (part.path, part.by_query) if path is not None]
     missing = [path for path in paths if not root.storage.local(path).exists()]
     if missing:
-        raise CorruptData(f"{len(missing)} files are missing, {missing[0]} first", hint="restore them from a backup")
+        raise CorruptDataError(
+            f"{len(missing)} files are missing, {missing[0]} first", hint="restore them from a backup"
+        )
     return f"{len(paths)} log files, all there"
 
 
-def _plan(root: Root) -> str:
+def _plan(root: Workspace) -> str:
     with root.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
     if current is None:
@@ -141,23 +143,23 @@ def _plan(root: Root) -> str:
     return f"version {current.version} with {current.queries} queries loads{divided}"
 
 
-def _divided(root: Root, current: plan_versions.PlanRow) -> str:
+def _divided(root: Workspace, current: plan_versions.PlanRow) -> str:
     """How the plan is divided; its pieces must be those that the catalog names."""
     made = verify_partitioning(root.storage, current.partitioning or "")
     if made.base != current.base or set(made.pieces) != set(current.pieces):
-        raise CorruptData(
+        raise CorruptDataError(
             f"{made.folder} does not name the pieces that the catalog names",
             hint=ANEW,
         )
     try:
         for folder in made.pieces:
             verify(root.storage, folder)
-    except CorruptData as error:
-        raise CorruptData(error.message, hint=ANEW) from error
+    except CorruptDataError as error:
+        raise CorruptDataError(error.message, hint=ANEW) from error
     return f", in {len(made.partitions)} partitions"
 
 
-def _operators(root: Root) -> Iterator[Finding]:
+def _operators(root: Workspace) -> Iterator[Finding]:
     """What concerns operators, where there are any: their sources, items that wait, and files with known answers."""
     with root.catalog.read() as connection:
         declared, used = operators.live_operators(connection), operators.use_counts(connection)
@@ -179,7 +181,7 @@ def _sources(
     for name in sorted(declared.keys() & used.keys()):
         try:
             check_source(declared[name].source, modules)
-        except OperatorRefused as refused:
+        except OperatorRefusedError as refused:
             lost[name] = refused.message
     if not lost:
         return Finding("operators", True, f"{len(declared)} registered, those in use are there")
@@ -193,7 +195,7 @@ def _sources(
     return Finding("operators", True, detail, hint)
 
 
-def _answers(root: Root, named: Sequence[str]) -> Finding:
+def _answers(root: Workspace, named: Sequence[str]) -> Finding:
     missing = [path for path in named if not root.storage.local(path).exists()]
     if missing:
         detail = f"{len(missing)} of {len(named)} files with known answers are missing, {missing[0]} first"
@@ -201,7 +203,7 @@ def _answers(root: Root, named: Sequence[str]) -> Finding:
     return Finding("answers", True, f"{len(named)} files with known answers, all there")
 
 
-def _tried_again(root: Root) -> Finding:
+def _tried_again(root: Workspace) -> Finding:
     """Items that wait for another try, and those that are in the log for one, must be items of the log."""
     with root.catalog.read() as connection:
         last, kept_after = last_sequence(connection), item_segments.retained_upto(connection)

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from runnel.cli.options import ActingOption, JsonOption, RootOption, TokenOption, opened
-from runnel.cli.output import tell_outcomes, told
+from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
+from runnel.cli.output import print_outcomes, reporting_errors
 from runnel.language.syntax.statements import ExplainMessage, Replay
 
 letters = typer.Typer(
@@ -21,7 +21,7 @@ KeyArgument = Annotated[str, typer.Argument(help="The message's key, as `runnel 
 
 @letters.command("list")
 def list_letters(
-    root: RootOption = Path(),
+    root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -30,14 +30,14 @@ def list_letters(
 
     Example: `runnel letters list`
     """
-    with told(as_json), opened(root, token, acting) as engine:
-        tell_outcomes([engine.show("dead letters")], as_json)
+    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+        print_outcomes([engine.show("dead letters")], as_json)
 
 
 @letters.command("explain")
 def explain_letter(
     key: KeyArgument,
-    root: RootOption = Path(),
+    root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -46,14 +46,14 @@ def explain_letter(
 
     Example: `runnel letters explain 5f3a-12-7-9c41d20e`
     """
-    with told(as_json), opened(root, token, acting) as engine:
-        tell_outcomes([engine.apply(ExplainMessage(key))], as_json)
+    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+        print_outcomes([engine.apply(ExplainMessage(key))], as_json)
 
 
 @letters.command("replay")
 def replay_letter(
     key: KeyArgument,
-    root: RootOption = Path(),
+    root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -62,5 +62,5 @@ def replay_letter(
 
     Example: `runnel letters replay 5f3a-12-7-9c41d20e`
     """
-    with told(as_json), opened(root, token, acting) as engine:
-        tell_outcomes([engine.apply(Replay(message=key))], as_json)
+    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+        print_outcomes([engine.apply(Replay(message=key))], as_json)

@@ -17,14 +17,22 @@ from runnel.cli.doctor import doctor
 from runnel.cli.letters import letters
 from runnel.cli.operators import operators
 from runnel.cli.opml import opml
-from runnel.cli.options import ActingOption, JsonOption, RootOption, TokenOption, opened
-from runnel.cli.output import console, print_json, shown, tell_aside, tell_outcomes, told, write_pictures
+from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
+from runnel.cli.output import (
+    console,
+    escaped,
+    print_json,
+    print_note,
+    print_outcomes,
+    reporting_errors,
+    write_pictures,
+)
 from runnel.cli.owners import owner, token
 from runnel.cli.queries import queries
 from runnel.cli.report import report
 from runnel.cli.run import run
 from runnel.cli.trial import trial
-from runnel.engine.workspace import create_root
+from runnel.engine.workspace import create_workspace
 from runnel.errors import InputError
 from runnel.sources.drop_folder import read_file
 
@@ -71,8 +79,8 @@ def init(
 
     Example: `runnel init news`
     """
-    with told(as_json):
-        root = create_root(folder)
+    with reporting_errors(as_json):
+        root = create_workspace(folder)
         root.close()
         if as_json:
             print_json({"root": str(root.folder)})
@@ -87,7 +95,7 @@ def execute(
         str | None, typer.Argument(help="Statements, each ended by `;`. `-` reads standard input.")
     ] = None,
     file: Annotated[Path | None, typer.Option("--file", "-f", help="Read the statements from a file.")] = None,
-    root: RootOption = Path(),
+    root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -96,14 +104,14 @@ def execute(
 
     Example: `runnel exec "create feed Rock from Wire where title contains 'rock';"`
     """
-    with told(as_json), opened(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         if (script is None) == (file is None):
             raise InputError("give statements, or a file with --file", hint="runnel exec 'show feeds;'")
         if file is not None:
             text = read_file(file).decode("utf-8", "replace")
         else:
             text = sys.stdin.buffer.read().decode("utf-8", "replace") if script == "-" else script or ""
-        tell_outcomes(engine.execute(text), as_json)
+        print_outcomes(engine.execute(text), as_json)
 
 
 @app.command()
@@ -112,7 +120,7 @@ def publish(
     document: Annotated[
         str, typer.Argument(help="A file (RSS, Atom, JSON Feed, JSON lines, RDF); `-` reads standard input.")
     ],
-    root: RootOption = Path(),
+    root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -121,7 +129,7 @@ def publish(
 
     Example: `echo '{"id": "1", "title": "Rock am Ring"}' | runnel publish Wire -`
     """
-    with told(as_json), opened(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         limit = engine.root.settings.max_document_bytes
         data = sys.stdin.buffer.read(limit + 1) if document == "-" else read_file(Path(document), limit=limit)
         accepted, refused = engine.publish_document(feed, data, name=document)
@@ -141,7 +149,7 @@ def publish(
                 f"{len(refused)} refused"
             )
             for problem in refused[:10]:
-                console.print(f"  {shown(str(problem))}", soft_wrap=True)
+                console.print(f"  {escaped(str(problem))}", soft_wrap=True)
         if refused and not accepted.accepted and not accepted.unchanged:
             raise typer.Exit(3)
 
@@ -154,7 +162,7 @@ def show(
             help="`feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, `prefixes`, or a feed's name."
         ),
     ] = "feeds",
-    root: RootOption = Path(),
+    root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -163,8 +171,8 @@ def show(
 
     Example: `runnel show subscriptions`
     """
-    with told(as_json), opened(root, token, acting) as engine:
-        tell_outcomes([engine.show(what)], as_json)
+    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+        print_outcomes([engine.show(what)], as_json)
 
 
 @app.command()
@@ -174,7 +182,7 @@ def explain(
         Path | None,
         typer.Option(help="Also draw the filter tree into this file, as SVG; one file for each tree, numbered."),
     ] = None,
-    root: RootOption = Path(),
+    root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -183,7 +191,7 @@ def explain(
 
     Example: `runnel explain Rock --picture rock.svg`
     """
-    with told(as_json), opened(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         explained = engine.explain(feed)
         if picture is not None:
             written = write_pictures(picture, engine.pictures(feed))
@@ -192,14 +200,14 @@ def explain(
                 data={**explained.data, "pictures": written},
                 lines=(*explained.lines, *(f"drawn: {place} ({sources})" for place, sources in written.items())),
             )
-        tell_outcomes([explained], as_json)
+        print_outcomes([explained], as_json)
 
 
 @app.command()
 def why(
     item: Annotated[str, typer.Argument(help="The item's id, as its publisher gave it.")],
     feed: Annotated[str, typer.Argument(help="The feed.")],
-    root: RootOption = Path(),
+    root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -208,15 +216,15 @@ def why(
 
     Example: `runnel why 1 Rock`
     """
-    with told(as_json), opened(root, token, acting) as engine:
-        tell_outcomes([engine.why(item, feed)], as_json)
+    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+        print_outcomes([engine.why(item, feed)], as_json)
 
 
 @app.command()
 def preview(
     query: Annotated[str, typer.Argument(help="A `create feed` statement, or the name of a feed.")],
     days: Annotated[float, typer.Option(help="How many days to look back.", min=0.001)] = 7,
-    root: RootOption = Path(),
+    root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -227,23 +235,23 @@ def preview(
     """
     from datetime import timedelta
 
-    with told(as_json), opened(root, token, acting) as engine:
-        tell_outcomes([engine.preview(query, since=timedelta(days=days), tell=tell_aside).outcome()], as_json)
+    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+        print_outcomes([engine.preview(query, since=timedelta(days=days), tell=print_note).outcome()], as_json)
 
 
 @app.command()
-def status(root: RootOption = Path(), token: TokenOption = None, as_json: JsonOption = False) -> None:
+def status(root: WorkspaceOption = Path(), token: TokenOption = None, as_json: JsonOption = False) -> None:
     """Say how the root is: lag, plan, runner, messages, failing sources.
 
     Example: `runnel status --json`
     """
-    with told(as_json), opened(root, token) as engine:
+    with reporting_errors(as_json), open_for_command(root, token) as engine:
         found = engine.status()
         if as_json:
             print_json(found.to_json())
         else:
             for line in found.lines():
-                console.print(shown(line), soft_wrap=True)
+                console.print(escaped(line), soft_wrap=True)
 
 
 app.add_typer(owner, name="owner")

@@ -8,13 +8,13 @@ from typing import Annotated
 import typer
 
 from runnel.algebra.nodes.render import render_name
-from runnel.cli.options import ActingOption, JsonOption, RootOption, TokenOption, opened
-from runnel.cli.output import tell_outcomes, told
+from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
+from runnel.cli.output import print_outcomes, reporting_errors
 
 
 def operators(
     name: Annotated[str | None, typer.Argument(help="Only this operator, with the queries that use it.")] = None,
-    root: RootOption = Path(),
+    root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -23,8 +23,8 @@ def operators(
 
     Example: `runnel operators mobPattern`
     """
-    with told(as_json), opened(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         if name is None:
-            tell_outcomes([engine.show("operators")], as_json)
+            print_outcomes([engine.show("operators")], as_json)
         else:
-            tell_outcomes(engine.execute(f"show operator {render_name(name)};"), as_json)
+            print_outcomes(engine.execute(f"show operator {render_name(name)};"), as_json)

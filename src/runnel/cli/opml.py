@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from runnel.cli.options import ActingOption, JsonOption, RootOption, TokenOption, opened
-from runnel.cli.output import tell_outcomes, told
+from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
+from runnel.cli.output import print_outcomes, reporting_errors
 from runnel.engine.opml import export_feeds, import_feeds
 from runnel.errors import InputError
 from runnel.sources.drop_folder import read_file
@@ -23,7 +23,7 @@ opml = typer.Typer(
 @opml.command("import")
 def import_opml(
     file: Annotated[str, typer.Argument(help="An OPML file; `-` reads standard input.")],
-    root: RootOption = Path(),
+    root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -32,12 +32,12 @@ def import_opml(
 
     Example: `runnel opml import feeds.opml`
     """
-    with told(as_json), opened(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         limit = engine.root.settings.max_document_bytes
         data = sys.stdin.buffer.read(limit + 1) if file == "-" else read_file(Path(file), limit=limit)
         if len(data) > limit:
             raise InputError(f"the list is larger than {limit:,} bytes", place=file)
-        tell_outcomes([import_feeds(engine, data)], as_json)
+        print_outcomes([import_feeds(engine, data)], as_json)
 
 
 @opml.command("export")
@@ -45,7 +45,7 @@ def export_opml(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Where to write; standard output by default.")
     ] = None,
-    root: RootOption = Path(),
+    root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
 ) -> None:
@@ -53,7 +53,7 @@ def export_opml(
 
     Example: `runnel opml export -o feeds.opml`
     """
-    with told(False), opened(root, token, acting) as engine:
+    with reporting_errors(False), open_for_command(root, token, acting) as engine:
         data = export_feeds(engine)
         if output is None:
             sys.stdout.buffer.write(data)

@@ -12,7 +12,7 @@ import typer
 from runnel.engine import Engine, open_engine
 from runnel.errors import InputError
 
-RootOption = Annotated[
+WorkspaceOption = Annotated[
     Path, typer.Option("--root", "-r", envvar="RUNNEL_ROOT", help="The root: the folder of one installation.")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, a line each, instead of text.")]
@@ -29,7 +29,7 @@ ActingOption = Annotated[str | None, typer.Option("--as", help="Act for this own
 
 
 @contextmanager
-def opened(root: Path, token: str | None = None, acting: str | None = None) -> Iterator[Engine]:
+def open_for_command(root: Path, token: str | None = None, acting: str | None = None) -> Iterator[Engine]:
     """The engine of a root: for the operator, for a token's owner, or for an owner whom the operator acts for."""
     if token and acting:
         raise InputError("--as is the operator's, and a token acts for its owner", hint="give one of the two")

@@ -15,15 +15,15 @@ from rich.markup import escape
 
 from runnel.engine.outcome import Outcome
 from runnel.errors import (
-    Backlogged,
+    BacklogError,
     InputError,
-    JavaMissing,
-    NotAllowed,
-    NotFound,
-    RootError,
+    JavaMissingError,
+    NotAllowedError,
+    NotFoundError,
     RunnelError,
     StatementError,
-    StorageFull,
+    StorageFullError,
+    WorkspaceError,
     visible,
 )
 
@@ -43,12 +43,12 @@ problems = Console(stderr=True, highlight=False)
 
 
 @contextmanager
-def told(as_json: bool) -> Iterator[None]:
+def reporting_errors(as_json: bool) -> Iterator[None]:
     """Turns Runnel's errors into a message and an exit code."""
     try:
         yield
     except RunnelError as error:
-        tell_error(error, as_json)
+        report_error(error, as_json)
         raise typer.Exit(exit_code(error)) from error
     except BrokenPipeError:
         # The reader of our output went away, as `head` does.
@@ -59,23 +59,23 @@ def told(as_json: bool) -> Iterator[None]:
 def exit_code(error: RunnelError) -> int:
     """The exit code of an error.
 
-    >>> exit_code(NotFound("x"))
+    >>> exit_code(NotFoundError("x"))
     6
     """
     match error:
-        case StatementError() | InputError() | NotAllowed():
+        case StatementError() | InputError() | NotAllowedError():
             return 3
-        case RootError() | Backlogged():
+        case WorkspaceError() | BacklogError():
             return 4
-        case JavaMissing() | StorageFull():
+        case JavaMissingError() | StorageFullError():
             return 5
-        case NotFound():
+        case NotFoundError():
             return 6
         case _:
             return 1
 
 
-def tell_error(error: RunnelError, as_json: bool) -> None:
+def report_error(error: RunnelError, as_json: bool) -> None:
     """Show an error: as a line of JSON, or with its place and hint."""
     if as_json:
         span = getattr(error, "span", None)
@@ -88,26 +88,26 @@ def tell_error(error: RunnelError, as_json: bool) -> None:
         return
     place = getattr(error, "place", None)
     message = f"{place}: {error.message}" if place else error.message
-    problems.print(f"[red]error[/red] {shown(message)}", soft_wrap=True)
+    problems.print(f"[red]error[/red] {escaped(message)}", soft_wrap=True)
     if error.hint:
-        problems.print(f"hint: {shown(error.hint)}", soft_wrap=True)
+        problems.print(f"hint: {escaped(error.hint)}", soft_wrap=True)
 
 
-def tell_aside(text: str) -> None:
+def print_note(text: str) -> None:
     """Tell something while work goes on, where it does not mix with answers."""
-    problems.print(shown(text), markup=False)
+    problems.print(escaped(text), markup=False)
 
 
-def tell_outcomes(outcomes: Iterable[Outcome], as_json: bool) -> None:
+def print_outcomes(outcomes: Iterable[Outcome], as_json: bool) -> None:
     """Show what statements did or found."""
     for outcome in outcomes:
         if as_json:
             print_json({"message": outcome.message, **outcome.data})
             continue
         mark = "[yellow]✗[/yellow]" if outcome.data.get("holds") is False else "[green]✓[/green]"
-        console.print(f"{mark} {shown(outcome.message)}", soft_wrap=True)
+        console.print(f"{mark} {escaped(outcome.message)}", soft_wrap=True)
         for line in outcome.lines:
-            console.print(f"  {shown(line)}", soft_wrap=True)
+            console.print(f"  {escaped(line)}", soft_wrap=True)
 
 
 def write_pictures(place: Path, pictures: Mapping[str, str]) -> dict[str, str]:
@@ -123,10 +123,10 @@ def write_pictures(place: Path, pictures: Mapping[str, str]) -> dict[str, str]:
     return written
 
 
-def shown(text: str) -> str:
+def escaped(text: str) -> str:
     r"""A text from outside, fit for a terminal: nothing in it is markup, and nothing moves the cursor.
 
-    >>> shown("[red]a" + chr(27))
+    >>> escaped("[red]a" + chr(27))
     '\\[red]a�'
     """
     return escape("".join(map(visible, text)))

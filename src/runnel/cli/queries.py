@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from runnel.cli.options import ActingOption, JsonOption, RootOption, TokenOption, opened
-from runnel.cli.output import tell_outcomes, told
+from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
+from runnel.cli.output import print_outcomes, reporting_errors
 from runnel.engine.ask.query_usage import ITEMS, SHOWN
 
 
@@ -21,7 +21,7 @@ def queries(
     tag: Annotated[str | None, typer.Option(help="Only queries with this tag, subscribed to or not.")] = None,
     items: Annotated[int, typer.Option(help="How many of the newest items to look at.", min=1)] = ITEMS,
     limit: Annotated[int, typer.Option(help="How many queries to list.", min=1)] = SHOWN,
-    root: RootOption = Path(),
+    root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -30,10 +30,10 @@ def queries(
 
     Example: `runnel queries --never`
     """
-    with told(as_json), opened(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         both = not (never or busiest or slow)
         found = engine.usage(items, tag=tag)
         shown = found.outcome(
             never=never or both, busiest=busiest or both, limit=limit, slow=slow, idle=tag is not None and both
         )
-        tell_outcomes([shown], as_json)
+        print_outcomes([shown], as_json)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from runnel.cli.output import console, print_json, told
+from runnel.cli.output import console, print_json, reporting_errors
 from runnel.engine import open_engine
 from runnel.errors import InputError
 
@@ -29,7 +29,7 @@ def report(
     from runnel.web.collect_report import collect_report
     from runnel.web.report import render_report
 
-    with told(as_json), open_engine(root, create=False) as engine:
+    with reporting_errors(as_json), open_engine(root, create=False) as engine:
         place = output or engine.root.folder / "report.html"
         page = render_report(collect_report(engine, title))
         try:

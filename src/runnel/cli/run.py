@@ -14,9 +14,9 @@ import typer
 from rich.live import Live
 from rich.text import Text
 
-from runnel.cli.output import console, counted, print_json, told
+from runnel.cli.output import console, counted, print_json, reporting_errors
 from runnel.engine import Engine, open_engine
-from runnel.engine.run.application_log import configure
+from runnel.engine.run.application_log import configure_logging
 from runnel.engine.run.health import Companion
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def run(
     Example: `runnel run --once`
     """
     settings: dict[str, Any] = {"master": master} if master else {}
-    with told(as_json), open_engine(root, create=False, **settings) as engine, stopped_by_signals(engine):
+    with reporting_errors(as_json), open_engine(root, create=False, **settings) as engine, stopped_by_signals(engine):
         logging.getLogger("py4j").setLevel(logging.ERROR)
-        configure(engine.root.settings, engine.root.folder)
+        configure_logging(engine.root.settings, engine.root.folder)
         beside = companions(engine)
         if as_json:
             final = engine.run(once=once, report=lambda progress: print_json(_row(progress)), companions=beside)

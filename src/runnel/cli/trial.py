@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
-from runnel.cli.options import ActingOption, JsonOption, RootOption, TokenOption, opened
-from runnel.cli.output import tell_outcomes, told
+from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
+from runnel.cli.output import print_outcomes, reporting_errors
 from runnel.engine.trial.try_items import SHOWN
 from runnel.errors import InputError
 from runnel.sources.drop_folder import read_file
@@ -33,7 +33,7 @@ def trial(
     owner: Annotated[str | None, typer.Option(help="Only queries of this owner.")] = None,
     days: Annotated[float, typer.Option(help="How many days of the past to take.", min=0.001)] = 7,
     limit: Annotated[int, typer.Option(help="How many items to show.", min=1)] = SHOWN,
-    root: RootOption = Path(),
+    root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
@@ -42,7 +42,7 @@ def trial(
 
     Example: `echo '{"id": "1", "title": "Rock am Ring"}' | runnel test - --tag music`
     """
-    with told(as_json), opened(root, token, acting) as engine:
+    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         queries = tuple(query or ())
         if document is None:
             if feed is not None:
@@ -54,4 +54,4 @@ def trial(
             found = engine.test_document(
                 data, name=document, feed=feed, owner=owner, tag=tag, queries=queries, limit=limit
             )
-        tell_outcomes([found.outcome()], as_json)
+        print_outcomes([found.outcome()], as_json)

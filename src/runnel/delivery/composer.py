@@ -15,13 +15,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from runnel.catalog.access import signing_keys
-from runnel.catalog.access.workspace_secrets import UNSUBSCRIBE, root_secret, unsubscribe_token
+from runnel.catalog.access.workspace_secrets import UNSUBSCRIBE, unsubscribe_token, workspace_secret
 from runnel.catalog.declared import feeds
 from runnel.catalog.delivery import ledger, outbox
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog, now
-from runnel.delivery.match_reader import Loaded, Run, Shares
-from runnel.errors import CatalogUnavailable, DeliveryFailed
+from runnel.delivery.match_reader import LoadedItems, MatchReader, MessageRange
+from runnel.errors import CatalogUnavailableError, DeliveryError
 from runnel.model.message import Message
 from runnel.model.subscription import Subscription
 from runnel.settings import Settings
@@ -37,7 +37,7 @@ REACHING_PEOPLE = frozenset({"mail", "webhook"})
 
 
 @dataclass(frozen=True, slots=True)
-class Parcel:
+class PreparedMessage:
     """A message and what is to be handed over; or why it cannot be."""
 
     message: Message
@@ -46,23 +46,23 @@ class Parcel:
 
 
 @dataclass(frozen=True, slots=True)
-class Lane:
+class SubscriptionQueue:
     """The next messages of one subscription, to be sent one after the other. `more` says that others wait behind.
 
     `bytes` is about how much their items are.
     """
 
     subscription: int
-    parcels: tuple[Parcel, ...]
+    parcels: tuple[PreparedMessage, ...]
     more: bool
     bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Composed:
+class ComposedMessages:
     """Lanes, and the subscriptions that there was no room for this time."""
 
-    lanes: tuple[Lane, ...]
+    lanes: tuple[SubscriptionQueue, ...]
     left: tuple[int, ...] = ()
 
 
@@ -87,7 +87,7 @@ class _Known:
 class Composer:
     """Makes deliveries. Threads may share it; one composes at a time."""
 
-    def __init__(self, catalog: Catalog, shares: Shares, out: Path, settings: Settings) -> None:
+    def __init__(self, catalog: Catalog, shares: MatchReader, out: Path, settings: Settings) -> None:
         self._catalog = catalog
         self._shares = shares
         self._out = out
@@ -95,7 +95,7 @@ class Composer:
         self._lock = threading.Lock()
         self._secret: bytes | None = None
 
-    def compose(self, subscriptions: Sequence[int], epoch: int) -> Composed:
+    def compose(self, subscriptions: Sequence[int], epoch: int) -> ComposedMessages:
         """The next messages of subscriptions; those with none to send have no lane. Raises Fenced."""
         with self._lock:
             known = self._look_up(subscriptions, epoch)
@@ -119,19 +119,19 @@ class Composer:
             )
         if outward and self._settings.public_url and self._secret is None:
             with self._catalog.write() as connection:
-                self._secret = root_secret(connection, UNSUBSCRIBE)
+                self._secret = workspace_secret(connection, UNSUBSCRIBE)
         return known
 
-    def _lanes(self, known: _Known) -> Composed:
+    def _lanes(self, known: _Known) -> ComposedMessages:
         self._shares.names({one.feed for one in known.subscriptions.values()})
-        lanes: list[Lane] = []
+        lanes: list[SubscriptionQueue] = []
         pending = list(known.messages)
         room = _MOST_BYTES
         while pending and (room > 0 or not lanes):
             block = list(_block(pending, known))
             try:
                 made, size = self._fitting(block, known, room, at_least_one=not lanes)
-            except CatalogUnavailable:
+            except CatalogUnavailableError:
                 raise  # nobody's items are at fault; all of them wait
             except Exception:
                 logger.exception("some items cannot be read; subscriptions are looked at one by one")
@@ -141,11 +141,11 @@ class Composer:
             lanes += made
             room -= size
             pending = pending[len(made) :]
-        return Composed(tuple(lanes), tuple(pending))
+        return ComposedMessages(tuple(lanes), tuple(pending))
 
     def _fitting(
         self, block: Sequence[int], known: _Known, room: int, *, at_least_one: bool
-    ) -> tuple[list[Lane], int]:
+    ) -> tuple[list[SubscriptionQueue], int]:
         """The lanes of the first subscriptions of a block, as many as there is room for, and how many bytes they are.
 
         Where not even one subscription has room for all of its messages it gets a shorter lane; where none has room
@@ -160,7 +160,7 @@ class Composer:
             return [], 0
         return [self._lane(block[0], 1, known, loaded)], loaded.bytes
 
-    def _load(self, numbers: Sequence[int], each: int, known: _Known, room: float) -> Loaded | None:
+    def _load(self, numbers: Sequence[int], each: int, known: _Known, room: float) -> LoadedItems | None:
         loaded = self._shares.items((one for number in numbers for one in known.sequences(number, each)), room)
         if loaded is None:
             return None
@@ -169,14 +169,14 @@ class Composer:
             wanted.setdefault(known.subscriptions[number].feed, []).extend(known.sequences(number, each))
         return replace(loaded, bindings=self._shares.bindings(wanted))
 
-    def _one_by_one(self, block: Sequence[int], known: _Known, room: int) -> tuple[list[Lane], int]:
+    def _one_by_one(self, block: Sequence[int], known: _Known, room: int) -> tuple[list[SubscriptionQueue], int]:
         """The lanes of a block in which some items cannot be read: whoever needs those is told, and nobody else."""
-        lanes: list[Lane] = []
+        lanes: list[SubscriptionQueue] = []
         total = 0
         for number in block:
             try:
                 made, size = self._fitting([number], known, room - total, at_least_one=not lanes)
-            except CatalogUnavailable:
+            except CatalogUnavailableError:
                 raise
             except Exception:
                 lane = self._first_message(number, known)
@@ -187,18 +187,20 @@ class Composer:
             total += size
         return lanes, total
 
-    def _first_message(self, number: int, known: _Known) -> Lane:
+    def _first_message(self, number: int, known: _Known) -> SubscriptionQueue:
         """The first message of a subscription of which some items, perhaps of a later one, cannot be read."""
         try:
             loaded = self._load([number], 1, known, math.inf)
-            return self._lane(number, 1, known, loaded or Loaded({}, {}))
-        except CatalogUnavailable:
+            return self._lane(number, 1, known, loaded or LoadedItems({}, {}))
+        except CatalogUnavailableError:
             raise
         except Exception as error:
-            trouble = DeliveryFailed(f"the items of this message cannot be read: {error}")
-            return Lane(number, (Parcel(known.messages[number][0], trouble=trouble),), more=False)
+            trouble = DeliveryError(f"the items of this message cannot be read: {error}")
+            return SubscriptionQueue(
+                number, (PreparedMessage(known.messages[number][0], trouble=trouble),), more=False
+            )
 
-    def _lane(self, number: int, each: int, known: _Known, loaded: Loaded) -> Lane:
+    def _lane(self, number: int, each: int, known: _Known, loaded: LoadedItems) -> SubscriptionQueue:
         """The first so many messages of a subscription, up to one that cannot be sent as it was recorded."""
         parcels = []
         size = 0
@@ -207,20 +209,21 @@ class Composer:
             sequences = known.contents.get(message.key)
             found = [one for one in sequences or () if one in loaded.items]
             if sequences is None or len(found) != message.count:
-                parcels.append(Parcel(message, trouble=_trouble(message, sequences, len(found))))
+                parcels.append(PreparedMessage(message, trouble=_trouble(message, sequences, len(found))))
                 break
             items = [loaded.item(feed, one) for one in found]
-            parcels.append(Parcel(message, self._delivery(message, known, items)))
+            parcels.append(PreparedMessage(message, self._delivery(message, known, items)))
             size += sum(loaded.size(feed, one) for one in found)
         waiting = len(known.messages[number])
-        return Lane(number, tuple(parcels), waiting == _EACH or waiting > each, size)
+        return SubscriptionQueue(number, tuple(parcels), waiting == _EACH or waiting > each, size)
 
     def _contents(self, known: _Known) -> dict[str, tuple[int, ...] | None]:
         """The sequences of every message, as they were when it was recorded; None where they cannot be found out."""
         messages = [one for some in known.messages.values() for one in some]
         feeds_ = {one.id: one.feed for one in known.subscriptions.values()}
         runs = [
-            Run(feeds_[one.subscription], one.first_sequence - 1, one.last_sequence, one.plan) for one in messages
+            MessageRange(feeds_[one.subscription], one.first_sequence - 1, one.last_sequence, one.plan)
+            for one in messages
         ]
         found: dict[str, tuple[int, ...] | None] = {}
         for message, sequences in zip(messages, self._shares.of_runs(runs, known.live_since), strict=True):
@@ -276,11 +279,11 @@ def _fewer_and_fewer(block: Sequence[int]) -> Iterator[tuple[Sequence[int], int]
         each //= 2
 
 
-def _trouble(message: Message, sequences: Sequence[int] | None, found: int) -> DeliveryFailed:
+def _trouble(message: Message, sequences: Sequence[int] | None, found: int) -> DeliveryError:
     """Why a message cannot be sent as it was recorded."""
     if sequences is None:
-        return DeliveryFailed("the matches of this message cannot be read", hint="the runner's log says why")
-    return DeliveryFailed(
+        return DeliveryError("the matches of this message cannot be read", hint="the runner's log says why")
+    return DeliveryError(
         f"the message was recorded with {message.count} items and would have {found} now",
         hint="items are kept for the time that `keep_items_days` sets",
     )

@@ -17,8 +17,8 @@ from runnel.catalog.declared import feeds
 from runnel.catalog.declared.subscriptions import moment_of
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import now
-from runnel.delivery.match_reader import Run, Shares
-from runnel.errors import NotFound, RunnelError
+from runnel.delivery.match_reader import MatchReader, MessageRange
+from runnel.errors import NotFoundError, RunnelError
 from runnel.model.message import MessageState
 from runnel.sinks.files.feed_entries import xml_text
 
@@ -65,7 +65,7 @@ class FailedAttempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Story:
+class DeliveryHistory:
     """All that is known about a message, and what can be done."""
 
     key: str
@@ -139,11 +139,13 @@ def dead_letters(
     ]
 
 
-def explain_letter(connection: Connection, key: str, shares: Shares | None = None) -> Story:
+def explain_dead_letter(connection: Connection, key: str, shares: MatchReader | None = None) -> DeliveryHistory:
     """All that is known about a message, dead or not; with the titles of its items where `shares` can find them."""
     row = connection.execute(_told().where(_m.key == key)).one_or_none()
     if row is None:
-        raise NotFound(f"there is no message {key[:80]!r}", hint="`show dead letters` lists those that were given up")
+        raise NotFoundError(
+            f"there is no message {key[:80]!r}", hint="`show dead letters` lists those that were given up"
+        )
     tried = (
         select(schema.attempts)
         .where(_a.subscription == row.subscription, _a.number == row.number)
@@ -151,7 +153,7 @@ def explain_letter(connection: Connection, key: str, shares: Shares | None = Non
     )
     failures = [FailedAttempt(one.attempt, moment_of(one.at), one.outcome) for one in connection.execute(tried)]
     is_open = row.state == MessageState.OPEN.value
-    return Story(
+    return DeliveryHistory(
         key=row.key,
         state=row.state,
         subscription=row.subscription,
@@ -205,11 +207,11 @@ def _told() -> Select[Any]:
     )
 
 
-def _titles(connection: Connection, shares: Shares, row: Row[Any]) -> tuple[str, ...]:
+def _titles(connection: Connection, shares: MatchReader, row: Row[Any]) -> tuple[str, ...]:
     """The titles of the first items of a message; none where they are no longer kept."""
     try:
         live_since = feeds.since_of(connection, [row.feed])
-        run = Run(row.feed, row.first_sequence - 1, row.last_sequence, row.plan)
+        run = MessageRange(row.feed, row.first_sequence - 1, row.last_sequence, row.plan)
         [sequences] = shares.of_runs([run], live_since)
         wanted = [one for one in sequences or () if one > row.since][:_TITLES]
         loaded = shares.items(wanted)

@@ -13,20 +13,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from runnel.catalog.delivery import ledger
-from runnel.catalog.delivery.ledger import Due
+from runnel.catalog.delivery.ledger import DueMessage
 from runnel.catalog.store.connection import Catalog, now
-from runnel.delivery.composer import Composer, Lane
-from runnel.delivery.match_reader import Shares
+from runnel.delivery.composer import Composer, SubscriptionQueue
+from runnel.delivery.match_reader import MatchReader
 from runnel.delivery.recorder import LOOK_AGAIN, NO_MESSAGES, Recorder
 from runnel.delivery.sender import Sender
-from runnel.delivery.settle_attempts import Attempt, Settler
-from runnel.delivery.shape_messages import Shaper
-from runnel.delivery.transports import Ways
-from runnel.errors import DeliveryFailed, InputError, StorageFull
+from runnel.delivery.settle_attempts import Attempt, AttemptRecorder
+from runnel.delivery.shape_messages import MessageShaper
+from runnel.delivery.transports import Transports
+from runnel.errors import DeliveryError, InputError, StorageFullError
 from runnel.settings import Settings
 from runnel.sinks.apply_stylesheet import Decode
 from runnel.sinks.contract import RemoteSink, Sink
-from runnel.sinks.materialized_feed import Accept, MaterialisedFeed
+from runnel.sinks.materialized_feed import Accept, MaterializedFeed
 from runnel.sinks.registry import open_sink
 from runnel.storage.file_storage import Storage, open_storage
 
@@ -47,7 +47,7 @@ class Dispatcher:
     def __init__(
         self,
         catalog: Catalog,
-        shares: Shares,
+        shares: MatchReader,
         out: Path,
         settings: Settings,
         *,
@@ -56,12 +56,14 @@ class Dispatcher:
         decode: Decode | None = None,
     ) -> None:
         self._catalog = catalog
-        self._materialised = MaterialisedFeed(accept)
-        self._shaper = Shaper(storage or open_storage(settings.storage or out.parent.as_uri()), settings, decode)
+        self._materialised = MaterializedFeed(accept)
+        self._shaper = MessageShaper(
+            storage or open_storage(settings.storage or out.parent.as_uri()), settings, decode
+        )
         self.recorder = Recorder(catalog, shares)
-        self.settler = Settler(catalog, settings)
+        self.settler = AttemptRecorder(catalog, settings)
         self._composer = Composer(catalog, shares.another(), out, settings)
-        self._ways = Ways(self._open_sink, self._shaper, settings)
+        self._ways = Transports(self._open_sink, self._shaper, settings)
         self._sender = Sender(catalog, self._composer, self.settler, self._ways, settings)
         self._watermark = 0
         self._look_at_all = 0.0
@@ -110,7 +112,7 @@ class Dispatcher:
         """Look once at what is due: gives how many messages local sinks took, and how many lines are being served."""
         taken = handed_over = 0
         done: set[int] = set()
-        no_room: StorageFull | None = None
+        no_room: StorageFullError | None = None
         for page in self._due(look_at_all):
             fresh = {one.subscription: one for one in reversed(page) if one.subscription not in done}
             done |= fresh.keys()
@@ -121,13 +123,13 @@ class Dispatcher:
             handed_over += len(remote)
             try:
                 taken += self._send_local(epoch, [number for number, host in hosts.items() if host is None])
-            except StorageFull as error:
+            except StorageFullError as error:
                 no_room = error
         if no_room is not None and not taken:
             raise no_room  # nobody has room, so it is not one endpoint's matter
         return taken, handed_over
 
-    def _due(self, look_at_all: bool) -> Iterator[list[Due]]:
+    def _due(self, look_at_all: bool) -> Iterator[list[DueMessage]]:
         """What may be tried now, in pages. Looking at all of it is left for now if it took long a moment ago."""
         look_at_all = look_at_all or time.monotonic() >= self._look_at_all
         since = 0 if look_at_all else self._watermark - _OVERLAP
@@ -147,7 +149,7 @@ class Dispatcher:
         if look_at_all:
             self._look_at_all = time.monotonic() + LOOK_AGAIN * spent
 
-    def _host(self, due: Due) -> str | None:
+    def _host(self, due: DueMessage) -> str | None:
         try:
             return self._ways.host(due)
         except InputError:
@@ -158,7 +160,7 @@ class Dispatcher:
     def _send_local(self, epoch: int, subscriptions: Sequence[int]) -> int:
         """Hand over the messages of local sinks, in order, and settle them block by block."""
         taken = 0
-        no_room: StorageFull | None = None
+        no_room: StorageFullError | None = None
         for first in range(0, len(subscriptions), _LOCAL_BLOCK):
             waiting = list(subscriptions[first : first + _LOCAL_BLOCK])
             while waiting:
@@ -170,23 +172,23 @@ class Dispatcher:
                         attempts += self._run(lane)
                         if lane.more and attempts[-1].is_done:
                             waiting.append(lane.subscription)
-                    except StorageFull as error:
+                    except StorageFullError as error:
                         no_room = error
                 taken += self.settler.settle(epoch, attempts)
         if no_room is not None and not taken:
             raise no_room
         return taken
 
-    def _run(self, lane: Lane) -> list[Attempt]:
+    def _run(self, lane: SubscriptionQueue) -> list[Attempt]:
         """Hand over the messages of one subscription up to the first that fails."""
         attempts: list[Attempt] = []
         for parcel in lane.parcels:
             try:
                 if parcel.trouble is not None or parcel.delivery is None:
-                    raise parcel.trouble or DeliveryFailed("there is nothing to send")
+                    raise parcel.trouble or DeliveryError("there is nothing to send")
                 sink = self._local_sink(parcel.delivery.subscription.kind)
                 attempts.append(Attempt(parcel.message, sink.deliver(parcel.delivery)))
-            except StorageFull:
+            except StorageFullError:
                 if not attempts:
                     raise
                 break  # what was handed over before is settled; this one comes again
@@ -200,9 +202,9 @@ class Dispatcher:
             sink = self._open_sink(kind)
         except InputError as error:
             # It may be installed again tomorrow.
-            raise DeliveryFailed(error.message, hint=error.hint) from error
+            raise DeliveryError(error.message, hint=error.hint) from error
         if isinstance(sink, RemoteSink):
-            raise DeliveryFailed(f"the output {kind!r} is sent elsewhere")
+            raise DeliveryError(f"the output {kind!r} is sent elsewhere")
         return sink
 
     def _open_sink(self, kind: str) -> Sink | RemoteSink:

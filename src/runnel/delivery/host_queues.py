@@ -41,7 +41,7 @@ class _Line(Generic[_T]):
         return not (self.waiting or self.ready or self.composing or self.under_way)
 
 
-class Hosts(Generic[_T]):
+class HostQueues(Generic[_T]):
     """The lines of all hosts. `_T` is what is ready to be sent for one subscription.
 
     A root may have very many hosts, so those with something to do now are kept apart, in the order of their turns.

@@ -20,9 +20,9 @@ import pyarrow.compute as pc
 
 from runnel.catalog.delivery import outbox
 from runnel.catalog.store.connection import Catalog
-from runnel.catalog.store.sequencer import root_number
-from runnel.delivery.matches_by_query import SPAN, Stretches
-from runnel.errors import RootError, StorageFull
+from runnel.catalog.store.sequencer import workspace_number
+from runnel.delivery.matches_by_query import SPAN, MatchesByQuery
+from runnel.errors import StorageFullError, WorkspaceError
 from runnel.logs.items.item_log import ItemLog
 from runnel.logs.matches.match_log import MatchLog
 from runnel.model.bindings import Bindings
@@ -44,7 +44,7 @@ they were in a plan version, or as they are."""
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class MatchedRange:
     """A run of the log that one subscription is to get, and the sequences in it that match."""
 
     subscription: Subscription
@@ -54,7 +54,7 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class MessageRange:
     """A run (after, upto] of the log that a feed's matches are wanted of; as in a plan version, or as they are."""
 
     feed: int
@@ -64,7 +64,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Outline:
+class ItemOutline:
     """What is known of an item before it is read: its key (feed, id, version), and about how many bytes it is."""
 
     key: str
@@ -72,7 +72,7 @@ class Outline:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedItems:
     """Items by sequence, about how many bytes each is, and the bindings of matches, by feed and sequence."""
 
     items: Mapping[int, DeliveredItem]
@@ -96,7 +96,7 @@ class Loaded:
         return self.sizes[sequence] + (0 if bound is None else bound.bytes)
 
 
-class Shares:
+class MatchReader:
     """Finds shares in the logs of a root. Not for several threads at once."""
 
     def __init__(self, catalog: Catalog, items: ItemLog, matched: MatchLog, history: History) -> None:
@@ -104,20 +104,20 @@ class Shares:
         self._items = items
         self._matched = matched
         self._history = history
-        self._stretches = Stretches(matched)
+        self._stretches = MatchesByQuery(matched)
         self._names: dict[int, str] = {}
         self._kept: OrderedDict[int, tuple[DeliveredItem, int]] = OrderedDict()
         self._kept_bytes = 0
 
-    def another(self) -> Shares:
+    def another(self) -> MatchReader:
         """The same for another thread."""
-        return Shares(self._catalog, self._items, self._matched, self._history)
+        return MatchReader(self._catalog, self._items, self._matched, self._history)
 
     @cached_property
     def root_number(self) -> int:
         """The number of this root, which makes keys of messages unique among roots."""
         with self._catalog.write() as connection:
-            return root_number(connection)
+            return workspace_number(connection)
 
     # --- which items ---------------------------------------------------------------------------------------------
 
@@ -125,10 +125,10 @@ class Shares:
         """The feeds that anything in a range matched; None if they are too many to look at one by one."""
         return self._stretches.feeds(after, upto)
 
-    def of_runs(self, runs: Sequence[Run], live_since: Mapping[int, int]) -> list[tuple[int, ...] | None]:
+    def of_runs(self, runs: Sequence[MessageRange], live_since: Mapping[int, int]) -> list[tuple[int, ...] | None]:
         """What matched in each run; None for one that could not be found out, which holds back only itself."""
-        answers: dict[Run, tuple[int, ...] | None] = {}
-        stretches: dict[int, list[Run]] = {}
+        answers: dict[MessageRange, tuple[int, ...] | None] = {}
+        stretches: dict[int, list[MessageRange]] = {}
         for one in dict.fromkeys(runs):
             stretches.setdefault(one.after // SPAN, []).append(one)
         for alike in stretches.values():
@@ -136,13 +136,13 @@ class Shares:
             answers |= {one: self._of_run(one, live_since.get(one.feed)) for one in alike}
         return [answers[one] for one in runs]
 
-    def _of_run(self, run: Run, live_since: int | None) -> tuple[int, ...] | None:
+    def _of_run(self, run: MessageRange, live_since: int | None) -> tuple[int, ...] | None:
         try:
             border = min(run.upto, max(run.after, live_since if live_since is not None else run.upto))
             past = self._history(run.feed, run.after, border, run.plan) if border > run.after else []
             logged = self._stretches.of(run.feed, border, run.upto)
             return (*past, *logged) if past else logged
-        except (StorageFull, RootError):
+        except (StorageFullError, WorkspaceError):
             raise  # no run is at fault, and it passes
         except Exception:
             logger.exception("the matches of feed %d in %d-%d could not be read", run.feed, run.after, run.upto)
@@ -155,8 +155,8 @@ class Shares:
         upto: int,
         sequences: Sequence[int],
         newest: int,
-        outlines: Mapping[int, Outline],
-    ) -> list[Share]:
+        outlines: Mapping[int, ItemOutline],
+    ) -> list[MatchedRange]:
         """The shares of a subscription in a range: several where there is much, none where there is nothing.
 
         `newest` is the time of the newest item that was accepted, in microseconds since 1970; `outlines` are those
@@ -165,11 +165,11 @@ class Shares:
         until = self._until(subscription, newest)
         if subscription.since > after or until < upto:
             sequences = [one for one in sequences if subscription.since < one <= until]
-        shares: list[Share] = []
+        shares: list[MatchedRange] = []
         start, pieces = after, list(_pieces(sequences, outlines))
         for number, some in enumerate(pieces, 1):
             end = min(upto, until) if number == len(pieces) else some[-1]
-            shares.append(Share(subscription, start, end, some))
+            shares.append(MatchedRange(subscription, start, end, some))
             start = end
         return shares
 
@@ -180,18 +180,18 @@ class Shares:
         expires = int(subscription.expires.timestamp() * 1e6)
         return _FOR_EVER if newest < expires else self._items.sequence_before(expires)
 
-    def outlines(self, sequences: Iterable[int]) -> dict[int, Outline]:
+    def outlines(self, sequences: Iterable[int]) -> dict[int, ItemOutline]:
         """The outlines of items by sequence."""
-        found: dict[int, Outline] = {}
+        found: dict[int, ItemOutline] = {}
         for batch in self._items.get(sorted(set(sequences))):
             columns = batch.records.select(["sequence", "feed", "id", "version"]).to_pylist()
             for row, size in zip(columns, _sizes(batch), strict=True):
-                found[row["sequence"]] = Outline(f"{row['feed']}/{row['id']}/{row['version']}", size)
+                found[row["sequence"]] = ItemOutline(f"{row['feed']}/{row['id']}/{row['version']}", size)
         return found
 
     # --- the items themselves ------------------------------------------------------------------------------------
 
-    def items(self, sequences: Iterable[int], most: float = math.inf) -> Loaded | None:
+    def items(self, sequences: Iterable[int], most: float = math.inf) -> LoadedItems | None:
         """The items of some sequences; None if they are more than so many bytes, roughly.
 
         Those used last are kept for others.
@@ -213,7 +213,7 @@ class Shares:
                 sequence = item.sequence or 0
                 found[sequence], sizes[sequence] = DeliveredItem(item, item.feed), size
                 self._keep(sequence, found[sequence], size)
-        return Loaded(found, sizes)
+        return LoadedItems(found, sizes)
 
     def bindings(self, wanted: Mapping[int, Collection[int]]) -> dict[tuple[int, int], Bindings]:
         """The bindings with which items matched feeds, by feed and sequence, as far as the match log has them."""
@@ -235,7 +235,7 @@ class Shares:
         return self._names
 
 
-def _pieces(sequences: Sequence[int], outlines: Mapping[int, Outline]) -> Iterator[tuple[int, ...]]:
+def _pieces(sequences: Sequence[int], outlines: Mapping[int, ItemOutline]) -> Iterator[tuple[int, ...]]:
     """Runs of sequences that are not too much for one message, in number and in bytes; one item at least."""
     piece: list[int] = []
     size = 0

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from runnel.errors import CorruptData, NotFound
+from runnel.errors import CorruptDataError, NotFoundError
 from runnel.logs.matches.match_log import MatchLog
 
 logger = logging.getLogger("runnel")
@@ -56,7 +56,7 @@ class _ByQuery:
         return self.sequences[self.offsets[row] : self.offsets[row + 1]]
 
 
-class Stretches:
+class MatchesByQuery:
     """The stretches that were read last."""
 
     def __init__(self, matched: MatchLog) -> None:
@@ -84,7 +84,7 @@ class Stretches:
         try:
             stretch = self._stretch(min(one[1] for one in wanted), max(one[2] for one in wanted))
             self._ask(stretch, {one[0] for one in wanted})
-        except (CorruptData, NotFound, OSError) as error:
+        except (CorruptDataError, NotFoundError, OSError) as error:
             logger.warning("a part of the match log cannot be read: %s", error)
 
     def of(self, feed: int, after: int, upto: int) -> tuple[int, ...]:

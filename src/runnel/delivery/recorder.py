@@ -15,12 +15,12 @@ from sqlalchemy import Connection
 from runnel.catalog.declared import feeds
 from runnel.catalog.delivery import ledger, outbox
 from runnel.catalog.delivery.ledger import SHARED
-from runnel.catalog.delivery.outbox import Place
+from runnel.catalog.delivery.outbox import SubscriptionCursor
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog
-from runnel.delivery.match_reader import Outline, Run, Share, Shares, digest_of
-from runnel.errors import CorruptData
+from runnel.delivery.match_reader import ItemOutline, MatchedRange, MatchReader, MessageRange, digest_of
+from runnel.errors import CorruptDataError
 from runnel.model.message import Message
 from runnel.model.subscription import Subscription
 
@@ -37,21 +37,21 @@ _TURN_MATCHES = 4_000_000
 _OUTLINES = 200_000
 _PAGE = 5_000
 
-_Goal = tuple[Place, int]
+_Goal = tuple[SubscriptionCursor, int]
 """A subscription at its place, and the sequence up to which it is to be served."""
 
-_Bounded = tuple[Place, int, int]
+_Bounded = tuple[SubscriptionCursor, int, int]
 """The same, and the sequence up to which it is served in this turn."""
 
 
 class Recorder:
     """Records the messages of a root."""
 
-    def __init__(self, catalog: Catalog, shares: Shares) -> None:
+    def __init__(self, catalog: Catalog, shares: MatchReader) -> None:
         self._catalog = catalog
         self._shares = shares
         self._digests: dict[tuple[int, ...], str] = {}
-        self._outlines: dict[int, Outline] = {}
+        self._outlines: dict[int, ItemOutline] = {}
         self._root = 0
         self._looking = self._look_again = 0.0
         self.recorded = 0
@@ -88,7 +88,7 @@ class Recorder:
         matched = self._shares.matched_feeds(start, upto)
         with self._catalog.read() as connection:
             sharing = outbox.sharing(connection, matched, NO_MESSAGES)
-        runs = [Run(one.feed, start, upto) for one in sharing]
+        runs = [MessageRange(one.feed, start, upto) for one in sharing]
         # They follow the shared cursor, so their queries were live in all of the run: nothing of it is the past.
         found = self._shares.of_runs(runs, dict.fromkeys({one.feed for one in sharing}, 0))
         self._outline(found)
@@ -145,7 +145,7 @@ class Recorder:
         What was before a query was live is found with the definitions of a plan version, and the messages keep that
         version: a view that is redefined meanwhile changes nothing about what they hold when they are composed.
         """
-        runs = [Run(place.subscription.feed, place.sequence, end, plan) for place, _, end in bounded]
+        runs = [MessageRange(place.subscription.feed, place.sequence, end, plan) for place, _, end in bounded]
         wanted = [
             run.upto > run.after and place.subscription.kind not in NO_MESSAGES
             for run, (place, _, _) in zip(runs, bounded, strict=True)
@@ -153,8 +153,8 @@ class Recorder:
         answers = self._shares.of_runs([run for run, want in zip(runs, wanted, strict=True) if want], live_since)
         self._outline(answers)
         found = iter(answers)
-        shares: list[Share] = []
-        able: list[tuple[Place, int, int]] = []
+        shares: list[MatchedRange] = []
+        able: list[tuple[SubscriptionCursor, int, int]] = []
         for (place, goal, end), want in zip(bounded, wanted, strict=True):
             sequences = next(found) if want else ()
             if sequences is not None:
@@ -169,13 +169,13 @@ class Recorder:
     def _move(
         self,
         connection: Connection,
-        able: Sequence[tuple[Place, int, int]],
-        shares: Sequence[Share],
+        able: Sequence[tuple[SubscriptionCursor, int, int]],
+        shares: Sequence[MatchedRange],
         live_since: Mapping[int, int],
         plan: int,
     ) -> bool:
         """Write messages, move cursors, and let each go on as it should; True if one has not come to its goal."""
-        places = outbox.places(connection, [place.subscription.id for place, _, _ in able])
+        places = outbox.own_cursors(connection, [place.subscription.id for place, _, _ in able])
         # What changed meanwhile is left as it is: the next turn sees how it is now.
         moved = {
             place.subscription.id: (place, end, goal)
@@ -198,7 +198,7 @@ class Recorder:
                 # It has all that is not in the match log, and all that the others have had.
                 caught_up.append(one)
         outbox.begin_next_periods(connection, over)
-        outbox.leave_own_places(connection, caught_up)
+        outbox.leave_own_cursors(connection, caught_up)
         return any(end < goal for _, end, goal in moved.values())
 
     # --- messages ------------------------------------------------------------------------------------------------
@@ -212,7 +212,7 @@ class Recorder:
         missing = {sequence for sequences in distinct for sequence in sequences} - self._outlines.keys()
         self._outlines |= self._shares.outlines(missing)
 
-    def _digest(self, shares: Sequence[Share]) -> None:
+    def _digest(self, shares: Sequence[MatchedRange]) -> None:
         """Find the digests of shares, outside the transaction."""
         if not shares:
             return
@@ -220,7 +220,7 @@ class Recorder:
         fresh = {share.sequences for share in shares} - self._digests.keys()
         self._digests |= {sequences: digest_of(self._outlines[one].key for one in sequences) for sequences in fresh}
 
-    def _write(self, connection: Connection, shares: Sequence[Share], plan: int) -> None:
+    def _write(self, connection: Connection, shares: Sequence[MatchedRange], plan: int) -> None:
         """Record a message for each share, found with a plan version."""
         if not shares:
             return
@@ -262,12 +262,12 @@ def _plan(connection: Connection) -> int:
     return current.version if current else 0
 
 
-def _unmoved(place: Place, sequence: int | None) -> bool:
+def _unmoved(place: SubscriptionCursor, sequence: int | None) -> bool:
     return place.sequence == (place.subscription.since if sequence is None else sequence)
 
 
 def _readable(sequences: tuple[int, ...] | None, subscription: Subscription) -> tuple[int, ...]:
     """What could not be read of the shared run must stop it: the cursor may not move past what nobody got."""
     if sequences is None:
-        raise CorruptData(f"the matches for subscription {subscription.id} cannot be read")
+        raise CorruptDataError(f"the matches for subscription {subscription.id} cannot be read")
     return sequences

@@ -20,11 +20,11 @@ from typing import Any
 
 from runnel.catalog.delivery import ledger
 from runnel.catalog.store.connection import Catalog
-from runnel.delivery.composer import Composer, Lane, Parcel
-from runnel.delivery.host_queues import Hosts
-from runnel.delivery.settle_attempts import Attempt, HostSilent, Settler, is_host_trouble
-from runnel.delivery.transports import Ways
-from runnel.errors import DeliveryFailed, Fenced, RunnelError, StorageFull
+from runnel.delivery.composer import Composer, PreparedMessage, SubscriptionQueue
+from runnel.delivery.host_queues import HostQueues
+from runnel.delivery.settle_attempts import Attempt, AttemptRecorder, HostSilentError, is_host_trouble
+from runnel.delivery.transports import Transports
+from runnel.errors import DeliveryError, FencedError, RunnelError, StorageFullError
 from runnel.settings import Settings
 from runnel.sinks.contract import Delivery
 
@@ -55,14 +55,16 @@ class Sender:
     """Sends messages to endpoints for as long as it is open. Its methods may be called from any other thread."""
 
     def __init__(
-        self, catalog: Catalog, composer: Composer, settler: Settler, ways: Ways, settings: Settings
+        self, catalog: Catalog, composer: Composer, settler: AttemptRecorder, ways: Transports, settings: Settings
     ) -> None:
         self._catalog = catalog
         self._composer = composer
         self._settler = settler
         self._ways = ways
         self._settings = settings
-        self._hosts: Hosts[Lane] = Hosts(settings.send_concurrency, settings.send_host_concurrency)
+        self._hosts: HostQueues[SubscriptionQueue] = HostQueues(
+            settings.send_concurrency, settings.send_host_concurrency
+        )
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._idle = threading.Event()
@@ -71,7 +73,7 @@ class Sender:
         self._done = self._tried = 0
         self._ends: dict[object, float] = {}
         """Until when each attempt that is under way may take."""
-        self._no_room: StorageFull | None = None
+        self._no_room: StorageFullError | None = None
         self._trouble: RunnelError | None = None
         self._error: Exception | None = None
 
@@ -167,7 +169,7 @@ class Sender:
             await self._ways.close()
             self._reading.shutdown()
             self._settling.shutdown()
-            self._hosts = Hosts(self._settings.send_concurrency, self._settings.send_host_concurrency)
+            self._hosts = HostQueues(self._settings.send_concurrency, self._settings.send_host_concurrency)
             self._idle.set()
 
     async def _take(self, due: Sequence[tuple[int, str]]) -> None:
@@ -189,12 +191,12 @@ class Sender:
                 self._send_ready()
 
     async def _compose(self, chosen: Sequence[tuple[int, str]]) -> None:
-        lanes: dict[int, Lane] = {}
+        lanes: dict[int, SubscriptionQueue] = {}
         left: set[int] = set()
         try:
             composed = await self._in(self._reading, self._composer.compose, [one for one, _ in chosen], self._epoch)
             lanes, left = {lane.subscription: lane for lane in composed.lanes}, set(composed.left)
-        except Fenced as error:
+        except FencedError as error:
             self._fail(error)
         except Exception:
             logger.exception("messages could not be made ready; the next look tries again")
@@ -220,7 +222,7 @@ class Sender:
         """Nothing more is sent while what was sent cannot be settled."""
         return self._error is None and self._trouble is None
 
-    async def _run(self, host: str, lane: Lane) -> None:
+    async def _run(self, host: str, lane: SubscriptionQueue) -> None:
         """Send the messages of one subscription, in order, up to the first that fails."""
         attempts: list[Attempt] = []
         failed = silent = False
@@ -243,18 +245,18 @@ class Sender:
         self._send_ready()
         self._wake.set()
 
-    def _is_silence(self, parcel: Parcel, attempt: Attempt) -> bool:
+    def _is_silence(self, parcel: PreparedMessage, attempt: Attempt) -> bool:
         if parcel.delivery is None or attempt.is_done:
             return False
         return is_host_trouble(attempt.error) and self._ways.is_remote(parcel.delivery.subscription.kind)
 
-    async def _attempt(self, parcel: Parcel) -> Attempt | None:
+    async def _attempt(self, parcel: PreparedMessage) -> Attempt | None:
         """One attempt at a message; None where there is no room, which is not the message's fault."""
         try:
             if parcel.trouble is not None or parcel.delivery is None:
-                raise parcel.trouble or DeliveryFailed("there is nothing to send")
+                raise parcel.trouble or DeliveryError("there is nothing to send")
             return Attempt(parcel.message, await self._hand_over(parcel.delivery))
-        except StorageFull as error:
+        except StorageFullError as error:
             self._no_room = error
             return None
         except Exception as error:
@@ -270,7 +272,7 @@ class Sender:
             async with asyncio.timeout(seconds + _GRACE_SECONDS):
                 return await deliver(delivery)
         except TimeoutError as error:
-            raise DeliveryFailed(f"the endpoint did not answer within {seconds:g} seconds") from error
+            raise DeliveryError(f"the endpoint did not answer within {seconds:g} seconds") from error
         finally:
             del self._ends[attempt]
 
@@ -292,7 +294,7 @@ class Sender:
                 self._settle_wake.set()
             try:
                 self._done += await self._in(self._settling, self._settle, batch)
-            except Fenced as error:
+            except FencedError as error:
                 self._fail(error)
             except Exception as error:
                 if self._closing.is_set():
@@ -318,7 +320,7 @@ class Sender:
                 first = ledger.first_open(connection, sorted(turned_away), 1)
             for subscription, messages in first.items():
                 host = turned_away[subscription].split(" ", 1)[-1]
-                silent = HostSilent(f"not tried: {host} has not answered others lately")
+                silent = HostSilentError(f"not tried: {host} has not answered others lately")
                 attempts.append(Attempt(messages[0], error=silent))
         return self._settler.settle(self._epoch, attempts)
 

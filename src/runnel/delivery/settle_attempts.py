@@ -17,17 +17,17 @@ from sqlalchemy import Connection
 
 from runnel.catalog.declared import subscriptions
 from runnel.catalog.delivery import ledger
-from runnel.catalog.delivery.ledger import Settled
+from runnel.catalog.delivery.ledger import SettledAttempt
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog, now
 from runnel.errors import (
-    Backlogged,
-    DeliveryFailed,
+    BacklogError,
+    DeliveryError,
     InputError,
-    RefusedAddress,
+    RefusedAddressError,
     RunnelError,
-    SheetFailed,
-    Unreachable,
+    StylesheetError,
+    UnreachableError,
 )
 from runnel.model.message import Message, MessageState
 from runnel.settings import Settings
@@ -54,20 +54,20 @@ class Attempt:
         return self.error is None
 
 
-class HostSilent(RunnelError):
+class HostSilentError(RunnelError):
     """A message was not tried, because its host has not answered others for a while."""
 
 
 def is_host_trouble(error: BaseException | None) -> bool:
     """Whether an error says that a host did not answer, rather than what it answered.
 
-    >>> is_host_trouble(TimeoutError()), is_host_trouble(DeliveryFailed("the endpoint answered 500"))
+    >>> is_host_trouble(TimeoutError()), is_host_trouble(DeliveryError("the endpoint answered 500"))
     (True, False)
     """
     while error is not None:
-        if isinstance(error, RefusedAddress | SheetFailed):
+        if isinstance(error, RefusedAddressError | StylesheetError):
             return False
-        if isinstance(error, OSError | Unreachable):
+        if isinstance(error, OSError | UnreachableError):
             return True
         error = error.__cause__
     return False
@@ -76,13 +76,13 @@ def is_host_trouble(error: BaseException | None) -> bool:
 def retry_wait(attempts: int, error: Exception, schedule: Sequence[float]) -> float | None:
     """Seconds until a message is tried again after so many attempts; None if it is given up.
 
-    >>> retry_wait(1, DeliveryFailed("busy", retry_after=60), (5, 300))
+    >>> retry_wait(1, DeliveryError("busy", retry_after=60), (5, 300))
     60
-    >>> retry_wait(3, DeliveryFailed("busy"), (5, 300)) is None
+    >>> retry_wait(3, DeliveryError("busy"), (5, 300)) is None
     True
     """
     asked: float | None = None
-    if isinstance(error, DeliveryFailed):
+    if isinstance(error, DeliveryError):
         if error.permanent or error.gone:
             return None
         asked = error.retry_after
@@ -93,12 +93,12 @@ def retry_wait(attempts: int, error: Exception, schedule: Sequence[float]) -> fl
     return min(max(schedule[attempts - 1], asked or 0.0), _LONGEST_WAIT)
 
 
-def _tell(attempt: Attempt, settled: Settled) -> None:
+def _tell(attempt: Attempt, settled: SettledAttempt) -> None:
     """Say in the log what failed; of those that were not tried for the sake of a silent host only who asks hears."""
     if attempt.error is None or not settled.tried:
         return
     end = "is given up" if settled.state is MessageState.DEAD else "is tried again"
-    level = logging.DEBUG if isinstance(attempt.error, HostSilent) else logging.WARNING
+    level = logging.DEBUG if isinstance(attempt.error, HostSilentError) else logging.WARNING
     number = attempt.message.attempts + 1
     logger.log(level, "message %s failed (attempt %d) and %s: %s", attempt.message.key, number, end, settled.outcome)
 
@@ -110,7 +110,7 @@ def reason_of(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-class Settler:
+class AttemptRecorder:
     """Writes down how attempts ended."""
 
     def __init__(self, catalog: Catalog, settings: Settings) -> None:
@@ -139,25 +139,25 @@ class Settler:
             _tell(one, result)
         return sum(one.is_done for one in attempts)
 
-    def _judge(self, attempt: Attempt, moment: int) -> Settled:
+    def _judge(self, attempt: Attempt, moment: int) -> SettledAttempt:
         message, error = attempt.message, attempt.error
         if error is None:
-            return Settled(message, MessageState.DONE, attempt.outcome)
+            return SettledAttempt(message, MessageState.DONE, attempt.outcome)
         reason = reason_of(error)
-        if isinstance(error, Backlogged):
+        if isinstance(error, BacklogError):
             later = moment + int(_DEFERRED_SECONDS * 1e6)
-            return Settled(message, MessageState.OPEN, reason, not_before=later, tried=False)
+            return SettledAttempt(message, MessageState.OPEN, reason, not_before=later, tried=False)
         wait = retry_wait(message.attempts + 1, error, self._schedule)
         if wait is None:
-            return Settled(message, MessageState.DEAD, reason)
+            return SettledAttempt(message, MessageState.DEAD, reason)
         # Those that failed together need not come again in the same instant.
         wait = min(wait * (1 + _JITTERING.uniform(0, _JITTER)), _LONGEST_WAIT)
-        return Settled(message, MessageState.OPEN, reason, not_before=moment + int(wait * 1e6))
+        return SettledAttempt(message, MessageState.OPEN, reason, not_before=moment + int(wait * 1e6))
 
     def _consider_disabling(self, connection: Connection, attempt: Attempt) -> None:
         """Stop what wants no more: an endpoint that said so, or one that took no message for very long."""
         message, error, given_up = attempt.message, attempt.error, len(self._schedule) + 1
-        if isinstance(error, DeliveryFailed) and error.gone:
+        if isinstance(error, DeliveryError) and error.gone:
             reason = reason_of(error)
         elif message.attempts + 1 >= given_up and ledger.gave_up_before(connection, message, given_up):
             reason = "two messages in a row were given up"

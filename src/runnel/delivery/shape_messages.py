@@ -9,10 +9,10 @@ import threading
 from collections.abc import Callable
 
 from runnel.catalog.declared.subscriptions import INTERNAL
-from runnel.errors import DeliveryFailed
-from runnel.sandbox.stylesheet_process import Transformer, transformer_of
+from runnel.errors import DeliveryError
+from runnel.sandbox.stylesheet_process import StylesheetTransformer, transformer_of
 from runnel.settings import Settings
-from runnel.sinks.apply_stylesheet import Decode, apply_sheet
+from runnel.sinks.apply_stylesheet import Decode, apply_stylesheet
 from runnel.sinks.contract import Delivery
 from runnel.storage.file_storage import Storage
 
@@ -20,7 +20,7 @@ Shape = Callable[[Delivery], Delivery]
 _KEPT = 1_000
 
 
-class Shaper:
+class MessageShaper:
     """Applies stylesheets from the root's files, where they never change once stored."""
 
     def __init__(self, storage: Storage, settings: Settings, decode: Decode | None) -> None:
@@ -29,7 +29,7 @@ class Shaper:
         self._decode = decode
         self._lock = threading.Lock()
         self._sheets: dict[str, bytes] = {}
-        self._transformer: Transformer | None = None
+        self._transformer: StylesheetTransformer | None = None
 
     def shape(self, delivery: Delivery) -> Delivery:
         """What the subscription's stylesheet makes of a delivery; the same where it has none."""
@@ -38,7 +38,7 @@ class Shaper:
             return delivery
         # A materialised feed takes the document as it is: its items are made where all items are made.
         decode = None if delivery.subscription.kind == INTERNAL else self._decode
-        return apply_sheet(delivery, self._open(), self._sheet(path), decode)
+        return apply_stylesheet(delivery, self._open(), self._sheet(path), decode)
 
     def close(self) -> None:
         """End the processes in which stylesheets run."""
@@ -47,7 +47,7 @@ class Shaper:
                 self._transformer.close()
             self._transformer = None
 
-    def _open(self) -> Transformer:
+    def _open(self) -> StylesheetTransformer:
         with self._lock:
             if self._transformer is None:
                 self._transformer = transformer_of(self._settings)
@@ -60,7 +60,7 @@ class Shaper:
                 sheet = self._storage.read(path)
             except OSError as error:
                 # Not a matter of the endpoint's host, and it may pass: the message is tried again.
-                raise DeliveryFailed(
+                raise DeliveryError(
                     f"the stylesheet {path} cannot be read: {error.strerror or error}",
                     hint="if it is gone for good, subscribe again",
                 ) from None

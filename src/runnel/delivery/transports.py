@@ -12,14 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from runnel.catalog.declared.subscriptions import INTERNAL
-from runnel.catalog.delivery.ledger import Due
-from runnel.delivery.shape_messages import Shaper
+from runnel.catalog.delivery.ledger import DueMessage
+from runnel.delivery.shape_messages import MessageShaper
 from runnel.errors import InputError
 from runnel.settings import Settings
 from runnel.sinks.contract import Delivery, RemoteSink, Route, Sink
 
 if TYPE_CHECKING:
-    from runnel.net.http_client import Door
+    from runnel.net.http_client import HttpClient
 
 _THREADS = 8
 
@@ -27,19 +27,19 @@ HandOver = Callable[[Delivery], Awaitable[str]]
 OpenSink = Callable[[str], Sink | RemoteSink]
 
 
-class Ways:
+class Transports:
     """The ways to all endpoints; used inside one running loop, until it is closed."""
 
-    def __init__(self, open_sink: OpenSink, shaper: Shaper, settings: Settings) -> None:
+    def __init__(self, open_sink: OpenSink, shaper: MessageShaper, settings: Settings) -> None:
         self._open_sink = open_sink
         self._shaper = shaper
         self._settings = settings
         self._threads: ThreadPoolExecutor | None = None
-        self._door: Door | None = None
+        self._door: HttpClient | None = None
         self._routes: dict[str, Route] = {}
         self._sheets: dict[str, asyncio.Lock] = {}
 
-    def host(self, due: Due) -> str | None:
+    def host(self, due: DueMessage) -> str | None:
         """The line in which what is due waits; None if it is for a local sink, handed over in turn.
 
         What must wait for a stylesheet has a line as well: it may take its time.
@@ -98,9 +98,9 @@ class Ways:
     async def _route(self, sink: RemoteSink) -> Route:
         if sink.kind not in self._routes:
             if self._door is None:
-                from runnel.net.http_client import door_of
+                from runnel.net.http_client import http_client_of
 
-                door = door_of(self._settings)
+                door = http_client_of(self._settings)
                 self._door = door
                 await door.__aenter__()
             self._routes[sink.kind] = sink.connect(self._settings, self._door)

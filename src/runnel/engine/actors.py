@@ -14,10 +14,10 @@ from sqlalchemy import Connection
 from runnel.catalog.access import owners as people
 from runnel.catalog.access import tokens
 from runnel.catalog.declared import feeds
-from runnel.engine.workspace import Root
-from runnel.errors import NotAllowed, NotFound
+from runnel.engine.workspace import Workspace
+from runnel.errors import NotAllowedError, NotFoundError
 from runnel.language.nearest import did_you_mean
-from runnel.model.feed import OPERATOR, Feed
+from runnel.model.feed import ADMIN, Feed
 from runnel.model.item import Item
 from runnel.model.subscription import Subscription
 
@@ -31,23 +31,23 @@ class Actor:
     token: int | None = None
 
     @property
-    def is_operator(self) -> bool:
+    def is_admin(self) -> bool:
         """Whether this is who installed the root: sees and may change everything."""
-        return self.owner == OPERATOR
+        return self.owner == ADMIN
 
     def may_read(self, owner: int) -> bool:
         """Whether feeds of that owner are there for this actor."""
-        return self.is_operator or owner in (self.owner, OPERATOR)
+        return self.is_admin or owner in (self.owner, ADMIN)
 
     def holds(self, subscription: Subscription) -> bool:
         """Whether a subscription is this actor's to see and change."""
-        return self.is_operator or subscription.owner == self.owner
+        return self.is_admin or subscription.owner == self.owner
 
 
-OPERATOR_ACTOR = Actor(OPERATOR, "operator")
+ADMIN_ACTOR = Actor(ADMIN, "operator")
 
 
-def authenticate(root: Root, token: str) -> Actor:
+def authenticate(root: Workspace, token: str) -> Actor:
     """The owner whose token this is; NotAllowed for a token that is wrong or revoked, or of a disabled owner."""
     with root.catalog.read() as connection:
         verified = tokens.verify_token(connection, token)
@@ -67,7 +67,7 @@ def check_actor(connection: Connection, actor: Actor) -> None:
         tokens.check_token(connection, actor.token)
 
 
-def actor_named(root: Root, name: str) -> Actor:
+def actor_named(root: Workspace, name: str) -> Actor:
     """The owner of a name, for the operator to act for; a disabled one too, whose things the operator may tend."""
     with root.catalog.read() as connection:
         owner = people.owner_by_name(connection, name)
@@ -79,7 +79,7 @@ def feed_named(connection: Connection, name: str, actor: Actor) -> Feed:
     found = feeds.feed_by_name(connection, name, actor.owner)
     if found is None:
         near = did_you_mean(name, feeds.live_names(connection, actor.owner))
-        raise NotFound(f"there is no feed {name}", hint=near or "`show feeds` lists what there is")
+        raise NotFoundError(f"there is no feed {name}", hint=near or "`show feeds` lists what there is")
     return found
 
 
@@ -87,7 +87,7 @@ def own_feed(connection: Connection, name: str, actor: Actor) -> Feed:
     """As `feed_named`, for something that only a feed's owner may do."""
     found = feed_named(connection, name, actor)
     if found.owner != actor.owner:
-        raise NotAllowed(
+        raise NotAllowedError(
             f"{name} is the operator's feed: you may read it, not change it", hint="register a feed of your own"
         )
     return found
@@ -95,12 +95,12 @@ def own_feed(connection: Connection, name: str, actor: Actor) -> Feed:
 
 def names_for(connection: Connection, actor: Actor) -> dict[int, str]:
     """Names by id of the feeds that an actor may read. To the operator others' feeds are shown as `name of owner`."""
-    if not actor.is_operator:
+    if not actor.is_admin:
         return feeds.readable_names(connection, actor.owner)
     names = feeds.feed_names(connection)
     owners = people.owner_names(connection)
     if len(owners) > 1:
-        foreign = {feed: owner for feed, owner in feeds.feed_owners(connection, names).items() if owner != OPERATOR}
+        foreign = {feed: owner for feed, owner in feeds.feed_owners(connection, names).items() if owner != ADMIN}
         names |= {feed: f"{names[feed]} of {owners.get(owner, owner)}" for feed, owner in foreign.items()}
     return names
 

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any, Self
 
 from runnel.catalog.store.connection import Clock
 from runnel.delivery.dispatcher import Dispatcher
-from runnel.engine.actors import OPERATOR_ACTOR, Actor, actor_named, authenticate, check_actor, feed_named, names_for
+from runnel.engine.actors import ADMIN_ACTOR, Actor, actor_named, authenticate, check_actor, feed_named, names_for
 from runnel.engine.ask import explain_feed, show_dead_letters, why
 from runnel.engine.ask import show as answer
-from runnel.engine.ask.query_usage import ITEMS, Usage, read_usage
+from runnel.engine.ask.query_usage import ITEMS, QueryUsage, read_usage
 from runnel.engine.ask.selection import Selection
 from runnel.engine.ask.status import Status, read_status
 from runnel.engine.declare import declare_operators, declare_prefixes
-from runnel.engine.declare.locate_errors import placed
+from runnel.engine.declare.locate_errors import locate_errors
 from runnel.engine.declare.script import declare
 from runnel.engine.open_delivery import dispatcher_of
 from runnel.engine.outcome import Outcome
 from runnel.engine.owners import Owners
 from runnel.engine.publish import Publisher
-from runnel.engine.trial.preview import DEFAULT_SPAN, Preview, preview_feed, preview_query
-from runnel.engine.trial.try_items import SHOWN, Trial, source_for, try_adapted, try_items, try_past
-from runnel.engine.workspace import Root, create_root, open_root
-from runnel.errors import InputError, NotAllowed, NotARoot, NotFound, StatementError
+from runnel.engine.trial.preview import DEFAULT_SPAN, PreviewResult, preview_feed, preview_query
+from runnel.engine.trial.try_items import SHOWN, TrialResult, source_for, try_adapted, try_items, try_past
+from runnel.engine.workspace import Workspace, create_workspace, open_workspace
+from runnel.errors import InputError, NotAllowedError, NotAWorkspaceError, NotFoundError, StatementError
 from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_statement
 from runnel.language.syntax import statements as said
@@ -38,11 +38,11 @@ from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.item import Item
 from runnel.sources.acquire import Acquirer
 from runnel.sources.web_feeds.poller import Poller
-from runnel.sources.web_feeds.websub_client import Subscriber
+from runnel.sources.web_feeds.websub_client import WebSubClient
 
 if TYPE_CHECKING:
     from runnel.engine.run.health import Companion
-    from runnel.engine.run.runner import Parts, Progress, Runner
+    from runnel.engine.run.runner import Progress, Runner, RunnerParts
 
 _QUESTIONS = (said.Show, said.Explain, said.ExplainMessage, said.Why, said.Preview)
 
@@ -66,11 +66,11 @@ def open_engine(
     """
     folder = Path(root)
     try:
-        opened = open_root(folder, clock=clock, **settings)
-    except NotARoot:
+        opened = open_workspace(folder, clock=clock, **settings)
+    except NotAWorkspaceError:
         if not create or token is not None:
             raise
-        opened = create_root(folder, clock=clock, **settings)
+        opened = create_workspace(folder, clock=clock, **settings)
     if token is None:
         return Engine(opened)
     try:
@@ -86,7 +86,7 @@ class Engine:
     Any number of engines may declare, publish and ask at the same time; only one may `run`.
     """
 
-    def __init__(self, root: Root, actor: Actor = OPERATOR_ACTOR) -> None:
+    def __init__(self, root: Workspace, actor: Actor = ADMIN_ACTOR) -> None:
         self.root = root
         self.actor = actor
         self._spark: Any = None
@@ -140,8 +140,8 @@ class Engine:
 
     def _operator_only(self, what: str) -> None:
         self._check_actor()
-        if not self.actor.is_operator:
-            raise NotAllowed(f"only the operator can {what}")
+        if not self.actor.is_admin:
+            raise NotAllowedError(f"only the operator can {what}")
 
     # --- declaring and asking ------------------------------------------------------------------------------------
 
@@ -166,7 +166,7 @@ class Engine:
         done = "the script's declarations were applied" if declarations else None
         for number, one in enumerate(script):
             if isinstance(one.statement, _QUESTIONS):
-                with placed(text, one.span, done):
+                with locate_errors(text, one.span, done):
                     outcomes[number] = self._answer(one.statement)
         return [outcomes[number] for number in range(len(script))]
 
@@ -201,7 +201,7 @@ class Engine:
             case "quarantine":
                 return answer.show_quarantine(self.root, self.actor)
             case "dead letters":
-                return show_dead_letters.show_letters(self.root, self.actor)
+                return show_dead_letters.show_dead_letters(self.root, self.actor)
             case "operators":
                 return declare_operators.show_operators(self.root, self.actor)
             case "prefixes":
@@ -226,22 +226,22 @@ class Engine:
 
     def preview(
         self, text: str, *, since: timedelta | None = None, tell: Callable[[str], None] = lambda text: None
-    ) -> Preview:
+    ) -> PreviewResult:
         """What a query would have matched: a `create feed` statement or a feed's name, over the last `since`."""
         self._check_actor()
         if not re.match(r"(create|preview)\s", text.strip(), re.IGNORECASE):
             try:
                 return preview_feed(self.root, text.strip(), since, self._session, self.actor, tell)
-            except NotFound as error:
+            except NotFoundError as error:
                 error.hint = error.hint or "give a whole `create feed … from … where …`, or the name of a feed"
                 raise
         parsed = parse(text)
         match [one.statement for one in parsed]:
             case [said.CreateFeed() as query]:
-                with placed(text, parsed[0].span):
+                with locate_errors(text, parsed[0].span):
                     return preview_query(self.root, query, since, self._session, self.actor, tell)
             case [said.Preview(said.CreateFeed() as query, _, back)]:
-                with placed(text, parsed[0].span):
+                with locate_errors(text, parsed[0].span):
                     return preview_query(self.root, query, since or back, self._session, self.actor, tell)
             case [said.Preview(None, said.Name(name), back)]:
                 return preview_feed(self.root, name, since or back, self._session, self.actor, tell)
@@ -257,7 +257,7 @@ class Engine:
         queries: Sequence[str] = (),
         since: timedelta | None = None,
         limit: int = SHOWN,
-    ) -> Trial:
+    ) -> TrialResult:
         """Try queries on items, as if they came into a source feed now; without items, on those of the last `since`.
 
         Nothing is accepted, recorded or sent. Queries are asked whether anybody subscribes to them or not: all of
@@ -279,7 +279,7 @@ class Engine:
         tag: str | None = None,
         queries: Sequence[str] = (),
         limit: int = SHOWN,
-    ) -> Trial:
+    ) -> TrialResult:
         """As `test`, on the items of a document (RSS, Atom, JSON Feed, JSON lines, RDF)."""
         self._check_actor()
         select = Selection(owner, tag, tuple(queries))
@@ -287,7 +287,7 @@ class Engine:
         read = self._acquirer.read_document(source, data, name.encode("utf-8", "replace").decode("utf-8"))
         return try_adapted(self.root, self.actor, select, source, read.items, limit, read.problems)
 
-    def usage(self, items: int = ITEMS, *, tag: str | None = None) -> Usage:
+    def usage(self, items: int = ITEMS, *, tag: str | None = None) -> QueryUsage:
         """Which of the actor's queries match most and which never, among so many of the newest items; which are dear.
 
         With a tag, only of those that have it.
@@ -362,15 +362,15 @@ class Engine:
         if self._runner is not None:
             self._runner.stop()
 
-    def hubs(self) -> Subscriber:
+    def hubs(self) -> WebSubClient:
         """Who asked hubs for pushes (WebSub), and takes them."""
-        return Subscriber(self.root.catalog, self._acquirer, self.root.settings)
+        return WebSubClient(self.root.catalog, self._acquirer, self.root.settings)
 
-    def _parts(self, companions: Sequence[Companion] = ()) -> Parts:
-        from runnel.engine.run.runner import Parts
+    def _parts(self, companions: Sequence[Companion] = ()) -> RunnerParts:
+        from runnel.engine.run.runner import RunnerParts
 
         polls = Poller(self.root.catalog, self._acquirer, self.root.settings)
-        return Parts(self._acquirer, polls, self._dispatcher(), companions)
+        return RunnerParts(self._acquirer, polls, self._dispatcher(), companions)
 
     def _dispatcher(self) -> Dispatcher:
         return dispatcher_of(self.root, self._acquirer)

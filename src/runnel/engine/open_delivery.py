@@ -8,11 +8,11 @@ from dataclasses import replace
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs.quarantine import ITEM
 from runnel.delivery.dispatcher import Dispatcher
-from runnel.delivery.match_reader import Shares
+from runnel.delivery.match_reader import MatchReader
 from runnel.engine.trial.adhoc_matching import past_matches
-from runnel.engine.trial.find_duplicates import gates_in, sequence_looking_back
-from runnel.engine.workspace import Root
-from runnel.errors import Backlogged, DeliveryFailed
+from runnel.engine.trial.find_duplicates import first_sequence_needed, gates_in
+from runnel.engine.workspace import Workspace
+from runnel.errors import BacklogError, DeliveryError
 from runnel.model.item import Attributes, Item
 from runnel.sources.acquire import Acquirer
 from runnel.sources.documents.adapt import adapt
@@ -22,7 +22,7 @@ _SHOWN_BINDING = "runnel:binding"
 """What a decoder calls the element of our documents that shows a binding."""
 
 
-def shares_of(root: Root) -> Shares:
+def match_reader_of(root: Workspace) -> MatchReader:
     """Finds the items of messages; what was before a query was live is found by evaluating it on the past."""
 
     def history(feed: int, after: int, upto: int, plan: int | None) -> list[int]:
@@ -32,20 +32,26 @@ def shares_of(root: Root) -> Shares:
                 if plan is None
                 else feeds.definitions_at(connection, feed, plan)
             )
-        start = sequence_looking_back(root, nodes, after + 1) if gates_in(nodes) else None
+        start = first_sequence_needed(root, nodes, after + 1) if gates_in(nodes) else None
         return [int(one) for one in past_matches(root, feed, nodes, after, upto, start=start)]
 
-    return Shares(root.catalog, root.items, root.matches, history)
+    return MatchReader(root.catalog, root.items, root.matches, history)
 
 
-def dispatcher_of(root: Root, acquirer: Acquirer) -> Dispatcher:
+def dispatcher_of(root: Workspace, acquirer: Acquirer) -> Dispatcher:
     """The dispatcher of a root, able to apply stylesheets and to make items of materialised feeds."""
 
     def accept(feed: int, data: bytes, place: str, bound: Mapping[str, Attributes]) -> str:
         return _accept(root, acquirer, feed, data, place, bound)
 
     return Dispatcher(
-        root.catalog, shares_of(root), root.out, root.settings, storage=root.storage, accept=accept, decode=_entries
+        root.catalog,
+        match_reader_of(root),
+        root.out,
+        root.settings,
+        storage=root.storage,
+        accept=accept,
+        decode=_entries,
     )
 
 
@@ -64,19 +70,19 @@ def _with_attributes(items: Iterable[Item], bound: Mapping[str, Attributes]) -> 
 
 
 def _accept(
-    root: Root, acquirer: Acquirer, feed: int, data: bytes, place: str, bound: Mapping[str, Attributes]
+    root: Workspace, acquirer: Acquirer, feed: int, data: bytes, place: str, bound: Mapping[str, Attributes]
 ) -> str:
     """Accept what a stylesheet made into a materialised feed, within the lag limit."""
     with root.catalog.read() as connection:
         found = feeds.feed_by_id(connection, feed)
         is_live = bool(feeds.live_kinds(connection, [feed]))
     if found is None or not is_live:
-        raise DeliveryFailed("the feed was dropped", permanent=True)
+        raise DeliveryError("the feed was dropped", permanent=True)
     if found.paused:
-        raise Backlogged(f"{found.name} is paused", hint=f"`resume feed {found.name}`")
+        raise BacklogError(f"{found.name} is paused", hint=f"`resume feed {found.name}`")
     lag = acquirer.lag()
     if lag >= root.settings.lag_limit:
-        raise Backlogged(f"{lag} items wait for matching")
+        raise BacklogError(f"{lag} items wait for matching")
     adapted = acquirer.read_document(found, data, place)
     adapted = replace(adapted, items=_with_attributes(adapted.items, bound))
     accepted, problems = acquirer.accept_adapted(found, adapted), adapted.problems

@@ -9,7 +9,7 @@ from runnel.catalog.access import owners, tokens
 from runnel.catalog.access.owners import Owner, Quotas
 from runnel.catalog.declared.subscriptions import moment_of
 from runnel.engine.outcome import Outcome
-from runnel.engine.workspace import Root
+from runnel.engine.workspace import Workspace
 
 _COUNTED = (("queries", "feeds"), ("subscriptions", "subscriptions"), ("bytes", "bytes"))
 
@@ -17,7 +17,7 @@ _COUNTED = (("queries", "feeds"), ("subscriptions", "subscriptions"), ("bytes", 
 class Owners:
     """What the operator does about owners of a root."""
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: Workspace) -> None:
         self._root = root
 
     def add(self, name: str) -> Outcome:
@@ -90,7 +90,7 @@ class Owners:
             found = tokens.revoke_token(connection, token)
         return Outcome(f"revoked token {found.id}", {"id": found.id, "label": found.label})
 
-    def _row(self, owner: Owner, usage: owners.Usage) -> dict[str, Any]:
+    def _row(self, owner: Owner, usage: owners.OwnerUsage) -> dict[str, Any]:
         quotas = owners.quotas_of(owner, self._root.settings)
         counts = {what: {"have": getattr(usage, what), "most": getattr(quotas, what)} for what, _ in _COUNTED}
         return {"owner": owner.name, "id": owner.id, "disabled": owner.disabled, **counts}

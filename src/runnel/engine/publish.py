@@ -9,8 +9,8 @@ from typing import Any
 
 from runnel.catalog.access import owners
 from runnel.engine.actors import Actor, check_actor, own_feed, size_of
-from runnel.engine.workspace import Root
-from runnel.errors import Backlogged, BrokenDocument, InputError, NotFound
+from runnel.engine.workspace import Workspace
+from runnel.errors import BacklogError, BrokenDocumentError, InputError, NotFoundError
 from runnel.logs.items.item_log import Accepted
 from runnel.model.feed import Feed, FeedKind
 from runnel.sources.acquire import Acquirer
@@ -20,7 +20,7 @@ from runnel.sources.documents.adapt import item_of_object
 class Publisher:
     """Accepts what an actor publishes, within the lag limit and the actor's quota of bytes."""
 
-    def __init__(self, root: Root, acquirer: Acquirer, actor: Actor) -> None:
+    def __init__(self, root: Workspace, acquirer: Acquirer, actor: Actor) -> None:
         self._root = root
         self._acquirer = acquirer
         self._actor = actor
@@ -41,7 +41,7 @@ class Publisher:
         with self._charged(target, lambda: len(data)):
             try:
                 accepted, problems = self._acquirer.take_document(target, data, name)
-            except BrokenDocument as error:
+            except BrokenDocumentError as error:
                 self._acquirer.keep_aside(target, [error], "document", data)
                 raise
         if problems:
@@ -53,11 +53,11 @@ class Publisher:
             check_actor(connection, self._actor)
             feed = own_feed(connection, name, self._actor)
         if feed.kind is not FeedKind.SOURCE:
-            raise NotFound(f"{name} is a virtual feed", hint="items are published into source feeds")
+            raise NotFoundError(f"{name} is a virtual feed", hint="items are published into source feeds")
         if feed.origin is not None:
-            raise NotFound(f"{name} is a materialised feed", hint="its items are made from another feed's")
+            raise NotFoundError(f"{name} is a materialised feed", hint="its items are made from another feed's")
         if feed.paused:
-            raise NotFound(f"{name} is paused", hint=f"`resume feed {name}`")
+            raise NotFoundError(f"{name} is paused", hint=f"`resume feed {name}`")
         return feed
 
     def _wait_for_room(self) -> None:
@@ -65,7 +65,7 @@ class Publisher:
         deadline = time.monotonic() + settings.publish_wait_seconds
         while (lag := self._acquirer.lag()) >= settings.lag_limit:
             if time.monotonic() >= deadline:
-                raise Backlogged(f"{lag} items wait for matching", hint="start `runnel run`, or try later")
+                raise BacklogError(f"{lag} items wait for matching", hint="start `runnel run`, or try later")
             time.sleep(0.1)
 
     @contextmanager

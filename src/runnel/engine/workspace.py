@@ -13,7 +13,7 @@ from sqlalchemy.engine import make_url
 from runnel.catalog.declared.feeds import feed_names
 from runnel.catalog.store.connection import Catalog, Clock, without_password
 from runnel.catalog.store.sequencer import last_sequence
-from runnel.errors import NotARoot, RootError, RootExists
+from runnel.errors import NotAWorkspaceError, WorkspaceError, WorkspaceExistsError
 from runnel.logs.items.item_log import ItemLog
 from runnel.logs.matches.match_log import MatchLog
 from runnel.settings import FILE, Settings
@@ -34,7 +34,7 @@ catalog = {url}
 
 
 @dataclass(frozen=True)
-class Root:
+class Workspace:
     """An open root: its folder, settings, catalog, files and logs."""
 
     folder: Path
@@ -54,15 +54,15 @@ class Root:
         self.catalog.close()
 
 
-def create_root(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> Root:
+def create_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> Workspace:
     """Make a new root in a folder that is empty or does not exist."""
     folder = folder.absolute()
     if (folder / FILE).exists():
-        raise RootExists(f"{folder} is a Runnel root already", hint="use it, or choose another folder")
+        raise WorkspaceExistsError(f"{folder} is a Runnel root already", hint="use it, or choose another folder")
     try:
         (folder / "out").mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RootError(f"{folder} cannot be made: {error.strerror}", hint="choose another folder") from error
+        raise WorkspaceError(f"{folder} cannot be made: {error.strerror}", hint="choose another folder") from error
     settings = Settings.load(folder, **overrides)
     root = _open(folder, settings, clock)
     root.catalog.migrate()
@@ -74,11 +74,11 @@ def create_root(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> 
     return root
 
 
-def open_root(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> Root:
+def open_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> Workspace:
     """Open a root, bringing its catalog up to date."""
     folder = folder.absolute()
     if not (folder / FILE).exists():
-        raise NotARoot(f"{folder} is not a Runnel root", hint=f"`runnel init {folder}` makes one")
+        raise NotAWorkspaceError(f"{folder} is not a Runnel root", hint=f"`runnel init {folder}` makes one")
     root = _open(folder, Settings.load(folder, **overrides), clock)
     root.catalog.migrate()
     return root
@@ -89,7 +89,7 @@ def _refuse_used(catalog: Catalog) -> None:
     with catalog.read() as connection:
         used = last_sequence(connection) > 0 or feed_names(connection)
     if used:
-        raise RootError(
+        raise WorkspaceError(
             f"the catalog {catalog.shown} belongs to another root",
             hint="give every root a database or a schema of its own; to move a root, copy its folder",
         )
@@ -97,16 +97,16 @@ def _refuse_used(catalog: Catalog) -> None:
 
 def _refuse_odd_name(folder: Path) -> None:
     if "?" in str(folder) or "#" in str(folder):
-        raise RootError(f"{folder}: a root's path must not have ? or # in it", hint="choose another folder")
+        raise WorkspaceError(f"{folder}: a root's path must not have ? or # in it", hint="choose another folder")
 
 
-def _open(folder: Path, settings: Settings, clock: Clock) -> Root:
+def _open(folder: Path, settings: Settings, clock: Clock) -> Workspace:
     _refuse_odd_name(folder)
     url = _with_password(settings) or f"sqlite:///{folder / 'catalog.sqlite'}"
     refuse_lone_catalog(settings.master, url)
     catalog = Catalog(url, max_bytes=settings.catalog_max_bytes, clock=clock)
     storage = open_storage(settings.storage or folder.as_uri())
-    return Root(folder, settings, catalog, storage, ItemLog(catalog, storage), MatchLog(catalog, storage))
+    return Workspace(folder, settings, catalog, storage, ItemLog(catalog, storage), MatchLog(catalog, storage))
 
 
 def _with_password(settings: Settings) -> str:
@@ -116,7 +116,7 @@ def _with_password(settings: Settings) -> str:
     try:
         password = Path(settings.catalog_password_file).read_text("utf-8").strip("\r\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise RootError(
+        raise WorkspaceError(
             f"{settings.catalog_password_file} cannot be read: {error}", hint="see the setting catalog_password_file"
         ) from error
     return make_url(settings.catalog).set(password=password).render_as_string(hide_password=False)

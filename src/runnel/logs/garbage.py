@@ -71,7 +71,9 @@ def remove_orphans(catalog: Catalog, storage: Storage, *, older_than: float) -> 
 def _unnamed(connection: Connection, paths: Sequence[str]) -> list[str]:
     """Those of the files that nothing in the catalog names."""
     named = (
-        manifest.all_paths(connection) | match_segments.part_paths(connection) | quarantine.aside_paths(connection)
+        manifest.all_paths(connection)
+        | match_segments.part_paths(connection)
+        | quarantine.quarantined_paths(connection)
     )
     named |= operator_cache.segment_paths(connection)
     # A batch that was begun but not committed uses the plan of the last committed one, or a newer one.

@@ -29,7 +29,7 @@ class Level(IntEnum):
     DAY = 3
 
 
-class Piece(Protocol):
+class LogFile(Protocol):
     """A file of a log, as its manifest has it."""
 
     @property
@@ -44,11 +44,11 @@ class Piece(Protocol):
     def began(self) -> int: ...
 
 
-P = TypeVar("P", bound=Piece)
+P = TypeVar("P", bound=LogFile)
 
 
 @dataclass(frozen=True, slots=True)
-class Run(Generic[P]):
+class MergeRun(Generic[P]):
     """Neighbouring files that become one file of a level."""
 
     level: Level
@@ -60,7 +60,7 @@ class Run(Generic[P]):
         return self.pieces[0].first_sequence, self.pieces[-1].last_sequence
 
 
-def due_runs(pieces: Sequence[P], *, open_from: int, at_least: int) -> Iterator[Run[P]]:
+def due_runs(pieces: Sequence[P], *, open_from: int, at_least: int) -> Iterator[MergeRun[P]]:
     """The runs to merge now. Hours and days that end at or before `open_from` get nothing more.
 
     In an hour that goes on, fresh files are merged once there are `at_least` so many. Files with exactly the same
@@ -86,7 +86,7 @@ def _layered(pieces: Sequence[P]) -> Iterator[tuple[P, ...]]:
         yield tuple(layers)
 
 
-def _cut(level: Level, pieces: Sequence[tuple[P, ...]]) -> Iterator[Run[P]]:
+def _cut(level: Level, pieces: Sequence[tuple[P, ...]]) -> Iterator[MergeRun[P]]:
     """Runs without gaps that stay within what one file may hold; layers are never parted."""
     run: list[P] = []
     size = 0
@@ -98,9 +98,9 @@ def _cut(level: Level, pieces: Sequence[tuple[P, ...]]) -> Iterator[Run[P]]:
             or size + bytes_of > FILE_BYTES
             or len(run) + len(layers) > _FILES
         ):
-            yield Run(level, tuple(run))
+            yield MergeRun(level, tuple(run))
             run, size = [], 0
         run += layers
         size += bytes_of
     if run:
-        yield Run(level, tuple(run))
+        yield MergeRun(level, tuple(run))

@@ -15,7 +15,7 @@ from datetime import datetime
 from heapq import nsmallest
 from typing import Any
 
-from runnel.errors import CorruptData, InvalidItem
+from runnel.errors import CorruptDataError, InvalidItemError
 from runnel.model.item import Value, moment
 
 Binding = Mapping[str, Value]
@@ -122,7 +122,7 @@ def decode_bindings(text: str, queries: Collection[int] | None = None) -> dict[i
             if wanted:
                 found |= dict.fromkeys(wanted, _decode_rows(group["rows"], _whole(group["count"])))
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
-        raise CorruptData(f"these are not the bindings of an item: {str(text)[:80]!r}") from error
+        raise CorruptDataError(f"these are not the bindings of an item: {str(text)[:80]!r}") from error
     return found
 
 
@@ -140,7 +140,7 @@ def _typed(row: Binding) -> list[tuple[str, Value]]:
                 # Adding zero makes -0.0 and 0.0, which compare equal, one number.
                 typed.append((name, float(value) + 0.0))
             case _:
-                raise InvalidItem(f"?{name} is not a finite number")
+                raise InvalidItemError(f"?{name} is not a finite number")
     return typed
 
 

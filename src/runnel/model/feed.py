@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 
-OPERATOR = 1
+ADMIN = 1
 """The owner who installed the root. What the operator declares others may read; all else is private."""
 
 
@@ -34,7 +34,7 @@ class Feed:
     address: str | None = None
     revision: int = 1
     paused: bool = False
-    owner: int = OPERATOR
+    owner: int = ADMIN
     every: timedelta | None = None
     origin: int | None = None
     sheet: str | None = None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from runnel.errors import InvalidItem
+from runnel.errors import InvalidItemError
 
 GRAPH = "graph"
 """The attribute that holds an item's graph."""
@@ -83,7 +83,7 @@ def read_ntriples(text: str, *, place: str = "item") -> RdfGraph:
     for number, line in enumerate(re.split(r"\r\n|\n|\r", text), 1):
         found = _LINE.fullmatch(line)
         if found is None or (not line.isascii() and _HALF.search(line)):
-            raise InvalidItem(
+            raise InvalidItemError(
                 f"line {number} of the graph is no N-Triples: {_shown(line)}",
                 place=place,
                 hint='write every triple on a line of its own: <urn:a> <urn:b> "text" .',
@@ -93,9 +93,11 @@ def read_ntriples(text: str, *, place: str = "item") -> RdfGraph:
         try:
             triples.append((terms[found[1]], terms[found[2]], terms[found[3]]))
         except ValueError as error:
-            raise InvalidItem(f"line {number} of the graph: {error}", place=place) from None
+            raise InvalidItemError(f"line {number} of the graph: {error}", place=place) from None
         if len(triples) > MOST_TRIPLES:
-            raise InvalidItem(f"the graph has more than {MOST_TRIPLES} triples", place=place, hint="split the item")
+            raise InvalidItemError(
+                f"the graph has more than {MOST_TRIPLES} triples", place=place, hint="split the item"
+            )
     return RdfGraph.of(triples)
 
 

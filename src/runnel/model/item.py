@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import Any
 
-from runnel.errors import InvalidItem
+from runnel.errors import InvalidItemError
 from runnel.model.graph import GRAPH, RdfGraph, read_ntriples
 
 Value = str | float | bool | datetime
@@ -68,18 +68,18 @@ def attributes_of(raw: Mapping[str, Any], *, place: str = "item") -> dict[str, t
             continue
         count += 1
         if count > MAX_VALUES:
-            raise InvalidItem(f"more than {MAX_VALUES} values", place=place, hint="split the item")
+            raise InvalidItemError(f"more than {MAX_VALUES} values", place=place, hint="split the item")
         found.setdefault(name, {}).setdefault((type(typed), typed), typed)
     return {name: tuple(values.values()) for name, values in found.items()}
 
 
 def _walk(raw: Mapping[str, Any], prefix: str, depth: int, place: str) -> Iterator[tuple[str, Any]]:
     if depth > _DEEPEST:
-        raise InvalidItem("values are nested too deeply", place=place, hint=f"at most {_DEEPEST} levels")
+        raise InvalidItemError("values are nested too deeply", place=place, hint=f"at most {_DEEPEST} levels")
     for key, value in raw.items():
         name = prefix + clean_text(str(key)).strip()
         if not name or len(name) > MAX_NAME:
-            raise InvalidItem(
+            raise InvalidItemError(
                 f"an attribute's name must have 1 to {MAX_NAME} characters, not {len(name)}", place=place
             )
         stack = [value]
@@ -106,7 +106,7 @@ def _typed(name: str, value: Any, place: str) -> Value | None:
                 number = math.inf
             if math.isfinite(number):
                 return number
-            raise InvalidItem(f"{name} is not a finite number", place=place)
+            raise InvalidItemError(f"{name} is not a finite number", place=place)
         case datetime():
             return moment(value)
         case date():
@@ -117,17 +117,17 @@ def _typed(name: str, value: Any, place: str) -> Value | None:
             return _text(name, value, place)
         case _:
             kind = type(value).__name__
-            raise InvalidItem(f"{name} has a value of the unknown type {kind}", place=place)
+            raise InvalidItemError(f"{name} has a value of the unknown type {kind}", place=place)
 
 
 def _text(name: str, value: str, place: str) -> Value | None:
     if len(value) > MAX_TEXT:
-        raise InvalidItem(f"{name} is longer than {MAX_TEXT} characters", place=place)
+        raise InvalidItemError(f"{name} is longer than {MAX_TEXT} characters", place=place)
     if name in MOMENTS:
         try:
             return moment(datetime.fromisoformat(value.strip()))
         except (ValueError, OverflowError) as error:
-            raise InvalidItem(
+            raise InvalidItemError(
                 f"{name} is not a date: {value[:60]!r}", place=place, hint="write it as 2026-11-15T09:30:00Z"
             ) from error
     if name == GRAPH:

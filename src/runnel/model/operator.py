@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Literal
 
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.model.item import Value
 
 ValueType = Literal["text", "number", "int", "boolean", "date"]
@@ -122,7 +122,7 @@ class OperatorDeclaration:
                 configuration=tuple(sorted(value["configuration"].items())),
             )
         except (KeyError, TypeError, ValueError, OverflowError) as error:
-            raise CorruptData(f"this is not the declaration of an operator: {str(value)[:200]}") from error
+            raise CorruptDataError(f"this is not the declaration of an operator: {str(value)[:200]}") from error
 
     def as_version(self, version: int) -> OperatorDeclaration:
         """The same declaration, as the registration of this number."""

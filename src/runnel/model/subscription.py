@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from runnel.model.feed import OPERATOR
+from runnel.model.feed import ADMIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +25,6 @@ class Subscription:
     every: timedelta | None = None
     expires: datetime | None = None
     paused: bool = False
-    owner: int = OPERATOR
+    owner: int = ADMIN
     sheet: str | None = None
     disabled: str | None = None

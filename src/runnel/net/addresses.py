@@ -100,17 +100,17 @@ def literal_address(host: str) -> Address | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Exceptions:
+class AllowedAddresses:
     """What may be reached although it is private: networks for everybody, names for their own hosts only."""
 
     networks: tuple[Network, ...] = ()
     hosts: frozenset[str] = frozenset()
 
     @staticmethod
-    def of(entries: Iterable[str]) -> Exceptions:
+    def of(entries: Iterable[str]) -> AllowedAddresses:
         """The list as the settings spell it.
 
-        >>> Exceptions.of(["10.1.0.0/16", "Intranet.example"]).hosts
+        >>> AllowedAddresses.of(["10.1.0.0/16", "Intranet.example"]).hosts
         frozenset({'intranet.example'})
         """
         networks: list[Network] = []
@@ -120,7 +120,7 @@ class Exceptions:
                 networks.append(ip_network(entry.strip().removeprefix("[").removesuffix("]")))
             except ValueError as error:
                 hosts.add(_host_name(entry, error))
-        return Exceptions(tuple(networks), frozenset(hosts))
+        return AllowedAddresses(tuple(networks), frozenset(hosts))
 
     def refusal(self, address: Address, host: str) -> str | None:
         """Why an address must not be reached for a host, with the exceptions; None where it may."""

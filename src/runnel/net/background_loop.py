@@ -10,10 +10,10 @@ from typing import Any, TypeVar
 _T = TypeVar("_T")
 
 
-class Background:
+class BackgroundLoop:
     """Started by the first `run`, ended by `close`. Several threads may run coroutines in it at once.
 
-    >>> background = Background("example")
+    >>> background = BackgroundLoop("example")
     >>> background.run(asyncio.sleep(0, "done"))
     'done'
     >>> background.close()

@@ -17,7 +17,7 @@ class _Gate:
     users: int = 0
 
 
-class Turns:
+class ConcurrencyLimits:
     """`concurrency` turns in all, `host_concurrency` for one host (0: no limit)."""
 
     def __init__(self, concurrency: int, host_concurrency: int) -> None:

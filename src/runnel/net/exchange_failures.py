@@ -22,20 +22,20 @@ from aiohttp import (
 )
 from aiohttp.http_exceptions import HttpProcessingError, LineTooLong
 
-from runnel.errors import Unreachable
+from runnel.errors import UnreachableError
 
 FAILURES = (ClientError, HttpProcessingError, OSError, TimeoutError, ValueError)
 """What an exchange may raise that is the other side's doing, or the network's."""
 
 
-def explain_failure(error: Exception, place: str, connect: float, idle: float, total: float) -> Unreachable:
+def explain_failure(error: Exception, place: str, connect: float, idle: float, total: float) -> UnreachableError:
     """The error for a person. `connect`, `idle` and `total` are the limits in seconds that a failure may have met.
 
     >>> str(explain_failure(TimeoutError(), "http://muse.example/rss", 10, 15, 30))
     'http://muse.example/rss: the whole exchange took more than 30 seconds'
     """
     message, hint = _words(error, connect, idle, total)
-    return Unreachable(message, place=place, hint=hint)
+    return UnreachableError(message, place=place, hint=hint)
 
 
 def _words(error: Exception, connect: float, idle: float, total: float) -> tuple[str, str | None]:

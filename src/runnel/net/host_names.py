@@ -16,7 +16,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 THREADS = 32
 
 
-class Names(AbstractResolver):
+class HostResolver(AbstractResolver):
     """A resolver over the system's own, with a bounded number of threads."""
 
     def __init__(self) -> None:

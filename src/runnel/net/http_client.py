@@ -21,12 +21,12 @@ from aiohttp.abc import AbstractResolver
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from runnel.errors import InputError, Unreachable
+from runnel.errors import InputError, UnreachableError
 from runnel.net import urls
-from runnel.net.addresses import Exceptions
-from runnel.net.concurrency import Turns
+from runnel.net.addresses import AllowedAddresses
+from runnel.net.concurrency import ConcurrencyLimits
 from runnel.net.exchange_failures import FAILURES, explain_failure
-from runnel.net.host_names import Names
+from runnel.net.host_names import HostResolver
 from runnel.net.response_body import OFFERED, read_beginning, read_body
 from runnel.settings import Settings
 
@@ -54,7 +54,7 @@ _PASSED_ON = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """What a server said. `headers` ignore case; `url` is where the answer came from in the end.
 
     `moved` is the address to use from now on, where permanent redirects (301, 308) from the start led there.
@@ -87,11 +87,11 @@ class _Budget:
 _hop: ContextVar[_Hop] = ContextVar("hop")
 
 
-class _RefusedSocket(OSError):
+class _RefusedSocketError(OSError):
     """An address that must not be connected to; the next address of the host is tried."""
 
 
-class Door:
+class HttpClient:
     """An async context manager; one per runner. Connections are kept and shared, cookies and logins are not.
 
     `allowed` names what may be reached although private. Waiting for a turn (`concurrency` in all,
@@ -110,16 +110,16 @@ class Door:
         host_concurrency: int = 0,
         resolver: AbstractResolver | None = None,
     ) -> None:
-        self._exceptions = Exceptions.of(allowed)
+        self._exceptions = AllowedAddresses.of(allowed)
         self._headers = {"User-Agent": user_agent, "Accept-Encoding": OFFERED}
         self._max_bytes = max_bytes
         self._seconds = seconds
-        self._turns = Turns(concurrency, host_concurrency)
+        self._turns = ConcurrencyLimits(concurrency, host_concurrency)
         self._resolver = resolver
         self._session: ClientSession | None = None
 
     async def __aenter__(self) -> Self:
-        self._names = self._resolver or Names()
+        self._names = self._resolver or HostResolver()
         connector = TCPConnector(limit=0, resolver=self._names, socket_factory=self._socket, ttl_dns_cache=60)
         self._session = ClientSession(
             connector=connector,
@@ -149,7 +149,7 @@ class Door:
         headers: Mapping[str, str] | None = None,
         max_bytes: int | None = None,
         seconds: float | None = None,
-    ) -> Answer:
+    ) -> HttpResponse:
         """Fetch a URL, following up to MAX_REDIRECTS redirects; every hop is checked.
 
         A body larger than `max_bytes` is an error, unless the status is one: then it is cut.
@@ -182,7 +182,7 @@ class Door:
         seconds: float | None = None,
         max_bytes: int = COURTESY_BYTES,
         whole: bool = False,
-    ) -> Answer:
+    ) -> HttpResponse:
         """Post a body. A redirect is an answer like others: a message goes where it was addressed, or nowhere.
 
         Once the status has come the message is taken or refused, so trouble with the rest of the answer only cuts
@@ -205,7 +205,7 @@ class Door:
         body: bytes | None = None,
         *,
         whole: bool = False,
-    ) -> Answer:
+    ) -> HttpResponse:
         """One request and its answer; only the time that these take is taken from the budget."""
         if self._session is None:
             raise RuntimeError("the door is opened with `async with`")
@@ -239,36 +239,38 @@ class Door:
         reason = self._exceptions.refusal(address, hop.host)
         if reason is not None:
             hop.refusals.append(reason)
-            raise _RefusedSocket(f"an address that {reason}")
+            raise _RefusedSocketError(f"an address that {reason}")
         return socket.socket(family, kind, protocol)
 
-    def _following(self, answer: Answer, visited: Sequence[str]) -> str:
+    def _following(self, answer: HttpResponse, visited: Sequence[str]) -> str:
         """Where a redirect leads, checked like the first address."""
         place = urls.shown_url(visited[-1])
         location = answer.headers.get("Location", "").strip()
         if not location:
-            raise Unreachable(f"the server answered {answer.status} (moved) without saying where to", place=place)
+            raise UnreachableError(
+                f"the server answered {answer.status} (moved) without saying where to", place=place
+            )
         try:
             following = urls.check_url(str(URL(visited[-1]).join(URL(location))), self._exceptions)
         except InputError as error:
-            kind = type(error) if isinstance(error, Unreachable) else Unreachable
+            kind = type(error) if isinstance(error, UnreachableError) else UnreachableError
             raise kind(f"it leads on to {error.place}: {error.message}", place=place, hint=error.hint) from error
         except ValueError as error:
-            raise Unreachable("it leads on to what is no address", place=place) from error
+            raise UnreachableError("it leads on to what is no address", place=place) from error
         if visited[-1].startswith("https:") and following.startswith("http:"):
-            raise Unreachable(
+            raise UnreachableError(
                 f"it leads from https to {urls.shown_url(following)}, which anybody on the way could change",
                 place=place,
                 hint="use that address itself if you trust it",
             )
         if following in visited:
-            raise Unreachable("its redirects go round in a circle", place=place)
+            raise UnreachableError("its redirects go round in a circle", place=place)
         if len(visited) > MAX_REDIRECTS:
-            raise Unreachable(f"it leads on more than {MAX_REDIRECTS} times", place=place)
+            raise UnreachableError(f"it leads on more than {MAX_REDIRECTS} times", place=place)
         return following
 
 
-async def _answer(response: ClientResponse, url: str, limit: int, place: str, *, whole: bool) -> Answer:
+async def _answer(response: ClientResponse, url: str, limit: int, place: str, *, whole: bool) -> HttpResponse:
     if response.method == "GET" and response.status in _REDIRECTS:
         body = b""
     elif whole and 200 <= response.status < 300:
@@ -277,7 +279,7 @@ async def _answer(response: ClientResponse, url: str, limit: int, place: str, *,
         body = await _beginning(response, min(limit, COURTESY_BYTES))
     if not response.content.at_eof():
         response.close()
-    return Answer(response.status, _headers(response), body, url)
+    return HttpResponse(response.status, _headers(response), body, url)
 
 
 async def _beginning(response: ClientResponse, limit: int) -> bytes:
@@ -310,12 +312,12 @@ def check_url(url: str, allowed: Sequence[str] = ()) -> str:
     >>> check_url("HTTPS://Muse.example/rss"), check_url("http://10.1.2.3", allowed=["10.1.0.0/16"])
     ('https://muse.example/rss', 'http://10.1.2.3/')
     """
-    return urls.check_url(url, Exceptions.of(allowed))
+    return urls.check_url(url, AllowedAddresses.of(allowed))
 
 
-def door_of(settings: Settings, *, concurrency: int | None = None, host_concurrency: int = 0) -> Door:
+def http_client_of(settings: Settings, *, concurrency: int | None = None, host_concurrency: int = 0) -> HttpClient:
     """A door with the limits of the settings; without `concurrency`, as many at once as messages may be under way."""
-    return Door(
+    return HttpClient(
         allowed=settings.allowed_addresses,
         user_agent=settings.user_agent,
         max_bytes=settings.max_document_bytes,

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from aiohttp import ClientResponse
 
-from runnel.errors import Unreachable
+from runnel.errors import UnreachableError
 
 STEP = 16 << 10
 """Bytes that are decompressed at a time."""
@@ -39,11 +39,11 @@ async def read_body(response: ClientResponse, limit: int, place: str) -> bytes:
             try:
                 decoder.feed(chunk[start : start + STEP], body, limit + 1)
             except zlib.error as error:
-                raise Unreachable("the answer's compressed body is damaged", place=place) from error
+                raise UnreachableError("the answer's compressed body is damaged", place=place) from error
             if len(body) > limit:
                 raise too_large(limit, place)
     if received and not decoder.done():
-        raise Unreachable("the answer was cut off", place=place, hint="its compressed body has no end")
+        raise UnreachableError("the answer was cut off", place=place, hint="its compressed body has no end")
     return bytes(body)
 
 
@@ -62,9 +62,9 @@ async def read_beginning(response: ClientResponse, limit: int) -> bytes:
     return bytes(body)
 
 
-def too_large(limit: int, place: str) -> Unreachable:
+def too_large(limit: int, place: str) -> UnreachableError:
     """The error for an answer above a limit."""
-    return Unreachable(
+    return UnreachableError(
         f"the answer has more than the {limit} bytes that are taken", place=place, hint="ask for less of it at once"
     )
 
@@ -111,7 +111,7 @@ class _Inflating:
     def _next_member(self) -> zlib._Decompress:
         self._members += 1
         if self._members >= MAX_MEMBERS:
-            raise Unreachable(f"the answer's gzip body has more than {MAX_MEMBERS} parts", place=self._place)
+            raise UnreachableError(f"the answer's gzip body has more than {MAX_MEMBERS} parts", place=self._place)
         return zlib.decompressobj(zlib.MAX_WBITS | 16)
 
     def done(self) -> bool:
@@ -139,6 +139,6 @@ def decoder_for(encoding: str, place: str) -> Decoder:
         case "deflate":
             return _Inflating(place, gzip=False)
         case other:
-            raise Unreachable(
+            raise UnreachableError(
                 f"the answer is packed as {other[:40]!r}", place=place, hint=f"only {OFFERED} was asked for"
             )

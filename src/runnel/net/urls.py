@@ -10,8 +10,8 @@ from ipaddress import IPv6Address
 
 from yarl import URL
 
-from runnel.errors import InputError, RefusedAddress
-from runnel.net.addresses import Exceptions, literal_address
+from runnel.errors import InputError, RefusedAddressError
+from runnel.net.addresses import AllowedAddresses, literal_address
 
 MAX_URL = 2048
 """Longest URL that is taken, in characters; servers refuse longer ones themselves."""
@@ -64,10 +64,10 @@ def canonical_url(url: str) -> str:
     return f"{parsed.scheme}://{plain}{behind}{parsed.raw_path or '/'}{query}"
 
 
-def check_url(url: str, exceptions: Exceptions) -> str:
+def check_url(url: str, exceptions: AllowedAddresses) -> str:
     """The canonical URL, or RefusedAddress where its host is an address that must not be reached.
 
-    >>> check_url("https://muse.example/rss", Exceptions())
+    >>> check_url("https://muse.example/rss", AllowedAddresses())
     'https://muse.example/rss'
     """
     canonical = canonical_url(url)
@@ -79,9 +79,9 @@ def check_url(url: str, exceptions: Exceptions) -> str:
     return canonical
 
 
-def refused(message: str, place: str) -> RefusedAddress:
+def refused(message: str, place: str) -> RefusedAddressError:
     """The error for an address that must not be reached."""
-    return RefusedAddress(
+    return RefusedAddressError(
         message, place=place, hint="if it is meant, the operator can name it in the setting allowed_addresses"
     )
 
@@ -93,7 +93,7 @@ def refuse_port(port: int | None, place: str) -> None:
     """
     if port is None or port in WEB_PORTS or (port >= FIRST_FREE_PORT and port not in SERVICE_PORTS):
         return
-    raise RefusedAddress(
+    raise RefusedAddressError(
         f"port {port} is not one of a web server", place=place, hint="use 80, 443 or one from 1024 on"
     )
 

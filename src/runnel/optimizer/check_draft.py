@@ -12,7 +12,7 @@ from runnel.plan.logical_plan import FormulaKind, LogicalPlan
 from runnel.plan.validate import validate
 
 
-def check(draft: Draft, after: str) -> None:
+def check_draft(draft: Draft, after: str) -> None:
     """Raise an error that names the pass unless everything the passes so far promised holds."""
     for invariant in _INVARIANTS:
         problem = invariant(draft)

@@ -17,7 +17,7 @@ from runnel.algebra.nodes.render import render
 from runnel.algebra.semantics.close_conditions import rename_term
 from runnel.optimizer.draft import Branch, Draft, FlatFilter, FlatRead, FlatUnion, NormalForm
 from runnel.optimizer.formulas import COMPOUND, Formulas
-from runnel.plan.gates import way_place
+from runnel.plan.gates import disjunct_position
 from runnel.plan.logical_plan import FormulaKind, LogicalPlan
 from runnel.plan.operator_table import OperatorTable
 
@@ -66,17 +66,17 @@ def describe_draft(draft: Draft) -> list[str]:
     if draft.logical is not None:
         return describe_plan(draft.logical)
     if draft.branches is not None:
-        return [_describe_branch(draft, branch) for branch in draft.branches] + describe_ways(draft.operators)
+        return [_describe_branch(draft, branch) for branch in draft.branches] + describe_disjuncts(draft.operators)
     if draft.roots is not None:
         pairs = zip(draft.queries, draft.roots, strict=True)
         return [f"{query.id}: {_describe_node(draft, root, LIMIT)}" for query, root in pairs]
     return [str(query.id) for query in draft.queries]
 
 
-def describe_ways(table: OperatorTable) -> list[str]:
+def describe_disjuncts(table: OperatorTable) -> list[str]:
     """The ways that operators decide, a line for each."""
     return [
-        f"{_name(way)} decides {_name(target)}: {describe_way(table, place)}"
+        f"{_name(way)} decides {_name(target)}: {describe_disjunct(table, place)}"
         for place, (way, target) in enumerate(zip(table.way_ids.tolist(), table.way_targets.tolist(), strict=True))
     ]
 
@@ -116,7 +116,7 @@ def describe_stored_formula(logical: LogicalPlan, formula: int) -> str:
     return _describe(formula, sorted(kinds), kinds, children, lambda atom: stored_atom(logical, atom))
 
 
-def describe_way(table: OperatorTable, way: int) -> str:
+def describe_disjunct(table: OperatorTable, way: int) -> str:
     """What operators must say on a way, by its place, as written; variables of views have numbers for names."""
     row = table.literals.row(way).tolist()
     found: list[str] = []
@@ -168,7 +168,7 @@ def _signed(atom: Expression, literal: int) -> Expression:
 
 def _name(one: int) -> str:
     """A query by its id; a way by its query's, with a mark."""
-    query, place = way_place(one)
+    query, place = disjunct_position(one)
     return str(query) if place is None else f"{query}/{place}"
 
 

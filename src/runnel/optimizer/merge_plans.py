@@ -15,7 +15,7 @@ from runnel.plan.logical_plan import EXACT, CostRecord, FormulaKind, LogicalPlan
 from runnel.plan.store import Plan
 
 
-def merge(plan: Plan) -> LogicalPlan:
+def merge_plans(plan: Plan) -> LogicalPlan:
     """The logical plan that matches as a base with its delta does; what no living query uses is left out."""
     started = perf_counter()
     builder = TableBuilder()

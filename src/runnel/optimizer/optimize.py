@@ -8,7 +8,7 @@ from time import perf_counter
 
 from runnel.algebra.nodes.query import Node
 from runnel.errors import RunnelError
-from runnel.optimizer.check_draft import check
+from runnel.optimizer.check_draft import check_draft
 from runnel.optimizer.describe import describe_draft
 from runnel.optimizer.draft import Draft
 from runnel.optimizer.optimizer_settings import OptimizerSettings
@@ -62,7 +62,7 @@ def optimize(
         started = perf_counter()
         draft = run(draft, limits)
         costs.append(CostRecord(run.__name__, perf_counter() - started, _counters(draft)))
-        check(draft, run.__name__)
+        check_draft(draft, run.__name__)
         if steps is not None:
             steps.append(Step(run.__name__, tuple(describe_draft(draft))))
     if draft.logical is None:

@@ -20,27 +20,27 @@ from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.encode import decode_attribute, encode_attribute
 from runnel.algebra.semantics.distinct import DIGEST
 from runnel.arrays import Array, Arrays, Texts
-from runnel.errors import CorruptData, RunnelError
+from runnel.errors import CorruptDataError, RunnelError
 
-FIRST_WAY = 1 << 61
+FIRST_DISJUNCT = 1 << 61
 """From here on ids are those of ways."""
 
-FIRST_OPERATED = (1 << 62) + (1 << 61)
+FIRST_OPERATOR_DISJUNCT = (1 << 62) + (1 << 61)
 """From here on they are those of ways that operators decide."""
 
 NO_GATE = -1 << 62
 """In place of a gate's feed: the way leads through none."""
 
 _ORIGIN = 1 << 62
-_OPERATED = FIRST_OPERATED - _ORIGIN
+_OPERATED = FIRST_OPERATOR_DISJUNCT - _ORIGIN
 _BITS = 20
 _MICROSECOND = timedelta(microseconds=1)
 
 
-def way_id(query: int, place: int) -> int:
+def disjunct_id(query: int, place: int) -> int:
     """The id of a query's way; its ways are numbered.
 
-    >>> query_of(np.array([7, way_id(7, 0), way_id(7, 3)])).tolist()
+    >>> query_of(np.array([7, disjunct_id(7, 0), disjunct_id(7, 3)])).tolist()
     [7, 7, 7]
     """
     if not (0 <= place < 1 << _BITS and 0 <= query < 1 << 41):
@@ -48,45 +48,45 @@ def way_id(query: int, place: int) -> int:
     return _ORIGIN + (query << _BITS) + place
 
 
-def operated_way_id(query: int, place: int) -> int:
+def operator_disjunct_id(query: int, place: int) -> int:
     """The id of a way of a query that operators decide (see `operator_table`); these are numbered by themselves.
 
-    >>> query_of(np.array([operated_way_id(7, 0)])).tolist(), way_id(7, 0) == operated_way_id(7, 0)
+    >>> query_of(np.array([operator_disjunct_id(7, 0)])).tolist(), disjunct_id(7, 0) == operator_disjunct_id(7, 0)
     ([7], False)
     """
-    return way_id(query, place) + _OPERATED
+    return disjunct_id(query, place) + _OPERATED
 
 
-def way_place(one: int) -> tuple[int, str | None]:
+def disjunct_position(one: int) -> tuple[int, str | None]:
     """The query that an id belongs to, and which of its ways it is, where it is one.
 
-    >>> way_place(7), way_place(way_id(7, 2)), way_place(operated_way_id(7, 0))
+    >>> disjunct_position(7), disjunct_position(disjunct_id(7, 2)), disjunct_position(operator_disjunct_id(7, 0))
     ((7, None), (7, 'gate 2'), (7, 'operators 0'))
     """
-    if one < FIRST_WAY:
+    if one < FIRST_DISJUNCT:
         return one, None
-    query = query_of_one(one)
+    query = query_of_id(one)
     place = one & ((1 << _BITS) - 1)
-    return query, f"operators {place}" if one >= FIRST_OPERATED else f"gate {place}"
+    return query, f"operators {place}" if one >= FIRST_OPERATOR_DISJUNCT else f"gate {place}"
 
 
 def query_of(ids: Array) -> Array:
     """The queries that ids belong to: their own, or those of which they are ways."""
-    return np.where(ids >= FIRST_WAY, ((ids - _ORIGIN) & (_OPERATED - 1)) >> _BITS, ids)
+    return np.where(ids >= FIRST_DISJUNCT, ((ids - _ORIGIN) & (_OPERATED - 1)) >> _BITS, ids)
 
 
-def query_of_one(one: int) -> int:
+def query_of_id(one: int) -> int:
     """The query that an id belongs to.
 
-    >>> query_of_one(7), query_of_one(operated_way_id(7, 3))
+    >>> query_of_id(7), query_of_id(operator_disjunct_id(7, 3))
     (7, 7)
     """
-    return one if one < FIRST_WAY else ((one - _ORIGIN) & (_OPERATED - 1)) >> _BITS
+    return one if one < FIRST_DISJUNCT else ((one - _ORIGIN) & (_OPERATED - 1)) >> _BITS
 
 
 def visible(ids: Array) -> Array:
     """The ids, of those that ascend, that are queries and not ways."""
-    return ids[: int(np.searchsorted(ids, FIRST_WAY))]
+    return ids[: int(np.searchsorted(ids, FIRST_DISJUNCT))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,9 @@ class Gate:
                 bool(value["shown"]),
             )
         except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
-            raise CorruptData(f"this is not a gate of a plan: {str(value)[:200]}") from error
+            raise CorruptDataError(f"this is not a gate of a plan: {str(value)[:200]}") from error
         if not gate.by or len(gate.history) != DIGEST or gate.microseconds <= 0:
-            raise CorruptData(f"the gate of feed {gate.feed} cannot be right")
+            raise CorruptDataError(f"the gate of feed {gate.feed} cannot be right")
         return gate
 
 
@@ -215,7 +215,7 @@ def in_order(gates: list[Gate], ids: Array, through: Array) -> list[Gate]:
             ordered[feed] = None
             stack.pop()
         elif feed in entered:
-            raise CorruptData("the gates of a plan lead to themselves")
+            raise CorruptDataError("the gates of a plan lead to themselves")
         else:
             entered.add(feed)
             stack.extend(missing)

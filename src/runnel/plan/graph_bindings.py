@@ -28,7 +28,7 @@ class NamedGraph:
 
 
 @dataclass(frozen=True)
-class BoundGraphs:
+class GraphBindings:
     """The patterns of queries, in ascending order of the queries.
 
     `atoms` are the numbers of patterns among the atoms of the plan part, or -1 - n for the n-th of `wholes`; `names`
@@ -57,11 +57,11 @@ class BoundGraphs:
         }
 
     @staticmethod
-    def stored(arrays: Arrays) -> BoundGraphs:
+    def stored(arrays: Arrays) -> GraphBindings:
         """The table of arrays made by `arrays`."""
         if "bound.queries" not in arrays:
-            return BoundGraphs()
-        return BoundGraphs(
+            return GraphBindings()
+        return GraphBindings(
             arrays["bound.queries"],
             arrays["bound.atoms"],
             arrays["bound.names"],
@@ -70,10 +70,10 @@ class BoundGraphs:
         )
 
     @staticmethod
-    def of(graphs: Mapping[int, Sequence[NamedGraph]], atoms: Mapping[str, int]) -> BoundGraphs:
+    def of(graphs: Mapping[int, Sequence[NamedGraph]], atoms: Mapping[str, int]) -> GraphBindings:
         """The table of the patterns of queries, where atoms have these numbers by their stored form.
 
-        >>> table = BoundGraphs.of({8: [NamedGraph("g", ("p", "y"))], 7: [NamedGraph("all")]}, {"g": 3})
+        >>> table = GraphBindings.of({8: [NamedGraph("g", ("p", "y"))], 7: [NamedGraph("all")]}, {"g": 3})
         >>> table.queries.tolist(), table.atoms.tolist(), table.named(1, Texts.of(["", "", "", "g"]))
         ([7, 8], [-1, 3], NamedGraph(text='g', names=('p', 'y')))
         """
@@ -85,7 +85,7 @@ class BoundGraphs:
                 atom = atoms[one.text] if one.names else -1 - wholes.setdefault(one.text, len(wholes))
                 rows.append((query, atom, names.setdefault(json.dumps(one.names), len(names))))
         columns = list(zip(*rows, strict=True)) if rows else [(), (), ()]
-        return BoundGraphs(
+        return GraphBindings(
             np.array(columns[0], dtype=np.int64),
             np.array(columns[1], dtype=IDENTIFIER),
             np.array(columns[2], dtype=IDENTIFIER),
@@ -103,7 +103,7 @@ class BoundGraphs:
         """What the variables of the pattern at a place are called."""
         return tuple(json.loads(self.name_texts.text(int(self.names[place]))))
 
-    def without(self, gone: Array) -> BoundGraphs:
+    def without(self, gone: Array) -> GraphBindings:
         """The table without the patterns of some queries."""
         if not len(self) or not len(gone):
             return self

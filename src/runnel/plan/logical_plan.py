@@ -19,7 +19,7 @@ import numpy as np
 
 from runnel.arrays import IDENTIFIER, Array, Arrays, Rows, Texts
 from runnel.plan.gates import GateTable, visible
-from runnel.plan.graph_bindings import BoundGraphs
+from runnel.plan.graph_bindings import GraphBindings
 from runnel.plan.operator_table import OperatorTable
 
 EXACT = -1
@@ -78,7 +78,7 @@ class QueryTable:
     query_since: Array
     gates: GateTable = field(default_factory=GateTable)
     operators: OperatorTable = field(default_factory=OperatorTable)
-    bound_graphs: BoundGraphs = field(default_factory=BoundGraphs)
+    bound_graphs: GraphBindings = field(default_factory=GraphBindings)
 
     def query_arrays(self) -> dict[str, Array]:
         """The arrays of queries by the names under which they are stored."""
@@ -159,7 +159,7 @@ class LogicalPlan(QueryTable):
             costs=costs,
             gates=GateTable.stored(arrays),
             operators=OperatorTable.stored(arrays),
-            bound_graphs=BoundGraphs.stored(arrays),
+            bound_graphs=GraphBindings.stored(arrays),
         )
 
 

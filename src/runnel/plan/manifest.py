@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
-from runnel.errors import CorruptData, NewerRoot
+from runnel.errors import CorruptDataError, NewerWorkspaceError
 from runnel.plan.logical_plan import CostRecord
 
 FORMAT = 2
@@ -78,10 +78,10 @@ class PlanManifest:
         try:
             value = json.loads(data)
             if value["format"] > FORMAT:
-                raise NewerRoot(f"the plan {folder} has format {value['format']}", hint="update Runnel")
+                raise NewerWorkspaceError(f"the plan {folder} has format {value['format']}", hint="update Runnel")
             return _checked(folder, value)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise CorruptData(f"{folder}/manifest.json is not a plan's manifest: {error!r}") from error
+            raise CorruptDataError(f"{folder}/manifest.json is not a plan's manifest: {error!r}") from error
 
 
 def _checked(folder: str, value: Any) -> PlanManifest:

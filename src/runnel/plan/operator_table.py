@@ -18,7 +18,7 @@ from runnel.plan.gates import query_of
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class TermLiteral:
     """A term in its stored form that must hold, or must not; `names` are what its variables are called in the query.
 
     Without names it is a condition of a view that the query reads, and its variables are none of the query's.
@@ -30,11 +30,11 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class OperatedWay:
+class OperatorDisjunct:
     """A way: what it decides, and its literals, all of which must hold."""
 
     target: int
-    literals: tuple[Literal, ...]
+    literals: tuple[TermLiteral, ...]
 
 
 @dataclass(frozen=True)
@@ -79,10 +79,11 @@ class OperatorTable:
         )
 
     @staticmethod
-    def of(ways: Mapping[int, OperatedWay]) -> OperatorTable:
+    def of(ways: Mapping[int, OperatorDisjunct]) -> OperatorTable:
         """The table of ways by id.
 
-        >>> ways = {9: OperatedWay(7, (Literal("t"), Literal("u", True))), 8: OperatedWay(7, (Literal("u"),))}
+        >>> ways = {9: OperatorDisjunct(7, (TermLiteral("t"), TermLiteral("u", True))), 8: OperatorDisjunct(7,
+        ...     (TermLiteral("u"),))}
         >>> table = OperatorTable.of(ways)
         >>> table.way_ids.tolist(), [row for row in table.literals.lists()], table.ways()[8] == ways[8]
         ([8, 9], [[0], [1, 2]], True)
@@ -100,17 +101,17 @@ class OperatorTable:
         targets = np.array([ways[way].target for way in ids.tolist()], dtype=np.int64)
         return OperatorTable(ids, targets, Rows.of(rows), Texts.of(names), Texts.of(terms))
 
-    def ways(self) -> dict[int, OperatedWay]:
+    def ways(self) -> dict[int, OperatorDisjunct]:
         """The ways by id."""
         texts = [self.terms.text(number) for number in range(len(self.terms))]
-        found: dict[int, OperatedWay] = {}
+        found: dict[int, OperatorDisjunct] = {}
         for place, (way, target) in enumerate(zip(self.way_ids.tolist(), self.way_targets.tolist(), strict=True)):
             row = self.literals.row(place).tolist()
             literals = (
-                Literal(texts[one >> 1], bool(one & 1), own)
+                TermLiteral(texts[one >> 1], bool(one & 1), own)
                 for one, own in zip(row, self.names_of(place, len(row)), strict=True)
             )
-            found[way] = OperatedWay(target, tuple(literals))
+            found[way] = OperatorDisjunct(target, tuple(literals))
         return found
 
     def names_of(self, place: int, literals: int) -> list[tuple[str, ...]]:

@@ -19,9 +19,9 @@ from typing import Protocol
 import numpy as np
 
 from runnel.arrays import Array, Arrays, narrow_offsets
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.plan.gates import GateTable, query_of
-from runnel.plan.graph_bindings import BoundGraphs
+from runnel.plan.graph_bindings import GraphBindings
 from runnel.plan.logical_plan import LogicalPlan, QueryTable
 from runnel.plan.manifest import Kind, PlanArray, PlanFile, PlanManifest
 from runnel.plan.operator_table import OperatorTable
@@ -168,7 +168,7 @@ class Plan:
             delta = OperatorTable()
         return base.with_delta(delta.without(_tombstones(self.version.removed)), self.tombstones)
 
-    def bound_graphs(self, part: PlanPart) -> BoundGraphs:
+    def bound_graphs(self, part: PlanPart) -> GraphBindings:
         """The patterns of a part by which queries that the version has bind variables."""
         gone = self.tombstones if part is self.base else _tombstones(self.version.removed)
         return part.queries.bound_graphs.without(gone)
@@ -254,9 +254,9 @@ def load(storage: Storage, version: PlanVersion) -> Plan:
     base = load_part(storage, version.base)
     delta = None if version.delta is None else load_part(storage, version.delta)
     if base.manifest.kind != "base":
-        raise CorruptData(f"{version.base} is not a base")
+        raise CorruptDataError(f"{version.base} is not a base")
     if delta is not None and (delta.manifest.kind != "delta" or delta.manifest.parent != version.base):
-        raise CorruptData(f"{version.delta} is not a delta of {version.base}")
+        raise CorruptDataError(f"{version.delta} is not a delta of {version.base}")
     return Plan(version, base, delta)
 
 
@@ -304,7 +304,7 @@ def read_part(storage: Storage, folder: str) -> PlanPart:
     try:
         logical, tombstones = LogicalPlan.stored(arrays, manifest.costs), arrays["tombstones"]
     except KeyError as error:
-        raise CorruptData(f"{folder}/{MANIFEST} has no array {error.args[0]}") from error
+        raise CorruptDataError(f"{folder}/{MANIFEST} has no array {error.args[0]}") from error
     validate_queries(folder, logical, tombstones, len(logical.predicates))
     return PlanPart(manifest, logical, layout, tombstones)
 
@@ -312,12 +312,12 @@ def read_part(storage: Storage, folder: str) -> PlanPart:
 def _cut(folder: str, array: Array, place: PlanArray) -> Array:
     size = place.count * (1 if place.type is None else np.dtype(place.type).itemsize)
     if place.start + size > len(array):
-        raise CorruptData(f"{folder}/{place.file} is shorter than its manifest says")
+        raise CorruptDataError(f"{folder}/{place.file} is shorter than its manifest says")
     found = array[place.start : place.start + size]
     if place.type is None:
         return found
     if array.dtype != np.uint8 or place.start % _LINE:
-        raise CorruptData(f"{folder}/{place.file} does not hold the arrays that its manifest names")
+        raise CorruptDataError(f"{folder}/{place.file} does not hold the arrays that its manifest names")
     return found.view(place.type)
 
 
@@ -326,7 +326,7 @@ def read_manifest(storage: Storage, folder: str) -> PlanManifest:
     try:
         data = storage.read(f"{folder}/{MANIFEST}")
     except OSError as error:
-        raise CorruptData(f"{folder}/{MANIFEST} cannot be read: {error}") from error
+        raise CorruptDataError(f"{folder}/{MANIFEST} cannot be read: {error}") from error
     return PlanManifest.from_json(folder, data)
 
 
@@ -336,15 +336,15 @@ def _array(storage: Storage, folder: str, name: str, file: PlanFile) -> Array:
         local = storage.local(path)
         size = local.stat().st_size
         if size != file.size:
-            raise CorruptData(f"{path} has {size} bytes, its manifest says {file.size}")
+            raise CorruptDataError(f"{path} has {size} bytes, its manifest says {file.size}")
         mode = "r" if size > _MAPPED_ABOVE else None
         array: Array = np.load(local, mmap_mode=mode, allow_pickle=False)  # type: ignore[arg-type]
     except (OSError, ValueError, EOFError) as error:
-        raise CorruptData(f"{path} cannot be read: {error}") from error
+        raise CorruptDataError(f"{path} cannot be read: {error}") from error
     # A plain view of the mapping: indexing numpy's own class for mapped files costs more than the work.
     array = np.asarray(array)
     if array.ndim != 1:
-        raise CorruptData(f"{path} has {array.ndim} dimensions, not one")
+        raise CorruptDataError(f"{path} has {array.ndim} dimensions, not one")
     return array
 
 
@@ -357,6 +357,6 @@ def verify(storage: Storage, folder: str) -> None:
         try:
             data = storage.read(f"{folder}/{name}")
         except OSError as error:
-            raise CorruptData(f"{folder}/{name} cannot be read: {error}") from error
+            raise CorruptDataError(f"{folder}/{name} cannot be read: {error}") from error
         if hashlib.sha256(data).hexdigest() != file.sha256:
-            raise CorruptData(f"{folder}/{name} does not have the digest of its manifest")
+            raise CorruptDataError(f"{folder}/{name} does not have the digest of its manifest")

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import numpy as np
 
 from runnel.arrays import Array, Rows, Texts
-from runnel.errors import CorruptData
-from runnel.plan.graph_bindings import BoundGraphs
+from runnel.errors import CorruptDataError
+from runnel.plan.graph_bindings import GraphBindings
 from runnel.plan.logical_plan import FormulaKind, LogicalPlan, QueryTable
 
 
@@ -46,7 +46,7 @@ def validate_queries(folder: str, queries: QueryTable, tombstones: Array, predic
         _check_bound_graphs(queries.bound_graphs)
 
 
-def _check_bound_graphs(bound: BoundGraphs) -> None:
+def _check_bound_graphs(bound: GraphBindings) -> None:
     check_texts("bound.name_texts", bound.name_texts)
     check_texts("bound.wholes", bound.wholes)
     check_ids("bound.queries", bound.queries, 0, None, len(bound))
@@ -74,7 +74,7 @@ def _naming(folder: str) -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise CorruptData(f"{folder}: the array {error}") from error
+        raise CorruptDataError(f"{folder}: the array {error}") from error
 
 
 def check_texts(name: str, texts: Texts) -> None:

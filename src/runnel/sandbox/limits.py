@@ -7,7 +7,7 @@ import resource
 from pathlib import Path
 
 
-def give_up_rights(megabytes: int) -> None:
+def drop_privileges(megabytes: int) -> None:
     """Have so much more memory than now, write no files, start no processes, and open nothing more.
 
     Some systems know fewer limits; the clock of whoever started the process remains.

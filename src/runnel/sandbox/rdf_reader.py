@@ -41,7 +41,7 @@ class RdfForm(StrEnum):
     JSON_LD = "json-ld"
 
 
-class Unreadable(Exception):
+class UnreadableRdfError(Exception):
     """Why a text is not read as RDF; `line` and `column` where that is known."""
 
     def __init__(self, message: str, line: int | None = None, column: int | None = None) -> None:
@@ -56,7 +56,7 @@ class RdfReader:
     >>> reader = RdfReader()
     >>> reader.read(b"<urn:a> <urn:b> 1, 2 .", RdfForm.TURTLE, "urn:x", triples=1, characters=999)
     Traceback (most recent call last):
-    runnel.sandbox.rdf_reader.Unreadable: the document has more than 1 triples
+    runnel.sandbox.rdf_reader.UnreadableRdfError: the document has more than 1 triples
     >>> reader.close()
     """
 
@@ -74,22 +74,22 @@ class RdfReader:
             self._child = child
             try:
                 answer = child.ask(json.dumps(asked).encode() + b"\n" + data, self._seconds)
-            except _Ended as ended:
+            except _ProcessEndedError as ended:
                 self._child = None
-                raise Unreadable(f"the document could not be read: {ended}") from None
+                raise UnreadableRdfError(f"the document could not be read: {ended}") from None
         head, _, lines = answer.partition(b"\n")
         told = json.loads(head)
         match told:
             case {"problem": str() as problem}:
-                raise Unreadable(_PLACE.sub("", problem), told.get("line"), told.get("column"))
+                raise UnreadableRdfError(_PLACE.sub("", problem), told.get("line"), told.get("column"))
             case {"more": "triples"}:
-                raise Unreadable(f"the document has more than {triples} triples")
+                raise UnreadableRdfError(f"the document has more than {triples} triples")
             case {"more": _}:
-                raise Unreadable(f"the triples of the document are longer than {characters} characters")
+                raise UnreadableRdfError(f"the triples of the document are longer than {characters} characters")
         try:
             return [_triple(line) for line in lines.decode().split("\n") if line]
         except ValueError as error:
-            raise Unreadable(str(error)) from None
+            raise UnreadableRdfError(str(error)) from None
 
     def close(self) -> None:
         """End the process; the next document starts another."""
@@ -107,7 +107,7 @@ def _triple(line: str) -> Triple:
     return subject, label, canonical_term(_DIRECTION.sub(r"\1", rest))
 
 
-class _Ended(Exception):
+class _ProcessEndedError(Exception):
     """The process gave no answer."""
 
 
@@ -137,11 +137,11 @@ class _Child:
         try:
             self._connection.send_bytes(question)
             if not self._connection.poll(seconds):
-                raise _Ended(f"there was no end to it in {seconds:g} seconds")
+                raise _ProcessEndedError(f"there was no end to it in {seconds:g} seconds")
             return self._connection.recv_bytes()
         except (OSError, EOFError) as error:
-            raise _Ended(f"the process that read it ended with code {self.end()}") from error
-        except _Ended:
+            raise _ProcessEndedError(f"the process that read it ended with code {self.end()}") from error
+        except _ProcessEndedError:
             self.end()
             raise
 

@@ -20,7 +20,7 @@ from typing import Any
 import clingo
 from clingo import ast
 
-from runnel.sandbox.limits import give_up_rights
+from runnel.sandbox.limits import drop_privileges
 
 EXHAUSTED = 77
 """Exit code of a process that ran out of memory."""
@@ -42,7 +42,7 @@ _CONTEXT = "".join(f"{name}(A, B) :- (A, B) = @{name}().\n" for name in GIVEN)
 _HEADS = "a rule makes facts of one relation: name(…) :- conditions."
 
 
-class Became(IntEnum):
+class ReplyKind(IntEnum):
     """What became of a task."""
 
     READY = 1
@@ -51,11 +51,11 @@ class Became(IntEnum):
     LARGE = 4
 
 
-class TooMany(Exception):
+class TooManyRowsError(Exception):
     """More rows than are taken."""
 
 
-class Refused(Exception):
+class RulesRefusedError(Exception):
     """Rules that cannot be used: message, line, hint."""
 
     def __init__(self, message: str, line: int = 0, hint: str = "") -> None:
@@ -69,32 +69,32 @@ def main() -> None:
     replies = os.dup(1)
     os.dup2(2, 1)  # Whatever prints must not be taken for a reply.
     tasks = sys.stdin.buffer
-    rules: Rules | None = None
+    rules: LoadedRules | None = None
     value: Any
     _warm_up()
-    give_up_rights(megabytes)
+    drop_privileges(megabytes)
     while header := tasks.read(TASK.size):
         task = json.loads(tasks.read(TASK.unpack(header)[0]))
         signal.setitimer(signal.ITIMER_PROF, seconds)  # Processor time; its signal ends the process.
         try:
             if rules is None:
-                rules = Rules(task["rules"], task["goal"])
-                became, value = Became.READY, {"places": rules.places, "needs": rules.needs}
+                rules = LoadedRules(task["rules"], task["goal"])
+                became, value = ReplyKind.READY, {"places": rules.places, "needs": rules.needs}
                 rules.rows([])
             else:
-                became, value = Became.ROWS, rules.rows(task)
-        except Refused as error:
-            became, value = Became.REFUSED, [error.message, error.line, error.hint]
-        except TooMany:
-            became, value = Became.LARGE, None
+                became, value = ReplyKind.ROWS, rules.rows(task)
+        except RulesRefusedError as error:
+            became, value = ReplyKind.REFUSED, [error.message, error.line, error.hint]
+        except TooManyRowsError:
+            became, value = ReplyKind.LARGE, None
         data = json.dumps(value, separators=(",", ":")).encode()
         signal.setitimer(signal.ITIMER_PROF, 0)
         if len(data) > most:
-            became, data = Became.LARGE, b"null"
+            became, data = ReplyKind.LARGE, b"null"
         _send(replies, REPLY.pack(became, len(data)) + data)
 
 
-class Rules:
+class LoadedRules:
     """Rules that were checked, and what they need and give."""
 
     def __init__(self, program: str, goal: str) -> None:
@@ -112,7 +112,7 @@ class Rules:
             message = (
                 f"no rule makes {goal}" if not found else f"{goal} has a different number of places in two rules"
             )
-            raise Refused(message, 0, f"{goal} gives the rows")
+            raise RulesRefusedError(message, 0, f"{goal} gives the rows")
         (self.places,) = found
         constants = {one.name for one in statements if one.ast_type == ast.ASTType.Definition}
         for statement in statements:
@@ -132,11 +132,11 @@ class Rules:
                 raise MemoryError from error
             raise _explained(log, str(error), self._program) from error
         if len(models) != 1:
-            raise Refused(
+            raise RulesRefusedError(
                 "the rules do not decide: something follows from its own negation", 0, "mind `not` in a circle"
             )
         if len(models[0]) > MAX_ROWS:
-            raise TooMany
+            raise TooManyRowsError
         return [[_plain(argument) for argument in one.arguments] for one in sorted(models[0])]
 
     def _note_needs(self, node: Any, constants: Collection[str]) -> None:
@@ -219,13 +219,13 @@ def _heads(statement: Any) -> Iterator[tuple[str, int]]:
             head = statement.head
             plain = head.ast_type == kinds.Literal and head.sign == ast.Sign.NoSign
             if not plain or head.atom.ast_type != kinds.SymbolicAtom or head.atom.symbol.ast_type != kinds.Function:
-                raise Refused("this is not a rule that can be used", line, _HEADS)
+                raise RulesRefusedError("this is not a rule that can be used", line, _HEADS)
             symbol = head.atom.symbol
             if symbol.name in GIVEN and len(symbol.arguments) == _TWO:
-                raise Refused(f"{symbol.name} is given by the item", line, "make facts of another name")
+                raise RulesRefusedError(f"{symbol.name} is given by the item", line, "make facts of another name")
             yield symbol.name, len(symbol.arguments)
         case _:
-            raise Refused("this is not a rule", line, _HEADS)
+            raise RulesRefusedError("this is not a rule", line, _HEADS)
 
 
 def _below(node: Any) -> Iterator[Any]:
@@ -252,7 +252,7 @@ def _attribute(node: Any) -> str | None:
     return None
 
 
-def _explained(log: Sequence[str], otherwise: str, program: str) -> Refused:
+def _explained(log: Sequence[str], otherwise: str, program: str) -> RulesRefusedError:
     """clingo's first complaint: it says `<block>:2:1-5: error: what is wrong`."""
     said = (log[0] if log else otherwise).strip()
     place, separator, message = said.partition(": error: ")
@@ -260,14 +260,14 @@ def _explained(log: Sequence[str], otherwise: str, program: str) -> Refused:
     line = int(parts[1]) if separator and len(parts) > 1 and parts[1].isdigit() else 0
     # What comes too early to its end is said to be wrong on the line after the last.
     words = " ".join((message or said).replace("[#inc_base];", "").split())
-    return Refused(words[:300], min(line, program.count("\n") + 1))
+    return RulesRefusedError(words[:300], min(line, program.count("\n") + 1))
 
 
 def _warm_up() -> None:
     """Have everything loaded that rules may need, as no file can be opened later."""
-    Rules("holds(X) :- has(a, X), not has(b, X).", "holds").rows([["has", "a", "text", "x"]])
-    with contextlib.suppress(Refused):
-        Rules("holds(", "holds")
+    LoadedRules("holds(X) :- has(a, X), not has(b, X).", "holds").rows([["has", "a", "text", "x"]])
+    with contextlib.suppress(RulesRefusedError):
+        LoadedRules("holds(", "holds")
     json.loads(json.dumps([["text", "é"]]))
 
 

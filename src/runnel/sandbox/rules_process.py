@@ -20,8 +20,8 @@ from typing import Any
 
 import clingo
 
-from runnel.sandbox.rules_child import EXHAUSTED, MAX_ROWS, REPLY, TASK, Became
-from runnel.sandbox.rules_program import Problem
+from runnel.sandbox.rules_child import EXHAUSTED, MAX_ROWS, REPLY, TASK, ReplyKind
+from runnel.sandbox.rules_program import RulesProblem
 
 CHILD = "runnel.sandbox.rules_child"
 START_SECONDS = 60.0
@@ -34,7 +34,7 @@ MAX_REPLY = 4 << 20
 """Bytes of the rows that rules may give for an item."""
 
 
-class Died(Exception):
+class RulesProcessError(Exception):
     """A process ended instead of answering; `reason` in words, and whether trying again may help."""
 
     def __init__(self, reason: str, *, passing: bool) -> None:
@@ -43,16 +43,16 @@ class Died(Exception):
         self.passing = passing
 
 
-class Refused(Exception):
+class RulesRefusedError(Exception):
     """Rules that cannot be used, or not for this item."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: RulesProblem) -> None:
         super().__init__(problem.message)
         self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class RulesLimits:
     """What rules may take for one item."""
 
     seconds: float
@@ -62,23 +62,23 @@ class Limits:
 class RulesProcess:
     """One process that has loaded its rules. `places` and `needs` say what the rules give and what they look at."""
 
-    def __init__(self, program: str, goal: str, limits: Limits) -> None:
+    def __init__(self, program: str, goal: str, limits: RulesLimits) -> None:
         self.served = 0
         self.dead = False
         self._limits = limits
         try:
             self._process = self._start(limits)
         except OSError as error:
-            raise Died("no process could be started", passing=True) from error
+            raise RulesProcessError("no process could be started", passing=True) from error
         became, value = self._exchange({"rules": program, "goal": goal}, START_SECONDS)
-        if became is not Became.READY:
+        if became is not ReplyKind.READY:
             self.close()
-            raise Refused(_problem(value))
+            raise RulesRefusedError(_problem(value))
         self.places: int = int(value["places"])
         self.needs: dict[str, list[str] | None] = value["needs"]
 
     @staticmethod
-    def _start(limits: Limits) -> subprocess.Popen[bytes]:
+    def _start(limits: RulesLimits) -> subprocess.Popen[bytes]:
         places = {str(Path(__file__).parents[2]), str(Path(clingo.__path__[0]).parent)}
         return subprocess.Popen(  # noqa: S603 - our own module, and arguments that are numbers
             [sys.executable, "-s", "-P", "-m", CHILD, str(limits.seconds), str(limits.megabytes), str(MAX_REPLY)],
@@ -98,12 +98,12 @@ class RulesProcess:
         became, value = self._exchange(facts, min(seconds, CLOCK * self._limits.seconds))
         self.served += 1
         match became:
-            case Became.ROWS:
+            case ReplyKind.ROWS:
                 return list(value)
-            case Became.LARGE:
-                raise Refused(Problem(f"the rules give more than {MAX_ROWS} rows"))
+            case ReplyKind.LARGE:
+                raise RulesRefusedError(RulesProblem(f"the rules give more than {MAX_ROWS} rows"))
             case _:
-                raise Refused(_problem(value))
+                raise RulesRefusedError(_problem(value))
 
     def close(self) -> None:
         """End the process, whatever it does."""
@@ -115,7 +115,7 @@ class RulesProcess:
                 with suppress(BrokenPipeError):
                     stream.close()
 
-    def _exchange(self, task: Any, seconds: float) -> tuple[Became, Any]:
+    def _exchange(self, task: Any, seconds: float) -> tuple[ReplyKind, Any]:
         assert self._process.stdin is not None  # noqa: S101 - for the type checker
         data = json.dumps(task, separators=(",", ":")).encode()
         with self._watched(seconds):
@@ -124,9 +124,9 @@ class RulesProcess:
                 self._process.stdin.flush()
             became, size = REPLY.unpack(self._read(REPLY.size))
             # A process that was taken over could say anything: what it says is measured before it is read.
-            if became not in set(Became) or size > MAX_REPLY:
+            if became not in set(ReplyKind) or size > MAX_REPLY:
                 raise EOFError
-            return Became(became), json.loads(self._read(size))
+            return ReplyKind(became), json.loads(self._read(size))
 
     def _read(self, size: int) -> bytes:
         assert self._process.stdout is not None  # noqa: S101 - for the type checker
@@ -157,18 +157,20 @@ class RulesProcess:
             self.close()
             raise self._died(seconds)
 
-    def _died(self, late: float | None) -> Died:
+    def _died(self, late: float | None) -> RulesProcessError:
         match self._process.returncode:
             case _ if late is not None:
-                return Died(f"they took more than {late:.3g} seconds", passing=late < CLOCK * self._limits.seconds)
+                return RulesProcessError(
+                    f"they took more than {late:.3g} seconds", passing=late < CLOCK * self._limits.seconds
+                )
             case code if code == -signal.SIGPROF:
-                return Died(f"they took more than {self._limits.seconds:g} seconds", passing=False)
+                return RulesProcessError(f"they took more than {self._limits.seconds:g} seconds", passing=False)
             case code if code in (EXHAUSTED, -signal.SIGABRT, -signal.SIGSEGV):
-                return Died(f"they took more than {self._limits.megabytes} megabytes", passing=False)
+                return RulesProcessError(f"they took more than {self._limits.megabytes} megabytes", passing=False)
             case _:
-                return Died("something ended the process that applies them", passing=True)
+                return RulesProcessError("something ended the process that applies them", passing=True)
 
 
-def _problem(value: Any) -> Problem:
+def _problem(value: Any) -> RulesProblem:
     message, line, hint = value if isinstance(value, list) and len(value) == 3 else ("they cannot be used", 0, "")
-    return Problem(str(message)[:400], int(line), str(hint)[:200])
+    return RulesProblem(str(message)[:400], int(line), str(hint)[:200])

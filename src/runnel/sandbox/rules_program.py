@@ -27,7 +27,7 @@ _BLOCK = re.compile(r"%\*|\*%")
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class RulesProblem:
     """What is wrong with rules, at a line of them (0: nowhere in particular), and what to do about it."""
 
     message: str
@@ -35,21 +35,21 @@ class Problem:
     hint: str = ""
 
 
-def screen(program: str) -> Problem | None:
+def screen(program: str) -> RulesProblem | None:
     """The first thing in rules that is not allowed in them.
 
     >>> screen('holds :- has(price, P), P > 50.  % "dear"')
     >>> screen('#include "secrets.lp".')
-    Problem(message='#include cannot be used', line=1, hint='rules have their item, and nothing else')
+    RulesProblem(message='#include cannot be used', line=1, hint='rules have their item, and nothing else')
     """
     if len(program.encode("utf-8", "replace")) > MAX_BYTES:
-        return Problem(f"the rules have more than {MAX_BYTES} bytes")
+        return RulesProblem(f"the rules have more than {MAX_BYTES} bytes")
     if "\0" in program:
-        return Problem("the rules have a NUL in them")
+        return RulesProblem("the rules have a NUL in them")
     return next(_problems(program), None)
 
 
-def _problems(program: str) -> Iterator[Problem]:
+def _problems(program: str) -> Iterator[RulesProblem]:
     place = 0
     while found := _TOKEN.search(program, place):
         place = found.end()
@@ -58,18 +58,20 @@ def _problems(program: str) -> Iterator[Problem]:
             case "block":
                 place = _end_of_comment(program, place)
                 if place < 0:
-                    yield Problem("a comment has no end", line, "it ends with *%")
+                    yield RulesProblem("a comment has no end", line, "it ends with *%")
                     return
             case "directive" if found["directive"] not in _DIRECTIVES:
-                yield Problem(
+                yield RulesProblem(
                     f"#{found['directive']} cannot be used", line, "rules have their item, and nothing else"
                 )
             case "outside":
-                yield Problem(f"{found['outside']} cannot be used", line, "rules have their item, and nothing else")
+                yield RulesProblem(
+                    f"{found['outside']} cannot be used", line, "rules have their item, and nothing else"
+                )
             case "number" if len(found["number"]) > 10 or int(found["number"]) > LARGEST:
-                yield Problem(f"{found['number'][:40]} is too large", line, f"numbers go up to {LARGEST}")
+                yield RulesProblem(f"{found['number'][:40]} is too large", line, f"numbers go up to {LARGEST}")
             case "open":
-                yield Problem("a text has no end", line, 'it ends with " on the same line')
+                yield RulesProblem("a text has no end", line, 'it ends with " on the same line')
                 return
             case _:
                 pass

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from lxml import etree
 
-from runnel.sandbox.limits import give_up_rights
+from runnel.sandbox.limits import drop_privileges
 
 XSL = "http://www.w3.org/1999/XSL/Transform"
 EXHAUSTED = 77
@@ -67,14 +67,14 @@ _WORDS = (
 """What the processor says, what people read, and a hint."""
 
 
-class Do(IntEnum):
+class Command(IntEnum):
     """What a task asks for."""
 
     CHECK = 1
     APPLY = 2
 
 
-class Became(IntEnum):
+class ReplyKind(IntEnum):
     """What became of a task."""
 
     READY = 1
@@ -89,12 +89,12 @@ class Became(IntEnum):
 class Reply:
     """An answer to the parent."""
 
-    became: Became
+    became: ReplyKind
     data: bytes = b""
     line: int = 0
 
 
-class Refused(Exception):
+class StylesheetRefusedError(Exception):
     """A stylesheet or document that cannot be used: message, line of the stylesheet, hint."""
 
     def __init__(self, message: str, line: int = 0, hint: str = "") -> None:
@@ -103,7 +103,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class Stylesheet:
     """A compiled stylesheet and its output method, where it names one."""
 
     transform: Any
@@ -114,7 +114,7 @@ class _Refusing(etree.Resolver):
     """Gives nothing that a stylesheet or document refers to: access control alone does not stop xsl:import."""
 
     def resolve(self, system_url: str, public_id: str, context: Any) -> Any:  # type: ignore[override]
-        raise Refused(f"{str(system_url)[:200]!r} cannot be read", 0, _COMPLETE)
+        raise StylesheetRefusedError(f"{str(system_url)[:200]!r} cannot be read", 0, _COMPLETE)
 
 
 def main() -> None:
@@ -124,36 +124,36 @@ def main() -> None:
     os.dup2(2, 1)  # Whatever prints must not be taken for a reply.
     tasks = sys.stdin.buffer
     _warm_up()
-    workshop = Workshop(most, (megabytes << 20) // 3)
-    give_up_rights(megabytes)
-    _send(replies, Reply(Became.READY))
+    workshop = StylesheetServer(most, (megabytes << 20) // 3)
+    drop_privileges(megabytes)
+    _send(replies, Reply(ReplyKind.READY))
     while header := tasks.read(TASK.size):
         do, sheet_bytes, document_bytes = TASK.unpack(header)
         sheet, document = tasks.read(sheet_bytes), tasks.read(document_bytes)
         signal.setitimer(signal.ITIMER_PROF, seconds)  # Processor time; its signal ends the process.
-        reply = workshop.serve(Do(do), sheet, document)
+        reply = workshop.serve(Command(do), sheet, document)
         signal.setitimer(signal.ITIMER_PROF, 0)
         _send(replies, reply)
         del sheet, document, reply
 
 
-class Workshop:
+class StylesheetServer:
     """Serves tasks one by one, keeping the last stylesheets compiled. Ends the process where memory runs out."""
 
     def __init__(self, most: int, plenty: int) -> None:
         self._most = most
         self._plenty = plenty
-        self._sheets: OrderedDict[bytes, Sheet] = OrderedDict()
+        self._sheets: OrderedDict[bytes, Stylesheet] = OrderedDict()
 
-    def serve(self, do: Do, sheet: bytes, document: bytes) -> Reply:
+    def serve(self, do: Command, sheet: bytes, document: bytes) -> Reply:
         """What becomes of a task."""
         before = _touched()
         try:
             compiled = self._compiled(sheet)
             match do:
-                case Do.CHECK:
-                    return Reply(Became.READY)
-                case Do.APPLY:
+                case Command.CHECK:
+                    return Reply(ReplyKind.READY)
+                case Command.APPLY:
                     return apply(compiled, parse(document, "document"), self._most)
         except Exception as error:
             # Without memory anything may fail, in words that differ each time; so what was used is the evidence.
@@ -163,13 +163,13 @@ class Workshop:
                 or _touched() - before > self._plenty
             ):
                 os._exit(EXHAUSTED)
-            if not isinstance(error, Refused):
+            if not isinstance(error, StylesheetRefusedError):
                 raise
-            return Reply(Became.FAILED, f"{error.message}\0{error.hint}".encode("utf-8", "replace"), error.line)
+            return Reply(ReplyKind.FAILED, f"{error.message}\0{error.hint}".encode("utf-8", "replace"), error.line)
 
-    def _compiled(self, sheet: bytes) -> Sheet:
+    def _compiled(self, sheet: bytes) -> Stylesheet:
         digest = sha256(sheet).digest()
-        compiled = self._sheets.pop(digest, None) or compile_sheet(sheet)
+        compiled = self._sheets.pop(digest, None) or compile_stylesheet(sheet)
         if len(sheet) <= _KEPT_SHEET_BYTES:
             self._sheets[digest] = compiled
             if len(self._sheets) > _KEPT_SHEETS:
@@ -180,9 +180,9 @@ class Workshop:
 def _warm_up() -> None:
     """Have everything loaded that a task may need, as no file can be opened later."""
     sheet = f'<x:stylesheet version="1.0" xmlns:x="{XSL}"><x:template match="/">a</x:template></x:stylesheet>'
-    workshop = Workshop(1 << 10, sys.maxsize)
-    workshop.serve(Do.APPLY, sheet.encode(), b"<a/>")
-    workshop.serve(Do.CHECK, b"<a", b"")
+    workshop = StylesheetServer(1 << 10, sys.maxsize)
+    workshop.serve(Command.APPLY, sheet.encode(), b"<a/>")
+    workshop.serve(Command.CHECK, b"<a", b"")
 
 
 def _touched() -> int:
@@ -208,13 +208,13 @@ def parse(data: bytes, what: Literal["stylesheet", "document"]) -> etree._Elemen
     except (etree.XMLSyntaxError, ValueError) as error:
         line = (error.position[0] or 0) if isinstance(error, etree.XMLSyntaxError) and what == "stylesheet" else 0
         message = str(getattr(error, "msg", error)).split(", line ")[0][:200]
-        raise Refused(f"the {what} is not well-formed XML: {message}", line) from error
+        raise StylesheetRefusedError(f"the {what} is not well-formed XML: {message}", line) from error
     if root.getroottree().docinfo.internalDTD is not None:
-        raise Refused(f"the {what} has a DOCTYPE", 1, "remove it")
+        raise StylesheetRefusedError(f"the {what} has a DOCTYPE", 1, "remove it")
     return root
 
 
-def compile_sheet(data: bytes) -> Sheet:
+def compile_stylesheet(data: bytes) -> Stylesheet:
     """A stylesheet ready to be applied, or Refused."""
     root = parse(data, "stylesheet")
     element: Any
@@ -222,22 +222,24 @@ def compile_sheet(data: bytes) -> Sheet:
         name = etree.QName(element).localname
         if name not in _XSLT_1_0 - _FOREIGN:
             hint = _COMPLETE if name in _FOREIGN else "XSLT 1.0 is understood"
-            raise Refused(f"xsl:{name[:80]} cannot be used", element.sourceline or 0, hint)
+            raise StylesheetRefusedError(f"xsl:{name[:80]} cannot be used", element.sourceline or 0, hint)
     method: str | None = None
     output: Any
     for output in root.findall(f"{{{XSL}}}output"):
         output.set("encoding", "UTF-8")
         method = output.get("method", method)
         if method not in (None, "xml", "html", "text"):
-            raise Refused(f"{method[:40]!r} is not a method of output", output.sourceline or 0, "xml, html or text")
+            raise StylesheetRefusedError(
+                f"{method[:40]!r} is not a method of output", output.sourceline or 0, "xml, html or text"
+            )
     try:
         denied: Any = etree.XSLTAccessControl
-        return Sheet(etree.XSLT(root, access_control=denied.DENY_ALL), method)
+        return Stylesheet(etree.XSLT(root, access_control=denied.DENY_ALL), method)
     except etree.XSLTError as error:
         raise _explained(error.error_log, str(error)) from error
 
 
-def apply(sheet: Sheet, document: etree._Element, most: int) -> Reply:
+def apply(sheet: Stylesheet, document: etree._Element, most: int) -> Reply:
     """What a stylesheet makes of a document, serialised as it asks."""
     try:
         result = sheet.transform(document)
@@ -245,28 +247,28 @@ def apply(sheet: Sheet, document: etree._Element, most: int) -> Reply:
     except (etree.LxmlError, ValueError, TypeError, RecursionError) as error:
         raise _explained(sheet.transform.error_log, str(error)) from error
     if len(data) > most:
-        return Reply(Became.LARGE)
+        return Reply(ReplyKind.LARGE)
     root = result.getroot()
     match sheet.method:
         case "html":
-            return Reply(Became.HTML, data)
+            return Reply(ReplyKind.HTML, data)
         case "text":
-            return Reply(Became.TEXT, data)
+            return Reply(ReplyKind.TEXT, data)
         case None if root is not None and isinstance(root.tag, str) and root.tag.lower() == "html":
-            return Reply(Became.HTML, data)  # XSLT 1.0 §16: the method of a sheet that names none.
+            return Reply(ReplyKind.HTML, data)  # XSLT 1.0 §16: the method of a sheet that names none.
         case _:
-            return Reply(Became.XML, data)
+            return Reply(ReplyKind.XML, data)
 
 
-def _explained(log: Any, otherwise: str) -> Refused:
+def _explained(log: Any, otherwise: str) -> StylesheetRefusedError:
     """The processor's complaints as one error: it reports line and reason in different entries."""
     said = [entry.message for entry in log if not _NOISE.match(entry.message)] or [otherwise]
     text = "; ".join(dict.fromkeys(said))[:400]
     line = next((entry.line for entry in log if entry.line and entry.filename == "stylesheet"), 0)
     for pattern, words, hint in _WORDS:
         if found := re.fullmatch(pattern, text, re.DOTALL):
-            return Refused(found.expand(words), line, hint)
-    return Refused(text, line)
+            return StylesheetRefusedError(found.expand(words), line, hint)
+    return StylesheetRefusedError(text, line)
 
 
 if __name__ == "__main__":

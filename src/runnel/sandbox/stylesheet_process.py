@@ -21,12 +21,12 @@ from typing import Self
 
 import lxml
 
-from runnel.errors import RunnelError, SheetFailed
-from runnel.sandbox.stylesheet_child import EXHAUSTED, REPLY, TASK, Became, Do
+from runnel.errors import RunnelError, StylesheetError
+from runnel.sandbox.stylesheet_child import EXHAUSTED, REPLY, TASK, Command, ReplyKind
 from runnel.settings import Settings
 
 CHILD = "runnel.sandbox.stylesheet_child"
-MAX_SHEET = 1 << 20
+MAX_STYLESHEET = 1 << 20
 """Largest stylesheet that is taken, in bytes."""
 
 START_SECONDS = 60.0
@@ -39,9 +39,9 @@ SERVED = 1000
 """Documents after which a child is replaced by a fresh one."""
 
 _MEDIA_TYPES = {
-    Became.XML: "application/xml; charset=utf-8",
-    Became.HTML: "text/html; charset=utf-8",
-    Became.TEXT: "text/plain; charset=utf-8",
+    ReplyKind.XML: "application/xml; charset=utf-8",
+    ReplyKind.HTML: "text/html; charset=utf-8",
+    ReplyKind.TEXT: "text/plain; charset=utf-8",
 }
 _MAX_COMPLAINT = 4096
 _MINOR_FAULTS = 7
@@ -49,7 +49,7 @@ _MINOR_FAULTS = 7
 
 
 @dataclass(frozen=True, slots=True)
-class Transformed:
+class TransformedDocument:
     """What a stylesheet made of a document: bytes in UTF-8, and what they are."""
 
     media_type: str
@@ -58,7 +58,7 @@ class Transformed:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    became: Became
+    became: ReplyKind
     line: int
     data: bytes
 
@@ -71,7 +71,7 @@ class _Blame(Enum):
     ANYBODY = auto()
 
 
-class _Died(Exception):
+class _ProcessDiedError(Exception):
     """A child ended instead of answering; `reason` in words."""
 
     def __init__(self, reason: str, blame: _Blame) -> None:
@@ -93,7 +93,7 @@ class _Child:
             self._process = self._start(seconds, megabytes, most)
             with self._watched(START_SECONDS):
                 self._receive()
-        except (OSError, _Died) as error:
+        except (OSError, _ProcessDiedError) as error:
             raise RunnelError("no process for stylesheets could be started", hint="try again later") from error
 
     @staticmethod
@@ -109,7 +109,7 @@ class _Child:
             start_new_session=True,
         )
 
-    def ask(self, do: Do, sheet: bytes, document: bytes) -> _Outcome:
+    def ask(self, do: Command, sheet: bytes, document: bytes) -> _Outcome:
         """Send a task and wait for what becomes of it, CLOCK times the processor time at most."""
         assert self._process.stdin is not None  # noqa: S101 - for the type checker
         with self._watched(CLOCK * self._seconds):
@@ -160,9 +160,9 @@ class _Child:
     def _receive(self) -> _Outcome:
         became, line, size = REPLY.unpack(self._read(REPLY.size))
         # A child that was taken over could say anything: what it says is measured before it is read.
-        if became not in set(Became) or size > max(self._most, _MAX_COMPLAINT):
+        if became not in set(ReplyKind) or size > max(self._most, _MAX_COMPLAINT):
             raise EOFError
-        return _Outcome(Became(became), line, self._read(size))
+        return _Outcome(ReplyKind(became), line, self._read(size))
 
     def _read(self, size: int) -> bytes:
         assert self._process.stdout is not None  # noqa: S101 - for the type checker
@@ -171,23 +171,25 @@ class _Child:
             raise EOFError
         return data
 
-    def _died(self, *, late: bool) -> _Died:
+    def _died(self, *, late: bool) -> _ProcessDiedError:
         self.dead = True
         touched = self._touched()
         self.kill()
         match self._process.returncode:
             case _ if late:
-                return _Died(f"it took more than {CLOCK * self._seconds:g} seconds", _Blame.SHEET)
+                return _ProcessDiedError(f"it took more than {CLOCK * self._seconds:g} seconds", _Blame.SHEET)
             case code if code == -signal.SIGPROF:
-                return _Died(f"it took more than {self._seconds:g} seconds of processor time", _Blame.SHEET)
+                return _ProcessDiedError(
+                    f"it took more than {self._seconds:g} seconds of processor time", _Blame.SHEET
+                )
             # A processor that finds no memory may fall over it before it can say so; what it had touched tells.
             case code if code == EXHAUSTED or (code and touched > self._plenty):
-                return _Died("it took too much memory", _Blame.SHEET_OR_PAST)
+                return _ProcessDiedError("it took too much memory", _Blame.SHEET_OR_PAST)
             case _:
-                return _Died("it broke the stylesheet processor", _Blame.ANYBODY)
+                return _ProcessDiedError("it broke the stylesheet processor", _Blame.ANYBODY)
 
 
-class Transformer:
+class StylesheetTransformer:
     """Applies XSLT 1.0 stylesheets in child processes. Blocking; may be used from several threads.
 
     `seconds` of processor time and `megabytes` of memory are for one document, `max_output` bytes for its result.
@@ -214,12 +216,12 @@ class Transformer:
 
     def check(self, sheet: bytes, place: str) -> None:
         """Refuse a stylesheet that cannot be used, with SheetFailed: for when somebody declares it."""
-        self._ask(Do.CHECK, sheet, b"", place)
+        self._ask(Command.CHECK, sheet, b"", place)
 
-    def apply(self, sheet: bytes, document: bytes, place: str) -> Transformed:
+    def apply(self, sheet: bytes, document: bytes, place: str) -> TransformedDocument:
         """What a stylesheet makes of a document, or SheetFailed."""
-        outcome = self._ask(Do.APPLY, sheet, document, place)
-        return Transformed(_MEDIA_TYPES[outcome.became], outcome.data)
+        outcome = self._ask(Command.APPLY, sheet, document, place)
+        return TransformedDocument(_MEDIA_TYPES[outcome.became], outcome.data)
 
     def close(self) -> None:
         """End all children, also those at work: their callers get a RunnelError, as their sheets are not to blame."""
@@ -230,34 +232,36 @@ class Transformer:
         for child in ended:
             child.kill()
 
-    def _ask(self, do: Do, sheet: bytes, document: bytes, place: str) -> _Outcome:
-        if len(sheet) > MAX_SHEET:
-            raise SheetFailed(f"the stylesheet has more than {MAX_SHEET} bytes", place=place)
+    def _ask(self, do: Command, sheet: bytes, document: bytes, place: str) -> _Outcome:
+        if len(sheet) > MAX_STYLESHEET:
+            raise StylesheetError(f"the stylesheet has more than {MAX_STYLESHEET} bytes", place=place)
         with self._turns:
             try:
                 outcome = self._tried(do, sheet, document)
-            except _Died as error:
+            except _ProcessDiedError as error:
                 if self._closed:
                     raise self._over() from error
-                raise SheetFailed(
+                raise StylesheetError(
                     f"the stylesheet was stopped: {error.reason}",
                     place=place,
                     hint="simplify it, or give it smaller documents",
                 ) from error
-        if outcome.became is Became.FAILED:
+        if outcome.became is ReplyKind.FAILED:
             message, _, hint = outcome.data.decode("utf-8", "replace").partition("\0")
-            raise SheetFailed(message, place=f"{place}:{outcome.line}" if outcome.line else place, hint=hint or None)
-        if outcome.became is Became.LARGE:
-            raise SheetFailed(f"the result has more than {self._max_output} bytes", place=place)
+            raise StylesheetError(
+                message, place=f"{place}:{outcome.line}" if outcome.line else place, hint=hint or None
+            )
+        if outcome.became is ReplyKind.LARGE:
+            raise StylesheetError(f"the result has more than {self._max_output} bytes", place=place)
         return outcome
 
-    def _tried(self, do: Do, sheet: bytes, document: bytes) -> _Outcome:
+    def _tried(self, do: Command, sheet: bytes, document: bytes) -> _Outcome:
         """One attempt; a second one in a fresh child where something else than the stylesheet may be to blame."""
         with self._child() as child:
             used = child.served > 0
             try:
                 return child.ask(do, sheet, document)
-            except _Died as error:
+            except _ProcessDiedError as error:
                 again = error.blame is _Blame.ANYBODY or (error.blame is _Blame.SHEET_OR_PAST and used)
                 if not again or self._closed:
                     raise
@@ -293,9 +297,9 @@ class Transformer:
         return RunnelError("the stylesheet processor was closed")
 
 
-def transformer_of(settings: Settings) -> Transformer:
+def transformer_of(settings: Settings) -> StylesheetTransformer:
     """A transformer with the limits of the settings."""
-    return Transformer(
+    return StylesheetTransformer(
         seconds=settings.sheet_seconds,
         megabytes=settings.sheet_megabytes,
         max_output=settings.max_document_bytes,

@@ -20,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 
 from runnel.arrays import Array
-from runnel.errors import CorruptData, NewerRoot
+from runnel.errors import CorruptDataError, NewerWorkspaceError
 from runnel.plan.store import is_written
 from runnel.storage.file_storage import Storage
 
@@ -54,7 +54,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Weighed:
+class WeighedStrategy:
     """A way of dividing queries that was weighed: copies of an item, processor time for it, and the longest part.
 
     `microseconds` is the processor time for one item in all partitions and the router, `longest` that of the router
@@ -77,7 +77,7 @@ class Partitioning:
     router_bytes: int
     partitions: tuple[Partition, ...]
     strategy: Strategy
-    weighed: tuple[Weighed, ...] = ()
+    weighed: tuple[WeighedStrategy, ...] = ()
     reason: str = ""
     counters: Mapping[str, int] = field(default_factory=dict)
     """What its making found: queries, groups, roots, mergers, and so on."""
@@ -122,12 +122,12 @@ def read_partitioning(storage: Storage, folder: str) -> Partitioning:
     try:
         value = json.loads(storage.read(f"{folder}/{MANIFEST}"))
         if value["format"] > FORMAT:
-            raise NewerRoot(f"the partitioning {folder} has format {value['format']}", hint="update Runnel")
+            raise NewerWorkspaceError(f"the partitioning {folder} has format {value['format']}", hint="update Runnel")
         return _checked(folder, value)
     except OSError as error:
-        raise CorruptData(f"{folder}/{MANIFEST} cannot be read: {error}", hint=ANEW) from error
+        raise CorruptDataError(f"{folder}/{MANIFEST} cannot be read: {error}", hint=ANEW) from error
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-        raise CorruptData(f"{folder}/{MANIFEST} is not a partitioning: {error}", hint=ANEW) from error
+        raise CorruptDataError(f"{folder}/{MANIFEST} is not a partitioning: {error}", hint=ANEW) from error
 
 
 def _checked(folder: str, value: Any) -> Partitioning:
@@ -138,7 +138,7 @@ def _checked(folder: str, value: Any) -> Partitioning:
         for one in value["partitions"]
     )
     weighed = tuple(
-        Weighed(one["strategy"], float(one["copies"]), float(one["microseconds"]), float(one["longest"]))
+        WeighedStrategy(one["strategy"], float(one["copies"]), float(one["microseconds"]), float(one["longest"]))
         for one in value["weighed"]
     )
     return Partitioning(
@@ -178,11 +178,11 @@ def verify_partitioning(storage: Storage, folder: str) -> Partitioning:
     told = json.loads(storage.read(f"{folder}/{MANIFEST}")).get("sha256")
     assignment = read_assignment(storage, folder)
     if hashlib.sha256(storage.read(f"{folder}/{ASSIGNMENT}")).hexdigest() != told:
-        raise CorruptData(f"{folder}/{ASSIGNMENT} does not have the digest of its manifest", hint=ANEW)
+        raise CorruptDataError(f"{folder}/{ASSIGNMENT} does not have the digest of its manifest", hint=ANEW)
     if len(assignment.partitions) and not 0 <= int(assignment.partitions.min()) <= int(
         assignment.partitions.max()
     ) < len(made.partitions):
-        raise CorruptData(f"{folder}/{ASSIGNMENT} names partitions that there are not", hint=ANEW)
+        raise CorruptDataError(f"{folder}/{ASSIGNMENT} names partitions that there are not", hint=ANEW)
     return made
 
 
@@ -192,15 +192,15 @@ def read_assignment(storage: Storage, folder: str) -> Assignment:
         with np.load(io.BytesIO(storage.read(f"{folder}/{ASSIGNMENT}")), allow_pickle=False) as stored:
             found = Assignment(**{name: stored[name] for name in _COLUMNS})
     except OSError as error:
-        raise CorruptData(f"{folder}/{ASSIGNMENT} cannot be read: {error}", hint=ANEW) from error
+        raise CorruptDataError(f"{folder}/{ASSIGNMENT} cannot be read: {error}", hint=ANEW) from error
     except (ValueError, KeyError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
-        raise CorruptData(f"{folder}/{ASSIGNMENT} is damaged: {error}", hint=ANEW) from error
+        raise CorruptDataError(f"{folder}/{ASSIGNMENT} is damaged: {error}", hint=ANEW) from error
     columns = {name: getattr(found, name) for name in _COLUMNS}
     if any(
         one.ndim != 1 or one.dtype.kind not in ("f" if name == _MICROSECONDS else "iu")
         for name, one in columns.items()
     ):
-        raise CorruptData(f"{folder}/{ASSIGNMENT} has columns that are no numbers", hint=ANEW)
+        raise CorruptDataError(f"{folder}/{ASSIGNMENT} has columns that are no numbers", hint=ANEW)
     if len({len(one) for one in columns.values()}) != 1:
-        raise CorruptData(f"{folder}/{ASSIGNMENT} has columns of different lengths", hint=ANEW)
+        raise CorruptDataError(f"{folder}/{ASSIGNMENT} has columns of different lengths", hint=ANEW)
     return found

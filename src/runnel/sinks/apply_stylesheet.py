@@ -14,15 +14,15 @@ from urllib.parse import quote
 
 from lxml import etree
 
-from runnel.errors import DeliveryFailed, InputError, SheetFailed
+from runnel.errors import DeliveryError, InputError, StylesheetError
 from runnel.model.item import Item
 from runnel.sinks.contract import Content, DeliveredItem, Delivery
-from runnel.sinks.files.feed_entries import Head, entry_id, show, xml_text
+from runnel.sinks.files.feed_entries import FeedHead, entry_id, show, xml_text
 from runnel.sinks.files.render_rss import Rss
 from runnel.sinks.registry import open_sink
 
 if TYPE_CHECKING:
-    from runnel.sandbox.stylesheet_process import Transformer
+    from runnel.sandbox.stylesheet_process import StylesheetTransformer
 
 Decode = Callable[[bytes, str], Sequence[Item]]
 """The entries of a feed document as items, oldest first; the text is the document's name, for errors."""
@@ -34,7 +34,9 @@ _DERIVED = "urn:runnel:"
 _BEGINNING = 64 << 10
 
 
-def apply_sheet(delivery: Delivery, transformer: Transformer, sheet: bytes, decode: Decode | None = None) -> Delivery:
+def apply_stylesheet(
+    delivery: Delivery, transformer: StylesheetTransformer, sheet: bytes, decode: Decode | None = None
+) -> Delivery:
     """What a stylesheet makes of a delivery; SheetFailed where it cannot. Blocking.
 
     Without `decode` a feed is content like anything else.
@@ -45,7 +47,7 @@ def apply_sheet(delivery: Delivery, transformer: Transformer, sheet: bytes, deco
         return replace(delivery, items=_identified(_entries(result.data, place, decode), delivery), content=None)
     kind = delivery.subscription.kind
     if not getattr(open_sink(kind), "takes_content", False):
-        raise DeliveryFailed(
+        raise DeliveryError(
             f"the stylesheet made {result.media_type} of the message, and {kind} carries only feeds",
             hint="let it write RSS or Atom, or subscribe with output mail or webhook",
             permanent=True,
@@ -58,7 +60,7 @@ def rss_document(delivery: Delivery) -> bytes:
     form = Rss()
     entries = [form.entry(show(one, delivery.sent)) for one in reversed(delivery.items)]
     name = xml_text(delivery.feed_name)
-    head = Head(
+    head = FeedHead(
         id=f"urn:runnel:feed:{quote(delivery.feed_name, safe='', errors='replace')}",
         title=" ".join(xml_text(delivery.feed_title).split()) or name,
         description=f"Items of the feed {name}, as matched by Runnel",
@@ -87,7 +89,7 @@ def _entries(data: bytes, place: str, decode: Decode) -> Sequence[Item]:
     try:
         return decode(data, f"result of {place}")
     except InputError as error:
-        raise SheetFailed(f"the stylesheet made a feed that cannot be read: {error}", place=place) from error
+        raise StylesheetError(f"the stylesheet made a feed that cannot be read: {error}", place=place) from error
 
 
 def _identified(made: Sequence[Item], delivery: Delivery) -> list[DeliveredItem]:

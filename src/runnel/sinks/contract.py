@@ -18,7 +18,9 @@ from runnel.model.subscription import Subscription
 from runnel.settings import Settings
 
 if TYPE_CHECKING:
-    from runnel.net.http_client import Door  # asyncio and TLS are for runners that reach out, not for every client
+    from runnel.net.http_client import (
+        HttpClient,  # asyncio and TLS are for runners that reach out, not for every client
+    )
 
 MAX_ENTRIES = 200
 """How many entries a feed file keeps unless told otherwise; readers poll, so they need only the newest."""
@@ -92,7 +94,7 @@ class RemoteSink(Protocol):
     def host(self, target: str) -> str:
         """Whose limit of messages under way a target counts for."""
 
-    def connect(self, settings: Settings, door: Door) -> Route:
+    def connect(self, settings: Settings, door: HttpClient) -> Route:
         """A way to the endpoints of this kind, for as long as a runner lives."""
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from runnel.errors import DeliveryFailed, InputError
+from runnel.errors import DeliveryError, InputError
 from runnel.model.bindings import Bindings
 from runnel.model.item import MAX_NAME, Attributes
 from runnel.sinks.apply_stylesheet import rss_document
@@ -24,7 +24,7 @@ guids, get attributes besides those that the document gives them. Gives the outc
 Backlogged where the log is too far ahead of matching (or the feed is paused): the message then waits."""
 
 
-class MaterialisedFeed:
+class MaterializedFeed:
     """The sink behind a materialised feed. Its target is the id of that feed, in digits."""
 
     kind = "feed"
@@ -43,16 +43,16 @@ class MaterialisedFeed:
     def deliver(self, delivery: Delivery) -> str:
         """Accept what the stylesheet made; without a stylesheet the items as they are."""
         if self._accept is None:
-            raise DeliveryFailed("nothing here can accept items", hint="start the runner of this root")
+            raise DeliveryError("nothing here can accept items", hint="start the runner of this root")
         target = delivery.subscription.target or ""
         if not (target.isascii() and target.isdigit()):
-            raise DeliveryFailed(f"{target[:40]!r} is not the id of a feed", permanent=True)
+            raise DeliveryError(f"{target[:40]!r} is not the id of a feed", permanent=True)
         data = rss_document(delivery) if delivery.content is None else delivery.content.data
         bound = {entry_id(one.item): bound_attributes(one.bindings) for one in delivery.items if one.bindings.rows}
         try:
             return self._accept(int(target), data, f"what {delivery.feed_name} gave ({delivery.key})", bound)
         except InputError as error:
-            raise DeliveryFailed(
+            raise DeliveryError(
                 f"what the stylesheet made is not a feed: {error}",
                 hint="let it write RSS, Atom or JSON Feed",
                 permanent=True,

@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 
 from standardwebhooks.webhooks import Webhook
 
-from runnel.errors import DeliveryFailed, InputError, RefusedAddress, Unreachable
+from runnel.errors import DeliveryError, InputError, RefusedAddressError, UnreachableError
 from runnel.model.item import Value
 from runnel.net.urls import canonical_url
 from runnel.settings import Settings
@@ -29,7 +29,7 @@ from runnel.sinks.contract import Content, DeliveredItem, Delivery
 from runnel.sinks.show_bindings import bindings_json
 
 if TYPE_CHECKING:
-    from runnel.net.http_client import Answer, Door
+    from runnel.net.http_client import HttpClient, HttpResponse
 
 TYPE = "feed.items"
 """What the body's `type` says."""
@@ -55,7 +55,7 @@ class WebhookSink:
         """The endpoint's host and port."""
         return urlsplit(target).netloc
 
-    def connect(self, settings: Settings, door: Door) -> WebhookRoute:
+    def connect(self, settings: Settings, door: HttpClient) -> WebhookRoute:
         """A way to all endpoints, through the door."""
         return WebhookRoute(door, seconds=settings.send_seconds)
 
@@ -63,7 +63,7 @@ class WebhookSink:
 class WebhookRoute:
     """Posts messages. The door keeps the connections."""
 
-    def __init__(self, door: Door, *, seconds: float, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, door: HttpClient, *, seconds: float, clock: Callable[[], float] = time.time) -> None:
         self._door = door
         self._seconds = seconds
         self._clock = clock
@@ -77,17 +77,17 @@ class WebhookRoute:
         headers = webhook_headers(delivery, body, self._clock())
         try:
             answer = await self._door.post(target, body, headers=headers, seconds=self._seconds)
-        except RefusedAddress as error:
+        except RefusedAddressError as error:
             # A name may lead elsewhere tomorrow; an address that stands in the target stays what it is.
-            raise DeliveryFailed(str(error), permanent=_is_literal(target)) from error
-        except Unreachable as error:
-            raise DeliveryFailed(str(error)) from error
+            raise DeliveryError(str(error), permanent=_is_literal(target)) from error
+        except UnreachableError as error:
+            raise DeliveryError(str(error)) from error
         return self._judge(answer)
 
     async def close(self) -> None:
         """Nothing is held here."""
 
-    def _judge(self, answer: Answer) -> str:
+    def _judge(self, answer: HttpResponse) -> str:
         """What an answer means for the message."""
         if 200 <= answer.status < 300:
             return f"the endpoint took it with {_status(answer.status)}"
@@ -96,17 +96,17 @@ class WebhookRoute:
         match answer.status:
             case 410:
                 hint = "it wants nothing more; resume the subscription once it does"
-                raise DeliveryFailed(message, hint=hint, permanent=True, gone=True)
+                raise DeliveryError(message, hint=hint, permanent=True, gone=True)
             case 413:
                 hint = "messages are too large for it; shorten its period, or apply a stylesheet"
-                raise DeliveryFailed(message, hint=hint)
+                raise DeliveryError(message, hint=hint)
             case status if 300 <= status < 400:
-                raise DeliveryFailed(message, hint="redirects are not followed; subscribe the final address")
+                raise DeliveryError(message, hint="redirects are not followed; subscribe the final address")
             case 429 | 503:
                 wait = retry_after(answer.headers.get("Retry-After"), self._clock())
-                raise DeliveryFailed(message, retry_after=wait)
+                raise DeliveryError(message, retry_after=wait)
             case _:
-                raise DeliveryFailed(message)
+                raise DeliveryError(message)
 
 
 def webhook_body(delivery: Delivery) -> bytes:
@@ -126,7 +126,7 @@ def webhook_headers(delivery: Delivery, body: bytes, seconds: float) -> dict[str
     A subscription without keys cannot have its messages told from forged ones, so nothing is sent for it.
     """
     if not delivery.signing_keys:
-        raise DeliveryFailed(
+        raise DeliveryError(
             "this subscription has no signing key",
             hint=f"rotate key of subscription {delivery.subscription.id};",
         )
@@ -165,7 +165,7 @@ def _usable(delivery: Delivery) -> str:
     try:
         return canonical_url(target)
     except InputError as error:
-        raise DeliveryFailed(f"the target cannot be used: {error}", permanent=True) from error
+        raise DeliveryError(f"the target cannot be used: {error}", permanent=True) from error
 
 
 def _is_literal(target: str) -> bool:

@@ -18,7 +18,7 @@ from runnel.catalog.logs import match_segments, quarantine
 from runnel.catalog.logs.quarantine import DOCUMENT, ITEM, Quarantined, SourceFile
 from runnel.catalog.store.connection import Catalog
 from runnel.catalog.store.sequencer import last_sequence
-from runnel.errors import BrokenDocument, Fenced, InputError, StorageFull
+from runnel.errors import BrokenDocumentError, FencedError, InputError, StorageFullError
 from runnel.logs.items.item_log import Accepted, ItemLog
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.item import Item
@@ -26,7 +26,7 @@ from runnel.settings import Settings
 from runnel.sources.documents.adapt import AdaptedFeed, adapt
 from runnel.sources.documents.decode import decode
 from runnel.sources.documents.safe_links import join_base
-from runnel.sources.drop_folder import FileState, FoundFile, digest_of, read_file, scan
+from runnel.sources.drop_folder import ChangedFile, FileState, digest_of, read_file, scan
 from runnel.sources.feed_address import is_web, parse_address
 from runnel.sources.first_fetch import FirstFetch, first_fetch
 from runnel.sources.rdf.decode_rdf import form_of
@@ -87,7 +87,7 @@ class Acquirer:
                 break
             try:
                 total += self.acquire(feed)
-            except (StorageFull, Fenced):
+            except (StorageFullError, FencedError):
                 raise
             except Exception:
                 logger.exception("the feed %s could not be read", feed.name)  # and the others go on
@@ -161,12 +161,12 @@ class Acquirer:
         with self._catalog.write() as connection:
             for problem in problems[:_PROBLEMS_KEPT]:
                 reason = f"{problem.message} ({problem.hint})" if problem.hint else problem.message
-                quarantine.put_aside(
+                quarantine.add_quarantined(
                     connection,
                     Quarantined(kind, problem.place or feed.name, reason, feed=feed.id, path=path),
                 )
 
-    def _take_file(self, feed: Feed, file: FoundFile, is_first: bool) -> Acquisition:
+    def _take_file(self, feed: Feed, file: ChangedFile, is_first: bool) -> Acquisition:
         problem: InputError | None = file.problem
         result, put_aside = Accepted(), 0
         data: bytes | None = None
@@ -186,7 +186,7 @@ class Acquirer:
                 problem = error
         if problem is not None:
             put_aside = 1
-            self.keep_aside(feed, [problem], DOCUMENT, data if isinstance(problem, BrokenDocument) else None)
+            self.keep_aside(feed, [problem], DOCUMENT, data if isinstance(problem, BrokenDocumentError) else None)
         # Written after the items: a crash between the two only reads the file again, and the seen-set knows it.
         self._remember(feed, file.state, problem)
         return Acquisition(result.accepted, result.unchanged, put_aside)

@@ -20,7 +20,7 @@ import threading
 from multiprocessing.connection import Connection
 from types import TracebackType
 
-from runnel.errors import BrokenDocument, InputError
+from runnel.errors import BrokenDocumentError, InputError
 from runnel.sandbox.rdf_reader import RdfForm
 from runnel.sources.document_child import Document, read_document
 from runnel.sources.documents.adapt import AdaptedFeed
@@ -35,10 +35,10 @@ _SECONDS = 60.0
 _MODULE = "runnel.sources.document_child"
 
 
-class ParsePool:
+class DocumentPool:
     """Reads documents in up to `workers` processes, which are started when they are first needed.
 
-    >>> with ParsePool(workers=1) as pool:
+    >>> with DocumentPool(workers=1) as pool:
     ...     pool.decode_and_adapt(b'{"id": 1}', "a.jsonl", "News").items[0].id
     '1'
     """
@@ -52,7 +52,7 @@ class ParsePool:
         for _ in range(max(1, workers)):
             self._idle.put(None)
 
-    def __enter__(self) -> ParsePool:
+    def __enter__(self) -> DocumentPool:
         return self
 
     def __exit__(
@@ -86,10 +86,10 @@ class ParsePool:
                     raise RuntimeError("the pool was closed")
             reader = reader if reader is not None and reader.is_alive() else _Reader()
             answer = reader.read(document, self._seconds)
-        except _Ended as ended:
+        except _ProcessEndedError as ended:
             logger.warning("a reader ended over %s: %s", name, ended)
             reader = None
-            raise BrokenDocument(
+            raise BrokenDocumentError(
                 f"the document could not be read: {ended}",
                 place=f"{name}:1",
                 hint="it is unusually large or deep; ask its publisher for a smaller one",
@@ -140,7 +140,7 @@ class ParsePool:
         self._idle.put(reader)
 
 
-class _Ended(Exception):
+class _ProcessEndedError(Exception):
     """A process gave no answer."""
 
 
@@ -164,12 +164,12 @@ class _Reader:
         try:
             self._connection.send_bytes(pickle.dumps(document, protocol=pickle.HIGHEST_PROTOCOL))
             if not self._connection.poll(seconds):
-                raise _Ended(f"there was no end to it in {seconds:g} seconds")
+                raise _ProcessEndedError(f"there was no end to it in {seconds:g} seconds")
             answer: AdaptedFeed | InputError = pickle.loads(self._connection.recv_bytes())  # noqa: S301
         except (OSError, EOFError) as error:
             code = self.end()
-            raise _Ended(f"the process that read it ended with code {code}") from error
-        except _Ended:
+            raise _ProcessEndedError(f"the process that read it ended with code {code}") from error
+        except _ProcessEndedError:
             self.end()
             raise
         return answer

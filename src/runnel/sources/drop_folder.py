@@ -15,7 +15,7 @@ from pathlib import Path
 
 from runnel.errors import InputError
 from runnel.sources.documents.decode import MAX_DOCUMENT
-from runnel.sources.feed_address import Address
+from runnel.sources.feed_address import FeedAddress
 from runnel.sources.rdf.decode_rdf import SUFFIXES as RDF_SUFFIXES
 
 SUFFIXES = frozenset({".xml", ".rss", ".atom", ".json", ".jsonl", ".ndjson", ".rdf", ".owl", *RDF_SUFFIXES})
@@ -33,7 +33,7 @@ class FileState:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundFile:
+class ChangedFile:
     """A file whose state is not the known one.
 
     `changed` is false where only its times are new. With a `problem` there is nothing to read; the state makes sure
@@ -50,7 +50,7 @@ class FoundFile:
         return Path(self.state.path)
 
 
-def scan(address: Address, known: Mapping[str, FileState], *, limit: int = MAX_DOCUMENT) -> list[FoundFile]:
+def scan(address: FeedAddress, known: Mapping[str, FileState], *, limit: int = MAX_DOCUMENT) -> list[ChangedFile]:
     """The files at an address that are new or changed since they were last known, by path.
 
     A file that vanishes meanwhile is left out. An address with nothing there is an InputError.
@@ -85,7 +85,7 @@ def _candidates(folder: Path) -> list[Path]:
     ]
 
 
-def _look(path: Path, folder: Path | None, known: Mapping[str, FileState], limit: int) -> FoundFile | None:
+def _look(path: Path, folder: Path | None, known: Mapping[str, FileState], limit: int) -> ChangedFile | None:
     name = os.fsencode(path).decode("utf-8", "backslashreplace")
     before = known.get(name)
     if name != str(path):
@@ -106,15 +106,15 @@ def _look(path: Path, folder: Path | None, known: Mapping[str, FileState], limit
         return _refused(name, before, problem, status)
     digest = digest_of(data)
     changed = before is None or before.digest != digest
-    return FoundFile(FileState(name, status.st_size, status.st_mtime_ns, digest), changed)
+    return ChangedFile(FileState(name, status.st_size, status.st_mtime_ns, digest), changed)
 
 
 def _refused(
     name: str, before: FileState | None, problem: InputError, status: os.stat_result | None
-) -> FoundFile | None:
+) -> ChangedFile | None:
     size, time = (-1, -1) if status is None else (status.st_size, status.st_mtime_ns)
     state = FileState(name, size, time, "")
-    return None if state == before else FoundFile(state, problem=problem)
+    return None if state == before else ChangedFile(state, problem=problem)
 
 
 def digest_of(data: bytes) -> str:

@@ -16,7 +16,7 @@ _HTTP = ("http", "https")
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class FeedAddress:
     """Where a feed's documents are: a file or folder (`path`), or something on the web (`url`)."""
 
     text: str
@@ -44,7 +44,7 @@ def is_web(text: str) -> bool:
     return bool(separator) and scheme.lower() in _HTTP
 
 
-def parse_address(text: str, folder: Path) -> Address:
+def parse_address(text: str, folder: Path) -> FeedAddress:
     """The address in a text: a path, a `file://` URL, or a web address.
 
     >>> parse_address("drop/news", Path("/srv/runnel")).path.as_posix()
@@ -58,16 +58,16 @@ def parse_address(text: str, folder: Path) -> Address:
         raise InputError("the address has control characters in it", place=repr(text[:80]))
     scheme, separator, _ = text.partition("://")
     if not separator:
-        return Address(text, path=_absolute(text, folder))
+        return FeedAddress(text, path=_absolute(text, folder))
     try:
         split = urlsplit(text)
     except ValueError as error:
         raise InputError(f"the address is not a URL: {error}", place=text[:80]) from error
     match scheme.lower():
         case "file":
-            return Address(text, path=_file_path(split.netloc, unquote(split.path), text, folder))
+            return FeedAddress(text, path=_file_path(split.netloc, unquote(split.path), text, folder))
         case "http" | "https" if split.hostname:
-            return Address(text, url=text)
+            return FeedAddress(text, url=text)
         case other:
             raise InputError(
                 f"addresses with {other[:20]!r} cannot be read",

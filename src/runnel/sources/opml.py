@@ -16,10 +16,10 @@ from xml.sax.saxutils import quoteattr
 from lxml import etree
 
 from runnel.algebra.nodes.render import RESERVED
-from runnel.errors import BrokenDocument, InputError, InvalidItem
+from runnel.errors import BrokenDocumentError, InputError, InvalidItemError
 from runnel.sources.documents.charset import decode_text, guess_text
 from runnel.sources.documents.extensions import line_of, split_name
-from runnel.sources.documents.repair_xml import mend
+from runnel.sources.documents.repair_xml import repair_xml
 from runnel.sources.documents.safe_xml import parse_xml
 
 MAX_OPML = 15 << 20
@@ -62,13 +62,13 @@ def read_opml(data: bytes, name: str = "opml", *, limit: int = MAX_OPML) -> Opml
     (OpmlFeed(title='muse.example', address='https://muse.example/rss', folders=('Music',)),)
     """
     if len(data) > limit:
-        raise BrokenDocument(
+        raise BrokenDocumentError(
             f"the list has {len(data)} bytes, more than the {limit} that are taken", place=f"{name}:1"
         )
     root = _parse(data, name)
     body = next((child for child in root if split_name(child)[1].lower() == "body"), None)
     if split_name(root)[1].lower() != "opml" or body is None:
-        raise BrokenDocument(
+        raise BrokenDocumentError(
             "this is not an OPML document",
             place=f"{name}:{line_of(root)}",
             hint="export the list of subscriptions as OPML from your feed reader",
@@ -80,12 +80,12 @@ def read_opml(data: bytes, name: str = "opml", *, limit: int = MAX_OPML) -> Opml
         try:
             feed = _feed(outline, folders, place)
             if feed.address in feeds:
-                raise InvalidItem(
+                raise InvalidItemError(
                     f"{feed.address[:200]} stands more than once in the list; the first one was taken", place=place
                 )
             if len(feeds) == MAX_FEEDS:
-                raise BrokenDocument(f"the list has more than {MAX_FEEDS} feeds", place=place, hint="split it")
-        except InvalidItem as problem:
+                raise BrokenDocumentError(f"the list has more than {MAX_FEEDS} feeds", place=place, hint="split it")
+        except InvalidItemError as problem:
             problems.append(problem)
         else:
             feeds[feed.address] = feed
@@ -95,17 +95,17 @@ def read_opml(data: bytes, name: str = "opml", *, limit: int = MAX_OPML) -> Opml
 def _parse(data: bytes, name: str) -> etree._Element:
     try:
         text = decode_text(data, name).lstrip("\ufeff")
-    except BrokenDocument:
+    except BrokenDocumentError:
         text = guess_text(data)
     try:
         return parse_xml(text, name)
-    except BrokenDocument as refusal:
-        mended = mend(text) if isinstance(refusal.__cause__, etree.XMLSyntaxError) else None
+    except BrokenDocumentError as refusal:
+        mended = repair_xml(text) if isinstance(refusal.__cause__, etree.XMLSyntaxError) else None
         if mended is None:
             raise
         try:
             return parse_xml(mended, name)
-        except BrokenDocument:
+        except BrokenDocumentError:
             raise refusal from None
 
 
@@ -129,9 +129,9 @@ def _feed(outline: etree._Element, folders: tuple[str, ...], place: str) -> Opml
     address = _attribute(outline, "xmlurl") or _attribute(outline, "url")
     title = _title(outline)
     if not address:
-        raise InvalidItem(f"the outline {title[:60]!r} has no address", place=place, hint="give it an xmlUrl")
+        raise InvalidItemError(f"the outline {title[:60]!r} has no address", place=place, hint="give it an xmlUrl")
     if len(address) > _LONGEST_ADDRESS or not _ADDRESS.match(address) or not address.isprintable():
-        raise InvalidItem(
+        raise InvalidItemError(
             f"{address[:200]!r} is not an address on the web", place=place, hint="http and https can be polled"
         )
     if address[:5].lower() == "feed:":

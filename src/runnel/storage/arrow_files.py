@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.storage.file_storage import Storage
 
 _ROW_GROUP = 5_000
@@ -31,7 +31,7 @@ def read_arrow(storage: Storage, path: str) -> Any:
         with pa.memory_map(str(storage.local(path))) as source:
             return pa.ipc.open_file(source).read_all()
     except (OSError, pa.ArrowInvalid) as error:
-        raise CorruptData(f"{path} cannot be read: {error}") from error
+        raise CorruptDataError(f"{path} cannot be read: {error}") from error
 
 
 def write_parquet(storage: Storage, path: str, batches: Iterable[Any], schema: Any) -> int:
@@ -69,7 +69,7 @@ def read_parquet_rows(
             start += rows
         return file.read_row_groups(groups, columns).slice(skip, count)
     except (OSError, pa.ArrowInvalid) as error:
-        raise CorruptData(f"{path} cannot be read: {error}") from error
+        raise CorruptDataError(f"{path} cannot be read: {error}") from error
 
 
 def read_parquet_column(storage: Storage, path: str, name: str) -> Any:
@@ -77,4 +77,4 @@ def read_parquet_column(storage: Storage, path: str, name: str) -> Any:
     try:
         return pq.ParquetFile(storage.local(path)).read(columns=[name]).column(name).combine_chunks()
     except (OSError, pa.ArrowInvalid) as error:
-        raise CorruptData(f"{path} cannot be read: {error}") from error
+        raise CorruptDataError(f"{path} cannot be read: {error}") from error

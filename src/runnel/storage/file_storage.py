@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from runnel.errors import RootError, StorageFull
+from runnel.errors import StorageFullError, WorkspaceError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -112,7 +112,7 @@ class FileStorage:
         except OSError as error:
             if error.errno in _FULL:
                 target.unlink(missing_ok=True)
-                raise StorageFull(
+                raise StorageFullError(
                     f"no room left in {self._folder}", hint="free some space; work goes on by itself"
                 ) from error
             raise
@@ -148,4 +148,4 @@ def open_storage(url: str) -> Storage:
             storage: Storage = entry.load()(url)
             return storage
     known = ", ".join(sorted(entry.name for entry in entry_points(group="runnel.storages")))
-    raise RootError(f"no storage is known for {scheme}: URLs", hint=f"known: {known}")
+    raise WorkspaceError(f"no storage is known for {scheme}: URLs", hint=f"known: {known}")

@@ -13,7 +13,7 @@ from typing import Any
 _UNREADABLE = "the checkpoint cannot be read"
 
 
-def unfit(folder: Path, committed: int | None, matched: int) -> str | None:
+def reason_not_to_resume(folder: Path, committed: int | None, matched: int) -> str | None:
     """Why a checkpoint cannot be continued, or None.
 
     `committed` is the last batch of its lineage in the match log, `matched` the last sequence there.
@@ -59,7 +59,7 @@ def _offset(file: Path) -> int:
     return int(told["sequence"])
 
 
-def batch_under_way(folder: Path) -> dict[str, int] | None:
+def running_batch(folder: Path) -> dict[str, int] | None:
     """The offset up to which the batch goes that is planned and not finished; None where there is none to be seen."""
     try:
         planned, finished = _numbers(folder / "offsets"), _numbers(folder / "commits")

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from runnel.catalog.store.connection import is_shared
-from runnel.errors import RootError
+from runnel.errors import WorkspaceError
 from runnel.storage.file_storage import Storage, open_storage
 
 _SEALED = "sealed:"
@@ -38,7 +38,7 @@ def is_local(master: str) -> bool:
 def refuse_lone_catalog(master: str, catalog_url: str) -> None:
     """Raise RootError where a cluster is asked to work with a catalog that serves one machine only."""
     if not is_local(master) and not catalog_url.startswith(_SEALED) and not is_shared(catalog_url):
-        raise RootError(
+        raise WorkspaceError(
             f"the Spark cluster {master} needs a PostgreSQL catalog; this root has a SQLite file",
             hint='set catalog = "postgresql://…" for a new root, or run on one machine with master = "local[*]"',
         )
@@ -58,8 +58,8 @@ def refuse_silent_master(master: str) -> None:
     raise _silent(master)
 
 
-def _silent(master: str) -> RootError:
-    return RootError(
+def _silent(master: str) -> WorkspaceError:
+    return WorkspaceError(
         f"the Spark cluster {master} does not answer", hint="is the address right, and its master running?"
     )
 
@@ -96,7 +96,7 @@ def _probe(spark: Any, storage: Storage) -> None:
         storage.delete(name)
     blind = sorted({host for host, sees in seen if not sees})
     if blind:
-        raise RootError(
+        raise WorkspaceError(
             f"Spark workers on {', '.join(blind)} do not see the root's folder {storage.local('.')}",
             hint="put the root into a folder that every machine of the cluster has at the same path",
         )
@@ -114,7 +114,7 @@ def _bounded(context: Any) -> Iterator[None]:
         yield
     except Exception as error:
         if not timer.is_alive():
-            raise RootError(
+            raise WorkspaceError(
                 f"the Spark cluster gave no worker within {_PATIENCE_SECONDS:.0f} seconds",
                 hint="its page shows whether workers live and have room for executor_memory and executor_cores",
             ) from error
@@ -129,14 +129,14 @@ def explained(master: str) -> Iterator[None]:
     """Turn what Spark says of an unfit or missing cluster into words for a person."""
     try:
         yield
-    except RootError:
+    except WorkspaceError:
         raise
     except Exception as error:
         text = str(error)
         if "No module named 'runnel" in text:
-            raise RootError("Spark's workers do not have Runnel", hint=_INSTALL_HINT) from error
+            raise WorkspaceError("Spark's workers do not have Runnel", hint=_INSTALL_HINT) from error
         if "Cannot run program" in text:
-            raise RootError("Spark's workers do not have this Python", hint=_INSTALL_HINT) from error
+            raise WorkspaceError("Spark's workers do not have this Python", hint=_INSTALL_HINT) from error
         if any(
             sign in text
             for sign in ("All masters are unresponsive", "stopped SparkContext", "Could not parse Master")

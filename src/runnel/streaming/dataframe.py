@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
-from runnel.errors import InputError, InvalidItem
+from runnel.errors import InputError, InvalidItemError
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.contract import Matcher
 from runnel.model.item import Item, attributes_of, moment
@@ -21,7 +21,7 @@ from runnel.plan.store import PlanVersion, load
 from runnel.storage.file_storage import FileStorage
 
 
-class Plan(Protocol):
+class MatchablePlan(Protocol):
     """What `runnel.compile` gives."""
 
     @property
@@ -37,7 +37,7 @@ class Plan(Protocol):
 
 def match(
     dataframe: DataFrame,
-    plan: Plan,
+    plan: MatchablePlan,
     *,
     feed: str | None = None,
     column: str = "feeds",
@@ -93,7 +93,9 @@ def _matching(
 def _item(row: dict[str, Any], only: str | None, sources: Mapping[str, int]) -> Item:
     feed = only or str(row.pop("feed"))
     if feed not in sources:
-        raise InvalidItem(f"a row comes from no feed of the plan: {feed[:60]}", hint=f"known: {', '.join(sources)}")
+        raise InvalidItemError(
+            f"a row comes from no feed of the plan: {feed[:60]}", hint=f"known: {', '.join(sources)}"
+        )
     return Item(feed, str(row.pop("id", "")), attributes_of(row, place="row"))
 
 

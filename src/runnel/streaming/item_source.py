@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from runnel.catalog.logs.plan_versions import PlanRow
     from runnel.catalog.store.connection import Catalog
     from runnel.logs.items.item_log import ItemLog
-    from runnel.streaming.operator_snapshot import Briefing
+    from runnel.streaming.operator_snapshot import OperatorSnapshots
 
 FORMAT = "runnel_items"
 SLICE_DDL = (
@@ -115,7 +115,7 @@ class SlicePartition(InputPartition):  # type: ignore[misc]
             yield run
 
 
-class ItemLogSource(DataSource):  # type: ignore[misc]
+class ItemSource(DataSource):  # type: ignore[misc]
     """The format `runnel_items`; its option `job` says which root and how."""
 
     @classmethod
@@ -125,11 +125,11 @@ class ItemLogSource(DataSource):  # type: ignore[misc]
     def schema(self) -> str:
         return SLICE_DDL
 
-    def streamReader(self, schema: Any) -> ItemLogReader:  # noqa: N802
-        return ItemLogReader(Job.load(self.options["job"]))
+    def streamReader(self, schema: Any) -> ItemReader:  # noqa: N802
+        return ItemReader(Job.load(self.options["job"]))
 
 
-class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class ItemReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
     """Cuts the item log into bounded batches."""
 
     def __init__(self, job: Job) -> None:
@@ -151,10 +151,10 @@ class ItemLogReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
         return ItemLog(self._catalog, self._job.open_storage())
 
     @cached_property
-    def _briefing(self) -> Briefing:
-        from runnel.streaming.operator_snapshot import Briefing
+    def _briefing(self) -> OperatorSnapshots:
+        from runnel.streaming.operator_snapshot import OperatorSnapshots
 
-        return Briefing(self._job.open_storage(), 1.0 / self._job.parallelism)
+        return OperatorSnapshots(self._job.open_storage(), 1.0 / self._job.parallelism)
 
     def initialOffset(self) -> Offset:  # noqa: N802
         return {"sequence": self._job.after_sequence, "plan": 0}

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from runnel.errors import JavaMissing
+from runnel.errors import JavaMissingError
 
 OLDEST = 17
 _HINT = (
@@ -22,14 +22,14 @@ def java_version() -> int:
     """The major version of the Java that Spark will use; raises JavaMissing with the fix if there is none."""
     program = _program()
     if program is None:
-        raise JavaMissing("Spark needs Java and none was found", hint=_HINT)
+        raise JavaMissingError("Spark needs Java and none was found", hint=_HINT)
     try:
         told = subprocess.run([program, "-version"], capture_output=True, text=True, timeout=30, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError) as error:
-        raise JavaMissing(f"{program} does not run: {error}", hint=_HINT) from error
+        raise JavaMissingError(f"{program} does not run: {error}", hint=_HINT) from error
     version = parse_version(told.stderr + told.stdout)
     if version is None or version < OLDEST:
-        raise JavaMissing(f"Spark needs Java {OLDEST} or newer; {program} is {version or 'unknown'}", hint=_HINT)
+        raise JavaMissingError(f"Spark needs Java {OLDEST} or newer; {program} is {version or 'unknown'}", hint=_HINT)
     return version
 
 
@@ -54,5 +54,5 @@ def _program() -> str | None:
 if __name__ == "__main__":
     try:
         java_version()
-    except JavaMissing as missing:
+    except JavaMissingError as missing:
         raise SystemExit(f"error {missing.message}\nhint: {missing.hint}") from None

@@ -47,18 +47,18 @@ class PartsWritten(WriterCommitMessage):  # type: ignore[misc]
     loads: dict[int, Counter[str]] = field(default_factory=dict)
 
 
-class MatchLogSink(DataSource):  # type: ignore[misc]
+class MatchSink(DataSource):  # type: ignore[misc]
     """The format `runnel_matches`; its option `job` says which root and how."""
 
     @classmethod
     def name(cls) -> str:
         return FORMAT
 
-    def streamWriter(self, schema: Any, overwrite: bool) -> MatchLogWriter:  # noqa: N802
-        return MatchLogWriter(Job.load(self.options["job"]))
+    def streamWriter(self, schema: Any, overwrite: bool) -> MatchWriter:  # noqa: N802
+        return MatchWriter(Job.load(self.options["job"]))
 
 
-class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
     """Commits batches."""
 
     def __init__(self, job: Job) -> None:
@@ -87,7 +87,7 @@ class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         """In the driver: the batch becomes a segment, once."""
         from runnel.catalog.learned.stream_statistics import note
         from runnel.catalog.logs.match_segments import commit_segment
-        from runnel.catalog.logs.quarantine import EVALUATION, Quarantined, put_aside
+        from runnel.catalog.logs.quarantine import EVALUATION, Quarantined, add_quarantined
         from runnel.model.learned.stream_statistics import merged_observations
 
         written = [message for message in messages if message is not None and message.parts]
@@ -112,7 +112,7 @@ class MatchLogWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
                 self._note_loads(connection, segment, written)
                 note(connection, merged_observations(one for message in written for one in message.observed))
                 for sequence, query, reason in (one for message in written for one in message.failures):
-                    put_aside(
+                    add_quarantined(
                         connection,
                         Quarantined(EVALUATION, f"item {sequence}", reason, query=query, sequence=sequence),
                     )

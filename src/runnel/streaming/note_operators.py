@@ -15,9 +15,9 @@ from sqlalchemy import Connection
 from runnel.catalog.declared import feeds, operators
 from runnel.catalog.learned import operator_cache, operator_statistics
 from runnel.catalog.logs import undecided
-from runnel.catalog.logs.quarantine import OPERATOR, Quarantined, put_aside
+from runnel.catalog.logs.quarantine import OPERATOR, Quarantined, add_quarantined
 from runnel.catalog.store.connection import now
-from runnel.model.learned.operator_statistics import Learned, merged
+from runnel.model.learned.operator_statistics import OperatorStatistics, merged
 from runnel.model.operator import OperatorDeclaration
 from runnel.model.operator_cache import CacheSegment
 from runnel.model.undecided import Supplement, Undecided
@@ -39,7 +39,9 @@ def note_operators(connection: Connection, told: Sequence[Mapping[str, Any]], se
     """Note what the tasks tell of operators, in a batch from the first to the last of these sequences."""
     if not told:
         return
-    operator_statistics.note_operators(connection, merged(Learned.from_json(one["learned"]) for one in told))
+    operator_statistics.note_operators(
+        connection, merged(OperatorStatistics.from_json(one["learned"]) for one in told)
+    )
     operator_cache.add_segments(connection, (CacheSegment(**one["answers"]) for one in told if one["answers"]))
     left = [_left(one) for task in told for one in task["undecided"]]
     if left:
@@ -76,7 +78,7 @@ def _note_undecided(connection: Connection, left: Sequence[_Left], sequences: tu
                 if (sequence, query) not in waiting:
                     given_up.setdefault(owners.get(query, 0), {}).setdefault(sequence, []).append(query)
         for by_sequence in given_up.values():
-            put_aside(connection, _unknown(one.operator, one.reason, by_sequence))
+            add_quarantined(connection, _unknown(one.operator, one.reason, by_sequence))
 
 
 def _each_once(later: Iterable[Undecided]) -> Iterator[Undecided]:

@@ -27,7 +27,7 @@ _SECONDS, _MOST_SECONDS = 15.0, 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorBrief:
+class OperatorSnapshot:
     """The operators that there are, where known answers and what was learned lie, and which items are there again.
 
     `again` has, by the sequence of an item that is in the log once more, the queries for which alone it counts.
@@ -53,12 +53,12 @@ class OperatorBrief:
         return json.dumps(told)
 
     @staticmethod
-    def load(text: str | None) -> OperatorBrief:
+    def load(text: str | None) -> OperatorSnapshot:
         """The brief of a text."""
         if not text:
-            return OperatorBrief()
+            return OperatorSnapshot()
         told = json.loads(text)
-        return OperatorBrief(
+        return OperatorSnapshot(
             tuple(map(OperatorDeclaration.from_json, told["declarations"])),
             tuple(told["segments"]),
             told["learned"],
@@ -67,7 +67,7 @@ class OperatorBrief:
         )
 
 
-class Briefing:
+class OperatorSnapshots:
     """Puts briefs together, in the driver; what was learned is written down when it has changed."""
 
     def __init__(self, storage: Storage, share: float) -> None:
@@ -76,7 +76,7 @@ class Briefing:
         self._learned: tuple[float, str | None] | None = None
         self._pause = _SECONDS
 
-    def brief(self, connection: Connection, after: int, upto: int) -> OperatorBrief:
+    def brief(self, connection: Connection, after: int, upto: int) -> OperatorSnapshot:
         """The brief for the items in (after, upto]."""
         from runnel.catalog.declared.operators import callable_operators
         from runnel.catalog.learned.operator_cache import live_segments
@@ -85,9 +85,9 @@ class Briefing:
         again = {one.sequence: one.queries for one in supplements_between(connection, after, upto)}
         declarations = tuple(callable_operators(connection))
         if not declarations:
-            return OperatorBrief(again=again)
+            return OperatorSnapshot(again=again)
         segments = tuple(one.path for one in live_segments(connection))
-        return OperatorBrief(declarations, segments, self._known(connection), self._share, again)
+        return OperatorSnapshot(declarations, segments, self._known(connection), self._share, again)
 
     def _known(self, connection: Connection) -> str | None:
         """Where what was learned lies; written anew now and then, for workers choose their order by it."""

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from runnel.catalog.logs import match_segments, seen_keys
 from runnel.catalog.store.connection import Catalog
-from runnel.errors import LineageConflict
+from runnel.errors import LineageConflictError
 from runnel.logs.matches.added_matches import add_matches
 from runnel.matching.distinct.claims import Claims
 from runnel.matching.distinct.settle_gates import NOTHING, settle_gates
@@ -35,7 +35,7 @@ class SettledBatch:
     def remember(self, connection: Connection, first_sequence: int) -> None:
         """Remember the batch's keys, in the transaction that has committed its segment."""
         if self.upto != first_sequence - 1:
-            raise LineageConflict(
+            raise LineageConflictError(
                 f"what came before item {first_sequence} was not committed yet when duplicates were looked for"
             )
         seen_keys.remember_keys(connection, self.keys)

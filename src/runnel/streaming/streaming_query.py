@@ -15,7 +15,7 @@ from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog, is_shared
 from runnel.storage.file_storage import Storage
 from runnel.streaming import item_source, match_sink
-from runnel.streaming.checkpoint import unfit
+from runnel.streaming.checkpoint import reason_not_to_resume
 from runnel.streaming.cluster_checks import check_cluster
 from runnel.streaming.job import FORM, Job
 from runnel.streaming.session import make_active
@@ -46,7 +46,7 @@ def _unfit(storage: Storage, lineage: Lineage | None, form: str, committed: int 
         return "first run"
     if lineage.job != form:
         return f"the checkpoint has the form {lineage.job}, this run writes {form}"
-    return unfit(storage.local(checkpoint_path(lineage.id)), committed, matched)
+    return reason_not_to_resume(storage.local(checkpoint_path(lineage.id)), committed, matched)
 
 
 def checkpoint_path(lineage: int) -> str:
@@ -66,8 +66,8 @@ def start_query(spark: SparkSession, job: Job, *, once: bool) -> Any:
     """Start matching: until all items that are there now are matched (`once`), or until stopped."""
     check_cluster(spark, job.catalog, job.storage)
     make_active(spark)
-    spark.dataSource.register(item_source.ItemLogSource)
-    spark.dataSource.register(match_sink.MatchLogSink)
+    spark.dataSource.register(item_source.ItemSource)
+    spark.dataSource.register(match_sink.MatchSink)
     storage = job.open_storage()
     checkpoint = storage.local(checkpoint_path(job.lineage)).as_uri()
     if is_shared(job.catalog):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
-from runnel.errors import StorageFull
+from runnel.errors import StorageFullError
 from runnel.storage.file_storage import FileStorage, StoredFile
 
 
@@ -105,4 +105,4 @@ class FullStorage(FileStorage):
 
     def _refuse(self) -> None:
         if self._flag.exists():
-            raise StorageFull("no room left in the root", hint="remove the flag file")
+            raise StorageFullError("no room left in the root", hint="remove the flag file")

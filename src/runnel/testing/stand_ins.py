@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from runnel.engine import Engine
-from runnel.errors import DeliveryFailed, InputError
+from runnel.errors import DeliveryError, InputError
 from runnel.logs.items.item_log import Accepted
 from runnel.sinks.contract import Delivery
 
@@ -35,7 +35,7 @@ class MemorySink:
         """Keep a delivery; the same key again changes nothing."""
         target = delivery.subscription.target or ""
         if target in self._failing:
-            raise DeliveryFailed(self._failing[target])
+            raise DeliveryError(self._failing[target])
         self._boxes.setdefault(target, {}).setdefault(delivery.key, delivery)
         return f"{len(delivery.items)} items kept"
 

@@ -28,10 +28,10 @@ from runnel.web.report import (
     OutputFile,
     PartitionRow,
     PartitionsUsed,
+    PlanSharing,
     QueryMatches,
     RunReport,
     SampleMatch,
-    Sharing,
     SummaryFigure,
     TimelinePoint,
 )
@@ -62,7 +62,7 @@ def collect_report(
         declared = {feed.id: feed for feed in feeds.live_feeds(connection)}
         live = feeds.since_of(connection)
         segments = match_segments.match_segments(connection)
-        aside = quarantine.put_aside_things(connection, _FAILURES)
+        aside = quarantine.quarantined_things(connection, _FAILURES)
         generated = moment_of(now(connection))
         asked = _operators(connection)
         divided = _partitions(engine, connection)
@@ -138,7 +138,7 @@ def _timeline(moments: list[tuple[datetime, int]]) -> tuple[TimelinePoint, ...]:
     return tuple(TimelinePoint(low + bucket * step, items[bucket], found[bucket]) for bucket in range(max(items) + 1))
 
 
-def _figures(tally: _Tally, queries: int, sharing: Sharing) -> tuple[SummaryFigure, ...]:
+def _figures(tally: _Tally, queries: int, sharing: PlanSharing) -> tuple[SummaryFigure, ...]:
     per_item = tally.matches / tally.items if tally.items else 0.0
     return (
         SummaryFigure("items matched", f"{tally.items:,}"),
@@ -147,11 +147,11 @@ def _figures(tally: _Tally, queries: int, sharing: Sharing) -> tuple[SummaryFigu
     )
 
 
-def _sharing(engine: Engine, segments: Sequence[match_segments.MatchSegment]) -> Sharing:
+def _sharing(engine: Engine, segments: Sequence[match_segments.MatchSegment]) -> PlanSharing:
     with engine.root.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
     if current is None:
-        return Sharing()
+        return PlanSharing()
     plan = load(engine.root.storage, PlanVersion.of(current))
     counts: Counter[str] = Counter()
     for part in plan.parts:
@@ -159,7 +159,7 @@ def _sharing(engine: Engine, segments: Sequence[match_segments.MatchSegment]) ->
     counters: Counter[str] = Counter()
     for segment in segments:
         counters.update(segment.counters)
-    return Sharing(
+    return PlanSharing(
         queries=current.queries,
         distinct_predicates=counts["predicates"],
         distinct_clauses=counts["clauses"],

@@ -16,7 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 
 from runnel.engine.ask.vitals import read_vitals
 from runnel.engine.run.health import Health, Watched
-from runnel.engine.workspace import Root
+from runnel.engine.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class _Scrape:
                 yield GaugeMetricFamily(figure.name, figure.help, value=self._values[figure.name])
 
 
-def render_metrics(root: Root, run: Watched) -> tuple[bytes, str]:
+def render_metrics(root: Workspace, run: Watched) -> tuple[bytes, str]:
     """The text of a scrape, and its media type."""
     health = run.health()
     registry = CollectorRegistry(auto_describe=False)
@@ -89,7 +89,7 @@ def render_metrics(root: Root, run: Watched) -> tuple[bytes, str]:
     return generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
 
 
-def _values(root: Root, health: Health) -> dict[str, float]:
+def _values(root: Workspace, health: Health) -> dict[str, float]:
     vitals = read_vitals(root)
     values: dict[str, float | None] = {
         "runnel_up": health.live,

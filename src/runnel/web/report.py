@@ -48,7 +48,7 @@ class QueryMatches:
 
 
 @dataclass(frozen=True, slots=True)
-class Sharing:
+class PlanSharing:
     """What the plan shares, and what that saved.
 
     `naive_evaluations` is items times queries, `candidates` the predicates that the index proposed for an item,
@@ -153,7 +153,7 @@ class RunReport:
     figures: tuple[SummaryFigure, ...] = ()
     timeline: tuple[TimelinePoint, ...] = ()
     matches_per_query: tuple[QueryMatches, ...] = ()
-    sharing: Sharing = Sharing()
+    sharing: PlanSharing = PlanSharing()
     partitions: PartitionsUsed | None = None
     operators: OperatorsUsed | None = None
     feeds: tuple[FeedFigures, ...] = ()
@@ -250,7 +250,7 @@ def _queries(queries: Sequence[QueryMatches]) -> str:
     return section("queries", heading, paragraph(f"{words}."), *plot, panel(rows_table))
 
 
-def _sharing(sharing: Sharing) -> str:
+def _sharing(sharing: PlanSharing) -> str:
     heading = "What sharing saved"
     if not sharing.queries:
         return section("sharing", heading, paragraph("There is nothing to share yet.", "quiet"))

@@ -10,7 +10,7 @@ _SECONDS = 30.0
 """How long a body may take to come."""
 
 
-class TooLarge(Exception):
+class BodyTooLargeError(Exception):
     """A body with more bytes than are taken."""
 
 
@@ -20,11 +20,11 @@ async def read_body(request: Request, limit: int) -> bytes:
     """
     declared = request.headers.get("content-length", "")
     if declared.isascii() and declared.isdigit() and int(declared) > limit:
-        raise TooLarge
+        raise BodyTooLargeError
     body = bytearray()
     async with asyncio.timeout(_SECONDS):
         async for piece in request.stream():
             body += piece
             if len(body) > limit:
-                raise TooLarge
+                raise BodyTooLargeError
     return bytes(body)

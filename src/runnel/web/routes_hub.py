@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from runnel.sources.acquire import Acquisition
-from runnel.web.request_body import TooLarge, read_body
+from runnel.web.request_body import BodyTooLargeError, read_body
 
 _AT_ONCE = 8
 """Bodies that are read at the same time; each may be as large as a document."""
@@ -49,7 +49,7 @@ def add_hub_routes(app: FastAPI, hubs: Hubs, limit: int) -> None:
         try:
             async with reading:
                 body = await read_body(request, limit)
-        except TooLarge:
+        except BodyTooLargeError:
             return PlainTextResponse("the document is larger than what is taken\n", status_code=413)
         headers = {name.lower(): value for name, value in request.headers.items()}
         known = await run_in_threadpool(hubs.receive, callback, headers, body)

@@ -12,8 +12,8 @@ from fastapi.responses import HTMLResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from runnel.engine.declare.unsubscribe_links import end_by_link, feed_of_link
-from runnel.engine.workspace import Root
-from runnel.web.request_body import TooLarge, read_body
+from runnel.engine.workspace import Workspace
+from runnel.web.request_body import BodyTooLargeError, read_body
 
 _BODY_LIMIT = 4 << 10
 
@@ -28,7 +28,7 @@ button {{ font: inherit; padding: .5rem 1.1rem; border: 1px solid; border-radius
 """
 
 
-def add_people_routes(app: FastAPI, root: Root) -> None:
+def add_unsubscribe_routes(app: FastAPI, root: Workspace) -> None:
     """`/unsubscribe/{token}`."""
 
     @app.get("/unsubscribe/{token}")
@@ -45,7 +45,7 @@ def add_people_routes(app: FastAPI, root: Root) -> None:
     async def act(token: str, request: Request) -> Response:
         try:
             await read_body(request, _BODY_LIMIT)  # `List-Unsubscribe=One-Click`, or the form's nothing
-        except TooLarge:
+        except BodyTooLargeError:
             return _page("That was too much", "<p>The request has a longer body than it needs.</p>", 413)
         feed = await run_in_threadpool(end_by_link, root, token)
         if feed is None:

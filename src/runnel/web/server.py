@@ -20,11 +20,11 @@ from starlette.requests import ClientDisconnect
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from runnel.engine.run.health import Health, Watched
-from runnel.engine.workspace import Root
-from runnel.errors import Backlogged, CatalogUnavailable, RootError, StorageFull
+from runnel.engine.workspace import Workspace
+from runnel.errors import BacklogError, CatalogUnavailableError, StorageFullError, WorkspaceError
 from runnel.web.metrics import render_metrics
 from runnel.web.routes_hub import Hubs, add_hub_routes
-from runnel.web.routes_unsubscribe import add_people_routes
+from runnel.web.routes_unsubscribe import add_unsubscribe_routes
 
 logger = logging.getLogger("runnel")
 
@@ -49,7 +49,7 @@ def listen_address(text: str) -> tuple[str, int]:
     """
     host, separator, port = text.rpartition(":")
     if not separator or not host or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise RootError(f"the setting listen is {text!r}", hint='write host:port, such as "127.0.0.1:8080"')
+        raise WorkspaceError(f"the setting listen is {text!r}", hint='write host:port, such as "127.0.0.1:8080"')
     return host.strip("[]"), int(port)
 
 
@@ -68,7 +68,7 @@ class _Impatient(H11Protocol):
 class Server:
     """A companion of a run: the HTTP side of one root."""
 
-    def __init__(self, root: Root, hubs: Hubs, listen: str | None = None) -> None:
+    def __init__(self, root: Workspace, hubs: Hubs, listen: str | None = None) -> None:
         self._root = root
         self._hubs = hubs
         self._host, self._port = listen_address(listen or root.settings.listen)
@@ -122,7 +122,7 @@ class Server:
             bound.listen(128)  # from here on whoever comes waits a moment instead of being refused
         except OSError as error:
             bound.close()
-            raise RootError(
+            raise WorkspaceError(
                 f"cannot listen on {self._host}:{self._port}: {error.strerror or error}",
                 hint="choose another port in the setting listen",
             ) from error
@@ -138,7 +138,7 @@ class Server:
             bound.close()
 
 
-def make_app(root: Root, hubs: Hubs, run: Watched) -> FastAPI:
+def make_app(root: Workspace, hubs: Hubs, run: Watched) -> FastAPI:
     """The application: routes without documentation pages, and the same headers on every answer."""
     app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
 
@@ -146,7 +146,7 @@ def make_app(root: Root, hubs: Hubs, run: Watched) -> FastAPI:
     async def guard(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
         try:
             response = await answer(request)
-        except (Backlogged, CatalogUnavailable, StorageFull) as error:
+        except (BacklogError, CatalogUnavailableError, StorageFullError) as error:
             logger.warning("a request has to wait: %s", error)
             response = PlainTextResponse("not now; try again later\n", status_code=503, headers={"Retry-After": "60"})
         except ClientDisconnect:
@@ -176,7 +176,7 @@ def make_app(root: Root, hubs: Hubs, run: Watched) -> FastAPI:
         return Response(body, media_type=kind)
 
     add_hub_routes(app, hubs, root.settings.max_document_bytes)
-    add_people_routes(app, root)
+    add_unsubscribe_routes(app, root)
     return app
 
 

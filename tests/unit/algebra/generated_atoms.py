@@ -24,7 +24,7 @@ from runnel.algebra.nodes.expressions import (
 )
 from runnel.algebra.values.links import canonical_host, canonical_link
 from runnel.algebra.values.networks import canonical_network
-from runnel.algebra.values.regular_expressions import RefusedPattern, compiled
+from runnel.algebra.values.regular_expressions import RefusedPatternError, compiled
 from runnel.algebra.values.stems import languages
 from runnel.algebra.values.word_patterns import is_wild, word_patterns
 from runnel.algebra.values.words import words
@@ -48,7 +48,7 @@ def found(texts: st.SearchStrategy[str], read: Callable[[str], Found | None]) ->
 def _pattern(text: str) -> str | None:
     try:
         compiled(text)
-    except RefusedPattern:
+    except RefusedPatternError:
         return None
     return text
 

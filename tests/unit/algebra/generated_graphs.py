@@ -23,7 +23,7 @@ from runnel.algebra.nodes.graph_patterns import (
     Node,
     is_local,
 )
-from runnel.algebra.semantics.rdf_terms import XSD, Sort, known
+from runnel.algebra.semantics.rdf_terms import XSD, Sort, known_term
 from runnel.model.graph import RdfGraph, Triple, canonical_term, escape_text
 
 
@@ -114,7 +114,7 @@ terms = literals | iris
 
 def set_apart(left: str, relation: Relation, right: str) -> bool:
     """Whether Runnel and the store may differ on two terms: as is meant, or as the store leaves SPARQL's text."""
-    first, second = known(left), known(right)
+    first, second = known_term(left), known_term(right)
     ordering = relation not in ("=", "!=")
     types = {left.rpartition("^^")[2], right.rpartition("^^")[2]}
     if first.sort == second.sort == Sort.NUMBER:

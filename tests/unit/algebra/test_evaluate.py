@@ -31,7 +31,7 @@ from runnel.algebra.nodes.query import Filter, Read, Union
 from runnel.algebra.semantics.evaluate import accepts, compare, holds, views_below
 from runnel.algebra.semantics.trace import trace_node
 from runnel.algebra.values.words import words
-from runnel.errors import CyclicFeeds
+from runnel.errors import CyclicFeedsError
 from runnel.model.item import Attributes
 
 X = Attribute("x")
@@ -124,7 +124,7 @@ def test_chains_and_diamonds_of_views_are_no_problem() -> None:
 
 
 def test_a_cycle_ends() -> None:
-    with pytest.raises(CyclicFeeds):
+    with pytest.raises(CyclicFeedsError):
         views_below(Read(1), {1: Read(2), 2: Read(1)})
 
 

@@ -15,11 +15,11 @@ from runnel.algebra.nodes.expressions import And, Expression, Not, Or
 from runnel.algebra.nodes.graph_patterns import Edge, Graph
 from runnel.algebra.nodes.query import Filter, Read
 from runnel.algebra.semantics.bindings import MOST_INPUTS, Answers, solutions, truth
-from runnel.algebra.semantics.close_conditions import close
+from runnel.algebra.semantics.close_conditions import close_condition
 from runnel.algebra.semantics.evaluate import accepts
 from runnel.algebra.semantics.graph_solutions import graph_bindings
 from runnel.algebra.semantics.rdf_terms import plain_value
-from runnel.errors import InvalidCondition
+from runnel.errors import InvalidConditionError
 from runnel.model.graph import RdfGraph, read_ntriples
 from runnel.model.item import Attributes
 from runnel.model.operator import Rows
@@ -56,7 +56,7 @@ def found(condition: Expression, answers: Answers = nobody) -> list[dict[str, ob
 
 def test_blocks_that_share_variables_are_one_pattern() -> None:
     both = And((YEAR, PLACE))
-    closed = close(both)
+    closed = close_condition(both)
     assert isinstance(closed, Graph)
     assert set(closed.edges) == {*YEAR.edges, *PLACE.edges}
     assert {(one["p"], one["where"]) for one in found(both)} == {
@@ -68,7 +68,7 @@ def test_blocks_that_share_variables_are_one_pattern() -> None:
 
 def test_blocks_that_share_nothing_are_decided_by_themselves() -> None:
     other = Graph((edge("?q", "<urn:by>", "?r"),))
-    assert close(And((YEAR, other))) == And((YEAR, other))
+    assert close_condition(And((YEAR, other))) == And((YEAR, other))
     assert {(one["p"], one["q"]) for one in found(And((YEAR, other)))} == {("urn:a", "urn:a"), ("urn:b", "urn:a")}
 
 
@@ -96,7 +96,7 @@ def test_variables_under_not_are_local() -> None:
 
 def test_a_comparison_beside_a_block_is_its_filter() -> None:
     condition = And((YEAR, Constraint(Variable("y"), ">", Literally(2003.0))))
-    closed = close(condition)
+    closed = close_condition(condition)
     assert isinstance(closed, Graph)
     assert closed.filter is not None
     assert found(condition) == [{"p": "urn:b", "y": 2010.0}]
@@ -116,14 +116,14 @@ def test_a_comparison_over_two_blocks_joins_them() -> None:
     ],
 )
 def test_what_a_filter_cannot_say_is_refused_with_a_hint(constraint: Constraint) -> None:
-    with pytest.raises(InvalidCondition) as refused:
-        close(And((YEAR, constraint)))
+    with pytest.raises(InvalidConditionError) as refused:
+        close_condition(And((YEAR, constraint)))
     assert "filter(" in (refused.value.hint or "")
 
 
 def test_a_constraint_on_nothing_is_refused() -> None:
-    with pytest.raises(InvalidCondition, match="nothing gives"):
-        close(And((YEAR, Constraint(Variable("z"), ">", Literally(1.0)))))
+    with pytest.raises(InvalidConditionError, match="nothing gives"):
+        close_condition(And((YEAR, Constraint(Variable("z"), ">", Literally(1.0)))))
 
 
 _constants = st.one_of(
@@ -196,9 +196,9 @@ def test_a_failure_for_one_solution_counts_where_no_other_satisfies() -> None:
     def without_bronx(call: Call) -> Rows | None:
         return None if Literally("Bronx") in call.arguments else region(call)
 
-    condition = close(And((PLACE, REGION)))
+    condition = close_condition(And((PLACE, REGION)))
     assert truth(condition, ITEM, without_bronx) is True
-    many = close(And((PLACE, REGION, Constraint(Variable("n"), ">", Literally(5.0)))))
+    many = close_condition(And((PLACE, REGION, Constraint(Variable("n"), ">", Literally(5.0)))))
     assert truth(many, ITEM, region) is False
     assert truth(many, ITEM, without_bronx) is None
     assert truth(Not(many), ITEM, without_bronx) is None
@@ -206,29 +206,29 @@ def test_a_failure_for_one_solution_counts_where_no_other_satisfies() -> None:
 
 def test_without_a_solution_nobody_is_asked() -> None:
     none = Graph((edge("?p", "<urn:none>", "?where"),))
-    assert truth(close(And((none, REGION))), ITEM, nobody) is False
-    assert truth(close(Not(And((none, REGION)))), ITEM, nobody) is True
+    assert truth(close_condition(And((none, REGION))), ITEM, nobody) is False
+    assert truth(close_condition(Not(And((none, REGION)))), ITEM, nobody) is True
 
 
 def test_too_many_values_leave_a_term_unknown() -> None:
     triples = [("<urn:a>", "<urn:place>", f'"{number}"') for number in range(MOST_INPUTS + 1)]
     item: Attributes = {"graph": (RdfGraph.of(triples),)}
-    assert truth(close(And((PLACE, REGION))), item, lambda call: ((1.0,),)) is None
+    assert truth(close_condition(And((PLACE, REGION))), item, lambda call: ((1.0,),)) is None
     fewer: Attributes = {"graph": (RdfGraph.of(triples[1:]),)}
-    assert truth(close(And((PLACE, REGION))), fewer, lambda call: ((1.0,),)) is True
+    assert truth(close_condition(And((PLACE, REGION))), fewer, lambda call: ((1.0,),)) is True
 
 
 def test_an_input_that_no_graph_binds_is_refused() -> None:
-    with pytest.raises(InvalidCondition) as refused:
-        close(And((YEAR, REGION)))
+    with pytest.raises(InvalidConditionError) as refused:
+        close_condition(And((YEAR, REGION)))
     assert "?where" in str(refused.value)
-    with pytest.raises(InvalidCondition):
-        close(Or((PLACE, REGION)))
+    with pytest.raises(InvalidConditionError):
+        close_condition(Or((PLACE, REGION)))
 
 
 def test_terms_with_graphs_are_equal_but_for_names_and_stored() -> None:
-    first = close(And((PLACE, REGION)))
-    second = close(
+    first = close_condition(And((PLACE, REGION)))
+    second = close_condition(
         And(
             (
                 Call("region", (Given("b", "text"), Variable("c")), 1, (1,)),
@@ -270,9 +270,9 @@ _triples = st.lists(
 @given(st.recursive(_leaves, _wider, max_leaves=5), _triples)
 def test_closing_keeps_what_a_condition_says(condition: Expression, triples: list[tuple[str, str, str]]) -> None:
     try:
-        closed = close(condition)
-    except InvalidCondition:
+        closed = close_condition(condition)
+    except InvalidConditionError:
         return
     item: Attributes = {"graph": (RdfGraph.of(triples),)}
     assert truth(closed, item, nobody) == bool(solutions(condition, item, nobody))
-    assert close(closed) == closed
+    assert close_condition(closed) == closed

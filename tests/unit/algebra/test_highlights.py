@@ -35,10 +35,10 @@ from runnel.algebra.nodes.expressions import (
 from runnel.algebra.nodes.query import Filter, Node, Union
 from runnel.algebra.nodes.render import render
 from runnel.algebra.semantics.evaluate import holds, satisfies
-from runnel.algebra.semantics.highlights import places
+from runnel.algebra.semantics.highlights import highlights
 from runnel.algebra.semantics.trace import trace_expression
 from runnel.algebra.values.links import leads_to, lies_below, links_in
-from runnel.algebra.values.regular_expressions import found_in
+from runnel.algebra.values.regular_expressions import occurs_in
 from runnel.algebra.values.stems import stem_words, stems_of
 from runnel.algebra.values.words import words
 
@@ -61,7 +61,7 @@ def is_claimed(atom: Atom, marked: str, whole: str) -> bool:
         case Similar(_, phrase, _):
             return len(words(marked)) == 1 and words(marked)[0] in phrase
         case RegularExpression(_, pattern):
-            return bool(_ANCHORS.search(pattern)) or found_in(pattern, marked)
+            return bool(_ANCHORS.search(pattern)) or occurs_in(pattern, marked)
         case References(_, target):
             return len(link) == 1 and leads_to(link[0], target)
         case Extends(_, prefix):
@@ -111,7 +111,7 @@ _FIRMLY = (
 )
 @example(Similar(X, ("\u0300", "\u1000"), Fraction(1, 9)), "\u1000\u0300")  # a letter that is a word, with a mark
 def test_every_place_is_what_the_condition_asks_for(atom: Atom, text: str) -> None:
-    found = places(atom, text)
+    found = highlights(atom, text)
     for (_, before), (after, _) in pairwise(found):
         assert before <= after, "places do not overlap"
     for start, end in found:

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from tests.unit.algebra.generated_graphs import compared_by_store, iris, literals, set_apart, terms, typed
 
 from runnel.algebra.nodes.calls import RELATIONS, Relation
-from runnel.algebra.semantics.rdf_terms import Known, Sort, compare_terms, known, plain_value
+from runnel.algebra.semantics.rdf_terms import KnownTerm, Sort, compare_terms, known_term, plain_value
 
 X = "<urn:x>"
 
@@ -27,7 +27,7 @@ def test_terms_stand_in_the_relations_that_a_store_gives(left: str, right: str) 
 @settings(deadline=None, max_examples=300)
 @given(literals)
 def test_a_literal_is_equal_to_itself_unless_it_is_no_number(term: str) -> None:
-    assert compare_terms(term, "=", term) is not (known(term).key != known(term).key)
+    assert compare_terms(term, "=", term) is not (known_term(term).key != known_term(term).key)
     assert compare_terms(term, "=", X) is False
 
 
@@ -41,7 +41,7 @@ def test_relations_fit_each_other(left: str, right: str) -> None:
         assert answers[relation] is compare_terms(right, turned[relation], left)
     assert answers["!="] is (None if answers["="] is None else not answers["="])
     assert len({answers[relation] is None for relation in ("<", "<=", ">", ">=")}) == 1
-    if answers["<"] is not None and not any(known(term).key != known(term).key for term in (left, right)):
+    if answers["<"] is not None and not any(known_term(term).key != known_term(term).key for term in (left, right)):
         assert [answers["<"], answers["="], answers[">"]].count(True) == 1
 
 
@@ -120,14 +120,14 @@ def test_where_the_text_decides(left: str, relation: Relation, right: str, expec
     ],
 )
 def test_what_its_type_does_not_have_is_of_no_known_value(term: str) -> None:
-    assert known(term) == Known(Sort.OTHER, term)
+    assert known_term(term) == KnownTerm(Sort.OTHER, term)
 
 
 def test_a_hostile_literal_takes_linear_time() -> None:
     """A text that a careless expression would try in exponentially many ways."""
     for text in ("0" * 1_000_000 + "x", "1" * 1_000_000, "2020-01-01T00:00:00." + "0" * 1_000_000 + "x"):
         for name in ("integer", "decimal", "double", "dateTime", "date", "boolean"):
-            assert known(typed(text, name)).sort in (Sort.OTHER, Sort.NUMBER)
+            assert known_term(typed(text, name)).sort in (Sort.OTHER, Sort.NUMBER)
 
 
 @pytest.mark.parametrize(

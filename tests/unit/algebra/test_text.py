@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.algebra.values.words import placed_words, wild_words, words
+from runnel.algebra.values.words import wild_words, word_spans, words
 
 AWKWARD = (
     "aAßŉǰİıΣςéﬃᾳ'’ -_1東かก가"
@@ -75,7 +75,7 @@ def test_a_phrase_finds_thai_anywhere_in_a_text() -> None:
 @settings(max_examples=400, deadline=None, derandomize=True)
 @given(st.text(st.sampled_from(AWKWARD), max_size=12) | st.text(max_size=12))
 def test_places_are_those_of_the_words(text: str) -> None:
-    found = placed_words(text)
+    found = word_spans(text)
     assert [one.word for one in found] == words(text)
     assert all(0 <= one.start < one.end <= len(text) for one in found)
     assert [one.start for one in found] == sorted(one.start for one in found)
@@ -105,7 +105,7 @@ def test_cutting_twice_changes_nothing(text: str) -> None:
     ],
 )
 def test_places_show_the_text_as_it_was_written(text: str, shown: list[str]) -> None:
-    assert [text[one.start : one.end] for one in placed_words(text)] == shown
+    assert [text[one.start : one.end] for one in word_spans(text)] == shown
 
 
 def test_wildcards_are_letters_of_patterns_only() -> None:

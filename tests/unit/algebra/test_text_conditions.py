@@ -19,10 +19,10 @@ from runnel.algebra.semantics.evaluate import satisfies
 from runnel.algebra.values.networks import address_in, canonical_network, in_networks
 from runnel.algebra.values.regular_expressions import (
     LONGEST_PATTERN,
-    RefusedPattern,
+    RefusedPatternError,
     compiled,
-    found_in,
-    found_places,
+    match_spans,
+    occurs_in,
 )
 from runnel.algebra.values.similarity import least_common, similar, similarity
 from runnel.algebra.values.stems import languages, stem_words
@@ -151,12 +151,12 @@ def test_a_safe_subset_means_what_it_means_elsewhere(pattern: str, text: str) ->
     try:
         other = re.compile(pattern)
         ours = compiled(pattern)
-    except (re.error, RefusedPattern, FutureWarning, OverflowError):
+    except (re.error, RefusedPatternError, FutureWarning, OverflowError):
         return
     # `$` before a last line break, `{,2}` and possessive repetition are Python's own.
     if "$" in pattern or "{," in pattern or re.search(r"[*+?}]\+", pattern):
         return
-    assert found_in(pattern, text) == (other.search(text) is not None)
+    assert occurs_in(pattern, text) == (other.search(text) is not None)
     assert ours is compiled(pattern)
 
 
@@ -188,16 +188,16 @@ def test_a_database_with_the_same_engine_agrees(pattern: str, text: str) -> None
     ],
 )
 def test_a_refused_pattern_says_where(pattern: str, reason: str, place: tuple[int, int] | None) -> None:
-    with pytest.raises(RefusedPattern) as refused:
+    with pytest.raises(RefusedPatternError) as refused:
         compiled(pattern)
     assert (refused.value.reason, refused.value.place) == (reason, place)
 
 
 def test_searching_ends_and_takes_any_text() -> None:
-    assert not found_in("(a+)+$", "a" * 100_000 + "b")
-    assert found_in("^.b$", "\ud800b"), "a lone surrogate is one character"
-    assert list(found_places("b", "é\ud800b")) == [(2, 3)]
-    assert list(found_places("x*", "axxb")) == [(1, 3)]
+    assert not occurs_in("(a+)+$", "a" * 100_000 + "b")
+    assert occurs_in("^.b$", "\ud800b"), "a lone surrogate is one character"
+    assert list(match_spans("b", "é\ud800b")) == [(2, 3)]
+    assert list(match_spans("x*", "axxb")) == [(1, 3)]
 
 
 # --- networks -------------------------------------------------------------------------------------------------------

@@ -29,8 +29,8 @@ from runnel.algebra.nodes.expressions import (
     Similar,
 )
 from runnel.algebra.semantics.evaluate import satisfies
-from runnel.algebra.semantics.highlights import MOST_PLACES, places
-from runnel.algebra.semantics.trace import Seen, trace_expression
+from runnel.algebra.semantics.highlights import MOST_HIGHLIGHTS, highlights
+from runnel.algebra.semantics.trace import SeenValue, trace_expression
 from runnel.algebra.values.words import words
 
 X = Attribute("x")
@@ -73,19 +73,19 @@ X = Attribute("x")
     ],
 )
 def test_places(atom: Atom, text: str, shown: list[str]) -> None:
-    assert [text[start:end] for start, end in places(atom, text)] == shown
+    assert [text[start:end] for start, end in highlights(atom, text)] == shown
 
 
 def test_only_texts_have_places_and_only_so_many_are_told() -> None:
-    assert places(Compare(X, "=", 3.0), 3.0) == []
-    assert places(Exists(X), datetime(2026, 11, 15, tzinfo=UTC)) == []
-    assert len(places(Contains(X, ("a",)), "a " * 1000)) == MOST_PLACES
+    assert highlights(Compare(X, "=", 3.0), 3.0) == []
+    assert highlights(Exists(X), datetime(2026, 11, 15, tzinfo=UTC)) == []
+    assert len(highlights(Contains(X, ("a",)), "a " * 1000)) == MOST_HIGHLIGHTS
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(text_atoms(st.just(X)), st.text(max_size=30) | st.text(st.sampled_from("aAßé\u0301 \u00ad*'東"), max_size=20))
 def test_places_are_there_where_an_atom_holds(atom: Atom, text: str) -> None:
-    found = places(atom, text)
+    found = highlights(atom, text)
     assert all(0 <= start < end <= len(text) for start, end in found)
     assert found == sorted(found)
     if not isinstance(atom, RegularExpression):  # which may be satisfied by nothing at all
@@ -97,7 +97,7 @@ def test_places_are_there_where_an_atom_holds(atom: Atom, text: str) -> None:
 def test_what_is_marked_satisfies_the_condition_by_itself(parts: list[str]) -> None:
     text = " ".join(parts)
     for word in set(words(text)):
-        for start, end in places(Contains(X, (word,)), text):
+        for start, end in highlights(Contains(X, (word,)), text):
             assert satisfies(Contains(X, (word,)), text[start:end])
 
 
@@ -129,4 +129,4 @@ def test_a_trace_tells_what_to_mark() -> None:
     ],
 )
 def test_matches_are_shown_in_context(text: str, spans: tuple[tuple[int, int], ...], shown: str) -> None:
-    assert Seen("title", text, spans).in_context() == shown
+    assert SeenValue("title", text, spans).in_context() == shown

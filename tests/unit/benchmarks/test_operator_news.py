@@ -26,7 +26,7 @@ from runnel.language.grammar.parser import parse
 from runnel.matching.operators.builtin.geo.distance import Distance
 from runnel.matching.operators.builtin.geo.region import Region
 from runnel.matching.operators.builtin.text.language import Language
-from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
 from runnel.testing.world_words import TOPICS, places
 
 SEED = 7
@@ -59,7 +59,7 @@ def test_every_interest_is_a_statement() -> None:
 
 
 def test_sentences_are_in_their_languages(tmp_path: Path) -> None:
-    language = Language(OperatorPlace({"languages": ", ".join(LANGUAGES)}, folder=tmp_path))
+    language = Language(OperatorContext({"languages": ", ".join(LANGUAGES)}, folder=tmp_path))
     for code in LANGUAGES:
         lines = SENTENCES[code].strip().split("\n")
         assert len(lines) == len(TOPICS)
@@ -72,8 +72,8 @@ def test_sentences_are_in_their_languages(tmp_path: Path) -> None:
 def test_operators_know_the_regions_and_places_that_are_asked_for(tmp_path: Path) -> None:
     (tmp_path / "regions.geojson").write_text(regions_file(SEED), "utf-8")
     (tmp_path / "places.csv").write_text(places_file(SEED), "utf-8")
-    region = Region(OperatorPlace({"regions": "regions.geojson"}, folder=tmp_path))
-    distance = Distance(OperatorPlace({"places": "places.csv"}, folder=tmp_path))
+    region = Region(OperatorContext({"regions": "regions.geojson"}, folder=tmp_path))
+    distance = Distance(OperatorContext({"places": "places.csv"}, folder=tmp_path))
     item = next(one for one in make_news(SEED, 50) if "latitude" in one.attributes)
     inside = region.answer([Ask(item.attributes, (name,)) for name in region_names()])
     far = distance.answer([Ask(item.attributes, (name,)) for name in places()[:120]])

@@ -16,7 +16,7 @@ from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.catalog.store import leases, schema
 from runnel.catalog.store.connection import Catalog, now
-from runnel.errors import LineageConflict
+from runnel.errors import LineageConflictError
 from runnel.model.segment import MatchPart
 from runnel.testing import FakeClock
 
@@ -62,7 +62,7 @@ def test_every_item_keeps_its_plan_and_the_last_batch_is_found(
             assert match_segments.commit_segment(connection, segment, [], epoch=epoch)
             match_segments.merge_segments(connection, now(connection) - 60_000_000, limit)
             assert not match_segments.commit_segment(connection, segment, [], epoch=epoch), "Spark may run it again"
-            with pytest.raises(LineageConflict):
+            with pytest.raises(LineageConflictError):
                 match_segments.commit_segment(connection, MatchSegment(lineage, 99, 1, 1, 1, 1, 1), [], epoch=epoch)
         expected |= dict.fromkeys(range(segment.first_sequence, segment.last_sequence + 1), plan)
         clock.advance(timedelta(minutes=minutes))

@@ -14,14 +14,14 @@ from sqlalchemy import select
 from tests.services import PostgreSQL, postgresql
 
 from runnel.catalog.access import owners, tokens
-from runnel.catalog.access.owners import Allowance, Owner, Quotas, Usage
+from runnel.catalog.access.owners import Owner, OwnerUsage, QuotaAllowance, Quotas
 from runnel.catalog.declared import feeds, subscriptions
-from runnel.catalog.declared.stylesheets import MAX_BYTES, kept_path, read_sheet, sheets_in_use
+from runnel.catalog.declared.stylesheets import MAX_BYTES, kept_path, read_stylesheet, stylesheets_in_use
 from runnel.catalog.delivery import outbox
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import Catalog
-from runnel.errors import InputError, NotAllowed, NotFound, QuotaExceeded
-from runnel.model.feed import OPERATOR, FeedKind
+from runnel.errors import InputError, NotAllowedError, NotFoundError, QuotaExceededError
+from runnel.model.feed import ADMIN, FeedKind
 from runnel.settings import Settings
 from runnel.testing import FakeClock
 
@@ -71,7 +71,7 @@ def _subscribe(catalog: Catalog, feed: int, owner: int, kind: str = "log", ticke
 def test_the_operator_is_there_and_has_no_quotas(catalog: Catalog) -> None:
     with catalog.read() as connection:
         (operator,) = owners.all_owners(connection)
-    assert (operator.id, operator.name, operator.disabled) == (OPERATOR, "operator", False)
+    assert (operator.id, operator.name, operator.disabled) == (ADMIN, "operator", False)
     assert owners.quotas_of(operator, SETTINGS) == Quotas()
 
 
@@ -82,7 +82,7 @@ def test_owners_are_added_once_and_found_by_name(catalog: Catalog) -> None:
         for name in ("ann", "operator"):
             with pytest.raises(InputError, match="already"):
                 owners.add_owner(connection, name)
-        with pytest.raises(NotFound, match="no owner bob"):
+        with pytest.raises(NotFoundError, match="no owner bob"):
             owners.owner_by_name(connection, "bob")
 
 
@@ -94,7 +94,7 @@ def test_names_that_could_be_mistaken_are_refused(catalog: Catalog, name: str) -
 
 def test_a_name_means_one_s_own_feed_and_then_the_operator_s(catalog: Catalog) -> None:
     ann, bob = _owner(catalog), _owner(catalog, "bob")
-    wire = _source(catalog, "Wire", OPERATOR)
+    wire = _source(catalog, "Wire", ADMIN)
     own = _source(catalog, "Wire", ann.id)
     secret = _source(catalog, "Secret", ann.id)
     with catalog.read() as connection:
@@ -103,21 +103,21 @@ def test_a_name_means_one_s_own_feed_and_then_the_operator_s(catalog: Catalog) -
             found = feeds.feed_by_name(connection, name, owner)
             return None if found is None else found.id
 
-        assert [meant("Wire", one) for one in (OPERATOR, ann.id, bob.id)] == [wire, own, wire]
-        assert [meant("Secret", one) for one in (OPERATOR, ann.id, bob.id)] == [None, secret, None]
+        assert [meant("Wire", one) for one in (ADMIN, ann.id, bob.id)] == [wire, own, wire]
+        assert [meant("Secret", one) for one in (ADMIN, ann.id, bob.id)] == [None, secret, None]
         assert feeds.live_names(connection, ann.id) == ["Secret", "Wire"]
         assert feeds.live_names(connection, bob.id) == ["Wire"]
         assert [one.id for one in feeds.live_feeds(connection, bob.id)] == [wire]
         assert [one.id for one in feeds.live_feeds(connection)] == [wire, own, secret]
         assert feeds.readable_names(connection, bob.id) == {wire: "Wire"}
-        assert feeds.feed_owners(connection, [wire, own]) == {wire: OPERATOR, own: ann.id}
+        assert feeds.feed_owners(connection, [wire, own]) == {wire: ADMIN, own: ann.id}
 
 
 def test_disabling_an_owner_holds_what_they_have_and_enabling_lets_it_go(catalog: Catalog) -> None:
     ann = _owner(catalog)
     feed = _source(catalog, "Mine", ann.id)
     plain, ended_by_itself = _subscribe(catalog, feed, ann.id), _subscribe(catalog, feed, ann.id)
-    others = _subscribe(catalog, feed, OPERATOR)
+    others = _subscribe(catalog, feed, ADMIN)
     with catalog.write() as connection:
         gone = subscriptions.subscription_by_number(connection, ended_by_itself)
         assert gone is not None
@@ -142,7 +142,7 @@ def test_disabling_an_owner_holds_what_they_have_and_enabling_lets_it_go(catalog
 
 def test_the_operator_cannot_be_disabled(catalog: Catalog) -> None:
     with catalog.write() as connection, pytest.raises(InputError, match="operator cannot"):
-        owners.disable_owner(connection, owners.owner_by_id(connection, OPERATOR), True)
+        owners.disable_owner(connection, owners.owner_by_id(connection, ADMIN), True)
 
 
 # --- quotas --------------------------------------------------------------------------------------------------------
@@ -166,22 +166,22 @@ def test_usage_counts_what_is_live_and_made_by_people(catalog: Catalog) -> None:
     _subscribe(catalog, first, ann.id)
     ended = _subscribe(catalog, first, ann.id)
     _subscribe(catalog, first, ann.id, subscriptions.INTERNAL)
-    _subscribe(catalog, first, OPERATOR)
+    _subscribe(catalog, first, ADMIN)
     with catalog.write() as connection:
         subscriptions.end_subscription(connection, ended)
         owners.add_bytes(connection, second, 70)
         owners.add_bytes(connection, first, 7)
         feeds.drop_feed(connection, second)
     with catalog.read() as connection:
-        assert owners.usage_of(connection, ann.id) == Usage(1, 1, 77)
+        assert owners.usage_of(connection, ann.id) == OwnerUsage(1, 1, 77)
 
 
 def test_bytes_are_refused_before_they_are_counted(catalog: Catalog) -> None:
     ann = _owner(catalog)
-    feed, wire = _source(catalog, "A", ann.id), _source(catalog, "Wire", OPERATOR)
+    feed, wire = _source(catalog, "A", ann.id), _source(catalog, "Wire", ADMIN)
     with catalog.write() as connection:
         owners.add_bytes(connection, feed, 999, SETTINGS)
-        with pytest.raises(QuotaExceeded, match="2 more bytes are too many: 999 of 1,000") as refused:
+        with pytest.raises(QuotaExceededError, match="2 more bytes are too many: 999 of 1,000") as refused:
             owners.add_bytes(connection, feed, 2, SETTINGS)
         assert "operator" in (refused.value.hint or "")
         owners.add_bytes(connection, feed, 1, SETTINGS)
@@ -198,15 +198,15 @@ def test_an_allowance_counts_within_its_transaction(catalog: Catalog) -> None:
     for name in "ABC":
         _source(catalog, name, ann.id)
     with catalog.read() as connection:
-        allowance = Allowance(connection, ann.id, SETTINGS)
+        allowance = QuotaAllowance(connection, ann.id, SETTINGS)
         allowance.take("queries")
         allowance.take("queries")
-        with pytest.raises(QuotaExceeded, match="you have 5 feeds and may have 5"):
+        with pytest.raises(QuotaExceededError, match="you have 5 feeds and may have 5"):
             allowance.take("queries")
         allowance.give_back("queries")
         allowance.take("queries")
         allowance.take("subscriptions")
-        unlimited = Allowance(connection, OPERATOR, SETTINGS)
+        unlimited = QuotaAllowance(connection, ADMIN, SETTINGS)
         for _ in range(20):
             unlimited.take("queries")
 
@@ -218,9 +218,9 @@ def test_two_writers_cannot_pass_a_quota_together(catalog: Catalog) -> None:
     def declare(number: int) -> None:
         try:
             with catalog.write() as connection:
-                Allowance(connection, ann.id, SETTINGS).take("queries")
+                QuotaAllowance(connection, ann.id, SETTINGS).take("queries")
                 feeds.add_feed(connection, f"F{number}", FeedKind.SOURCE, "s", owner=ann.id)
-        except QuotaExceeded:
+        except QuotaExceededError:
             refused.append(number)
 
     threads = [threading.Thread(target=declare, args=(number,)) for number in range(12)]
@@ -249,22 +249,22 @@ def test_a_token_is_its_owner_s_until_it_is_revoked(catalog: Catalog, clock: Fak
     assert text.startswith(f"runnel_{number}_")
     assert len(text.removeprefix(f"runnel_{number}_")) == 43
     with catalog.read() as connection:
-        assert tokens.verify_token(connection, text) == tokens.Verified(number, ann.id, fresh=True)
-        assert tokens.verify_token(connection, text) == tokens.Verified(number, ann.id, fresh=False)
+        assert tokens.verify_token(connection, text) == tokens.VerifiedToken(number, ann.id, fresh=True)
+        assert tokens.verify_token(connection, text) == tokens.VerifiedToken(number, ann.id, fresh=False)
         assert tokens.verify_token(connection, other).owner == bob.id
     clock.advance(timedelta(minutes=11))
     with catalog.write() as connection:
         assert tokens.verify_token(connection, text).fresh, "it is held against its hash again"
         tokens.note_use(connection, number)
         tokens.revoke_token(connection, number)
-        with pytest.raises(NotAllowed, match="not valid"):
+        with pytest.raises(NotAllowedError, match="not valid"):
             tokens.verify_token(connection, text)
         listed = tokens.tokens_of(connection, ann.id)
         assert [(one.id, one.label, one.used is None, one.revoked is None) for one in listed] == [
             (number, "test", False, False)
         ]
         assert tokens.verify_token(connection, other).owner == bob.id
-        with pytest.raises(NotFound, match="no token 99"):
+        with pytest.raises(NotFoundError, match="no token 99"):
             tokens.revoke_token(connection, 99)
 
 
@@ -292,7 +292,7 @@ def test_wrong_tokens_are_refused_in_the_same_words(catalog: Catalog) -> None:
     said = set()
     with catalog.read() as connection:
         for one in wrong:
-            with pytest.raises(NotAllowed) as refused:
+            with pytest.raises(NotAllowedError) as refused:
                 tokens.verify_token(connection, one)
             said.add(str(refused.value))
     assert len(said) == 1
@@ -304,7 +304,7 @@ def test_a_disabled_owner_s_token_is_refused_though_it_is_remembered(catalog: Ca
     with catalog.write() as connection:
         tokens.verify_token(connection, text)
         owners.disable_owner(connection, ann, True)
-        with pytest.raises(NotAllowed, match="not valid"):
+        with pytest.raises(NotAllowedError, match="not valid"):
             tokens.verify_token(connection, text)
         owners.disable_owner(connection, ann, False)
         assert tokens.verify_token(connection, text).owner == ann.id
@@ -353,18 +353,18 @@ def test_sheets_are_read_from_their_folder_and_nowhere_else(tmp_path: Path) -> N
     (folder / "out").symlink_to(tmp_path)
     (folder / "large.xsl").write_bytes(b"x" * (MAX_BYTES + 1))
     (folder / f"{'a' * 64}.xsl").write_bytes(b"kept")
-    assert read_sheet(tmp_path, "a.xsl") == b"one"
-    assert read_sheet(tmp_path, "mail/b.xsl") == read_sheet(tmp_path, "./mail//b.xsl") == b"two"
+    assert read_stylesheet(tmp_path, "a.xsl") == b"one"
+    assert read_stylesheet(tmp_path, "mail/b.xsl") == read_stylesheet(tmp_path, "./mail//b.xsl") == b"two"
     wrong = ["", ".", "mail", "no.xsl", "a.xsl/x", "../secret", "mail/../../secret", str(tmp_path / "secret")]
     wrong += ["link.xsl", "out/secret", "large.xsl", "file:///etc/passwd", "a\0.xsl", f"{'a' * 64}.xsl", "x" * 5000]
     for name in wrong:
         with pytest.raises(InputError, match="stylesheet"):
-            read_sheet(tmp_path, name)
+            read_stylesheet(tmp_path, name)
 
 
 def test_a_root_without_the_folder_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="cannot be read") as refused:
-        read_sheet(tmp_path, "a.xsl")
+        read_stylesheet(tmp_path, "a.xsl")
     assert "sheets" in (refused.value.hint or "")
 
 
@@ -378,5 +378,5 @@ def test_sheets_in_use_are_those_of_live_things(catalog: Catalog) -> None:
         assert feeds.materialised_from(connection, [origin]) == {origin + 1, gone}
         feeds.drop_feed(connection, gone)
     with catalog.read() as connection:
-        assert sheets_in_use(connection) == {used}
+        assert stylesheets_in_use(connection) == {used}
         assert feeds.origins(connection) == {origin + 1: origin}

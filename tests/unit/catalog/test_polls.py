@@ -16,7 +16,7 @@ from tests.services import PostgreSQL, postgresql
 from runnel.catalog.declared import feeds
 from runnel.catalog.polling import hubs, polls
 from runnel.catalog.polling.hubs import HubRow, HubState
-from runnel.catalog.polling.poll_memory import Memory
+from runnel.catalog.polling.poll_memory import PollMemory
 from runnel.catalog.polling.polls import PollState
 from runnel.catalog.store.connection import Catalog
 from runnel.model.feed import FeedKind
@@ -191,7 +191,7 @@ def test_due_feeds_are_found_by_an_index(tmp_path: Path, clock: _Clock) -> None:
 @settings(deadline=None, max_examples=100)
 @given(
     some.builds(
-        Memory,
+        PollMemory,
         digest=some.text(max_size=20),
         broken=some.none() | some.text(min_size=1, max_size=20),
         aside=some.lists(some.text("0123456789abcdef", min_size=12, max_size=12), max_size=5).map(tuple),
@@ -204,8 +204,8 @@ def test_due_feeds_are_found_by_an_index(tmp_path: Path, clock: _Clock) -> None:
         refresh=some.text(max_size=50),
     )
 )
-def test_what_is_remembered_comes_back(memory: Memory) -> None:
-    assert Memory.from_text(memory.to_text()) == memory
+def test_what_is_remembered_comes_back(memory: PollMemory) -> None:
+    assert PollMemory.from_text(memory.to_text()) == memory
 
 
 @settings(deadline=None, max_examples=200)
@@ -214,11 +214,11 @@ def test_what_is_remembered_comes_back(memory: Memory) -> None:
     | some.sampled_from(["[]", "7", "null", '{"aside": 5}', '{"since": "x"}', '{"held": null}', "[" * 100_000])
 )
 def test_any_text_is_a_memory(text: str) -> None:
-    assert isinstance(Memory.from_text(text), Memory)
+    assert isinstance(PollMemory.from_text(text), PollMemory)
 
 
 def test_marks_are_bounded_and_the_newest_stay() -> None:
-    memory = Memory()
+    memory = PollMemory()
     for number in range(200):
         memory = memory.with_aside([str(number)])
     assert len(memory.aside) == 64

@@ -11,8 +11,8 @@ from runnel.catalog.access.workspace_secrets import (
     UNSUBSCRIBE,
     check_unsubscribe_token,
     find_secret,
-    root_secret,
     unsubscribe_token,
+    workspace_secret,
 )
 from runnel.catalog.store.connection import Catalog
 
@@ -23,10 +23,10 @@ def test_a_secret_is_made_once_and_stays(tmp_path: Path) -> None:
     with catalog.read() as connection:
         assert find_secret(connection, UNSUBSCRIBE) is None
     with catalog.write() as connection:
-        made = root_secret(connection, UNSUBSCRIBE)
-        assert root_secret(connection, "another") != made
+        made = workspace_secret(connection, UNSUBSCRIBE)
+        assert workspace_secret(connection, "another") != made
     with catalog.write() as connection:
-        assert root_secret(connection, UNSUBSCRIBE) == made
+        assert workspace_secret(connection, UNSUBSCRIBE) == made
     with catalog.read() as connection:
         assert find_secret(connection, UNSUBSCRIBE) == made
     assert len(made) == 32

@@ -13,10 +13,10 @@ from tests.integration.in_process import InProcess
 
 import runnel
 from runnel.catalog.delivery import ledger
-from runnel.delivery.dead_letters import dead_letters, explain_letter, replay
+from runnel.delivery.dead_letters import dead_letters, explain_dead_letter, replay
 from runnel.engine import Engine
-from runnel.engine.open_delivery import shares_of
-from runnel.errors import NotFound
+from runnel.engine.open_delivery import match_reader_of
+from runnel.errors import NotFoundError
 from runnel.model.message import MessageState
 from runnel.testing import FakeClock, MemorySink
 
@@ -76,7 +76,7 @@ def test_a_letter_tells_its_whole_story(runner: InProcess, clock: FakeClock) -> 
     _give_up(runner, clock, "a", 1, 2)
     [key] = _letters(runner.engine)
     with runner.engine.root.catalog.read() as connection:
-        story = explain_letter(connection, key, shares_of(runner.engine.root))
+        story = explain_dead_letter(connection, key, match_reader_of(runner.engine.root))
     assert (story.state, story.feed, story.count) == ("dead", "Rock", 2)
     assert story.titles == ("rock 1", "rock 2")
     assert [one.number for one in story.failures] == [1, 2, 3]
@@ -103,7 +103,7 @@ def test_a_letter_is_sent_again_under_its_key_and_keeps_its_history(runner: InPr
     assert [one.key for one in MemorySink.delivered("a")] == [key]
     assert MemorySink.item_ids("a") == ["1", "2"]
     with runner.engine.root.catalog.read() as connection:
-        story = explain_letter(connection, key)
+        story = explain_dead_letter(connection, key)
         [message] = ledger.messages_of(connection, 1)
     assert (message.state, message.attempts) == (MessageState.DONE, 2), "attempts are counted anew"
     assert [one.outcome for one in story.failures] == ["connection refused"] * 3 + ["still down"]
@@ -128,12 +128,12 @@ def test_letters_of_an_ended_subscription_are_past_sending(runner: InProcess, cl
     runner.engine.execute("unsubscribe 1;")
     with runner.engine.root.catalog.write() as connection:
         assert (replay(connection, key), replay(connection, 1)) == (0, 0)
-        assert "has ended" in " ".join(explain_letter(connection, key).advice)
+        assert "has ended" in " ".join(explain_dead_letter(connection, key).advice)
 
 
 def test_unknown_keys_are_said_to_be_unknown(runner: InProcess) -> None:
-    with runner.engine.root.catalog.read() as connection, pytest.raises(NotFound, match="no message"):
-        explain_letter(connection, "nothing'; drop table messages;")
+    with runner.engine.root.catalog.read() as connection, pytest.raises(NotFoundError, match="no message"):
+        explain_dead_letter(connection, "nothing'; drop table messages;")
 
 
 def test_statements_reach_the_letters(runner: InProcess, clock: FakeClock) -> None:

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.delivery.host_queues import Hosts
+from runnel.delivery.host_queues import HostQueues
 from runnel.delivery.settle_attempts import is_host_trouble, retry_wait
-from runnel.errors import DeliveryFailed, RefusedAddress, SheetFailed, Unreachable
+from runnel.errors import DeliveryError, RefusedAddressError, StylesheetError, UnreachableError
 
 SCHEDULE = (5.0, 300.0, 7200.0)
 
@@ -18,13 +18,13 @@ SCHEDULE = (5.0, 300.0, 7200.0)
 # --- hosts ---------------------------------------------------------------------------------------------------------
 
 
-def _all_ready(hosts: Hosts[int], now: float = 0.0) -> None:
+def _all_ready(hosts: HostQueues[int], now: float = 0.0) -> None:
     while chosen := hosts.next_to_compose(100, now):
         for subscription, host in chosen:
             assert hosts.composed(host, subscription, now)
 
 
-def _silence(hosts: Hosts[int], host: str, times: int, now: float = 0.0) -> tuple[list[int], list[int]]:
+def _silence(hosts: HostQueues[int], host: str, times: int, now: float = 0.0) -> tuple[list[int], list[int]]:
     turned: tuple[list[int], list[int]] = ([], [])
     for number in range(times):
         assert hosts.add(-number - 1, host, now)
@@ -36,7 +36,7 @@ def _silence(hosts: Hosts[int], host: str, times: int, now: float = 0.0) -> tupl
 
 
 def test_hosts_take_turns_and_are_bounded() -> None:
-    hosts: Hosts[int] = Hosts(limit=5, host_limit=2)
+    hosts: HostQueues[int] = HostQueues(limit=5, host_limit=2)
     for number in range(100):
         hosts.add(number, "busy", 0.0)
     hosts.add(1000, "quiet", 0.0)
@@ -56,7 +56,7 @@ def test_hosts_take_turns_and_are_bounded() -> None:
 
 
 def test_however_many_hosts_there_are_only_so_much_is_made_ready_in_advance() -> None:
-    hosts: Hosts[int] = Hosts(limit=5, host_limit=2)
+    hosts: HostQueues[int] = HostQueues(limit=5, host_limit=2)
     for number in range(1000):
         hosts.add(number, f"host {number}", 0.0)
     chosen = hosts.next_to_compose(512, 0.0)
@@ -74,7 +74,7 @@ def test_however_many_hosts_there_are_only_so_much_is_made_ready_in_advance() ->
 def test_large_messages_wait_for_others_to_be_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runnel.delivery.host_queues._MOST_BYTES", 100)
     monkeypatch.setattr("runnel.delivery.host_queues._HOST_BYTES", 30)
-    hosts: Hosts[int] = Hosts(limit=50, host_limit=2)
+    hosts: HostQueues[int] = HostQueues(limit=50, host_limit=2)
     for number in range(20):
         hosts.add(number, "large" if number % 2 else f"small{number}", 0.0)
     chosen = hosts.next_to_compose(3, 0.0)
@@ -95,7 +95,7 @@ def test_large_messages_wait_for_others_to_be_gone(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_subscription_is_in_a_line_once_until_it_is_forgotten() -> None:
-    hosts: Hosts[int] = Hosts(limit=5, host_limit=2)
+    hosts: HostQueues[int] = HostQueues(limit=5, host_limit=2)
     assert hosts.add(1, "a", 0.0)
     assert hosts.add(1, "a", 0.0)
     assert hosts.next_to_compose(10, 0.0) == [(1, "a")]
@@ -106,7 +106,7 @@ def test_a_subscription_is_in_a_line_once_until_it_is_forgotten() -> None:
 
 
 def test_a_silent_host_gets_a_pause_and_then_one_message_that_finds_out() -> None:
-    hosts: Hosts[int] = Hosts(limit=50, host_limit=8)
+    hosts: HostQueues[int] = HostQueues(limit=50, host_limit=8)
     assert _silence(hosts, "down", 4) == ([], [])
     assert not hosts.is_silent("down", 0.0)
     for number in range(100, 110):
@@ -129,7 +129,7 @@ def test_a_silent_host_gets_a_pause_and_then_one_message_that_finds_out() -> Non
 
 
 def test_pauses_grow_up_to_a_minute() -> None:
-    hosts: Hosts[int] = Hosts(limit=50, host_limit=8)
+    hosts: HostQueues[int] = HostQueues(limit=50, host_limit=8)
     _silence(hosts, "down", 5)
     now, pauses = 0.0, []
     for _ in range(10):
@@ -145,7 +145,7 @@ class _Model:
     """What must hold whatever happens: bounds, one place per subscription, nobody forgotten."""
 
     def __init__(self) -> None:
-        self.hosts: Hosts[tuple[int, str]] = Hosts(limit=6, host_limit=2)
+        self.hosts: HostQueues[tuple[int, str]] = HostQueues(limit=6, host_limit=2)
         self.waiting: set[int] = set()
         self.ready = 0
         self.composing: list[tuple[int, str]] = []
@@ -242,7 +242,7 @@ def test_whatever_happens_bounds_hold_and_everybody_gets_a_turn(steps: list[tupl
 def test_a_retry_is_never_earlier_than_the_schedule_or_what_was_asked_and_never_later_than_a_day(
     attempts: int, asked: float | None
 ) -> None:
-    wait = retry_wait(attempts, DeliveryFailed("busy", retry_after=asked), SCHEDULE)
+    wait = retry_wait(attempts, DeliveryError("busy", retry_after=asked), SCHEDULE)
     if attempts > len(SCHEDULE):
         assert wait is None
     else:
@@ -252,17 +252,17 @@ def test_a_retry_is_never_earlier_than_the_schedule_or_what_was_asked_and_never_
 @pytest.mark.parametrize(
     "error",
     [
-        DeliveryFailed("too large", permanent=True),
-        DeliveryFailed("410", gone=True),
-        SheetFailed("it took too long"),
+        DeliveryError("too large", permanent=True),
+        DeliveryError("410", gone=True),
+        StylesheetError("it took too long"),
     ],
 )
 def test_what_cannot_help_is_not_tried_again(error: Exception) -> None:
     assert retry_wait(1, error, SCHEDULE) is None
 
 
-def _caused(cause: BaseException) -> DeliveryFailed:
-    error = DeliveryFailed("it failed")
+def _caused(cause: BaseException) -> DeliveryError:
+    error = DeliveryError("it failed")
     error.__cause__ = cause
     return error
 
@@ -271,11 +271,11 @@ def _caused(cause: BaseException) -> DeliveryFailed:
     ("error", "expected"),
     [
         (None, False),
-        (DeliveryFailed("the endpoint answered 500"), False),
+        (DeliveryError("the endpoint answered 500"), False),
         (_caused(ConnectionRefusedError()), True),
         (_caused(TimeoutError()), True),
-        (_caused(Unreachable("no answer")), True),
-        (_caused(RefusedAddress("private")), False),
+        (_caused(UnreachableError("no answer")), True),
+        (_caused(RefusedAddressError("private")), False),
         (_caused(_caused(ConnectionResetError())), True),
         (ValueError("a mistake of ours"), False),
     ],

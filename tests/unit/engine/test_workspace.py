@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from runnel.engine import workspace as roots
-from runnel.engine.workspace import open_root
-from runnel.errors import RootError
+from runnel.engine.workspace import open_workspace
+from runnel.errors import WorkspaceError
 from runnel.settings import Settings
 
 
@@ -30,5 +30,5 @@ def test_without_a_file_the_url_is_used_as_it_is(tmp_path: Path) -> None:
 
 def test_a_password_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     (tmp_path / "runnel.toml").write_text("", "utf-8")
-    with pytest.raises(RootError, match=r"nowhere\.txt cannot be read"):
-        open_root(tmp_path, catalog="postgresql://runnel@db.example/runnel", catalog_password_file="nowhere.txt")
+    with pytest.raises(WorkspaceError, match=r"nowhere\.txt cannot be read"):
+        open_workspace(tmp_path, catalog="postgresql://runnel@db.example/runnel", catalog_password_file="nowhere.txt")

@@ -9,7 +9,7 @@ import pytest
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import And, Contains, Expression
 from runnel.algebra.nodes.query import Filter, Node, Read, Union
-from runnel.errors import DuplicateName, Span, UnknownName
+from runnel.errors import DuplicateNameError, Span, UnknownNameError
 from runnel.language.binding.bind_query import bind_query, find_cycle
 from runnel.language.grammar.parser import parse
 from runnel.language.nearest import nearest
@@ -61,14 +61,14 @@ def test_the_rock_concerts_of_roses() -> None:
 
 
 def test_an_unknown_feed() -> None:
-    with pytest.raises(UnknownName, match="there is no feed Nwes") as caught:
+    with pytest.raises(UnknownNameError, match="there is no feed Nwes") as caught:
         bind("from A |\n Nwes")
     assert caught.value.hint == "did you mean News?"
     assert caught.value.span == Span(2, 2, 6)
 
 
 def test_an_unknown_feed_with_nothing_near() -> None:
-    with pytest.raises(UnknownName) as caught:
+    with pytest.raises(UnknownNameError) as caught:
         bind("from Zzzzzzz")
     assert "show feeds" in (caught.value.hint or "")
 
@@ -92,7 +92,7 @@ def test_names_are_asked_for_only_after_an_error() -> None:
     ],
 )
 def test_an_unknown_variable(text: str, hint: str) -> None:
-    with pytest.raises(UnknownName, match="there is no variable") as caught:
+    with pytest.raises(UnknownNameError, match="there is no variable") as caught:
         bind(text)
     assert caught.value.hint == hint
     assert caught.value.span is not None
@@ -101,7 +101,7 @@ def test_an_unknown_variable(text: str, hint: str) -> None:
 
 @pytest.mark.parametrize("text", ["from A as $a | B as $a", "from (A as $a | B) as $a", "from ((A as $a)) as $a"])
 def test_a_variable_defined_twice(text: str) -> None:
-    with pytest.raises(DuplicateName, match=r"\$a names two terms") as caught:
+    with pytest.raises(DuplicateNameError, match=r"\$a names two terms") as caught:
         bind(text)
     assert caught.value.span is not None
     assert caught.value.span.column == len("create feed F ") + text.rindex("$a") + 1

@@ -14,7 +14,7 @@ from runnel.algebra.nodes.encode import decode_node, encode_node
 from runnel.algebra.nodes.expressions import And, Not
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.semantics.bindings import solutions
-from runnel.errors import InvalidCondition, StatementError, UnknownName
+from runnel.errors import InvalidConditionError, StatementError, UnknownNameError
 from runnel.language.binding.bind_operators import bind_node, signature
 from runnel.language.binding.bind_query import bind_query
 from runnel.language.grammar.parser import parse
@@ -117,40 +117,52 @@ def test_without_operators_names_are_not_asked_for() -> None:
 @pytest.mark.parametrize(
     ("text", "kind", "message", "column", "hint"),
     [
-        ("mbo(?n)", UnknownName, "there is no operator mbo", 1, "did you mean mob?"),
-        ("x = 1 and xyzzy(?n)", UnknownName, "there is no operator xyzzy", 11, "register operator xyzzy(…) from '…'"),
-        ("mob()", InvalidCondition, "mob takes 1 argument, not 0", 1, "registered as mob(?people int)"),
-        ("near('a')", InvalidCondition, "near takes 2 arguments, not 1", 1, "near(place text, ?metres number)"),
-        ("holds(1)", InvalidCondition, "holds takes no arguments, not 1", 1, "holds()"),
-        ("near(?p, ?x)", InvalidCondition, "nothing gives ?p a value here", 6, "of a graph beside"),
-        ("near(title, ?x)", InvalidCondition, "not the attribute title", 1, "in single quotes: 'title'"),
-        ("near(5, ?x)", InvalidCondition, "place is a text, not 5", 1, "near(place text"),
-        ("near('a', 'b')", InvalidCondition, "metres is a number, not 'b'", 1, "near(place text"),
-        ("near('a', title)", InvalidCondition, "metres is a result", 1, "near(place text"),
-        ("mob(50.5)", InvalidCondition, "people is a whole number, not 50.5", 1, "mob(?people int)"),
-        ("mob(true)", InvalidCondition, "people is a whole number, not true", 1, "mob(?people int)"),
-        ("flag(1, ?x)", InvalidCondition, "wanted is a truth value, not 1", 1, "flag(wanted boolean"),
-        ("dated('2026-11-15', ?x)", InvalidCondition, "day is a date, not '2026-11-15'", 1, "date '2026-11-15'"),
-        ("alike('title', 1)", InvalidCondition, "field is an attribute of the item", 1, "write title"),
-        ("alike(?f, 1)", InvalidCondition, "field is an attribute of the item", 1, "alike(field attribute"),
-        ("alike(5, 1)", InvalidCondition, "field is an attribute of the item", 1, "alike(field attribute"),
-        ("holds() and ?x > 3", InvalidCondition, "nothing gives ?x a value here", 13, "a result or in a graph"),
-        ("mob(?n) and not ?n > 3", InvalidCondition, "nothing gives ?n a value", 17, "under `not` are local"),
-        ("not (mob(?n) and ?m > 3)", InvalidCondition, "nothing gives ?m a value", 18, "must be a result"),
-        ("name(?x) and ?x > 3", InvalidCondition, "a text is compared with a number", 14, "of one type"),
-        ("name(?x) and ?x != 3", InvalidCondition, "?x != 3 says nothing", 14, "of one type"),
-        ("mob(?n) and ?n in ('a', 'b')", InvalidCondition, "compared with a text", 13, "of one type"),
-        ("mob(?n) and ?n = 3.5", InvalidCondition, "with a fraction", 13, "< or >"),
-        ("mob(?n) and name(?x) and ?n > ?x", InvalidCondition, "is compared with a text", 26, "of one type"),
-        ("name(?x) and ?x + 1 > 3", InvalidCondition, "?x is a text, and only numbers", 14, None),
-        ("mob(?n) and dated(date '2026-11-15', ?d) and ?n < 2 * ?d", InvalidCondition, "?d is a date", 55, None),
-        ("mob(?x) and name(?x)", InvalidCondition, "a whole number for mob and a text for name", 18, "another name"),
-        ("$a[mob(?n)] and ?n > 3", InvalidCondition, "?n stands in two conditions", 17, "one pair of brackets"),
-        ("$a[mob(?n)] and mob(?n)", InvalidCondition, "?n stands in two conditions", 21, "one pair of brackets"),
-        ("$a[mob(?n)] and $a[near('a', ?n)]", InvalidCondition, "?n stands in two", 30, "one pair of brackets"),
+        ("mbo(?n)", UnknownNameError, "there is no operator mbo", 1, "did you mean mob?"),
+        (
+            "x = 1 and xyzzy(?n)",
+            UnknownNameError,
+            "there is no operator xyzzy",
+            11,
+            "register operator xyzzy(…) from '…'",
+        ),
+        ("mob()", InvalidConditionError, "mob takes 1 argument, not 0", 1, "registered as mob(?people int)"),
+        ("near('a')", InvalidConditionError, "near takes 2 arguments, not 1", 1, "near(place text, ?metres number)"),
+        ("holds(1)", InvalidConditionError, "holds takes no arguments, not 1", 1, "holds()"),
+        ("near(?p, ?x)", InvalidConditionError, "nothing gives ?p a value here", 6, "of a graph beside"),
+        ("near(title, ?x)", InvalidConditionError, "not the attribute title", 1, "in single quotes: 'title'"),
+        ("near(5, ?x)", InvalidConditionError, "place is a text, not 5", 1, "near(place text"),
+        ("near('a', 'b')", InvalidConditionError, "metres is a number, not 'b'", 1, "near(place text"),
+        ("near('a', title)", InvalidConditionError, "metres is a result", 1, "near(place text"),
+        ("mob(50.5)", InvalidConditionError, "people is a whole number, not 50.5", 1, "mob(?people int)"),
+        ("mob(true)", InvalidConditionError, "people is a whole number, not true", 1, "mob(?people int)"),
+        ("flag(1, ?x)", InvalidConditionError, "wanted is a truth value, not 1", 1, "flag(wanted boolean"),
+        ("dated('2026-11-15', ?x)", InvalidConditionError, "day is a date, not '2026-11-15'", 1, "date '2026-11-15'"),
+        ("alike('title', 1)", InvalidConditionError, "field is an attribute of the item", 1, "write title"),
+        ("alike(?f, 1)", InvalidConditionError, "field is an attribute of the item", 1, "alike(field attribute"),
+        ("alike(5, 1)", InvalidConditionError, "field is an attribute of the item", 1, "alike(field attribute"),
+        ("holds() and ?x > 3", InvalidConditionError, "nothing gives ?x a value here", 13, "a result or in a graph"),
+        ("mob(?n) and not ?n > 3", InvalidConditionError, "nothing gives ?n a value", 17, "under `not` are local"),
+        ("not (mob(?n) and ?m > 3)", InvalidConditionError, "nothing gives ?m a value", 18, "must be a result"),
+        ("name(?x) and ?x > 3", InvalidConditionError, "a text is compared with a number", 14, "of one type"),
+        ("name(?x) and ?x != 3", InvalidConditionError, "?x != 3 says nothing", 14, "of one type"),
+        ("mob(?n) and ?n in ('a', 'b')", InvalidConditionError, "compared with a text", 13, "of one type"),
+        ("mob(?n) and ?n = 3.5", InvalidConditionError, "with a fraction", 13, "< or >"),
+        ("mob(?n) and name(?x) and ?n > ?x", InvalidConditionError, "is compared with a text", 26, "of one type"),
+        ("name(?x) and ?x + 1 > 3", InvalidConditionError, "?x is a text, and only numbers", 14, None),
+        ("mob(?n) and dated(date '2026-11-15', ?d) and ?n < 2 * ?d", InvalidConditionError, "?d is a date", 55, None),
+        (
+            "mob(?x) and name(?x)",
+            InvalidConditionError,
+            "a whole number for mob and a text for name",
+            18,
+            "another name",
+        ),
+        ("$a[mob(?n)] and ?n > 3", InvalidConditionError, "?n stands in two conditions", 17, "one pair of brackets"),
+        ("$a[mob(?n)] and mob(?n)", InvalidConditionError, "?n stands in two conditions", 21, "one pair of brackets"),
+        ("$a[mob(?n)] and $a[near('a', ?n)]", InvalidConditionError, "?n stands in two", 30, "one pair of brackets"),
         (
             " and ".join(f"(near('a', ?x) or near('{n}', ?x))" for n in range(7)),
-            InvalidCondition,
+            InvalidConditionError,
             "more than 64 alternative ways",
             2,
             "fewer `or`",
@@ -191,7 +203,7 @@ def test_bound_again_to_another_registration() -> None:
     assert again == bind_node(again, newer.get, list)
     assert str(again) == str(node).replace("version=3", "version=4")
     other = OPERATORS | {"mob": OperatorDeclaration("mob", 4, "city:mob", (result("people", "text"),))}
-    with pytest.raises(InvalidCondition, match="a text is compared with a number"):
+    with pytest.raises(InvalidConditionError, match="a text is compared with a number"):
         bind_node(node, other.get, list)
 
 

@@ -25,7 +25,7 @@ from runnel.algebra.nodes.expressions import (
     Shares,
     Similar,
 )
-from runnel.errors import SyntaxProblem
+from runnel.errors import StatementSyntaxError
 from runnel.language.grammar.parser import parse
 from runnel.language.syntax.statements import CreateFeed
 
@@ -90,5 +90,5 @@ def test_lists_are_no_levels_of_parentheses() -> None:
     for inner in lists:
         text = "(" * 50 + inner + ")" * 50
         assert condition(text) == condition(inner)
-        with pytest.raises(SyntaxProblem, match="nested more than 50"):
+        with pytest.raises(StatementSyntaxError, match="nested more than 50"):
             condition(f"{inner} and ({text})")

@@ -26,7 +26,7 @@ from runnel.algebra.nodes.graph_patterns import (
 )
 from runnel.algebra.nodes.render import render_graph
 from runnel.algebra.semantics.graph_solutions import solve
-from runnel.errors import InvalidCondition, Span, StatementError, SyntaxProblem, UnknownName
+from runnel.errors import InvalidConditionError, Span, StatementError, StatementSyntaxError, UnknownNameError
 from runnel.language.binding.bind_query import bind_query
 from runnel.language.grammar.parser import parse
 from runnel.language.syntax.graph_blocks import BLOCK
@@ -351,7 +351,7 @@ def test_refusals(condition: str, at: str, message: str, hint: str) -> None:
     where = at if at in text else at[0]
     line = text.split("\n")[problem.span.line - 1]
     assert line[problem.span.column - 1 :].startswith(where[:1]), (line, problem.span)
-    assert isinstance(problem, SyntaxProblem | InvalidCondition | UnknownName)
+    assert isinstance(problem, StatementSyntaxError | InvalidConditionError | UnknownNameError)
 
 
 @pytest.mark.parametrize(
@@ -417,11 +417,11 @@ def test_prefixes_that_nobody_knows_are_refused_when_names_are_looked_up() -> No
     (parsed,) = parse("create feed F from A where x = 1 and (y = 2 or not graph { ?x rdfs:label 'a'^^exx:t })")
     assert isinstance(parsed.statement, CreateFeed)
     query = parsed.statement.query
-    with pytest.raises(UnknownName, match="there is no prefix exx:") as error:
+    with pytest.raises(UnknownNameError, match="there is no prefix exx:") as error:
         bind_query(query, {"A": 1}.get, list)
     assert error.value.span == Span(1, 79, 84)
     assert "prefix exx: <" in (error.value.hint or "")
-    with pytest.raises(UnknownName) as error:
+    with pytest.raises(UnknownNameError) as error:
         write_out(query, lambda: {"exy": "urn:", "other": "urn:"})
     assert error.value.hint == "did you mean exy?"
     written = write_out(query, lambda: {"exx": "urn:t#"})

@@ -10,7 +10,7 @@ import pytest
 from runnel.algebra.nodes.attributes import Ago, Attribute
 from runnel.algebra.nodes.calls import Arithmetic, Call, Constraint, Literally, Variable
 from runnel.algebra.nodes.expressions import And, Compare, Expression, Not, Or
-from runnel.errors import InvalidCondition, Span, StatementError, SyntaxProblem
+from runnel.errors import InvalidConditionError, Span, StatementError, StatementSyntaxError
 from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_statement
 from runnel.language.syntax.statements import CreateFeed, DropOperator, Name, RegisterOperator, Show, Statement
@@ -200,7 +200,7 @@ def test_calls_and_variables_know_their_places() -> None:
 )
 def test_conditions_without_a_meaning(text: str, message: str, columns: tuple[int, int], hint: str | None) -> None:
     error = refused(WHERE + text)
-    assert isinstance(error, InvalidCondition)
+    assert isinstance(error, InvalidConditionError)
     assert message in error.message
     assert error.span is not None
     assert (error.span.column - len(WHERE), error.span.end_column - len(WHERE)) == columns
@@ -251,7 +251,7 @@ def test_conditions_without_a_meaning(text: str, message: str, columns: tuple[in
 )
 def test_syntax_problems(text: str, message: str, hint: str | None) -> None:
     error = refused(text)
-    assert isinstance(error, SyntaxProblem)
+    assert isinstance(error, StatementSyntaxError)
     assert message in error.message
     assert error.span is not None
     assert hint is None or hint in (error.hint or "")
@@ -282,7 +282,7 @@ def test_depth_of_calculations_counts_with_that_of_conditions() -> None:
     deep = "?x > " + "".join("1 - (" for _ in range(18)) + "?y" + ")" * 18
     assert condition(deep)
     text = "f() and (" * 49 + deep
-    assert isinstance(refused(WHERE + text), SyntaxProblem)
+    assert isinstance(refused(WHERE + text), StatementSyntaxError)
 
 
 @pytest.mark.parametrize("word", ["operator", "operators", "cost", "pure", "reading", "release", "budget", "batch"])

@@ -21,7 +21,7 @@ from runnel.algebra.nodes.expressions import (
     Or,
 )
 from runnel.algebra.nodes.render import RESERVED
-from runnel.errors import InvalidCondition, Span, SyntaxProblem
+from runnel.errors import InvalidConditionError, Span, StatementSyntaxError
 from runnel.language.grammar.parser import parse
 from runnel.language.syntax.statements import (
     Condition,
@@ -34,7 +34,6 @@ from runnel.language.syntax.statements import (
     MaterialiseFeed,
     Name,
     Pause,
-    Places,
     Preview,
     QueryText,
     RegisterFeed,
@@ -44,6 +43,7 @@ from runnel.language.syntax.statements import (
     Show,
     Statement,
     Subscribe,
+    SubscribeSpans,
     Unsubscribe,
     Why,
 )
@@ -148,7 +148,7 @@ def test_new_words_are_no_reserved_words() -> None:
 def test_the_parts_of_a_subscription_know_their_places() -> None:
     found = one("subscribe to A\n apply 'x.xsl' output\n rss 'a.rss'")
     assert isinstance(found, Subscribe)
-    assert found.places == Places(kind=Span(3, 2, 5), target=Span(3, 6, 13), sheet=Span(2, 8, 15))
+    assert found.places == SubscribeSpans(kind=Span(3, 2, 5), target=Span(3, 6, 13), sheet=Span(2, 8, 15))
     without = one("subscribe to A output rss")
     assert isinstance(without, Subscribe)
     assert without.places.target == Span(1, 23, 26), "where nothing is said, the kind asks for it"
@@ -204,7 +204,7 @@ def test_a_script_gives_statements_with_their_places() -> None:
 
 def test_the_last_semicolon_may_be_missing_only_for_one_statement() -> None:
     assert len(parse("show feeds")) == 1
-    with pytest.raises(SyntaxProblem) as caught:
+    with pytest.raises(StatementSyntaxError) as caught:
         parse("show feeds; show feeds")
     assert caught.value.hint == "every statement of a script ends with ;"
 
@@ -329,7 +329,7 @@ def test_reserved_words_are_names_in_double_quotes_only(word: str) -> None:
     quoted = one(f'create feed "{word}" from "{word}" where "{word}" = 1')
     assert quoted == CreateFeed(Name(word), QueryText(FeedTerm(Name(word)), (Condition(None, equal(word, 1.0)),)))
     for text in (f"drop feed {word}", f"drop feed {word.upper()}", f"create feed F from {word}"):
-        with pytest.raises(SyntaxProblem, match="reserved word"):
+        with pytest.raises(StatementSyntaxError, match="reserved word"):
             parse(text)
 
 
@@ -339,7 +339,7 @@ def test_names_in_double_quotes_are_normalised_as_attributes_are() -> None:
 
 @pytest.mark.parametrize("name", ['""', '"  "', '"a\nb"', '"\0"', f'"{"x" * 257}"', "x" * 257])
 def test_names_that_are_refused(name: str) -> None:
-    with pytest.raises(SyntaxProblem):
+    with pytest.raises(StatementSyntaxError):
         parse(f"drop feed {name}")
 
 
@@ -356,7 +356,7 @@ def test_names_that_are_refused(name: str) -> None:
     ],
 )
 def test_texts_and_numbers_that_are_refused(text: str) -> None:
-    with pytest.raises(SyntaxProblem):
+    with pytest.raises(StatementSyntaxError):
         parse(text)
 
 
@@ -369,16 +369,16 @@ def test_fifty_levels_are_accepted_and_fifty_one_are_not() -> None:
     assert condition(deep) == A
     assert condition(deep.replace("a = 1", "a in (1)")) == In(Attribute("a"), (1.0,))
     for text in (f"({deep})", "(" * 51 + "a = 1"):
-        with pytest.raises(SyntaxProblem, match="more than 50 levels"):
+        with pytest.raises(StatementSyntaxError, match="more than 50 levels"):
             condition(text)
-    with pytest.raises(SyntaxProblem, match="more than 50 levels"):
+    with pytest.raises(StatementSyntaxError, match="more than 50 levels"):
         query("from " + "(" * 51 + "A" + ")" * 51)
 
 
 def test_levels_are_counted_as_printed_too() -> None:
     # Each level as written is printed with two: around the `and`, and around the `not`.
     text = "a = 1 or b = 2 and not (" * 30 + "c = 3" + ")" * 30
-    with pytest.raises(SyntaxProblem, match="more than 50 levels"):
+    with pytest.raises(StatementSyntaxError, match="more than 50 levels"):
         condition(text)
 
 
@@ -387,5 +387,5 @@ def test_depth_starts_again_with_every_statement() -> None:
 
 
 def test_a_variable_may_not_stand_inside_another() -> None:
-    with pytest.raises(InvalidCondition, match="cannot hold another"):
+    with pytest.raises(InvalidConditionError, match="cannot hold another"):
         query("from A as $a where $a[$a[x = 1]]")

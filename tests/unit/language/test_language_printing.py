@@ -17,12 +17,12 @@ from runnel.algebra.nodes.attributes import PARTS, WHOLE, Ago, Attribute, Consta
 from runnel.algebra.nodes.durations import UNITS, render_duration
 from runnel.algebra.nodes.encode import encode_expression
 from runnel.algebra.nodes.expressions import (
+    AtomRelation,
     Between,
     Compare,
     Exists,
     Expression,
     In,
-    Operator,
     Truth,
     conjunction,
     disjunction,
@@ -96,7 +96,7 @@ texts = st.text(max_size=8).map(clean_text)
 days = st.dates()
 instants = st.datetimes(timezones=st.just(UTC))
 ages = durations.map(Ago) | st.just(NOW)
-operators: st.SearchStrategy[Operator] = st.sampled_from(["=", "<", "<=", ">", ">="])
+operators: st.SearchStrategy[AtomRelation] = st.sampled_from(["=", "<", "<=", ">", ">="])
 attribute_texts = name_texts.filter(lambda name: name != WHOLE.name) | st.just(WHOLE.name)
 attributes = (attribute_texts | st.sampled_from(sorted(MOMENTS))).map(Attribute)
 part_attributes = st.builds(Attribute, attribute_texts, st.sampled_from(PARTS))

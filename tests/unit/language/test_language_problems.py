@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.errors import InvalidCondition, StatementError, SyntaxProblem
+from runnel.errors import InvalidConditionError, StatementError, StatementSyntaxError
 from runnel.language.grammar.parser import parse
 
 
@@ -125,7 +125,7 @@ WHERE = "create feed A from B where "
 )
 def test_syntax_problems(text: str, message: str, place: tuple[int, int, int], hint: str | None) -> None:
     error = refused(text)
-    assert isinstance(error, SyntaxProblem)
+    assert isinstance(error, StatementSyntaxError)
     assert message in error.message
     assert error.span is not None
     assert (error.span.line, error.span.column, error.span.end_column) == place
@@ -214,7 +214,7 @@ def test_syntax_problems(text: str, message: str, place: tuple[int, int, int], h
 )
 def test_conditions_without_a_meaning(where: str, message: str, columns: tuple[int, int], hint: str | None) -> None:
     error = refused(WHERE + where)
-    assert isinstance(error, InvalidCondition)
+    assert isinstance(error, InvalidConditionError)
     assert message in error.message
     assert error.span is not None
     offset = len(WHERE)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.errors import SyntaxProblem
+from runnel.errors import StatementSyntaxError
 from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_statement
 from runnel.language.syntax.statements import CreateFeed, Name
@@ -52,7 +52,7 @@ def test_a_feed_may_be_named_tagged() -> None:
     ],
 )
 def test_what_is_no_tag_is_refused(text: str, message: str, column: int) -> None:
-    with pytest.raises(SyntaxProblem, match=message) as refused:
+    with pytest.raises(StatementSyntaxError, match=message) as refused:
         parse(text)
     assert refused.value.span is not None
     assert refused.value.span.column == column

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.errors import CorruptData, InvalidItem
+from runnel.errors import CorruptDataError, InvalidItemError
 from runnel.model.bindings import (
     LONGEST_TEXT,
     MOST_BYTES,
@@ -68,7 +68,7 @@ def test_numbers_are_doubles_and_moments_in_utc() -> None:
     zone = timezone(timedelta(hours=2))
     [row] = bounded([{"n": 3, "at": datetime(2026, 11, 15, 11, 30, tzinfo=zone)}]).rows
     assert told(row) == {"at": ("datetime", datetime(2026, 11, 15, 9, 30, tzinfo=UTC)), "n": ("float", 3.0)}
-    with pytest.raises(InvalidItem, match=r"\?n is not a finite number"):
+    with pytest.raises(InvalidItemError, match=r"\?n is not a finite number"):
         bounded([{"n": float("nan")}])
 
 
@@ -140,5 +140,5 @@ def test_what_is_no_text_is_stored_as_one() -> None:
     ],
 )
 def test_what_is_damaged_is_told(text: str) -> None:
-    with pytest.raises(CorruptData, match="not the bindings of an item"):
+    with pytest.raises(CorruptDataError, match="not the bindings of an item"):
         decode_bindings(text)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.errors import InvalidItem
+from runnel.errors import InvalidItemError
 from runnel.model.graph import (
     MOST_TRIPLES,
     RdfGraph,
@@ -40,7 +40,7 @@ def parsed(text: str) -> set[Triple] | str:
 def read(text: str) -> set[Triple] | None:
     try:
         return set(read_ntriples(text).triples())
-    except InvalidItem:
+    except InvalidItemError:
         return None
 
 
@@ -200,7 +200,7 @@ def test_a_graph_has_a_line_for_a_triple_whatever_its_texts_hold() -> None:
     ],
 )
 def test_what_is_refused_is_said_with_its_line(text: str, message: str) -> None:
-    with pytest.raises(InvalidItem) as caught:
+    with pytest.raises(InvalidItemError) as caught:
         read_ntriples(text, place="Pages item 3")
     assert caught.value.message.startswith(message)
     assert "Pages item 3" in str(caught.value)
@@ -229,7 +229,7 @@ def test_what_is_refused_is_said_with_its_line(text: str, message: str) -> None:
 )
 def test_hostile_lines_are_refused_in_linear_time(text: str) -> None:
     """Megabytes: whatever tries in more than one way would not come back."""
-    with pytest.raises(InvalidItem) as caught:
+    with pytest.raises(InvalidItemError) as caught:
         read_ntriples(text)
     assert len(caught.value.message) < 300
 
@@ -243,7 +243,7 @@ def test_long_but_good_lines_are_read() -> None:
 def test_more_triples_than_may_be_are_refused() -> None:
     text = "".join(f'<urn:s> <urn:p> "{number}" .\n' for number in range(MOST_TRIPLES))
     assert read_ntriples(text).count("\n") == MOST_TRIPLES
-    with pytest.raises(InvalidItem, match=f"more than {MOST_TRIPLES} triples"):
+    with pytest.raises(InvalidItemError, match=f"more than {MOST_TRIPLES} triples"):
         read_ntriples(text + '<urn:s> <urn:p> "one more" .')
 
 
@@ -260,7 +260,7 @@ def test_a_text_under_graph_is_a_graph_and_nothing_else_is() -> None:
         False,
     ]
     assert attributes_of({"graph": "# nothing"}) == {}
-    with pytest.raises(InvalidItem, match="line 1 of the graph"):
+    with pytest.raises(InvalidItemError, match="line 1 of the graph"):
         attributes_of({"graph": "no triple"})
 
 

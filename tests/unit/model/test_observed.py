@@ -9,21 +9,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.model.learned.stream_statistics import HALF_LIFE_DAYS, HALF_LIFE_ITEMS, Observed, Share, merged
+from runnel.model.learned.stream_statistics import (
+    HALF_LIFE_DAYS,
+    HALF_LIFE_ITEMS,
+    ObservedShare,
+    StreamSample,
+    merged,
+)
 
 counts = st.integers(0, 1000).map(float)
 observations = st.builds(
-    Observed,
+    StreamSample,
     counts,
     st.dictionaries(st.text(min_size=1, max_size=3), counts, max_size=6),
-    st.dictionaries(st.text(max_size=3), st.builds(Share, counts, counts), max_size=4),
+    st.dictionaries(st.text(max_size=3), st.builds(ObservedShare, counts, counts), max_size=4),
     counts,
 )
 
 
 @settings(deadline=None, max_examples=100)
 @given(st.lists(observations, max_size=5))
-def test_merging_does_not_depend_on_the_order(some: list[Observed]) -> None:
+def test_merging_does_not_depend_on_the_order(some: list[StreamSample]) -> None:
     forwards, backwards = merged(some), merged(reversed(some))
     assert forwards == backwards
     assert forwards.items == sum(one.items for one in some)
@@ -33,7 +39,7 @@ def test_merging_does_not_depend_on_the_order(some: list[Observed]) -> None:
 
 @settings(deadline=None, max_examples=100)
 @given(observations, st.integers(0, 8), st.integers(0, 4))
-def test_only_the_heaviest_are_kept_and_the_floor_bounds_the_rest(one: Observed, words: int, atoms: int) -> None:
+def test_only_the_heaviest_are_kept_and_the_floor_bounds_the_rest(one: StreamSample, words: int, atoms: int) -> None:
     kept = one.bounded(words=words, atoms=atoms)
     assert len(kept.words) == min(words, len(one.words))
     assert len(kept.atoms) == min(atoms, len(one.atoms))
@@ -44,14 +50,14 @@ def test_only_the_heaviest_are_kept_and_the_floor_bounds_the_rest(one: Observed,
 
 @settings(deadline=None, max_examples=100)
 @given(observations)
-def test_json_brings_back_the_same(one: Observed) -> None:
-    assert Observed.from_json(json.loads(json.dumps(one.to_json()))) == one
+def test_json_brings_back_the_same(one: StreamSample) -> None:
+    assert StreamSample.from_json(json.loads(json.dumps(one.to_json()))) == one
 
 
 def test_numbers_are_written_short() -> None:
-    faded = Observed(3, {"rock": 2}).decayed(items=1)
+    faded = StreamSample(3, {"rock": 2}).decayed(items=1)
     assert len(json.dumps(faded.decayed(days=1).to_json())) < 50
-    assert Observed.from_json(faded.to_json()).words["rock"] == pytest.approx(faded.words["rock"], rel=1e-3)
+    assert StreamSample.from_json(faded.to_json()).words["rock"] == pytest.approx(faded.words["rock"], rel=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -71,24 +77,24 @@ def test_numbers_are_written_short() -> None:
     ],
 )
 def test_nothing_is_learned_from_nonsense(told: object) -> None:
-    assert Observed.from_json(told) == Observed()
+    assert StreamSample.from_json(told) == StreamSample()
 
 
 def test_half_lives() -> None:
-    one = Observed(8, {"rock": 4}, {"a": Share(2, 1)}, 2)
-    half = Observed(4, {"rock": 2}, {"a": Share(1, 0.5)}, 1)
+    one = StreamSample(8, {"rock": 4}, {"a": ObservedShare(2, 1)}, 2)
+    half = StreamSample(4, {"rock": 2}, {"a": ObservedShare(1, 0.5)}, 1)
     assert one.decayed(items=HALF_LIFE_ITEMS) == one.decayed(days=HALF_LIFE_DAYS) == half
     assert one.decayed(items=-5, days=-5) == one, "a clock that goes back makes nothing heavier"
 
 
 def test_frequencies_go_from_the_guess_to_what_was_seen() -> None:
     for items, least, most in ((0, 0.01, 0.01), (20, 0.2, 0.3), (20_000, 0.49, 0.5)):
-        assert least <= Observed(items, {"rock": items / 2}).frequency("rock", 0.01) <= most
-    assert Observed(20_000, {}).frequency("never", 0.3) < 0.001
-    assert Observed(20_000, {}, floor=2_000).frequency("perhaps", 0.01) == pytest.approx(0.05, rel=0.01)
-    assert Observed(0, {}, {"a": Share(80, 40)}).share("a", 0.0) == 0.4
-    assert Observed().share("a", 0.25) == 0.25
-    known = Observed(1_000, {"rock": 900, "odd": 5_000}).frequencies()
+        assert least <= StreamSample(items, {"rock": items / 2}).frequency("rock", 0.01) <= most
+    assert StreamSample(20_000, {}).frequency("never", 0.3) < 0.001
+    assert StreamSample(20_000, {}, floor=2_000).frequency("perhaps", 0.01) == pytest.approx(0.05, rel=0.01)
+    assert StreamSample(0, {}, {"a": ObservedShare(80, 40)}).share("a", 0.0) == 0.4
+    assert StreamSample().share("a", 0.25) == 0.25
+    known = StreamSample(1_000, {"rock": 900, "odd": 5_000}).frequencies()
     assert (len(known), set(known), known["odd"]) == (2, {"rock", "odd"}, 1.0)
-    assert "rock" in Observed(3, {"rock": 1}).frequencies()
-    assert "jazz" not in Observed(3, {"rock": 1}).frequencies()
+    assert "rock" in StreamSample(3, {"rock": 1}).frequencies()
+    assert "jazz" not in StreamSample(3, {"rock": 1}).frequencies()

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from runnel.net.http_client import Door
+from runnel.net.http_client import HttpClient
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -24,9 +24,9 @@ def door(
     max_bytes: int = 1 << 20,
     seconds: float = 20.0,
     **more: Any,
-) -> Door:
+) -> HttpClient:
     """A door to 127.0.0.1, and by default to nothing else on this machine."""
-    return Door(allowed=allowed, user_agent="Runnel/test", max_bytes=max_bytes, seconds=seconds, **more)
+    return HttpClient(allowed=allowed, user_agent="Runnel/test", max_bytes=max_bytes, seconds=seconds, **more)
 
 
 @asynccontextmanager

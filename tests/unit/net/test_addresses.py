@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from runnel.errors import InputError
-from runnel.net.addresses import Exceptions, literal_address, refusal
+from runnel.net.addresses import AllowedAddresses, literal_address, refusal
 
 REFUSED = [
     *("0.0.0.0", "0.1.2.3", "10.0.0.1", "10.255.255.255", "100.64.0.1", "100.100.100.200", "127.0.0.1", "127.9.9.9"),
@@ -92,7 +92,7 @@ def test_names_are_not_addresses(host: str) -> None:
 
 
 def test_exceptions_are_networks_addresses_and_hosts() -> None:
-    exceptions = Exceptions.of(["10.1.0.0/16", "192.168.1.7", "fd00::/8", "[::1]", "Intranet.Example."])
+    exceptions = AllowedAddresses.of(["10.1.0.0/16", "192.168.1.7", "fd00::/8", "[::1]", "Intranet.Example."])
     reached = {"10.1.2.3": True, "10.2.0.1": False, "192.168.1.7": True, "192.168.1.8": False, "fd12::1": True}
     reached |= {"::1": True, "::ffff:10.1.2.3": False, "9.9.9.9": True, "127.0.0.1": False}
     for address, expected in reached.items():
@@ -105,5 +105,5 @@ def test_exceptions_are_networks_addresses_and_hosts() -> None:
 )
 def test_a_bad_exception_is_an_error_with_a_hint(entry: str) -> None:
     with pytest.raises(InputError, match="allowed_addresses") as caught:
-        Exceptions.of([entry])
+        AllowedAddresses.of([entry])
     assert caught.value.hint

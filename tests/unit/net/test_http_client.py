@@ -11,8 +11,8 @@ import pytest
 from aiohttp import web
 from tests.unit.net.servers import Handler, ScriptedNames, Talk, door, saying, serving, talking
 
-from runnel.errors import InputError, RefusedAddress, Unreachable
-from runnel.net.http_client import MAX_REDIRECTS, Answer, Door, door_of
+from runnel.errors import InputError, RefusedAddressError, UnreachableError
+from runnel.net.http_client import MAX_REDIRECTS, HttpClient, HttpResponse, http_client_of
 from runnel.settings import Settings
 
 PEM = Path(__file__).parent / "self_signed.pem"
@@ -33,7 +33,7 @@ async def echo(request: web.Request) -> web.Response:
     return web.json_response({name.lower(): value for name, value in request.headers.items()})
 
 
-async def fetched(handlers: dict[str, Handler], path: str, **more: str) -> Answer:
+async def fetched(handlers: dict[str, Handler], path: str, **more: str) -> HttpResponse:
     async with serving(handlers) as base, door() as out:
         return await out.get(base + path, headers=more)
 
@@ -63,7 +63,7 @@ def test_a_status_is_an_answer(status: int) -> None:
 def test_lists_of_headers_are_joined_and_of_others_the_first_counts() -> None:
     said = b"HTTP/1.1 200 OK\r\nLink: <a>\r\nETag: 1\r\nLink: <b>\r\nETag: 2\r\nX: \xff\r\nContent-Length: 0\r\n\r\n"
 
-    async def scenario() -> Answer:
+    async def scenario() -> HttpResponse:
         async with talking(saying(said)) as port, door() as out:
             return await out.get(f"http://127.0.0.1:{port}/")
 
@@ -110,7 +110,7 @@ def test_a_redirect_that_ends_in_not_modified_keeps_its_validators() -> None:
     ],
 )
 def test_bad_redirects(handlers: dict[str, Handler], words: str) -> None:
-    with pytest.raises(Unreachable, match=words) as caught:
+    with pytest.raises(UnreachableError, match=words) as caught:
         asyncio.run(fetched(handlers, "/0"))
     assert "pw" not in str(caught.value)
 
@@ -139,7 +139,7 @@ def test_what_leads_inwards_is_refused_and_never_connected_to(to: str, direct: b
             async with serving({"/": redirect(302, target)}) as base:
                 await out.get(target if direct else base)
 
-    with pytest.raises(RefusedAddress) as caught:
+    with pytest.raises(RefusedAddressError) as caught:
         asyncio.run(scenario())
     assert connections == []
     assert caught.value.hint
@@ -159,7 +159,7 @@ def test_a_name_that_changes_its_answer_is_judged_anew_at_the_socket() -> None:
             async with serving({"/": plain, "/on": redirect(302, inner)}) as base:
                 outer = base.replace("127.0.0.1", "rebinding.example")
                 assert (await out.get(outer)).status == 200
-                with pytest.raises(RefusedAddress, match="this machine itself") as caught:
+                with pytest.raises(RefusedAddressError, match="this machine itself") as caught:
                     await out.get(outer + "/on")
                 assert "127.0.0.2" not in str(caught.value), "inner addresses are not told to strangers"
         assert names.asked == ["rebinding.example"] * 2
@@ -183,7 +183,7 @@ def test_an_allowed_host_may_be_reached_under_its_own_name_only() -> None:
         async with serving({"/": plain}) as base, door(allowed=["intranet.example"], resolver=names) as out:
             assert (await out.get(base.replace("127.0.0.1", "intranet.example"))).status == 200
             for other in (base.replace("127.0.0.1", "evil.example"), base):
-                with pytest.raises(RefusedAddress):
+                with pytest.raises(RefusedAddressError):
                     await out.get(other)
 
     asyncio.run(scenario())
@@ -194,7 +194,7 @@ def test_system_names_are_resolved_and_checked() -> None:
         async with serving({"/": plain}) as base, door(allowed=()) as shut, door(allowed=("127.0.0.1",)) as out:
             local = base.replace("127.0.0.1", "localhost")
             assert (await out.get(local)).status == 200
-            with pytest.raises(RefusedAddress, match="localhost leads to an address"):
+            with pytest.raises(RefusedAddressError, match="localhost leads to an address"):
                 await shut.get(local)
 
     asyncio.run(scenario())
@@ -203,7 +203,7 @@ def test_system_names_are_resolved_and_checked() -> None:
 def test_secrets_do_not_follow_a_redirect_to_another_origin() -> None:
     sent = {"Authorization": "Bearer secret", "X-Key": "secret", "Cookie": "secret", "If-None-Match": '"1"'}
 
-    async def scenario() -> tuple[Answer, Answer]:
+    async def scenario() -> tuple[HttpResponse, HttpResponse]:
         async with serving({"/": echo, "/same": redirect(302, "/")}) as other:
             handlers = {"/there": redirect(302, other), "/here": redirect(302, "/"), "/": echo}
             async with serving(handlers) as base, door() as out:
@@ -243,7 +243,7 @@ def test_certificates_are_verified() -> None:
         async with talking(saying(b"HTTP/1.1 200 OK\r\n\r\n"), ssl=_tls()) as port, door() as out:
             await out.get(f"https://127.0.0.1:{port}/")
 
-    with pytest.raises(Unreachable, match="certificate is not valid: self"):
+    with pytest.raises(UnreachableError, match="certificate is not valid: self"):
         asyncio.run(scenario())
 
 
@@ -258,7 +258,7 @@ def test_a_redirect_from_https_to_http_is_refused(monkeypatch: pytest.MonkeyPatc
             async with talking(saying(head), ssl=_tls()) as port, door() as out:
                 await out.get(f"https://127.0.0.1:{port}/")
 
-    with pytest.raises(Unreachable, match="leads from https to http"):
+    with pytest.raises(UnreachableError, match="leads from https to http"):
         asyncio.run(scenario())
 
 
@@ -293,7 +293,7 @@ def test_post_sends_once_and_follows_nothing() -> None:
 def test_once_the_status_is_there_a_post_is_answered(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runnel.net.http_client.COURTESY_SECONDS", 0.2)
 
-    async def scenario() -> Answer:
+    async def scenario() -> HttpResponse:
         async with talking(talk) as port, door() as out:
             return await out.post(f"http://127.0.0.1:{port}/", b"message", headers={}, max_bytes=1000)
 
@@ -380,11 +380,11 @@ def test_a_door_that_is_not_open_says_so() -> None:
 def test_the_settings_make_a_door(tmp_path: Path) -> None:
     settings = Settings.load(tmp_path, allowed_addresses=("127.0.0.1",), user_agent="Me/1", max_document_bytes=10)
 
-    async def scenario(out: Door) -> None:
+    async def scenario(out: HttpClient) -> None:
         async with serving({"/": echo}) as base, out:
-            with pytest.raises(Unreachable, match="more than the 10 bytes"):
+            with pytest.raises(UnreachableError, match="more than the 10 bytes"):
                 await out.get(base)
             assert b"Me/1" in (await out.get(base, max_bytes=1000)).body
 
-    job: Coroutine[None, None, None] = scenario(door_of(settings))
+    job: Coroutine[None, None, None] = scenario(http_client_of(settings))
     asyncio.run(job)

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.net.servers import ScriptedNames, Talk, door, saying, talking
 
-from runnel.errors import Unreachable
-from runnel.net.http_client import MAX_HEADER, MAX_HEADERS, Answer
+from runnel.errors import UnreachableError
+from runnel.net.http_client import MAX_HEADER, MAX_HEADERS, HttpResponse
 from runnel.net.response_body import MAX_MEMBERS, decoder_for
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -27,13 +27,13 @@ def head(*lines: str, status: str = "200 OK") -> bytes:
     return "".join(f"{line}\r\n" for line in (f"HTTP/1.1 {status}", *lines, "")).encode()
 
 
-async def fetched(talk: Talk, *, seconds: float = 20.0, max_bytes: int = MEBIBYTE) -> Answer:
+async def fetched(talk: Talk, *, seconds: float = 20.0, max_bytes: int = MEBIBYTE) -> HttpResponse:
     async with talking(talk) as port, door(seconds=seconds, max_bytes=max_bytes) as out:
         return await out.get(f"http://127.0.0.1:{port}/feed?token=secret")
 
 
 def failure(talk: Talk, *, seconds: float = 20.0, max_bytes: int = MEBIBYTE) -> str:
-    with pytest.raises(Unreachable) as caught:
+    with pytest.raises(UnreachableError) as caught:
         asyncio.run(fetched(talk, seconds=seconds, max_bytes=max_bytes))
     assert caught.value.place is not None
     assert caught.value.place.endswith("/feed?…")
@@ -92,7 +92,7 @@ def test_time_is_counted_over_all_redirects() -> None:
         async with talking(slowly_on) as port, door(seconds=1.0) as out:
             await out.get(f"http://127.0.0.1:{port}/0")
 
-    with pytest.raises(Unreachable, match="took more than 1 seconds"):
+    with pytest.raises(UnreachableError, match="took more than 1 seconds"):
         asyncio.run(scenario())
 
 
@@ -194,7 +194,7 @@ def test_nobody_there() -> None:
         async with door() as out:
             await out.get(f"http://127.0.0.1:{port}/")
 
-    with pytest.raises(Unreachable, match="no connection: connection refused"):
+    with pytest.raises(UnreachableError, match="no connection: connection refused"):
         asyncio.run(scenario())
 
 
@@ -210,7 +210,7 @@ def test_no_such_host(number: int, words: str) -> None:
         async with door(resolver=Nameless({})) as out:
             await out.get("http://no-such-host.invalid/")
 
-    with pytest.raises(Unreachable, match=words):
+    with pytest.raises(UnreachableError, match=words):
         asyncio.run(scenario())
 
 

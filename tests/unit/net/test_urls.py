@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from yarl import URL
 
-from runnel.errors import InputError, RefusedAddress
+from runnel.errors import InputError, RefusedAddressError
 from runnel.net.http_client import check_url
 from runnel.net.urls import MAX_URL, canonical_url, same_origin, shown_url
 
@@ -86,7 +86,7 @@ LOCAL += ["[64:ff9b::127.0.0.1]", "[2002:7f00:1::]", "169.254.169.254", "[fd00:e
 
 @pytest.mark.parametrize("host", LOCAL)
 def test_literal_addresses_are_checked_at_once(host: str) -> None:
-    with pytest.raises(RefusedAddress, match="allowed_addresses"):
+    with pytest.raises(RefusedAddressError, match="allowed_addresses"):
         check_url(f"http://{host}:8080/")
 
 
@@ -96,7 +96,7 @@ def test_the_exceptions_of_the_settings_count_at_once_too() -> None:
 
 @pytest.mark.parametrize("port", [0, 1, 22, 25, 53, 110, 444, 587, 1023, 3306, 5432, 6379, 6667, 9200, 11211, 27017])
 def test_ports_of_other_services_are_refused(port: int) -> None:
-    with pytest.raises(RefusedAddress, match=f"port {port} "):
+    with pytest.raises(RefusedAddressError, match=f"port {port} "):
         check_url(f"http://muse.example:{port}/")
 
 

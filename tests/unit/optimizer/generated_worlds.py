@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from runnel.algebra.nodes.attributes import PARTS, WHOLE, Ago, Attribute, Constant
 from runnel.algebra.nodes.expressions import (
     And,
+    AtomRelation,
     Between,
     Compare,
     Contains,
@@ -26,7 +27,6 @@ from runnel.algebra.nodes.expressions import (
     In,
     InNetwork,
     Not,
-    Operator,
     Or,
     References,
     RegularExpression,
@@ -66,7 +66,7 @@ _LINKS = ("https://muse.example/news", "HTTPS://Muse.Example:443/news/2#top", "h
 _ADDRESSES = ("10.0.0.1", "::ffff:10.2.3.4", "2001:db8::1", "10.0.0.1:80", "192.168.0.1")
 _TIMES = (datetime(2026, 11, 16, 12, tzinfo=UTC), datetime(1970, 1, 1, tzinfo=UTC))
 _AGO = tuple(Ago(timedelta(hours=hours)) for hours in (0, 1, 13, 24, 24 * 365 * 100))
-_OPERATORS: tuple[Operator, ...] = ("=", "<", "<=", ">", ">=")
+_OPERATORS: tuple[AtomRelation, ...] = ("=", "<", "<=", ">", ">=")
 
 _PHRASES = tuple(tuple(words(text)) for text in (*_TEXTS, "concert", "b a", "京", "zebra") if words(text))
 _DAYS = (date(2026, 11, 15), date(2026, 11, 16), date(1969, 12, 31))

@@ -17,7 +17,7 @@ from runnel.algebra.nodes.calls import Call, Constraint, Literally, Variable
 from runnel.algebra.nodes.expressions import And, Compare, Contains, Expression, In, Not, Or
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.nodes.render import render, render_attribute
-from runnel.errors import CyclicFeeds, RunnelError
+from runnel.errors import CyclicFeedsError, RunnelError
 from runnel.optimizer import optimize as optimizer
 from runnel.optimizer.describe import describe_draft
 from runnel.optimizer.draft import Branch, Draft
@@ -181,7 +181,7 @@ def test_an_explosive_condition_is_cut_and_kept_whole() -> None:
 
 
 def test_views_that_read_each_other_are_refused() -> None:
-    with pytest.raises(CyclicFeeds, match="reads itself"):
+    with pytest.raises(CyclicFeedsError, match="reads itself"):
         optimize([PlanQuery(10)], {10: Read(11), 11: Union((Read(1), Read(10)))})
 
 

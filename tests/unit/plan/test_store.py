@@ -13,7 +13,7 @@ import pytest
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import And, Contains, Expression, Or, RegularExpression
 from runnel.algebra.nodes.query import Filter, Node, Read, Union
-from runnel.errors import CorruptData, NewerRoot, NotFound
+from runnel.errors import CorruptDataError, NewerWorkspaceError, NotFoundError
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base, compile_delta
 from runnel.matching.compile.expected_work import part_anchors
@@ -92,11 +92,11 @@ def test_a_delta_names_what_it_removes_and_what_it_replaces(plan: Plan) -> None:
 
 def test_parts_that_do_not_belong_together_are_refused(storage: FileStorage, plan: Plan) -> None:
     compile_base(storage, "other", QUERIES, VIEWS)
-    with pytest.raises(CorruptData, match="not a delta of other"):
+    with pytest.raises(CorruptDataError, match="not a delta of other"):
         load(storage, PlanVersion(3, "other", "delta"))
-    with pytest.raises(CorruptData, match="delta is not a base"):
+    with pytest.raises(CorruptDataError, match="delta is not a base"):
         load(storage, PlanVersion(3, "delta"))
-    with pytest.raises(CorruptData, match=r"missing/manifest\.json"):
+    with pytest.raises(CorruptDataError, match=r"missing/manifest\.json"):
         load(storage, PlanVersion(3, "missing"))
 
 
@@ -113,7 +113,7 @@ def test_a_truncated_or_missing_file_is_refused_by_name(storage: FileStorage, pl
     name = "arrays.npy"
     whole = storage.read(f"base/{name}")
     for data in (whole[:-1], whole + b"x", b"", None):
-        with pytest.raises(CorruptData, match=f"base/{name}"):
+        with pytest.raises(CorruptDataError, match=f"base/{name}"):
             load(damaged(storage, name, data), PlanVersion(1, "base"))
         storage.local(f"base/{name}").write_bytes(whole)
     load(FileStorage(storage.url + "/."), PlanVersion(1, "base"))
@@ -121,12 +121,12 @@ def test_a_truncated_or_missing_file_is_refused_by_name(storage: FileStorage, pl
 
 def test_a_file_that_is_no_array_is_refused(storage: FileStorage, plan: Plan) -> None:
     size = len(storage.read("base/arrays.npy"))
-    with pytest.raises(CorruptData, match=r"base/arrays\.npy"):
+    with pytest.raises(CorruptDataError, match=r"base/arrays\.npy"):
         load(damaged(storage, "arrays.npy", b"\x00" * size), PlanVersion(1, "base"))
     pickled = io.BytesIO()
     np.save(pickled, np.array([{"a": 1}], dtype=object), allow_pickle=True)
     data = pickled.getvalue().ljust(size, b"\x00")[:size]
-    with pytest.raises(CorruptData, match=r"base/arrays\.npy"):
+    with pytest.raises(CorruptDataError, match=r"base/arrays\.npy"):
         load(damaged(storage, "arrays.npy", data), PlanVersion(1, "base"))
 
 
@@ -141,9 +141,9 @@ def changed(storage: FileStorage, plan: Plan, name: str, value: int) -> FileStor
 
 
 def test_ids_that_lead_nowhere_are_refused(storage: FileStorage, plan: Plan) -> None:
-    with pytest.raises(CorruptData, match="targets"):
+    with pytest.raises(CorruptDataError, match="targets"):
         load(changed(storage, plan, "targets.values", 2**30), PlanVersion(1, "base"))
-    with pytest.raises(CorruptData, match="digest"):
+    with pytest.raises(CorruptDataError, match="digest"):
         verify(storage, "base")
 
 
@@ -160,7 +160,7 @@ def test_ids_that_lead_nowhere_are_refused(storage: FileStorage, plan: Plan) -> 
 )
 def test_a_damaged_index_is_refused(storage: FileStorage, plan: Plan, array: str, words: str) -> None:
     loaded = load(changed(storage, plan, f"layout.{array}", 10_000), PlanVersion(1, "base"))
-    with pytest.raises(CorruptData, match=words):
+    with pytest.raises(CorruptDataError, match=words):
         build_matcher(loaded)
 
 
@@ -174,7 +174,7 @@ def test_what_is_seldom_looked_at_is_checked_when_it_is(storage: FileStorage, ar
     matcher = build_matcher(load(changed(storage, whole, array, 10_000), PlanVersion(1, "base")))
     items = [ItemBatch.of([Item("One", "1", {"title": (title,)})], {"One": 1}) for title in ("jazz", "rock")]
     assert matcher.match(items[0]).total == 0
-    with pytest.raises(CorruptData, match=words):
+    with pytest.raises(CorruptDataError, match=words):
         matcher.match(items[1])
 
 
@@ -224,13 +224,13 @@ def test_a_folder_of_the_first_format_is_read_and_laid_out_anew(storage: FileSto
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"format": 99}, NewerRoot),
-        ({"kind": "other"}, CorruptData),
-        ({"files": {"../escape.npy": {"size": 1, "sha256": ""}}}, CorruptData),
-        ({"arrays": {"query_ids": ["elsewhere.npy", 0, 1]}}, CorruptData),
-        ({"arrays": {"query_ids": ["arrays.npy", 0, 10**9]}}, CorruptData),
-        ({"arrays": {}}, CorruptData),
-        ({"counts": None}, CorruptData),
+        ({"format": 99}, NewerWorkspaceError),
+        ({"kind": "other"}, CorruptDataError),
+        ({"files": {"../escape.npy": {"size": 1, "sha256": ""}}}, CorruptDataError),
+        ({"arrays": {"query_ids": ["elsewhere.npy", 0, 1]}}, CorruptDataError),
+        ({"arrays": {"query_ids": ["arrays.npy", 0, 10**9]}}, CorruptDataError),
+        ({"arrays": {}}, CorruptDataError),
+        ({"counts": None}, CorruptDataError),
     ],
 )
 def test_a_manifest_is_not_trusted(
@@ -239,7 +239,7 @@ def test_a_manifest_is_not_trusted(
     value = json.loads(storage.read("base/manifest.json")) | change
     with pytest.raises(error):
         load(damaged(storage, "manifest.json", json.dumps(value).encode()), PlanVersion(1, "base"))
-    with pytest.raises(CorruptData, match=r"manifest\.json"):
+    with pytest.raises(CorruptDataError, match=r"manifest\.json"):
         PlanManifest.from_json("base", b"{")
 
 
@@ -269,5 +269,5 @@ def test_a_cut_predicate_says_what_decides(plan: Plan) -> None:
 def test_a_query_that_is_removed_or_unknown_is_not_explained(plan: Plan) -> None:
     assert explain_query(14, plan).part == "delta"
     for missing in (11, 99):
-        with pytest.raises(NotFound, match=f"#{missing} is not in the plan"):
+        with pytest.raises(NotFoundError, match=f"#{missing} is not in the plan"):
             explain_query(missing, plan)

@@ -13,9 +13,14 @@ from pathlib import Path
 import pytest
 from lxml import etree
 
-from runnel.errors import RunnelError, SheetFailed
+from runnel.errors import RunnelError, StylesheetError
 from runnel.sandbox import stylesheet_child
-from runnel.sandbox.stylesheet_process import MAX_SHEET, Transformed, Transformer, transformer_of
+from runnel.sandbox.stylesheet_process import (
+    MAX_STYLESHEET,
+    StylesheetTransformer,
+    TransformedDocument,
+    transformer_of,
+)
 from runnel.settings import Settings
 
 SPACES = (
@@ -41,12 +46,12 @@ def nested(inside: str, times: int = 3) -> str:
 
 
 @pytest.fixture(scope="module")
-def transformer() -> Iterator[Transformer]:
-    with Transformer(seconds=1.0, megabytes=192, max_output=4 << 20, children=2) as made:
+def transformer() -> Iterator[StylesheetTransformer]:
+    with StylesheetTransformer(seconds=1.0, megabytes=192, max_output=4 << 20, children=2) as made:
         yield made
 
 
-def still_works(transformer: Transformer) -> None:
+def still_works(transformer: StylesheetTransformer) -> None:
     assert transformer.apply(GOOD, NODES, "good.xsl").data == b"400 nodes"
 
 
@@ -73,7 +78,7 @@ def still_works(transformer: Transformer) -> None:
         ),
     ],
 )
-def test_methods_of_output(transformer: Transformer, made: bytes, media_type: str, data: bytes) -> None:
+def test_methods_of_output(transformer: StylesheetTransformer, made: bytes, media_type: str, data: bytes) -> None:
     result = transformer.apply(made, NODES, "made.xsl")
     assert result.media_type == f"{media_type}; charset=utf-8"
     assert result.data == data
@@ -81,12 +86,14 @@ def test_methods_of_output(transformer: Transformer, made: bytes, media_type: st
 
 @pytest.mark.parametrize("kind", ["import", "include"])
 @pytest.mark.parametrize("of", ["{path}", "file://{path}", "http://127.0.0.1:9/a.xsl", "other.xsl", ""])
-def test_other_stylesheets_are_not_read(transformer: Transformer, tmp_path: Path, kind: str, of: str) -> None:
+def test_other_stylesheets_are_not_read(
+    transformer: StylesheetTransformer, tmp_path: Path, kind: str, of: str
+) -> None:
     other = tmp_path / "other.xsl"
     other.write_bytes(sheet(template="LEAK"))
     made = sheet(f'<xsl:{kind} href="{of.format(path=other)}"/>')
     for act in (lambda: transformer.check(made, "made.xsl"), lambda: transformer.apply(made, NODES, "made.xsl")):
-        with pytest.raises(SheetFailed, match="complete in itself") as caught:
+        with pytest.raises(StylesheetError, match="complete in itself") as caught:
             act()
         assert caught.value.place == "made.xsl:2"
 
@@ -96,16 +103,16 @@ def test_the_resolver_refuses_imports_by_itself(tmp_path: Path) -> None:
     other = tmp_path / "other.xsl"
     other.write_bytes(sheet(template="LEAK"))
     root = stylesheet_child.parse(sheet(f'<xsl:import href="{other}"/>'), "stylesheet")
-    with pytest.raises(stylesheet_child.Refused, match="cannot be read"):
+    with pytest.raises(stylesheet_child.StylesheetRefusedError, match="cannot be read"):
         etree.XSLT(root)
 
 
 @pytest.mark.parametrize("of", ["{path}", "file://{path}", "http://127.0.0.1:9/a.xml", "", "/proc/self/environ"])
-def test_document_reads_nothing(transformer: Transformer, tmp_path: Path, of: str) -> None:
+def test_document_reads_nothing(transformer: StylesheetTransformer, tmp_path: Path, of: str) -> None:
     other = tmp_path / "other.xml"
     other.write_text("<secret>LEAK</secret>")
     made = sheet(template=f"<o><xsl:copy-of select=\"document('{of.format(path=other)}')\"/></o>")
-    with pytest.raises(SheetFailed, match="may not read"):
+    with pytest.raises(StylesheetError, match="may not read"):
         transformer.apply(made, NODES, "made.xsl")
 
 
@@ -118,9 +125,9 @@ def test_document_reads_nothing(transformer: Transformer, tmp_path: Path, of: st
         '<xsl:document href="{path}"><a/></xsl:document>',
     ],
 )
-def test_nothing_is_written(transformer: Transformer, tmp_path: Path, element: str) -> None:
+def test_nothing_is_written(transformer: StylesheetTransformer, tmp_path: Path, element: str) -> None:
     target = tmp_path / "out.xml"
-    with pytest.raises(SheetFailed, match=r"may not write|cannot be used"):
+    with pytest.raises(StylesheetError, match=r"may not write|cannot be used"):
         transformer.apply(sheet(template=element.format(path=target)), NODES, "made.xsl")
     assert not target.exists()
 
@@ -147,21 +154,21 @@ def test_nothing_is_written(transformer: Transformer, tmp_path: Path, element: s
     ],
 )
 def test_mistakes_are_explained(
-    transformer: Transformer, made: bytes, document: bytes, words: str, place: str | None
+    transformer: StylesheetTransformer, made: bytes, document: bytes, words: str, place: str | None
 ) -> None:
-    with pytest.raises(SheetFailed) as caught:
+    with pytest.raises(StylesheetError) as caught:
         transformer.apply(made, document, "made.xsl")
     assert words in str(caught.value)
     assert caught.value.place == (place or caught.value.place)
     still_works(transformer)
 
 
-def test_check_takes_what_apply_takes(transformer: Transformer) -> None:
+def test_check_takes_what_apply_takes(transformer: StylesheetTransformer) -> None:
     transformer.check(GOOD, "good.xsl")
-    with pytest.raises(SheetFailed, match="not a stylesheet"):
+    with pytest.raises(StylesheetError, match="not a stylesheet"):
         transformer.check(b"<a/>", "bad.xsl")
-    with pytest.raises(SheetFailed, match=f"more than {MAX_SHEET} bytes"):
-        transformer.check(b" " * (MAX_SHEET + 1), "large.xsl")
+    with pytest.raises(StylesheetError, match=f"more than {MAX_STYLESHEET} bytes"):
+        transformer.check(b" " * (MAX_STYLESHEET + 1), "large.xsl")
 
 
 DOUBLING = (
@@ -191,9 +198,9 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-def test_bombs_are_stopped_and_the_next_call_works(transformer: Transformer, name: str) -> None:
+def test_bombs_are_stopped_and_the_next_call_works(transformer: StylesheetTransformer, name: str) -> None:
     made, words = BOMBS[name]
-    with pytest.raises(SheetFailed, match=words) as caught:
+    with pytest.raises(StylesheetError, match=words) as caught:
         transformer.apply(made, NODES, f"{name}.xsl")
     assert str(caught.value.place).startswith(f"{name}.xsl")
     still_works(transformer)
@@ -201,8 +208,8 @@ def test_bombs_are_stopped_and_the_next_call_works(transformer: Transformer, nam
 
 def test_processor_time_is_limited_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runnel.sandbox.stylesheet_process.CLOCK", 1000)
-    with Transformer(seconds=0.3, megabytes=192, children=1) as made:
-        with pytest.raises(SheetFailed, match=r"more than 0\.3 seconds of processor time"):
+    with StylesheetTransformer(seconds=0.3, megabytes=192, children=1) as made:
+        with pytest.raises(StylesheetError, match=r"more than 0\.3 seconds of processor time"):
             made.apply(BOMBS["triple count"][0], NODES, "count.xsl")
         still_works(made)
 
@@ -213,7 +220,7 @@ def _children() -> set[int]:
 
 def test_one_child_serves_many_documents() -> None:
     others = _children()
-    with Transformer(seconds=5.0, megabytes=192, children=1) as made:
+    with StylesheetTransformer(seconds=5.0, megabytes=192, children=1) as made:
         still_works(made)
         before = _children() - others
         assert len(before) == 1
@@ -228,7 +235,7 @@ def test_children_get_no_secrets_and_no_files(monkeypatch: pytest.MonkeyPatch) -
     others = _children()
     read, write = os.pipe()
     os.set_inheritable(read, False)
-    with Transformer(seconds=5.0, megabytes=192, children=1) as made:
+    with StylesheetTransformer(seconds=5.0, megabytes=192, children=1) as made:
         still_works(made)
         (child,) = _children() - others
         assert b"secret" not in Path(f"/proc/{child}/environ").read_bytes()
@@ -243,7 +250,7 @@ def test_children_get_no_secrets_and_no_files(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_child_that_is_killed_is_replaced_unseen() -> None:
     others = _children()
-    with Transformer(seconds=5.0, megabytes=192, children=1) as made:
+    with StylesheetTransformer(seconds=5.0, megabytes=192, children=1) as made:
         still_works(made)
         (child,) = _children() - others
         os.kill(child, signal.SIGKILL)
@@ -255,18 +262,18 @@ def test_a_child_that_is_killed_is_replaced_unseen() -> None:
 
 def test_a_child_that_sleeps_meets_the_clock() -> None:
     others = _children()
-    with Transformer(seconds=0.5, megabytes=192, children=1) as made:
+    with StylesheetTransformer(seconds=0.5, megabytes=192, children=1) as made:
         still_works(made)
         (child,) = _children() - others
         os.kill(child, signal.SIGSTOP)
-        with pytest.raises(SheetFailed, match="more than 1 seconds"):
+        with pytest.raises(StylesheetError, match="more than 1 seconds"):
             made.apply(GOOD, NODES, "good.xsl")
         still_works(made)
 
 
 def test_a_crash_of_the_processor_is_the_failure_of_one_document() -> None:
     others = _children()
-    with Transformer(seconds=20.0, megabytes=192, children=1) as made, ThreadPoolExecutor(1) as threads:
+    with StylesheetTransformer(seconds=20.0, megabytes=192, children=1) as made, ThreadPoolExecutor(1) as threads:
         still_works(made)
         victim = threads.submit(made.apply, BOMBS["triple count"][0], NODES, "long.xsl")
         killed: set[int] = set()
@@ -277,17 +284,17 @@ def test_a_crash_of_the_processor_is_the_failure_of_one_document() -> None:
                 os.kill(child, signal.SIGSEGV)
                 killed.add(child)
             time.sleep(0.01)
-        with pytest.raises(SheetFailed, match="broke the stylesheet processor"):
+        with pytest.raises(StylesheetError, match="broke the stylesheet processor"):
             victim.result()
         assert len(killed) == 2
         still_works(made)
 
 
-def test_many_callers_at_once(transformer: Transformer) -> None:
-    def one(number: int) -> Transformed | str:
+def test_many_callers_at_once(transformer: StylesheetTransformer) -> None:
+    def one(number: int) -> TransformedDocument | str:
         document = b"<a>" + b"<n/>" * number + b"</a>"
         if number % 10 == 7:
-            with pytest.raises(SheetFailed, match="memory"):
+            with pytest.raises(StylesheetError, match="memory"):
                 transformer.apply(BOMBS["doubling"][0], document, "bomb.xsl")
             return "stopped"
         return transformer.apply(GOOD, document, "good.xsl")
@@ -295,13 +302,15 @@ def test_many_callers_at_once(transformer: Transformer) -> None:
     with ThreadPoolExecutor(8) as threads:
         results = list(threads.map(one, range(40)))
     for number, result in enumerate(results):
-        expected = "stopped" if number % 10 == 7 else Transformed("text/plain; charset=utf-8", b"%d nodes" % number)
+        expected = (
+            "stopped" if number % 10 == 7 else TransformedDocument("text/plain; charset=utf-8", b"%d nodes" % number)
+        )
         assert result == expected
 
 
 def test_closing_ends_those_at_work_too() -> None:
     others = _children()
-    made = Transformer(seconds=60.0, megabytes=192, children=1)
+    made = StylesheetTransformer(seconds=60.0, megabytes=192, children=1)
     failures: list[RunnelError] = []
 
     def work() -> None:
@@ -317,7 +326,7 @@ def test_closing_ends_those_at_work_too() -> None:
     made.close()
     worker.join(30)
     (failure,) = failures
-    assert not isinstance(failure, SheetFailed), "a message must not be given up because the runner stops"
+    assert not isinstance(failure, StylesheetError), "a message must not be given up because the runner stops"
     assert _children() <= others
     with pytest.raises(RunnelError, match="closed"):
         made.apply(GOOD, NODES, "good.xsl")
@@ -325,7 +334,7 @@ def test_closing_ends_those_at_work_too() -> None:
 
 def test_the_settings_make_a_transformer(tmp_path: Path) -> None:
     with transformer_of(Settings.load(tmp_path, max_document_bytes=5)) as made:
-        with pytest.raises(SheetFailed, match="more than 5 bytes"):
+        with pytest.raises(StylesheetError, match="more than 5 bytes"):
             made.apply(GOOD, NODES, "good.xsl")
         assert made.apply(sheet(template=""), NODES, "empty.xsl").data == b""
 
@@ -333,7 +342,7 @@ def test_the_settings_make_a_transformer(tmp_path: Path) -> None:
 def test_a_process_that_cannot_start_is_not_the_fault_of_the_stylesheet(monkeypatch: pytest.MonkeyPatch) -> None:
     for program in ("/nowhere/python", "/bin/false"):
         monkeypatch.setattr("sys.executable", program)
-        with Transformer(seconds=1.0, megabytes=192) as made:
+        with StylesheetTransformer(seconds=1.0, megabytes=192) as made:
             with pytest.raises(RunnelError, match="could be started") as caught:
                 made.apply(GOOD, NODES, "good.xsl")
-            assert not isinstance(caught.value, SheetFailed)
+            assert not isinstance(caught.value, StylesheetError)

@@ -21,10 +21,10 @@ from runnel.plan.logical_plan import LogicalPlan, PlanQuery
 from runnel.plan.store import Plan, PlanVersion
 from runnel.scaleout.cover.expected_routes import ExpectedRoutes, expect_routes
 from runnel.scaleout.divide import assign_queries
-from runnel.scaleout.divide.cut_plan import cut
+from runnel.scaleout.divide.cut_plan import cut_plan
 from runnel.scaleout.divide.weigh_queries import Weights
 from runnel.scaleout.partitioning import Assignment, Partition, Partitioning, read_partitioning, write_partitioning
-from runnel.scaleout.route.loaded_partition import PlanPiece, delta_piece, load_piece, load_router
+from runnel.scaleout.route.loaded_partition import PartitionPlan, delta_plan, load_partition, load_router
 from runnel.storage.file_storage import Storage
 
 _folders = itertools.count()
@@ -41,7 +41,7 @@ def divided(
     of_ids = partitions[np.searchsorted(owners, query_of(logical.query_ids))]
     made = []
     for one in range(count):
-        manifest = compile_logical(storage, f"piece-{number}-{one}", cut(logical, of_ids == one))
+        manifest = compile_logical(storage, f"piece-{number}-{one}", cut_plan(logical, of_ids == one))
         made.append(Partition(manifest.folder, int(np.count_nonzero(partitions == one)), manifest.size, 1.0, 1.0))
     router = compile_logical(storage, f"router-{number}", everywhere(logical, count))
     folder = f"partitioning-{number}"
@@ -61,12 +61,12 @@ def everywhere(logical: LogicalPlan, count: int) -> LogicalPlan:
     return replace(made, gates=GateTable(texts=logical.gates.texts))
 
 
-def pieces_of(storage: Storage, version: PlanVersion) -> list[PlanPiece]:
+def pieces_of(storage: Storage, version: PlanVersion) -> list[PartitionPlan]:
     """The delta, where there is one, and the partitions of a version."""
     assert version.partitioning is not None
     partitioning = read_partitioning(storage, version.partitioning)
-    delta = delta_piece(storage, version, load_router(storage, version, partitioning.router))
-    found = [load_piece(storage, version, one.folder) for one in partitioning.partitions]
+    delta = delta_plan(storage, version, load_router(storage, version, partitioning.router))
+    found = [load_partition(storage, version, one.folder) for one in partitioning.partitions]
     return found if delta is None else [delta, *found]
 
 

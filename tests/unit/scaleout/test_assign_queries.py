@@ -13,7 +13,7 @@ from tests.unit.scaleout.generated_weights import generated_weights, weights_of
 from runnel.arrays import Array, Rows
 from runnel.errors import RunnelError
 from runnel.scaleout.divide.assign_queries import LIMIT, assign_queries, choose_assignment, weigh_assignment
-from runnel.scaleout.divide.balanced_split import divide_line
+from runnel.scaleout.divide.balanced_split import split_evenly
 from runnel.scaleout.divide.weigh_queries import EMIT, ENTRY, Weights
 from runnel.scaleout.partitioning import STRATEGIES, Strategy
 
@@ -215,7 +215,7 @@ def test_nothing_can_be_divided_into_no_partitions() -> None:
 def test_a_line_is_divided_alike_by_both_amounts(size: int, count: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
     first, second = generator.random(size), np.sort(generator.random(size))
-    parts = divide_line(first, second, count)
+    parts = split_evenly(first, second, count)
     for amounts in (first, second):
         loads = np.bincount(parts, weights=amounts, minlength=count)
         assert loads.max() <= amounts.sum() / count + 3 * amounts.max()

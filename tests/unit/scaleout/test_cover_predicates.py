@@ -29,13 +29,13 @@ from runnel.model.graph import Triple
 from runnel.scaleout.containment.definition import contains
 from runnel.scaleout.cover.cover_predicates import Cover, cover_predicates
 from runnel.scaleout.cover.graph_mergers import GraphMergers, merge_by_edges
-from runnel.scaleout.cover.subsuming_roots import find_kin
+from runnel.scaleout.cover.subsuming_roots import find_subsuming_roots
 
 ROCK, JAZZ, LIVE = word("rock"), word("jazz"), word("live")
 
 
 def cover_of(plan: LaidOut, most: int | None = None, publications: list[list[Triple]] | None = None) -> Cover:
-    kin = find_kin(plan.logical, plan.atoms, plan.anchors)
+    kin = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors)
     return cover_predicates(plan.logical, plan.atoms, plan.anchors, kin, most=most, publications=publications or [])
 
 

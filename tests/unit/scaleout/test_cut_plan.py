@@ -33,13 +33,13 @@ from runnel.model.item import Item
 from runnel.model.seen_key import SeenKey
 from runnel.optimizer.optimize import optimize
 from runnel.optimizer.optimizer_settings import OptimizerSettings
-from runnel.plan.gates import GateTable, query_of, visible, way_id
-from runnel.plan.graph_bindings import BoundGraphs, NamedGraph
+from runnel.plan.gates import GateTable, disjunct_id, query_of, visible
+from runnel.plan.graph_bindings import GraphBindings, NamedGraph
 from runnel.plan.logical_plan import EXACT, FormulaKind, LogicalPlan, PlanQuery
-from runnel.plan.operator_table import Literal, OperatedWay, OperatorTable
+from runnel.plan.operator_table import OperatorDisjunct, OperatorTable, TermLiteral
 from runnel.plan.store import Plan, PlanVersion, load
 from runnel.plan.validate import validate
-from runnel.scaleout.divide.cut_plan import cut
+from runnel.scaleout.divide.cut_plan import cut_plan
 from runnel.storage.file_storage import FileStorage
 
 _folders = itertools.count()
@@ -63,7 +63,7 @@ def parts_of(logical: LogicalPlan, data: st.DataObject) -> list[LogicalPlan]:
     count = data.draw(st.integers(1, 4))
     dealt = {one: data.draw(st.integers(0, count - 1)) for one in np.unique(owners).tolist()}
     places = np.array([dealt[one] for one in owners.tolist()], dtype=np.int64)
-    parts = [cut(logical, places == part) for part in range(count)]
+    parts = [cut_plan(logical, places == part) for part in range(count)]
     for part, one in enumerate(parts):
         validate("part", one, NO_TOMBSTONES)
         assert one.query_ids.tolist() == logical.query_ids[places == part].tolist()
@@ -126,14 +126,14 @@ def test_parts_match_together_as_the_whole(
 @given(worlds(), st.sampled_from([None, TINY]))
 def test_cutting_nothing_off_changes_nothing(world: GeneratedWorld, limits: OptimizerSettings | None) -> None:
     whole = optimize(all_queries(world), world.definitions, settings=limits)
-    once = cut(whole, everything(whole))
+    once = cut_plan(whole, everything(whole))
     check_dense(once)
-    assert same(cut(once, everything(once)), once)
+    assert same(cut_plan(once, everything(once)), once)
     # What no query uses is gone; all else is as it was.
     assert once.targets.values.tolist() == whole.targets.values.tolist()
     used = np.unique(np.concatenate([whole.clauses.values, *_literals(whole)]) >> 1)
     assert set(once.atoms.texts()) <= {whole.atoms.text(one) for one in used.tolist()}
-    assert not len(cut(whole, ~everything(whole)).atoms)
+    assert not len(cut_plan(whole, ~everything(whole)).atoms)
 
 
 def _literals(logical: LogicalPlan) -> Iterator[Array]:
@@ -231,33 +231,36 @@ def by_hand() -> LogicalPlan:
         13: [NamedGraph("h", ("q",)), NamedGraph("h", ("r",))],
     }
     ways = {
-        way_id(12, 5): OperatedWay(12, (Literal("t", False, ("x",)), Literal("u", True))),
-        way_id(13, 5): OperatedWay(13, (Literal("u"),)),
+        disjunct_id(12, 5): OperatorDisjunct(12, (TermLiteral("t", False, ("x",)), TermLiteral("u", True))),
+        disjunct_id(13, 5): OperatorDisjunct(13, (TermLiteral("u"),)),
     }
     return replace(
         plan,
         atoms=Texts.of(["unused", "g", "h"]),
-        bound_graphs=BoundGraphs.of(graphs, {"g": 1, "h": 2}),
+        bound_graphs=GraphBindings.of(graphs, {"g": 1, "h": 2}),
         operators=OperatorTable.of(ways),
     )
 
 
 def test_what_only_a_name_asks_for_is_kept_and_the_rest_is_not() -> None:
     whole = by_hand()
-    last = cut(whole, query_of(whole.query_ids) == 13)
+    last = cut_plan(whole, query_of(whole.query_ids) == 13)
     assert list(last.atoms.texts()) == ["h"]
     assert last.bound_graphs.graphs(last.atoms) == {13: [NamedGraph("h", ("q",)), NamedGraph("h", ("r",))]}
-    assert last.operators.ways() == {way_id(13, 5): OperatedWay(13, (Literal("u"),))}
+    assert last.operators.ways() == {disjunct_id(13, 5): OperatorDisjunct(13, (TermLiteral("u"),))}
     assert list(last.operators.terms.texts()) == ["u"]
     assert last.gates.arrays() == {}
-    reader = cut(whole, query_of(whole.query_ids) == 12)
+    reader = cut_plan(whole, query_of(whole.query_ids) == 12)
     assert list(reader.atoms.texts()) == ["g"]
     assert list(reader.bound_graphs.wholes.texts()) == ["all"]
-    assert reader.operators.ways()[way_id(12, 5)].literals == (Literal("t", False, ("x",)), Literal("u", True))
+    assert reader.operators.ways()[disjunct_id(12, 5)].literals == (
+        TermLiteral("t", False, ("x",)),
+        TermLiteral("u", True),
+    )
     # The reader's way leads through the second gate, and that is behind the first one.
     assert [gate.feed for gate in reader.gates.gates()] == [10, 11]
     assert query_of(reader.gates.way_ids).tolist() == [12]
     assert GateTable.stored(reader.gates.arrays()).gates() == reader.gates.gates()
     assert visible(reader.query_ids).tolist() == visible(whole.query_ids[query_of(whole.query_ids) == 12]).tolist()
     with pytest.raises(RunnelError, match="2 choices for the"):
-        cut(whole, np.array([True, False]))
+        cut_plan(whole, np.array([True, False]))

@@ -23,7 +23,7 @@ from runnel.algebra.nodes.calls import Variable
 from runnel.algebra.nodes.expressions import Compare, Contains
 from runnel.algebra.nodes.graph_patterns import Edge, Graph
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.matching.compile.compile_plan import compile_base, compile_delta
 from runnel.matching.distinct.claims import Claims
 from runnel.model.bindings import Bindings
@@ -34,7 +34,7 @@ from runnel.plan.gates import Gate
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
 from runnel.scaleout.partitioning import read_partitioning
-from runnel.scaleout.route.loaded_partition import WorkingPiece, delta_piece, load_piece, load_router
+from runnel.scaleout.route.loaded_partition import LoadedPartition, delta_plan, load_partition, load_router
 from runnel.storage.file_storage import FileStorage
 
 _folders = itertools.count()
@@ -67,7 +67,7 @@ def with_delta(
 Told = tuple[set[tuple[int, int]], set[tuple[object, ...]], set[Gate]]
 
 
-def told(pieces: list[WorkingPiece], items: ItemBatch) -> Told:
+def told(pieces: list[LoadedPartition], items: ItemBatch) -> Told:
     """What matches without gates, by row; what is claimed; and the gates that claims are about."""
     kept, claimed, gates = set(), [], set()
     for piece in pieces:
@@ -102,8 +102,8 @@ def test_pieces_claim_what_the_plan_claims(world: DistinctWorld, count: int, dat
         redefined & in_base,
         tuple(sorted(removed)),
     )
-    pieces = [WorkingPiece.of(one) for one in pieces_of(STORAGE, divided(STORAGE, plan, count))]
-    whole = [WorkingPiece.of(plan)]
+    pieces = [LoadedPartition.of(one) for one in pieces_of(STORAGE, divided(STORAGE, plan, count))]
+    whole = [LoadedPartition.of(plan)]
     for batch in world.batches():
         assert told(pieces, batch) == told(whole, batch)
 
@@ -139,8 +139,8 @@ def test_a_distinct_feed_of_the_base_that_a_delta_reads_keeps_its_bindings() -> 
     definitions[11] = Filter(Read(10), Contains(TITLE, ("rock",)))
     plan = with_delta(base, [PlanQuery(11, 5)], definitions, set())
     items = ItemBatch.of([graph_item(7, 2003), graph_item(8, 2004)], {"One": 1})
-    pieces = [WorkingPiece.of(one) for one in pieces_of(STORAGE, divided(STORAGE, plan, 2))]
-    whole = WorkingPiece.of(plan)
+    pieces = [LoadedPartition.of(one) for one in pieces_of(STORAGE, divided(STORAGE, plan, 2))]
+    whole = LoadedPartition.of(plan)
     assert told(pieces, items) == told([whole], items)
     bound: dict[int, dict[int, Bindings]] = {}
     for piece in pieces:
@@ -159,7 +159,7 @@ def test_removing_a_query_of_the_delta_or_of_the_base_takes_it_from_its_piece() 
     plan = with_delta(base, [PlanQuery(one) for one in (13, 14, 15)], definitions, {12}, (10, 14))
     items = ItemBatch.of([Item("One", "1", {"title": ("rock",)})], {"One": 1})
     version = divided(STORAGE, plan, 2)
-    delta, even, odd = (WorkingPiece.of(one) for one in pieces_of(STORAGE, version))
+    delta, even, odd = (LoadedPartition.of(one) for one in pieces_of(STORAGE, version))
     assert [one.matcher.match(items).queries.tolist() for one in (delta, even, odd)] == [[13, 15], [], [11]]
     assert even.plan.version.base != odd.plan.version.base, "what is kept by version would be mixed up"
     assert even.plan.tombstones.tolist() == [10, 12, 13, 14, 15]
@@ -179,15 +179,15 @@ def test_folders_that_are_no_pieces_are_refused() -> None:
     plan = with_delta(base, [PlanQuery(11)], definitions, set())
     version = divided(STORAGE, plan, 1)
     assert version.delta is not None
-    for load_it in (load_piece, load_router):
-        with pytest.raises(CorruptData, match="is not a piece of a partitioning"):
+    for load_it in (load_partition, load_router):
+        with pytest.raises(CorruptDataError, match="is not a piece of a partitioning"):
             load_it(STORAGE, version, version.delta)
-        with pytest.raises(CorruptData, match="cannot be read"):
+        with pytest.raises(CorruptDataError, match="cannot be read"):
             load_it(STORAGE, version, "nowhere")
     router = load_router(STORAGE, version, router_folder(version))
     other = replace(version, base="another")
-    with pytest.raises(CorruptData, match="is not a delta of another"):
-        delta_piece(STORAGE, other, router)
-    with pytest.raises(CorruptData, match="is not a delta of another"):
-        load_piece(STORAGE, other, router.version.base)
-    assert delta_piece(STORAGE, replace(version, delta=None), router) is None
+    with pytest.raises(CorruptDataError, match="is not a delta of another"):
+        delta_plan(STORAGE, other, router)
+    with pytest.raises(CorruptDataError, match="is not a delta of another"):
+        load_partition(STORAGE, other, router.version.base)
+    assert delta_plan(STORAGE, replace(version, delta=None), router) is None

@@ -19,7 +19,7 @@ from tests.unit.matching.operators.decide.operator_worlds import OperatorWorld, 
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import And, Contains, Not
 from runnel.algebra.nodes.query import Filter, Node, Read
-from runnel.errors import CorruptData, RunnelError
+from runnel.errors import CorruptDataError, RunnelError
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base, compile_delta
 from runnel.matching.filters.index.index_layout import stored_atoms
@@ -40,7 +40,7 @@ from runnel.scaleout.partitioning import (
     read_assignment,
     read_partitioning,
 )
-from runnel.scaleout.route.loaded_partition import load_piece, load_router
+from runnel.scaleout.route.loaded_partition import load_partition, load_router
 from runnel.scaleout.route.partitioned_matcher import PartitionedMatcher
 from runnel.storage.file_storage import FileStorage
 
@@ -165,7 +165,7 @@ def test_partitions_that_stay_the_same_keep_their_folders() -> None:
     items = ItemBatch.of([], {})
     assert matched(plan, gone, items) == []
     STORAGE.replace(f"{first.folder}/{ASSIGNMENT}", b"damaged")
-    with pytest.raises(CorruptData, match=f"{first.folder}/{ASSIGNMENT} is damaged"):
+    with pytest.raises(CorruptDataError, match=f"{first.folder}/{ASSIGNMENT} is damaged"):
         made(plan, 4, before=first)
 
 
@@ -200,7 +200,7 @@ def test_an_assignment_that_does_not_fit_is_refused() -> None:
 def test_a_matcher_that_the_settings_choose_is_that_of_the_pieces() -> None:
     plan = words_plan(4)
     found = made(plan, 2, settings=OptimizerSettings(matcher="tree"))
-    pieces = [load_piece(STORAGE, plan.version, one.folder) for one in found.partitions]
+    pieces = [load_partition(STORAGE, plan.version, one.folder) for one in found.partitions]
     assert all(isinstance(build_matcher(one), TreeMatcher) for one in pieces)
     assert isinstance(build_matcher(load_router(STORAGE, plan.version, found.router)), StreamMatcher)
     assert np.unique(query_of(np.concatenate([one.base.queries.query_ids for one in pieces]))).tolist() == [

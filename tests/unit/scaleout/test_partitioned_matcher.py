@@ -17,7 +17,7 @@ from tests.unit.scaleout.divided_plans import divided
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import Compare, Contains
 from runnel.algebra.nodes.query import Filter, Node, Read
-from runnel.errors import CorruptData, RunnelError
+from runnel.errors import CorruptDataError, RunnelError
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base
 from runnel.matching.filters.atoms import truth
@@ -26,13 +26,13 @@ from runnel.matching.filters.streams import settle_doubts
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Failure, Matches
-from runnel.plan.gates import way_id
+from runnel.plan.gates import disjunct_id
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
 from runnel.scaleout.divide.make_partitioning import make_partitioning
 from runnel.scaleout.partitioning import Partitioning, read_partitioning
 from runnel.scaleout.route.loaded_partition import load_router
-from runnel.scaleout.route.partitioned_matcher import Found, PartitionedMatcher, united
+from runnel.scaleout.route.partitioned_matcher import PartitionedMatcher, PartitionMatches, united
 from runnel.scaleout.route.router import Router, packed, unpacked
 from runnel.storage.file_storage import FileStorage
 
@@ -79,7 +79,9 @@ def rows(matches: Matches) -> list[list[int]]:
     return [matches.row(row).tolist() for row in range(len(matches))]
 
 
-_ids = st.sampled_from([1, 2, 7, 65_535, 70_000, 70_001, 1 << 33, way_id(3, 0), way_id(3, 1), way_id(9, 5)])
+_ids = st.sampled_from(
+    [1, 2, 7, 65_535, 70_000, 70_001, 1 << 33, disjunct_id(3, 0), disjunct_id(3, 1), disjunct_id(9, 5)]
+)
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -88,14 +90,14 @@ def test_answers_of_pieces_are_united(count: int, told: list[tuple[int, int, int
     """A query belongs to one piece; a piece was asked about some of the items, and some queries failed there."""
     piece_of = {query: piece for _, piece, query in told}
     pairs = {(row, query) for row, _, query in told if row < count}
-    failures = sorted((row, query) for row, query in pairs if query in (7, way_id(3, 1)))
+    failures = sorted((row, query) for row, query in pairs if query in (7, disjunct_id(3, 1)))
     pairs -= set(failures)
     found = []
     for piece in range(3):
         asked = sorted({row for row, query in (*pairs, *failures) if piece_of[query] == piece})
         answers = [sorted(query for row, query in pairs if row == one and piece_of[query] == piece) for one in asked]
         failed = [Failure(asked.index(row), query, "odd") for row, query in failures if piece_of[query] == piece]
-        found.append(Found(np.array(asked, dtype=np.int64), Matches.of(answers, failed)))
+        found.append(PartitionMatches(np.array(asked, dtype=np.int64), Matches.of(answers, failed)))
     whole = united(count, found)
     assert rows(whole) == [sorted(query for row, query in pairs if row == one) for one in range(count)]
     assert [(one.row, one.query) for one in whole.failures] == failures
@@ -108,7 +110,7 @@ def test_choices_travel_as_bits(chosen: list[bool]) -> None:
     data = packed(np.array(chosen, dtype=np.bool_))
     assert len(data) == (len(chosen) + 7) // 8
     assert unpacked(data, len(chosen)).tolist() == chosen
-    with pytest.raises(CorruptData, match="cannot say which"):
+    with pytest.raises(CorruptDataError, match="cannot say which"):
         unpacked(data + b"\0", len(chosen))
 
 
@@ -175,15 +177,15 @@ def test_what_is_no_partitioning_of_the_version_is_refused() -> None:
     version, found = made(plan, [0, 1])
     with pytest.raises(RunnelError, match="version 1 of the plan is not partitioned"):
         PartitionedMatcher(STORAGE, plan.version)
-    with pytest.raises(CorruptData, match=f"does not divide {other.version.base}"):
+    with pytest.raises(CorruptDataError, match=f"does not divide {other.version.base}"):
         PartitionedMatcher(STORAGE, replace(other.version, partitioning=found.folder))
-    with pytest.raises(CorruptData, match="names a partition that is not there"):
+    with pytest.raises(CorruptDataError, match="names a partition that is not there"):
         Router(load_router(STORAGE, version, found.router), 1)
-    with pytest.raises(CorruptData, match="cannot be read"):
+    with pytest.raises(CorruptDataError, match="cannot be read"):
         PartitionedMatcher(STORAGE, replace(version, partitioning="nowhere"))
     STORAGE.delete(f"{found.partitions[1].folder}/manifest.json")
     matcher = PartitionedMatcher(STORAGE, version)
     assert rows(matcher.match(titled("word0"))) == [[10]]
-    with pytest.raises(CorruptData, match="cannot be read"):
+    with pytest.raises(CorruptDataError, match="cannot be read"):
         matcher.match(titled("word1"))
     assert read_partitioning(STORAGE, found.folder) == found

@@ -21,8 +21,8 @@ from runnel.optimizer.matcher_costs import MATCHERS, MatcherName
 from runnel.optimizer.optimizer_settings import OptimizerSettings
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import PlanVersion
-from runnel.scaleout.route.loaded_partition import WorkingPiece, load_piece
-from runnel.scaleout.route.plan_lru import HeldPlans, in_good_order
+from runnel.scaleout.route.loaded_partition import LoadedPartition, load_partition
+from runnel.scaleout.route.plan_lru import PlanLru, in_good_order
 from runnel.storage.file_storage import FileStorage
 
 
@@ -43,7 +43,7 @@ class Loaded:
     st.one_of(st.none(), st.integers(0, 120)),
 )
 def test_what_is_held_is_the_latest_that_fits(sizes: list[int], asked: list[int], budget: int | None) -> None:
-    held = HeldPlans[int, Loaded](budget)
+    held = PlanLru[int, Loaded](budget)
     model: OrderedDict[int, int] = OrderedDict()
     loads = reloads = 0
     seen: set[int] = set()
@@ -75,7 +75,7 @@ def test_what_is_held_is_the_latest_that_fits(sizes: list[int], asked: list[int]
 
 
 def test_a_plan_that_cannot_be_loaded_is_not_held_and_one_that_lies_about_its_size_pushes_others_out() -> None:
-    held = HeldPlans[str, Loaded](100)
+    held = PlanLru[str, Loaded](100)
     held.get("a", 60, lambda: Loaded(60))
 
     def breaks() -> Loaded:
@@ -89,7 +89,7 @@ def test_a_plan_that_cannot_be_loaded_is_not_held_and_one_that_lies_about_its_si
 
 
 def test_a_new_edition_takes_the_place_of_the_old_one_and_is_no_load() -> None:
-    held = HeldPlans[str, Loaded](100)
+    held = PlanLru[str, Loaded](100)
     first = held.get("a", 60, lambda: Loaded(60), edition=1)
     assert held.get("a", 60, lambda: Loaded(60), edition=1) is first
     assert held.get("a", 60, lambda: Loaded(70), edition=2) is not first
@@ -103,7 +103,7 @@ def test_a_new_edition_takes_the_place_of_the_old_one_and_is_no_load() -> None:
 
 def test_a_scan_over_more_than_fits_reloads_only_what_does_not_fit() -> None:
     def reloads(in_order: bool) -> int:
-        held = HeldPlans[int, Loaded](40)
+        held = PlanLru[int, Loaded](40)
         for _ in range(5):
             for key in in_good_order(held, range(6)) if in_order else range(6):
                 held.get(key, 10, lambda: Loaded(10))
@@ -123,11 +123,13 @@ def test_an_evicted_plan_is_mapped_no_more(name: MatcherName, tmp_path: Path) ->
     limits = OptimizerSettings(matcher=name)
     sizes = [compile_base(storage, f"piece-{n}", queries, definitions, settings=limits).size for n in range(3)]
     items = ItemBatch.of([Item("One", "1", {"title": ("w5",), "price": (300.0,)})], {"One": 1})
-    held = HeldPlans[int, WorkingPiece](2 * sizes[0])
+    held = PlanLru[int, LoadedPartition](2 * sizes[0])
 
     def matched(number: int) -> int:
         version = PlanVersion(1, f"piece-{number}")
-        found = held.get(number, sizes[number], lambda: WorkingPiece.of(load_piece(storage, version, version.base)))
+        found = held.get(
+            number, sizes[number], lambda: LoadedPartition.of(load_partition(storage, version, version.base))
+        )
         return found.matcher.match(items).total
 
     def mapped() -> set[str]:

@@ -30,7 +30,7 @@ from runnel.plan.logical_plan import EXACT, LogicalPlan, PlanQuery
 from runnel.plan.validate import validate
 from runnel.scaleout.cover.cover_predicates import cover_predicates
 from runnel.scaleout.cover.router_plan import _wider_scopes, router_plan
-from runnel.scaleout.cover.subsuming_roots import find_kin
+from runnel.scaleout.cover.subsuming_roots import find_subsuming_roots
 
 ROCK, JAZZ, LIVE = word("rock"), word("jazz"), word("live")
 
@@ -50,7 +50,7 @@ def router_of(
     most: int | None = None,
     opened: tuple[Array, Array] | None = None,
 ) -> LogicalPlan:
-    kin = find_kin(plan.logical, plan.atoms, plan.anchors)
+    kin = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors)
     cover = cover_predicates(plan.logical, plan.atoms, plan.anchors, kin, most=most)
     made = router_plan(plan.logical, cover, partitions, count, opened=opened)
     validate("router", made, np.empty(0, dtype=np.int64))

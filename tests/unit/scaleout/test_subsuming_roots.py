@@ -32,7 +32,7 @@ from runnel.scaleout.containment.definition import contains
 from runnel.scaleout.cover import containing_graphs
 from runnel.scaleout.cover.containing_graphs import ancestors, containing_pairs
 from runnel.scaleout.cover.subsuming_kernels import NOBODY, follow
-from runnel.scaleout.cover.subsuming_roots import Kin, find_kin, predicate_shares
+from runnel.scaleout.cover.subsuming_roots import SubsumingRoots, find_subsuming_roots, predicate_shares
 
 CASES = settings(max_examples=50, deadline=None, derandomize=True)
 ROCK, JAZZ, LIVE = word("rock"), word("jazz"), word("live")
@@ -41,7 +41,7 @@ ROCK, JAZZ, LIVE = word("rock"), word("jazz"), word("live")
 def roots(*conditions: Expression, widest: float = 1.0) -> dict[int, int]:
     """By condition, counted from 0, that of its root."""
     plan = laid_out(asking(*conditions))
-    kin = find_kin(plan.logical, plan.atoms, plan.anchors, widest=widest)
+    kin = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors, widest=widest)
     predicates = {
         int(query): int(predicate)
         for predicate, queries in zip(plan.logical.target_predicates, plan.logical.targets.lists(), strict=True)
@@ -51,9 +51,9 @@ def roots(*conditions: Expression, widest: float = 1.0) -> dict[int, int]:
     return {query: asked[int(kin.roots[predicate])] for query, predicate in sorted(predicates.items())}
 
 
-def kin_of(world: GeneratedWorld, widest: float) -> tuple[Kin, list[Expression]]:
+def kin_of(world: GeneratedWorld, widest: float) -> tuple[SubsumingRoots, list[Expression]]:
     plan = laid_out(world.definitions, TINY if len(world.definitions) % 2 else None)
-    kin = find_kin(plan.logical, plan.atoms, plan.anchors, widest=widest)
+    kin = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors, widest=widest)
     return kin, [condition_of(plan.logical, one) for one in range(len(plan.logical.predicates))]
 
 
@@ -147,9 +147,9 @@ def test_what_nearly_all_items_satisfy_takes_nothing_in() -> None:
     asked: dict[int, Node] = {10: Read(1), 11: Filter(Read(1), ROCK), 12: Filter(Read(1), And((ROCK, Not(JAZZ))))}
     plan = laid_out(asked)
     everything = int(np.flatnonzero(plan.logical.predicates.lengths == 0)[0])
-    narrow = find_kin(plan.logical, plan.atoms, plan.anchors).roots
+    narrow = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors).roots
     assert np.count_nonzero(narrow == everything) == 1
-    assert np.all(find_kin(plan.logical, plan.atoms, plan.anchors, widest=1.0).roots == everything)
+    assert np.all(find_subsuming_roots(plan.logical, plan.atoms, plan.anchors, widest=1.0).roots == everything)
     assert roots(Not(JAZZ), And((ROCK, Not(JAZZ))), widest=0.5) == {0: 0, 1: 1}
 
 
@@ -157,7 +157,7 @@ def test_inexact_predicates_are_known_by_their_clauses() -> None:
     many = Or(tuple(And((word(f"a{n}"), word(f"b{n}"), Or((ROCK, word(f"c{n}"))))) for n in range(4)))
     plan = laid_out(asking(And((ROCK, many)), ROCK, And((ROCK, JAZZ, many))), TINY)
     assert plan.logical.counts["inexact_predicates"] >= 1
-    kin = find_kin(plan.logical, plan.atoms, plan.anchors)
+    kin = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors)
     conditions = [condition_of(plan.logical, one) for one in range(len(plan.logical.predicates))]
     assert all(subsumes(conditions[root], conditions[one]) for one, root in enumerate(kin.roots.tolist()))
     assert kin.counters["roots"] == 1
@@ -165,7 +165,7 @@ def test_inexact_predicates_are_known_by_their_clauses() -> None:
 
 def test_counters_say_what_was_found() -> None:
     plan = laid_out(asking(ROCK, And((ROCK, JAZZ)), LIVE, Compare(PRICE, ">", 1.0)))
-    kin = find_kin(plan.logical, plan.atoms, plan.anchors)
+    kin = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors)
     assert kin.counters["predicates"] == 4
     assert kin.counters["roots"] == 3
     assert kin.counters["given_up"] == 0
@@ -189,7 +189,7 @@ def test_long_clauses_are_compared_within_a_budget() -> None:
     words = [word(f"word{number}") for number in range(200)]
     nearly = [Or(tuple(words[:at] + words[at + 1 :])) for at in range(150)]
     plan = laid_out(asking(*nearly))
-    kin = find_kin(plan.logical, plan.atoms, plan.anchors, widest=1.0)
+    kin = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors, widest=1.0)
     assert kin.counters["given_up"] > 100
     assert kin.roots.tolist() == list(range(150))
     assert kin.counters["looked_at"] < 150 * 150
@@ -204,9 +204,9 @@ def test_literals_need_no_order() -> None:
     clauses = plan.logical.clauses
     turned = Rows.of(row[::-1] for row in clauses.lists())
     logical = replace(plan.logical, clauses=turned)
-    expected = find_kin(plan.logical, plan.atoms, plan.anchors, widest=1.0).roots.tolist()
+    expected = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors, widest=1.0).roots.tolist()
     assert len(set(expected)) == 1
-    assert find_kin(logical, plan.atoms, plan.anchors, widest=1.0).roots.tolist() == expected
+    assert find_subsuming_roots(logical, plan.atoms, plan.anchors, widest=1.0).roots.tolist() == expected
 
 
 def _chains(edges: int) -> list[Graph]:
@@ -252,9 +252,9 @@ def test_the_work_of_one_pattern_may_be_that_of_others_before_it() -> None:
 
 def test_no_predicates_have_no_kin() -> None:
     plan = laid_out({})
-    assert len(find_kin(plan.logical, plan.atoms, plan.anchors).roots) == 0
+    assert len(find_subsuming_roots(plan.logical, plan.atoms, plan.anchors).roots) == 0
     plan = laid_out(asking(TRUE))
-    assert find_kin(plan.logical, plan.atoms, plan.anchors).roots.tolist() == [0]
+    assert find_subsuming_roots(plan.logical, plan.atoms, plan.anchors).roots.tolist() == [0]
 
 
 def test_shares_of_predicates_are_products() -> None:

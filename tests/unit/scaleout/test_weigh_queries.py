@@ -17,8 +17,8 @@ from runnel.algebra.nodes.expressions import And, Contains, Expression, RegularE
 from runnel.algebra.nodes.graph_patterns import Edge, Graph, canonical
 from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.arrays import Array, Texts
-from runnel.engine.planning.stream_knowledge import Known
-from runnel.errors import CorruptData
+from runnel.engine.planning.stream_knowledge import StreamKnowledge
+from runnel.errors import CorruptDataError
 from runnel.matching.filters.atoms.anchors import choose_anchors
 from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
 from runnel.optimizer.matcher_costs import EACH
@@ -38,7 +38,7 @@ def _weights(
     *,
     matches: Array | None = None,
     milliseconds: Mapping[str, float] | None = None,
-    known: Known | None = None,
+    known: StreamKnowledge | None = None,
 ) -> Weights:
     logical = optimize([PlanQuery(query) for query in definitions], definitions)
     return _weighed(logical, matches if known is None else known.matches(logical.query_ids), milliseconds)
@@ -146,7 +146,7 @@ def test_those_who_ask_a_dear_question_are_one_group() -> None:
     spread = weigh_assignment(dear, np.arange(8) % 2, 2)
     assert weigh_assignment(dear, partitions, 2).weighed.microseconds < 0.6 * spread.weighed.microseconds
     # Few of the items that come to an operator match in the end: it is asked of all of them nevertheless.
-    measured = Known(matched=(np.array(sorted(definitions)), np.full(8, 0.01)))
+    measured = StreamKnowledge(matched=(np.array(sorted(definitions)), np.full(8, 0.01)))
     again = _weights(definitions, milliseconds={"count": 40.0}, known=measured)
     assert again.shared_microseconds[-1] == pytest.approx(40_000 * asked)
     assert np.array_equal(again.marked_groups, dear.marked_groups)
@@ -160,10 +160,10 @@ def test_a_term_that_is_none_is_refused() -> None:
     logical = optimize([PlanQuery(10)], definitions)
     for text in ("[", '["constraint", "<", ["?", "x"], ["?", "y"]]', '["term"]'):
         broken = replace(logical, operators=replace(logical.operators, terms=Texts.of([text])))
-        with pytest.raises(CorruptData, match="not a term"):
+        with pytest.raises(CorruptDataError, match="not a term"):
             _weighed(broken)
     astray = replace(logical, operators=replace(logical.operators, way_ids=np.array([12])))
-    with pytest.raises(CorruptData, match="none of its queries"):
+    with pytest.raises(CorruptDataError, match="none of its queries"):
         _weighed(astray)
 
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.errors import BrokenDocument, DeliveryFailed, SheetFailed
+from runnel.errors import BrokenDocumentError, DeliveryError, StylesheetError
 from runnel.model.item import Item
-from runnel.sandbox.stylesheet_process import Transformer
+from runnel.sandbox.stylesheet_process import StylesheetTransformer
 from runnel.sinks import registry
-from runnel.sinks.apply_stylesheet import apply_sheet, is_feed, rss_document
+from runnel.sinks.apply_stylesheet import apply_stylesheet, is_feed, rss_document
 from runnel.sinks.contract import Content, Delivery
 from runnel.sinks.files.feed_entries import entry_id
 from runnel.sinks.files.feed_file import RssFile
@@ -50,8 +50,8 @@ def declared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def transformer() -> Iterator[Transformer]:
-    made = Transformer(seconds=5, megabytes=512)
+def transformer() -> Iterator[StylesheetTransformer]:
+    made = StylesheetTransformer(seconds=5, megabytes=512)
     yield made
     made.close()
 
@@ -86,13 +86,13 @@ def test_the_stylesheet_gets_the_message_as_rss_newest_first(to: Make) -> None:
 
 
 def test_entries_of_a_feed_take_the_place_of_the_items_and_stay_who_they_are(
-    to: Make, transformer: Transformer
+    to: Make, transformer: StylesheetTransformer
 ) -> None:
     delivery = to("rss")
     louder = sheet(
         COPY + '<xsl:template match="item/title"><title>LOUD <xsl:value-of select="."/></title></xsl:template>'
     )
-    shaped = apply_sheet(delivery, transformer, louder, decoded)
+    shaped = apply_stylesheet(delivery, transformer, louder, decoded)
     assert titles(shaped) == ["LOUD Muse", "LOUD Ring"]
     assert keys(shaped) == keys(delivery) == [("News", "a", 3, 4), ("News", "b", 1, 7)]
     assert [one.feed_title for one in shaped.items] == ["The News", "The News"]
@@ -100,42 +100,44 @@ def test_entries_of_a_feed_take_the_place_of_the_items_and_stay_who_they_are(
     assert shaped.content is None
 
 
-def test_entries_may_be_left_out(to: Make, transformer: Transformer) -> None:
+def test_entries_may_be_left_out(to: Make, transformer: StylesheetTransformer) -> None:
     fewer = sheet(COPY + "<xsl:template match=\"item[title='Muse']\"/>")
-    shaped = apply_sheet(to("rss"), transformer, fewer, decoded)
+    shaped = apply_stylesheet(to("rss"), transformer, fewer, decoded)
     assert keys(shaped) == [("News", "b", 1, 7)]
 
 
-def test_without_guids_entries_are_known_by_their_links(to: Make, transformer: Transformer) -> None:
+def test_without_guids_entries_are_known_by_their_links(to: Make, transformer: StylesheetTransformer) -> None:
     bare = sheet(COPY + '<xsl:template match="guid"/>')
-    assert keys(apply_sheet(to("rss"), transformer, bare, decoded)) == [("News", "a", 3, 4), ("News", "b", 1, 7)]
+    assert keys(apply_stylesheet(to("rss"), transformer, bare, decoded)) == [("News", "a", 3, 4), ("News", "b", 1, 7)]
 
 
-def test_a_link_that_several_items_have_tells_nothing(to: Make, transformer: Transformer, make_item: Make) -> None:
+def test_a_link_that_several_items_have_tells_nothing(
+    to: Make, transformer: StylesheetTransformer, make_item: Make
+) -> None:
     link = "https://muse.example/"
     bare = sheet(COPY + '<xsl:template match="guid"/>' + "<xsl:template match=\"item[title='Ring']\"/>")
     delivery = to("rss", make_item("a", 4, title="Muse", link=link), make_item("b", 7, title="Ring", link=link))
-    assert keys(apply_sheet(delivery, transformer, bare, decoded)) == [("RockConcerts", link, 1, 7)]
+    assert keys(apply_stylesheet(delivery, transformer, bare, decoded)) == [("RockConcerts", link, 1, 7)]
 
 
 def test_an_only_entry_without_guid_and_link_is_the_only_item(
-    to: Make, transformer: Transformer, make_item: Make
+    to: Make, transformer: StylesheetTransformer, make_item: Make
 ) -> None:
     bare = sheet(COPY + '<xsl:template match="guid|item/link"/>')
     delivery = to("rss", make_item("a", 4, version=3, title="Muse"))
-    assert keys(apply_sheet(delivery, transformer, bare, decoded)) == [("News", "a", 3, 4)]
+    assert keys(apply_stylesheet(delivery, transformer, bare, decoded)) == [("News", "a", 3, 4)]
 
 
-def test_a_guid_of_the_stylesheets_own_is_kept(to: Make, transformer: Transformer) -> None:
+def test_a_guid_of_the_stylesheets_own_is_kept(to: Make, transformer: StylesheetTransformer) -> None:
     own = sheet(
         COPY + '<xsl:template match="guid"><guid isPermaLink="false">own-<xsl:value-of select="../title"/></guid>'
         "</xsl:template>"
     )
-    shaped = apply_sheet(to("rss"), transformer, own, decoded)
+    shaped = apply_stylesheet(to("rss"), transformer, own, decoded)
     assert keys(shaped) == [("RockConcerts", "own-Muse", 1, 7), ("RockConcerts", "own-Ring", 1, 7)]
 
 
-def test_one_item_may_become_two_entries(to: Make, transformer: Transformer, make_item: Make) -> None:
+def test_one_item_may_become_two_entries(to: Make, transformer: StylesheetTransformer, make_item: Make) -> None:
     link = "https://muse.example/a"
     twice = sheet(
         '<xsl:template match="/"><rss version="2.0"><channel><title>x</title>'
@@ -143,37 +145,41 @@ def test_one_item_may_become_two_entries(to: Make, transformer: Transformer, mak
         f"<item><guid>two</guid><link>{link}</link><title>two</title></item></channel></rss></xsl:template>"
     )
     delivery = to("rss", make_item("a", 4, link=link))
-    assert sorted(keys(apply_sheet(delivery, transformer, twice, decoded))) == [
+    assert sorted(keys(apply_stylesheet(delivery, transformer, twice, decoded))) == [
         ("News", "a", 1, 4),
         ("RockConcerts", "two", 1, 4),
     ]
 
 
-def test_atom_is_a_feed_too(to: Make, transformer: Transformer) -> None:
+def test_atom_is_a_feed_too(to: Make, transformer: StylesheetTransformer) -> None:
     atom = sheet(
         '<xsl:template match="/"><feed xmlns="http://www.w3.org/2005/Atom"><title>x</title><id>urn:x</id>'
         '<xsl:for-each select="//item"><entry><id><xsl:value-of select="guid"/></id>'
         '<title><xsl:value-of select="title"/>!</title></entry></xsl:for-each></feed></xsl:template>'
     )
-    shaped = apply_sheet(to("rss"), transformer, atom, decoded)
+    shaped = apply_stylesheet(to("rss"), transformer, atom, decoded)
     assert titles(shaped) == ["Muse!", "Ring!"]
     assert keys(shaped) == [("News", "a", 3, 4), ("News", "b", 1, 7)]
 
 
-def test_a_shaped_message_again_changes_nothing_in_a_file(to: Make, transformer: Transformer, tmp_path: Path) -> None:
+def test_a_shaped_message_again_changes_nothing_in_a_file(
+    to: Make, transformer: StylesheetTransformer, tmp_path: Path
+) -> None:
     louder = sheet(COPY + '<xsl:template match="item/title"><title>LOUD</title></xsl:template>')
-    shaped = apply_sheet(to("rss"), transformer, louder, decoded)
+    shaped = apply_stylesheet(to("rss"), transformer, louder, decoded)
     assert RssFile().deliver(shaped).startswith("2 new of 2 entries")
-    again = apply_sheet(to("rss"), transformer, louder, decoded)
+    again = apply_stylesheet(to("rss"), transformer, louder, decoded)
     assert RssFile().deliver(again) == "nothing new"
 
 
 @pytest.mark.parametrize("kind", ["mail", "webhook"])
-def test_anything_else_is_content_for_those_who_can_carry_it(to: Make, transformer: Transformer, kind: str) -> None:
+def test_anything_else_is_content_for_those_who_can_carry_it(
+    to: Make, transformer: StylesheetTransformer, kind: str
+) -> None:
     text = sheet('<xsl:template match="/"><xsl:value-of select="count(//item)"/> items</xsl:template>', "text")
     html = sheet('<xsl:template match="/"><html><body><p>Hi</p></body></html></xsl:template>', "html")
     report = sheet('<xsl:template match="/"><report/></xsl:template>')
-    made = [apply_sheet(to(kind), transformer, one, decoded).content for one in (text, html, report)]
+    made = [apply_stylesheet(to(kind), transformer, one, decoded).content for one in (text, html, report)]
     assert made[0] == Content("text/plain; charset=utf-8", b"2 items")
     assert [one.media_type for one in made if one] == [
         "text/plain; charset=utf-8",
@@ -183,35 +189,35 @@ def test_anything_else_is_content_for_those_who_can_carry_it(to: Make, transform
 
 
 @pytest.mark.parametrize("kind", ["rss", "atom", "json", "jsonl"])
-def test_feed_files_refuse_what_is_no_feed(to: Make, transformer: Transformer, kind: str) -> None:
+def test_feed_files_refuse_what_is_no_feed(to: Make, transformer: StylesheetTransformer, kind: str) -> None:
     text = sheet('<xsl:template match="/">words</xsl:template>', "text")
-    with pytest.raises(DeliveryFailed) as caught:
-        apply_sheet(to(kind), transformer, text, decoded)
+    with pytest.raises(DeliveryError) as caught:
+        apply_stylesheet(to(kind), transformer, text, decoded)
     assert caught.value.permanent
     assert kind in caught.value.message
     assert caught.value.hint
 
 
-def test_without_a_decoder_a_feed_is_content(to: Make, transformer: Transformer) -> None:
-    shaped = apply_sheet(to("webhook"), transformer, sheet(COPY))
+def test_without_a_decoder_a_feed_is_content(to: Make, transformer: StylesheetTransformer) -> None:
+    shaped = apply_stylesheet(to("webhook"), transformer, sheet(COPY))
     assert shaped.content is not None
     assert is_feed(shaped.content.data)
     assert len(shaped.items) == 2
 
 
-def test_a_feed_that_cannot_be_read_is_the_stylesheets_fault(to: Make, transformer: Transformer) -> None:
+def test_a_feed_that_cannot_be_read_is_the_stylesheets_fault(to: Make, transformer: StylesheetTransformer) -> None:
     def refuse(data: bytes, name: str) -> Sequence[Item]:
-        raise BrokenDocument("not a feed after all", place=name)
+        raise BrokenDocumentError("not a feed after all", place=name)
 
-    with pytest.raises(SheetFailed) as caught:
-        apply_sheet(to("rss"), transformer, sheet(COPY), refuse)
+    with pytest.raises(StylesheetError) as caught:
+        apply_stylesheet(to("rss"), transformer, sheet(COPY), refuse)
     assert "sheets/x.xsl" in str(caught.value)
 
 
-def test_a_failing_stylesheet_is_told(to: Make, transformer: Transformer) -> None:
+def test_a_failing_stylesheet_is_told(to: Make, transformer: StylesheetTransformer) -> None:
     endless = sheet('<xsl:template match="/"><xsl:apply-templates select="/"/></xsl:template>')
-    with pytest.raises(SheetFailed):
-        apply_sheet(to("mail"), transformer, endless, decoded)
+    with pytest.raises(StylesheetError):
+        apply_stylesheet(to("mail"), transformer, endless, decoded)
 
 
 @pytest.mark.parametrize(

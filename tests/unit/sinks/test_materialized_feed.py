@@ -13,11 +13,11 @@ from tests.unit.sinks.conftest import Deliver
 import runnel
 from runnel.catalog.delivery import ledger
 from runnel.engine import Engine
-from runnel.errors import Backlogged, BrokenDocument, DeliveryFailed, InputError
+from runnel.errors import BacklogError, BrokenDocumentError, DeliveryError, InputError
 from runnel.model.message import Message, MessageState
 from runnel.sinks import apply_stylesheet
 from runnel.sinks.contract import Content
-from runnel.sinks.materialized_feed import MaterialisedFeed
+from runnel.sinks.materialized_feed import MaterializedFeed
 from runnel.sinks.registry import open_sink
 from runnel.testing import FakeClock, MemorySink
 
@@ -50,7 +50,7 @@ def clock() -> FakeClock:
 def engine(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     MemorySink.clear()
     monkeypatch.setattr(
-        apply_stylesheet, "open_sink", lambda kind: MaterialisedFeed() if kind == "feed" else open_sink(kind)
+        apply_stylesheet, "open_sink", lambda kind: MaterializedFeed() if kind == "feed" else open_sink(kind)
     )
     with runnel.open(tmp_path / "root", clock=clock, lag_limit=10) as opened:
         sheets = opened.root.folder / "sheets"
@@ -152,7 +152,7 @@ def test_items_wait_while_the_log_is_too_far_ahead(engine: Engine, runner: InPro
 
 def test_nobody_subscribes_to_put_items_into_others_feeds(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not for subscriptions"):
-        MaterialisedFeed().validate_target("3", tmp_path)
+        MaterializedFeed().validate_target("3", tmp_path)
 
 
 def test_the_sink_hands_the_document_on(make_delivery: Deliver) -> None:
@@ -163,7 +163,7 @@ def test_the_sink_hands_the_document_on(make_delivery: Deliver) -> None:
         return place
 
     delivery = make_delivery("7")
-    sink = MaterialisedFeed(accept)
+    sink = MaterializedFeed(accept)
     assert "m1" in sink.deliver(delivery)
     object.__setattr__(delivery, "content", Content("application/xml", b"<rss/>"))
     sink.deliver(delivery)
@@ -174,22 +174,22 @@ def test_the_sink_hands_the_document_on(make_delivery: Deliver) -> None:
 
 @pytest.mark.parametrize("target", [None, "", "Loud", "-1", "٣", "7; drop"])
 def test_a_target_that_is_no_id_is_refused_for_good(make_delivery: Deliver, target: str | None) -> None:
-    with pytest.raises(DeliveryFailed) as caught:
-        MaterialisedFeed(lambda feed, data, place, bound: "").deliver(make_delivery(target))
+    with pytest.raises(DeliveryError) as caught:
+        MaterializedFeed(lambda feed, data, place, bound: "").deliver(make_delivery(target))
     assert caught.value.permanent
 
 
 def test_what_cannot_be_read_is_permanent_and_a_backlog_is_not(make_delivery: Deliver) -> None:
     def broken(feed: int, data: bytes, place: str, bound: object) -> str:
-        raise BrokenDocument("no root element")
+        raise BrokenDocumentError("no root element")
 
     def backlogged(feed: int, data: bytes, place: str, bound: object) -> str:
-        raise Backlogged("10 items wait for matching")
+        raise BacklogError("10 items wait for matching")
 
-    with pytest.raises(DeliveryFailed) as caught:
-        MaterialisedFeed(broken).deliver(make_delivery("7"))
+    with pytest.raises(DeliveryError) as caught:
+        MaterializedFeed(broken).deliver(make_delivery("7"))
     assert caught.value.permanent
-    with pytest.raises(Backlogged):
-        MaterialisedFeed(backlogged).deliver(make_delivery("7"))
-    with pytest.raises(DeliveryFailed, match="runner"):
-        MaterialisedFeed().deliver(make_delivery("7"))
+    with pytest.raises(BacklogError):
+        MaterializedFeed(backlogged).deliver(make_delivery("7"))
+    with pytest.raises(DeliveryError, match="runner"):
+        MaterializedFeed().deliver(make_delivery("7"))

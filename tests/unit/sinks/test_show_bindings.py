@@ -21,8 +21,8 @@ from runnel.engine.open_delivery import _entries
 from runnel.model.bindings import Bindings, bounded
 from runnel.model.item import Item
 from runnel.model.subscription import Subscription
-from runnel.sandbox.stylesheet_process import Transformer
-from runnel.sinks.apply_stylesheet import apply_sheet, rss_document
+from runnel.sandbox.stylesheet_process import StylesheetTransformer
+from runnel.sinks.apply_stylesheet import apply_stylesheet, rss_document
 from runnel.sinks.contract import DeliveredItem, Delivery
 from runnel.sinks.files.feed_entries import show
 from runnel.sinks.files.feed_file import AtomFile, JsonFeedFile, RssFile
@@ -30,7 +30,7 @@ from runnel.sinks.files.lines_file import JsonLinesFile
 from runnel.sinks.mail.compose_mail import compose_mail
 from runnel.sinks.mail.mail_address import sender_of
 from runnel.sinks.mail.render_mail import Rendered, render_mail
-from runnel.sinks.materialized_feed import MaterialisedFeed, bound_attributes
+from runnel.sinks.materialized_feed import MaterializedFeed, bound_attributes
 from runnel.sinks.webhook import webhook_body
 
 Make = Callable[..., Any]
@@ -210,9 +210,9 @@ def test_stylesheets_see_bindings_and_what_they_shape_keeps_them(delivery: Deliv
       <xsl:template match="item/title"><title><xsl:value-of
         select="count(../runnel:bindings/runnel:row[runnel:binding[@name='people'] &gt; 65])"/> crowds</title>
       </xsl:template></xsl:stylesheet>"""
-    transformer = Transformer(seconds=5, megabytes=512)
+    transformer = StylesheetTransformer(seconds=5, megabytes=512)
     try:
-        shaped = apply_sheet(bound(delivery, PEOPLE), transformer, sheet, _entries)
+        shaped = apply_stylesheet(bound(delivery, PEOPLE), transformer, sheet, _entries)
     finally:
         transformer.close()
     [one] = shaped.items
@@ -229,11 +229,11 @@ def test_what_is_minted_has_all_values_as_attributes(delivery: Delivery) -> None
         return "taken"
 
     sent = replace(bound(delivery, PEOPLE), subscription=Subscription(1, 2, "feed", "7", 0, SENT))
-    MaterialisedFeed(accept).deliver(sent)
+    MaterializedFeed(accept).deliver(sent)
     [(data, given)] = taken
     assert data == rss_document(sent)
     guid = etree.fromstring(data).findtext(".//guid")
     assert given == {guid: {"binding:people": (60.0, 70.5), "binding:place": ("Bronx", "Queens")}}
-    MaterialisedFeed(accept).deliver(replace(sent, items=delivery.items))
+    MaterializedFeed(accept).deliver(replace(sent, items=delivery.items))
     assert taken[1][1] == {}
     assert bound_attributes(bounded([{"x": "", "y" * 300: 1.0}])) == {}

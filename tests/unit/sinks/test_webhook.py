@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
 
 from runnel.catalog.access.signing_keys import key_text
-from runnel.errors import DeliveryFailed, InputError
+from runnel.errors import DeliveryError, InputError
 from runnel.model.item import Item
 from runnel.model.subscription import Subscription
-from runnel.net.http_client import Door
+from runnel.net.http_client import HttpClient
 from runnel.settings import Settings
 from runnel.sinks.contract import Content, DeliveredItem, Delivery
 from runnel.sinks.webhook import WebhookRoute, WebhookSink, retry_after, webhook_body, webhook_headers
@@ -73,7 +73,7 @@ def post(handler: Handler, delivery: Delivery, times: int = 1, **options: Any) -
         target = SINK.validate_target(f"http://127.0.0.1:{port}/hook?token=secret", Path())
         allowed = options.pop("allowed", ("127.0.0.1",))
         addressed = replace(delivery, subscription=replace(delivery.subscription, target=target))
-        door = Door(allowed=allowed, user_agent="Runnel/test", max_bytes=1 << 20, seconds=30)
+        door = HttpClient(allowed=allowed, user_agent="Runnel/test", max_bytes=1 << 20, seconds=30)
         try:
             async with door:
                 route = SINK.connect(Settings.load(Path("/nowhere"), send_seconds=options.pop("seconds", 10)), door)
@@ -97,9 +97,9 @@ def signed(make_delivery: Make) -> Callable[..., Delivery]:
     return make
 
 
-def failed(handler: Handler, delivery: Delivery, **options: Any) -> DeliveryFailed:
+def failed(handler: Handler, delivery: Delivery, **options: Any) -> DeliveryError:
     _, (outcome,) = post(handler, delivery, **options)
-    assert isinstance(outcome, DeliveryFailed)
+    assert isinstance(outcome, DeliveryError)
     return outcome
 
 
@@ -171,7 +171,7 @@ def test_a_changed_body_or_header_does_not_verify(signed: Make, header: str) -> 
 
 def test_without_a_key_nothing_is_sent(signed: Make) -> None:
     endpoint, (outcome,) = post(answering(200), signed(keys=()))
-    assert isinstance(outcome, DeliveryFailed)
+    assert isinstance(outcome, DeliveryError)
     assert not outcome.permanent
     assert outcome.hint == "rotate key of subscription 1;"
     assert endpoint.bodies == []
@@ -286,11 +286,11 @@ def test_an_endpoint_that_is_away_is_tried_again(signed: Make) -> None:
     target = replace(delivery, subscription=replace(delivery.subscription, target="http://127.0.0.1:64999/hook"))
 
     async def run() -> str:
-        door = Door(allowed=("127.0.0.1",), user_agent="x", max_bytes=1000, seconds=5)
+        door = HttpClient(allowed=("127.0.0.1",), user_agent="x", max_bytes=1000, seconds=5)
         async with door:
             return await WebhookRoute(door, seconds=5).deliver(target)
 
-    with pytest.raises(DeliveryFailed) as caught:
+    with pytest.raises(DeliveryError) as caught:
         asyncio.run(run())
     assert not caught.value.permanent
 
@@ -303,10 +303,10 @@ def test_a_private_address_is_refused_for_good_and_a_private_name_is_tried_again
     named = replace(signed(), subscription=replace(signed().subscription, target="http://localhost:64999/hook"))
 
     async def run() -> str:
-        async with Door(user_agent="x", max_bytes=1000, seconds=5) as door:
+        async with HttpClient(user_agent="x", max_bytes=1000, seconds=5) as door:
             return await WebhookRoute(door, seconds=5).deliver(named)
 
-    with pytest.raises(DeliveryFailed) as caught:
+    with pytest.raises(DeliveryError) as caught:
         asyncio.run(run())
     assert not caught.value.permanent
     assert "this machine itself" in str(caught.value)
@@ -317,10 +317,10 @@ def test_a_target_that_is_no_longer_possible_is_refused_for_good(signed: Make) -
     bad = replace(delivery, subscription=replace(delivery.subscription, target="ftp://muse.example/"))
 
     async def run() -> str:
-        async with Door(user_agent="x", max_bytes=1000, seconds=5) as door:
+        async with HttpClient(user_agent="x", max_bytes=1000, seconds=5) as door:
             return await WebhookRoute(door, seconds=5).deliver(bad)
 
-    with pytest.raises(DeliveryFailed) as caught:
+    with pytest.raises(DeliveryError) as caught:
         asyncio.run(run())
     assert caught.value.permanent
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from runnel.engine import Engine, open_engine
-from runnel.errors import InputError, StorageFull
+from runnel.errors import InputError, StorageFullError
 from runnel.sources import acquire, drop_folder
 
 _RSS = "<rss version='2.0'><channel><title>t</title>{items}</channel></rss>"
@@ -57,11 +57,11 @@ def test_a_first_look_that_is_cut_short_goes_on_as_one(
 
     def fail_later(path: Path, *, limit: int) -> bytes:
         if next(turns, False):
-            raise StorageFull("no room")
+            raise StorageFullError("no room")
         return read(path, limit=limit)
 
     monkeypatch.setattr(acquire, "read_file", fail_later)
-    with pytest.raises(StorageFull):
+    with pytest.raises(StorageFullError):
         engine._acquirer.acquire_all()
     engine._acquirer.acquire_all()
     assert _accepted(engine) == 9

@@ -9,15 +9,15 @@ import pytest
 
 from runnel.errors import InputError
 from runnel.sources import drop_folder as folder_module
-from runnel.sources.drop_folder import FileState, FoundFile, read_file, scan
-from runnel.sources.feed_address import Address, parse_address
+from runnel.sources.drop_folder import ChangedFile, FileState, read_file, scan
+from runnel.sources.feed_address import FeedAddress, parse_address
 
 
-def states(found: list[FoundFile]) -> dict[str, FileState]:
+def states(found: list[ChangedFile]) -> dict[str, FileState]:
     return {file.state.path: file.state for file in found}
 
 
-def names(found: list[FoundFile]) -> list[str]:
+def names(found: list[ChangedFile]) -> list[str]:
     return [file.path.name for file in found]
 
 
@@ -66,7 +66,7 @@ def test_a_drop_folder_gives_its_documents_by_name(tmp_path: Path) -> None:
 def test_only_changes_are_found_again(tmp_path: Path) -> None:
     file = tmp_path / "a.xml"
     file.write_text("one")
-    address = Address("a", path=tmp_path)
+    address = FeedAddress("a", path=tmp_path)
     known = states(scan(address, {}))
     assert scan(address, known) == []
     os.utime(file, ns=(1, 1))
@@ -81,9 +81,9 @@ def test_only_changes_are_found_again(tmp_path: Path) -> None:
 def test_a_single_file_needs_no_suffix(tmp_path: Path) -> None:
     file = tmp_path / "feed"
     file.write_text("x")
-    assert names(scan(Address("feed", path=file), {})) == ["feed"]
+    assert names(scan(FeedAddress("feed", path=file), {})) == ["feed"]
     with pytest.raises(InputError, match="no file or folder"):
-        scan(Address("gone", path=tmp_path / "gone"), {})
+        scan(FeedAddress("gone", path=tmp_path / "gone"), {})
 
 
 def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
@@ -95,19 +95,19 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
     (drop / "real.xml").write_text("x")
     (drop / "in.xml").symlink_to("real.xml")
     (drop / "dangling.xml").symlink_to("nothing")
-    found = {file.path.name: file for file in scan(Address("drop", path=drop), {})}
+    found = {file.path.name: file for file in scan(FeedAddress("drop", path=drop), {})}
     assert sorted(found) == ["in.xml", "out.xml", "real.xml"]
     assert "link" in str(found["out.xml"].problem)
-    assert scan(Address("drop", path=drop), states(list(found.values()))) == []
+    assert scan(FeedAddress("drop", path=drop), states(list(found.values()))) == []
 
 
 def test_pipes_devices_and_large_files_are_problems_told_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.xml")
     (tmp_path / "large.xml").write_bytes(b"x" * 100)
-    found = scan(Address("drop", path=tmp_path), {}, limit=50)
+    found = scan(FeedAddress("drop", path=tmp_path), {}, limit=50)
     assert names(found) == ["large.xml", "pipe.xml"]
     assert all(file.problem is not None for file in found)
-    assert scan(Address("drop", path=tmp_path), states(found), limit=50) == []
+    assert scan(FeedAddress("drop", path=tmp_path), states(found), limit=50) == []
     for path in (tmp_path / "pipe.xml", Path("/dev/zero"), tmp_path, tmp_path / "gone"):
         with pytest.raises(InputError):
             read_file(path)
@@ -129,7 +129,7 @@ def test_vanishing_and_unreadable_files(tmp_path: Path, monkeypatch: pytest.Monk
         return original(path, limit)
 
     monkeypatch.setattr(folder_module, "_read", unlucky)
-    found = scan(Address("drop", path=tmp_path), {})
+    found = scan(FeedAddress("drop", path=tmp_path), {})
     assert names(found) == ["b.xml", "c.xml"]
     assert "Permission denied" in str(found[0].problem)
     assert found[1].problem is None

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.errors import BrokenDocument
+from runnel.errors import BrokenDocumentError
 from runnel.language.grammar.parser import parse
 from runnel.sources.opml import OpmlFeed, feed_names, read_opml, write_opml
 
@@ -67,7 +67,7 @@ def test_what_is_wrong_is_told_with_its_line_and_hurts_no_other(outline: str, pr
     ],
 )  # fmt: skip
 def test_what_is_no_list_is_refused(data: bytes) -> None:
-    with pytest.raises(BrokenDocument):
+    with pytest.raises(BrokenDocumentError):
         read_opml(data)
 
 
@@ -77,7 +77,7 @@ def test_a_careless_list_is_read() -> None:
 
 
 def test_a_list_that_is_too_large_is_refused() -> None:
-    with pytest.raises(BrokenDocument, match="more than the 50"):
+    with pytest.raises(BrokenDocumentError, match="more than the 50"):
         read_opml(opml(""), limit=50)
 
 

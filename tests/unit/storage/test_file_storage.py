@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from runnel.engine import open_engine
-from runnel.errors import RootError, StorageFull
+from runnel.errors import StorageFullError, WorkspaceError
 from runnel.storage.file_storage import FileStorage, open_storage
 
 
@@ -34,14 +34,14 @@ def test_a_failed_replacement_leaves_the_old_file(tmp_path: Path, monkeypatch: p
 
     with monkeypatch.context() as patched:
         patched.setattr("os.write", full)
-        with pytest.raises(StorageFull, match="no room"):
+        with pytest.raises(StorageFullError, match="no room"):
             storage.replace("a.txt", b"new")
     assert storage.read("a.txt") == b"old"
     assert [file.path for file in storage.files("")] == ["a.txt"]
 
 
 def test_an_unknown_scheme_names_the_known_ones() -> None:
-    with pytest.raises(RootError, match=r"known: .*file"):
+    with pytest.raises(WorkspaceError, match=r"known: .*file"):
         open_storage("gopher://x")
 
 
@@ -50,5 +50,5 @@ def test_a_folder_may_have_any_name_that_needs_no_question_mark(tmp_path: Path) 
         engine.execute("register feed Wire;")
         engine.publish("Wire", [{"id": "1"}])
     assert [path.name for path in tmp_path.iterdir()] == ["my röot 100%"]
-    with pytest.raises(RootError, match="must not have"):
+    with pytest.raises(WorkspaceError, match="must not have"):
         open_engine(tmp_path / "a?b")

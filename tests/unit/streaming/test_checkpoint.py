@@ -17,7 +17,7 @@ from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog
 from runnel.model.segment import MatchPart
 from runnel.storage.file_storage import FileStorage
-from runnel.streaming.checkpoint import unfit
+from runnel.streaming.checkpoint import reason_not_to_resume
 from runnel.streaming.streaming_query import checkpoint_path, choose_lineage
 
 
@@ -44,11 +44,15 @@ def _sound(folder: Path, batches: int, *, finished: int) -> Path:
 
 
 def test_a_checkpoint_is_continued_wherever_a_runner_may_have_died(tmp_path: Path) -> None:
-    assert unfit(tmp_path / "none", None, 0) is None, "a lineage that has just begun"
-    assert unfit(_sound(tmp_path / "a", 1, finished=0), None, 0) is None, "died before the first commit"
-    assert unfit(_sound(tmp_path / "b", 3, finished=2), 1, 20) is None, "died with a batch planned"
-    assert unfit(_sound(tmp_path / "c", 3, finished=2), 2, 30) is None, "died before Spark knew of the commit"
-    assert unfit(_sound(tmp_path / "d", 3, finished=3), 2, 30) is None, "died between batches"
+    assert reason_not_to_resume(tmp_path / "none", None, 0) is None, "a lineage that has just begun"
+    assert reason_not_to_resume(_sound(tmp_path / "a", 1, finished=0), None, 0) is None, (
+        "died before the first commit"
+    )
+    assert reason_not_to_resume(_sound(tmp_path / "b", 3, finished=2), 1, 20) is None, "died with a batch planned"
+    assert reason_not_to_resume(_sound(tmp_path / "c", 3, finished=2), 2, 30) is None, (
+        "died before Spark knew of the commit"
+    )
+    assert reason_not_to_resume(_sound(tmp_path / "d", 3, finished=3), 2, 30) is None, "died between batches"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +70,7 @@ def test_a_checkpoint_is_continued_wherever_a_runner_may_have_died(tmp_path: Pat
 def test_a_checkpoint_that_does_not_continue_the_match_log_is_abandoned(
     tmp_path: Path, batches: int, finished: int, committed: int | None, matched: int, words: str
 ) -> None:
-    reason = unfit(_sound(tmp_path / "x", batches, finished=finished), committed, matched)
+    reason = reason_not_to_resume(_sound(tmp_path / "x", batches, finished=finished), committed, matched)
     assert reason is not None
     assert words in reason
 
@@ -87,7 +91,7 @@ def test_garbage_is_abandoned_and_never_raises(tmp_path: Path, place: str, garba
     (folder / place).write_bytes(garbage)
     if place == "commits/2" and garbage.startswith(b"v1\n{"):
         return  # Spark can read this
-    assert unfit(folder, 2, 30) == "the checkpoint cannot be read"
+    assert reason_not_to_resume(folder, 2, 30) == "the checkpoint cannot be read"
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from runnel.errors import RootError
+from runnel.errors import WorkspaceError
 from runnel.streaming.cluster_checks import explained, refuse_lone_catalog, refuse_silent_master
 
 
@@ -14,7 +14,7 @@ from runnel.streaming.cluster_checks import explained, refuse_lone_catalog, refu
 def test_a_cluster_needs_a_catalog_that_is_shared(master: str) -> None:
     refuse_lone_catalog(master, "postgresql://db.example/runnel")
     refuse_lone_catalog("local[4]", "sqlite:///x.sqlite")
-    with pytest.raises(RootError, match="PostgreSQL"):
+    with pytest.raises(WorkspaceError, match="PostgreSQL"):
         refuse_lone_catalog(master, "sqlite:///x.sqlite")
 
 
@@ -30,7 +30,7 @@ def test_a_master_that_is_not_there_is_noticed_at_once() -> None:
         "spark://127.0.0.1:x",
         "spark://127.0.0.1:99999",
     ):
-        with pytest.raises(RootError, match="does not answer"):
+        with pytest.raises(WorkspaceError, match="does not answer"):
             refuse_silent_master(silent)
 
 
@@ -43,7 +43,7 @@ def test_a_master_that_is_not_there_is_noticed_at_once() -> None:
     ],
 )
 def test_what_spark_says_is_put_into_words(told: str, words: str) -> None:
-    with pytest.raises(RootError, match=words) as raised, explained("spark://h.example:7077"):
+    with pytest.raises(WorkspaceError, match=words) as raised, explained("spark://h.example:7077"):
         raise RuntimeError(told)
     assert raised.value.hint
     with pytest.raises(RuntimeError, match="something else"), explained("spark://h.example:7077"):

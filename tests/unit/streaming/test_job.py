@@ -6,7 +6,7 @@ import pickle
 import stat
 from pathlib import Path
 
-from runnel.streaming.item_source import ItemLogSource
+from runnel.streaming.item_source import ItemSource
 from runnel.streaming.job import Job
 
 _SECRET = "correct-horse"
@@ -21,7 +21,7 @@ def test_no_option_has_the_catalog_s_password(tmp_path: Path) -> None:
     job = _job(tmp_path, _URL)
     told = job.dump()
     assert _SECRET not in told + repr(job) + str(job)
-    reader = ItemLogSource({"job": told}).streamReader(None)
+    reader = ItemSource({"job": told}).streamReader(None)
     assert _SECRET.encode() not in pickle.dumps(reader), "nor does it travel to workers"
     assert Job.load(told).open_catalog().url.replace("+psycopg", "") == _URL
 

@@ -21,10 +21,10 @@ from runnel.web.report import (
     OutputFile,
     PartitionRow,
     PartitionsUsed,
+    PlanSharing,
     QueryMatches,
     RunReport,
     SampleMatch,
-    Sharing,
     SummaryFigure,
     TimelinePoint,
     render_report,
@@ -53,7 +53,7 @@ def full_report(word: str = "word") -> RunReport:
         figures=(SummaryFigure(f"Items {word}", f"4,000 {word}", f"note {word}"), SummaryFigure("Queries", "3,000")),
         timeline=tuple(TimelinePoint(NOW + timedelta(hours=hour), hour, 10 * hour) for hour in range(200)),
         matches_per_query=tuple(QueryMatches(f"{word} {rank}", 1000 // rank) for rank in range(1, 2000)),
-        sharing=Sharing(3000, 1484, 902, 733, 12_000_000, 181_402, 64_120, 203_411),
+        sharing=PlanSharing(3000, 1484, 902, 733, 12_000_000, 181_402, 64_120, 203_411),
         partitions=PartitionsUsed(
             (f"2 grouped: {word}", "0.29 copies of an item expected"),
             (PartitionRow(1, 1600, 2000, 1083, 25_000), PartitionRow(2, 1400, 0, 0, 0)),
@@ -263,7 +263,7 @@ def test_few_or_odd_points_in_time_still_make_a_plot(report: RunReport) -> None:
 
 def test_no_matches_yet_is_said_of_queries_and_sharing() -> None:
     page = render_report(
-        RunReport("Run", NOW, matches_per_query=(QueryMatches("A", 0),), sharing=Sharing(1, 1, 1, 1))
+        RunReport("Run", NOW, matches_per_query=(QueryMatches("A", 0),), sharing=PlanSharing(1, 1, 1, 1))
     )
     assert "No query has matched yet." in page
     assert "1 query needed only 1 different predicate, 1 clause and 1 atom, each kept once." in page

@@ -12,10 +12,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from runnel.catalog.access.workspace_secrets import UNSUBSCRIBE, root_secret, unsubscribe_token
+from runnel.catalog.access.workspace_secrets import UNSUBSCRIBE, unsubscribe_token, workspace_secret
 from runnel.engine import Engine, open_engine
 from runnel.engine.run.health import Health
-from runnel.errors import Backlogged, RootError
+from runnel.errors import BacklogError, WorkspaceError
 from runnel.sources.acquire import Acquisition
 from runnel.web import server
 from runnel.web.metrics import METRICS
@@ -48,7 +48,7 @@ class Asked:
         if callback != "known":
             return None
         if body == b"too many":
-            raise Backlogged("too many items wait for matching")
+            raise BacklogError("too many items wait for matching")
         self.taken.append(body)
         return Acquisition(accepted=1)
 
@@ -115,7 +115,7 @@ def test_metrics_say_what_the_catalog_says(world: World) -> None:
 
 def test_a_link_asks_before_it_ends_a_subscription(world: World) -> None:
     with world.engine.root.catalog.write() as connection:
-        token = unsubscribe_token(root_secret(connection, UNSUBSCRIBE), 1)
+        token = unsubscribe_token(workspace_secret(connection, UNSUBSCRIBE), 1)
     page = world.ask(f"/unsubscribe/{token}")
     assert page.status == 200
     assert "Stop messages about Rock?" in page.body
@@ -132,7 +132,7 @@ def test_a_link_asks_before_it_ends_a_subscription(world: World) -> None:
 )
 def test_no_other_link_ends_anything(world: World, token: str) -> None:
     with world.engine.root.catalog.write() as connection:
-        root_secret(connection, UNSUBSCRIBE)
+        workspace_secret(connection, UNSUBSCRIBE)
     assert world.ask(f"/unsubscribe/{token}", "POST").status in (400, 404)
     assert world.engine.status().subscriptions == 1
 
@@ -199,11 +199,11 @@ def test_a_failure_inside_is_told_without_its_story(world: World) -> None:
 
 
 def test_a_taken_port_is_told_at_once(world: World) -> None:
-    with pytest.raises(RootError, match="cannot listen"):
+    with pytest.raises(WorkspaceError, match="cannot listen"):
         Server(world.engine.root, world.hubs, urlsplit(world.address).netloc).start(world.run)
 
 
 @pytest.mark.parametrize("listen", ["8080", ":8080", "localhost:", "localhost:http", "localhost:70000", "x:٣"])
 def test_a_listen_setting_that_names_no_port_is_refused(world: World, listen: str) -> None:
-    with pytest.raises(RootError, match="listen"):
+    with pytest.raises(WorkspaceError, match="listen"):
         Server(world.engine.root, world.hubs, listen)

@@ -22,6 +22,7 @@ from runnel.algebra.nodes.calls import (
 )
 from runnel.algebra.nodes.expressions import (
     And,
+    AtomRelation,
     Between,
     Compare,
     Contains,
@@ -33,7 +34,6 @@ from runnel.algebra.nodes.expressions import (
     In,
     InNetwork,
     Not,
-    Operator,
     Or,
     References,
     RegularExpression,
@@ -130,7 +130,7 @@ def decode_expression(value: Any) -> Expression:
         case "exists":
             return Exists(attribute)
         case "=" | "<" | "<=" | ">" | ">=":
-            return Compare(attribute, cast(Operator, tag), decode_constant(rest[1]))
+            return Compare(attribute, cast(AtomRelation, tag), decode_constant(rest[1]))
         case _:
             return _decode_text_atom(tag, attribute, rest[1:])
 

@@ -15,7 +15,7 @@ from runnel.algebra.nodes.attributes import Attribute, Constant
 from runnel.algebra.nodes.calls import Call, Constraint, Term
 from runnel.algebra.nodes.graph_patterns import Graph
 
-Operator = Literal["=", "<", "<=", ">", ">="]
+AtomRelation = Literal["=", "<", "<=", ">", ">="]
 
 
 class _TypedConstants:
@@ -118,7 +118,7 @@ class Compare(_TypedConstants):
     """A value of the constant's type stands in this relation to the constant."""
 
     attribute: Attribute
-    operator: Operator
+    operator: AtomRelation
     constant: Constant
 
     def _constants(self) -> tuple[Constant, ...]:

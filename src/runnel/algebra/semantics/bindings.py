@@ -26,7 +26,7 @@ from runnel.algebra.nodes.calls import (
 )
 from runnel.algebra.nodes.expressions import And, Expression, Not, Or
 from runnel.algebra.nodes.graph_patterns import Graph
-from runnel.algebra.semantics.close_conditions import alternatives, close, gather
+from runnel.algebra.semantics.close_conditions import alternatives, close_condition, gather
 from runnel.algebra.semantics.evaluate import Holding, compare, graphs_of, holds
 from runnel.algebra.semantics.graph_solutions import graph_bindings
 from runnel.model.bindings import Binding
@@ -291,7 +291,7 @@ def asking(answers: Answers) -> Holding:
     """How a condition is decided, as written, by one who knows what operators say: what is unknown does not hold."""
 
     def holding(expression: Expression, attributes: Attributes, accepted: datetime | None) -> bool:
-        return bool(truth(close(expression), attributes, answers, accepted))
+        return bool(truth(close_condition(expression), attributes, answers, accepted))
 
     return holding
 
@@ -313,7 +313,7 @@ def solutions(
     """
     found: list[dict[str, Value]] = []
     for one in alternatives(expression):
-        if all(truth(close(part), attributes, answers, accepted) for part in one.others):
+        if all(truth(close_condition(part), attributes, answers, accepted) for part in one.others):
             found += term_solutions(gather(one), answers, accepted, graphs or graph_rows(attributes)) or []
     several = distinct(found)
     return [one for one in several if one] or several

@@ -28,7 +28,7 @@ from runnel.algebra.nodes.expressions import And, Expression, Not, Or, conjuncti
 from runnel.algebra.nodes.graph_patterns import Graph, canonical, graph_variables, is_local
 from runnel.algebra.nodes.render import render_operators
 from runnel.algebra.semantics.join_graphs import as_filter, joined_graphs, open_variables, renamed_graph, with_filters
-from runnel.errors import InvalidCondition
+from runnel.errors import InvalidConditionError
 
 MOST_ALTERNATIVES = 64
 
@@ -98,13 +98,13 @@ def free_variables(expression: Expression) -> set[str]:
     return found
 
 
-def close(expression: Expression) -> Expression:
+def close_condition(expression: Expression) -> Expression:
     """The condition over terms and graph patterns; the same object where there are no variables.
 
     Refuses a constraint on a variable that nothing beside it binds.
 
     >>> call = Call("mob", (Variable("people"),), 1, (0,))
-    >>> close(And((call, Constraint(Variable("people"), ">", Literally(50.0))))).constraints[0].left
+    >>> close_condition(And((call, Constraint(Variable("people"), ">", Literally(50.0))))).constraints[0].left
     Variable(name='1')
     """
     return _closed(expression) if has_variables(expression) else expression
@@ -116,9 +116,9 @@ def _closed(expression: Expression) -> Expression:
         case And(parts):
             return conjunction([_close_tied(group) for group in _tied(parts)])
         case Or(parts):
-            return disjunction([close(part) for part in parts])
+            return disjunction([close_condition(part) for part in parts])
         case Not(part):
-            return negation(_nameless(close(part)))
+            return negation(_nameless(close_condition(part)))
         case Call():
             return _gathered((expression,))
         case Constraint():
@@ -145,12 +145,12 @@ def _nameless(closed: Expression) -> Expression:
 def _close_tied(parts: Sequence[Expression]) -> Expression:
     """Parts of a conjunction that variables tie together."""
     if len(parts) == 1 and not isinstance(parts[0], And):
-        return close(parts[0])
+        return close_condition(parts[0])
     return disjunction([_close_alternative(one) for one in alternatives(And(tuple(parts)))])
 
 
 def _close_alternative(one: Alternative) -> Expression:
-    closed = [close(part) for part in one.others]
+    closed = [close_condition(part) for part in one.others]
     closed += [_gathered(group) for group in _tied((*one.graphs, *one.calls, *one.constraints))]
     return conjunction(closed)
 
@@ -165,7 +165,7 @@ def _gathered(group: Sequence[Expression]) -> Term | Graph:
         return _term(one)
     for constraint in one.constraints:
         _check_bound(constraint, set(graph_variables(one.graph)))
-        raise InvalidCondition(
+        raise InvalidConditionError(
             f"{render_operators(constraint)} cannot be asked of a graph",
             span=next((variable.place for variable in variables_of(constraint)), None),
             hint="variables of a graph are compared with constants and with one another: filter(?year > 2003)",
@@ -218,7 +218,7 @@ def alternatives(expression: Expression) -> list[Alternative]:
 
 def _check_number(found: Sequence[Alternative]) -> None:
     if len(found) > MOST_ALTERNATIVES:
-        raise InvalidCondition(
+        raise InvalidConditionError(
             f"operators or graphs are combined in more than {MOST_ALTERNATIVES} alternative ways",
             hint="use fewer `or` between conditions that share variables, or several feeds",
         )
@@ -272,7 +272,7 @@ def _check_bound(constraint: Constraint, bound: set[str]) -> None:
         if variable.name not in bound:
             raise _unbound(variable)
     if not variables:
-        raise InvalidCondition("a constraint without a variable says nothing of the item")
+        raise InvalidConditionError("a constraint without a variable says nothing of the item")
 
 
 def _renamed_by_graph(graph: Graph | None) -> tuple[dict[str, str], Graph | None]:
@@ -297,16 +297,16 @@ def _call_order(call: Call) -> tuple[str, str]:
     return call.operator, repr(call.question)
 
 
-def _unbound(variable: Variable) -> InvalidCondition:
-    return InvalidCondition(
+def _unbound(variable: Variable) -> InvalidConditionError:
+    return InvalidConditionError(
         f"nothing gives ?{variable.name} a value here",
         span=variable.place,
         hint=f"?{variable.name} must be a result or in a graph beside it; variables under `not` are local",
     )
 
 
-def _not_given(given: Given) -> InvalidCondition:
-    return InvalidCondition(
+def _not_given(given: Given) -> InvalidConditionError:
+    return InvalidConditionError(
         f"nothing gives ?{given.name} a value here",
         span=given.place,
         hint=f"operators are given constants, or variables of a graph beside them: graph {{ … ?{given.name} }}",

@@ -14,6 +14,7 @@ from runnel.algebra.nodes.calls import Call, Constraint, Term
 from runnel.algebra.nodes.expressions import (
     And,
     Atom,
+    AtomRelation,
     Between,
     Compare,
     Contains,
@@ -25,7 +26,6 @@ from runnel.algebra.nodes.expressions import (
     In,
     InNetwork,
     Not,
-    Operator,
     Or,
     References,
     RegularExpression,
@@ -37,16 +37,16 @@ from runnel.algebra.nodes.expressions import (
 )
 from runnel.algebra.nodes.graph_patterns import Graph
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union, reads
-from runnel.algebra.semantics.close_conditions import close
+from runnel.algebra.semantics.close_conditions import close_condition
 from runnel.algebra.semantics.graph_solutions import matches_graph
 from runnel.algebra.values.links import leads_to, lies_below, links_in
 from runnel.algebra.values.networks import in_networks
-from runnel.algebra.values.regular_expressions import found_in
+from runnel.algebra.values.regular_expressions import occurs_in
 from runnel.algebra.values.similarity import similar
 from runnel.algebra.values.stems import stem_words, stems_of
 from runnel.algebra.values.word_patterns import pattern_steps, runs
 from runnel.algebra.values.words import contains_phrase, words
-from runnel.errors import CyclicFeeds, RunnelError
+from runnel.errors import CyclicFeedsError, RunnelError
 from runnel.model.graph import GRAPH, RdfGraph
 from runnel.model.item import Attributes, Value
 
@@ -83,7 +83,7 @@ def holds(expression: Expression, attributes: Attributes, accepted: datetime | N
 
 def holds_as_written(expression: Expression, attributes: Attributes, accepted: datetime | None = None) -> bool:
     """Whether a condition holds whose graph patterns may share variables with what stands beside them."""
-    return holds(close(expression), attributes, accepted)
+    return holds(close_condition(expression), attributes, accepted)
 
 
 def graphs_of(attributes: Attributes) -> list[RdfGraph]:
@@ -131,7 +131,7 @@ def is_text(value: Value) -> TypeGuard[str]:
 def _satisfied_by_text(atom: TextAtom, text: str) -> bool:
     match atom:
         case RegularExpression(_, pattern):
-            return found_in(pattern, text)
+            return occurs_in(pattern, text)
         case InNetwork(_, networks):
             return in_networks(text, networks)
         case References(_, target):
@@ -161,7 +161,7 @@ def satisfied_by_words(atom: WordAtom, text_words: list[str]) -> bool:
             return similar(phrase, text_words, least)
 
 
-def compare(value: Value, operator: Operator, constant: Constant, accepted: datetime | None = None) -> bool:
+def compare(value: Value, operator: AtomRelation, constant: Constant, accepted: datetime | None = None) -> bool:
     """Compare values of one type; values of two types stand in no relation.
 
     A whole day compares with the UTC day of a moment, so `<= date '2026-11-15'` includes that day's evening.
@@ -277,7 +277,7 @@ def views_below(node: Node, definitions: Mapping[int, Node]) -> list[int]:
             order[view] = None
             waiting.pop()
         elif view in entered:
-            raise CyclicFeeds(f"the feed {view} reads itself")
+            raise CyclicFeedsError(f"the feed {view} reads itself")
         else:
             entered.add(view)
             waiting.extend(below)

@@ -22,7 +22,7 @@ from runnel.algebra.nodes.graph_patterns import (
     is_local,
 )
 from runnel.algebra.semantics.rdf_terms import compare_terms, plain_value
-from runnel.errors import TooCostly
+from runnel.errors import TooExpensiveError
 from runnel.model.graph import Triple
 from runnel.model.item import Value
 
@@ -64,7 +64,7 @@ class _Laying:
         for triple in self._candidates(edges[0], bound):
             self._tried += 1
             if self._tried > MOST_ATTEMPTS:
-                raise TooCostly(
+                raise TooExpensiveError(
                     "the graph pattern has too many ways to be laid into the item's graph",
                     hint="name more nodes or labels, or write edges next to each other that share variables",
                 )

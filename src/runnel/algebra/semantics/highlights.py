@@ -24,32 +24,32 @@ from runnel.algebra.nodes.expressions import (
 )
 from runnel.algebra.semantics.evaluate import satisfies
 from runnel.algebra.values.links import leads_to, lies_below, links_in
-from runnel.algebra.values.regular_expressions import found_places
+from runnel.algebra.values.regular_expressions import match_spans
 from runnel.algebra.values.stems import stem_words, stems_of
 from runnel.algebra.values.word_patterns import Fits, pattern_steps, runs
-from runnel.algebra.values.words import placed_words
+from runnel.algebra.values.words import word_spans
 from runnel.model.item import Value
 
-Place = tuple[int, int]
+Highlight = tuple[int, int]
 """From the first character to behind the last."""
 
-MOST_PLACES = 100
+MOST_HIGHLIGHTS = 100
 """Places that are told of one value: nobody looks at more."""
 
 
-def places(atom: Atom, value: Value, accepted: datetime | None = None) -> list[Place]:
+def highlights(atom: Atom, value: Value, accepted: datetime | None = None) -> list[Highlight]:
     """From where to where a text satisfies an atom, in order; empty where it does not, or is no text.
 
     >>> from runnel.algebra.nodes.attributes import Attribute
-    >>> places(Contains(Attribute("title"), ("strasse",)), "Die Straße, die STRASSE")
+    >>> highlights(Contains(Attribute("title"), ("strasse",)), "Die Straße, die STRASSE")
     [(4, 10), (16, 23)]
     """
     if not isinstance(value, str) or not satisfies(atom, value, accepted):
         return []
-    return list(islice(_found(atom, value), MOST_PLACES))
+    return list(islice(_found(atom, value), MOST_HIGHLIGHTS))
 
 
-def _found(atom: Atom, text: str) -> Iterable[Place]:
+def _found(atom: Atom, text: str) -> Iterable[Highlight]:
     match atom:
         case Contains(_, phrase):
             return _runs(text, tuple(word.__eq__ for word in phrase))
@@ -58,9 +58,9 @@ def _found(atom: Atom, text: str) -> Iterable[Place]:
         case ContainsStems(_, language, phrase):
             return _runs(text, tuple(stem.__eq__ for stem in stems_of(language, phrase)), language)
         case Similar(_, phrase, _):
-            return ((one.start, one.end) for one in placed_words(text) if one.word in phrase)
+            return ((one.start, one.end) for one in word_spans(text) if one.word in phrase)
         case RegularExpression(_, pattern):
-            return found_places(pattern, text)
+            return match_spans(pattern, text)
         case References(_, target):
             return ((link.start, link.end) for link in links_in(text) if leads_to(link, target))
         case Extends(_, prefix):
@@ -75,8 +75,8 @@ def _found(atom: Atom, text: str) -> Iterable[Place]:
             return ((0, len(text)),) if text else ()
 
 
-def _runs(text: str, steps: tuple[Fits, ...], language: str | None = None) -> Iterator[Place]:
-    found = placed_words(text)
+def _runs(text: str, steps: tuple[Fits, ...], language: str | None = None) -> Iterator[Highlight]:
+    found = word_spans(text)
     looked_at = [one.word for one in found]
     if language is not None:
         looked_at = stem_words(language, looked_at)

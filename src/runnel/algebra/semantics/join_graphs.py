@@ -29,7 +29,7 @@ from runnel.algebra.nodes.graph_patterns import (
     renamed_node,
 )
 from runnel.algebra.semantics.rdf_terms import BOOLEAN, DOUBLE, INTEGER, XSD
-from runnel.errors import InvalidCondition
+from runnel.errors import InvalidConditionError
 from runnel.model.graph import escape_text
 
 _LARGEST_WHOLE = 1e15
@@ -62,7 +62,7 @@ def joined_graphs(graphs: Sequence[Graph]) -> Graph:
         edges.update(dict.fromkeys(own.edges))
         filters += [own.filter] if own.filter is not None else []
     if len(edges) > MOST_EDGES or len(taken) > MOST_VARIABLES:
-        raise InvalidCondition(
+        raise InvalidConditionError(
             f"patterns that share variables are one, and this has {len(edges)} edges and {len(taken)} variables",
             span=graphs[0].place,
             hint=f"at most {MOST_EDGES} edges and {MOST_VARIABLES} variables, blank nodes too, belong together",

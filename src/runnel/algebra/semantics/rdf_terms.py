@@ -38,7 +38,7 @@ class Sort(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownTerm:
     """A term: its sort, and what it is compared by. Moments and days are seconds since 1970, truths are 0 and 1."""
 
     sort: Sort
@@ -60,40 +60,40 @@ _WHOLE_TYPES = frozenset(XSD + name for name in ("integer", *_NARROWER, *_SIGNED
 
 
 @lru_cache(maxsize=1 << 16)
-def known(term: str) -> Known:
+def known_term(term: str) -> KnownTerm:
     """What a term stands for.
 
-    >>> known('"2003"^^<http://www.w3.org/2001/XMLSchema#integer>')
-    Known(sort=<Sort.NUMBER: 5>, key=2003.0)
-    >>> known('"cold"@en').sort, known("<urn:x>").sort, known('"x"^^<urn:unknown>').sort
+    >>> known_term('"2003"^^<http://www.w3.org/2001/XMLSchema#integer>')
+    KnownTerm(sort=<Sort.NUMBER: 5>, key=2003.0)
+    >>> known_term('"cold"@en').sort, known_term("<urn:x>").sort, known_term('"x"^^<urn:unknown>').sort
     (<Sort.TAGGED: 2>, <Sort.IRI: 0>, <Sort.OTHER: 3>)
     """
     if term[0] == "<":
-        return Known(Sort.IRI, term)
+        return KnownTerm(Sort.IRI, term)
     if term[0] == "_":
-        return Known(Sort.BLANK, term)
+        return KnownTerm(Sort.BLANK, term)
     end = term.rindex('"')
     text, rest = unescape_text(term[1:end]), term[end + 1 :]
     if not rest:
-        return Known(Sort.TEXT, text)
+        return KnownTerm(Sort.TEXT, text)
     if rest[0] == "@":
-        return Known(Sort.TAGGED, term)
-    return _typed(text, rest[3:-1]) or Known(Sort.OTHER, term)
+        return KnownTerm(Sort.TAGGED, term)
+    return _typed(text, rest[3:-1]) or KnownTerm(Sort.OTHER, term)
 
 
-def _typed(text: str, datatype: str) -> Known | None:
+def _typed(text: str, datatype: str) -> KnownTerm | None:
     if datatype in _WHOLE_TYPES:
-        return Known(Sort.NUMBER, _number(text)) if _WHOLE.match(text) else None
+        return KnownTerm(Sort.NUMBER, _number(text)) if _WHOLE.match(text) else None
     if not datatype.startswith(XSD):
         return None
     match datatype.removeprefix(XSD):
         case "decimal":
-            return Known(Sort.NUMBER, _number(text)) if _DECIMAL.match(text) else None
+            return KnownTerm(Sort.NUMBER, _number(text)) if _DECIMAL.match(text) else None
         case "double" | "float" as name:
             return _floating(text, single=name == "float")
         case "boolean":
             truths = {"true": 1.0, "1": 1.0, "false": 0.0, "0": 0.0}
-            return Known(Sort.TRUTH, truths[text]) if text in truths else None
+            return KnownTerm(Sort.TRUTH, truths[text]) if text in truths else None
         case "dateTime" | "dateTimeStamp":
             found = _MOMENT.match(text)
             return _instant(Sort.MOMENT, found) if found else None
@@ -111,10 +111,10 @@ def _number(text: str) -> float:
         return math.inf
 
 
-def _floating(text: str, *, single: bool) -> Known | None:
+def _floating(text: str, *, single: bool) -> KnownTerm | None:
     special = {"INF": math.inf, "+INF": math.inf, "-INF": -math.inf, "NaN": math.nan}
     if text in special:
-        return Known(Sort.NUMBER, special[text])
+        return KnownTerm(Sort.NUMBER, special[text])
     if not _DOUBLE.match(text):
         return None
     number = _number(text)
@@ -123,10 +123,10 @@ def _floating(text: str, *, single: bool) -> Known | None:
             number = struct.unpack("<f", struct.pack("<f", number))[0]
         except OverflowError:
             number = math.copysign(math.inf, number)
-    return Known(Sort.NUMBER, number)
+    return KnownTerm(Sort.NUMBER, number)
 
 
-def _instant(sort: Sort, found: re.Match[str]) -> Known | None:
+def _instant(sort: Sort, found: re.Match[str]) -> KnownTerm | None:
     """A moment, or a day that begins at its midnight, as seconds: whole microseconds from 1700 to 2200."""
     year, month, day, *rest = found.groups()
     hour, minute, second, part, zone = rest if sort == Sort.MOMENT else ("00", "00", "00", None, rest[0])
@@ -143,7 +143,7 @@ def _instant(sort: Sort, found: re.Match[str]) -> Known | None:
     if zone and zone != "Z":
         offset = 3600 * int(zone[1:3]) + 60 * int(zone[4:6])
         seconds -= offset if zone[0] == "+" else -offset
-    return Known(sort, seconds + (float(f"0.{part[:6]}") if part else 0.0))
+    return KnownTerm(sort, seconds + (float(f"0.{part[:6]}") if part else 0.0))
 
 
 def compare_terms(left: str, relation: Relation, right: str) -> bool | None:
@@ -154,10 +154,10 @@ def compare_terms(left: str, relation: Relation, right: str) -> bool | None:
     >>> compare_terms("<urn:a>", "<", "<urn:b>"), compare_terms("<urn:a>", "!=", '"a"')
     (None, True)
     """
-    return compare_known(known(left), relation, known(right))
+    return compare_known(known_term(left), relation, known_term(right))
 
 
-def compare_known(left: Known, relation: Relation, right: Known) -> bool | None:
+def compare_known(left: KnownTerm, relation: Relation, right: KnownTerm) -> bool | None:
     """As `compare_terms`, for terms that are known."""
     match relation:
         case "=":
@@ -179,7 +179,7 @@ def compare_known(left: Known, relation: Relation, right: Known) -> bool | None:
             return first >= second  # type: ignore[operator]
 
 
-def _equal(left: Known, right: Known) -> bool | None:
+def _equal(left: KnownTerm, right: KnownTerm) -> bool | None:
     # A literal whose type or text is not known may be equal to any other, but not to one with a language: these are
     # of a type of their own.
     if Sort.OTHER in (left.sort, right.sort) and min(left.sort, right.sort) > Sort.TAGGED:
@@ -193,7 +193,7 @@ def plain_value(term: str) -> Value:
     >>> plain_value("<urn:x>"), plain_value('"cold"@en'), plain_value('"2"^^<http://www.w3.org/2001/XMLSchema#integer>')
     ('urn:x', 'cold', 2.0)
     """
-    found = known(term)
+    found = known_term(term)
     match found.sort:
         case Sort.IRI:
             return term[1:-1]

@@ -17,8 +17,8 @@ from runnel.algebra.semantics.bindings import MOST_INPUTS, Answers, asking, fitt
 from runnel.algebra.semantics.close_conditions import free_variables
 from runnel.algebra.semantics.distinct import describe_distinct
 from runnel.algebra.semantics.evaluate import accepts, satisfies, values_of
-from runnel.algebra.semantics.highlights import Place, places
-from runnel.algebra.semantics.trace_graphs import laid_edges
+from runnel.algebra.semantics.highlights import Highlight, highlights
+from runnel.algebra.semantics.trace_graphs import matched_edges
 from runnel.model.item import Attributes, Value
 from runnel.model.operator import Rows
 
@@ -28,17 +28,17 @@ _LONGEST_TEXT = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenValue:
     """A value that an atom looked at: of which attribute, and where in it the atom is satisfied (texts only)."""
 
     attribute: str
     value: Value
-    places: tuple[Place, ...] = ()
+    places: tuple[Highlight, ...] = ()
 
     def in_context(self) -> str:
         """The value, short, with the places marked.
 
-        >>> Seen("title", "Rock am Ring", ((0, 4),)).in_context()
+        >>> SeenValue("title", "Rock am Ring", ((0, 4),)).in_context()
         '»Rock« am Ring'
         """
         if not self.places or not isinstance(self.value, str):
@@ -61,7 +61,7 @@ class Trace:
 
     label: str
     holds: bool
-    values: tuple[Seen, ...] = ()
+    values: tuple[SeenValue, ...] = ()
     parts: tuple[Trace, ...] = ()
     whole: bool = False
     """Whether the values are those of all attributes, so that their names must be said."""
@@ -86,7 +86,7 @@ class Trace:
 
         Of a long text only a part is told, in which the first place is; places are those in that part.
 
-        >>> Trace("title contains 'rock'", True, (Seen("title", "Rock", ((0, 4),)),)).highlights()
+        >>> Trace("title contains 'rock'", True, (SeenValue("title", "Rock", ((0, 4),)),)).highlights()
         [{'condition': "title contains 'rock'", 'attribute': 'title', 'text': 'Rock', 'places': [(0, 4)]}]
         """
         found = {(step.label, seen): None for step in self._steps() for seen in step.values if seen.places}
@@ -102,7 +102,7 @@ class Trace:
             yield from part._steps()
 
 
-def _cut(text: str, places: tuple[Place, ...]) -> tuple[str, list[Place]]:
+def _cut(text: str, places: tuple[Highlight, ...]) -> tuple[str, list[Highlight]]:
     """A part of a text that is not too long, with the first place and all that fit in, counted from its beginning."""
     first, last = places[0]
     start = 0 if last <= _LONGEST_TEXT else max(0, first - _CONTEXT)
@@ -156,7 +156,7 @@ class _Conditions:
                 looked_at = values_of(atom.attribute, self.attributes)
                 holding = [one for one in looked_at if satisfies(atom, one[1], self.accepted)]
                 seen = (
-                    Seen(name, value, tuple(places(atom, value, self.accepted)))
+                    SeenValue(name, value, tuple(highlights(atom, value, self.accepted)))
                     for name, value in holding or looked_at
                 )
                 return Trace(render(atom), bool(holding), tuple(seen), whole=atom.attribute.name == WHOLE.name)
@@ -178,7 +178,7 @@ class _Conditions:
         bound = solutions(And(tuple(others)), self.attributes, self.answers) if len(others) > 1 else ()
         parts = [
             Trace(f"{one.text}{f'  [{one.by}]' if one.by else ''}", one.holds)
-            for one in laid_edges(graph, self.attributes, bound)
+            for one in matched_edges(graph, self.attributes, bound)
         ]
         return Trace(render(graph), self._holds(graph, ()), parts=tuple(parts))
 
@@ -191,7 +191,7 @@ class _Conditions:
         if not found and any(some is None for _, some in said):
             return Trace(f"{render(call)}: unknown, the operator gave no answer", False)
         told = [(one if call.given else None, row) for one, row in found[:3]]
-        values = [Seen(f"?{name}", value) for _, row in told for name, value in row.items()]
+        values = [SeenValue(f"?{name}", value) for _, row in told for name, value in row.items()]
         label = render(call) if not call.given or not told else f"{render(call)} as {render(told[0][0] or call)}"
         return Trace(label, bool(found), tuple(values), whole=True)
 

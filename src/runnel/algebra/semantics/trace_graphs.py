@@ -25,7 +25,7 @@ _MOST_TRIED = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Laid:
+class MatchedEdge:
     """A part of a pattern, whether it is satisfied, and by what."""
 
     text: str
@@ -33,13 +33,13 @@ class Laid:
     by: str = ""
 
 
-def laid_edges(graph: Graph, attributes: Attributes, bound: Sequence[Binding] = ()) -> list[Laid]:
+def matched_edges(graph: Graph, attributes: Attributes, bound: Sequence[Binding] = ()) -> list[MatchedEdge]:
     """The edges of a pattern, and its filter, under one of its solutions; one that fits a binding, if there is.
 
     >>> from runnel.model.graph import read_ntriples
     >>> item = {"graph": (read_ntriples('<urn:a> <urn:year> "2003" .'),)}
-    >>> laid_edges(Graph((Edge(Variable("p"), "<urn:year>", Variable("y")),)), item)
-    [Laid(text='?p <urn:year> ?y', holds=True, by='<urn:a> <urn:year> "2003"')]
+    >>> matched_edges(Graph((Edge(Variable("p"), "<urn:year>", Variable("y")),)), item)
+    [MatchedEdge(text='?p <urn:year> ?y', holds=True, by='<urn:a> <urn:year> "2003"')]
     """
     for one in graphs_of(attributes):
         triples = list(one.triples())
@@ -63,40 +63,40 @@ def _fits(solution: Solution, bound: Sequence[Binding]) -> bool:
     return not bound or any(all(row.get(name, value) == value for name, value in plain.items()) for row in bound)
 
 
-def _edges(graph: Graph, solution: Solution) -> Iterator[Laid]:
+def _edges(graph: Graph, solution: Solution) -> Iterator[MatchedEdge]:
     for edge in graph.edges:
         terms = (_term(node, solution) for node in edge.nodes)
-        yield Laid(_shown(edge), True, " ".join(map(_short, terms)))
+        yield MatchedEdge(_shown(edge), True, " ".join(map(_short, terms)))
 
 
 def _term(node: Node, solution: Solution) -> str:
     return solution[node.name] if isinstance(node, Variable) else node
 
 
-def _missing(graph: Graph, attributes: Attributes) -> list[Laid]:
+def _missing(graph: Graph, attributes: Attributes) -> list[MatchedEdge]:
     """What a pattern without a solution lacks."""
     graphs = graphs_of(attributes)
     if not graphs:
-        return [Laid("the item has a graph", False)]
+        return [MatchedEdge("the item has a graph", False)]
     triples = list(graphs[0].triples())
-    alone = [Laid(_shown(edge), matches_graph(Graph((edge,)), triples)) for edge in graph.edges]
+    alone = [MatchedEdge(_shown(edge), matches_graph(Graph((edge,)), triples)) for edge in graph.edges]
     if not all(one.holds for one in alone):
         return alone
     unfiltered = replace(graph, filter=None)
     solution = next(solve(unfiltered, triples), None)
     if solution is None:
-        return [*alone, Laid("all of these together", False)]
+        return [*alone, MatchedEdge("all of these together", False)]
     return [*_edges(graph, solution), *_filtered(graph, solution, False)]
 
 
-def _filtered(graph: Graph, solution: Solution, holds: bool) -> list[Laid]:
+def _filtered(graph: Graph, solution: Solution, holds: bool) -> list[MatchedEdge]:
     if graph.filter is None:
         return []
     text = render_graph(Graph((), graph.filter)).removeprefix("graph { ").removesuffix(" }")
     sides = (node for one in comparisons(graph.filter) for node in (one.left, one.right))
     asked = {node.name for node in sides if isinstance(node, Variable)}
     named = (f"?{name} = {_short(term)}" for name, term in solution.items() if name in asked)
-    return [Laid(text, holds, ", ".join(named))]
+    return [MatchedEdge(text, holds, ", ".join(named))]
 
 
 def _shown(edge: Edge) -> str:

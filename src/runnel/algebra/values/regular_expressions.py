@@ -20,7 +20,7 @@ _MEMORY = 1 << 20
 _COMPILED = 512
 
 
-class RefusedPattern(ValueError):
+class RefusedPatternError(ValueError):
     """A pattern that RE2 does not take: its words, and from where to where in the pattern (None: all of it)."""
 
     def __init__(self, reason: str, place: tuple[int, int] | None = None) -> None:
@@ -37,7 +37,7 @@ def compiled(pattern: str) -> Any:
     (2, 6)
     """
     if len(pattern) > LONGEST_PATTERN:
-        raise RefusedPattern(f"the pattern has more than {LONGEST_PATTERN:,} characters")
+        raise RefusedPatternError(f"the pattern has more than {LONGEST_PATTERN:,} characters")
     options = re2.Options()
     options.max_mem = _MEMORY
     options.log_errors = False
@@ -45,23 +45,23 @@ def compiled(pattern: str) -> Any:
     try:
         return re2.compile(pattern, options)
     except UnicodeEncodeError as error:
-        raise RefusedPattern("this character cannot stand in a text", (error.start, error.end)) from None
+        raise RefusedPatternError("this character cannot stand in a text", (error.start, error.end)) from None
     except re2.error as error:
         raise _refused(pattern, error.args[0]) from None
 
 
-def _refused(pattern: str, said: bytes) -> RefusedPattern:
+def _refused(pattern: str, said: bytes) -> RefusedPatternError:
     """RE2 says what is wrong and, after a colon, which part of the pattern it speaks of."""
     reason, _, part = said.decode("utf-8", "replace").partition(": ")
     match reason:
         case "missing )" | "unexpected )":  # RE2 shows the whole pattern here
-            return RefusedPattern(reason, _unbalanced(pattern))
+            return RefusedPatternError(reason, _unbalanced(pattern))
         case "trailing \\":
-            return RefusedPattern(reason, (len(pattern) - 1, len(pattern)))
+            return RefusedPatternError(reason, (len(pattern) - 1, len(pattern)))
         case "pattern too large - compile failed":
-            return RefusedPattern("the pattern needs too much memory")
+            return RefusedPatternError("the pattern needs too much memory")
     at = pattern.find(part) if part else -1
-    return RefusedPattern(f"{reason}: {part}" if part else reason, (at, at + len(part)) if at >= 0 else None)
+    return RefusedPatternError(f"{reason}: {part}" if part else reason, (at, at + len(part)) if at >= 0 else None)
 
 
 def _unbalanced(pattern: str) -> tuple[int, int] | None:
@@ -87,16 +87,16 @@ def _unbalanced(pattern: str) -> tuple[int, int] | None:
     return (opened[-1], opened[-1] + 1) if opened else None
 
 
-def found_in(pattern: str, text: str) -> bool:
+def occurs_in(pattern: str, text: str) -> bool:
     """Whether a pattern is found anywhere in a text.
 
-    >>> found_in("^rock", "hard rock"), found_in("(?i)ROCK$", "hard rock")
+    >>> occurs_in("^rock", "hard rock"), occurs_in("(?i)ROCK$", "hard rock")
     (False, True)
     """
     return compiled(pattern).search(_bytes(text)) is not None
 
 
-def found_places(pattern: str, text: str) -> Iterator[tuple[int, int]]:
+def match_spans(pattern: str, text: str) -> Iterator[tuple[int, int]]:
     """From where to where a pattern is found, in characters, one after another; what is empty has no place."""
     readable = _bytes(text).decode("utf-8")
     for found in compiled(pattern).finditer(readable):

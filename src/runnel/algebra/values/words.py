@@ -99,7 +99,7 @@ def _folded(text: str) -> str:
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
-class PlacedWord(NamedTuple):
+class WordSpan(NamedTuple):
     """A word, and from where to where its characters stand in the text that it was cut from."""
 
     word: str
@@ -107,19 +107,19 @@ class PlacedWord(NamedTuple):
     end: int
 
 
-def placed_words(text: str) -> list[PlacedWord]:
+def word_spans(text: str) -> list[WordSpan]:
     """The words of a text with their places: `words` says the same words, faster.
 
     Folding and composing change lengths, so the text is folded in the smallest pieces that do not touch one another.
 
-    >>> placed_words("Straße (soft\u00adhyphen)")
-    [PlacedWord(word='strasse', start=0, end=6), PlacedWord(word='softhyphen', start=8, end=19)]
+    >>> word_spans("Straße (soft\u00adhyphen)")
+    [WordSpan(word='strasse', start=0, end=6), WordSpan(word='softhyphen', start=8, end=19)]
     """
     if text.isascii():
-        return [PlacedWord(found[0].lower(), *found.span()) for found in _ASCII.finditer(text)]
+        return [WordSpan(found[0].lower(), *found.span()) for found in _ASCII.finditer(text)]
     folded, starts, ends = _folded_pieces(text)
     return [
-        PlacedWord(found[0].replace("’", "'"), starts[found.start()], ends[found.end() - 1])
+        WordSpan(found[0].replace("’", "'"), starts[found.start()], ends[found.end() - 1])
         for found in _pattern().finditer(folded)
     ]
 

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, func, insert, select, update
 from runnel.catalog.declared.subscriptions import INTERNAL, disable_subscription, live_subscriptions
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import now
-from runnel.errors import InputError, NotFound, QuotaExceeded
-from runnel.model.feed import OPERATOR
+from runnel.errors import InputError, NotFoundError, QuotaExceededError
+from runnel.model.feed import ADMIN
 from runnel.settings import Settings
 
 OWNER_DISABLED = "the owner is disabled"
@@ -47,7 +47,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class OwnerUsage:
     """What an owner has: live feeds, live subscriptions, and bytes brought in so far."""
 
     queries: int
@@ -72,7 +72,7 @@ def owner_by_name(connection: Connection, name: str) -> Owner:
     """The owner of a name, disabled or not."""
     found = _owner_named(connection, name)
     if found is None:
-        raise NotFound(f"there is no owner {name[:80]}", hint="`runnel owner list` shows who there is")
+        raise NotFoundError(f"there is no owner {name[:80]}", hint="`runnel owner list` shows who there is")
     return found
 
 
@@ -80,7 +80,7 @@ def owner_by_id(connection: Connection, owner: int) -> Owner:
     """The owner of an id, disabled or not."""
     row = connection.execute(select(schema.owners).where(_o.id == owner)).one_or_none()
     if row is None:
-        raise NotFound(f"there is no owner {owner}")
+        raise NotFoundError(f"there is no owner {owner}")
     return _owner(row)
 
 
@@ -99,7 +99,7 @@ def disable_owner(connection: Connection, owner: Owner, disabled: bool) -> None:
 
     Subscriptions keep their place: what matches meanwhile is sent once the owner is enabled again.
     """
-    if owner.id == OPERATOR:
+    if owner.id == ADMIN:
         raise InputError("the operator cannot be disabled", hint="whoever can open the root's files is the operator")
     moment = now(connection) if disabled else None
     connection.execute(update(schema.owners).where(_o.id == owner.id).values(disabled=moment))
@@ -126,7 +126,7 @@ def set_quotas(connection: Connection, owner: Owner, quotas: Quotas) -> None:
 def quotas_of(owner: Owner, settings: Settings) -> Quotas:
     """The quotas that count for an owner. The operator has none unless they were set."""
     given = owner.quotas
-    if owner.id == OPERATOR:
+    if owner.id == ADMIN:
         return given
     return Quotas(
         settings.owner_queries if given.queries is None else given.queries,
@@ -135,16 +135,16 @@ def quotas_of(owner: Owner, settings: Settings) -> Quotas:
     )
 
 
-def usage_of(connection: Connection, owner: int) -> Usage:
+def usage_of(connection: Connection, owner: int) -> OwnerUsage:
     """What an owner has now. Bytes of dropped feeds still count: they were brought in."""
     queries = select(func.count()).where(_f.owner == owner, _f.dropped.is_(None))
     held = select(func.count()).where(_s.owner == owner, _s.ended.is_(None), _s.kind != INTERNAL)
     size = select(func.coalesce(func.sum(_f.bytes), 0)).where(_f.owner == owner)
     counts = [int(connection.execute(query).scalar_one()) for query in (queries, held, size)]
-    return Usage(*counts)
+    return OwnerUsage(*counts)
 
 
-class Allowance:
+class QuotaAllowance:
     """What an owner may still declare in an open transaction; counted once and kept up to date by the caller."""
 
     def __init__(self, connection: Connection, owner: int, settings: Settings) -> None:
@@ -158,7 +158,7 @@ class Allowance:
         have, most = self._counts()[what]
         if most is not None and have >= most:
             noun = "feeds" if what == "queries" else what
-            raise QuotaExceeded(
+            raise QuotaExceededError(
                 f"you have {have:,} {noun} and may have {most:,}",
                 hint=f"end {noun} that you need no more, or ask the operator for more",
             )
@@ -174,7 +174,7 @@ class Allowance:
         if self._known is None:
             quotas = quotas_of(owner_by_id(self._connection, self._owner), self._settings)
             unlimited = quotas.queries is None and quotas.subscriptions is None
-            usage = Usage(0, 0, 0) if unlimited else usage_of(self._connection, self._owner)
+            usage = OwnerUsage(0, 0, 0) if unlimited else usage_of(self._connection, self._owner)
             self._known = {
                 "queries": (usage.queries, quotas.queries),
                 "subscriptions": (usage.subscriptions, quotas.subscriptions),
@@ -199,7 +199,7 @@ def _refuse_bytes(connection: Connection, feed: int, count: int, settings: Setti
         return
     have = int(connection.execute(select(func.sum(_f.bytes)).where(_f.owner == owner)).scalar_one() or 0)
     if have + count > most:
-        raise QuotaExceeded(
+        raise QuotaExceededError(
             f"{count:,} more bytes are too many: {have:,} of {most:,} are used up",
             hint="ask the operator for more",
         )

@@ -20,7 +20,7 @@ from sqlalchemy import Connection, insert, select, update
 
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import now
-from runnel.errors import InputError, NotAllowed, NotFound
+from runnel.errors import InputError, NotAllowedError, NotFoundError
 
 _PREFIX = "runnel_"
 _FORM = re.compile(_PREFIX + r"(\d{1,18})_([A-Za-z0-9_-]{20,200})\Z", re.ASCII)
@@ -72,7 +72,7 @@ def revoke_token(connection: Connection, token: int) -> Token:
     """Let a token be of no use any more, from this moment on."""
     row = connection.execute(select(schema.tokens).where(_t.id == token)).one_or_none()
     if row is None:
-        raise NotFound(f"there is no token {token}", hint="`runnel token list` shows those that there are")
+        raise NotFoundError(f"there is no token {token}", hint="`runnel token list` shows those that there are")
     connection.execute(
         update(schema.tokens).where(_t.id == token, _t.revoked.is_(None)).values(revoked=now(connection))
     )
@@ -80,7 +80,7 @@ def revoke_token(connection: Connection, token: int) -> Token:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifiedToken:
     """Whose token it was. `fresh` says that it was not remembered, so its use is worth writing down."""
 
     token: int
@@ -88,7 +88,7 @@ class Verified:
     fresh: bool
 
 
-def verify_token(connection: Connection, token: str) -> Verified:
+def verify_token(connection: Connection, token: str) -> VerifiedToken:
     """Whose token this is, or NotAllowed: the same words, and for what looks like a token the same work, always."""
     form = _FORM.match(token)
     if form is None:
@@ -102,7 +102,7 @@ def verify_token(connection: Connection, token: str) -> Verified:
         raise _refusal()
     if fresh:
         _remember(token, kept, now(connection))
-    return Verified(row.id, row.owner, fresh)
+    return VerifiedToken(row.id, row.owner, fresh)
 
 
 def check_token(connection: Connection, token: int) -> None:
@@ -113,8 +113,8 @@ def check_token(connection: Connection, token: int) -> None:
         raise _refusal()
 
 
-def _refusal() -> NotAllowed:
-    return NotAllowed("this token is not valid", hint="ask the operator for a new one")
+def _refusal() -> NotAllowedError:
+    return NotAllowedError("this token is not valid", hint="ask the operator for a new one")
 
 
 def note_use(connection: Connection, token: int) -> None:

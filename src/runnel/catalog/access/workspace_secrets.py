@@ -22,7 +22,7 @@ _MARK_BYTES = 18
 _LONGEST = 64
 
 
-def root_secret(connection: Connection, name: str) -> bytes:
+def workspace_secret(connection: Connection, name: str) -> bytes:
     """The secret of a name; made if there is none yet, so the transaction must be one that may write."""
     found = find_secret(connection, name)
     if found is None:

@@ -21,14 +21,16 @@ from runnel.catalog.declared.operators import may_call, note_uses
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import now
 from runnel.catalog.store.sequencer import log_time
-from runnel.model.feed import OPERATOR, FeedKind
+from runnel.model.feed import ADMIN, FeedKind
 
 _MICROSECOND = timedelta(microseconds=1)
 
 
 @dataclass(frozen=True, slots=True)
 class NewFeed:
-    """A feed that was declared and is to be written; `encoded` is its node as text, made before there is a lock."""
+    """A feed that was declared and is to be written; `encode_feed` is its node as text, made before there is a
+    lock.
+    """
 
     id: int
     name: str
@@ -36,13 +38,13 @@ class NewFeed:
     statement: str
     address: str | None = None
     node: Node | None = None
-    owner: int = OPERATOR
+    owner: int = ADMIN
     every: timedelta | None = None
     tags: tuple[str, ...] = ()
     encoded: str | None = None
 
 
-def encoded(node: Node) -> str:
+def encode_feed(node: Node) -> str:
     """A node as the catalog keeps it."""
     return json.dumps(encode_node(node), separators=(",", ":"))
 
@@ -61,7 +63,7 @@ class NewSubscription:
     target: str | None
     every: timedelta | None = None
     lifetime: timedelta | None = None
-    owner: int = OPERATOR
+    owner: int = ADMIN
     ticket: bytes | None = None
     sheet: str | None = None
     since: int | None = None

@@ -14,7 +14,7 @@ from runnel.algebra.nodes.query import Node, reads
 from runnel.catalog.declared.operators import forget_uses, note_uses
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now
-from runnel.model.feed import OPERATOR, Feed, FeedKind
+from runnel.model.feed import ADMIN, Feed, FeedKind
 
 _f, _r, _o = schema.feeds.c, schema.revisions.c, schema.owners.c
 _FEEDS = (
@@ -34,7 +34,7 @@ def add_feed(
     *,
     address: str | None = None,
     node: Node | None = None,
-    owner: int = OPERATOR,
+    owner: int = ADMIN,
     every: timedelta | None = None,
     origin: int | None = None,
     sheet: str | None = None,
@@ -117,18 +117,18 @@ def pause_feed(connection: Connection, feed: Feed, paused: bool) -> None:
     _add_revision(connection, feed.id, revision, feed.statement, node, paused=paused)
 
 
-def feed_by_name(connection: Connection, name: str, owner: int = OPERATOR) -> Feed | None:
+def feed_by_name(connection: Connection, name: str, owner: int = ADMIN) -> Feed | None:
     """The live feed that a name means to an owner: one's own, else the operator's."""
-    rows = connection.execute(_FEEDS.where(_f.name == name, _f.owner.in_({owner, OPERATOR}), _LIVE)).all()
+    rows = connection.execute(_FEEDS.where(_f.name == name, _f.owner.in_({owner, ADMIN}), _LIVE)).all()
     found = [_feed(row) for row in rows]
     return max(found, key=lambda feed: feed.owner == owner, default=None)
 
 
-def feeds_by_names(connection: Connection, names: Iterable[str], owner: int = OPERATOR) -> dict[str, Feed]:
+def feeds_by_names(connection: Connection, names: Iterable[str], owner: int = ADMIN) -> dict[str, Feed]:
     """As `feed_by_name`, for many names at once; those that mean nothing are left out."""
     found: dict[str, Feed] = {}
     for some in chunks(sorted(set(names))):
-        query = _FEEDS.where(_f.name.in_(some), _f.owner.in_({owner, OPERATOR}), _LIVE)
+        query = _FEEDS.where(_f.name.in_(some), _f.owner.in_({owner, ADMIN}), _LIVE)
         for feed in map(_feed, connection.execute(query)):
             if feed.name not in found or feed.owner == owner:
                 found[feed.name] = feed
@@ -141,11 +141,11 @@ def feed_by_id(connection: Connection, feed: int) -> Feed | None:
     return None if row is None else _feed(row)
 
 
-def live_feeds(connection: Connection, owner: int = OPERATOR) -> list[Feed]:
+def live_feeds(connection: Connection, owner: int = ADMIN) -> list[Feed]:
     """The live feeds that an owner may read, in the order of their declaration; the operator may read all."""
     query = _FEEDS.where(_LIVE).order_by(_f.id)
-    if owner != OPERATOR:
-        query = query.where(_f.owner.in_((owner, OPERATOR)))
+    if owner != ADMIN:
+        query = query.where(_f.owner.in_((owner, ADMIN)))
     return [_feed(row) for row in connection.execute(query)]
 
 
@@ -163,13 +163,13 @@ def feed_owners(connection: Connection, feeds: Iterable[int]) -> dict[int, int]:
 
 def readable_names(connection: Connection, owner: int) -> dict[int, str]:
     """Names by id of the feeds that an owner may read, dropped ones too; of the operator's and one's own."""
-    query = select(_f.id, _f.name).where(_f.owner.in_((owner, OPERATOR)))
+    query = select(_f.id, _f.name).where(_f.owner.in_((owner, ADMIN)))
     return {row.id: row.name for row in connection.execute(query)}
 
 
-def live_names(connection: Connection, owner: int = OPERATOR) -> list[str]:
+def live_names(connection: Connection, owner: int = ADMIN) -> list[str]:
     """The names that mean a feed to an owner."""
-    query = select(_f.name).where(_LIVE, _f.owner.in_((owner, OPERATOR))).distinct()
+    query = select(_f.name).where(_LIVE, _f.owner.in_((owner, ADMIN))).distinct()
     return [row.name for row in connection.execute(query.order_by(_f.name))]
 
 

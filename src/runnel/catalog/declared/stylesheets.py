@@ -25,7 +25,7 @@ _HINT = "put the file into the root's folder `sheets` and give its name, such as
 _f, _s = schema.feeds.c, schema.subscriptions.c
 
 
-def read_sheet(root: Path, name: str) -> bytes:
+def read_stylesheet(root: Path, name: str) -> bytes:
     """The bytes of a stylesheet in a root's folder `sheets`, or InputError.
 
     Folders are walked by handle and no symbolic link is followed, so that nothing else can be read.
@@ -65,7 +65,7 @@ def is_kept(path: str) -> bool:
     return _STORED.match(path) is not None
 
 
-def sheets_in_use(connection: Connection) -> set[str]:
+def stylesheets_in_use(connection: Connection) -> set[str]:
     """The paths of the sheets that live feeds and subscriptions apply."""
     of_feeds = select(_f.sheet).where(_f.sheet.is_not(None), _f.dropped.is_(None))
     of_subscriptions = select(_s.sheet).where(_s.sheet.is_not(None), _s.ended.is_(None))

@@ -12,7 +12,7 @@ from runnel.catalog.delivery import ledger
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now
 from runnel.catalog.store.sequencer import log_time
-from runnel.model.feed import OPERATOR
+from runnel.model.feed import ADMIN
 from runnel.model.subscription import Subscription
 
 INTERNAL = "feed"
@@ -32,7 +32,7 @@ def add_subscription(
     since: int,
     every: timedelta | None,
     lifetime: timedelta | None,
-    owner: int = OPERATOR,
+    owner: int = ADMIN,
     ticket: bytes | None = None,
     sheet: str | None = None,
 ) -> int:

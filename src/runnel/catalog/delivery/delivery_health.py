@@ -11,7 +11,7 @@ from runnel.model.message import MessageState
 
 
 @dataclass(frozen=True, slots=True)
-class Unsettled:
+class OpenWork:
     """What waits, fails or was put aside."""
 
     messages_open: int
@@ -24,7 +24,7 @@ class Unsettled:
     """When the last batch was committed, in microseconds since 1970."""
 
 
-def unsettled(connection: Connection) -> Unsettled:
+def open_work(connection: Connection) -> OpenWork:
     """Count what is unsettled, for status and metrics."""
     messages, subscriptions = schema.messages.c, schema.subscriptions.c
     polls, files = schema.polls.c, schema.source_files.c
@@ -40,7 +40,7 @@ def unsettled(connection: Connection) -> Unsettled:
     segments = schema.match_segments.c
     last = select(segments.committed).order_by(segments.last_sequence.desc()).limit(1)
     found = {name: int(connection.execute(query).scalar() or 0) for name, query in counted.items()}
-    return Unsettled(
+    return OpenWork(
         messages_open=found["open"],
         messages_dead=found["dead"],
         subscriptions_disabled=found["disabled"],

@@ -42,7 +42,7 @@ _LONGEST_OUTCOME = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
+class DueMessage:
     """A message that may be tried now, and where it would go. `place` is where the next page goes on."""
 
     subscription: int
@@ -60,7 +60,7 @@ class Due:
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class SettledAttempt:
     """How an attempt ended. `not_before` counts for one that is tried again; `tried` is false where nothing was."""
 
     message: Message
@@ -149,7 +149,7 @@ def record_messages(connection: Connection, messages: Iterable[Message]) -> None
     ]
     if rows:
         connection.execute(insert(schema.messages), rows)
-        counters.count(connection, counters.MESSAGES, len(rows))
+        counters.add_to_counter(connection, counters.MESSAGES, len(rows))
 
 
 # --- what is due ---------------------------------------------------------------------------------------------------
@@ -157,7 +157,7 @@ def record_messages(connection: Connection, messages: Iterable[Message]) -> None
 
 def due_page(
     connection: Connection, *, after: tuple[int, int, int] | None = None, since: int = 0, limit: int = 2_000
-) -> list[Due]:
+) -> list[DueMessage]:
     """A page of the messages that may be tried now, of subscriptions that are served, oldest first.
 
     `after` is the place of the last one of the page before; `since` leaves out those that were due before a time.
@@ -173,7 +173,7 @@ def due_page(
         query = query.where(tuple_(_m.not_before, _m.subscription, _m.number) > tuple_(*after))
     elif since:
         query = query.where(_m.not_before >= since)
-    return [Due(*row[:6], ended=row[6] is not None) for row in connection.execute(query).all()]
+    return [DueMessage(*row[:6], ended=row[6] is not None) for row in connection.execute(query).all()]
 
 
 def first_open(connection: Connection, subscriptions: Sequence[int], each: int) -> dict[int, list[Message]]:
@@ -227,10 +227,10 @@ def has_open(connection: Connection, subscription: int) -> bool:
 
 def settle(connection: Connection, message: Message, state: MessageState, outcome: str) -> None:
     """Say how one attempt ended; an open message is tried again at once."""
-    settle_all(connection, [Settled(message, state, outcome)])
+    settle_all(connection, [SettledAttempt(message, state, outcome)])
 
 
-def settle_all(connection: Connection, outcomes: Sequence[Settled]) -> None:
+def settle_all(connection: Connection, outcomes: Sequence[SettledAttempt]) -> None:
     """Say how attempts ended, many in one transaction; failures are written down one by one."""
     moment = now(connection)
     rows = [

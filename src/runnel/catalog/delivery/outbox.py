@@ -24,7 +24,7 @@ _FEW_FEEDS = 5_000
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SubscriptionCursor:
     """A subscription with a place of its own in the log."""
 
     subscription: Subscription
@@ -51,7 +51,7 @@ def _sharing(
     return [row for some in chunks(sorted(feeds)) for row in connection.execute(query.where(_s.feed.in_(some))).all()]
 
 
-def behind(connection: Connection, *, after: int, limit: int) -> list[Place]:
+def behind(connection: Connection, *, after: int, limit: int) -> list[SubscriptionCursor]:
     """A page, by number, of the immediate subscriptions that have a cursor of their own."""
     query = (
         select(schema.subscriptions, _c.sequence)
@@ -60,10 +60,10 @@ def behind(connection: Connection, *, after: int, limit: int) -> list[Place]:
         .order_by(_s.id)
         .limit(limit)
     )
-    return [Place(subscription_of(row), row.sequence) for row in connection.execute(query).all()]
+    return [SubscriptionCursor(subscription_of(row), row.sequence) for row in connection.execute(query).all()]
 
 
-def due(connection: Connection, *, after: int, limit: int) -> list[Place]:
+def due(connection: Connection, *, after: int, limit: int) -> list[SubscriptionCursor]:
     """A page, by number, of the subscriptions whose period, or whose time, is over."""
     moment = now(connection)
     query = (
@@ -74,12 +74,12 @@ def due(connection: Connection, *, after: int, limit: int) -> list[Place]:
         .limit(limit)
     )
     return [
-        Place(subscription_of(row), row.since if row.sequence is None else row.sequence)
+        SubscriptionCursor(subscription_of(row), row.since if row.sequence is None else row.sequence)
         for row in connection.execute(query).all()
     ]
 
 
-def places(connection: Connection, subscriptions: Sequence[int]) -> dict[int, int | None]:
+def own_cursors(connection: Connection, subscriptions: Sequence[int]) -> dict[int, int | None]:
     """Where those of the subscriptions are that things are still sent to; None for one without a place of its own."""
     query = select(_s.id, _c.sequence).join(schema.cursors, _c.subscription == _s.id, isouter=True).where(*_SENDS)
     return {
@@ -89,7 +89,7 @@ def places(connection: Connection, subscriptions: Sequence[int]) -> dict[int, in
     }
 
 
-def leave_own_places(connection: Connection, subscriptions: Sequence[int]) -> None:
+def leave_own_cursors(connection: Connection, subscriptions: Sequence[int]) -> None:
     """Let subscriptions that have caught up share the common cursor again."""
     for some in chunks(subscriptions):
         connection.execute(delete(schema.cursors).where(_c.subscription.in_(some)))

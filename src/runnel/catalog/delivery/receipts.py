@@ -43,9 +43,9 @@ def receipt_of(connection: Connection, subscription: int) -> Receipt | None:
 
 def message_counts(connection: Connection) -> dict[str, int]:
     """How many messages are open, done and dead, of all that were ever recorded; states without any are left out."""
-    every = counters.total(connection, counters.MESSAGES)
+    every = counters.read_counter(connection, counters.MESSAGES)
     still_open = _count(connection, MessageState.OPEN)
-    dead = _count(connection, MessageState.DEAD) + counters.total(connection, counters.DEAD_MESSAGES)
+    dead = _count(connection, MessageState.DEAD) + counters.read_counter(connection, counters.DEAD_MESSAGES)
     counts = {"open": still_open, "done": every - still_open - dead, "dead": dead}
     return {state: number for state, number in counts.items() if number}
 
@@ -82,7 +82,7 @@ def fold_messages(connection: Connection, before: int, limit: int) -> int:
             connection.execute(delete(schema.messages).where(_m.subscription == subscription, _m.number.in_(numbers)))
             connection.execute(delete(schema.attempts).where(_a.subscription == subscription, _a.number.in_(numbers)))
     dead = sum(row.state == MessageState.DEAD.value for row in rows)
-    counters.count(connection, counters.DEAD_MESSAGES, dead)
+    counters.add_to_counter(connection, counters.DEAD_MESSAGES, dead)
     return len(rows)
 
 

@@ -13,7 +13,7 @@ from sqlalchemy import Connection, delete, func, insert, select
 
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import now
-from runnel.model.learned.operator_statistics import Learned
+from runnel.model.learned.operator_statistics import OperatorStatistics
 
 _MOST_NOTES = 32
 """Notes that may wait; the next one folds them."""
@@ -23,7 +23,7 @@ _DAY = 86_400 * 1_000_000
 _c = schema.operator_learning.c
 
 
-def note_operators(connection: Connection, observed: Learned) -> None:
+def note_operators(connection: Connection, observed: OperatorStatistics) -> None:
     """Note what was observed in a batch; in the transaction of its commit."""
     if not observed:
         return
@@ -35,7 +35,7 @@ def note_operators(connection: Connection, observed: Learned) -> None:
     connection.execute(insert(schema.operator_learning).values(content=packed, noted=now(connection)))
 
 
-def learned_operators(connection: Connection) -> Learned:
+def learned_operators(connection: Connection) -> OperatorStatistics:
     """What is known of operators."""
     return _folded(connection).bounded()
 
@@ -49,18 +49,18 @@ def learned_stamp(connection: Connection) -> int | None:
     return None if row[0] is None else int(row[0]) * 64 + int(row[1]).bit_length()
 
 
-def _folded(connection: Connection) -> Learned:
+def _folded(connection: Connection) -> OperatorStatistics:
     """All rows together; each fades by what came after it, and by its age."""
-    known, before = Learned(), 0
+    known, before = OperatorStatistics(), 0
     for row in connection.execute(select(_c.content, _c.noted).order_by(_c.id)):
         known = known.then(_unpacked(row.content), days=(row.noted - before) / _DAY if before else 0.0)
         before = row.noted
-    return known.then(Learned(), days=(now(connection) - before) / _DAY) if before else known
+    return known.then(OperatorStatistics(), days=(now(connection) - before) / _DAY) if before else known
 
 
-def _unpacked(content: bytes) -> Learned:
+def _unpacked(content: bytes) -> OperatorStatistics:
     """What was packed, or nothing: a damaged row costs time, never a batch."""
     try:
-        return Learned.from_json(json.loads(zlib.decompressobj().decompress(content, _MOST_BYTES)))
+        return OperatorStatistics.from_json(json.loads(zlib.decompressobj().decompress(content, _MOST_BYTES)))
     except (zlib.error, ValueError, RecursionError):
-        return Learned()
+        return OperatorStatistics()

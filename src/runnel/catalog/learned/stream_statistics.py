@@ -16,7 +16,7 @@ from sqlalchemy import Connection, delete, func, insert, select
 
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now
-from runnel.model.learned.stream_statistics import Observed, merged
+from runnel.model.learned.stream_statistics import StreamSample, merged
 
 WHOLE_STREAM = 0
 """In place of a feed: all source feeds together."""
@@ -33,7 +33,7 @@ _DAY = 86_400 * 1_000_000
 _s, _o = schema.statistics.c, schema.observations.c
 
 
-def note(connection: Connection, observed: Mapping[int, Observed]) -> None:
+def note(connection: Connection, observed: Mapping[int, StreamSample]) -> None:
     """Note what was observed in a batch, by feed."""
     told = {str(feed): one.to_json() for feed, one in observed.items() if one.items > 0}
     if told and _waiting(connection) < _MOST_NOTES:
@@ -45,11 +45,11 @@ def learn(connection: Connection) -> int:
     rows = connection.execute(select(_o.id, _o.content).order_by(_o.id)).all()
     if not rows:
         return 0
-    noted: dict[int, list[Observed]] = {}
+    noted: dict[int, list[StreamSample]] = {}
     for row in rows:
         for name, told in _unpacked(row.content).items():
             if name.isdecimal():
-                noted.setdefault(int(name), []).append(Observed.from_json(told))
+                noted.setdefault(int(name), []).append(StreamSample.from_json(told))
     live = _of_live_feeds(connection, {feed: merged(several) for feed, several in noted.items()})
     for feed, one in (live | {WHOLE_STREAM: merged(live.values())}).items():
         _keep(connection, feed, one)
@@ -57,7 +57,7 @@ def learn(connection: Connection) -> int:
     return len(rows)
 
 
-def learned(connection: Connection, feeds: Iterable[int] | None = None) -> dict[int, Observed]:
+def learned(connection: Connection, feeds: Iterable[int] | None = None) -> dict[int, StreamSample]:
     """What is known of feeds, or of all; WHOLE_STREAM is a feed like the others. Unknown ones are left out."""
     query = select(_s.feed, _s.content)
     if feeds is None:
@@ -65,7 +65,7 @@ def learned(connection: Connection, feeds: Iterable[int] | None = None) -> dict[
     else:
         wanted = chunks(sorted(set(feeds)))
         rows = [row for some in wanted for row in connection.execute(query.where(_s.feed.in_(some)))]
-    return {row.feed: Observed.from_json(_unpacked(row.content)) for row in rows}
+    return {row.feed: StreamSample.from_json(_unpacked(row.content)) for row in rows}
 
 
 def forget(connection: Connection) -> int:
@@ -79,7 +79,7 @@ def _waiting(connection: Connection) -> int:
     return int(connection.execute(select(func.count()).select_from(schema.observations)).scalar_one())
 
 
-def _of_live_feeds(connection: Connection, observed: dict[int, Observed]) -> dict[int, Observed]:
+def _of_live_feeds(connection: Connection, observed: dict[int, StreamSample]) -> dict[int, StreamSample]:
     """Without feeds that were dropped meanwhile."""
     column = schema.feeds.c
     query = select(column.id).where(column.dropped.is_(None))
@@ -88,13 +88,13 @@ def _of_live_feeds(connection: Connection, observed: dict[int, Observed]) -> dic
     return {feed: one for feed, one in observed.items() if feed in live}
 
 
-def _keep(connection: Connection, feed: int, fresh: Observed) -> None:
+def _keep(connection: Connection, feed: int, fresh: StreamSample) -> None:
     """Fold into one row: what was known fades, what is new is added, and only the heaviest is kept."""
     moment = now(connection)
     row = connection.execute(select(_s.content, _s.learned).where(_s.feed == feed)).one_or_none()
-    known = Observed()
+    known = StreamSample()
     if row is not None:
-        known = Observed.from_json(_unpacked(row.content))
+        known = StreamSample.from_json(_unpacked(row.content))
         known = known.decayed(items=fresh.items, days=(moment - row.learned) / _DAY)
     words, atoms = (_WORDS_OF_ALL, _ATOMS_OF_ALL) if feed == WHOLE_STREAM else (_WORDS_OF_FEED, _ATOMS_OF_FEED)
     content = _packed(known.merge(fresh).bounded(words=words, atoms=atoms).to_json())

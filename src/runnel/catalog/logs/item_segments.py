@@ -12,7 +12,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from runnel.catalog.store import counters, schema
 from runnel.catalog.store.connection import chunks, now
-from runnel.errors import NotFound
+from runnel.errors import NotFoundError
 from runnel.model.segment import Tier
 
 DAY = 86_400_000_000
@@ -49,7 +49,7 @@ class ItemSegment:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenItem:
     """The newest version of an item that was accepted or only remembered (then without a sequence).
 
     `day` is the number of the day on which its source last showed it.
@@ -161,14 +161,14 @@ def segments_before(connection: Connection, accepted: int) -> tuple[int, list[It
 
 def retained_upto(connection: Connection) -> int:
     """The last sequence that is no longer kept; 0 while everything is. What is kept begins just after it."""
-    return counters.total(connection, counters.RETAINED)
+    return counters.read_counter(connection, counters.RETAINED)
 
 
 def check_kept(connection: Connection, sequence: int) -> None:
     """Raise NotFound if an item, by its sequence, is no longer kept."""
     retained = retained_upto(connection)
     if sequence <= retained:
-        raise NotFound(
+        raise NotFoundError(
             f"the items up to number {retained} are no longer kept",
             hint=f"read after {retained}; the setting keep_items_days says how long items are kept",
         )
@@ -187,17 +187,17 @@ def retain_items(connection: Connection, accepted: int, floor: int) -> int:
     last = connection.execute(select(func.max(_i.last_sequence)).where(*old)).scalar()
     if last is None:
         return 0
-    counters.set_total(connection, counters.RETAINED, max(int(last), retained_upto(connection)))
+    counters.set_counter(connection, counters.RETAINED, max(int(last), retained_upto(connection)))
     return connection.execute(update(schema.item_segments).where(*old).values(retired=now(connection))).rowcount
 
 
-def seen_of(connection: Connection, feed: int, keys: Sequence[bytes]) -> dict[bytes, Seen]:
+def seen_of(connection: Connection, feed: int, keys: Sequence[bytes]) -> dict[bytes, SeenItem]:
     """What was seen of these item keys in a feed."""
-    found: dict[bytes, Seen] = {}
+    found: dict[bytes, SeenItem] = {}
     for some in chunks(keys):
         query = select(schema.seen).where(_e.feed == feed, _e.key.in_(some))
         for row in connection.execute(query):
-            found[bytes(row.key)] = Seen(row.version, bytes(row.fingerprint), row.sequence, row.day)
+            found[bytes(row.key)] = SeenItem(row.version, bytes(row.fingerprint), row.sequence, row.day)
     return found
 
 
@@ -206,7 +206,7 @@ def has_seen_any(connection: Connection, feed: int) -> bool:
     return connection.execute(select(_e.feed).where(_e.feed == feed).limit(1)).first() is not None
 
 
-def record_seen(connection: Connection, feed: int, seen: Mapping[bytes, Seen]) -> None:
+def record_seen(connection: Connection, feed: int, seen: Mapping[bytes, SeenItem]) -> None:
     """Put versions into the seen-set, or newer ones in their place; all were shown today."""
     day = now(connection) // DAY
     rows: list[dict[str, Any]] = [

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Connection, bindparam, delete, func, inser
 
 from runnel.catalog.store import counters, leases, schema
 from runnel.catalog.store.connection import chunks, now
-from runnel.errors import LineageConflict
+from runnel.errors import LineageConflictError
 from runnel.model.segment import MatchPart
 
 _g, _p, _n = schema.match_segments.c, schema.match_parts.c, schema.lineages.c
@@ -83,13 +83,13 @@ def commit_segment(connection: Connection, segment: MatchSegment, parts: Sequenc
     if there is not None:
         if (there.first_sequence, there.last_sequence) == (segment.first_sequence, segment.last_sequence):
             return False  # the batch was committed before a crash, and Spark replays it
-        raise LineageConflict(
+        raise LineageConflictError(
             f"batch {segment.batch} of lineage {segment.lineage} was {there.first_sequence}-{there.last_sequence},"
             f" not {segment.first_sequence}-{segment.last_sequence}"
         )
     last = matched_upto(connection)
     if segment.first_sequence != last + 1:
-        raise LineageConflict(
+        raise LineageConflictError(
             f"batch {segment.batch} of lineage {segment.lineage} begins at {segment.first_sequence},"
             f" the log ends at {last}"
         )
@@ -107,9 +107,9 @@ def commit_segment(connection: Connection, segment: MatchSegment, parts: Sequenc
         "committed": moment,
     }
     connection.execute(_ADD, row)
-    counters.count(connection, counters.MATCHES, segment.matches)
+    counters.add_to_counter(connection, counters.MATCHES, segment.matches)
     for name in (counters.OPERATOR_CALLS, counters.OPERATOR_UNKNOWN):
-        counters.count(connection, name, segment.counters.get(name, 0))
+        counters.add_to_counter(connection, name, segment.counters.get(name, 0))
     for part in parts:
         _add_part(connection, part, segment.lineage, segment.batch, level=0, committed=moment)
     return True
@@ -120,11 +120,11 @@ def _check_layers(segment: MatchSegment, parts: Sequence[MatchPart]) -> None:
     ranges = sorted({(part.first_sequence, part.last_sequence) for part in parts})
     for (first, last), (other, until) in pairwise(ranges):
         if other != last + 1:
-            raise LineageConflict(
+            raise LineageConflictError(
                 f"batch {segment.batch} of lineage {segment.lineage} has parts {first}-{last} and {other}-{until}"
             )
     if ranges and (ranges[0][0], ranges[-1][1]) != (segment.first_sequence, segment.last_sequence):
-        raise LineageConflict(
+        raise LineageConflictError(
             f"batch {segment.batch} of lineage {segment.lineage} is {segment.first_sequence}-{segment.last_sequence},"
             f" its parts are {ranges[0][0]}-{ranges[-1][1]}"
         )
@@ -273,7 +273,7 @@ def merge_segments(connection: Connection, before: int, limit: int) -> int:
     Only rows that were committed before a time are looked at, and never the last one: a batch that Spark runs again
     is the last of its lineage, and it must find itself. Items keep the plan that they were matched with.
     """
-    start = counters.total(connection, counters.MERGED)
+    start = counters.read_counter(connection, counters.MERGED)
     query = select(schema.match_segments).where(_g.last_sequence >= start).order_by(_g.last_sequence).limit(limit)
     last = matched_upto(connection)
     found = connection.execute(query).all()
@@ -282,7 +282,7 @@ def merge_segments(connection: Connection, before: int, limit: int) -> int:
     for _, alike in groupby(rows, key=lambda row: (row.lineage, row.plan, row.committed // _DAY)):
         merged += _merge(connection, list(alike))
     if rows:
-        counters.set_total(connection, counters.MERGED, rows[-1].last_sequence)
+        counters.set_counter(connection, counters.MERGED, rows[-1].last_sequence)
     return merged
 
 
@@ -338,7 +338,7 @@ def last_segment_start(connection: Connection) -> int | None:
 
 def match_count(connection: Connection) -> int:
     """How many matches were ever recorded."""
-    return counters.total(connection, counters.MATCHES)
+    return counters.read_counter(connection, counters.MATCHES)
 
 
 def current_lineage(connection: Connection) -> Lineage | None:

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, func, insert, or_, select
 
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import now
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 
 _c = schema.plans.c
 _LAST_SEQUENCE = select(schema.counters.c.value).where(schema.counters.c.name == "sequence").scalar_subquery()
@@ -71,7 +71,7 @@ def plan_by_version(connection: Connection, version: int) -> PlanRow | None:
     return None if row is None else _plan_row(row)
 
 
-def divided_plans(connection: Connection, *, since: int = 0) -> list[PlanRow]:
+def partitioned_plans(connection: Connection, *, since: int = 0) -> list[PlanRow]:
     """The plans from a version on that are matched in partitions, oldest first."""
     chosen = select(schema.plans).where(_c.version >= since, _c.partitioning.is_not(None)).order_by(_c.version)
     return [_plan_row(row) for row in connection.execute(chosen)]
@@ -97,6 +97,6 @@ def _plan_row(row: Any) -> PlanRow:
     try:
         removed = tuple(map(int, row.removed.split(","))) if row.removed else ()
     except ValueError as error:
-        raise CorruptData(f"the catalog names no queries that plan {row.version} is without: {error}") from error
+        raise CorruptDataError(f"the catalog names no queries that plan {row.version} is without: {error}") from error
     pieces = tuple((row.pieces or "").split())
     return PlanRow(row.version, row.base, row.delta, row.queries, row.created, removed, row.partitioning, pieces)

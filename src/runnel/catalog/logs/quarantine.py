@@ -43,7 +43,7 @@ class SourceFile:
     problem: str | None = None
 
 
-def put_aside(connection: Connection, thing: Quarantined) -> None:
+def add_quarantined(connection: Connection, thing: Quarantined) -> None:
     """Keep something for inspection."""
     connection.execute(
         insert(schema.quarantine).values(
@@ -57,10 +57,10 @@ def put_aside(connection: Connection, thing: Quarantined) -> None:
             created=now(connection),
         )
     )
-    counters.count(connection, counters.ASIDE, 1)
+    counters.add_to_counter(connection, counters.QUARANTINED, 1)
 
 
-def put_aside_things(connection: Connection, limit: int = 1000, *, owner: int | None = None) -> list[Quarantined]:
+def quarantined_things(connection: Connection, limit: int = 1000, *, owner: int | None = None) -> list[Quarantined]:
     """What was put aside, newest first: everybody's, or one owner's.
 
     An evaluation that failed is its query's owner's matter; all else is that of the feed it came from.
@@ -85,31 +85,31 @@ def put_aside_things(connection: Connection, limit: int = 1000, *, owner: int | 
     ]
 
 
-def put_aside_count(connection: Connection) -> int:
+def quarantined_count(connection: Connection) -> int:
     """How many things are put aside."""
-    return counters.total(connection, counters.ASIDE)
+    return counters.read_counter(connection, counters.QUARANTINED)
 
 
-def unmeasured_asides(connection: Connection, limit: int) -> list[str]:
+def unmeasured_quarantined(connection: Connection, limit: int) -> list[str]:
     """Files with the bytes of what was put aside whose size nobody has counted yet."""
     query = select(_q.path).where(_q.path.is_not(None), _q.bytes.is_(None)).order_by(_q.id).limit(limit)
     return list(dict.fromkeys(row.path for row in connection.execute(query)))
 
 
-def measure_asides(connection: Connection, sizes: Mapping[str, int]) -> None:
+def measure_quarantined(connection: Connection, sizes: Mapping[str, int]) -> None:
     """Count the sizes of files; several things put aside may share one."""
     for path, size in sizes.items():
         row = connection.execute(select(_q.bytes).where(_q.path == path, _q.bytes.is_not(None)).limit(1)).first()
         connection.execute(update(schema.quarantine).where(_q.path == path, _q.bytes.is_(None)).values(bytes=size))
-        counters.count(connection, counters.ASIDE_BYTES, size if row is None else 0)
+        counters.add_to_counter(connection, counters.QUARANTINED_BYTES, size if row is None else 0)
 
 
-def aside_bytes(connection: Connection) -> int:
+def quarantined_bytes(connection: Connection) -> int:
     """The bytes of all measured files of what was put aside."""
-    return counters.total(connection, counters.ASIDE_BYTES)
+    return counters.read_counter(connection, counters.QUARANTINED_BYTES)
 
 
-def drop_oldest_asides(connection: Connection, surplus: int, limit: int) -> list[str]:
+def drop_oldest_quarantined(connection: Connection, surplus: int, limit: int) -> list[str]:
     """Let go of the oldest bytes until so many are gone; what was put aside stays, with a note. Gives the files."""
     query = select(_q.path, _q.bytes).where(_q.path.is_not(None), _q.bytes.is_not(None)).order_by(_q.id).limit(limit)
     dropped: dict[str, int] = {}
@@ -124,17 +124,17 @@ def drop_oldest_asides(connection: Connection, surplus: int, limit: int) -> list
             .where(_q.path == path)
             .values(path=None, bytes=None, reason=_q.reason + NO_BYTES)
         )
-    counters.count(connection, counters.ASIDE_BYTES, -sum(dropped.values()))
+    counters.add_to_counter(connection, counters.QUARANTINED_BYTES, -sum(dropped.values()))
     return list(dropped)
 
 
-def forget_asides(connection: Connection, before: int, limit: int) -> list[str]:
+def forget_quarantined(connection: Connection, before: int, limit: int) -> list[str]:
     """Forget the oldest things that were put aside before a time, so many at once; gives their files."""
     query = select(_q.id, _q.path, _q.bytes).where(_q.created < before).order_by(_q.id).limit(limit)
     rows = connection.execute(query).all()
     for some in chunks([row.id for row in rows]):
         connection.execute(delete(schema.quarantine).where(_q.id.in_(some)))
-    counters.count(connection, counters.ASIDE, -len(rows))
+    counters.add_to_counter(connection, counters.QUARANTINED, -len(rows))
     sizes = {row.path: row.bytes for row in rows if row.path is not None}
     shared = {
         row.path
@@ -142,11 +142,11 @@ def forget_asides(connection: Connection, before: int, limit: int) -> list[str]:
         for row in connection.execute(select(_q.path).where(_q.path.in_(some)))
     }
     gone = {path: size for path, size in sizes.items() if path not in shared}
-    counters.count(connection, counters.ASIDE_BYTES, -sum(size or 0 for size in gone.values()))
+    counters.add_to_counter(connection, counters.QUARANTINED_BYTES, -sum(size or 0 for size in gone.values()))
     return list(gone)
 
 
-def aside_paths(connection: Connection) -> set[str]:
+def quarantined_paths(connection: Connection) -> set[str]:
     """Every file with bytes of what was put aside."""
     return {row.path for row in connection.execute(select(_q.path).where(_q.path.is_not(None)))}
 

@@ -10,7 +10,7 @@ _ASIDE_KEPT = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class PollMemory:
     """What a feed's polls have left behind.
 
     `digest` is that of the last document, `held` how many items it had, `broken` what was wrong with it, and `ttl`,
@@ -31,18 +31,18 @@ class Memory:
     refresh: str = ""
 
     @staticmethod
-    def from_text(text: str | None) -> Memory:
+    def from_text(text: str | None) -> PollMemory:
         """Read what `to_text` wrote; whatever else stands there is forgotten.
 
-        >>> Memory.from_text(Memory(digest="ab", saturated=2).to_text()).saturated
+        >>> PollMemory.from_text(PollMemory(digest="ab", saturated=2).to_text()).saturated
         2
-        >>> Memory.from_text("no JSON") == Memory()
+        >>> PollMemory.from_text("no JSON") == PollMemory()
         True
         """
         try:
             told = json.loads(text or "{}")
             broken, since = told.get("broken"), told.get("since")
-            return Memory(
+            return PollMemory(
                 digest=str(told.get("digest", "")),
                 broken=None if broken is None else str(broken),
                 aside=tuple(str(mark) for mark in told.get("aside", ())),
@@ -55,13 +55,13 @@ class Memory:
                 refresh=str(told.get("refresh", "")),
             )
         except (ValueError, TypeError, AttributeError, RecursionError):
-            return Memory()
+            return PollMemory()
 
     def to_text(self) -> str:
         """As JSON, without what is empty."""
         return json.dumps({name: value for name, value in asdict(self).items() if value}, separators=(",", ":"))
 
-    def with_aside(self, marks: Iterable[str]) -> Memory:
+    def with_aside(self, marks: Iterable[str]) -> PollMemory:
         """The same, knowing of more that was put aside."""
         kept = list(dict.fromkeys([*self.aside, *marks]))[-_ASIDE_KEPT:]
         return replace(self, aside=tuple(kept))

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Select, and_, bindparam, delete, func, insert
 from sqlalchemy.dialects.postgresql import insert as postgresql_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
-from runnel.catalog.polling.poll_memory import Memory
+from runnel.catalog.polling.poll_memory import PollMemory
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now
 from runnel.model.feed import Feed, FeedKind
@@ -48,9 +48,9 @@ class PollState:
     unchanged: int = 0
 
     @property
-    def memory(self) -> Memory:
+    def memory(self) -> PollMemory:
         """What the poller remembers besides."""
-        return Memory.from_text(self.learned)
+        return PollMemory.from_text(self.learned)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +235,7 @@ def failing(connection: Connection) -> list[FailingPoll]:
             problem=row.problem,
             status=row.status,
             failures=row.failures,
-            since=Memory.from_text(row.learned).since,
+            since=PollMemory.from_text(row.learned).since,
             next_try=None if row.stopped else row.due,
             stopped=row.stopped,
         )

@@ -17,9 +17,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
-from runnel.catalog.store.db_errors import translate
+from runnel.catalog.store.db_errors import translate_db_error
 from runnel.catalog.store.migrations import MIGRATIONS, statements
-from runnel.errors import CatalogUnavailable, NewerRoot, RootError
+from runnel.errors import CatalogUnavailableError, NewerWorkspaceError, WorkspaceError
 
 _BUSY_SECONDS = 60.0
 _STATEMENT_SECONDS = 300.0
@@ -69,7 +69,7 @@ class Catalog:
         """Bring the catalog to this version of Runnel; gives the version. Each step is one transaction."""
         version = self.version()
         if version > len(MIGRATIONS):
-            raise NewerRoot(
+            raise NewerWorkspaceError(
                 f"the catalog has version {version}, this Runnel knows {len(MIGRATIONS)}",
                 hint="use the Runnel that wrote it, or a newer one",
             )
@@ -99,9 +99,9 @@ class Catalog:
         try:
             yield
         except PoolTimeout as error:
-            raise CatalogUnavailable("the catalog is busy", hint="too much at once; try again") from error
+            raise CatalogUnavailableError("the catalog is busy", hint="too much at once; try again") from error
         except DBAPIError as error:
-            told = translate(error, self.shown)
+            told = translate_db_error(error, self.shown)
             if told is None:
                 raise
             raise told from error
@@ -160,15 +160,15 @@ def _parsed(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise RootError("the catalog's URL cannot be read", hint=hint) from None
+        raise WorkspaceError("the catalog's URL cannot be read", hint=hint) from None
     if "@" in (parsed.host or ""):
-        raise RootError("the catalog's URL cannot be read: there are two @ in it", hint=hint)
+        raise WorkspaceError("the catalog's URL cannot be read: there are two @ in it", hint=hint)
     match parsed.get_backend_name():
         case "sqlite":
             return parsed
         case "postgresql" | "postgres":
             return parsed.set(drivername="postgresql+psycopg")
-    raise RootError(f"{parsed.get_backend_name()} cannot hold a catalog", hint=hint)
+    raise WorkspaceError(f"{parsed.get_backend_name()} cannot hold a catalog", hint=hint)
 
 
 def _open(url: URL, max_bytes: int) -> Engine:
@@ -198,7 +198,7 @@ def _open_postgresql(url: URL) -> Engine:
             connect_args={name: value for name, value in given.items() if name not in url.query},
         )
     except ModuleNotFoundError as error:
-        raise RootError(
+        raise WorkspaceError(
             f"{error.name} is not installed", hint="PostgreSQL needs its driver: `pip install 'runnel[postgresql]'`"
         ) from error
     event.listen(engine, "connect", _configure_postgresql)
@@ -228,7 +228,7 @@ def _configure_postgresql(connection: Any, record: Any) -> None:
             return super().dump(text.replace("\x00", "\ufffd"))
 
     if connection.info.parameter_status("server_encoding") != "UTF8":
-        raise RootError(
+        raise WorkspaceError(
             "the catalog's database cannot hold every character",
             hint="make it with UTF8: `create database runnel encoding 'UTF8' template template0`",
         )

@@ -19,9 +19,9 @@ RETAINED = "retained"
 """The last sequence that is no longer kept; 0 while everything is."""
 MERGED = "merged"
 """The last sequence up to which rows of match segments have been merged."""
-ASIDE = "aside"
+QUARANTINED = "aside"
 """How many things are put aside."""
-ASIDE_BYTES = "aside_bytes"
+QUARANTINED_BYTES = "aside_bytes"
 """The bytes kept of what is put aside, as far as they have been measured."""
 OPERATOR_CALLS = "operator_calls"
 """Calls of operators that were answered, by an operator or from what was known."""
@@ -37,17 +37,17 @@ _TOTAL = select(_c.value).where(_c.name == bindparam("which"))
 _COUNT = update(schema.counters).where(_c.name == bindparam("which")).values(value=_c.value + bindparam("by"))
 
 
-def total(connection: Connection, name: str) -> int:
+def read_counter(connection: Connection, name: str) -> int:
     """A total."""
     return int(connection.execute(_TOTAL, {"which": name}).scalar_one())
 
 
-def count(connection: Connection, name: str, by: int) -> None:
+def add_to_counter(connection: Connection, name: str, by: int) -> None:
     """Change a total by so much."""
     if by:
         connection.execute(_COUNT, {"which": name, "by": by})
 
 
-def set_total(connection: Connection, name: str, value: int) -> None:
+def set_counter(connection: Connection, name: str, value: int) -> None:
     """Set a total."""
     connection.execute(update(schema.counters).where(_c.name == name).values(value=value))

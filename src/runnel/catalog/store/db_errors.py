@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from runnel.errors import CatalogUnavailable, CorruptData, RootError, RunnelError, StorageFull
+from runnel.errors import CatalogUnavailableError, CorruptDataError, RunnelError, StorageFullError, WorkspaceError
 
 _ROOM_HINT = "free some space; work goes on by itself"
 _BUSY = "the catalog is busy"
@@ -19,7 +19,7 @@ _DENIED = {"28P01", "28000", "42501", "3D000", "3F000", "25P01"}
 _DAMAGED = {"XX001", "XX002"}
 
 
-def translate(error: DBAPIError, place: str) -> RunnelError | None:
+def translate_db_error(error: DBAPIError, place: str) -> RunnelError | None:
     """Our error for a database's; None if it is no trouble of the database but a mistake of ours.
 
     `place` is the catalog as people may see it.
@@ -32,24 +32,24 @@ def translate(error: DBAPIError, place: str) -> RunnelError | None:
 
 def _by_code(code: str, reason: str, place: str) -> RunnelError | None:
     if code in _FULL:
-        return StorageFull("no room left for the catalog", hint=_ROOM_HINT)
+        return StorageFullError("no room left for the catalog", hint=_ROOM_HINT)
     if code in _SLOW:
-        return CatalogUnavailable(_BUSY, hint=_BUSY_HINT)
+        return CatalogUnavailableError(_BUSY, hint=_BUSY_HINT)
     if code in _CROWDED:
-        return CatalogUnavailable(
+        return CatalogUnavailableError(
             f"the catalog's server takes no more: {reason}", hint="raise its limits, or try later"
         )
     if code in _AWAY or code.startswith("08"):
-        return CatalogUnavailable(
+        return CatalogUnavailableError(
             f"the catalog's server went away: {reason}",
             hint="try again when it is back; what was accepted is kept, and publishing it again is harmless",
         )
     if code in _DENIED:
-        return RootError(
+        return WorkspaceError(
             f"{place} cannot be used: {reason}", hint="check the user, its rights and the database's name"
         )
     if code in _DAMAGED:
-        return CorruptData(f"the catalog cannot be read: {reason}", hint="restore it from a backup")
+        return CorruptDataError(f"the catalog cannot be read: {reason}", hint="restore it from a backup")
     return None
 
 
@@ -57,20 +57,20 @@ def _by_words(error: DBAPIError, reason: str, place: str) -> RunnelError | None:
     """SQLite has no codes, and neither has a connection to PostgreSQL that did not come about."""
     words = str(error.orig).lower()
     if any(sign in words for sign in ("disk is full", "no space left", "disk i/o error")):
-        return StorageFull("no room left for the catalog", hint=_ROOM_HINT)
+        return StorageFullError("no room left for the catalog", hint=_ROOM_HINT)
     if "not a database" in words or "malformed" in words:
-        return CorruptData(f"the catalog cannot be read: {error.orig}", hint="restore it from a backup")
+        return CorruptDataError(f"the catalog cannot be read: {error.orig}", hint="restore it from a backup")
     if not isinstance(error, OperationalError):
         return None
     if "locked" in words or "busy" in words:
-        return CatalogUnavailable(_BUSY, hint=_BUSY_HINT)
+        return CatalogUnavailableError(_BUSY, hint=_BUSY_HINT)
     if type(error.orig).__module__.startswith("sqlite3"):
         return None
     if any(sign in words for sign in ("authentication failed", "no password supplied", "does not exist", "pg_hba")):
-        return RootError(
+        return WorkspaceError(
             f"{place} cannot be used: {reason}", hint="check the user, the password and the database's name"
         )
-    return CatalogUnavailable(
+    return CatalogUnavailableError(
         f"the catalog's server does not answer: {reason}",
         hint="is it running, and is its address right? Trying again later does no harm",
     )

@@ -22,7 +22,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import now
 from runnel.catalog.store.sequencer import follow_clock
-from runnel.errors import Fenced, RunnerActive
+from runnel.errors import FencedError, RunnerActiveError
 
 RUNNER = "runner"
 _USUAL_SECONDS = 20.0
@@ -66,7 +66,7 @@ def acquire(connection: Connection, seconds: float, *, name: str = RUNNER) -> Le
     row = connection.execute(select(schema.leases).where(_l.name == name)).one_or_none()
     if row is not None and _held(connection, row.expires, row.holder):
         holder = json.loads(row.holder)
-        raise RunnerActive(
+        raise RunnerActiveError(
             f"a runner is active on this root: process {holder['process']} on {holder['host']}",
             hint="stop it first; publishing, asking and declaring need no runner of their own",
         )
@@ -102,7 +102,7 @@ def check(connection: Connection, epoch: int, *, name: str = RUNNER) -> None:
     """Raise Fenced unless this epoch is the lease's current one."""
     current = connection.execute(select(_l.epoch).where(_l.name == name)).scalar_one_or_none()
     if current != epoch:
-        raise Fenced(f"epoch {epoch} is over, {current} has begun", hint="another runner took this root over")
+        raise FencedError(f"epoch {epoch} is over, {current} has begun", hint="another runner took this root over")
 
 
 def state(connection: Connection, *, name: str = RUNNER) -> LeaseState | None:

@@ -83,7 +83,7 @@ def log_clock(connection: Connection) -> int:
     return _value(connection, "clock")
 
 
-def root_number(connection: Connection) -> int:
+def workspace_number(connection: Connection) -> int:
     """A number that tells this root from others; chosen when it is first asked for, in a transaction that writes."""
     found = connection.execute(select(_c.value).where(_c.name == "root")).scalar_one_or_none()
     if found is None:

@@ -13,11 +13,11 @@ from runnel.catalog.learned.operator_statistics import learned_operators
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.engine.actors import Actor, feed_named, names_for
-from runnel.engine.ask.show import state_of
+from runnel.engine.ask.show import feed_state
 from runnel.engine.outcome import Outcome
 from runnel.engine.trial.adhoc_matching import adhoc_plan
-from runnel.engine.workspace import Root
-from runnel.errors import NotFound
+from runnel.engine.workspace import Workspace
+from runnel.errors import NotFoundError
 from runnel.matching.explain.explain_query import explain_query, part_of
 from runnel.model.feed import Feed
 from runnel.plan.logical_plan import PlanQuery
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from runnel.matching.explain.explain_operators import ExplainedOperators
 
 
-def explain_feed(root: Root, name: str, actor: Actor) -> Outcome:
+def explain_feed(root: Workspace, name: str, actor: Actor) -> Outcome:
     """How a feed is matched: its part of the shared plan, its filter tree, and what it shares with others.
 
     A feed that nobody subscribes to is in no plan; it is compiled alone, to show what would become of it. So it is
@@ -61,7 +61,7 @@ def explain_feed(root: Root, name: str, actor: Actor) -> Outcome:
     return Outcome(f"explain feed {feed.name}", data, lines)
 
 
-def _operators(root: Root, planned: _Planned) -> ExplainedOperators | None:
+def _operators(root: Workspace, planned: _Planned) -> ExplainedOperators | None:
     """How operators decide a feed, where any do."""
     if not len(planned.plan.operators):
         return None
@@ -72,7 +72,7 @@ def _operators(root: Root, planned: _Planned) -> ExplainedOperators | None:
     return explain_operators(planned.plan, planned.feed.id, declared, learned)
 
 
-def _partition(root: Root, planned: _Planned) -> ExplainedPartition | None:
+def _partition(root: Workspace, planned: _Planned) -> ExplainedPartition | None:
     """Where a feed is, where the shared plan is divided over workers."""
     if planned.row is None or planned.row.partitioning is None:
         return None
@@ -81,7 +81,7 @@ def _partition(root: Root, planned: _Planned) -> ExplainedPartition | None:
     return explain_partition(root, planned.row, planned.plan, planned.feed.id, planned.names)
 
 
-def picture_feed(root: Root, name: str, actor: Actor) -> dict[str, str]:
+def picture_feed(root: Workspace, name: str, actor: Actor) -> dict[str, str]:
     """The filter trees in which a feed is, as SVG pictures by the names of the sources.
 
     Sources of which the same is asked share a picture. What an actor may not know of others is in no picture.
@@ -91,7 +91,7 @@ def picture_feed(root: Root, name: str, actor: Actor) -> dict[str, str]:
     with _planned(root, name, actor) as planned:
         drawn = pictures(planned.plan, planned.feed.id, planned.names)
     if not drawn:
-        raise NotFound(
+        raise NotFoundError(
             f"there is no filter tree of {name} to draw",
             hint=f"it reads no source, or only sources with more than {MOST_PREDICATES:,} predicates",
         )
@@ -112,17 +112,17 @@ class _Planned:
 
 
 @contextmanager
-def _planned(root: Root, name: str, actor: Actor) -> Iterator[_Planned]:
+def _planned(root: Workspace, name: str, actor: Actor) -> Iterator[_Planned]:
     with root.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
         current = plan_versions.current_plan(connection)
         is_live = feed.id in feeds.since_of(connection, [feed.id])
         names = names_for(connection, actor)
         definitions = feeds.definitions(connection, [feed.id], with_paused=True)
-    if actor.is_operator and is_live and not feed.paused and current is not None:
+    if actor.is_admin and is_live and not feed.paused and current is not None:
         plan = load(root.storage, PlanVersion.of(current))
         yield _Planned(feed, is_live, names, plan, f"plan version {current.version}", current)
         return
-    state = f"{state_of(feed, is_live)}; compiled alone it would be:"
+    state = f"{feed_state(feed, is_live)}; compiled alone it would be:"
     with adhoc_plan([PlanQuery(feed.id)], definitions) as alone:
         yield _Planned(feed, is_live, names, alone, state)

@@ -18,7 +18,7 @@ from runnel.algebra.nodes.graph_patterns import Graph
 from runnel.algebra.nodes.render import render, render_name
 from runnel.catalog.logs import plan_versions
 from runnel.engine.planning.partition_figures import PartitionFigure, PartitionFigures, partition_figures
-from runnel.engine.workspace import Root
+from runnel.engine.workspace import Workspace
 from runnel.matching.explain.explain_query import part_of, targets_of
 from runnel.optimizer.describe import clause_expression, counted, stored_atom, wrapped
 from runnel.optimizer.subsumption.subsumes import subsumes
@@ -26,7 +26,7 @@ from runnel.plan.gates import query_of
 from runnel.plan.logical_plan import LogicalPlan
 from runnel.plan.store import Plan, load_part
 from runnel.scaleout.containment.definition import contains
-from runnel.scaleout.partitioning import Weighed, read_assignment, read_partitioning
+from runnel.scaleout.partitioning import WeighedStrategy, read_assignment, read_partitioning
 
 _MOST_COMPARED = 60_000
 """Literals of a query times atoms of the router, to find what lets an item through; a pair takes 7 to 10 µs."""
@@ -56,7 +56,7 @@ class ExplainedPartition:
     """A query in a plan that is divided. One that was added since is in no partition: every worker has it."""
 
     figures: PartitionFigures
-    weighed: tuple[Weighed, ...]
+    weighed: tuple[WeighedStrategy, ...]
     partition: PartitionFigure | None = None
     group: int = 0
     """Queries of its group, with it."""
@@ -101,7 +101,7 @@ class ExplainedPartition:
         shown += [f"  {self.figures.next_start}"] if self.figures.next_start else []
         return wrapped(shown)
 
-    def _way(self, way: Weighed) -> str:
+    def _way(self, way: WeighedStrategy) -> str:
         """What was expected of a way of dividing, in words."""
         told = f"{way.strategy}: {way.copies:,.2f} copies of an item, {way.microseconds:,.1f} µs in all"
         busiest = self.figures.expected_busiest
@@ -117,7 +117,7 @@ class ExplainedPartition:
         return f"{some} {self.group:,} queries of its group {verb} there"
 
 
-def _weighed(one: Weighed) -> dict[str, Any]:
+def _weighed(one: WeighedStrategy) -> dict[str, Any]:
     """A way of dividing as a JSON value; `longest` alone would not say that the router is in it."""
     return {
         "strategy": one.strategy,
@@ -144,7 +144,7 @@ def _measured(one: PartitionFigure) -> str:
 
 
 def explain_partition(
-    root: Root, row: plan_versions.PlanRow, plan: Plan, query: int, names: Mapping[int, str]
+    root: Workspace, row: plan_versions.PlanRow, plan: Plan, query: int, names: Mapping[int, str]
 ) -> ExplainedPartition | None:
     """Where a query of a version is; None where every worker has all queries."""
     if row.partitioning is None:

@@ -18,9 +18,9 @@ from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.item_segments import retained_upto
 from runnel.engine.actors import Actor, names_for
 from runnel.engine.ask.selection import Selection, select_for
-from runnel.engine.ask.slow_queries import SlowQuery, read_slow
+from runnel.engine.ask.slow_queries import SlowQuery, read_slow_queries
 from runnel.engine.outcome import Outcome
-from runnel.engine.workspace import Root
+from runnel.engine.workspace import Workspace
 from runnel.errors import InputError
 
 ITEMS = 100_000
@@ -31,7 +31,7 @@ SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class QueryUsage:
     """Queries, the most frequent first, with how many of the items in (after, upto] they matched.
 
     `whole` says that nothing older is kept. `newer` are queries for which no item was matched yet, `idle` those that
@@ -105,7 +105,7 @@ def _more(count: int, limit: int) -> list[str]:
     return [f"  and {count - limit:,} more"] if count > limit else []
 
 
-def read_usage(root: Root, actor: Actor, items: int = ITEMS, tag: str | None = None) -> Usage:
+def read_usage(root: Workspace, actor: Actor, items: int = ITEMS, tag: str | None = None) -> QueryUsage:
     """How often the actor's queries, or those with a tag, matched among so many of the newest items; their costs."""
     if items < 1:
         raise InputError(f"{items} is no number of items to look at", hint="give 1 or more")
@@ -116,7 +116,7 @@ def read_usage(root: Root, actor: Actor, items: int = ITEMS, tag: str | None = N
         names = names_for(connection, actor)
         upto, kept = match_segments.matched_upto(connection), retained_upto(connection)
     after = min(upto, max(kept, upto - items))
-    mine = sorted(one for one in since if actor.is_operator or owners[one] == actor.owner)
+    mine = sorted(one for one in since if actor.is_admin or owners[one] == actor.owner)
     if tagged is not None:
         mine = [one for one in mine if one in tagged]
     idle = sorted(names[one] for one in (tagged or ()) if one not in since)
@@ -124,11 +124,11 @@ def read_usage(root: Root, actor: Actor, items: int = ITEMS, tag: str | None = N
     counts = _count(root, np.array(old, dtype=np.int64), after, upto)
     named = [(names[one], count) for one, count in zip(old, counts.tolist(), strict=True)]
     ranked = tuple(sorted(named, key=lambda one: (-one[1], one[0])))
-    slow = read_slow(root, actor, tagged)
-    return Usage(after, upto, after <= kept, ranked, len(mine) - len(old), tuple(idle), slow)
+    slow = read_slow_queries(root, actor, tagged)
+    return QueryUsage(after, upto, after <= kept, ranked, len(mine) - len(old), tuple(idle), slow)
 
 
-def _count(root: Root, queries: Array, after: int, upto: int) -> Array:
+def _count(root: Workspace, queries: Array, after: int, upto: int) -> Array:
     """How many items of a range each query matched; the queries ascend."""
     counts = np.zeros(len(queries), dtype=np.int64)
     if not len(queries) or after >= upto:

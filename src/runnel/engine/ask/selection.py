@@ -13,7 +13,7 @@ from runnel.catalog.access import owners
 from runnel.catalog.declared import tags
 from runnel.catalog.declared.tags import QueryRow
 from runnel.engine.actors import Actor, feed_named
-from runnel.errors import InputError, NotAllowed, NotFound
+from runnel.errors import InputError, NotAllowedError, NotFoundError
 from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.tag_names import fold_tag
 from runnel.model.feed import FeedKind
@@ -44,7 +44,7 @@ def select_for(connection: Connection, actor: Actor, selection: Selection) -> di
             found = {one: row for one, row in found.items() if row.owner == asked.owner}
     else:
         whose = asked or actor
-        everybody = actor.is_operator and asked is None
+        everybody = actor.is_admin and asked is None
         rows = tags.live_queries(connection, owner=None if everybody else whose.owner, tag=tag)
         found = {row.id: row for row in rows}
     if not found:
@@ -56,8 +56,8 @@ def _owner(connection: Connection, actor: Actor, name: str | None) -> Actor | No
     """The owner whose queries are asked for; others' are the operator's to see."""
     if name is None:
         return None
-    if not actor.is_operator and name != actor.name:
-        raise NotAllowed("only the operator can look at others' queries")
+    if not actor.is_admin and name != actor.name:
+        raise NotAllowedError("only the operator can look at others' queries")
     owner = owners.owner_by_name(connection, name)
     return Actor(owner.id, owner.name)
 
@@ -72,13 +72,13 @@ def _named(connection: Connection, actor: Actor, names: tuple[str, ...]) -> dict
     return found
 
 
-def _nothing(connection: Connection, actor: Actor, selection: Selection, tag: str | None) -> NotFound:
+def _nothing(connection: Connection, actor: Actor, selection: Selection, tag: str | None) -> NotFoundError:
     whose = f" of {selection.owner}" if selection.owner else ""
     if tag is None:
-        return NotFound(f"there is no query{whose}", hint="`create feed … from … where …` declares one")
-    known = tags.known_tags(connection, None if actor.is_operator and not selection.owner else actor.owner)
+        return NotFoundError(f"there is no query{whose}", hint="`create feed … from … where …` declares one")
+    known = tags.known_tags(connection, None if actor.is_admin and not selection.owner else actor.owner)
     named = " among those that are named" if selection.queries else ""
     near = did_you_mean(tag, known)
-    return NotFound(
+    return NotFoundError(
         f"no query{whose}{named} is tagged {tag}", hint=near or "`create feed Name tagged tag from …` gives tags"
     )

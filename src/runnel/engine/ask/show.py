@@ -19,11 +19,11 @@ from runnel.catalog.polling import polls
 from runnel.catalog.polling.polls import PollState
 from runnel.engine.actors import Actor, feed_named, names_for
 from runnel.engine.outcome import Outcome
-from runnel.engine.workspace import Root
+from runnel.engine.workspace import Workspace
 from runnel.model.feed import Feed, FeedKind
 
 
-def show_feeds(root: Root, actor: Actor) -> Outcome:
+def show_feeds(root: Workspace, actor: Actor) -> Outcome:
     """All feeds that the actor may read, a line each."""
     with root.catalog.read() as connection:
         declared = feeds.live_feeds(connection, actor.owner)
@@ -38,7 +38,7 @@ def show_feeds(root: Root, actor: Actor) -> Outcome:
     return Outcome(f"{len(rows)} feeds", {"feeds": rows}, lines)
 
 
-def show_feed(root: Root, name: str, actor: Actor) -> Outcome:
+def show_feed(root: Workspace, name: str, actor: Actor) -> Outcome:
     """One feed: its statement, what it reads, who reads it and who subscribes."""
     with root.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
@@ -61,7 +61,7 @@ def show_feed(root: Root, name: str, actor: Actor) -> Outcome:
         f"reads: {', '.join(reads) or '-'}",
         f"read by: {', '.join(readers) or '-'}",
         f"subscriptions: {', '.join(map(str, held)) or '-'}",
-        state_of(feed, is_live),
+        feed_state(feed, is_live),
         *(f"{name}: {value}" for name, value in row.get("poll", {}).items() if value not in (None, "")),
     )
     return Outcome(f"feed {feed.name}", row, lines)
@@ -87,7 +87,7 @@ def _named(names: Mapping[int, str], ids: set[int]) -> list[str]:
     return sorted(names[one] for one in ids if one in names)
 
 
-def state_of(feed: Feed, is_live: bool) -> str:
+def feed_state(feed: Feed, is_live: bool) -> str:
     if feed.paused:
         return "paused"
     if feed.kind is FeedKind.SOURCE:
@@ -108,10 +108,10 @@ def _feed_row(feed: Feed, is_live: bool, owner: str) -> dict[str, Any]:
     }
 
 
-def show_subscriptions(root: Root, actor: Actor) -> Outcome:
+def show_subscriptions(root: Workspace, actor: Actor) -> Outcome:
     """The actor's subscriptions (to the operator: everybody's), with what was sent."""
     with root.catalog.read() as connection:
-        owner = None if actor.is_operator else actor.owner
+        owner = None if actor.is_admin else actor.owner
         held = [one for one in subscriptions.live_subscriptions(connection, owner=owner) if one.kind != INTERNAL]
         names = names_for(connection, actor)
         owners = owner_names(connection)
@@ -151,15 +151,15 @@ def _standing(row: Mapping[str, Any]) -> str:
 
 def _reason_for(one: quarantine.Quarantined, actor: Actor) -> str:
     """Why something was put aside. What an operator said may speak of servers and files that are not an owner's."""
-    if one.kind != quarantine.OPERATOR or actor.is_operator:
+    if one.kind != quarantine.OPERATOR or actor.is_admin:
         return one.reason
     return "the operator gave no answer; who runs this installation can see why"
 
 
-def show_quarantine(root: Root, actor: Actor) -> Outcome:
+def show_quarantine(root: Workspace, actor: Actor) -> Outcome:
     """What was put aside, newest first: of the actor's own feeds, or on the way to the actor's own queries."""
     with root.catalog.read() as connection:
-        things = quarantine.put_aside_things(connection, owner=None if actor.is_operator else actor.owner)
+        things = quarantine.quarantined_things(connection, owner=None if actor.is_admin else actor.owner)
         names = names_for(connection, actor)
     rows = [
         {

@@ -20,7 +20,7 @@ from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import now
 from runnel.engine.actors import Actor
-from runnel.engine.workspace import Root
+from runnel.engine.workspace import Workspace
 from runnel.model.learned.query_costs import merged_costs
 from runnel.model.learned.sampling import scattered
 from runnel.plan.store import PlanVersion, load
@@ -73,7 +73,7 @@ class SlowQuery:
         )
 
 
-def read_slow(root: Root, actor: Actor, among: Collection[int] | None = None) -> tuple[SlowQuery, ...]:
+def read_slow_queries(root: Workspace, actor: Actor, among: Collection[int] | None = None) -> tuple[SlowQuery, ...]:
     """The queries that cost most, of those that are the actor's own (to the operator: all), the dearest first."""
     limit = root.settings.slow_query_milliseconds
     with root.catalog.read() as connection:
@@ -83,11 +83,11 @@ def read_slow(root: Root, actor: Actor, among: Collection[int] | None = None) ->
     return tuple(
         _described(one, names[one.query], people_names[owners[one.query]], one.is_slow(limit))
         for one in known
-        if (actor.is_operator or owners[one.query] == actor.owner) and (among is None or one.query in among)
+        if (actor.is_admin or owners[one.query] == actor.owner) and (among is None or one.query in among)
     )
 
 
-def sample_costs(root: Root, epoch: int) -> None:
+def sample_costs(root: Workspace, epoch: int) -> None:
     """Look closely at some of the items that were matched last, and learn what they cost each query."""
     from runnel.matching.costs.sample_costs import CostSampler  # compiles loops: not for commands that end at once
 
@@ -108,7 +108,7 @@ def sample_costs(root: Root, epoch: int) -> None:
         query_costs.learn(connection, found, moment)
 
 
-def tell_slow(root: Root, epoch: int) -> int:
+def log_slow_queries(root: Workspace, epoch: int) -> int:
     """Write a line into the journal for every query that has become slow; gives how many. Each is told of once."""
     limit = root.settings.slow_query_milliseconds
     with root.catalog.write() as connection:

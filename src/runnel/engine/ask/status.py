@@ -19,8 +19,8 @@ from runnel.catalog.polling import polls
 from runnel.catalog.store import leases
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.ask.vitals import OperatorFigures, operator_figures
-from runnel.engine.planning.partition_figures import PartitionFigures, Undivided, read_division
-from runnel.engine.workspace import Root
+from runnel.engine.planning.partition_figures import PartitionFigures, Unpartitioned, read_partitioning_state
+from runnel.engine.workspace import Workspace
 from runnel.model.feed import FeedKind
 
 _SHOWN = 5
@@ -53,7 +53,7 @@ class Status:
     room_bytes: int
     operators: OperatorFigures
     partitions: PartitionFigures | None
-    undivided: Undivided | None
+    undivided: Unpartitioned | None
     """Why the queries of the plan are in no partitions, or what of these is damaged."""
 
     def to_json(self) -> dict[str, Any]:
@@ -142,14 +142,14 @@ def _some(label: str, lines: list[str], command: str) -> list[str]:
     return [*(f"{label:<15}{line}" for line in lines[:_SHOWN]), *more]
 
 
-def read_status(root: Root) -> Status:
+def read_status(root: Workspace) -> Status:
     """The status of a root, from one view of its catalog."""
     room = os.statvfs(root.folder)
     with root.catalog.read() as connection:
         declared = feeds.live_feeds(connection)
         accepted, matched = last_sequence(connection), match_segments.matched_upto(connection)
         plan = plan_versions.current_plan(connection)
-        division = read_division(root, connection, plan)
+        division = read_partitioning_state(root, connection, plan)
         return Status(
             root=str(root.folder),
             sources=sum(feed.kind is FeedKind.SOURCE for feed in declared),
@@ -164,7 +164,7 @@ def read_status(root: Root) -> Status:
             plan_queries=plan.queries if plan else 0,
             runner=_runner(leases.state(connection)),
             messages=receipts.message_counts(connection),
-            put_aside=quarantine.put_aside_count(connection),
+            put_aside=quarantine.quarantined_count(connection),
             failing_sources=_failing(connection, {feed.id: feed.name for feed in declared}),
             dead_letters=[
                 {"message": one.key, "reason": one.reason} for one in delivery_health.newest_dead(connection, 100)
@@ -177,7 +177,7 @@ def read_status(root: Root) -> Status:
             room_bytes=room.f_bavail * room.f_frsize,
             operators=operator_figures(connection),
             partitions=division if isinstance(division, PartitionFigures) else None,
-            undivided=division if isinstance(division, Undivided) else None,
+            undivided=division if isinstance(division, Unpartitioned) else None,
         )
 
 

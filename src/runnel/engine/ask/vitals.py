@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlalchemy import Connection
 
 from runnel.catalog.declared import operators
-from runnel.catalog.delivery.delivery_health import unsettled
+from runnel.catalog.delivery.delivery_health import open_work
 from runnel.catalog.learned import operator_cache
 from runnel.catalog.learned.partition_loads import known_loads
 from runnel.catalog.logs import match_segments, plan_versions, undecided
@@ -17,7 +17,7 @@ from runnel.catalog.store import counters, leases
 from runnel.catalog.store.connection import now
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.planning.partition_figures import all_loads, measured_copies, measured_skew
-from runnel.engine.workspace import Root
+from runnel.engine.workspace import Workspace
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class OperatorFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class DivisionFigures:
+class PartitioningFigures:
     """How the current plan is divided: 1 partition means that every worker has all queries.
 
     `skew` is what the partition that takes longest takes, as a multiple of the mean; `copies` how often an item is
@@ -74,15 +74,15 @@ class Vitals:
     lease_epoch: int
     room_bytes: int
     operators: OperatorFigures
-    division: DivisionFigures | None
+    division: PartitioningFigures | None
 
 
-def read_vitals(root: Root) -> Vitals:
+def read_vitals(root: Workspace) -> Vitals:
     """The vital signs of a root, from one view of its catalog."""
     with root.catalog.read() as connection:
         accepted, matched = last_sequence(connection), match_segments.matched_upto(connection)
         plan, lease = plan_versions.current_plan(connection), leases.state(connection)
-        waiting = unsettled(connection)
+        waiting = open_work(connection)
         committed = waiting.batch_committed
         return Vitals(
             accepted=accepted,
@@ -100,18 +100,18 @@ def read_vitals(root: Root) -> Vitals:
             lease_epoch=lease.epoch if lease else 0,
             room_bytes=_room(root),
             operators=operator_figures(connection),
-            division=None if plan is None else division_figures(connection, plan),
+            division=None if plan is None else partitioning_figures(connection, plan),
         )
 
 
-def division_figures(connection: Connection, plan: PlanRow) -> DivisionFigures:
+def partitioning_figures(connection: Connection, plan: PlanRow) -> PartitioningFigures:
     """How a version is divided; what was measured of it is a row for each partition."""
     if plan.partitioning is None:
-        return DivisionFigures(1, 1.0, 1.0, 0)
+        return PartitioningFigures(1, 1.0, 1.0, 0)
     count = max(1, len(plan.pieces) - 1)  # the router is a piece too
     loads = all_loads(known_loads(connection, plan.partitioning), count)
     copies = measured_copies(connection, plan.partitioning)
-    return DivisionFigures(count, measured_skew(loads), copies, sum(one.loads for one in loads))
+    return PartitioningFigures(count, measured_skew(loads), copies, sum(one.loads for one in loads))
 
 
 def operator_figures(connection: Connection) -> OperatorFigures:
@@ -119,14 +119,14 @@ def operator_figures(connection: Connection) -> OperatorFigures:
     known = operator_cache.cache_totals(connection)
     return OperatorFigures(
         registered=len(operators.live_operators(connection)),
-        calls=counters.total(connection, counters.OPERATOR_CALLS),
-        unknown=counters.total(connection, counters.OPERATOR_UNKNOWN),
+        calls=counters.read_counter(connection, counters.OPERATOR_CALLS),
+        unknown=counters.read_counter(connection, counters.OPERATOR_UNKNOWN),
         waiting=undecided.undecided_count(connection),
         known_answers=known.answers,
         known_bytes=known.bytes,
     )
 
 
-def _room(root: Root) -> int:
+def _room(root: Workspace) -> int:
     status = os.statvfs(root.folder)
     return status.f_bavail * status.f_frsize

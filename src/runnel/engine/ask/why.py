@@ -18,14 +18,14 @@ from runnel.engine.actors import Actor, feed_named, names_for
 from runnel.engine.outcome import Outcome
 from runnel.engine.trial.find_duplicates import MOST_ITEMS, Duplicates, find_duplicates
 from runnel.engine.trial.operator_session import answering
-from runnel.engine.workspace import Root
-from runnel.errors import NotFound
+from runnel.engine.workspace import Workspace
+from runnel.errors import NotFoundError
 from runnel.logs.items.item_log import item_key
 from runnel.model.item import Item
 from runnel.sinks.show_bindings import bindings_json
 
 
-def why(root: Root, item_id: str, name: str, actor: Actor) -> Outcome:
+def why(root: Workspace, item_id: str, name: str, actor: Actor) -> Outcome:
     """Why an item is, or is not, in a feed: evaluated again, on the archived item, with the query as it was."""
     with root.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
@@ -34,7 +34,7 @@ def why(root: Root, item_id: str, name: str, actor: Actor) -> Outcome:
         found = [one for one in item_segments.newest_sequences(connection, item_key(item_id)) if one[0] in names]
         near = [one for one in found if one[0] in reads] or found
         if not near:
-            raise NotFound(f"no item {item_id} was accepted", hint="ids are those that the publisher gave")
+            raise NotFoundError(f"no item {item_id} was accepted", hint="ids are those that the publisher gave")
         source, sequence = near[-1]
         version = match_segments.plan_of_sequence(connection, sequence)
         if version is None:
@@ -53,7 +53,7 @@ def why(root: Root, item_id: str, name: str, actor: Actor) -> Outcome:
             trace = _traced(feed.id, source, item, definitions, names, found_before, answers)
     bound = _bound(root, again, feed.id) if recorded else []
     # What an operator says of itself may speak of servers and files that are not everybody's.
-    failed = [f"{name} failed: {reason}" for name, reason in reasons.items()] if actor.is_operator else []
+    failed = [f"{name} failed: {reason}" for name, reason in reasons.items()] if actor.is_admin else []
     data = {
         "item": item_id,
         "source": names[source],
@@ -81,20 +81,20 @@ def why(root: Root, item_id: str, name: str, actor: Actor) -> Outcome:
     )
 
 
-def _sequences_of(root: Root, sequence: int) -> list[int]:
+def _sequences_of(root: Workspace, sequence: int) -> list[int]:
     """The sequences under which the same version of an item is in the log: operators may have been asked again."""
     with root.catalog.read() as connection:
         return [sequence, *undecided.later_sequences(connection, sequence)]
 
 
-def _still(root: Root, sequences: Sequence[int], feed: int) -> str | None:
+def _still(root: Workspace, sequences: Sequence[int], feed: int) -> str | None:
     """What is said where operators have not decided yet."""
     with root.catalog.read() as connection:
         reason = undecided.waits_for(connection, sequences, feed)
     return None if reason is None else f"not decided yet, operators are asked again later: {reason}"
 
 
-def _bound(root: Root, sequences: Sequence[int], feed: int) -> list[dict[str, Any]]:
+def _bound(root: Workspace, sequences: Sequence[int], feed: int) -> list[dict[str, Any]]:
     """What the variables were bound to when the item matched, as many as were kept."""
     found = root.matches.bindings(feed, sequences).values()
     return [row for one in found for row in bindings_json(one).get("bindings", ())]
@@ -130,13 +130,13 @@ def _earlier(item: Item | None) -> str:
     return f"{item.feed} item {item.id}{when}"
 
 
-def item_at(root: Root, sequence: int, names: dict[int, str]) -> Item:
+def item_at(root: Workspace, sequence: int, names: dict[int, str]) -> Item:
     """The accepted item of a sequence."""
     for batch in root.items.get([sequence]):
         for item in batch.items(names):
             return item
-    raise NotFound(f"the item with sequence {sequence} is not in the log")
+    raise NotFoundError(f"the item with sequence {sequence} is not in the log")
 
 
-def _recorded(root: Root, sequence: int, feed: int) -> bool:
+def _recorded(root: Workspace, sequence: int, feed: int) -> bool:
     return any(len(rows.of_queries([feed])[0]) for rows in root.matches.read(sequence - 1, sequence))

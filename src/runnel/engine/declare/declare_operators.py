@@ -16,20 +16,20 @@ from runnel.algebra.nodes.query import Node
 from runnel.catalog.declared import feeds, operators
 from runnel.catalog.learned.operator_statistics import learned_operators
 from runnel.engine.actors import Actor, names_for
-from runnel.engine.declare.scope import Scope
+from runnel.engine.declare.scope import DeclarationScope
 from runnel.engine.outcome import Outcome, listed
-from runnel.engine.workspace import Root
-from runnel.errors import InputError, NotFound, Span, StatementError, StillNeeded, UnknownName
+from runnel.engine.workspace import Workspace
+from runnel.errors import InputError, NotFoundError, Span, StatementError, StillNeededError, UnknownNameError
 from runnel.language.binding.bind_operators import bind_node, signature
 from runnel.language.nearest import did_you_mean
 from runnel.language.printing import print_parameters, print_statement
 from runnel.language.syntax.operator_registrations import render_budget, render_span
 from runnel.language.syntax.statements import DropOperator, Name, RegisterOperator, Statement
-from runnel.matching.operators.ask.operator_environment import OperatorMeans
-from runnel.matching.operators.plugins.contract import OperatorPlace
+from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
+from runnel.matching.operators.plugins.contract import OperatorContext
 from runnel.matching.operators.plugins.operator_process import describe_operator
 from runnel.matching.operators.plugins.registry import Signature
-from runnel.model.learned.operator_statistics import Learned, operator_key
+from runnel.model.learned.operator_statistics import OperatorStatistics, operator_key
 from runnel.model.operator import Budget, OperatorDeclaration, Parameter
 
 Registrations = Mapping[RegisterOperator, OperatorDeclaration]
@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 # --- registering -------------------------------------------------------------------------------------------------
 
 
-def load_registrations(root: Root, actor: Actor, statements: Iterable[Statement]) -> Registrations:
+def load_registrations(root: Workspace, actor: Actor, statements: Iterable[Statement]) -> Registrations:
     """What the `register operator` statements of a script declare: each is loaded once, before any transaction."""
     found: dict[RegisterOperator, OperatorDeclaration] = {}
     for statement in statements:
@@ -57,7 +57,7 @@ def load_registrations(root: Root, actor: Actor, statements: Iterable[Statement]
 
 def _refuse_people(actor: Actor, span: Span) -> None:
     """Whoever comes with a token says what is to be matched, never what code runs here."""
-    if not actor.is_operator or actor.token is not None:
+    if not actor.is_admin or actor.token is not None:
         raise StatementError(
             "operators run code, so they are registered and dropped by the installation itself",
             span=span,
@@ -65,7 +65,7 @@ def _refuse_people(actor: Actor, span: Span) -> None:
         )
 
 
-def _load(root: Root, statement: RegisterOperator) -> OperatorDeclaration:
+def _load(root: Workspace, statement: RegisterOperator) -> OperatorDeclaration:
     known = OperatorDeclaration(statement.name.text, 0, statement.source)
     says = _says(root, statement, known)
     _refuse_other_parameters(statement, says)
@@ -86,10 +86,10 @@ def _load(root: Root, statement: RegisterOperator) -> OperatorDeclaration:
     )
 
 
-def _says(root: Root, statement: RegisterOperator, known: OperatorDeclaration) -> Signature:
+def _says(root: Workspace, statement: RegisterOperator, known: OperatorDeclaration) -> Signature:
     """What the operator says of itself. It is made with its configuration and let go of again; nothing is asked."""
-    means = OperatorMeans.of(root.settings)
-    place: OperatorPlace = replace(
+    means = OperatorEnvironment.of(root.settings)
+    place: OperatorContext = replace(
         means.place(root.storage),
         name=statement.name.text,
         configuration=dict(statement.configuration),
@@ -137,7 +137,7 @@ def _types(parameters: tuple[Parameter, ...]) -> tuple[list[str], list[str]]:
     return constants, [one.type for one in parameters if one.role == "result"]
 
 
-def register(scope: Scope, statement: RegisterOperator) -> Outcome:
+def register(scope: DeclarationScope, statement: RegisterOperator) -> Outcome:
     """Register an operator; the queries that used an earlier registration use this one from now on.
 
     They keep their subscriptions and go on where they are, as with `create or replace feed`.
@@ -157,7 +157,7 @@ def register(scope: Scope, statement: RegisterOperator) -> Outcome:
     return Outcome(f"registered operator {name}{again}", data)
 
 
-def _bound_again(scope: Scope, name: Name, nodes: Mapping[int, Node]) -> dict[int, Node]:
+def _bound_again(scope: DeclarationScope, name: Name, nodes: Mapping[int, Node]) -> dict[int, Node]:
     bound: dict[int, Node] = {}
     unfit: dict[int, StatementError] = {}
     for feed, node in nodes.items():
@@ -167,7 +167,7 @@ def _bound_again(scope: Scope, name: Name, nodes: Mapping[int, Node]) -> dict[in
             unfit[feed] = error
     if unfit:
         first = next(iter(unfit.values()))
-        raise StillNeeded(
+        raise StillNeededError(
             f"{listed('feed', scope.shown(unfit))} could not use {name.text} any more: {first.message}",
             span=name.span,
             hint="register it under another name, or drop or replace the feeds first",
@@ -175,16 +175,16 @@ def _bound_again(scope: Scope, name: Name, nodes: Mapping[int, Node]) -> dict[in
     return bound
 
 
-def drop(scope: Scope, statement: DropOperator, drop_feeds: DropFeeds) -> Outcome:
+def drop(scope: DeclarationScope, statement: DropOperator, drop_feeds: DropFeeds) -> Outcome:
     """Drop an operator; with `cascade` the queries that use it, and what depends on them, too."""
     _refuse_people(scope.actor, statement.name.span)
     name = statement.name.text
     if scope.operator(name) is None:
         near = did_you_mean(name, scope.operator_names()) or "`show operators` lists what there is"
-        raise UnknownName(f"there is no operator {name}", span=statement.name.span, hint=near)
+        raise UnknownNameError(f"there is no operator {name}", span=statement.name.span, hint=near)
     users = operators.users_of(scope.connection, name)
     if users and not statement.cascade:
-        raise StillNeeded(
+        raise StillNeededError(
             f"{name} is still needed by {listed('feed', scope.shown(users))}",
             span=statement.name.span,
             hint=f"`{print_statement(replace(statement, cascade=True))[:-1]}` drops them too",
@@ -200,11 +200,11 @@ def drop(scope: Scope, statement: DropOperator, drop_feeds: DropFeeds) -> Outcom
 # --- showing -----------------------------------------------------------------------------------------------------
 
 
-def show_operators(root: Root, actor: Actor) -> Outcome:
+def show_operators(root: Workspace, actor: Actor) -> Outcome:
     """All operators that can be used, each with what is known of it and how many of one's queries use it."""
     with root.catalog.read() as connection:
         live = operators.live_operators(connection)
-        uses = operators.use_counts(connection, None if actor.is_operator else {actor.owner})
+        uses = operators.use_counts(connection, None if actor.is_admin else {actor.owner})
         learned = learned_operators(connection)
     rows = [
         _row(one, actor) | {"queries": uses[name], "learned": _learned(one, learned)} for name, one in live.items()
@@ -218,21 +218,21 @@ def show_operators(root: Root, actor: Actor) -> Outcome:
     return Outcome(f"{len(rows)} {noun}", {"operators": rows}, tuple(lines))
 
 
-def show_operator(root: Root, name: str, actor: Actor) -> Outcome:
+def show_operator(root: Workspace, name: str, actor: Actor) -> Outcome:
     """One operator: its registration, and the queries that use it, of those that the actor may read."""
     with root.catalog.read() as connection:
         found = operators.operator_named(connection, name)
         if found is None:
             near = did_you_mean(name, operators.live_operators(connection))
-            raise NotFound(f"there is no operator {name}", hint=near or "`show operators` lists what there is")
+            raise NotFoundError(f"there is no operator {name}", hint=near or "`show operators` lists what there is")
         names = names_for(connection, actor)
         using = sorted(names[one] for one in operators.users_of(connection, name) if one in names)
         learned = learned_operators(connection)
     row = _row(found, actor) | {"queries": len(using), "used_by": using, "learned": _learned(found, learned)}
-    if actor.is_operator:
+    if actor.is_admin:
         row["statement"] = print_statement(statement_of(found))
     lines = (
-        *([row["statement"]] if actor.is_operator else [row["signature"]]),
+        *([row["statement"]] if actor.is_admin else [row["signature"]]),
         *_indented(_described(row)),
         *_indented(f"used by {listed('feed', using)}" if using else "used by: -"),
     )
@@ -274,10 +274,10 @@ def _row(one: OperatorDeclaration, actor: Actor) -> dict[str, Any]:
         "reads": list(one.reads),
         "release": one.release,
     }
-    return row | {"source": one.source, "configuration": dict(one.configuration)} if actor.is_operator else row
+    return row | {"source": one.source, "configuration": dict(one.configuration)} if actor.is_admin else row
 
 
-def _learned(one: OperatorDeclaration, learned: Learned) -> dict[str, float] | None:
+def _learned(one: OperatorDeclaration, learned: OperatorStatistics) -> dict[str, float] | None:
     """What calls of late have shown; None where there were none."""
     use = learned.operators.get(operator_key(one.name, one.version))
     asked = 0.0 if use is None else use.calls + use.hits

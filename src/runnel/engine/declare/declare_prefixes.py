@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from runnel.catalog.declared.prefixes import all_prefixes, drop_prefix, register_prefix
 from runnel.engine.actors import Actor
-from runnel.engine.declare.scope import Scope
+from runnel.engine.declare.scope import DeclarationScope
 from runnel.engine.outcome import Outcome
-from runnel.engine.workspace import Root
-from runnel.errors import Span, StatementError, UnknownName
+from runnel.engine.workspace import Workspace
+from runnel.errors import Span, StatementError, UnknownNameError
 from runnel.language.nearest import did_you_mean
 from runnel.language.printing import print_statement
 from runnel.language.syntax.iri_prefixes import KNOWN_PREFIXES
 from runnel.language.syntax.statements import DropPrefix, Name, RegisterPrefix
 
 
-def change(scope: Scope, statement: RegisterPrefix | DropPrefix) -> Outcome:
+def change_prefixes(scope: DeclarationScope, statement: RegisterPrefix | DropPrefix) -> Outcome:
     """Register or drop a prefix. Queries that were made before keep the IRIs that they have."""
     name = statement.name.text
     _refuse_people(scope.actor, statement.name.span)
@@ -33,7 +33,7 @@ def change(scope: Scope, statement: RegisterPrefix | DropPrefix) -> Outcome:
 
 
 def _refuse_people(actor: Actor, span: Span) -> None:
-    if not actor.is_operator or actor.token is not None:
+    if not actor.is_admin or actor.token is not None:
         raise StatementError(
             "prefixes are for everybody, so they are registered and dropped by the installation itself",
             span=span,
@@ -41,15 +41,15 @@ def _refuse_people(actor: Actor, span: Span) -> None:
         )
 
 
-def _nothing_to_drop(scope: Scope, name: Name) -> StatementError:
+def _nothing_to_drop(scope: DeclarationScope, name: Name) -> StatementError:
     if name.text in KNOWN_PREFIXES:
         return StatementError(f"the prefix {name.text} is known from the start and stays", span=name.span)
     near = did_you_mean(name.text, all_prefixes(scope.connection))
     hint = near or "`show prefixes` lists what there is"
-    return UnknownName(f"there is no prefix {name.text}", span=name.span, hint=hint)
+    return UnknownNameError(f"there is no prefix {name.text}", span=name.span, hint=hint)
 
 
-def show_prefixes(root: Root) -> Outcome:
+def show_prefixes(root: Workspace) -> Outcome:
     """All prefixes, those that are known from the start after those that were registered, as comments."""
     with root.catalog.read() as connection:
         registered = all_prefixes(connection)

@@ -1,20 +1,20 @@
 """Declarations: a script's statements, applied one by one to the catalog as one transaction sees it.
 
-What is new is kept until it can be written together (`Scope.pending`); whatever changes or looks for something that
-is there already has that written first.
+What is new is kept until it can be written together (`DeclarationScope.pending`); whatever changes or looks for
+something that is there already has that written first.
 """
 
 from __future__ import annotations
 
 from runnel.algebra.nodes.query import Node, Read
 from runnel.catalog.declared import feeds, subscriptions, tags
-from runnel.catalog.declared.bulk_insert import NewFeed, encoded
+from runnel.catalog.declared.bulk_insert import NewFeed, encode_feed
 from runnel.catalog.declared.prefixes import all_prefixes
 from runnel.catalog.declared.subscriptions import INTERNAL
 from runnel.engine.declare import declare_operators, declare_prefixes, subscribe
-from runnel.engine.declare.scope import Scope
+from runnel.engine.declare.scope import DeclarationScope
 from runnel.engine.outcome import Outcome, listed
-from runnel.errors import CyclicFeeds, InputError, StatementError, StillNeeded
+from runnel.errors import CyclicFeedsError, InputError, StatementError, StillNeededError
 from runnel.language.binding.bind_query import bind_query, find_cycle
 from runnel.language.printing import print_statement
 from runnel.language.syntax import statements as said
@@ -27,7 +27,7 @@ from runnel.sources.feed_address import parse_address
 class Declarer:
     """Applies declarations in one open transaction; its scope remembers what they touched."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: DeclarationScope) -> None:
         self.scope = scope
         self._connection = scope.connection
         self._prefixes: dict[str, str] | None = None
@@ -51,7 +51,7 @@ class Declarer:
                 return declare_operators.drop(self.scope, statement, self._drop_all)
             case said.RegisterPrefix() | said.DropPrefix():
                 self._prefixes = None
-                return declare_prefixes.change(self.scope, statement)
+                return declare_prefixes.change_prefixes(self.scope, statement)
             case said.Drop():
                 return self._drop(statement)
             case said.Pause(_, None):
@@ -90,7 +90,7 @@ class Declarer:
                 return
         except InputError as error:
             raise StatementError(error.message, hint=error.hint, span=statement.place) from error
-        if not self.scope.actor.is_operator:
+        if not self.scope.actor.is_admin:
             raise StatementError(
                 "files and folders can be registered by the operator alone",
                 span=statement.place,
@@ -151,7 +151,7 @@ class Declarer:
                     node=node,
                     owner=owner,
                     tags=statement.tags,
-                    encoded=encoded(node),
+                    encoded=encode_feed(node),
                 )
             )
         else:
@@ -186,7 +186,7 @@ class Declarer:
         if path is not None:
             names = feeds.feed_names(self._connection)
             shown = ", which reads ".join(names[one] for one in path)
-            raise CyclicFeeds(f"{feed.name} would read itself: it reads {shown}", span=statement.name.span)
+            raise CyclicFeedsError(f"{feed.name} would read itself: it reads {shown}", span=statement.name.span)
 
     def _drop(self, statement: said.Drop) -> Outcome:
         scope = self.scope
@@ -199,7 +199,7 @@ class Declarer:
             needs = [
                 listed(noun, things) for noun, things in (("feed", readers), ("subscription", people_hold)) if things
             ]
-            raise StillNeeded(
+            raise StillNeededError(
                 f"{feed.name} is still needed by {' and '.join(needs)}",
                 span=statement.name.span,
                 hint=f"`drop feed {feed.name} cascade` drops them too",

@@ -10,11 +10,11 @@ from runnel.catalog.logs import match_segments
 from runnel.delivery.dispatcher import NO_MESSAGES
 from runnel.engine.declare.activation import activate
 from runnel.engine.planning.plan_change import publish_change
-from runnel.engine.workspace import Root
+from runnel.engine.workspace import Workspace
 from runnel.model.subscription import Subscription
 
 
-def end_expired(root: Root) -> int:
+def end_expired(root: Workspace) -> int:
     """End what has expired and has got all it was to get; gives how many subscriptions ended."""
     with root.catalog.read() as connection:
         expired = subscriptions.expired_subscriptions(connection)
@@ -35,7 +35,7 @@ def end_expired(root: Root) -> int:
     return len(ended)
 
 
-def _last_sequence(root: Root, subscription: Subscription) -> int:
+def _last_sequence(root: Workspace, subscription: Subscription) -> int:
     expires = subscription.expires
     return 0 if expires is None else root.items.sequence_before(int(expires.timestamp() * 1e6))
 

@@ -9,13 +9,13 @@ from collections.abc import Iterable
 from contextlib import closing
 
 from runnel.catalog.declared import stylesheets
-from runnel.engine.workspace import Root
+from runnel.engine.workspace import Workspace
 from runnel.errors import InputError, Span, StatementError
 from runnel.language.syntax.statements import MaterialiseFeed, Statement, Subscribe
-from runnel.sandbox.stylesheet_process import Transformer
+from runnel.sandbox.stylesheet_process import StylesheetTransformer
 
 
-def keep_sheets(root: Root, statements: Iterable[Statement]) -> dict[str, str]:
+def keep_stylesheets(root: Workspace, statements: Iterable[Statement]) -> dict[str, str]:
     """The stylesheets that statements name, each with the path under which it is kept from now on."""
     named: dict[str, Span] = {}
     for statement in statements:
@@ -27,13 +27,15 @@ def keep_sheets(root: Root, statements: Iterable[Statement]) -> dict[str, str]:
     if not named:
         return {}
     limits = root.settings
-    with closing(Transformer(seconds=limits.sheet_seconds, megabytes=limits.sheet_megabytes)) as transformer:
+    with closing(
+        StylesheetTransformer(seconds=limits.sheet_seconds, megabytes=limits.sheet_megabytes)
+    ) as transformer:
         return {name: _keep(root, name, span, transformer) for name, span in named.items()}
 
 
-def _keep(root: Root, name: str, span: Span, transformer: Transformer) -> str:
+def _keep(root: Workspace, name: str, span: Span, transformer: StylesheetTransformer) -> str:
     try:
-        data = stylesheets.read_sheet(root.folder, name)
+        data = stylesheets.read_stylesheet(root.folder, name)
         transformer.check(data, name)
     except InputError as error:
         raise StatementError(error.message, hint=error.hint, span=span) from error

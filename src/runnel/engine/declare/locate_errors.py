@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from runnel.errors import NotAllowed, NotFound, Span, StatementError
+from runnel.errors import NotAllowedError, NotFoundError, Span, StatementError
 
 
 @contextmanager
-def placed(text: str, span: Span, done: str | None = None) -> Iterator[None]:
+def locate_errors(text: str, span: Span, done: str | None = None) -> Iterator[None]:
     """Gives errors raised inside their place in the script, and says what was `done` before.
 
-    >>> with placed("drop feed A;", Span(1, 1, 5)):
-    ...     raise NotFound("there is no feed A")
+    >>> with locate_errors("drop feed A;", Span(1, 1, 5)):
+    ...     raise NotFoundError("there is no feed A")
     Traceback (most recent call last):
     runnel.errors.StatementError: there is no feed A
     """
@@ -23,9 +23,9 @@ def placed(text: str, span: Span, done: str | None = None) -> Iterator[None]:
         error.hint = _joined(error.hint, done)
         error.located(text, span)
         raise
-    except NotFound as error:
+    except NotFoundError as error:
         raise StatementError(error.message, hint=_joined(error.hint, done), span=span, text=text) from error
-    except NotAllowed as error:
+    except NotAllowedError as error:
         error.hint = _joined(error.hint, done, f"line {span.line}, column {span.column}")
         raise
 

@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from sqlalchemy import Connection
 
-from runnel.catalog.access.owners import Allowance, Owner, owner_by_id
+from runnel.catalog.access.owners import Owner, QuotaAllowance, owner_by_id
 from runnel.catalog.declared import feeds, operators, subscriptions
 from runnel.catalog.declared.bulk_insert import NewSubscription
 from runnel.catalog.declared.subscriptions import INTERNAL
@@ -15,8 +15,8 @@ from runnel.catalog.delivery import ledger
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.actors import Actor, check_actor, names_for
 from runnel.engine.declare.pending import Pending
-from runnel.engine.workspace import Root
-from runnel.errors import DuplicateName, Span, StatementError, UnknownName
+from runnel.engine.workspace import Workspace
+from runnel.errors import DuplicateNameError, Span, StatementError, UnknownNameError
 from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.statements import Name, RegisterOperator
 from runnel.model.feed import Feed, FeedKind
@@ -27,11 +27,11 @@ _MANY = 100
 """Names from which on all targets are read at once, rather than asked for one by one."""
 
 
-class NeedsLock(Exception):
+class NeedsLockError(Exception):
     """A statement that changes what is there cannot be prepared without the catalog's write lock."""
 
 
-class Scope:
+class DeclarationScope:
     """What a script's declarations share: the actor, the quotas, and what the plan must be told at the end.
 
     New feeds and subscriptions are `pending` until all of them are written together. `ahead` is a scope on a
@@ -40,7 +40,7 @@ class Scope:
 
     def __init__(
         self,
-        root: Root,
+        root: Workspace,
         connection: Connection,
         actor: Actor,
         sheets: Mapping[str, str],
@@ -56,7 +56,7 @@ class Scope:
         self.sheets = sheets
         self.registrations = registrations
         check_actor(connection, actor)
-        self.allowance = Allowance(connection, actor.owner, root.settings)
+        self.allowance = QuotaAllowance(connection, actor.owner, root.settings)
         self.pending = Pending(connection)
         self._ahead = ahead
         # Nobody else can accept or declare anything while this transaction is open, so these may be kept; and whoever
@@ -87,7 +87,7 @@ class Scope:
     def settle(self) -> None:
         """Write what is pending, so that what follows finds it in the catalog."""
         if self._ahead:
-            raise NeedsLock
+            raise NeedsLockError
         self.pending.write(self.connection, self.sequence)
         self._targets = None
 
@@ -105,7 +105,7 @@ class Scope:
         if found is None:
             near = did_you_mean(name.text, self.names())
             hint = near or "`show feeds` lists what there is"
-            raise UnknownName(f"there is no feed {name.text}", span=name.span, hint=hint)
+            raise UnknownNameError(f"there is no feed {name.text}", span=name.span, hint=hint)
         return found
 
     def find_own(self, name: Name) -> Feed:
@@ -129,7 +129,7 @@ class Scope:
         existing = self.own(name.text)
         if existing is not None:
             hint = "use `create or replace feed` to change it" if existing.kind is FeedKind.VIRTUAL else None
-            raise DuplicateName(f"there is a feed {name.text} already", span=name.span, hint=hint)
+            raise DuplicateNameError(f"there is a feed {name.text} already", span=name.span, hint=hint)
 
     def remember(self, feed: Feed) -> None:
         """A feed as it is now, for the statements that follow."""
@@ -178,7 +178,9 @@ class Scope:
         """A live subscription of the actor (to the operator: of anybody) by its number."""
         found = subscriptions.subscription_by_number(self.connection, number)
         if found is None or not self.actor.holds(found):
-            raise UnknownName(f"there is no subscription {number}", span=span, hint="`show subscriptions` lists them")
+            raise UnknownNameError(
+                f"there is no subscription {number}", span=span, hint="`show subscriptions` lists them"
+            )
         return found
 
     def target_holder(self, target: str) -> int | None:

@@ -20,14 +20,14 @@ from runnel.engine.actors import Actor, check_actor
 from runnel.engine.declare.activation import Activation, find_activation
 from runnel.engine.declare.declare_operators import Registrations, load_registrations
 from runnel.engine.declare.declarer import Declarer
-from runnel.engine.declare.keep_stylesheets import keep_sheets
-from runnel.engine.declare.locate_errors import placed
-from runnel.engine.declare.scope import NeedsLock, Scope
+from runnel.engine.declare.keep_stylesheets import keep_stylesheets
+from runnel.engine.declare.locate_errors import locate_errors
+from runnel.engine.declare.scope import DeclarationScope, NeedsLockError
 from runnel.engine.outcome import Outcome
-from runnel.engine.planning.plan_change import Change, compile_change, publish_draft, read_change
-from runnel.engine.workspace import Root
-from runnel.errors import CorruptData
-from runnel.language.bulk.gc_paused import without_collecting
+from runnel.engine.planning.plan_change import PlanChange, compile_change, publish_draft, read_change
+from runnel.engine.workspace import Workspace
+from runnel.errors import CorruptDataError
+from runnel.language.bulk.gc_paused import gc_paused
 from runnel.language.syntax import statements as said
 
 LARGE = 200
@@ -43,7 +43,7 @@ Numbered = tuple[int, said.Parsed]
 """A statement, and its place in the script."""
 
 
-class _Outdated(Exception):
+class _OutdatedError(Exception):
     """What was prepared does not fit the catalog any more."""
 
 
@@ -52,7 +52,7 @@ class _Prepared:
     """What a script's declarations mean for the plan, and what is to be compiled for it."""
 
     activation: Activation
-    change: Change | None
+    change: PlanChange | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,20 +64,20 @@ class _Seen:
     owner: Owner
 
 
-def declare(root: Root, actor: Actor, declarations: Sequence[Numbered], text: str) -> dict[int, Outcome]:
+def declare(root: Workspace, actor: Actor, declarations: Sequence[Numbered], text: str) -> dict[int, Outcome]:
     """Apply the declarations of a script; gives their outcomes by the statements' places in the script."""
     statements = [one.statement for _, one in declarations]
-    with placed(text, declarations[0][1].span):
+    with locate_errors(text, declarations[0][1].span):
         registrations = load_registrations(root, actor, statements)
-        sheets = keep_sheets(root, statements)
+        sheets = keep_stylesheets(root, statements)
     script = _Script(root, actor, declarations, text, sheets, registrations)
     if len(declarations) < LARGE:
         return script.declare_locked()
-    with without_collecting():
+    with gc_paused():
         for _ in range(_TRIES if all(isinstance(one, _ADDING) for one in statements) else 0):
             try:
                 outcomes = script.declare_ahead()
-            except NeedsLock:
+            except NeedsLockError:
                 break
             if outcomes is not None:
                 return outcomes
@@ -89,7 +89,7 @@ class _Script:
 
     def __init__(
         self,
-        root: Root,
+        root: Workspace,
         actor: Actor,
         declarations: Sequence[Numbered],
         text: str,
@@ -127,7 +127,7 @@ class _Script:
                 outcomes = self._apply(scope)
                 prepared = self._prepare(connection, scope)
             draft = None if prepared.change is None else compile_change(self._root, prepared.change)
-        except CorruptData:
+        except CorruptDataError:
             # A plan is collected when a newer one is in use; nothing holds on to it here.
             with self._root.catalog.read() as connection:
                 if self._seen(connection) == seen:
@@ -137,23 +137,23 @@ class _Script:
             with self._root.catalog.write() as connection:
                 check_actor(connection, self._actor)
                 if self._seen(connection) != seen or not scope.pending.fits(connection):
-                    raise _Outdated
+                    raise _OutdatedError
                 self._find_sheets()
                 self._write(connection, scope, prepared)
                 if draft is not None and publish_draft(self._root, connection, draft) is None:
-                    raise _Outdated
-        except _Outdated:
+                    raise _OutdatedError
+        except _OutdatedError:
             return None
         return outcomes
 
     def _find_sheets(self) -> None:
         """Keep the stylesheets again that were tidied away meanwhile, since nobody used them yet."""
         if not all(self._root.storage.local(path).exists() for path in self._sheets.values()):
-            self._sheets |= keep_sheets(self._root, [one.statement for _, one in self._declarations])
+            self._sheets |= keep_stylesheets(self._root, [one.statement for _, one in self._declarations])
 
-    def _scope(self, connection: Connection, *, ahead: bool = False) -> Scope:
+    def _scope(self, connection: Connection, *, ahead: bool = False) -> DeclarationScope:
         names = set(_names(self._declarations)) if len(self._declarations) >= _MANY else ()
-        return Scope(
+        return DeclarationScope(
             self._root,
             connection,
             self._actor,
@@ -163,19 +163,19 @@ class _Script:
             ahead=ahead,
         )
 
-    def _apply(self, scope: Scope) -> dict[int, Outcome]:
+    def _apply(self, scope: DeclarationScope) -> dict[int, Outcome]:
         declarer = Declarer(scope)
         outcomes: dict[int, Outcome] = {}
         for number, one in self._declarations:
-            with placed(self._text, one.span):
+            with locate_errors(self._text, one.span):
                 outcomes[number] = declarer.apply(one.statement)  # type: ignore[arg-type]
         return outcomes
 
-    def _prepare(self, connection: Connection, scope: Scope) -> _Prepared:
+    def _prepare(self, connection: Connection, scope: DeclarationScope) -> _Prepared:
         activation = find_activation(connection, scope.touched, scope.redefined, scope.pending)
         return _Prepared(activation, read_change(self._root, connection, activation, scope.dropped, scope.pending))
 
-    def _write(self, connection: Connection, scope: Scope, prepared: _Prepared) -> None:
+    def _write(self, connection: Connection, scope: DeclarationScope, prepared: _Prepared) -> None:
         note_change(connection)
         new = frozenset(scope.pending.feeds)
         scope.pending.write(connection, last_sequence(connection), prepared.activation.fresh)

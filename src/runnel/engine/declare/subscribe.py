@@ -12,12 +12,20 @@ from runnel.catalog.declared.bulk_insert import NewSubscription
 from runnel.catalog.declared.subscriptions import INTERNAL, moment_of
 from runnel.catalog.store.connection import now
 from runnel.delivery.dead_letters import replay as open_again
-from runnel.engine.declare.scope import Scope
+from runnel.engine.declare.scope import DeclarationScope
 from runnel.engine.outcome import Outcome, listed
-from runnel.engine.workspace import Root
-from runnel.errors import DuplicateName, InputError, InvalidCondition, NotFound, Span, StatementError, UnknownName
+from runnel.engine.workspace import Workspace
+from runnel.errors import (
+    DuplicateNameError,
+    InputError,
+    InvalidConditionError,
+    NotFoundError,
+    Span,
+    StatementError,
+    UnknownNameError,
+)
 from runnel.language.syntax.statements import Pause, Renew, Replay, RotateKey, Subscribe, Unsubscribe
-from runnel.model.feed import OPERATOR
+from runnel.model.feed import ADMIN
 from runnel.model.subscription import Subscription
 from runnel.net.http_client import check_url
 from runnel.sinks.contract import RemoteSink, Sink
@@ -30,7 +38,7 @@ _OWNERS_KINDS = ("log", "mail", "webhook")
 """What owners may choose: nothing that writes into the operator's files."""
 
 
-def subscribe(scope: Scope, statement: Subscribe) -> Outcome:
+def subscribe(scope: DeclarationScope, statement: Subscribe) -> Outcome:
     """`subscribe to Feed …`: the answer alone holds the ticket, and a webhook's key."""
     feed = scope.find(statement.feed)
     scope.refuse_disabled(statement.feed.span)
@@ -71,14 +79,14 @@ def subscribe(scope: Scope, statement: Subscribe) -> Outcome:
     return Outcome(f"subscription {number} to {feed.name}: {statement.kind}{where}", data, lines)
 
 
-def default_lifetime(root: Root, owner: int, kind: str) -> timedelta | None:
+def default_lifetime(root: Workspace, owner: int, kind: str) -> timedelta | None:
     """How long a subscription without `for` lasts. What the operator writes into local files lasts until ended."""
     days = root.settings.subscription_days
     return timedelta(days=days) if days and _reaches_people(owner, kind) else None
 
 
 def _reaches_people(owner: int, kind: str) -> bool:
-    return owner != OPERATOR or _is_remote(open_sink(kind))
+    return owner != ADMIN or _is_remote(open_sink(kind))
 
 
 def _is_remote(sink: Sink | RemoteSink) -> bool:
@@ -91,9 +99,9 @@ def _is_remote(sink: Sink | RemoteSink) -> bool:
 _remote: dict[type, bool] = {}
 
 
-def _target(scope: Scope, statement: Subscribe) -> str | None:
+def _target(scope: DeclarationScope, statement: Subscribe) -> str | None:
     places = statement.places
-    if not scope.actor.is_operator and statement.kind not in _OWNERS_KINDS:
+    if not scope.actor.is_admin and statement.kind not in _OWNERS_KINDS:
         raise StatementError(
             f"output {statement.kind} is the operator's alone",
             span=places.kind,
@@ -103,7 +111,7 @@ def _target(scope: Scope, statement: Subscribe) -> str | None:
         raise StatementError("output log sends no messages to apply a stylesheet to", span=places.sheet)
     try:
         sink = open_sink(statement.kind)
-    except (InputError, NotFound) as error:
+    except (InputError, NotFoundError) as error:
         raise StatementError(error.message, hint=error.hint, span=places.kind) from error
     settings = scope.root.settings
     try:
@@ -116,7 +124,7 @@ def _target(scope: Scope, statement: Subscribe) -> str | None:
     if target is not None and getattr(sink, "owns_target", False):
         taken = scope.target_holder(target)
         if taken is not None:
-            raise DuplicateName(
+            raise DuplicateNameError(
                 f"subscription {taken} writes into {target} already",
                 span=places.target,
                 hint="choose another file, or end that subscription first",
@@ -124,19 +132,19 @@ def _target(scope: Scope, statement: Subscribe) -> str | None:
     return target
 
 
-def unsubscribe(scope: Scope, statement: Unsubscribe) -> Outcome:
+def unsubscribe(scope: DeclarationScope, statement: Unsubscribe) -> Outcome:
     """`unsubscribe …`, by number, by ticket, or all of one's own to a feed."""
     numbers = scope.end(_matching(scope, statement))
     return Outcome(f"ended {listed('subscription', numbers)}", {"subscriptions": numbers})
 
 
-def _matching(scope: Scope, statement: Unsubscribe) -> list[Subscription]:
+def _matching(scope: DeclarationScope, statement: Unsubscribe) -> list[Subscription]:
     if statement.ticket is not None:
         return [_by_ticket(scope, statement.ticket, statement.span)]
     if statement.number is not None:
         return [_made_by_somebody(scope, statement.number, statement.span)]
     if statement.feed is None:
-        raise InvalidCondition("unsubscribe from what?", span=statement.span)
+        raise InvalidConditionError("unsubscribe from what?", span=statement.span)
     feed = scope.find(statement.feed)
     found = [
         one
@@ -144,7 +152,7 @@ def _matching(scope: Scope, statement: Unsubscribe) -> list[Subscription]:
         if one.kind != INTERNAL and statement.kind in (None, one.kind) and statement.target in (None, one.target)
     ]
     if not found:
-        raise UnknownName(
+        raise UnknownNameError(
             f"there is no such subscription to {feed.name}",
             span=statement.feed.span,
             hint="`show subscriptions` lists them",
@@ -152,11 +160,11 @@ def _matching(scope: Scope, statement: Unsubscribe) -> list[Subscription]:
     return found
 
 
-def _by_ticket(scope: Scope, ticket: str, span: Span) -> Subscription:
+def _by_ticket(scope: DeclarationScope, ticket: str, span: Span) -> Subscription:
     """Whoever has the ticket may; nothing is said of whose subscription it is."""
     found = subscriptions.subscription_by_ticket(scope.connection, ticket_digest(ticket))
     if found is None:
-        raise UnknownName(
+        raise UnknownNameError(
             "no subscription has this ticket",
             span=span,
             hint="it was not copied whole, or the subscription has ended",
@@ -164,7 +172,7 @@ def _by_ticket(scope: Scope, ticket: str, span: Span) -> Subscription:
     return found
 
 
-def _made_by_somebody(scope: Scope, number: int, span: Span) -> Subscription:
+def _made_by_somebody(scope: DeclarationScope, number: int, span: Span) -> Subscription:
     found = scope.subscription(number, span)
     if found.kind == INTERNAL:
         names = scope.shown([int(found.target or 0)])
@@ -176,7 +184,7 @@ def _made_by_somebody(scope: Scope, number: int, span: Span) -> Subscription:
     return found
 
 
-def renew(scope: Scope, statement: Renew) -> Outcome:
+def renew(scope: DeclarationScope, statement: Renew) -> Outcome:
     """`renew …`: the subscription lasts for as long as is said, or as a new one would, from now on."""
     if statement.ticket is not None:
         found = _by_ticket(scope, statement.ticket, statement.span)
@@ -193,7 +201,7 @@ def renew(scope: Scope, statement: Renew) -> Outcome:
     return Outcome(f"subscription {found.id} lasts until {until}", {"subscription": found.id, "expires": shown})
 
 
-def rotate(scope: Scope, statement: RotateKey) -> Outcome:
+def rotate(scope: DeclarationScope, statement: RotateKey) -> Outcome:
     """`rotate key of subscription 12`."""
     found = scope.subscription(statement.subscription, statement.span)
     if found.kind != SIGNED:
@@ -208,12 +216,12 @@ def rotate(scope: Scope, statement: RotateKey) -> Outcome:
     return Outcome(f"new key of subscription {found.id}", {"subscription": found.id, "key": key}, lines)
 
 
-def replay(scope: Scope, statement: Replay) -> Outcome:
+def replay(scope: DeclarationScope, statement: Replay) -> Outcome:
     """`replay message 'key'` or `replay subscription 12`."""
     if statement.message is not None:
         owner = subscriptions.owner_of_message(scope.connection, statement.message)
-        if owner is None or not (scope.actor.is_operator or owner == scope.actor.owner):
-            raise UnknownName(
+        if owner is None or not (scope.actor.is_admin or owner == scope.actor.owner):
+            raise UnknownNameError(
                 f"there is no message {statement.message}", span=statement.span, hint="`show dead letters` lists them"
             )
         count = open_again(scope.connection, statement.message)
@@ -221,12 +229,12 @@ def replay(scope: Scope, statement: Replay) -> Outcome:
         found = scope.subscription(statement.subscription or 0, statement.span)
         count = open_again(scope.connection, found.id)
     if not count:
-        raise UnknownName("there is no dead letter to send again", span=statement.span)
+        raise UnknownNameError("there is no dead letter to send again", span=statement.span)
     noun = "message is" if count == 1 else "messages are"
     return Outcome(f"{count} {noun} sent again", {"messages": count})
 
 
-def pause(scope: Scope, statement: Pause) -> Outcome:
+def pause(scope: DeclarationScope, statement: Pause) -> Outcome:
     """`pause subscription 12` and `resume subscription 12`; resuming also takes back that it was disabled."""
     verb = "paused" if statement.paused else "resumed"
     found = scope.subscription(statement.subscription or 0, statement.span)

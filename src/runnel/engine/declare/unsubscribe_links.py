@@ -12,18 +12,18 @@ from runnel.catalog.declared import feeds, subscriptions
 from runnel.catalog.delivery import ledger
 from runnel.engine.declare.activation import activate
 from runnel.engine.planning.plan_change import publish_change
-from runnel.engine.workspace import Root
+from runnel.engine.workspace import Workspace
 from runnel.model.subscription import Subscription
 
 
-def feed_of_link(root: Root, token: str) -> str | None:
+def feed_of_link(root: Workspace, token: str) -> str | None:
     """The name of the feed whose messages a link would end; asking changes nothing."""
     with root.catalog.read() as connection:
         found = _subscription(connection, token)
         return None if found is None else _feed_name(connection, found)
 
 
-def end_by_link(root: Root, token: str) -> str | None:
+def end_by_link(root: Workspace, token: str) -> str | None:
     """End the subscription of a link; gives the name of its feed."""
     if feed_of_link(root, token) is None:
         return None  # whoever guesses tokens takes no lock

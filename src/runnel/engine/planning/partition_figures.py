@@ -11,8 +11,8 @@ from runnel.catalog.learned.partition_loads import PartitionLoad, known_loads
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.engine.planning.partition_plan import wanted_partitions
-from runnel.engine.workspace import Root
-from runnel.errors import CorruptData
+from runnel.engine.workspace import Workspace
+from runnel.errors import CorruptDataError
 from runnel.scaleout.partitioning import Partitioning, is_whole, read_partitioning
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ class PartitionFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class Undivided:
+class Unpartitioned:
     """A version whose queries are not divided, and why; or one of which that cannot be read, and what is damaged."""
 
     reason: str
@@ -98,7 +98,9 @@ class Undivided:
         return [f"damaged: {self.reason}", "`runnel doctor` says more"] if self.damaged else [f"none: {self.reason}"]
 
 
-def read_division(root: Root, connection: Connection, row: PlanRow | None) -> PartitionFigures | Undivided | None:
+def read_partitioning_state(
+    root: Workspace, connection: Connection, row: PlanRow | None
+) -> PartitionFigures | Unpartitioned | None:
     """How a version is divided, in figures, or why it is not; None where there is no version."""
     if row is None:
         return None
@@ -107,10 +109,10 @@ def read_division(root: Root, connection: Connection, row: PlanRow | None) -> Pa
             return _undivided(wanted_partitions(root, row.base))
         made = read_partitioning(root.storage, row.partitioning)
         if not is_whole(root.storage, made):
-            raise CorruptData(f"{made.folder} names folders that are gone")
+            raise CorruptDataError(f"{made.folder} names folders that are gone")
         wanted = wanted_partitions(root, row.base)
-    except CorruptData as error:
-        return Undivided(error.message, damaged=True)
+    except CorruptDataError as error:
+        return Unpartitioned(error.message, damaged=True)
     loads = all_loads(known_loads(connection, made.folder), len(made.partitions))
     return PartitionFigures(
         strategy=made.strategy,
@@ -126,18 +128,18 @@ def read_division(root: Root, connection: Connection, row: PlanRow | None) -> Pa
     )
 
 
-def partition_figures(root: Root, connection: Connection, row: PlanRow | None) -> PartitionFigures | None:
+def partition_figures(root: Workspace, connection: Connection, row: PlanRow | None) -> PartitionFigures | None:
     """The figures of a version; None where every worker has all queries, or what is divided cannot be read."""
-    found = read_division(root, connection, row)
+    found = read_partitioning_state(root, connection, row)
     return found if isinstance(found, PartitionFigures) else None
 
 
-def _undivided(wanted: PartitionChoice) -> Undivided:
+def _undivided(wanted: PartitionChoice) -> Unpartitioned:
     if wanted.count > 1:
-        return Undivided(
+        return Unpartitioned(
             f"every worker has all queries, until the runner divides them into {wanted.count:,} ({wanted.brief})"
         )
-    return Undivided(f"every worker has all queries ({wanted.brief})")
+    return Unpartitioned(f"every worker has all queries ({wanted.brief})")
 
 
 def next_start(made: Partitioning, wanted: PartitionChoice, strategy: str) -> str | None:

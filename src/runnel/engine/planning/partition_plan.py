@@ -21,9 +21,9 @@ from runnel.arrays import Array
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.catalog.store import leases
-from runnel.engine.planning.stream_knowledge import Known, read_known
-from runnel.engine.workspace import Root
-from runnel.errors import CorruptData
+from runnel.engine.planning.stream_knowledge import StreamKnowledge, read_stream_knowledge
+from runnel.engine.workspace import Workspace
+from runnel.errors import CorruptDataError
 from runnel.plan.store import load_part, read_manifest, read_part, verify
 from runnel.scaleout.partitioning import Partitioning, is_whole, read_partitioning
 from runnel.settings import Settings
@@ -38,7 +38,7 @@ AT_ONCE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Divided:
+class PartitioningResult:
     """What became of the queries: the version that was published, into how many partitions, and why."""
 
     version: int
@@ -46,7 +46,7 @@ class Divided:
     reason: str
 
 
-def wanted_partitions(root: Root, base: str) -> PartitionChoice:
+def wanted_partitions(root: Workspace, base: str) -> PartitionChoice:
     """Into how many partitions the settings want a base to be divided; 1: every worker has all of it."""
     from runnel.scaleout.divide.choose_partitions import choose_partitions
 
@@ -73,11 +73,11 @@ def cores_of(settings: Settings) -> int:
     return settings.executor_cores or os.cpu_count() or 1
 
 
-def divide(
-    root: Root,
+def partition_queries(
+    root: Workspace,
     base: str,
     count: int,
-    known: Known,
+    known: StreamKnowledge,
     *,
     before: Partitioning | None = None,
     partitions: Array | None = None,
@@ -121,25 +121,33 @@ def new_folder() -> str:
     return f"plans/{uuid.uuid4().hex}"
 
 
-def divided_at_once(root: Root, connection: Connection, base: str, queries: int) -> Partitioning | None:
+def partition_at_once(root: Workspace, connection: Connection, base: str, queries: int) -> Partitioning | None:
     """The partitioning of a base that was just written, where the settings force one and it takes no time to make."""
     if root.settings.partitions < 2 or queries > AT_ONCE:
         return None
     choice = wanted_partitions(root, base)
-    return None if choice.count < 2 else divide(root, base, choice.count, read_known(root, connection, newest=False))
+    return (
+        None
+        if choice.count < 2
+        else partition_queries(root, base, choice.count, read_stream_knowledge(root, connection, newest=False))
+    )
 
 
-def divided_if_wanted(root: Root, base: str, *, proceed: Callable[[], None] = lambda: None) -> Partitioning | None:
+def partition_if_wanted(
+    root: Workspace, base: str, *, proceed: Callable[[], None] = lambda: None
+) -> Partitioning | None:
     """The partitioning of a base that was just written, where one is wanted, however long that takes."""
     choice = wanted_partitions(root, base)
     if choice.count < 2:
         return None
     with root.catalog.read() as connection:
-        known = read_known(root, connection)
-    return divide(root, base, choice.count, known, proceed=proceed)
+        known = read_stream_knowledge(root, connection)
+    return partition_queries(root, base, choice.count, known, proceed=proceed)
 
 
-def ensure_partitioning(root: Root, epoch: int, *, proceed: Callable[[], None] = lambda: None) -> Divided | None:
+def ensure_partitioning(
+    root: Workspace, epoch: int, *, proceed: Callable[[], None] = lambda: None
+) -> PartitioningResult | None:
     """See to it that the current version is divided as the settings want it; None where there is nothing to do.
 
     The new version has the same base, and the delta and the removals of the one that is current by then. So it may
@@ -154,12 +162,12 @@ def ensure_partitioning(root: Root, epoch: int, *, proceed: Callable[[], None] =
     there = partitioning_of(root, current)
     if _is_as_wanted(there, choice.count, root.settings) and (there is None) == (current.partitioning is None):
         return None
-    made = divided_if_wanted(root, current.base, proceed=proceed)
+    made = partition_if_wanted(root, current.base, proceed=proceed)
     version = publish_partitioning(root, epoch, current, made)
     if version is None:
         return None
     reason = choice.reason if made is None else f"{choice.reason}; {made.reason}"
-    return Divided(version, choice.count, reason)
+    return PartitioningResult(version, choice.count, reason)
 
 
 def _is_as_wanted(there: Partitioning | None, count: int, settings: Settings) -> bool:
@@ -168,7 +176,7 @@ def _is_as_wanted(there: Partitioning | None, count: int, settings: Settings) ->
     return len(there.partitions) == count and settings.partition_strategy in ("", there.strategy)
 
 
-def partitioning_of(root: Root, row: PlanRow, *, thorough: bool = False) -> Partitioning | None:
+def partitioning_of(root: Workspace, row: PlanRow, *, thorough: bool = False) -> Partitioning | None:
     """The partitioning of a version. One that is damaged is told of and done without: it is made again.
 
     Whether all its folders are there is always looked at; a thorough look reads them, and takes as long as that does.
@@ -178,17 +186,17 @@ def partitioning_of(root: Root, row: PlanRow, *, thorough: bool = False) -> Part
     try:
         made = read_partitioning(root.storage, row.partitioning)
         if not is_whole(root.storage, made):
-            raise CorruptData(f"{made.folder} names folders that are gone")
+            raise CorruptDataError(f"{made.folder} names folders that are gone")
         for piece in made.pieces if thorough else ():
             verify(root.storage, piece)
             read_part(root.storage, piece)
         return made
-    except CorruptData as error:
+    except CorruptDataError as error:
         logger.warning("queries cannot be matched as they are divided: %s", error)
         return None
 
 
-def mend_partitioning(root: Root, epoch: int) -> bool:
+def repair_partitioning(root: Workspace, epoch: int) -> bool:
     """Look whether something that the queries were divided into is damaged, and divide them anew if it is.
 
     True where a version was damaged that a batch may still want: it has to be planned anew, with the current one.
@@ -196,14 +204,14 @@ def mend_partitioning(root: Root, epoch: int) -> bool:
     """
     with root.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
-        rows = plan_versions.divided_plans(connection, since=match_segments.last_plan(connection))
+        rows = plan_versions.partitioned_plans(connection, since=match_segments.last_plan(connection))
     damaged = [row for row in rows if partitioning_of(root, row, thorough=True) is None]
     if current in damaged:
-        publish_partitioning(root, epoch, current, divided_if_wanted(root, current.base))
+        publish_partitioning(root, epoch, current, partition_if_wanted(root, current.base))
     return bool(damaged)
 
 
-def publish_partitioning(root: Root, epoch: int, seen: PlanRow, made: Partitioning | None) -> int | None:
+def publish_partitioning(root: Workspace, epoch: int, seen: PlanRow, made: Partitioning | None) -> int | None:
     """Publish a version that differs from the current one in its partitioning alone.
 
     None, and nothing is published, where the current one has another base or partitioning than the one that was seen,

@@ -27,7 +27,7 @@ from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.declare.activation import Activation
 from runnel.engine.declare.pending import Pending
-from runnel.engine.workspace import Root
+from runnel.engine.workspace import Workspace
 from runnel.plan.gates import visible
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Layout, Plan, PlanPart, PlanVersion, keep_part, load
@@ -44,7 +44,7 @@ _NONE = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True)
-class Change:
+class PlanChange:
     """What is to be compiled: queries with their definitions, and the base's queries that count no more.
 
     Without a `current` plan, or where more is new than old, the queries are all that there are. Those that are
@@ -67,17 +67,21 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Draft:
+class CompiledChange:
     """A compiled change: written and made current by `publish_draft`. Without a layout no file is written."""
 
     laid_out: LaidOut | None
-    change: Change
+    change: PlanChange
     base: str | None
     """The folder that it is a delta of; None if it is a base itself."""
 
 
 def publish_change(
-    root: Root, connection: Connection, activation: Activation, dropped: Iterable[int], pending: Pending | None = None
+    root: Workspace,
+    connection: Connection,
+    activation: Activation,
+    dropped: Iterable[int],
+    pending: Pending | None = None,
 ) -> int | None:
     """Compile a change and make it the current plan; gives the version, or None where nothing changed."""
     note_change(connection)
@@ -86,8 +90,12 @@ def publish_change(
 
 
 def read_change(
-    root: Root, connection: Connection, activation: Activation, dropped: Iterable[int], pending: Pending | None = None
-) -> Change | None:
+    root: Workspace,
+    connection: Connection,
+    activation: Activation,
+    dropped: Iterable[int],
+    pending: Pending | None = None,
+) -> PlanChange | None:
     """What a change makes necessary to compile; None where nothing is."""
     removed = {*activation.remove, *dropped}
     current = plan_versions.current_plan(connection)
@@ -126,15 +134,15 @@ class _Reader:
     def _sequence(self) -> int:
         return last_sequence(self._connection)
 
-    def everything(self) -> Change:
+    def everything(self) -> PlanChange:
         """All that is matched."""
         nodes = feeds.definitions(self._connection) | self._pending.definitions
         since = feeds.since_of(self._connection)
         queries = self._queries({feed: since[feed] for feed in since.keys() - self._gone}, self._fresh)
         words = frequencies(self._connection)
-        return Change(queries, nodes, words, self._fresh, self._sequence, len(queries))
+        return PlanChange(queries, nodes, words, self._fresh, self._sequence, len(queries))
 
-    def named(self, loaded: Plan, current: PlanRow, removed: set[int]) -> Change | None:
+    def named(self, loaded: Plan, current: PlanRow, removed: set[int]) -> PlanChange | None:
         """The folders as they are, and a version that names what it has less; None where that would be too much.
 
         What this costs depends on what is removed, not on what there is.
@@ -152,14 +160,16 @@ class _Reader:
         if not _is_small(changes, len(in_base), is_divided=current.partitioning is not None):
             return None  # of the base, all are dead that are neither added nor among the total
         nothing = frozenset[int]()
-        return Change((), {}, {}, nothing, 0, total, current, removed=frozenset(gone))  # nothing begins: no sequence
+        return PlanChange(
+            (), {}, {}, nothing, 0, total, current, removed=frozenset(gone)
+        )  # nothing begins: no sequence
 
-    def fewer(self, delta: PlanPart, current: PlanRow, dead: set[int], total: int) -> Change:
+    def fewer(self, delta: PlanPart, current: PlanRow, dead: set[int], total: int) -> PlanChange:
         """The delta as it is, and less of the base: nothing is to be compiled."""
         gone = frozenset(dead)
-        return Change((), {}, {}, frozenset(), self._sequence, total, current, gone, delta=delta)
+        return PlanChange((), {}, {}, frozenset(), self._sequence, total, current, gone, delta=delta)
 
-    def some(self, added: set[int], current: PlanRow, dead: set[int], total: int, is_small: bool) -> Change:
+    def some(self, added: set[int], current: PlanRow, dead: set[int], total: int, is_small: bool) -> PlanChange:
         """What was added to a base, and what was taken from it."""
         new = self._pending.definitions
         known = {source for one in new.values() for source in reads(one)} | added
@@ -168,37 +178,37 @@ class _Reader:
         queries = self._queries(since, self._fresh & added)
         words = frequencies(self._connection)
         gone = frozenset(dead)
-        return Change(queries, nodes, words, self._fresh, self._sequence, total, current, gone, is_small)
+        return PlanChange(queries, nodes, words, self._fresh, self._sequence, total, current, gone, is_small)
 
     def _queries(self, since: Mapping[int, int], fresh: Iterable[int]) -> tuple[PlanQuery, ...]:
         starts = {**since, **dict.fromkeys(fresh, self._sequence)}
         return tuple(PlanQuery(feed, start) for feed, start in sorted(starts.items()))
 
 
-def compile_change(root: Root, change: Change) -> Draft:
+def compile_change(root: Workspace, change: PlanChange) -> CompiledChange:
     """Compile a change. Nothing is asked of the catalog."""
     from runnel.matching.compile.compile_plan import LaidOut, lay_out
-    from runnel.optimizer.merge_plans import merge
+    from runnel.optimizer.merge_plans import merge_plans
     from runnel.optimizer.optimize import optimize
 
     if change.current is not None and change.removed is not None:
-        return Draft(None, change, change.current.base)
+        return CompiledChange(None, change, change.current.base)
     if change.current is not None and change.delta is not None:
-        return Draft(LaidOut(change.delta.logical, Layout(change.delta.layout)), change, change.current.base)
+        return CompiledChange(LaidOut(change.delta.logical, Layout(change.delta.layout)), change, change.current.base)
     logical = optimize(change.queries, change.definitions)
     laid_out = lay_out(logical, change.frequencies)
     if change.current is None:
-        return Draft(laid_out, change, None)
+        return CompiledChange(laid_out, change, None)
     base = change.current.base
     if change.is_small:
-        return Draft(laid_out, change, base)
+        return CompiledChange(laid_out, change, base)
     folder = _folder()
     laid_out.write_delta(root.storage, folder, change.dead, base)
     both = load(root.storage, PlanVersion(0, base, folder))
-    return Draft(lay_out(merge(both), change.frequencies), change, None)
+    return CompiledChange(lay_out(merge_plans(both), change.frequencies), change, None)
 
 
-def publish_draft(root: Root, connection: Connection, draft: Draft) -> int | None:
+def publish_draft(root: Workspace, connection: Connection, draft: CompiledChange) -> int | None:
     """Write a draft and make it current; gives the version, or None where the log has grown and it must be remade."""
     change, laid_out = draft.change, draft.laid_out
     if change.current is not None and change.removed is not None:
@@ -219,12 +229,12 @@ def publish_draft(root: Root, connection: Connection, draft: Draft) -> int | Non
     return _publish_beside(connection, change.current, folder, change.total)
 
 
-def _publish_base(root: Root, connection: Connection, base: str, queries: int) -> int:
+def _publish_base(root: Workspace, connection: Connection, base: str, queries: int) -> int:
     """Make a base that is written the current plan; where it is small and to be divided, it is divided at once."""
     # Imported here, as it rests on this module.
-    from runnel.engine.planning.partition_plan import divided_at_once
+    from runnel.engine.planning.partition_plan import partition_at_once
 
-    return publish_base(connection, base, queries, divided_at_once(root, connection, base, queries))
+    return publish_base(connection, base, queries, partition_at_once(root, connection, base, queries))
 
 
 def publish_base(connection: Connection, base: str, queries: int, made: Partitioning | None) -> int:

@@ -20,9 +20,9 @@ from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.match_segments import matched_upto
 from runnel.catalog.store import leases
 from runnel.engine.planning.partition_figures import all_loads
-from runnel.engine.planning.partition_plan import divide, partitioning_of, publish_partitioning
-from runnel.engine.planning.stream_knowledge import Known, match_rates, read_known
-from runnel.engine.workspace import Root
+from runnel.engine.planning.partition_plan import partition_queries, partitioning_of, publish_partitioning
+from runnel.engine.planning.stream_knowledge import StreamKnowledge, match_rates, read_stream_knowledge
+from runnel.engine.workspace import Workspace
 from runnel.scaleout.partitioning import Assignment, Partitioning, read_assignment
 
 logger = logging.getLogger("runnel")
@@ -58,7 +58,7 @@ class Rebalanced:
         )
 
 
-MOST_IN_VAIN = 2
+MOST_FUTILE_MOVES = 2
 """Times in a row that queries are moved without the partitions becoming more even."""
 
 _HELPED = 0.9
@@ -67,7 +67,7 @@ _HELPED = 0.9
 _VAIN, _BEFORE = "moves_in_vain", "skew_before_percent"
 
 
-def rebalance(root: Root, epoch: int, *, proceed: Callable[[], None] = lambda: None) -> Rebalanced | None:
+def rebalance(root: Workspace, epoch: int, *, proceed: Callable[[], None] = lambda: None) -> Rebalanced | None:
     """Divide the queries of the current version anew if one partition is loaded much more than the others.
 
     None where they are not divided, the partitions are loaded alike, too little was measured yet, or moving queries
@@ -89,18 +89,18 @@ def rebalance(root: Root, epoch: int, *, proceed: Callable[[], None] = lambda: N
     measured = all_loads(measured, len(there.partitions))
     loads = [Load(one.partition, one.items, one.matches, one.microseconds) for one in measured]
     vain = _moves_in_vain(there, skew(loads))
-    if not is_uneven(loads) or vain >= MOST_IN_VAIN:
+    if not is_uneven(loads) or vain >= MOST_FUTILE_MOVES:
         _fade(root, epoch, there.folder)
         return None
     assignment = read_assignment(root.storage, there.folder)
-    matches = Known(matched=match_rates(root, upto)).matches(assignment.query_ids)
+    matches = StreamKnowledge(matched=match_rates(root, upto)).matches(assignment.query_ids)
     given = rebalanced(assignment, loads, matches=matches)
     if given is None:
         _fade(root, epoch, there.folder)
         return None
     with root.catalog.read() as connection:
-        known = read_known(root, connection)
-    made = divide(
+        known = read_stream_knowledge(root, connection)
+    made = partition_queries(
         root,
         there.base,
         len(there.partitions),
@@ -133,7 +133,7 @@ def _moves_in_vain(there: Partitioning, skew: float) -> int:
     if before is None or 100 * skew <= _HELPED * before:
         return 0
     vain = there.counters.get(_VAIN, 0) + 1
-    if vain == MOST_IN_VAIN:
+    if vain == MOST_FUTILE_MOVES:
         logger.warning(
             "one partition takes %.1f times the mean, and moving queries did not help %d times: they stay where they "
             "are until the plan is compiled again; `runnel queries --slow` shows which of them are dear",
@@ -143,14 +143,14 @@ def _moves_in_vain(there: Partitioning, skew: float) -> int:
     return vain
 
 
-def _fade(root: Root, epoch: int, partitioning: str) -> None:
+def _fade(root: Workspace, epoch: int, partitioning: str) -> None:
     """What was measured long ago counts less and less."""
     with root.catalog.write() as connection:
         leases.check(connection, epoch)
         partition_loads.fade_loads(connection, partitioning)
 
 
-def _forget_others(root: Root, epoch: int, partitioning: str) -> None:
+def _forget_others(root: Workspace, epoch: int, partitioning: str) -> None:
     """What others did says nothing of this one. Batches under way may still tell of theirs; tidying drops that."""
     with root.catalog.write() as connection:
         leases.check(connection, epoch)

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.store import leases
-from runnel.engine.planning.partition_plan import divided_if_wanted, new_folder
+from runnel.engine.planning.partition_plan import new_folder, partition_if_wanted
 from runnel.engine.planning.plan_change import frequencies, has_grown, publish_base
-from runnel.engine.workspace import Root
+from runnel.engine.workspace import Workspace
 from runnel.plan import store as plan_store
 from runnel.plan.store import is_written
 from runnel.scaleout.partitioning import is_whole
@@ -28,7 +28,7 @@ _WORTH_IT = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Reoptimised:
+class ReoptimizationReport:
     """What came of it: the entries expected for one item before and after, and the version, if one was published."""
 
     now: float
@@ -36,14 +36,14 @@ class Reoptimised:
     version: int | None = None
 
 
-def reoptimise(
-    root: Root,
+def reoptimize(
+    root: Workspace,
     epoch: int,
     *,
     enough: float = ENOUGH,
     worth_it: float = _WORTH_IT,
     proceed: Callable[[], None] = lambda: None,
-) -> Reoptimised | None:
+) -> ReoptimizationReport | None:
     """Compile the current plan again if that gains enough; None where there is no plan or nothing was learned.
 
     `proceed` is called between the steps of dividing it, and may raise to end it.
@@ -61,16 +61,18 @@ def reoptimise(
     pays = bool(known) and gain.share >= enough and gain.now - gain.then >= worth_it
     is_due = current.partitioning is not None and has_grown(plan)
     if not (pays or is_due):
-        return Reoptimised(gain.now, gain.then)
+        return ReoptimizationReport(gain.now, gain.then)
     folder = new_folder()
     compile_merged(root.storage, folder, plan, frequencies=known)
-    made = divided_if_wanted(root, folder, proceed=proceed)
+    made = partition_if_wanted(root, folder, proceed=proceed)
     with root.catalog.write() as connection:
         leases.check(connection, epoch)
         newest = plan_versions.current_plan(connection)
         if newest is None or newest.version != current.version:
-            return Reoptimised(gain.now, gain.then)  # somebody declared something: the next turn looks again
+            return ReoptimizationReport(gain.now, gain.then)  # somebody declared something: the next turn looks again
         if not is_written(root.storage, folder) or not (made is None or is_whole(root.storage, made)):
-            return Reoptimised(gain.now, gain.then)  # it took so long that the folders were collected as nobody's
+            return ReoptimizationReport(
+                gain.now, gain.then
+            )  # it took so long that the folders were collected as nobody's
         version = publish_base(connection, folder, current.queries, made)
-    return Reoptimised(gain.now, gain.then, version)
+    return ReoptimizationReport(gain.now, gain.then, version)

@@ -18,8 +18,8 @@ from runnel.catalog.declared.operators import live_operators
 from runnel.catalog.learned.operator_statistics import learned_operators
 from runnel.catalog.logs.match_segments import matched_upto
 from runnel.engine.planning.plan_change import frequencies
-from runnel.engine.workspace import Root
-from runnel.errors import CorruptData, NotFound
+from runnel.engine.workspace import Workspace
+from runnel.errors import CorruptDataError, NotFoundError
 from runnel.model.graph import GRAPH, RdfGraph, Triple
 from runnel.model.learned.operator_statistics import operator_key
 from runnel.plan.gates import visible
@@ -35,7 +35,7 @@ _GRAPHS = 200
 
 
 @dataclass(frozen=True)
-class Known:
+class StreamKnowledge:
     """What is known of the stream: how frequent words are, how often queries match, and what operators cost."""
 
     frequencies: Mapping[str, float] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Known:
         return found
 
 
-def read_known(root: Root, connection: Connection, *, newest: bool = True) -> Known:
+def read_stream_knowledge(root: Workspace, connection: Connection, *, newest: bool = True) -> StreamKnowledge:
     """What the stream has taught. Looking at the newest items and their matches reads files of the logs."""
     learned = learned_operators(connection)
     dear = {
@@ -65,16 +65,16 @@ def read_known(root: Root, connection: Connection, *, newest: bool = True) -> Kn
     }
     upto = matched_upto(connection) if newest else 0
     if not upto:
-        return Known(frequencies(connection), dear)
-    return Known(frequencies(connection), dear, newest_graphs(root, upto), match_rates(root, upto))
+        return StreamKnowledge(frequencies(connection), dear)
+    return StreamKnowledge(frequencies(connection), dear, newest_graphs(root, upto), match_rates(root, upto))
 
 
-def match_rates(root: Root, upto: int) -> tuple[Array, Array] | None:
+def match_rates(root: Workspace, upto: int) -> tuple[Array, Array] | None:
     """The queries that matched any of the newest items up to a sequence, ascending, and matches for an item."""
     after = max(0, upto - _NEWEST)
     try:
         found = [rows.queries for rows in root.matches.read(after, upto)]
-    except (NotFound, CorruptData) as error:
+    except (NotFoundError, CorruptDataError) as error:
         logger.debug("matches are not counted: %s", error)
         return None
     if not found:
@@ -83,7 +83,7 @@ def match_rates(root: Root, upto: int) -> tuple[Array, Array] | None:
     return queries, counts / (upto - after)
 
 
-def newest_graphs(root: Root, upto: int) -> list[list[Triple]]:
+def newest_graphs(root: Workspace, upto: int) -> list[list[Triple]]:
     """The graphs of the newest items up to a sequence: from them patterns are merged (§4.3)."""
     found: list[list[Triple]] = []
     try:
@@ -91,6 +91,6 @@ def newest_graphs(root: Root, upto: int) -> list[list[Triple]]:
             for attributes in batch.attributes():
                 values = (one for one in attributes.get(GRAPH, ()) if isinstance(one, RdfGraph))
                 found += [list(one.triples()) for one in values]
-    except (NotFound, CorruptData) as error:
+    except (NotFoundError, CorruptDataError) as error:
         logger.debug("graphs are not looked at: %s", error)
     return found[-_GRAPHS:]

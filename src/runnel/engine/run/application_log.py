@@ -72,7 +72,7 @@ class JsonLines(logging.Formatter):
         return json.dumps(scrubbed, ensure_ascii=False)
 
 
-def configure(settings: Settings, folder: Path, *, stream: TextIO | None = None) -> None:
+def configure_logging(settings: Settings, folder: Path, *, stream: TextIO | None = None) -> None:
     """Send the journal of this process to standard error and to the root's `logs/runnel.log`.
 
     Calling it again replaces what was configured before. Spark's own log stays in `logs/spark.log`.

@@ -14,11 +14,11 @@ from typing import Any
 
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store.leases import Lease
-from runnel.engine.planning.partition_plan import mend_partitioning
-from runnel.engine.run.run_state import Pulse
-from runnel.engine.workspace import Root
-from runnel.errors import CatalogUnavailable, CorruptData, Fenced, RunnelError, StorageFull
-from runnel.matching.operators.ask.operator_environment import OperatorMeans
+from runnel.engine.planning.partition_plan import repair_partitioning
+from runnel.engine.run.run_state import RunState
+from runnel.engine.workspace import Workspace
+from runnel.errors import CatalogUnavailableError, CorruptDataError, FencedError, RunnelError, StorageFullError
+from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.streaming.job import Job, form_of
 from runnel.streaming.partitioned.route_ahead import RouteAhead, forget_ahead
 from runnel.streaming.partitioned.shards import shard_count
@@ -37,7 +37,7 @@ _FRESH_START = 3
 class QueryKeeper:
     """The streaming query of one run."""
 
-    def __init__(self, root: Root, lease: Lease, pulse: Pulse, stop: threading.Event) -> None:
+    def __init__(self, root: Workspace, lease: Lease, pulse: RunState, stop: threading.Event) -> None:
         self._root = root
         self._lease = lease
         self._pulse = pulse
@@ -69,7 +69,7 @@ class QueryKeeper:
         lineage = choose_lineage(root.catalog, root.storage, epoch=lease.epoch, form=form, force_new=force)
         drop_old_checkpoints(root.storage, lineage.id)
         settings = root.settings
-        OperatorMeans.of(settings).keep(root.storage)
+        OperatorEnvironment.of(settings).keep(root.storage)
         job = Job(
             catalog=root.catalog.url,
             catalog_max_bytes=settings.catalog_max_bytes,
@@ -168,26 +168,26 @@ class QueryKeeper:
     def _after_failure(self, error: Exception) -> str | None:
         """What to do after the query failed: gives the reason for a new lineage, or raises what cannot be mended."""
         text = str(error)
-        if "runnel.errors.Fenced" in text or "Fenced:" in text:
-            raise Fenced("another runner took this root over", hint="stop one of them")
-        if any(sign in text for sign in ("StorageFull", "No space left on device", "disk is full")):
-            self.on_hold_up(StorageFull("no room left in the root"))
+        if "runnel.errors.FencedError" in text or "FencedError:" in text:
+            raise FencedError("another runner took this root over", hint="stop one of them")
+        if any(sign in text for sign in ("StorageFullError", "No space left on device", "disk is full")):
+            self.on_hold_up(StorageFullError("no room left in the root"))
             return None
-        if "CatalogUnavailable" in text:
-            self.on_hold_up(CatalogUnavailable("the catalog does not answer"))
+        if "CatalogUnavailableError" in text:
+            self.on_hold_up(CatalogUnavailableError("the catalog does not answer"))
             return None
         self.notice_progress()
         self._failures += 1
         reason = reason_of(text)
-        if "LineageConflict" in text and self._failures < _RETRIES:
+        if "LineageConflictError" in text and self._failures < _RETRIES:
             logger.warning("the checkpoint does not continue the match log; a new lineage starts: %s", reason)
             self._stop.wait(self._failures - 1.0)
             return "the checkpoint does not continue the match log"
-        if "CorruptData" in text and "LineageConflict" not in text:
-            if self._failures < _RETRIES and mend_partitioning(self._root, self._lease.epoch):
+        if "CorruptDataError" in text and "LineageConflictError" not in text:
+            if self._failures < _RETRIES and repair_partitioning(self._root, self._lease.epoch):
                 logger.warning("a partition is damaged, and not needed: a new lineage starts: %s", reason)
                 return "a partition was damaged"
-            raise CorruptData(
+            raise CorruptDataError(
                 reason, hint="restore the file from a backup; `runnel doctor` checks the rest"
             ) from error
         logger.error("matching failed: %s", reason)
@@ -204,7 +204,7 @@ class QueryKeeper:
 def reason_of(text: str) -> str:
     """What went wrong, from the long story that Spark tells: our own error if one is in it, else its first line.
 
-    >>> reason_of("x\\n  runnel.errors.CorruptData: plans/1 cannot be read\\n  at y")
+    >>> reason_of("x\\n  runnel.errors.CorruptDataError: plans/1 cannot be read\\n  at y")
     'plans/1 cannot be read'
     """
     ours = re.findall(r"runnel\.errors\.\w+: (.+)", text)

@@ -15,7 +15,7 @@ _SILENT_SECONDS = 120.0
 """A part that has not turned for so long is taken for stuck."""
 
 
-class Pulse:
+class RunState:
     """What a run says of itself. `now` is a clock that never goes back."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -58,7 +58,7 @@ class Pulse:
     def told_state(self) -> str:
         """The state in a few words, and what holds the run up, if anything does.
 
-        >>> pulse = Pulse()
+        >>> pulse = RunState()
         >>> pulse.hold_up("matching", "no room left"), pulse.told_state()
         (True, 'paused: no room left')
         """

@@ -22,13 +22,13 @@ from runnel.delivery.dispatcher import Dispatcher
 from runnel.engine.declare.end_expired import end_expired
 from runnel.engine.planning.partition_plan import ensure_partitioning
 from runnel.engine.planning.rebalance import rebalance
-from runnel.engine.planning.reoptimize import reoptimise
+from runnel.engine.planning.reoptimize import reoptimize
 from runnel.engine.run.health import Companion, Health
 from runnel.engine.run.query_keeper import QueryKeeper
-from runnel.engine.run.run_state import Pulse
-from runnel.engine.upkeep.maintenance import tidy
-from runnel.engine.workspace import Root
-from runnel.errors import CatalogUnavailable, Fenced, RunnelError, StorageFull
+from runnel.engine.run.run_state import RunState
+from runnel.engine.upkeep.maintenance import run_maintenance
+from runnel.engine.workspace import Workspace
+from runnel.errors import CatalogUnavailableError, FencedError, RunnelError, StorageFullError
 from runnel.logs.items.supplements import log_again
 from runnel.sources.acquire import Acquirer, Acquisition
 from runnel.sources.feed_address import is_web
@@ -41,11 +41,11 @@ _AGAIN_TICK = 2.0
 _DIVIDE_TICK = 5.0
 _DRAIN_SECONDS = 60.0
 _WATCHING = "watching"
-_PASSING = (StorageFull, CatalogUnavailable)
+_PASSING = (StorageFullError, CatalogUnavailableError)
 """What passes by itself: it is waited for, wherever it shows."""
 
 
-class _Stopped(Exception):
+class _StoppedError(Exception):
     """The run is to end: what is under way is given up."""
 
 
@@ -58,7 +58,7 @@ def _rest(failures: int) -> float:
     return min(2.0**failures, 600.0)
 
 
-class Polls(Protocol):
+class FeedPoller(Protocol):
     """Asks web feeds for what is new."""
 
     def poll(self, *, once: bool = False) -> Acquisition:
@@ -80,11 +80,11 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Parts:
+class RunnerParts:
     """What a run is made of, besides Spark."""
 
     acquirer: Acquirer
-    polls: Polls
+    polls: FeedPoller
     dispatcher: Dispatcher
     companions: Sequence[Companion] = ()
 
@@ -92,12 +92,12 @@ class Parts:
 class Runner:
     """One run over a root. `run` returns when everything is matched and delivered (`once`), or after `stop`."""
 
-    def __init__(self, root: Root, spark: Callable[[], Any], parts: Parts) -> None:
+    def __init__(self, root: Workspace, spark: Callable[[], Any], parts: RunnerParts) -> None:
         self._root = root
         self._open_spark = spark
         self._parts = parts
         self._stop = threading.Event()
-        self.pulse = Pulse()
+        self.pulse = RunState()
         self._lease: Lease | None = None
         self._keeper: QueryKeeper | None = None
         self._first_matched = 0
@@ -260,7 +260,7 @@ class Runner:
         self.pulse.count("tried again", log_again(root.catalog, root.storage, epoch=self._held().epoch))
 
     def _reoptimise(self) -> None:
-        done = reoptimise(self._root, self._held().epoch, proceed=self._proceed)
+        done = reoptimize(self._root, self._held().epoch, proceed=self._proceed)
         if done is not None and done.version is not None:
             logger.info(
                 "compiled the plan again as version %d: %.0f entries expected for an item instead of %.0f",
@@ -273,9 +273,9 @@ class Runner:
         """Divide the queries as the settings want it, before workers load them. They can be matched undivided too."""
         try:
             self._divide()
-        except Fenced:
+        except FencedError:
             raise
-        except _Stopped:
+        except _StoppedError:
             return
         except Exception:
             logger.exception("the queries could not be divided")
@@ -294,7 +294,7 @@ class Runner:
     def _proceed(self) -> None:
         """Called between the steps of what takes minutes: whoever stops the run does not wait for all of it."""
         if self._stop.is_set():
-            raise _Stopped
+            raise _StoppedError
 
     def _loop(self, step: Callable[[], None], pause: float) -> None:
         name = threading.current_thread().name
@@ -305,11 +305,11 @@ class Runner:
                 step()
                 self._goes_on(name)
                 failures = 0
-            except _Stopped:
+            except _StoppedError:
                 break
             except _PASSING as error:
                 self._pause(name, error)
-            except Fenced as error:
+            except FencedError as error:
                 self._fail(error)
             except Exception:
                 # A loop never dies of one bad turn; the reason is in the journal and the next turn tries again.
@@ -370,7 +370,7 @@ class Runner:
         report(self.progress())
 
     def _tidy(self, at_least: int | None = None) -> None:
-        tidy(self._root, self._held().epoch, at_least=at_least)
+        run_maintenance(self._root, self._held().epoch, at_least=at_least)
 
     def _beat(self, finished: threading.Event) -> None:
         """Renew the lease while the run lives; losing it ends the run."""
@@ -381,7 +381,7 @@ class Runner:
         try:
             with self._root.catalog.write() as connection:
                 leases.renew(connection, self._held(), self._root.settings.lease_seconds, self.pulse.told_state())
-        except Fenced as error:
+        except FencedError as error:
             self._fail(error)
         except _PASSING as error:
             logger.debug("the lease waits: %s", error)
@@ -395,5 +395,5 @@ class Runner:
 
     def _held(self) -> Lease:
         if self._lease is None:
-            raise Fenced("no lease is held")
+            raise FencedError("no lease is held")
         return self._lease

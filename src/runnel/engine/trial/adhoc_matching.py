@@ -19,7 +19,7 @@ from runnel.catalog.declared import feeds, tags
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.undecided import supplements_between
 from runnel.catalog.store.sequencer import last_sequence
-from runnel.engine.workspace import Root
+from runnel.engine.workspace import Workspace
 from runnel.matching.contract import Matcher, MatchStatistics
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
@@ -44,7 +44,7 @@ def adhoc_plan(queries: Sequence[PlanQuery], definitions: Mapping[int, Node]) ->
 
 
 def past_matches(
-    root: Root, feed: int, definitions: Mapping[int, Node], after: int, upto: int, *, start: int | None = None
+    root: Workspace, feed: int, definitions: Mapping[int, Node], after: int, upto: int, *, start: int | None = None
 ) -> npt.NDArray[np.int64]:
     """The sequences in (after, upto] of the items that a feed would have had.
 
@@ -63,7 +63,7 @@ def past_matches(
 
 
 @contextmanager
-def whole_matcher(root: Root, plan: Plan) -> Iterator[OrderedMatcher]:
+def whole_matcher(root: Workspace, plan: Plan) -> Iterator[OrderedMatcher]:
     """A matcher of all that a plan says: operators are asked in this process, distinct feeds know what came by."""
     from runnel.matching.compile.build_matcher import build_matcher
     from runnel.matching.distinct.settle_gates import OrderedMatcher
@@ -72,14 +72,14 @@ def whole_matcher(root: Root, plan: Plan) -> Iterator[OrderedMatcher]:
     if not len(plan.operators):
         yield OrderedMatcher(plan, matcher)
         return
-    from runnel.engine.trial.operator_session import asking
+    from runnel.engine.trial.operator_session import open_operator_session
 
-    with asking(root) as asked:
+    with open_operator_session(root) as asked:
         yield OrderedMatcher(plan, asked.matcher(plan, matcher))
 
 
 @contextmanager
-def chosen_matcher(root: Root, queries: Collection[int], items: int) -> Iterator[Matcher]:
+def chosen_matcher(root: Workspace, queries: Collection[int], items: int) -> Iterator[Matcher]:
     """A matcher of some declared queries, whether somebody subscribes to them or not, for about so many items.
 
     Where that is faster it is the running plan's, with a selection; what is not in that is compiled beside it. What

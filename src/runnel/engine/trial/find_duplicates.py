@@ -16,7 +16,7 @@ from runnel.algebra.nodes.query import Distinct, Node
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import item_segments
 from runnel.engine.trial.adhoc_matching import adhoc_plan, whole_matcher
-from runnel.engine.workspace import Root
+from runnel.engine.workspace import Workspace
 from runnel.model.item import Item
 from runnel.plan.logical_plan import PlanQuery
 
@@ -41,7 +41,7 @@ def gates_in(definitions: Mapping[int, Node]) -> dict[int, Distinct]:
     return {feed: node for feed, node in definitions.items() if isinstance(node, Distinct)}
 
 
-def sequence_looking_back(root: Root, definitions: Mapping[int, Node], sequence: int) -> int:
+def first_sequence_needed(root: Workspace, definitions: Mapping[int, Node], sequence: int) -> int:
     """The last sequence that has no say in what is a duplicate from this one on.
 
     One distinct feed may read another, so their windows add up. What is not kept any more has no say either.
@@ -56,13 +56,13 @@ def sequence_looking_back(root: Root, definitions: Mapping[int, Node], sequence:
 
 
 def find_duplicates(
-    root: Root, feed: int, definitions: Mapping[int, Node], sequence: int, names: dict[int, str]
+    root: Workspace, feed: int, definitions: Mapping[int, Node], sequence: int, names: dict[int, str]
 ) -> Duplicates:
     """In which of the distinct feeds that a feed reads (or is) an item is a duplicate, and of what."""
     gates = gates_in(definitions)
     if not gates:
         return Duplicates({})
-    start = sequence_looking_back(root, definitions, sequence)
+    start = first_sequence_needed(root, definitions, sequence)
     begin = max(start, sequence - MOST_ITEMS)
     with root.catalog.read() as connection:
         since = feeds.since_of(connection, {feed, *gates})

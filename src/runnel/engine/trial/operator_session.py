@@ -17,10 +17,10 @@ from runnel.algebra.semantics.trace import unanswered
 from runnel.catalog.declared.operators import callable_operators
 from runnel.catalog.learned.operator_cache import live_segments
 from runnel.catalog.learned.operator_statistics import learned_operators
-from runnel.engine.workspace import Root
+from runnel.engine.workspace import Workspace
 from runnel.matching.contract import Matcher
 from runnel.model.item import Attributes, Item
-from runnel.model.learned.operator_statistics import Learned
+from runnel.model.learned.operator_statistics import OperatorStatistics
 from runnel.model.operator import Rows
 from runnel.plan.store import Plan
 
@@ -32,19 +32,19 @@ _ALL = 1_000
 """Registrations of a name that `why` may need: an item is held against the query as it was."""
 
 
-class Asking:
+class OperatorSession:
     """The operators of a root, asked in this process."""
 
-    def __init__(self, root: Root) -> None:
+    def __init__(self, root: Workspace) -> None:
         # Imported here, as the compiler of kernels takes a second to load.
-        from runnel.matching.operators.ask.operator_environment import OperatorMeans
+        from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
         from runnel.matching.operators.decide.operators_in_process import Operators
 
         with root.catalog.read() as connection:
             declarations = callable_operators(connection, versions=_ALL)
             segments = [one.path for one in live_segments(connection)]
-            self._learned: Learned = learned_operators(connection)
-        self._operators: Operators = Operators(root.storage, OperatorMeans.of(root.settings))
+            self._learned: OperatorStatistics = learned_operators(connection)
+        self._operators: Operators = Operators(root.storage, OperatorEnvironment.of(root.settings))
         self._operators.use(declarations, segments)
         self.reasons: dict[str, str] = {}
         """Why operators gave no answer, by name."""
@@ -81,9 +81,9 @@ class Asking:
 
 
 @contextmanager
-def asking(root: Root) -> Iterator[Asking]:
+def open_operator_session(root: Workspace) -> Iterator[OperatorSession]:
     """Operators of a root for a while."""
-    asked = Asking(root)
+    asked = OperatorSession(root)
     try:
         yield asked
     finally:
@@ -91,10 +91,12 @@ def asking(root: Root) -> Iterator[Asking]:
 
 
 @contextmanager
-def answering(root: Root, item: Item, definitions: Mapping[int, Node]) -> Iterator[tuple[Answers, Mapping[str, str]]]:
+def answering(
+    root: Workspace, item: Item, definitions: Mapping[int, Node]
+) -> Iterator[tuple[Answers, Mapping[str, str]]]:
     """What operators say of one item, and why some gave no answer; nobody is asked where no definition has a call."""
     if not any(has_calls(one) for node in definitions.values() for one in conditions_of(node)):
         yield unanswered, {}
         return
-    with asking(root) as asked:
+    with open_operator_session(root) as asked:
         yield asked.answers(item.attributes), asked.reasons

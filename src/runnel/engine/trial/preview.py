@@ -25,7 +25,7 @@ from runnel.engine.outcome import Outcome
 from runnel.engine.trial.adhoc_matching import past_matches
 from runnel.engine.trial.find_duplicates import gates_in
 from runnel.engine.trial.preview_cost import PreviewCost, preview_cost
-from runnel.engine.workspace import Root
+from runnel.engine.workspace import Workspace
 from runnel.language.binding.bind_query import bind_query
 from runnel.language.syntax.iri_prefixes import write_out
 from runnel.language.syntax.statements import CreateFeed
@@ -41,7 +41,7 @@ _PREVIEWED = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
-class Preview:
+class PreviewResult:
     """What a query would have matched: how many of the items that the asker may read, and the newest of them."""
 
     name: str
@@ -79,13 +79,13 @@ def _silently(text: str) -> None:
 
 
 def preview_query(
-    root: Root,
+    root: Workspace,
     query: CreateFeed,
     back: timedelta | None,
     spark: Callable[[], Any],
     actor: Actor,
     tell: Tell = _silently,
-) -> Preview:
+) -> PreviewResult:
     """Preview a `create feed` statement without declaring it; `tell` is told the cost before operators are asked."""
     with root.catalog.read() as connection:
 
@@ -102,13 +102,13 @@ def preview_query(
 
 
 def preview_feed(
-    root: Root,
+    root: Workspace,
     name: str,
     back: timedelta | None,
     spark: Callable[[], Any],
     actor: Actor,
     tell: Tell = _silently,
-) -> Preview:
+) -> PreviewResult:
     """Preview a declared feed; `tell` is told the cost before operators are asked."""
     with root.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
@@ -117,7 +117,7 @@ def preview_feed(
 
 
 def _preview(
-    root: Root,
+    root: Workspace,
     name: str,
     query: int,
     nodes: Mapping[int, Node],
@@ -125,7 +125,7 @@ def _preview(
     spark: Callable[[], Any],
     actor: Actor,
     tell: Tell,
-) -> Preview:
+) -> PreviewResult:
     span = int((back or DEFAULT_SPAN).total_seconds() * 1e6)
     with root.catalog.read() as connection:
         begin = now(connection) - span
@@ -142,12 +142,14 @@ def _preview(
         found = _with_spark(root, query, nodes, after, last, spark())
     newest = [item for batch in root.items.get(found[-_SHOWN:].tolist()) for item in batch.items(names)]
     # How much comes in for others is nothing that an owner is told.
-    looked_at = last - after if actor.is_operator else root.items.count(names.keys(), after, last)
-    return Preview(name, looked_at, len(found), tuple(reversed(newest)), not is_small, bool(gates_in(nodes)), cost)
+    looked_at = last - after if actor.is_admin else root.items.count(names.keys(), after, last)
+    return PreviewResult(
+        name, looked_at, len(found), tuple(reversed(newest)), not is_small, bool(gates_in(nodes)), cost
+    )
 
 
 def _with_spark(
-    root: Root, query: int, nodes: Mapping[int, Node], after: int, last: int, spark: Any
+    root: Workspace, query: int, nodes: Mapping[int, Node], after: int, last: int, spark: Any
 ) -> npt.NDArray[np.int64]:
     from runnel.streaming.match_past import match_past
 
@@ -163,14 +165,14 @@ def _with_spark(
             root.storage.delete(f"{folder}/{file}")
 
 
-def _brief(root: Root, spark: Any, after: int, last: int) -> str | None:
+def _brief(root: Workspace, spark: Any, after: int, last: int) -> str | None:
     """What workers need to know of operators, and which items are in the log again."""
-    from runnel.matching.operators.ask.operator_environment import OperatorMeans
-    from runnel.streaming.operator_snapshot import Briefing
+    from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
+    from runnel.streaming.operator_snapshot import OperatorSnapshots
 
     share = 1.0 / spark.sparkContext.defaultParallelism
     with root.catalog.read() as connection:
-        brief = Briefing(root.storage, share).brief(connection, after, last)
+        brief = OperatorSnapshots(root.storage, share).brief(connection, after, last)
     if brief.declarations:
-        OperatorMeans.of(root.settings).keep(root.storage)
+        OperatorEnvironment.of(root.settings).keep(root.storage)
     return brief.dump()

@@ -17,9 +17,9 @@ from runnel.arrays import offsets_of
 from runnel.catalog.declared.operators import callable_operators
 from runnel.catalog.learned.operator_statistics import learned_operators
 from runnel.engine.trial.adhoc_matching import adhoc_plan
-from runnel.engine.workspace import Root
-from runnel.errors import TooCostly
-from runnel.plan.gates import FIRST_OPERATED
+from runnel.engine.workspace import Workspace
+from runnel.errors import TooExpensiveError
+from runnel.plan.gates import FIRST_OPERATOR_DISJUNCT
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan
 
@@ -46,7 +46,7 @@ class PreviewCost:
 
 
 def preview_cost(
-    root: Root, query: int, definitions: Mapping[int, Node], after: int, upto: int
+    root: Workspace, query: int, definitions: Mapping[int, Node], after: int, upto: int
 ) -> PreviewCost | None:
     """What asking operators about the items in (after, upto] would cost; None where none are asked.
 
@@ -61,18 +61,18 @@ def preview_cost(
     cost = PreviewCost(round(sample.items * scale), round(sample.calls * scale), sample.seconds * scale)
     most = root.settings.preview_operator_seconds
     if cost.seconds > most:
-        raise TooCostly(
+        raise TooExpensiveError(
             f"this preview would take longer than {most:g} seconds: {cost.told()}",
             hint="preview a shorter time (`over last 1 hours`), or raise the setting preview_operator_seconds",
         )
     return cost
 
 
-def _sampled(root: Root, plan: Plan, after: int, upto: int) -> PreviewCost:
+def _sampled(root: Workspace, plan: Plan, after: int, upto: int) -> PreviewCost:
     # Imported here, as the compiler of kernels takes a second to load.
     from runnel.matching.compile.build_matcher import build_matcher
-    from runnel.matching.operators.decide.disjuncts import OperatedWays
-    from runnel.matching.operators.decide.operators_in_process import problem_of
+    from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
+    from runnel.matching.operators.decide.operators_in_process import order_problem_of
     from runnel.matching.operators.orders.choose_order import choose_order
 
     matcher = build_matcher(plan)
@@ -80,14 +80,14 @@ def _sampled(root: Root, plan: Plan, after: int, upto: int) -> PreviewCost:
     for batch in root.items.read(after, upto):
         matches = matcher.match(batch)
         rows = (matches.row(row) for row in range(len(matches)))
-        found = (np.searchsorted(plan.operators.way_ids, row[row >= FIRST_OPERATED]) for row in rows)
+        found = (np.searchsorted(plan.operators.way_ids, row[row >= FIRST_OPERATOR_DISJUNCT]) for row in rows)
         ways += [one for one in found if len(one)]
     if not ways:
         return PreviewCost(0, 0, 0.0)
     with root.catalog.read() as connection:
         declared = {(one.name, one.version): one for one in callable_operators(connection)}
         learned = learned_operators(connection)
-    problem = problem_of(OperatedWays.of(plan.operators), declared, learned)
+    problem = order_problem_of(OperatorDisjuncts.of(plan.operators), declared, learned)
     offsets = offsets_of([len(one) for one in ways])
     best = choose_order(problem, offsets, np.concatenate(ways).astype(np.int32)).predictions[0]
     return PreviewCost(len(ways), round(best.calls * len(ways)), best.cost * len(ways))

@@ -25,8 +25,8 @@ from runnel.engine.ask.selection import Selection, select_for
 from runnel.engine.outcome import Outcome
 from runnel.engine.trial.adhoc_matching import chosen_matcher
 from runnel.engine.trial.preview_cost import preview_cost
-from runnel.engine.workspace import Root
-from runnel.errors import InputError, TooCostly
+from runnel.engine.workspace import Workspace
+from runnel.errors import InputError, TooExpensiveError
 from runnel.matching.contract import Matcher
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.item import Item
@@ -50,7 +50,7 @@ class TriedItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Trial:
+class TrialResult:
     """What came of it: how many items were looked at, how many each query matched, and some of the items.
 
     `items` are those of the caller in their order, or the newest of the past that any query matched. `failures` tell
@@ -97,8 +97,13 @@ class Trial:
 
 
 def try_items(
-    root: Root, actor: Actor, selection: Selection, feed: str | None, items: Iterable[Mapping[str, Any]], limit: int
-) -> Trial:
+    root: Workspace,
+    actor: Actor,
+    selection: Selection,
+    feed: str | None,
+    items: Iterable[Mapping[str, Any]],
+    limit: int,
+) -> TrialResult:
     """What the selected queries say to items given as mappings, as if they came into a source feed now."""
     from runnel.sources.documents.adapt import item_of_object
 
@@ -108,14 +113,14 @@ def try_items(
 
 
 def try_adapted(
-    root: Root,
+    root: Workspace,
     actor: Actor,
     selection: Selection,
     source: Feed,
     items: Sequence[Item],
     limit: int,
     refused: Sequence[InputError] = (),
-) -> Trial:
+) -> TrialResult:
     """As `try_items`, for items that were read already."""
     with root.catalog.read() as connection:
         accepted = moment_of(now(connection))
@@ -133,7 +138,7 @@ def try_adapted(
     return found.trial(names, len(items), shown, tuple(str(one) for one in refused))
 
 
-def try_past(root: Root, actor: Actor, selection: Selection, back: timedelta, limit: int) -> Trial:
+def try_past(root: Workspace, actor: Actor, selection: Selection, back: timedelta, limit: int) -> TrialResult:
     """What the selected queries say to the items that were accepted in the last so many days."""
     with root.catalog.read() as connection:
         begin = now(connection) - int(back.total_seconds() * 1e6)
@@ -147,11 +152,11 @@ def try_past(root: Root, actor: Actor, selection: Selection, back: timedelta, li
         found.match(matcher, root.items.read(after, last))
     items = [item for batch in root.items.get(found.sequences()) for item in batch.items(readable)]
     # How much comes in for others is nothing that an owner is told.
-    looked_at = last - after if actor.is_operator else root.items.count(readable.keys(), after, last)
+    looked_at = last - after if actor.is_admin else root.items.count(readable.keys(), after, last)
     return found.trial(chosen, looked_at, [(item, item.sequence or 0) for item in reversed(items)])
 
 
-def source_for(root: Root, actor: Actor, selection: Selection, name: str | None) -> Feed:
+def source_for(root: Workspace, actor: Actor, selection: Selection, name: str | None) -> Feed:
     """The source feed that items of the caller come from: the one of a name, or the only one that is read."""
     return _source(root, actor, selection, name)
 
@@ -196,7 +201,7 @@ class _Found:
         looked_at: int,
         items: Sequence[tuple[Item, int]],
         refused: tuple[str, ...] = (),
-    ) -> Trial:
+    ) -> TrialResult:
         """The whole, with the names that the actor knows; `items` are those to show, with their sequences."""
         queries = dict(self._rows)
         counts = sorted(((names[one], self._counts[one]) for one in names), key=lambda pair: (-pair[1], pair[0]))
@@ -206,10 +211,10 @@ class _Found:
             for at, query, reason in self._failures
         )
         whole = self._matched_items if self._newest else looked_at
-        return Trial(looked_at, tuple(counts), shown, max(0, whole - len(shown)), failures, refused)
+        return TrialResult(looked_at, tuple(counts), shown, max(0, whole - len(shown)), failures, refused)
 
 
-def _chosen(root: Root, actor: Actor, selection: Selection) -> dict[int, str]:
+def _chosen(root: Workspace, actor: Actor, selection: Selection) -> dict[int, str]:
     """The selected queries, with the names by which the actor knows them."""
     with root.catalog.read() as connection:
         check_actor(connection, actor)
@@ -218,7 +223,7 @@ def _chosen(root: Root, actor: Actor, selection: Selection) -> dict[int, str]:
     return {one: names[one] for one in chosen}
 
 
-def _refuse_costly(root: Root, chosen: Mapping[int, str], after: int, upto: int) -> None:
+def _refuse_costly(root: Workspace, chosen: Mapping[int, str], after: int, upto: int) -> None:
     """Refuse a test for which operators would be asked for longer than for a preview.
 
     Queries are judged one by one, and what they cost is added up: those that share calls cost less together.
@@ -231,34 +236,34 @@ def _refuse_costly(root: Root, chosen: Mapping[int, str], after: int, upto: int)
     for query, nodes in _asking(root, chosen).items():
         try:
             cost = preview_cost(root, query, nodes, after, upto)
-        except TooCostly as error:
-            raise TooCostly(
+        except TooExpensiveError as error:
+            raise TooExpensiveError(
                 f"for {chosen[query]} operators would be asked for longer than the {most:g} seconds of a test",
                 hint=hint,
             ) from error
         seconds += 0.0 if cost is None else cost.seconds
         if seconds > most:
-            raise TooCostly(
+            raise TooExpensiveError(
                 f"for these queries operators would be asked for longer than the {most:g} seconds of a test",
                 hint=hint,
             )
 
 
-def _asking(root: Root, chosen: Mapping[int, str]) -> dict[int, Mapping[int, Node]]:
+def _asking(root: Workspace, chosen: Mapping[int, str]) -> dict[int, Mapping[int, Node]]:
     """Those of the chosen queries that ask operators, also through what they read; each with all it reads."""
     with root.catalog.read() as connection:
         nodes = feeds.definitions(connection, chosen, with_paused=True)
         asking = [feed for feed, node in nodes.items() if any(map(has_calls, conditions_of(node)))]
         found = sorted(feeds.all_readers(connection, asking) & chosen.keys()) if asking else []
         if len(found) > _MOST_ASKING:
-            raise TooCostly(
+            raise TooExpensiveError(
                 f"{len(found)} of these queries ask operators; a test of the past takes at most {_MOST_ASKING} such",
                 hint="name fewer queries, or choose a tag",
             )
         return {one: feeds.definitions(connection, [one], with_paused=True) for one in found}
 
 
-def _source(root: Root, actor: Actor, selection: Selection, name: str | None) -> Feed:
+def _source(root: Workspace, actor: Actor, selection: Selection, name: str | None) -> Feed:
     with root.catalog.read() as connection:
         check_actor(connection, actor)
         if name is None:

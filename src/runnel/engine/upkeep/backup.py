@@ -30,10 +30,17 @@ from runnel.catalog.declared import stylesheets
 from runnel.catalog.logs import item_segments, match_segments, plan_versions, quarantine
 from runnel.catalog.store.connection import now
 from runnel.catalog.store.migrations import MIGRATIONS
-from runnel.catalog.store.sequencer import last_sequence, root_number
+from runnel.catalog.store.sequencer import last_sequence, workspace_number
 from runnel.engine.upkeep.catalog_copy import copy_out, identities
-from runnel.engine.workspace import Root
-from runnel.errors import CorruptData, InputError, NewerRoot, NotFound, RootError, StorageFull
+from runnel.engine.workspace import Workspace
+from runnel.errors import (
+    CorruptDataError,
+    InputError,
+    NewerWorkspaceError,
+    NotFoundError,
+    StorageFullError,
+    WorkspaceError,
+)
 from runnel.matching.operators.ask.cache_files import FOLDER as ANSWERS
 from runnel.matching.operators.ask.operator_environment import FOLDER as OPERATORS
 from runnel.plan.store import MANIFEST as PLAN_MANIFEST
@@ -56,7 +63,7 @@ Report = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
-class BackedUp:
+class BackupReport:
     """What a backup holds, and how much of it had to be copied now."""
 
     folder: Path
@@ -95,18 +102,20 @@ class Manifest:
         return json.dumps(asdict(self), indent=1, sort_keys=True).encode()
 
 
-class _Vanished(Exception):
+class _VanishedError(Exception):
     """A file was merged and removed while it was to be copied."""
 
 
-def back_up(root: Root, target: Path, *, link: bool = False, report: Report = lambda done, every: None) -> BackedUp:
+def back_up(
+    root: Workspace, target: Path, *, link: bool = False, report: Report = lambda done, every: None
+) -> BackupReport:
     """Make a backup of a root in a folder, or bring the one that is there up to date.
 
     With `link` files on the same disk are not copied but get a second name there.
     """
     target = target.absolute()
     with root.catalog.write() as connection:
-        number = root_number(connection)
+        number = workspace_number(connection)
     before = _prepare(root, target, number)
     try:
         manifest, copied = _attempts(root, target, number, before, link, report)
@@ -114,30 +123,32 @@ def back_up(root: Root, target: Path, *, link: bool = False, report: Report = la
         (target / _UNFINISHED).unlink(missing_ok=True)
         _prune(target, manifest)
     except OSError as error:
-        raise StorageFull(
+        raise StorageFullError(
             f"the backup cannot be written: {error.strerror}", hint="look at the room and the permissions there"
         ) from error
     size = sum(one.size for one in (*manifest.files.values(), *manifest.snapshot_files.values()))
-    return BackedUp(target, len(manifest.files), size, copied, manifest.last_sequence, sum(manifest.tables.values()))
+    return BackupReport(
+        target, len(manifest.files), size, copied, manifest.last_sequence, sum(manifest.tables.values())
+    )
 
 
 def _attempts(
-    root: Root, target: Path, number: int, before: Manifest | None, link: bool, report: Report
+    root: Workspace, target: Path, number: int, before: Manifest | None, link: bool, report: Report
 ) -> tuple[Manifest, int]:
     """Try until no file that a view of the catalog named was merged away before it could be copied."""
-    problem: _Vanished | None = None
+    problem: _VanishedError | None = None
     for _ in range(_ATTEMPTS):
         try:
             return _attempt(root, target, number, before, link, report)
-        except _Vanished as vanished:
+        except _VanishedError as vanished:
             problem = vanished
-    raise RootError(
+    raise WorkspaceError(
         f"files of the root are missing, or go faster than they are copied: {problem}",
         hint="`runnel doctor` looks for missing files; otherwise use --link, or raise orphan_seconds",
     ) from problem
 
 
-def _prepare(root: Root, target: Path, number: int) -> Manifest | None:
+def _prepare(root: Workspace, target: Path, number: int) -> Manifest | None:
     """Look at the place of a backup; gives the manifest of the one that is there."""
     if target.is_relative_to(root.folder) or root.folder.is_relative_to(target):
         raise InputError("a backup cannot be inside its root, nor around it", place=str(target))
@@ -157,7 +168,7 @@ def _prepare(root: Root, target: Path, number: int) -> Manifest | None:
 
 
 def _attempt(
-    root: Root, target: Path, number: int, before: Manifest | None, link: bool, report: Report
+    root: Workspace, target: Path, number: int, before: Manifest | None, link: bool, report: Report
 ) -> tuple[Manifest, int]:
     """One view of the catalog, and the files that it names; gives also how many were copied."""
     snapshot = uuid.uuid4().hex
@@ -189,7 +200,7 @@ def _attempt(
     return manifest, copied
 
 
-def _named_files(root: Root, connection: Connection) -> Iterator[str]:
+def _named_files(root: Workspace, connection: Connection) -> Iterator[str]:
     """Every file that the catalog needs."""
     for segment in item_segments.segments_between(connection, 0, _FOR_EVER):
         yield segment.path
@@ -199,8 +210,8 @@ def _named_files(root: Root, connection: Connection) -> Iterator[str]:
             yield part.by_query
     for folder in plan_versions.plan_folders(connection, since=match_segments.last_plan(connection)):
         yield from _plan_files(root.storage, folder)
-    yield from quarantine.aside_paths(connection)
-    yield from stylesheets.sheets_in_use(connection)
+    yield from quarantine.quarantined_paths(connection)
+    yield from stylesheets.stylesheets_in_use(connection)
 
 
 def _plan_files(storage: Storage, folder: str) -> Iterator[str]:
@@ -211,8 +222,8 @@ def _plan_files(storage: Storage, folder: str) -> Iterator[str]:
     yield f"{folder}/{PLAN_MANIFEST}"
     try:
         files = read_plan(storage, folder).files
-    except CorruptData as error:
-        raise _Vanished(error.message) from error
+    except CorruptDataError as error:
+        raise _VanishedError(error.message) from error
     yield from (f"{folder}/{name}" for name in files)
 
 
@@ -252,7 +263,7 @@ def _copy(source: Path, target: Path, *, link: bool) -> Digest:
         else:
             shutil.copyfile(source, draft)
     except FileNotFoundError as error:
-        raise _Vanished(source.name) from error
+        raise _VanishedError(source.name) from error
     digest = digest_of(draft)
     with draft.open("rb") as file:
         os.fsync(file.fileno())
@@ -312,12 +323,12 @@ def read_manifest(source: Path) -> Manifest:
         data = (source / MANIFEST).read_bytes()
     except OSError as error:
         if (source / _UNFINISHED).exists():
-            raise CorruptData(f"the backup in {source} was never finished", hint="make it again") from error
-        raise NotFound(f"there is no backup in {source}", hint="`runnel backup` makes one") from error
+            raise CorruptDataError(f"the backup in {source} was never finished", hint="make it again") from error
+        raise NotFoundError(f"there is no backup in {source}", hint="`runnel backup` makes one") from error
     try:
         told: dict[str, Any] = json.loads(data)
         if told["format"] > FORMAT or told["catalog_version"] > len(MIGRATIONS):
-            raise NewerRoot("the backup was made by a newer Runnel", hint="use that one, or a newer one")
+            raise NewerWorkspaceError("the backup was made by a newer Runnel", hint="use that one, or a newer one")
         manifest = Manifest(
             **{
                 **told,
@@ -327,7 +338,7 @@ def read_manifest(source: Path) -> Manifest:
         )
         uuid.UUID(hex=manifest.snapshot)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptData(f"{source / MANIFEST} cannot be read: {error}", hint="use another backup") from error
+        raise CorruptDataError(f"{source / MANIFEST} cannot be read: {error}", hint="use another backup") from error
     return manifest
 
 

@@ -16,7 +16,7 @@ from sqlalchemy import BigInteger, Connection, Integer, LargeBinary, Table, colu
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import Catalog, now
 from runnel.catalog.store.migrations import MIGRATIONS, statements
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 
 _ROWS = 20_000
 _VERSIONS = "catalog_version"
@@ -88,7 +88,7 @@ def copy_in(catalog: Catalog, folder: Path, *, version: int, ids: Mapping[str, i
 
 def _make_tables(connection: Connection, version: int) -> None:
     if version > len(MIGRATIONS):
-        raise CorruptData(f"there is no catalog of version {version}")
+        raise CorruptDataError(f"there is no catalog of version {version}")
     for step in range(version):
         for statement in statements(step, connection.dialect.name):
             connection.execute(text(statement))
@@ -99,7 +99,7 @@ def _make_tables(connection: Connection, version: int) -> None:
 def _fill(connection: Connection, path: Path) -> int:
     name = path.stem
     if name not in schema.metadata.tables:
-        raise CorruptData(f"{path.name} is not a table of a catalog")
+        raise CorruptDataError(f"{path.name} is not a table of a catalog")
     file = pq.ParquetFile(path)
     target = table(name, *(column(held) for held in file.schema_arrow.names))
     connection.execute(target.delete())  # rows that making the tables has put there

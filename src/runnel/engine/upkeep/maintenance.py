@@ -22,9 +22,9 @@ from runnel.catalog.learned import partition_loads, stream_statistics
 from runnel.catalog.logs import item_segments, match_segments, plan_versions, quarantine, seen_keys, undecided
 from runnel.catalog.store import counters, leases
 from runnel.catalog.store.connection import now
-from runnel.engine.ask.slow_queries import sample_costs, tell_slow
+from runnel.engine.ask.slow_queries import log_slow_queries, sample_costs
 from runnel.engine.upkeep.merge_operator_cache import cache_steps
-from runnel.engine.workspace import Root
+from runnel.engine.workspace import Workspace
 from runnel.logs.garbage import remove_orphans, retired_steps
 from runnel.logs.items.archive import archive_steps
 from runnel.logs.matches.compaction import compaction_steps
@@ -39,7 +39,7 @@ _KEPT_ROWS = _HOUR
 
 
 @dataclass(frozen=True, slots=True)
-class Tidied:
+class MaintenanceReport:
     """What was tidied: files merged and removed, rows merged, folded and forgotten. `finished`: nothing is left."""
 
     archived: int = 0
@@ -55,18 +55,23 @@ class Tidied:
     removed: int = 0
     finished: bool = True
 
-    def __add__(self, other: Tidied) -> Tidied:
+    def __add__(self, other: MaintenanceReport) -> MaintenanceReport:
         numbers = {
             one.name: getattr(self, one.name) + getattr(other, one.name)
             for one in fields(self)
             if one.name != "finished"
         }
-        return Tidied(**numbers, finished=self.finished and other.finished)
+        return MaintenanceReport(**numbers, finished=self.finished and other.finished)
 
 
-def tidy(
-    root: Root, epoch: int, *, at_least: int | None = None, asked: Collection[int] = (), chores: bool | None = None
-) -> Tidied:
+def run_maintenance(
+    root: Workspace,
+    epoch: int,
+    *,
+    at_least: int | None = None,
+    asked: Collection[int] = (),
+    chores: bool | None = None,
+) -> MaintenanceReport:
     """Merge small files, and now and then let go of what is old; for some seconds, then the next turn goes on.
 
     Fresh files of an hour that goes on are merged once there are `at_least` so many (the setting archive_segments).
@@ -79,12 +84,12 @@ def tidy(
 class _Turn:
     """One turn of tidying, until a deadline."""
 
-    def __init__(self, root: Root, epoch: int, deadline: float) -> None:
+    def __init__(self, root: Workspace, epoch: int, deadline: float) -> None:
         self._root = root
         self._epoch = epoch
         self._deadline = deadline
 
-    def run(self, at_least: int | None, asked: Collection[int], chores: bool | None) -> Tidied:
+    def run(self, at_least: int | None, asked: Collection[int], chores: bool | None) -> MaintenanceReport:
         root, settings = self._root, self._root.settings
         enough = settings.archive_segments if at_least is None else at_least
         archived = self._count(
@@ -99,12 +104,12 @@ class _Turn:
         merged = self._repeat(_merge_rows)
         if self._repeat(stream_statistics.learn):
             sample_costs(root, self._epoch)
-            tell_slow(root, self._epoch)
-        done = Tidied(archived=archived, compacted=compacted, merged=merged, finished=self._has_time())
+            log_slow_queries(root, self._epoch)
+        done = MaintenanceReport(archived=archived, compacted=compacted, merged=merged, finished=self._has_time())
         if self._has_time() and (self._chores_are_due() if chores is None else chores):
             done += self._chores()
         removed = self._count(retired_steps(root.catalog, root.storage, older_than=settings.orphan_seconds))
-        return done + Tidied(removed=removed, finished=self._has_time())
+        return done + MaintenanceReport(removed=removed, finished=self._has_time())
 
     def _has_time(self) -> bool:
         return time.monotonic() < self._deadline
@@ -141,12 +146,12 @@ class _Turn:
 
     def _chores_are_due(self) -> bool:
         with self._root.catalog.read() as connection:
-            passed = now(connection) - counters.total(connection, counters.CHORES)
+            passed = now(connection) - counters.read_counter(connection, counters.CHORES)
             return not 0 <= passed < _HOUR  # a clock that was set back must not put them off
 
-    def _chores(self) -> Tidied:
+    def _chores(self) -> MaintenanceReport:
         root, settings = self._root, self._root.settings
-        done = Tidied(
+        done = MaintenanceReport(
             retained=self._retain(),
             folded=self._repeat(lambda c: receipts.fold_messages(c, _ago(c, settings.keep_receipts_days), _ROWS)),
             asides=self._drop_asides(),
@@ -158,9 +163,11 @@ class _Turn:
         self._forget_files()
         if not self._has_time():
             return done  # the next turn goes on; the walk over all files comes last, and once
-        done += Tidied(removed=remove_orphans(root.catalog, root.storage, older_than=settings.orphan_seconds))
+        done += MaintenanceReport(
+            removed=remove_orphans(root.catalog, root.storage, older_than=settings.orphan_seconds)
+        )
         with self._write() as connection:
-            counters.set_total(connection, counters.CHORES, now(connection))
+            counters.set_counter(connection, counters.CHORES, now(connection))
         return done
 
     def _retain(self) -> int:
@@ -182,24 +189,24 @@ class _Turn:
         settings, storage = self._root.settings, self._root.storage
         while self._has_time():
             with self._root.catalog.read() as connection:
-                paths = quarantine.unmeasured_asides(connection, _ROWS)
+                paths = quarantine.unmeasured_quarantined(connection, _ROWS)
             if not paths:
                 break
             sizes = {path: _size(storage.local(path)) for path in paths}
             with self._write() as connection:
-                quarantine.measure_asides(connection, sizes)
+                quarantine.measure_quarantined(connection, sizes)
 
         def drop(connection: Connection) -> int:
-            surplus = quarantine.aside_bytes(connection) - settings.keep_aside_bytes
-            paths = quarantine.drop_oldest_asides(connection, surplus, _ROWS) if surplus > 0 else []
+            surplus = quarantine.quarantined_bytes(connection) - settings.keep_aside_bytes
+            paths = quarantine.drop_oldest_quarantined(connection, surplus, _ROWS) if surplus > 0 else []
             gone.extend(paths)
             return len(paths)
 
         def forget(connection: Connection) -> int:
             before = _ago(connection, settings.keep_items_days)
-            count = quarantine.put_aside_count(connection)
-            gone.extend(quarantine.forget_asides(connection, before, _ROWS))
-            return count - quarantine.put_aside_count(connection)
+            count = quarantine.quarantined_count(connection)
+            gone.extend(quarantine.forget_quarantined(connection, before, _ROWS))
+            return count - quarantine.quarantined_count(connection)
 
         gone: list[str] = []
         done = self._repeat(drop) + (self._repeat(forget) if settings.keep_items_days else 0)
@@ -254,11 +261,11 @@ class _Turn:
             if file.modified < limit and stylesheets.is_kept(file.path)
         }
         with self._root.catalog.read() as connection:
-            unused = old - stylesheets.sheets_in_use(connection)
+            unused = old - stylesheets.stylesheets_in_use(connection)
         if not unused:
             return 0
         with self._write() as connection:
-            gone = unused - stylesheets.sheets_in_use(connection)
+            gone = unused - stylesheets.stylesheets_in_use(connection)
             for path in gone:
                 storage.delete(path)
         return len(gone)

@@ -19,7 +19,7 @@ from pathlib import Path
 from runnel.catalog.store.connection import Catalog, Clock, without_password
 from runnel.engine.upkeep.backup import Digest, Manifest, Report, digest_of, read_manifest
 from runnel.engine.upkeep.catalog_copy import copy_in, make_ready
-from runnel.errors import CorruptData, RootError, RootExists, StorageFull
+from runnel.errors import CorruptDataError, StorageFullError, WorkspaceError, WorkspaceExistsError
 from runnel.matching.operators.ask.operator_environment import FOLDER as OPERATORS
 from runnel.matching.operators.builtin.configuration import PRIVATE
 from runnel.settings import FILE
@@ -55,7 +55,7 @@ def restore(
     source, folder = source.absolute(), folder.absolute()
     manifest = read_manifest(source)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise RootExists(f"{folder} is not empty", hint="restore into a new folder")
+        raise WorkspaceExistsError(f"{folder} is not empty", hint="restore into a new folder")
     with _undone_unless_whole(folder):
         (folder / "out").mkdir(parents=True, exist_ok=True)
         opened = Catalog(catalog or f"sqlite:///{folder / 'catalog.sqlite'}", clock=clock)
@@ -68,7 +68,7 @@ def restore(
             _write_operators(snapshot / OPERATORS, kept)
             rows = copy_in(opened, snapshot / "catalog", version=manifest.catalog_version, ids=manifest.identities)
             if rows != manifest.tables:
-                raise CorruptData("the backup's catalog does not have the rows that it should", hint=_HINT)
+                raise CorruptDataError("the backup's catalog does not have the rows that it should", hint=_HINT)
             with opened.write() as connection:
                 make_ready(connection)
         finally:
@@ -90,7 +90,7 @@ def _undone_unless_whole(folder: Path) -> Iterator[None]:
             else:
                 path.unlink(missing_ok=True)
         if isinstance(error, OSError):
-            raise StorageFull(
+            raise StorageFullError(
                 f"the root cannot be written: {error.strerror}", hint="look at the room and the permissions there"
             ) from error
         raise
@@ -98,7 +98,7 @@ def _undone_unless_whole(folder: Path) -> Iterator[None]:
 
 def _refuse_used(catalog: Catalog) -> None:
     if catalog.version() > 0:
-        raise RootError(
+        raise WorkspaceError(
             f"the catalog {catalog.shown} is in use",
             hint="restore into an empty database or schema, or without --catalog",
         )
@@ -109,11 +109,11 @@ def _verify_snapshot(snapshot: Path, manifest: Manifest) -> None:
         try:
             found = digest_of(snapshot / name)
         except OSError as error:
-            raise CorruptData(f"{name} is missing in the backup", hint=_HINT) from error
+            raise CorruptDataError(f"{name} is missing in the backup", hint=_HINT) from error
         _compare(name, found, digest)
     there = {path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*") if path.is_file()}
     if there != manifest.snapshot_files.keys():
-        raise CorruptData("there are files in the backup that its manifest does not know", hint=_HINT)
+        raise CorruptDataError("there are files in the backup that its manifest does not know", hint=_HINT)
 
 
 def _copy_files(files: Path, storage: Storage, manifest: Manifest, report: Report) -> None:
@@ -123,14 +123,14 @@ def _copy_files(files: Path, storage: Storage, manifest: Manifest, report: Repor
             _compare(name, digest_of(files / name), digest)
             data = (files / name).read_bytes()
         except OSError as error:
-            raise CorruptData(f"{name} is missing in the backup", hint=_HINT) from error
+            raise CorruptDataError(f"{name} is missing in the backup", hint=_HINT) from error
         _put(storage, name, data)
     report(len(manifest.files), len(manifest.files))
 
 
 def _compare(name: str, found: Digest, expected: Digest) -> None:
     if found != expected:
-        raise CorruptData(f"{name} is not what was backed up: its digest differs", hint=_HINT)
+        raise CorruptDataError(f"{name} is not what was backed up: its digest differs", hint=_HINT)
 
 
 def _write_folder(source: Path, folder: Path, catalog: str, storage: str) -> None:
@@ -160,7 +160,7 @@ def _put(storage: Storage, name: str, data: bytes) -> None:
     try:
         storage.write(name, data)
     except FileExistsError as error:
-        raise RootError(f"{name} is in the storage already", hint="restore into an empty storage") from error
+        raise WorkspaceError(f"{name} is in the storage already", hint="restore into an empty storage") from error
 
 
 def settings_for(text: str, catalog: str, storage: str) -> str:
@@ -178,9 +178,9 @@ def settings_for(text: str, catalog: str, storage: str) -> str:
         if {"catalog", "storage"} & tomllib.loads(kept).keys() - ({"catalog"} if catalog else set()) - (
             {"storage"} if storage else set()
         ):
-            raise CorruptData(f"{FILE} in the backup says in an unusual way where things are", hint=_HINT)
+            raise CorruptDataError(f"{FILE} in the backup says in an unusual way where things are", hint=_HINT)
     except tomllib.TOMLDecodeError as error:
-        raise CorruptData(f"{FILE} in the backup is not valid: {error}", hint=_HINT) from error
+        raise CorruptDataError(f"{FILE} in the backup is not valid: {error}", hint=_HINT) from error
     return kept
 
 

@@ -14,9 +14,9 @@ from runnel.algebra.nodes.expressions import And, Expression, Not, Or, conjuncti
 from runnel.algebra.nodes.graph_patterns import Graph
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.nodes.render import render_constant, render_name
-from runnel.algebra.semantics.close_conditions import alternatives, close, free_variables, leaves
+from runnel.algebra.semantics.close_conditions import alternatives, close_condition, free_variables, leaves
 from runnel.algebra.semantics.join_graphs import open_variables
-from runnel.errors import InvalidCondition, Span, UnknownName
+from runnel.errors import InvalidConditionError, Span, UnknownNameError
 from runnel.language.binding.result_types import NOUNS, check_types, parts_of
 from runnel.language.nearest import did_you_mean
 from runnel.language.printing import print_parameters
@@ -70,10 +70,10 @@ def bind_condition(expression: Expression, find: OperatorNamed, names: Names) ->
     bound = _bound(expression, find, names)
     check_types(bound, find)
     try:
-        close(bound)
+        close_condition(bound)
         if any(isinstance(leaf, Graph) and open_variables(leaf) for leaf in leaves(bound)):
             alternatives(bound)  # refuses more of them than bindings are told of
-    except InvalidCondition as problem:
+    except InvalidConditionError as problem:
         parts = (part for part in leaves(bound) if isinstance(part, Call | Graph))
         problem.span = problem.span or next((one.place for one in parts), None)
         raise
@@ -114,7 +114,7 @@ def _bound_call(call: Call, find: OperatorNamed, names: Names) -> Call:
     found = find(call.operator)
     if found is None:
         shown = render_name(call.operator)
-        raise UnknownName(
+        raise UnknownNameError(
             f"there is no operator {call.operator}",
             span=call.place,
             hint=did_you_mean(call.operator, names()) or f"register it first: register operator {shown}(…) from '…'",
@@ -191,9 +191,11 @@ def _fitting(call: Call, found: OperatorDeclaration, parameter: Parameter, value
     raise _unfitting(call, found, message, hint)
 
 
-def _unfitting(call: Call, found: OperatorDeclaration, message: str, hint: str | None = None) -> InvalidCondition:
+def _unfitting(
+    call: Call, found: OperatorDeclaration, message: str, hint: str | None = None
+) -> InvalidConditionError:
     registered = f"it was registered as {signature(found)}"
-    return InvalidCondition(message, span=call.place, hint=f"{hint}; {registered}" if hint else registered)
+    return InvalidConditionError(message, span=call.place, hint=f"{hint}; {registered}" if hint else registered)
 
 
 def signature(declaration: OperatorDeclaration) -> str:
@@ -212,7 +214,7 @@ def _refuse_shared(conditions: Sequence[Condition]) -> None:
         variables = free_variables(condition.expression)
         shared = sorted(seen & variables)
         if shared:
-            raise InvalidCondition(
+            raise InvalidConditionError(
                 f"?{shared[0]} stands in two conditions that filter different things",
                 span=_place_of(condition.expression, shared[0]),
                 hint="put all that is said of it into one pair of brackets, or give one of them another name",

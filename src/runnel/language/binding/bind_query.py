@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from runnel.algebra.nodes.expressions import Expression, conjunction
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union, reads
-from runnel.errors import DuplicateName, UnknownName
+from runnel.errors import DuplicateNameError, UnknownNameError
 from runnel.language.binding.bind_operators import OperatorNamed, asks_operators, bind_conditions
 from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.iri_prefixes import write_out
@@ -95,7 +95,7 @@ def _variables(source: Term) -> dict[str, Name]:
         if term.variable is None:
             continue
         if term.variable.text in found:
-            raise DuplicateName(
+            raise DuplicateNameError(
                 f"the variable ${term.variable.text} names two terms",
                 span=max(
                     term.variable.span, found[term.variable.text].span, key=lambda span: (span.line, span.column)
@@ -106,11 +106,11 @@ def _variables(source: Term) -> dict[str, Name]:
     return found
 
 
-def _unknown_variable(variable: Name, variables: Mapping[str, Name]) -> UnknownName:
+def _unknown_variable(variable: Name, variables: Mapping[str, Name]) -> UnknownNameError:
     hint = did_you_mean(f"${variable.text}", [f"${one}" for one in variables])
     if hint is None and variables:
         hint = f"the from clause defines {', '.join(f'${one}' for one in list(variables)[:5])}"
-    return UnknownName(
+    return UnknownNameError(
         f"there is no variable ${variable.text}",
         span=variable.span,
         hint=hint or f"name a feed or a group with: as ${variable.text}",
@@ -138,7 +138,7 @@ def _filtered(node: Node, conditions: list[Expression] | None) -> Node:
 def _feed_id(feed: Name, resolve: Resolve, names: Names) -> int:
     found = resolve(feed.text)
     if found is None:
-        raise UnknownName(
+        raise UnknownNameError(
             f"there is no feed {feed.text}",
             span=feed.span,
             hint=did_you_mean(feed.text, names()) or "register or create it first; show feeds lists what there is",

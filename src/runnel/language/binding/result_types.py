@@ -13,7 +13,7 @@ from runnel.algebra.nodes.attributes import Ago, Constant
 from runnel.algebra.nodes.calls import Arithmetic, Call, Constraint, Literally, Quantity, Variable, variables_of
 from runnel.algebra.nodes.expressions import And, Expression, Not, Or
 from runnel.algebra.nodes.render import render_operators
-from runnel.errors import InvalidCondition
+from runnel.errors import InvalidConditionError
 from runnel.model.operator import VALUE_TYPES, OperatorDeclaration, ValueType
 
 NOUNS: Mapping[ValueType, str] = {
@@ -105,7 +105,7 @@ def _check_together(calls: Iterable[Call], find: Callable[[str], OperatorDeclara
         for variable, kind in _typed(call, find):
             before, operator = first.setdefault(variable.name, (kind, call.operator))
             if _family(before) != _family(kind):
-                raise InvalidCondition(
+                raise InvalidConditionError(
                     f"?{variable.name} would be a {NOUNS[before]} for {operator} and a {NOUNS[kind]} for "
                     f"{call.operator}",
                     span=variable.place,
@@ -141,7 +141,7 @@ def _types_of(one: Quantity, types: _Types) -> set[ValueType]:
                 possible = _types_of(operand, types)
                 if not possible & {"number", "int"}:
                     shown = render_operators(Constraint(operand, "=", operand)).partition(" = ")[0]
-                    raise InvalidCondition(
+                    raise InvalidConditionError(
                         f"{shown} is a {NOUNS[min(possible)]}, and only numbers can be computed with",
                         span=next((variable.place for variable in variables_of(one)), None),
                     )
@@ -164,8 +164,8 @@ def _family(one: ValueType) -> ValueType:
     return "number" if one == "int" else one
 
 
-def _never(constraint: Constraint, why: str, hint: str) -> InvalidCondition:
-    return InvalidCondition(
+def _never(constraint: Constraint, why: str, hint: str) -> InvalidConditionError:
+    return InvalidConditionError(
         f"{render_operators(constraint)} says nothing: {why}",
         span=next((one.place for one in variables_of(constraint)), None),
         hint=hint,

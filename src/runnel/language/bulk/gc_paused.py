@@ -8,12 +8,12 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def without_collecting() -> Iterator[None]:
+def gc_paused() -> Iterator[None]:
     """No garbage collection inside: it would look through all that is made again and again, and find nothing.
 
     What nobody refers to is freed at once all the same. Threads that overlap may begin collecting a little early.
 
-    >>> with without_collecting():
+    >>> with gc_paused():
     ...     gc.isenabled()
     False
     """

@@ -43,10 +43,10 @@ _bare: Callable[[type[Token], str], Token] = str.__new__
 
 
 @cache
-def unplaced(kind: str) -> Callable[[str], Token]:
+def token_without_position(kind: str) -> Callable[[str], Token]:
     """What makes tokens of a terminal that have no place.
 
-    >>> token = unplaced("NAME")("Rock")
+    >>> token = token_without_position("NAME")("Rock")
     >>> str(token), token.type, token.line
     ('Rock', 'NAME', None)
     """

@@ -19,8 +19,8 @@ from runnel.algebra.nodes.expressions import And, Atom, Expression, Not, Or, Tru
 from runnel.algebra.nodes.graph_patterns import Graph
 from runnel.algebra.semantics.close_conditions import leaves
 from runnel.language.bulk.outlines import MARK, AtomMaker, GroupMaker, Said
-from runnel.language.bulk.positions import unplaced
-from runnel.language.grammar.transformer import Builder
+from runnel.language.bulk.positions import token_without_position
+from runnel.language.grammar.transformer import StatementTransformer
 
 Node = Tree[Token] | Token | None
 Range = tuple[int, int]
@@ -31,7 +31,7 @@ _EXPRESSIONS = (*get_args(Atom), Truth, And, Or, Not)
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class StatementRecipe:
     """How a statement is built of the expressions of its marks and of tokens.
 
     `placed` says which lexemes become tokens: how many lexemes and how many marks are before each, and its terminal.
@@ -42,17 +42,17 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class LearnedShapes:
     """What a syntax tree teaches: atoms and groups by shape, the outline, the widths of its marks, and a recipe."""
 
     atoms: Mapping[str, AtomMaker]
     groups: Mapping[str, GroupMaker]
     outline: str
     widths: list[int]
-    recipe: Recipe
+    recipe: StatementRecipe
 
 
-class Teacher:
+class RecipeLearner:
     """Walks the syntax tree of a statement, calling the callbacks to see what they make of it."""
 
     def __init__(self, tree: Node, shape: str, starts: Sequence[int], ends: Sequence[int]) -> None:
@@ -65,15 +65,15 @@ class Teacher:
         self._groups: dict[Range, Tree[Token]] = {}
         self._survey(tree)
 
-    def teach(self) -> Learned:
+    def teach(self) -> LearnedShapes:
         """Everything, with a mark for every expression."""
         atoms = {self._shape[start:end]: self._atom((start, end)) for start, end in self._atoms}
         groups = {self._outline(one, self._marks(one)): self._group(one) for one in self._groups}
         marks = self._marks((0, len(self._shape)), whole=True)
         outline = self._outline((0, len(self._shape)), marks)
-        return Learned(atoms, groups, outline, [end - start for start, end in marks], self._recipe(marks))
+        return LearnedShapes(atoms, groups, outline, [end - start for start, end in marks], self._recipe(marks))
 
-    def teach_exactly(self) -> Recipe:
+    def teach_exactly(self) -> StatementRecipe:
         """A recipe for this very shape, without marks."""
         return self._recipe([])
 
@@ -120,10 +120,10 @@ class Teacher:
             at = end
         return MARK.join([*pieces, self._shape[at : within[1]]])
 
-    def _recipe(self, marks: list[Range]) -> Recipe:
+    def _recipe(self, marks: list[Range]) -> StatementRecipe:
         placed: list[tuple[int, int, str]] = []
         build = self._part(self._tree, marks, placed)
-        return Recipe(tuple(placed), build)
+        return StatementRecipe(tuple(placed), build)
 
     def _group(self, container: Range) -> GroupMaker:
         build = self._content(self._groups[container], self._marks(container), [])
@@ -162,7 +162,7 @@ class Teacher:
             if node is None:
                 return lambda said: None
             if isinstance(node, Token):
-                token, place = unplaced(node.type), self._starts[node.start_pos or 0] - own[0]
+                token, place = token_without_position(node.type), self._starts[node.start_pos or 0] - own[0]
                 return lambda said: token(said[place])
             callback, parts = _callback(node.data), [make(child) for child in node.children]
             return lambda said: callback(*[part(said) for part in parts])
@@ -180,5 +180,5 @@ def _is_placeless(value: object) -> bool:
 @cache
 def _callback(name: str) -> Callable[..., Any]:
     """The function of the builder that makes something of a rule."""
-    method = getattr(Builder(), name)
+    method = getattr(StatementTransformer(), name)
     return getattr(method, "base_func", method)  # type: ignore[no-any-return]  # without lark's wrapper around it

@@ -25,8 +25,8 @@ from runnel.algebra.nodes.render import RESERVED
 from runnel.errors import StatementError
 from runnel.language.bulk.outlines import Memos, Outlines
 from runnel.language.bulk.positions import Positions
-from runnel.language.bulk.recipes import Recipe, Teacher
-from runnel.language.grammar.token_checks import Recorder, Watch
+from runnel.language.bulk.recipes import RecipeLearner, StatementRecipe
+from runnel.language.grammar.token_checks import TokenChecks, TokenRecorder
 from runnel.language.syntax.conditions import DEEPEST
 from runnel.language.syntax.graph_blocks import BLOCK, BRACES
 from runnel.language.syntax.statements import Parsed
@@ -60,7 +60,7 @@ _EXEMPLARS = {"word": "a", "'": "''", '"': '""', "$": "$a", "?": "?a"}
 """A lexeme of each sort that comes in endless number; the others of its sort are nearly always of the same class."""
 
 
-class _Unusual(Exception):
+class _UnusualError(Exception):
     """Something that only the parser itself can judge."""
 
 
@@ -69,8 +69,8 @@ class _Known:
 
     def __init__(self) -> None:
         self.outlines = Outlines()
-        self.recipes: dict[str, Recipe] = {}
-        self.exact: dict[str, Recipe] = {}
+        self.recipes: dict[str, StatementRecipe] = {}
+        self.exact: dict[str, StatementRecipe] = {}
 
     def __len__(self) -> int:
         return len(self.outlines) + len(self.recipes) + len(self.exact)
@@ -79,9 +79,9 @@ class _Known:
 class Shapes:
     """The shapes that were met, each with the recipe for its statements. Safe to share between threads."""
 
-    def __init__(self, make_parser: Callable[[Watch], Lark]) -> None:
+    def __init__(self, make_parser: Callable[[TokenChecks], Lark]) -> None:
         """`make_parser` gives a parser of the grammar that makes syntax trees, and notes positions in them."""
-        self._recorder = Recorder()
+        self._recorder = TokenRecorder()
         self._parser = make_parser(self._recorder)
         self._terminals = _Terminals(self._parser)
         self._opening = self._terminals.class_of("(")
@@ -100,7 +100,7 @@ class Shapes:
                 end = match.end()
                 if reading.learned > _ALLOWANCE + len(found) // 2:
                     return None  # every statement has a shape of its own: nothing is gained
-        except (UnexpectedInput, StatementError, _Unusual):
+        except (UnexpectedInput, StatementError, _UnusualError):
             return None
         return found if all(map(_is_comment, _LEXEME.findall(text, end))) else None
 
@@ -120,7 +120,7 @@ class Shapes:
             if shape in reading.known.exact:
                 values, widths = [], []
         elif shape.count(self._opening) > DEEPEST:
-            raise _Unusual  # what stands for a mark may be nested itself
+            raise _UnusualError  # what stands for a mark may be nested itself
         numbers = [plain + sum(widths[:marks]) for plain, marks, _ in recipe.placed]
         places = _places(statement, max(numbers, default=-1) + 1)
         token = reading.positions.token
@@ -130,16 +130,16 @@ class Shapes:
         ]
         return recipe.build(values, tokens)  # type: ignore[no-any-return]
 
-    def _learn(self, statement: str, shape: str, lexemes: list[str], reading: _Reading) -> Recipe:
+    def _learn(self, statement: str, shape: str, lexemes: list[str], reading: _Reading) -> StatementRecipe:
         """Parse a statement whose outline is new, and keep how its parts became what they are."""
         with self._learning:
             tree = self._parser.parse(statement)
             seen = self._recorder.seen
             starts = _places(statement, len(lexemes))
             if [token.start_pos for token in seen] != starts or [str(token) for token in seen] != lexemes:
-                raise _Unusual  # the parser cuts this text elsewhere
+                raise _UnusualError  # the parser cuts this text elsewhere
             ends = [start + len(lexeme) for start, lexeme in zip(starts, lexemes, strict=True)]
-            teacher = Teacher(tree.children[0], shape, starts, ends)
+            teacher = RecipeLearner(tree.children[0], shape, starts, ends)
             learned = teacher.teach()
             if len(self._known) >= _KEPT and self._known is reading.known:
                 reading.known = self._known = _Known()
@@ -187,7 +187,7 @@ class _Terminals:
     def _letter(self, lexeme: str) -> str:
         possible = {name for name, pattern in self._patterns.items() if pattern.fullmatch(lexeme)}
         if not possible or ("NAME" in possible and len(lexeme) > MAX_NAME):
-            raise _Unusual
+            raise _UnusualError
         if lexeme.lower() in RESERVED:
             possible.add("RESERVED")
         return self._classes.setdefault(frozenset(possible), chr(len(self._classes) + 33))

@@ -13,7 +13,7 @@ from lark.exceptions import UnexpectedInput, UnexpectedToken
 
 from runnel.algebra.nodes.durations import UNITS
 from runnel.algebra.nodes.render import RESERVED
-from runnel.errors import Span, SyntaxProblem
+from runnel.errors import Span, StatementSyntaxError
 from runnel.language.nearest import nearest
 from runnel.language.syntax.graph_blocks import BLOCK
 
@@ -134,7 +134,7 @@ class _Place(NamedTuple):
         return self.found.lower() if self.kind == "word" else ""
 
 
-def describe_problem(error: UnexpectedInput, text: str) -> SyntaxProblem:
+def describe_problem(error: UnexpectedInput, text: str) -> StatementSyntaxError:
     """The problem that made lark's parser stop, for a person."""
     expected = frozenset(error.accepts or ()) if isinstance(error, UnexpectedToken) else frozenset[str]()
     position = error.pos_in_stream or 0
@@ -147,14 +147,14 @@ def describe_problem(error: UnexpectedInput, text: str) -> SyntaxProblem:
     span = Span(error.line, error.column, error.column + max(1, len(shown)))
     unclosed = _unclosed_quote(place)
     if unclosed:
-        return SyntaxProblem(
+        return StatementSyntaxError(
             unclosed[0], span=Span(span.line, span.column, span.column + 1), hint=unclosed[1], text=text
         )
     message = f"expected {_list(expected)} but found {_shown(found)}" if expected else f"found {_shown(found)}"
-    return SyntaxProblem(message, span=span, hint=_hint(place, text), text=text)
+    return StatementSyntaxError(message, span=span, hint=_hint(place, text), text=text)
 
 
-def _describe_end(text: str, expected: frozenset[str]) -> SyntaxProblem:
+def _describe_end(text: str, expected: frozenset[str]) -> StatementSyntaxError:
     """The text ended too early: say so after its last token, which comments and blanks are not."""
     end = max((seen.end() for seen in _TOKEN.finditer(text) if seen.lastgroup != "blank"), default=0)
     line, column = _line_and_column(text, end)
@@ -162,7 +162,7 @@ def _describe_end(text: str, expected: frozenset[str]) -> SyntaxProblem:
     if hint is None and expected == {"_SEMICOLON"}:
         hint = "every statement of a script ends with ;"
     message = f"expected {_list(expected)} but the text ends here"
-    return SyntaxProblem(message, span=Span(line, column, column + 1), hint=hint, text=text)
+    return StatementSyntaxError(message, span=Span(line, column, column + 1), hint=hint, text=text)
 
 
 def _unclosed_quote(place: _Place) -> tuple[str, str] | None:

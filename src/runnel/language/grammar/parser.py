@@ -9,11 +9,11 @@ from lark import Lark
 from lark.exceptions import UnexpectedInput
 
 from runnel.errors import StatementError
-from runnel.language.bulk.gc_paused import without_collecting
+from runnel.language.bulk.gc_paused import gc_paused
 from runnel.language.bulk.shapes import Shapes
 from runnel.language.grammar.describe_problem import describe_problem
-from runnel.language.grammar.token_checks import Watch
-from runnel.language.grammar.transformer import Builder
+from runnel.language.grammar.token_checks import TokenChecks
+from runnel.language.grammar.transformer import StatementTransformer
 from runnel.language.syntax.statements import Parsed
 
 _MANY = 50
@@ -53,7 +53,7 @@ def parse_shapes(text: str) -> list[Parsed] | None:
     >>> parse_shapes("show feeds; drop") is None
     True
     """
-    with without_collecting():
+    with gc_paused():
         return _shapes().parse(text)
 
 
@@ -64,15 +64,15 @@ def _parser() -> Lark:
         _grammar(),
         parser="lalr",
         lexer="contextual",
-        transformer=Builder(),
-        postlex=Watch(),
+        transformer=StatementTransformer(),
+        postlex=TokenChecks(),
         maybe_placeholders=True,
     )
 
 
 @cache
 def _shapes() -> Shapes:
-    def tree_parser(watch: Watch) -> Lark:
+    def tree_parser(watch: TokenChecks) -> Lark:
         return Lark(
             _grammar(),
             parser="lalr",

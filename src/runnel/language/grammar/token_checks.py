@@ -8,7 +8,7 @@ from lark import Token
 from lark.lark import PostLex
 
 from runnel.algebra.nodes.render import RESERVED
-from runnel.errors import SyntaxProblem
+from runnel.errors import StatementSyntaxError
 from runnel.language.syntax.conditions import DEEPEST, too_deep
 from runnel.language.syntax.graph_blocks import OPEN
 from runnel.language.syntax.literals import span_of
@@ -20,7 +20,7 @@ _BEFORE_LISTS = frozenset({"_IN", "_NETWORK", "_SHARES", "_PATTERN", "ALL", "ANY
 """A parenthesis after these opens a list of constants or arguments, which is no level of a condition."""
 
 
-class Watch(PostLex):
+class TokenChecks(PostLex):
     """Refuses what the grammar cannot: what is nested too deeply, reserved words as names, and names without end."""
 
     always_accept = ("UNKNOWN",)
@@ -37,7 +37,7 @@ class Watch(PostLex):
                     # No rule takes this type, so the parser stops here and knows what it expected instead.
                     token.type = "RESERVED"
                 elif len(token) > MAX_NAME:
-                    raise SyntaxProblem(f"a name has at most {MAX_NAME} characters", span=span_of(token))
+                    raise StatementSyntaxError(f"a name has at most {MAX_NAME} characters", span=span_of(token))
             elif kind == OPEN:
                 read_graph(token)  # which refuses it, at the place where it goes wrong
             elif kind == "_LPAR":
@@ -54,8 +54,8 @@ class Watch(PostLex):
             yield token
 
 
-class Recorder(Watch):
-    """As `Watch`, and keeps the tokens of the text that is read."""
+class TokenRecorder(TokenChecks):
+    """As `TokenChecks`, and keeps the tokens of the text that is read."""
 
     def __init__(self) -> None:
         self.seen: list[Token] = []

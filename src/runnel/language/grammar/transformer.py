@@ -16,18 +16,18 @@ from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import (
     FALSE,
     TRUE,
+    AtomRelation,
     Compare,
     Exists,
     Expression,
     Not,
-    Operator,
     conjunction,
     disjunction,
     negation,
 )
 from runnel.algebra.nodes.render import NOW
 from runnel.algebra.semantics.distinct import DEFAULT_WINDOW, ID
-from runnel.errors import InvalidCondition, SyntaxProblem
+from runnel.errors import InvalidConditionError, StatementSyntaxError
 from runnel.language.grammar.graph_rules import GraphRules
 from runnel.language.syntax.conditions import (
     AtomOf,
@@ -72,7 +72,6 @@ from runnel.language.syntax.statements import (
     Name,
     Parsed,
     Pause,
-    Places,
     Preview,
     QueryText,
     RegisterFeed,
@@ -82,6 +81,7 @@ from runnel.language.syntax.statements import (
     Show,
     Statement,
     Subscribe,
+    SubscribeSpans,
     Term,
     Unsubscribe,
     Why,
@@ -101,7 +101,7 @@ from runnel.language.syntax.text_conditions import (
 
 
 @v_args(inline=True)
-class Builder(GraphRules):
+class StatementTransformer(GraphRules):
     """One method per rule or alias of grammar.lark; those that operators and graphs need are inherited."""
 
     def start(self, *statements: Parsed) -> list[Parsed]:
@@ -144,7 +144,7 @@ class Builder(GraphRules):
         lengths: dict[str, timedelta] = {}
         for word, duration in clauses:
             if word.type in lengths:
-                raise SyntaxProblem(f"{word.lower()} is given twice", span=span_of(word))
+                raise StatementSyntaxError(f"{word.lower()} is given twice", span=span_of(word))
             lengths[word.type] = duration.length
         return _parsed(
             keyword,
@@ -156,7 +156,7 @@ class Builder(GraphRules):
                 lengths.get("FOR"),
                 lengths.get("FROM_CLAUSE"),
                 None if sheet is None else read_exact(sheet, "a stylesheet's name"),
-                Places(span_of(kind), span_of(target or kind), span_of(sheet or kind)),
+                SubscribeSpans(span_of(kind), span_of(target or kind), span_of(sheet or kind)),
             ),
         )
 
@@ -271,7 +271,7 @@ class Builder(GraphRules):
         name = read_variable(variable)
         if isinstance(condition, Conjuncts):
             inner = condition.scoped[0].variable
-            raise InvalidCondition(
+            raise InvalidConditionError(
                 "a condition on a variable cannot hold another one",
                 span=inner.span if inner else name.span,
                 hint="join them with and: $a[…] and $b[…]",
@@ -288,7 +288,7 @@ class Builder(GraphRules):
         if operator in ("!=", "<>"):
             return Not(Compare(located.attribute, "=", fitting_exactly(located, literal)))
         constant = (fitting_exactly if operator == "=" else fitting)(located, literal)
-        return Compare(located.attribute, cast(Operator, str(operator)), constant)
+        return Compare(located.attribute, cast(AtomRelation, str(operator)), constant)
 
     def exists(self, located: Located) -> Expression:
         return Exists(located.attribute)

@@ -16,7 +16,7 @@ from runnel.algebra.nodes.attributes import Ago, Constant
 from runnel.algebra.nodes.calls import Arithmetic, Constraint, Quantity
 from runnel.algebra.nodes.expressions import And, Between, Expression, In, Not, Or, conjunction
 from runnel.algebra.nodes.render import NOW
-from runnel.errors import InvalidCondition, Span, SyntaxProblem
+from runnel.errors import InvalidConditionError, Span, StatementSyntaxError
 from runnel.language.syntax.literals import Duration, Literal, Located, fitting, fitting_exactly, span_of
 from runnel.language.syntax.statements import Condition
 
@@ -37,9 +37,9 @@ AtomOf = Callable[[Located], Expression]
 """What an atom becomes once its attribute is known: an atom, or several with `and` or `or`."""
 
 
-def too_deep(span: Span | None = None) -> SyntaxProblem:
+def too_deep(span: Span | None = None) -> StatementSyntaxError:
     """The refusal of a text that is nested too deeply."""
-    return SyntaxProblem(
+    return StatementSyntaxError(
         f"parentheses are nested more than {DEEPEST} levels deep",
         span=span,
         hint="give the inner part a name with create feed and read that feed",
@@ -51,7 +51,7 @@ def unscoped(part: Built, word: str) -> Expression:
     if not isinstance(part, Conjuncts):
         return part
     variable = part.scoped[0].variable
-    raise InvalidCondition(
+    raise InvalidConditionError(
         f"a condition on a variable cannot stand under {word}",
         span=variable.span if variable else None,
         hint="put it inside the brackets: $v[not a = 1 or b = 2]",
@@ -101,14 +101,14 @@ def check_order(low: Literal, high: Literal) -> None:
     """Refuse two constants that nothing lies between."""
     least, most = low.value, high.value
     if _sort(least) != _sort(most):
-        raise InvalidCondition(
+        raise InvalidConditionError(
             "between needs two constants of one kind: no value is at once above a "
             f"{_sort(least)} and below a {_sort(most)}",
             span=span_of(high.token),
         )
     # A day and an instant have no order of their own; `compare` takes each for itself.
     if type(least) is type(most) and _rank(least) > _rank(most):
-        raise InvalidCondition(
+        raise InvalidConditionError(
             "the first constant of between is above the second, so nothing lies between them",
             span=span_of(low.token),
             hint="swap the two constants",

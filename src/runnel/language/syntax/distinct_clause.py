@@ -8,7 +8,7 @@ from datetime import timedelta
 from runnel.algebra.nodes.attributes import WHOLE, Attribute
 from runnel.algebra.nodes.render import render_attribute
 from runnel.algebra.semantics.distinct import LONGEST_WINDOW, MOST_ATTRIBUTES
-from runnel.errors import InvalidCondition
+from runnel.errors import InvalidConditionError
 from runnel.language.syntax.literals import Duration, Located, span_of
 
 
@@ -17,15 +17,15 @@ def read_keys(located: Sequence[Located]) -> tuple[Attribute, ...]:
     found: dict[Attribute, None] = {}
     for attribute, token in located:
         if attribute.name == WHOLE.name:
-            raise InvalidCondition(
+            raise InvalidConditionError(
                 "items are compared by some of their attributes, not by all",
                 span=span_of(token),
                 hint="name them: distinct by title, link",
             )
         if attribute in found:
-            raise InvalidCondition(f"{render_attribute(attribute)} is given twice", span=span_of(token))
+            raise InvalidConditionError(f"{render_attribute(attribute)} is given twice", span=span_of(token))
         if len(found) == MOST_ATTRIBUTES:
-            raise InvalidCondition(
+            raise InvalidConditionError(
                 f"items are compared by at most {MOST_ATTRIBUTES} attributes",
                 span=span_of(token),
                 hint="those that tell items apart are enough",
@@ -38,7 +38,7 @@ def read_window(duration: Duration) -> timedelta:
     """How far apart duplicates may be accepted."""
     if duration.length <= LONGEST_WINDOW:
         return duration.length
-    raise InvalidCondition(
+    raise InvalidConditionError(
         f"duplicates are looked for over at most {LONGEST_WINDOW.days} days",
         span=duration.span,
         hint="what has been seen is remembered for so long",

@@ -11,7 +11,7 @@ import re
 
 from lark import Token
 
-from runnel.errors import InvalidCondition, Span, SyntaxProblem
+from runnel.errors import InvalidConditionError, Span, StatementSyntaxError
 
 BLANK = r"(?:[\s\ufeff\u200b]|--[^\n]*+)*+"
 """What stands between words: blanks and comments."""
@@ -74,7 +74,7 @@ class BlockReader:
         self._read(self._opened + 1)
         unstorable = _UNSTORABLE.search(self._whole)
         if unstorable:
-            raise SyntaxProblem(
+            raise StatementSyntaxError(
                 "a graph pattern cannot hold NUL characters or halves of characters",
                 span=self.span(unstorable.start(), unstorable.end()),
             )
@@ -134,12 +134,14 @@ class BlockReader:
         width = max(1, end - start) if "\n" not in self._whole[start:end] else 1
         return Span(first, column + start, column + start + width)
 
-    def expected(self, what: str, hint: str | None = None) -> SyntaxProblem:
+    def expected(self, what: str, hint: str | None = None) -> StatementSyntaxError:
         """The refusal of what is next, where something else should be."""
         if self.kind == "end":
-            return SyntaxProblem(f"expected {what} but the text ends here", span=self.here, hint=self._unclosed())
+            return StatementSyntaxError(
+                f"expected {what} but the text ends here", span=self.here, hint=self._unclosed()
+            )
         if self.kind == "sign" and self.text in "\"'":
-            return SyntaxProblem(
+            return StatementSyntaxError(
                 "this text has no closing quote on its line",
                 span=self.here,
                 hint=f"close it with {self.text}; inside it \\{self.text} is a quote and \\n a new line",
@@ -147,12 +149,12 @@ class BlockReader:
         hint = hint or self._habit()
         if self._token.type == OPEN:
             hint = self._unclosed()
-        return SyntaxProblem(f"expected {what} but found {self.shown()}", span=self.here, hint=hint)
+        return StatementSyntaxError(f"expected {what} but found {self.shown()}", span=self.here, hint=hint)
 
-    def unsupported(self, what: str, hint: str, *, start: int | None = None) -> InvalidCondition:
+    def unsupported(self, what: str, hint: str, *, start: int | None = None) -> InvalidConditionError:
         """The refusal of what SPARQL has and graph patterns have not."""
         place = self.here if start is None else self.span(start, self.end)
-        return InvalidCondition(f"not supported in graph {{ … }}: {what}", span=place, hint=hint)
+        return InvalidConditionError(f"not supported in graph {{ … }}: {what}", span=place, hint=hint)
 
     def shown(self) -> str:
         """The next word, for a message."""

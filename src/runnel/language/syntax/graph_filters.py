@@ -11,7 +11,7 @@ from typing import cast
 
 from runnel.algebra.nodes.calls import Relation, Variable
 from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Comparison, Complement, GraphFilter, Node
-from runnel.errors import InvalidCondition, StatementError
+from runnel.errors import InvalidConditionError, StatementError
 from runnel.language.syntax.conditions import DEEPEST, too_deep
 from runnel.language.syntax.graph_blocks import BlockReader
 from runnel.language.syntax.graph_terms import TermReader
@@ -128,7 +128,7 @@ class FilterReader:
         if isinstance(left, Variable):
             return Comparison(left, relation, right)
         if not isinstance(right, Variable):
-            raise InvalidCondition(
+            raise InvalidConditionError(
                 "a comparison of constants says nothing of the graph",
                 span=self._reader.span(start, start + 1),
                 hint="compare a variable of an edge: ?page ex:year ?y . filter(?y > 2003)",

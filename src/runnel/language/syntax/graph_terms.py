@@ -10,7 +10,7 @@ import re
 from runnel.algebra.nodes.calls import Variable
 from runnel.algebra.nodes.graph_patterns import Node
 from runnel.algebra.semantics.rdf_terms import BOOLEAN, DECIMAL, DOUBLE, INTEGER
-from runnel.errors import InvalidCondition, SyntaxProblem, UnknownName
+from runnel.errors import InvalidConditionError, StatementSyntaxError, UnknownNameError
 from runnel.language.syntax.graph_blocks import BlockReader
 from runnel.language.syntax.iri_prefixes import KNOWN_PREFIXES, PrefixedName, checked_term, problem_of_iri
 from runnel.model.graph import escape_text, unescape_text
@@ -73,7 +73,7 @@ class TermReader:
         reader = self._reader
         place = reader.here
         if len(reader.text) > MAX_NAME + 1:
-            raise SyntaxProblem(f"a variable's name has at most {MAX_NAME} characters", span=place)
+            raise StatementSyntaxError(f"a variable's name has at most {MAX_NAME} characters", span=place)
         return Variable(reader.take()[1:], place)
 
     def _name(self, before: str = "") -> str:
@@ -85,7 +85,7 @@ class TermReader:
         if beginning is None:
             if not prefix:
                 hint = "begin the block with: prefix : <http://muse.example/>"
-                raise UnknownName("the empty prefix stands for nothing here", span=place, hint=hint)
+                raise UnknownNameError("the empty prefix stands for nothing here", span=place, hint=hint)
             return PrefixedName.of(prefix, local, place, before)
         return f"{before}<{beginning}{local}>"
 
@@ -95,7 +95,7 @@ class TermReader:
         iri = self._unescaped(reader.start, reader.take())
         problem = problem_of_iri(iri[1:-1])
         if problem is not None:
-            raise InvalidCondition(
+            raise InvalidConditionError(
                 f"{iri if len(iri) < 40 else iri[:40] + '…'} is not an IRI in full: {problem}",
                 span=place,
                 hint="write all of it, such as <http://muse.example/year>, or a name with a prefix, such as ex:year",
@@ -105,19 +105,19 @@ class TermReader:
     def _blank(self, role: str) -> Variable:
         reader = self._reader
         if role in ("label", "operand"):
-            raise InvalidCondition(
+            raise InvalidConditionError(
                 f"a blank node cannot be {'a label' if role == 'label' else 'compared'}",
                 span=reader.here,
                 hint=f"give it a name: ?{re.sub(r'[^A-Za-z0-9]', '_', reader.text[2:])}",
             )
         place = reader.here
         if len(reader.text) > MAX_NAME:
-            raise SyntaxProblem(f"a blank node's name has at most {MAX_NAME} characters", span=place)
+            raise StatementSyntaxError(f"a blank node's name has at most {MAX_NAME} characters", span=place)
         return Variable(reader.take(), place)
 
     def _refuse_literal(self, role: str) -> None:
         if role in ("subject", "label"):
-            raise InvalidCondition(
+            raise InvalidConditionError(
                 f"a literal cannot be {_NOUNS[role]}",
                 span=self._reader.here,
                 hint="only objects can be texts, numbers and truths, as in ?page ex:year 2003",
@@ -148,7 +148,7 @@ class TermReader:
         right = _ESCAPED.match(written)
         end = right.end() if right else 0
         if end < len(written):
-            raise SyntaxProblem(
+            raise StatementSyntaxError(
                 f"\\{written[end + 1]} stands for nothing in a text",
                 span=reader.span(start + end, start + end + 2),
                 hint="write \\\\ for a backslash; there are \\t \\n \\r \\b \\f \\\" \\' \\u00e9 and \\U0001f3b8",
@@ -156,7 +156,7 @@ class TermReader:
         try:
             return unescape_text(written)
         except ValueError as error:
-            raise SyntaxProblem(str(error), span=reader.span(start, start + len(written))) from None
+            raise StatementSyntaxError(str(error), span=reader.span(start, start + len(written))) from None
 
     def _number(self) -> str:
         number = self._reader.take()
@@ -190,7 +190,7 @@ class TermReader:
             raise reader.unsupported("lists", "write the edges of the list one by one, with rdf:first and rdf:rest")
         raise reader.expected(f"{_NOUNS[role]}{_EXAMPLES[role]}")
 
-    def refused_path(self) -> InvalidCondition:
+    def refused_path(self) -> InvalidConditionError:
         """The refusal of a property path at the next word."""
         hint = "write every step as an edge of its own: ?a ex:knows ?b . ?b ex:knows ?c"
         return self._reader.unsupported("property paths", hint)
@@ -203,7 +203,7 @@ class TermReader:
         if not reader.is_sign("]"):
             raise reader.unsupported("edges in brackets", "give the node a name: _:x ex:year ?y", start=start)
         if role == "label":
-            raise InvalidCondition("a blank node cannot be a label", span=place, hint="give it a name: ?label")
+            raise InvalidConditionError("a blank node cannot be a label", span=place, hint="give it a name: ?label")
         reader.take()
         self._fresh += 1
         return Variable(f"_:anonymous{self._fresh}", place)

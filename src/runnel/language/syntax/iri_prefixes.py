@@ -23,7 +23,7 @@ from runnel.algebra.nodes.graph_patterns import (
     Node,
     comparisons,
 )
-from runnel.errors import InvalidCondition, Span, UnknownName
+from runnel.errors import InvalidConditionError, Span, UnknownNameError
 from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.statements import QueryText
 from runnel.model.graph import canonical_term
@@ -74,7 +74,7 @@ class PrefixedName(str):
         if beginning is None:
             hint = did_you_mean(self.prefix, [*KNOWN_PREFIXES, *prefixes])
             say = f"say it in the block: graph {{ prefix {self.prefix}: <http://…> … }}"
-            raise UnknownName(f"there is no prefix {self.prefix}:", span=self.place, hint=hint or say)
+            raise UnknownNameError(f"there is no prefix {self.prefix}:", span=self.place, hint=hint or say)
         return checked_term(f"{self.before}<{beginning}{self.local}>", self.place)
 
 
@@ -87,7 +87,7 @@ def checked_term(term: str, place: Span) -> str:
     try:
         return canonical_term(term)
     except ValueError as error:
-        raise InvalidCondition(str(error), span=place) from None
+        raise InvalidConditionError(str(error), span=place) from None
 
 
 def is_prefix(name: str) -> bool:

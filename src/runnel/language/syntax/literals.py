@@ -17,7 +17,7 @@ from runnel.algebra.nodes.attributes import PARTS, WHOLE, Ago, Attribute, Consta
 from runnel.algebra.nodes.calls import Variable
 from runnel.algebra.nodes.durations import UNITS
 from runnel.algebra.nodes.render import render_attribute
-from runnel.errors import InvalidCondition, Span, SyntaxProblem
+from runnel.errors import InvalidConditionError, Span, StatementSyntaxError
 from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.statements import Name
 from runnel.model.item import MAX_ID, MAX_NAME, MOMENTS, clean_text, moment
@@ -68,10 +68,10 @@ def read_name(token: Token) -> str:
         return str(token)
     text = str(token)[1:-1].replace('""', '"')
     if _CONTROL.search(text):
-        raise SyntaxProblem("a name cannot hold line breaks or control characters", span=span_of(token))
+        raise StatementSyntaxError("a name cannot hold line breaks or control characters", span=span_of(token))
     name = clean_text(text).strip()
     if not 1 <= len(name) <= MAX_NAME:
-        raise SyntaxProblem(
+        raise StatementSyntaxError(
             f"a name must have 1 to {MAX_NAME} characters, not {len(name)}",
             span=span_of(token),
             hint="double quotes enclose names; texts are written in single quotes" if not name else None,
@@ -82,7 +82,7 @@ def read_name(token: Token) -> str:
 def read_variable(token: Token) -> Name:
     """A variable's name, without its `$`."""
     if len(token) > MAX_NAME + 1:
-        raise SyntaxProblem(f"a variable's name has at most {MAX_NAME} characters", span=span_of(token))
+        raise StatementSyntaxError(f"a variable's name has at most {MAX_NAME} characters", span=span_of(token))
     return Name(str(token)[1:], span_of(token))
 
 
@@ -94,7 +94,7 @@ def place_of(token: Token) -> Span | None:
 def read_binding(token: Token) -> Variable:
     """A variable of a condition or a result of an operator, without its `?`."""
     if len(token) > MAX_NAME + 1:
-        raise SyntaxProblem(f"a variable's name has at most {MAX_NAME} characters", span=span_of(token))
+        raise StatementSyntaxError(f"a variable's name has at most {MAX_NAME} characters", span=span_of(token))
     return Variable(str(token)[1:], place_of(token))
 
 
@@ -107,9 +107,9 @@ def read_exact(token: Token, what: str) -> str:
     """An address or a target: kept letter by letter, because it names something outside."""
     text = _unquoted(token)
     if not text.strip():
-        raise SyntaxProblem(f"{what} cannot be empty", span=span_of(token))
+        raise StatementSyntaxError(f"{what} cannot be empty", span=span_of(token))
     if _CONTROL.search(text):
-        raise SyntaxProblem(f"{what} cannot hold line breaks or control characters", span=span_of(token))
+        raise StatementSyntaxError(f"{what} cannot hold line breaks or control characters", span=span_of(token))
     return text
 
 
@@ -117,7 +117,7 @@ def read_item_id(token: Token) -> str:
     """An item's id, letter by letter."""
     text = _unquoted(token)
     if not 1 <= len(text) <= MAX_ID or _UNSTORABLE.search(text):
-        raise SyntaxProblem(f"an item's id has 1 to {MAX_ID} characters and no NUL", span=span_of(token))
+        raise StatementSyntaxError(f"an item's id has 1 to {MAX_ID} characters and no NUL", span=span_of(token))
     return text
 
 
@@ -125,7 +125,7 @@ def read_value(token: Token) -> str:
     """A value for somebody else to read: letter by letter, on several lines where it is so written."""
     text = _unquoted(token)
     if _UNSTORABLE.search(text):
-        raise SyntaxProblem("a value cannot hold NUL characters or halves of characters", span=span_of(token))
+        raise StatementSyntaxError("a value cannot hold NUL characters or halves of characters", span=span_of(token))
     return text
 
 
@@ -157,7 +157,7 @@ def read_number(token: Token) -> float:
     number = float(token) + 0.0
     if math.isfinite(number):
         return number
-    raise InvalidCondition(
+    raise InvalidConditionError(
         "this number is too large", span=span_of(token), hint="numbers reach to about 1.8e308, as doubles do"
     )
 
@@ -167,7 +167,7 @@ def read_integer(token: Token) -> int:
     # Digits are counted first: turning a text of many digits into an int is quadratic.
     digits = token.lstrip("0") or "0"
     if len(digits) > 19 or int(digits) > LARGEST_NUMBER:
-        raise SyntaxProblem("this whole number is too large", span=span_of(token))
+        raise StatementSyntaxError("this whole number is too large", span=span_of(token))
     return int(digits)
 
 
@@ -175,7 +175,7 @@ def read_duration(count: Token, unit: Token) -> Duration:
     """A length of time in whole seconds, at least one and at most a hundred years."""
     seconds = UNITS.get(unit.lower()) or UNITS.get(unit.lower().removesuffix("s"))
     if seconds is None:
-        raise SyntaxProblem(
+        raise StatementSyntaxError(
             f"{unit} is not a unit of time",
             span=span_of(unit),
             hint=did_you_mean(unit, (f"{one}s" for one in UNITS)) or f"use {', '.join(f'{one}s' for one in UNITS)}",
@@ -184,22 +184,26 @@ def read_duration(count: Token, unit: Token) -> Duration:
     span = Span(start.line, start.column, end.end_column if end.line == start.line else start.end_column)
     total = read_integer(count) * seconds
     if total == 0:
-        raise SyntaxProblem("a duration must be longer than nothing", span=span, hint="write at least 1 second")
+        raise StatementSyntaxError(
+            "a duration must be longer than nothing", span=span, hint="write at least 1 second"
+        )
     if total > LONGEST.total_seconds():
-        raise SyntaxProblem("a duration of more than 100 years", span=span, hint="leave the clause out for no limit")
+        raise StatementSyntaxError(
+            "a duration of more than 100 years", span=span, hint="leave the clause out for no limit"
+        )
     return Duration(timedelta(seconds=total), span)
 
 
 def read_ago(count: Token, unit: Token) -> Ago:
     """A moment that lies a whole number of some unit before an item's acceptance."""
     if not count.isdigit():
-        raise InvalidCondition(
+        raise InvalidConditionError(
             "a time ago is counted in whole units", span=span_of(count), hint="write 36 hours ago, not 1.5 days ago"
         )
     try:
         return Ago(read_duration(count, unit).length)
-    except SyntaxProblem as problem:
-        raise InvalidCondition(
+    except StatementSyntaxError as problem:
+        raise InvalidConditionError(
             problem.message,
             span=problem.span,
             hint="write now, or at least 1 second ago and at most 100 years ago",
@@ -216,21 +220,21 @@ def read_date(text: str, token: Token) -> date | datetime:
         if _INSTANT.fullmatch(text):
             return moment(datetime.fromisoformat(text))
     shown = text if len(text) <= 40 else text[:40] + "…"
-    raise InvalidCondition(f"{shown!r} is not a date", span=span_of(token), hint=DATE_HINT)
+    raise InvalidConditionError(f"{shown!r} is not a date", span=span_of(token), hint=DATE_HINT)
 
 
 def read_attribute(name: Token, part: Token | None) -> Located:
     """An attribute, or a part of its moments; `item` is all of them."""
     read = WHOLE.name if name.type == "ITEM" else read_name(name)
     if read == WHOLE.name and name.type != "ITEM":
-        raise InvalidCondition(
+        raise InvalidConditionError(
             "no attribute can be named *", span=span_of(name), hint="for any value of any attribute write: item"
         )
     if part is None:
         return Located(Attribute(read), name)
     wanted = part.lower()
     if wanted not in PARTS:
-        raise InvalidCondition(
+        raise InvalidConditionError(
             f"{part} is not a part of a date",
             span=span_of(part),
             hint=did_you_mean(part, PARTS)
@@ -243,7 +247,7 @@ def fitting(located: Located, literal: Literal) -> Constant:
     """The constant as this attribute can be compared with it; parts are numbers, moments are dates."""
     attribute, (value, token) = located.attribute, literal
     if attribute.part is not None and (isinstance(value, bool) or not isinstance(value, float)):
-        raise InvalidCondition(
+        raise InvalidConditionError(
             f"{render_attribute(attribute)} is a number and is compared with numbers only",
             span=span_of(token),
             hint="weekdays count from Monday = 1 to Sunday = 7" if attribute.part == "weekday" else None,
@@ -256,7 +260,7 @@ def fitting(located: Located, literal: Literal) -> Constant:
 def fitting_exactly(located: Located, literal: Literal) -> Constant:
     """As `fitting`, for a constant that a value must be equal to."""
     if isinstance(literal.value, Ago):
-        raise InvalidCondition(
+        raise InvalidConditionError(
             "a time that passes is hardly ever met exactly",
             span=span_of(literal.token),
             hint="compare it with <, <=, > or >=, or write: published within last 2 days",

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, cast
 from lark import Token
 
 from runnel.algebra.nodes.render import render_constant
-from runnel.errors import SyntaxProblem
+from runnel.errors import StatementSyntaxError
 from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.literals import (
     Duration,
@@ -56,7 +56,7 @@ def read_parameter(name: str, token: Token, kind: Token, *, is_result: bool) -> 
         return Parameter(name, "attribute")
     if word not in VALUE_TYPES:
         known = VALUE_TYPES if is_result else (*VALUE_TYPES, ATTRIBUTE)
-        raise SyntaxProblem(
+        raise StatementSyntaxError(
             f"{kind} is not a type of {'results' if is_result else 'parameters'}",
             span=span_of(kind),
             hint=did_you_mean(word, known) or f"types are {', '.join(known)}",
@@ -79,10 +79,10 @@ def read_parameters(found: Sequence[tuple[Parameter, Token]]) -> tuple[Parameter
     names: set[str] = set()
     for one, token in found:
         if one.name in names:
-            raise SyntaxProblem(f"the parameter {one.name} is there twice", span=span_of(token))
+            raise StatementSyntaxError(f"the parameter {one.name} is there twice", span=span_of(token))
         names.add(one.name)
     if len(found) > MOST_ARGUMENTS:
-        raise SyntaxProblem(
+        raise StatementSyntaxError(
             f"an operator has at most {MOST_ARGUMENTS} parameters", span=span_of(found[MOST_ARGUMENTS][1])
         )
     return tuple(one for one, _ in found)
@@ -93,14 +93,14 @@ def read_span(count: Token, unit: Token) -> timedelta:
     word = unit.lower()
     size = _MICROSECONDS.get(word) or _MICROSECONDS.get(word.removesuffix("s"))
     if size is None:
-        raise SyntaxProblem(
+        raise StatementSyntaxError(
             f"{unit} is not a unit of short times",
             span=span_of(unit),
             hint=did_you_mean(word, _SHOWN_UNITS) or f"use {', '.join(_SHOWN_UNITS)}",
         )
     total = read_number(count) * size
     if not 0 < total <= LONGEST_SPAN / timedelta(microseconds=1):
-        raise SyntaxProblem("this must be longer than nothing and at most 60 minutes", span=span_of(count))
+        raise StatementSyntaxError("this must be longer than nothing and at most 60 minutes", span=span_of(count))
     return timedelta(microseconds=max(1, round(total)))
 
 
@@ -122,7 +122,7 @@ def read_count(word: Token, count: Token) -> Option:
     most = MOST_BATCH if word.type == "BATCH" else MOST_CONCURRENCY
     number = read_integer(count)
     if not 1 <= number <= most:
-        raise SyntaxProblem(f"{word.lower()} must be 1 to {most:,}", span=span_of(count))
+        raise StatementSyntaxError(f"{word.lower()} must be 1 to {most:,}", span=span_of(count))
     return Option(word, {word.lower(): number})
 
 
@@ -130,15 +130,15 @@ def read_budget(word: Token, count: Token, unit: Token) -> Option:
     """`budget 100 calls per minute` or `budget 20 seconds per minute`."""
     number = read_number(count)
     if number <= 0:
-        raise SyntaxProblem("a budget is more than nothing", span=span_of(count))
+        raise StatementSyntaxError("a budget is more than nothing", span=span_of(count))
     match unit.lower():
         case "call" | "calls":
             if number != int(number) or number > 10**12:
-                raise SyntaxProblem("calls are counted in whole numbers", span=span_of(count))
+                raise StatementSyntaxError("calls are counted in whole numbers", span=span_of(count))
             return Option(word, {"calls": int(number)})
         case "second" | "seconds":
             return Option(word, {"seconds": number})
-    raise SyntaxProblem(
+    raise StatementSyntaxError(
         f"a budget is so many calls or seconds per minute, not {unit}",
         span=span_of(unit),
         hint="write: budget 100 calls per minute, or: budget 20 seconds per minute",
@@ -149,13 +149,15 @@ def read_policy(word: Token, policy: Token, given: Token | None, length: Duratio
     """`on error unknown`, or `on error retry [for 6 hours]`."""
     name = policy.lower()
     if name not in _POLICIES:
-        raise SyntaxProblem(
+        raise StatementSyntaxError(
             f"{policy} is not what can be done on errors",
             span=span_of(policy),
             hint=did_you_mean(name, _POLICIES) or "write: on error unknown, or: on error retry for 6 hours",
         )
     if given is not None and name == "unknown":
-        raise SyntaxProblem("what is left unknown is not tried again", span=span_of(given), hint="leave `for` out")
+        raise StatementSyntaxError(
+            "what is left unknown is not tried again", span=span_of(given), hint="leave `for` out"
+        )
     values: dict[str, Any] = {"on_error": cast(ErrorPolicy, name)}
     return Option(word, values if length is None else {**values, "retry_for": length.length})
 
@@ -165,7 +167,7 @@ def read_configuration(word: Token, pairs: Sequence[tuple[Name, str]]) -> Option
     found: dict[str, str] = {}
     for key, value in pairs:
         if key.text in found:
-            raise SyntaxProblem(f"{key.text} is given twice", span=key.span)
+            raise StatementSyntaxError(f"{key.text} is given twice", span=key.span)
         found[key.text] = value
     return Option(word, {"configuration": tuple(sorted(found.items()))})
 
@@ -182,7 +184,7 @@ def build_registration(
     found: dict[str, Any] = {}
     for word, values in options:
         if not found.keys().isdisjoint(values):
-            raise SyntaxProblem(
+            raise StatementSyntaxError(
                 f"{word.lower()} is given twice", span=span_of(word), hint="every option stands there once"
             )
         found |= values

@@ -26,7 +26,7 @@ from runnel.algebra.nodes.calls import (
 )
 from runnel.algebra.nodes.expressions import Expression, conjunction, disjunction
 from runnel.algebra.nodes.render import render_attribute
-from runnel.errors import InvalidCondition, Span, SyntaxProblem
+from runnel.errors import InvalidConditionError, Span, StatementSyntaxError
 from runnel.language.syntax.conditions import arithmetic_depth, check_order
 from runnel.language.syntax.literals import Literal, Located, place_of, span_of
 from runnel.language.syntax.statements import Name
@@ -44,7 +44,7 @@ _TURNED: dict[Relation, Relation] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=",
 def build_call(name: Name, arguments: Sequence[Literal | Variable | Located]) -> Call:
     """`name(argument, …)`."""
     if len(arguments) > MOST_ARGUMENTS:
-        raise SyntaxProblem(f"a call has at most {MOST_ARGUMENTS} arguments", span=name.span)
+        raise StatementSyntaxError(f"a call has at most {MOST_ARGUMENTS} arguments", span=name.span)
     return Call(name.text, tuple(map(_argument, arguments)), place=name.span)
 
 
@@ -56,7 +56,7 @@ def _argument(written: Literal | Variable | Located) -> Argument:
             return Literally(value)
         case Located(attribute, token):
             if attribute.name == WHOLE.name or attribute.part is not None:
-                raise InvalidCondition(
+                raise InvalidConditionError(
                     f"{render_attribute(attribute)} cannot be given to an operator",
                     span=span_of(token),
                     hint="give it an attribute by its name; an operator sees the item in any case",
@@ -68,7 +68,7 @@ def build_arithmetic(left: Written, sign: Token, right: Written) -> Arithmetic:
     """`left + right`, and so on."""
     made = Arithmetic(cast(Sign, str(sign)), _quantity(left), _quantity(right))
     if arithmetic_depth(made) > DEEPEST_ARITHMETIC:
-        raise SyntaxProblem(
+        raise StatementSyntaxError(
             f"a calculation is nested more than {DEEPEST_ARITHMETIC} levels deep",
             span=span_of(sign),
             hint="let an operator compute it",
@@ -85,7 +85,7 @@ def build_constraint(left: Written, operator: Token, right: Written) -> Constrai
     relation: Relation = "!=" if operator == "<>" else cast(Relation, str(operator))
     made = Constraint(_quantity(left), relation, _quantity(right))
     if next(variables_of(made), None) is None:
-        raise InvalidCondition(
+        raise InvalidConditionError(
             "a comparison of constants says nothing of the item",
             span=span_of(operator),
             hint="compare a result of an operator: mobPattern(?people) and ?people > 50",
@@ -99,7 +99,7 @@ def build_constraint(left: Written, operator: Token, right: Written) -> Constrai
 
 def _refuse_passing(written: Written) -> None:
     if isinstance(written, Literal) and isinstance(written.value, Ago):
-        raise InvalidCondition(
+        raise InvalidConditionError(
             "a time that passes is hardly ever met exactly",
             span=span_of(written.token),
             hint="compare it with <, <=, > or >=",

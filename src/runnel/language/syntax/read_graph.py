@@ -11,7 +11,7 @@ from lark import Token
 
 from runnel.algebra.nodes.calls import Variable
 from runnel.algebra.nodes.graph_patterns import MOST_EDGES, MOST_VARIABLES, Edge, Graph, GraphFilter
-from runnel.errors import InvalidCondition, StatementError, SyntaxProblem
+from runnel.errors import InvalidConditionError, StatementError, StatementSyntaxError
 from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.graph_blocks import BlockReader
 from runnel.language.syntax.graph_filters import FilterReader, joined
@@ -103,7 +103,7 @@ class _Pattern:
     def _add(self, edge: Edge) -> None:
         self._edges.append(edge)
         if len(self._edges) > MOST_EDGES:
-            raise InvalidCondition(
+            raise InvalidConditionError(
                 f"a graph pattern has at most {MOST_EDGES} edges",
                 span=self._reader.here,
                 hint="write two blocks that share variables: graph { … } and graph { … }",
@@ -112,7 +112,7 @@ class _Pattern:
     def _check(self) -> None:
         """A pattern has an edge, few variables, and its filters compare only what its edges lead to."""
         if not self._edges:
-            raise InvalidCondition(
+            raise InvalidConditionError(
                 "a graph pattern needs at least one edge",
                 span=self._reader.here,
                 hint="write a subject, a label and an object: graph { ?page rdf:type ?kind }",
@@ -120,7 +120,7 @@ class _Pattern:
         nodes = [node for edge in self._edges for node in edge.nodes if isinstance(node, Variable)]
         bound = {node.name: node for node in nodes}
         if len(bound) > MOST_VARIABLES:
-            raise InvalidCondition(
+            raise InvalidConditionError(
                 f"a graph pattern has at most {MOST_VARIABLES} variables, blank nodes included",
                 span=list(bound.values())[MOST_VARIABLES].place,
                 hint="write two blocks that share variables: graph { … } and graph { … }",
@@ -129,7 +129,7 @@ class _Pattern:
             if one.name not in bound:
                 near = did_you_mean(f"?{one.name}", [f"?{name}" for name in bound if not name.startswith("_:")])
                 hint = near or "an edge of the same block must have it; what operators find is compared beside it"
-                raise InvalidCondition(f"no edge of this block has ?{one.name}", span=one.place, hint=hint)
+                raise InvalidConditionError(f"no edge of this block has ?{one.name}", span=one.place, hint=hint)
 
     def _no_dot(self) -> StatementError:
         """What stands behind an edge and is no dot."""
@@ -155,7 +155,7 @@ class _Pattern:
         if word in _UNSUPPORTED or word in _OTHERS:
             return reader.unsupported(word, _UNSUPPORTED.get(word, _PLAIN))
         if word in ("true", "false", "a"):
-            return SyntaxProblem(f"an edge cannot begin with {word}", span=reader.here, hint=_PLAIN)
+            return StatementSyntaxError(f"an edge cannot begin with {word}", span=reader.here, hint=_PLAIN)
         near = did_you_mean(word, ("filter", "prefix"))
         hint = near or f"names have a prefix, such as ex:{word}, and variables begin with ?"
         return reader.expected("an edge, `filter`, `prefix` or `}`", hint)

@@ -137,7 +137,7 @@ class RegisterPrefix:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class SubscribeSpans:
     """Where the parts of a `subscribe` stand, so that a refusal points at what is wrong."""
 
     kind: Span = NOWHERE
@@ -156,7 +156,7 @@ class Subscribe:
     lifetime: timedelta | None = None
     back: timedelta | None = None
     sheet: str | None = None
-    places: Places = field(default=Places(), compare=False)
+    places: SubscribeSpans = field(default=SubscribeSpans(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

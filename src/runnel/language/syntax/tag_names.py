@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Sequence
 
-from runnel.errors import SyntaxProblem
+from runnel.errors import StatementSyntaxError
 from runnel.language.syntax.statements import Name
 
 MOST_TAGS = 16
@@ -21,14 +21,14 @@ def read_tags(names: Sequence[Name]) -> tuple[str, ...]:
     """
     for name in names:
         if len(fold_tag(name.text)) > LONGEST_TAG:
-            raise SyntaxProblem(
+            raise StatementSyntaxError(
                 f"a tag has at most {LONGEST_TAG} characters, not {len(fold_tag(name.text))}",
                 span=name.span,
                 hint="a tag is a short word that several queries share",
             )
     tags = {fold_tag(name.text): name for name in names}
     if len(tags) > MOST_TAGS:
-        raise SyntaxProblem(
+        raise StatementSyntaxError(
             f"a query has at most {MOST_TAGS} tags, not {len(tags)}",
             span=list(tags.values())[MOST_TAGS].span,
             hint="leave some out",

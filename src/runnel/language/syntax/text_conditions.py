@@ -25,12 +25,12 @@ from runnel.algebra.nodes.expressions import (
 from runnel.algebra.nodes.render import FRACTION_DIGITS, render_attribute
 from runnel.algebra.values.links import canonical_host, canonical_link
 from runnel.algebra.values.networks import canonical_network, enclosing_network
-from runnel.algebra.values.regular_expressions import RefusedPattern, compiled
+from runnel.algebra.values.regular_expressions import RefusedPatternError, compiled
 from runnel.algebra.values.similarity import DEFAULT_LEAST
 from runnel.algebra.values.stems import languages
 from runnel.algebra.values.word_patterns import is_wild, word_patterns
 from runnel.algebra.values.words import words
-from runnel.errors import InvalidCondition
+from runnel.errors import InvalidConditionError
 from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.literals import Located, read_text, span_inside, span_of
 
@@ -50,7 +50,7 @@ def build_contains(located: Located, token: Token, language: Token | None) -> Co
 def _language(token: Token) -> str:
     name = token.lower()
     if name not in languages():
-        raise InvalidCondition(
+        raise InvalidConditionError(
             f"words of {token} cannot be stemmed",
             span=span_of(token),
             hint=did_you_mean(name, languages()) or f"languages are {', '.join(languages())}",
@@ -62,7 +62,7 @@ def _phrase(token: Token) -> tuple[str, ...]:
     """The words that a condition looks for."""
     phrase = tuple(words(read_text(token)))
     if not phrase:
-        raise InvalidCondition(
+        raise InvalidConditionError(
             "there is no word to look for in this text",
             span=span_of(token),
             hint="contains finds words: letters and digits; for any value write: attribute exists",
@@ -76,13 +76,13 @@ def build_pattern(located: Located, token: Token) -> Contains | ContainsPattern:
     try:
         patterns = word_patterns(read_text(token))
     except ValueError:
-        raise InvalidCondition(
+        raise InvalidConditionError(
             "a character of a script without spaces is a word by itself, so nothing can stand for a part of it",
             span=span_of(token),
             hint="leave the * or ? out; contains finds such characters anywhere in a text",
         ) from None
     if not patterns:
-        raise InvalidCondition(
+        raise InvalidConditionError(
             "there is no word to look for in this pattern",
             span=span_of(token),
             hint="write letters, with * for any run of them and ? for one: 'conc* h?ll'",
@@ -101,7 +101,7 @@ def _share(token: Token) -> Fraction:
     share = Fraction(str(token)) if _SHARE.fullmatch(token) else Fraction(0)
     if share == 0:
         percent = re.fullmatch(r"[0-9]{1,3}", token)
-        raise InvalidCondition(
+        raise InvalidConditionError(
             f"this must lie above 0 and not above 1, with at most {FRACTION_DIGITS} digits behind the point",
             span=span_of(token),
             hint=f"{token} per cent are {int(token) / 100:g}"
@@ -116,15 +116,15 @@ def build_regular_expression(located: Located, token: Token) -> RegularExpressio
     attribute = _textual(located, "no text")
     pattern = read_text(token)
     if not pattern:
-        raise InvalidCondition(
+        raise InvalidConditionError(
             "an empty pattern is found in every text",
             span=span_of(token),
             hint="for any value write: attribute exists",
         )
     try:
         compiled(pattern)
-    except RefusedPattern as refused:
-        raise InvalidCondition(
+    except RefusedPatternError as refused:
+        raise InvalidConditionError(
             f"this is not a regular expression: {_cut(refused.reason)}",
             span=span_of(token) if refused.place is None else span_inside(token, *refused.place),
             hint=_pattern_hint(refused.reason),
@@ -154,7 +154,7 @@ def _network(token: Token) -> str:
         return canonical_network(text)
     except ValueError:
         enclosing = enclosing_network(text)
-        raise InvalidCondition(
+        raise InvalidConditionError(
             f"{_cut(text)!r} is not a network",
             span=span_of(token),
             hint=f"the network that it is in is {enclosing}"
@@ -171,7 +171,7 @@ def build_references(located: Located, token: Token) -> References:
         return References(attribute, _link(token))
     host = canonical_host(f"[{text}]" if text.count(":") > 1 and "[" not in text else text)
     if host is None:
-        raise InvalidCondition(
+        raise InvalidConditionError(
             f"{_cut(text)!r} is neither a host nor a URL",
             span=span_of(token),
             hint="write a host alone, as in muse.example, or a URL with its scheme, as in https://muse.example/news",
@@ -184,7 +184,7 @@ def build_extends(located: Located, token: Token) -> Extends:
     attribute = _textual(located, "no links")
     link = _link(token)
     if "?" in link:
-        raise InvalidCondition(
+        raise InvalidConditionError(
             "extends looks at the path of a link, not at what stands after ?",
             span=span_of(token),
             hint="leave out the ? and what follows, or write references for this one URL",
@@ -203,7 +203,7 @@ def _link(token: Token) -> str:
     text = read_text(token)
     link = canonical_link(text)
     if link is None:
-        raise InvalidCondition(
+        raise InvalidConditionError(
             f"{_cut(text)!r} is not a URL",
             span=span_of(token),
             hint="write it whole, with its scheme: https://muse.example/news",
@@ -215,7 +215,7 @@ def _textual(located: Located, nothing: str) -> Attribute:
     """The attribute, if its values can be texts."""
     if located.attribute.part is None:
         return located.attribute
-    raise InvalidCondition(
+    raise InvalidConditionError(
         f"{render_attribute(located.attribute)} is a number and holds {nothing}",
         span=span_of(located.token),
         hint="compare it with a number, as in published.year = 2026",

@@ -16,9 +16,9 @@ from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.item_segments import ItemSegment
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog, now
-from runnel.errors import CorruptData, RunnelError
+from runnel.errors import CorruptDataError, RunnelError
 from runnel.logs.items.item_files import read_items
-from runnel.logs.merge_tiers import Level, Run, due_runs
+from runnel.logs.merge_tiers import Level, MergeRun, due_runs
 from runnel.model.item_batch import ITEM_SCHEMA
 from runnel.model.segment import Slice, Tier
 from runnel.storage.arrow_files import write_parquet
@@ -33,7 +33,9 @@ def archive_matched(catalog: Catalog, storage: Storage, *, epoch: int, at_least:
     return sum(len(run.pieces) for run in archive_steps(catalog, storage, epoch=epoch, at_least=at_least))
 
 
-def archive_steps(catalog: Catalog, storage: Storage, *, epoch: int, at_least: int = 1) -> Iterator[Run[ItemSegment]]:
+def archive_steps(
+    catalog: Catalog, storage: Storage, *, epoch: int, at_least: int = 1
+) -> Iterator[MergeRun[ItemSegment]]:
     """Merge matched segments, a run at each step; gives the run that was merged."""
     with catalog.read() as connection:
         upto = match_segments.matched_upto(connection)
@@ -53,7 +55,7 @@ def archive_steps(catalog: Catalog, storage: Storage, *, epoch: int, at_least: i
         yield run
 
 
-def _merge(catalog: Catalog, storage: Storage, run: Run[ItemSegment], epoch: int) -> None:
+def _merge(catalog: Catalog, storage: Storage, run: MergeRun[ItemSegment], epoch: int) -> None:
     first, last = run.sequences
     day = datetime.fromtimestamp(run.pieces[0].accepted / 1e6, UTC).date().isoformat()
     path = f"items/day/{day}/{first:020d}-{uuid.uuid4().hex[:8]}.parquet"
@@ -75,7 +77,7 @@ def _merge(catalog: Catalog, storage: Storage, run: Run[ItemSegment], epoch: int
         )
 
 
-def _batches(storage: Storage, run: Run[ItemSegment]) -> Iterator[Any]:
+def _batches(storage: Storage, run: MergeRun[ItemSegment]) -> Iterator[Any]:
     """The items of a run, some thousand at a time."""
     for one in run.pieces:
         for row in range(0, one.items, _ROWS):
@@ -91,8 +93,8 @@ def _checked(batches: Iterator[Any], first: int, last: int) -> Iterator[Any]:
     for batch in batches:
         sequences = batch.column("sequence")
         if batch.num_rows and (sequences[0].as_py(), sequences[-1].as_py() - batch.num_rows + 1) != (expected,) * 2:
-            raise CorruptData(f"the items from {expected} on are not where the manifest says")
+            raise CorruptDataError(f"the items from {expected} on are not where the manifest says")
         expected += batch.num_rows
         yield batch
     if expected != last + 1:
-        raise CorruptData(f"items {expected}-{last} are not where the manifest says")
+        raise CorruptDataError(f"items {expected}-{last} are not where the manifest says")

@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 
 from runnel.catalog.logs import item_segments as manifest
-from runnel.catalog.logs.item_segments import ItemSegment, Seen
+from runnel.catalog.logs.item_segments import ItemSegment, SeenItem
 from runnel.catalog.store.connection import Catalog, now
-from runnel.catalog.store.counters import GRAPHLESS, total
+from runnel.catalog.store.counters import GRAPHLESS, read_counter
 from runnel.catalog.store.sequencer import last_sequence, take_sequences
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.logs.items.fingerprint import fingerprint
 from runnel.logs.items.item_files import STORED_SCHEMA, read_feeds, read_items
 from runnel.model.graph import GRAPH, RdfGraph
@@ -76,7 +76,7 @@ class _Sifted:
     fresh: tuple[_Fresh, ...]
     remember: dict[bytes, bytes]
     keys: tuple[bytes, ...]
-    known: dict[bytes, Seen]
+    known: dict[bytes, SeenItem]
     shown: tuple[bytes, ...]
 
 
@@ -125,7 +125,7 @@ class ItemLog:
         with self._catalog.read() as connection:
             known = manifest.seen_of(connection, feed, keys)
             today = now(connection) // manifest.DAY
-            graphless = total(connection, GRAPHLESS)
+            graphless = read_counter(connection, GRAPHLESS)
         newest = {key: (seen.version, seen.fingerprint) for key, seen in known.items()}
         fresh: list[_Fresh] = []
         for key, item, print_ in keyed:
@@ -155,7 +155,7 @@ class ItemLog:
                 return None
             if sifted.fresh and not self._storage.local(path).exists():
                 return None  # so much time has passed that it was taken for an orphan
-            seen = {key: Seen(1, print_, None) for key, print_ in sifted.remember.items()}
+            seen = {key: SeenItem(1, print_, None) for key, print_ in sifted.remember.items()}
             result = Accepted()
             if sifted.fresh:
                 count = len(sifted.fresh)
@@ -166,7 +166,7 @@ class ItemLog:
                     connection, Tier.LOG, path, sequences=sequences, times=(accepted, accepted), size=size
                 )
                 for row, one in enumerate(sifted.fresh):
-                    seen[one.key] = Seen(one.item.version, one.fingerprint, first + row)
+                    seen[one.key] = SeenItem(one.item.version, one.fingerprint, first + row)
             manifest.record_seen(connection, feed, seen)
             manifest.touch_seen(connection, feed, [key for key in sifted.shown if key not in seen])
         return result
@@ -215,7 +215,7 @@ class ItemLog:
         """What is read of a slice; None if its file is part of the log no more."""
         try:
             return read_one(self._storage, one)
-        except CorruptData:
+        except CorruptDataError:
             with self._catalog.read() as connection:
                 if manifest.is_live(connection, one.path):
                     raise
@@ -231,7 +231,7 @@ class ItemLog:
                 return last
             try:
                 times = read_parquet_column(self._storage, across[0].path, "accepted").cast(pa.int64()).to_numpy()
-            except CorruptData:
+            except CorruptDataError:
                 with self._catalog.read() as connection:
                     if manifest.is_live(connection, across[0].path):
                         raise
@@ -268,7 +268,7 @@ def _slices_of(segment: ItemSegment, after: int, upto: int, rows: int) -> Iterat
         yield Slice(segment.tier, segment.path, first - segment.first_sequence, count, first, segment.accepted)
 
 
-def _was_graphless(item: Item, last_print: bytes, seen: Seen | None, graphless: int) -> bool:
+def _was_graphless(item: Item, last_print: bytes, seen: SeenItem | None, graphless: int) -> bool:
     """Whether an RSS item is the one that was accepted when these had no graphs: nobody has edited it."""
     if seen is None or (seen.sequence or 1) > graphless:
         return False

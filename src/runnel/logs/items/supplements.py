@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from runnel.catalog.logs import item_segments as manifest
 from runnel.catalog.logs import undecided
-from runnel.catalog.logs.quarantine import OPERATOR, Quarantined, put_aside
+from runnel.catalog.logs.quarantine import OPERATOR, Quarantined, add_quarantined
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog
 from runnel.catalog.store.sequencer import take_sequences
@@ -38,7 +38,7 @@ def log_again(catalog: Catalog, storage: Storage, *, epoch: int, limit: int = _M
             undecided.forget_undecided(connection, [one.id for one in gone])
             for one in gone:
                 told = f"{one.reason}; the item was not kept long enough to be tried again"
-                put_aside(connection, Quarantined(OPERATOR, f"item {one.sequence}", told, query=one.queries[0]))
+                add_quarantined(connection, Quarantined(OPERATOR, f"item {one.sequence}", told, query=one.queries[0]))
     waiting = sorted((one for one in due if one.sequence > kept_after), key=lambda one: (one.sequence, one.id))
     if not waiting:
         return 0

@@ -18,7 +18,7 @@ from runnel.catalog.store.connection import Catalog, now
 from runnel.errors import RunnelError
 from runnel.logs.matches.match_files import MatchRows, joined, read_part, repeats_items, write_rows
 from runnel.logs.matches.query_index import write_index
-from runnel.logs.merge_tiers import Level, Run, due_runs
+from runnel.logs.merge_tiers import Level, MergeRun, due_runs
 from runnel.storage.file_storage import Storage
 
 _PARTS = 20_000
@@ -34,7 +34,7 @@ def compact_matches(
 
 def compaction_steps(
     catalog: Catalog, storage: Storage, *, epoch: int, at_least: int = 1, asked: Collection[int] = ()
-) -> Iterator[Run[KeptPart]]:
+) -> Iterator[MergeRun[KeptPart]]:
     """Merge parts, a run at each step; gives the run that was merged.
 
     Queries in `asked` are indexed besides those of subscriptions that are served by query.
@@ -52,7 +52,7 @@ def compaction_steps(
             yield run
 
 
-def _merge(catalog: Catalog, storage: Storage, run: Run[KeptPart], epoch: int, indexed: Collection[int]) -> None:
+def _merge(catalog: Catalog, storage: Storage, run: MergeRun[KeptPart], epoch: int, indexed: Collection[int]) -> None:
     rows = joined([read_part(storage, part.path).matched() for part in run.pieces])
     path = _path(run)
     part = write_rows(storage, path, rows, run.sequences)
@@ -72,7 +72,9 @@ def _is_layered(storage: Storage, part: KeptPart) -> bool:
     return part.level == Level.FRESH and repeats_items(storage, part.path)
 
 
-def _promote(catalog: Catalog, storage: Storage, run: Run[KeptPart], epoch: int, indexed: Collection[int]) -> None:
+def _promote(
+    catalog: Catalog, storage: Storage, run: MergeRun[KeptPart], epoch: int, indexed: Collection[int]
+) -> None:
     """A part that has no neighbours to merge with stays as it is; only an index may be missing."""
     (part,) = run.pieces
     by_query = part.by_query
@@ -84,7 +86,9 @@ def _promote(catalog: Catalog, storage: Storage, run: Run[KeptPart], epoch: int,
         match_segments.set_level(connection, part, run.level, by_query)
 
 
-def _index(storage: Storage, run: Run[KeptPart], rows: MatchRows, path: str, indexed: Collection[int]) -> str | None:
+def _index(
+    storage: Storage, run: MergeRun[KeptPart], rows: MatchRows, path: str, indexed: Collection[int]
+) -> str | None:
     """Write the index of a part, if it is one that lasts and there is anybody to read it."""
     if run.level < Level.HOUR or not indexed or not len(rows.queries):
         return None
@@ -93,6 +97,6 @@ def _index(storage: Storage, run: Run[KeptPart], rows: MatchRows, path: str, ind
     return by_query
 
 
-def _path(run: Run[KeptPart]) -> str:
+def _path(run: MergeRun[KeptPart]) -> str:
     day = datetime.fromtimestamp(run.pieces[0].committed / 1e6, UTC).date().isoformat()
     return f"matches/day/{day}/{run.sequences[0]:020d}-{uuid.uuid4().hex[:8]}.arrow"

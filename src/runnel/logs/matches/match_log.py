@@ -19,7 +19,7 @@ from runnel.catalog.logs import match_segments as manifest
 from runnel.catalog.logs.item_segments import kept_after
 from runnel.catalog.logs.match_segments import KeptPart
 from runnel.catalog.store.connection import Catalog
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.logs.matches.match_files import MatchRows, has_bindings, joined, read_part
 from runnel.logs.matches.query_index import QueryIndex
 from runnel.model.bindings import Bindings
@@ -148,7 +148,7 @@ class MatchLog:
         """The index of a file. One that cannot be read is done without: the matches themselves say the same."""
         try:
             return None if part.by_query is None else QueryIndex(self._storage, part.by_query)
-        except CorruptData as error:
+        except CorruptDataError as error:
             logger.warning("an index of matches is not used: %s", error)
             return None
 
@@ -174,7 +174,7 @@ class MatchLog:
                 layers = tuple(some)
                 try:
                     seen = look(layers, position)
-                except CorruptData:
+                except CorruptDataError:
                     if self._are_live(layers):
                         raise
                     break

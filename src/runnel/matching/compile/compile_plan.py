@@ -19,7 +19,7 @@ from runnel.matching.filters.atoms.anchors import choose_anchors
 from runnel.matching.filters.atoms.atom_layout import NOTHING, Frequencies, lay_out_atoms
 from runnel.matching.filters.streams.stream_layout import lay_out_streams
 from runnel.matching.graphs.patterns.graph_layout import lay_out_graphs
-from runnel.optimizer.merge_plans import merge
+from runnel.optimizer.merge_plans import merge_plans
 from runnel.optimizer.optimize import optimize
 from runnel.optimizer.optimizer_settings import OptimizerSettings
 from runnel.plan.gates import query_of
@@ -101,7 +101,7 @@ def compile_merged(
     settings: OptimizerSettings | None = None,
 ) -> PlanManifest:
     """Write a plan's base and delta as one new base, without its tombstones."""
-    return compile_logical(storage, folder, merge(plan), frequencies=frequencies, settings=settings)
+    return compile_logical(storage, folder, merge_plans(plan), frequencies=frequencies, settings=settings)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from runnel.arrays import Array, Arrays
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.optimizer.matcher_costs import MATCHERS, ExpectedWork, MatcherName
 from runnel.plan.store import Plan
 from runnel.plan.validate import check_ascending, check_ids
@@ -52,7 +52,7 @@ class MatcherChoice:
             found = MatcherChoice(**own)
             found.check()
         except (TypeError, ValueError) as error:
-            raise CorruptData(f"the plan's choice of matchers is damaged: {error}") from error
+            raise CorruptDataError(f"the plan's choice of matchers is damaged: {error}") from error
         return found
 
     def check(self) -> None:

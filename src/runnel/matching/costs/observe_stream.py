@@ -24,7 +24,7 @@ from runnel.matching.graphs.patterns.edge_orders import term_word
 from runnel.model.item import Attributes
 from runnel.model.item_batch import ItemBatch
 from runnel.model.learned.sampling import scattered
-from runnel.model.learned.stream_statistics import MAX_ATOM, MAX_WORD, Observed, Share
+from runnel.model.learned.stream_statistics import MAX_ATOM, MAX_WORD, ObservedShare, StreamSample
 from runnel.plan.store import PlanPart
 
 _ONE_OF = 1_024
@@ -52,7 +52,7 @@ class Observer:
         candidates = np.flatnonzero(kinds != TestKind.KEY)
         return Observer(part.logical.atoms if len(candidates) else Texts.of(()), candidates)
 
-    def observe(self, items: ItemBatch) -> dict[int, Observed]:
+    def observe(self, items: ItemBatch) -> dict[int, StreamSample]:
         """What some items of a slice show, by feed. The same slice shows the same."""
         counted: dict[int, _Counts] = {}
         for row in _sampled(items.sequences):
@@ -79,7 +79,7 @@ class _Counts:
     def __init__(self) -> None:
         self._items = 0
         self._words: Counter[str] = Counter()
-        self._atoms: dict[str, Share] = {}
+        self._atoms: dict[str, ObservedShare] = {}
 
     def add(self, attributes: Attributes) -> None:
         """Count an item and its words, each once."""
@@ -96,11 +96,11 @@ class _Counts:
             held = holds(decode_expression(json.loads(text)), attributes, accepted)
         except Exception:  # whatever an atom does to an item, the statistics can do without it
             return
-        known = self._atoms.get(text, Share(0.0, 0.0))
-        self._atoms[text] = Share(known.asked + 1, known.held + held)
+        known = self._atoms.get(text, ObservedShare(0.0, 0.0))
+        self._atoms[text] = ObservedShare(known.asked + 1, known.held + held)
 
-    def observed(self) -> Observed:
-        return Observed(self._items, self._words, self._atoms)
+    def observed(self) -> StreamSample:
+        return StreamSample(self._items, self._words, self._atoms)
 
 
 def _sampled(sequences: Array) -> list[int]:
@@ -113,6 +113,6 @@ def _sampled(sequences: Array) -> list[int]:
     return [start + scattered(int(sequences[start])) % stretch for start in starts]
 
 
-def observations_to_json(observed: Mapping[int, Observed]) -> dict[str, object]:
+def observations_to_json(observed: Mapping[int, StreamSample]) -> dict[str, object]:
     """The observations as they travel from a worker to the commit."""
     return {str(feed): one.to_json() for feed, one in observed.items()}

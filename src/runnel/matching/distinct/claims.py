@@ -22,7 +22,7 @@ from runnel.algebra.semantics.distinct import digest_of, encode_key, key_of
 from runnel.model.item import Attributes
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Failure, Matches
-from runnel.plan.gates import FIRST_WAY, Gate, GateTable, query_of
+from runnel.plan.gates import FIRST_DISJUNCT, Gate, GateTable, query_of
 from runnel.plan.store import Plan
 
 CLAIM_SCHEMA = pa.schema(
@@ -105,7 +105,7 @@ class GateKeeper:
     def take_out(self, items: ItemBatch, matches: Matches) -> tuple[Matches, Claims]:
         """What needs no gate, and the claims of what does."""
         ids = matches.queries
-        through = ids >= FIRST_WAY
+        through = ids >= FIRST_DISJUNCT
         failures = _of_queries(matches.failures)
         if not through.any():
             return Matches(matches.offsets, ids, failures), Claims.of([])

@@ -23,7 +23,7 @@ from runnel.model.seen_key import SeenKey
 from runnel.plan.gates import NO_GATE, Gate, in_order
 from runnel.plan.store import Plan
 
-Seen = Callable[[Collection[bytes]], Mapping[bytes, SeenKey]]
+SeenKeys = Callable[[Collection[bytes]], Mapping[bytes, SeenKey]]
 """Of some keys those that were seen, and when last."""
 
 _ENOUGH = 100_000
@@ -60,7 +60,7 @@ class SettledGates:
         return unique_pairs(*(np.concatenate(column) for column in zip(*found, strict=True)))
 
 
-def settle_gates(claims: Claims, seen: Seen) -> SettledGates:
+def settle_gates(claims: Claims, seen: SeenKeys) -> SettledGates:
     """Settle what consecutive items claim at gates; `seen` knows what came before the first of them."""
     rows = claims.rows
     sequences, accepted, queries, gates = (

@@ -14,14 +14,14 @@ import numpy as np
 from runnel.algebra.nodes.render import render_operators
 from runnel.arrays import offsets_of
 from runnel.matching.operators.decide.decider import Key
-from runnel.matching.operators.decide.disjuncts import OperatedWays
-from runnel.matching.operators.decide.operators_in_process import problem_of
+from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
+from runnel.matching.operators.decide.operators_in_process import order_problem_of
 from runnel.matching.operators.orders.choose_order import CANDIDATES, Choice, Prediction, choose_order
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.matching.operators.orders.rounds import Rounds
-from runnel.model.learned.operator_statistics import Learned
+from runnel.model.learned.operator_statistics import OperatorStatistics
 from runnel.model.operator import OperatorDeclaration
-from runnel.optimizer.describe import describe_way
+from runnel.optimizer.describe import describe_disjunct
 from runnel.plan.gates import query_of
 from runnel.plan.store import Plan
 
@@ -77,27 +77,27 @@ class ExplainedOperators:
 
 
 def explain_operators(
-    plan: Plan, query: int, declarations: Sequence[OperatorDeclaration], learned: Learned
+    plan: Plan, query: int, declarations: Sequence[OperatorDeclaration], learned: OperatorStatistics
 ) -> ExplainedOperators | None:
     """How operators decide a query of a plan; None where none do."""
     own = np.flatnonzero(query_of(plan.operators.way_ids) == query)
     if not len(own):
         return None
-    ways = OperatedWays.of(plan.operators)
+    ways = OperatorDisjuncts.of(plan.operators)
     declared: Mapping[Key, OperatorDeclaration] = {(one.name, one.version): one for one in declarations}
-    problem = problem_of(ways, declared, learned)
+    problem = order_problem_of(ways, declared, learned)
     offsets = offsets_of([len(own)])
     choice = choose_order(problem, offsets, own.astype(np.int32), candidates=CANDIDATES)
     shared = choose_order(problem).predictions if problem.ways <= _MOST_WAYS else ()
     return ExplainedOperators(
-        tuple(describe_way(plan.operators, int(way)) for way in own),
+        tuple(describe_disjunct(plan.operators, int(way)) for way in own),
         tuple(_explained_calls(ways, problem, own.tolist(), _call_order(problem, choice, own))),
         choice.predictions,
         shared,
     )
 
 
-def _call_order(problem: Problem, choice: Choice, own: np.ndarray[Any, Any]) -> list[int]:
+def _call_order(problem: OrderProblem, choice: Choice, own: np.ndarray[Any, Any]) -> list[int]:
     """The calls of some ways, in the order in which they are made if every test passes."""
     rounds = Rounds(problem, choice.order, offsets_of([len(own)]), own.astype(np.int32))
     found: list[int] = []
@@ -109,7 +109,7 @@ def _call_order(problem: Problem, choice: Choice, own: np.ndarray[Any, Any]) -> 
 
 
 def _explained_calls(
-    ways: OperatedWays, problem: Problem, own: Sequence[int], calls: Sequence[int]
+    ways: OperatorDisjuncts, problem: OrderProblem, own: Sequence[int], calls: Sequence[int]
 ) -> list[ExplainedCall]:
     mine = {test for way in own for test in ways.way_tests[way]}
     queries = query_of(ways.table.way_ids)

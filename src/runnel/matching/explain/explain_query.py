@@ -11,11 +11,11 @@ import numpy as np
 from runnel.algebra.nodes.render import render, render_name
 from runnel.algebra.semantics.distinct import render_distinct
 from runnel.arrays import Array
-from runnel.errors import NotFound
+from runnel.errors import NotFoundError
 from runnel.optimizer.describe import (
     counted,
+    describe_disjunct,
     describe_stored_formula,
-    describe_way,
     stored_atom,
     stored_clause,
     stored_predicate,
@@ -117,7 +117,7 @@ def explain_query(
     known = names or {}
     part, position = part_of(plan, query, known)
     trees = SourceTrees(part, plan.removed(part), MatcherChoice.stored(part.layout))
-    gates = ways_of(part, query, known)
+    gates = disjuncts_of(part, query, known)
     branches = tuple(
         replace(_branch(part, target, known, anchors, trees), gate=gate, asked=asked)
         for place, gate, asked in (
@@ -138,12 +138,12 @@ def part_of(plan: Plan, query: int, names: Mapping[int, str] | None = None) -> t
         position = int(np.searchsorted(ids, query))
         if position < len(ids) and ids[position] == query and not plan.removed(part)[position]:
             return part, position
-    raise NotFound(
+    raise NotFoundError(
         f"{_name(query, names or {})} is not in the plan", hint="only feeds that somebody subscribes to are compiled"
     )
 
 
-def ways_of(part: PlanPart, query: int, names: Mapping[int, str]) -> list[tuple[int, str]]:
+def disjuncts_of(part: PlanPart, query: int, names: Mapping[int, str]) -> list[tuple[int, str]]:
     """The ways of a query that lead through gates, by their places in the plan, and what each gate asks."""
     table = part.logical.gates
     gates = {gate.feed: gate for gate in table.gates()}
@@ -162,7 +162,7 @@ def _operated(part: PlanPart, query: int, gates: Mapping[int, str]) -> list[tupl
     found: list[tuple[int, str | None, str]] = []
     for at in np.flatnonzero(query_of(table.way_ids) == query).tolist():
         place, target = np.searchsorted(ids, [table.way_ids[at], table.way_targets[at]]).tolist()
-        found.append((place, gates.get(target), describe_way(table, at)))
+        found.append((place, gates.get(target), describe_disjunct(table, at)))
     return found
 
 

@@ -22,7 +22,7 @@ from runnel.algebra.semantics.graph_solutions import Solution
 from runnel.algebra.semantics.node_bindings import decode_whole, node_solutions
 from runnel.algebra.semantics.rdf_terms import plain_value
 from runnel.arrays import Array
-from runnel.errors import CorruptData, TooCostly
+from runnel.errors import CorruptDataError, TooExpensiveError
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.index.index_layout import stored_atoms
 from runnel.matching.graphs.item_graph import MOST_SOLUTIONS, ItemGraph
@@ -32,7 +32,7 @@ from runnel.model.item import Value
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
 from runnel.plan.gates import query_of
-from runnel.plan.graph_bindings import BoundGraphs
+from runnel.plan.graph_bindings import GraphBindings
 from runnel.plan.store import Plan, PlanPart
 
 
@@ -45,7 +45,7 @@ def _pattern(text: str) -> Graph:
             raise ValueError(tag)
         return decode_graph(rest)
     except (ValueError, TypeError, IndexError, AttributeError) as error:
-        raise CorruptData(f"this is not a graph pattern of a plan: {text[:200]}") from error
+        raise CorruptDataError(f"this is not a graph pattern of a plan: {text[:200]}") from error
 
 
 @lru_cache(maxsize=1 << 10)
@@ -53,7 +53,7 @@ def _whole(text: str) -> tuple[Node, dict[int, Node]]:
     try:
         return decode_whole(json.loads(text))
     except (ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
-        raise CorruptData(f"this is not a query of a plan: {text[:200]}") from error
+        raise CorruptDataError(f"this is not a query of a plan: {text[:200]}") from error
 
 
 class GraphBinder:
@@ -108,7 +108,7 @@ class _Part:
     """One folder of the plan, and the patterns of its queries."""
 
     part: PlanPart
-    bound: BoundGraphs
+    bound: GraphBindings
 
     @cached_property
     def ids(self) -> Array:
@@ -128,7 +128,7 @@ class _Part:
         """The patterns at work."""
         found = GraphPart.of(self.part, stored_atoms(self.part))
         if found is None:
-            raise CorruptData(f"{self.part.manifest.folder} binds variables by graph patterns and has none")
+            raise CorruptDataError(f"{self.part.manifest.folder} binds variables by graph patterns and has none")
         return found
 
     def bind_alone(self, items: ItemBatch, rows: Array, places: Array) -> list[tuple[int, int, Bindings]]:
@@ -173,7 +173,7 @@ class _Part:
         """The bindings of a match; none where finding them takes too long: it is a match all the same."""
         try:
             return bounded(self._rows(items, row, begin, end))
-        except TooCostly:
+        except TooExpensiveError:
             return NO_BINDINGS
 
     def _rows(self, items: _Items, row: int, begin: int, end: int) -> Sequence[Binding]:
@@ -195,7 +195,7 @@ def _named(solutions: Sequence[Solution], names: Sequence[str]) -> list[dict[str
 class _Telling:
     """Solutions as bindings. Terms have one number in a batch, so solutions alike are told once."""
 
-    def __init__(self, found: GraphSolutions, bound: BoundGraphs) -> None:
+    def __init__(self, found: GraphSolutions, bound: GraphBindings) -> None:
         self._found = found
         self._bound = bound
         self._values: dict[int, Value] = {}

@@ -27,7 +27,7 @@ MOST_SOLUTIONS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ItemSolutions:
     """Solutions, and whether these are all."""
 
     solutions: tuple[Solution, ...]
@@ -45,7 +45,7 @@ class ItemGraph:
     def __init__(self, attributes: Attributes) -> None:
         self._graphs = graphs_of(attributes)
         self._indexes: list[_Index] | None = None
-        self._found: dict[tuple[Edge, ...], Found] = {}
+        self._found: dict[tuple[Edge, ...], ItemSolutions] = {}
 
     def rows(self, graph: Graph) -> list[dict[str, Value]] | None:
         """The solutions of a pattern as plain values, without its local variables; None where there are too many."""
@@ -56,16 +56,16 @@ class ItemGraph:
         """The same, of too many those that are found first."""
         return _plain(self.found(graph).solutions)
 
-    def found(self, graph: Graph) -> Found:
+    def found(self, graph: Graph) -> ItemSolutions:
         """The solutions of a pattern as terms."""
         if graph.edges not in self._found:
             self._found[graph.edges] = self._searched(graph.edges)
         every = self._found[graph.edges]
         if graph.filter is None:
             return every
-        return Found(tuple(one for one in every.solutions if truth_of(graph.filter, one)), every.whole)
+        return ItemSolutions(tuple(one for one in every.solutions if truth_of(graph.filter, one)), every.whole)
 
-    def _searched(self, edges: tuple[Edge, ...]) -> Found:
+    def _searched(self, edges: tuple[Edge, ...]) -> ItemSolutions:
         if self._indexes is None:
             self._indexes = [_Index(one) for one in self._graphs]
         found: list[Solution] = []
@@ -74,10 +74,10 @@ class ItemGraph:
             for one in search.solutions():
                 found.append(one)
                 if len(found) >= MOST_SOLUTIONS:
-                    return Found(tuple(found), False)
+                    return ItemSolutions(tuple(found), False)
             if search.steps > MOST_STEPS:
-                return Found(tuple(found), False)
-        return Found(tuple(found), True)
+                return ItemSolutions(tuple(found), False)
+        return ItemSolutions(tuple(found), True)
 
 
 def _plain(solutions: Sequence[Solution]) -> list[dict[str, Value]]:

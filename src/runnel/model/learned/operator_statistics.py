@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from heapq import nlargest
 from typing import Any, NamedTuple
 
-from runnel.model.learned.stream_statistics import Share
+from runnel.model.learned.stream_statistics import ObservedShare
 
 HALF_LIFE_CALLS = 2_000.0
 """Calls of an operator, or asks of a test, after which an observation of it counts half."""
@@ -27,7 +27,7 @@ _GUESS_CALLS = 5.0
 """A declared cost weighs as much as so many calls."""
 
 
-class Use(NamedTuple):
+class OperatorUse(NamedTuple):
     """How an operator was used: calls that were made, their seconds, those that failed, and answers known already.
 
     Weighted, so not whole numbers.
@@ -38,31 +38,31 @@ class Use(NamedTuple):
     failures: float = 0.0
     hits: float = 0.0
 
-    def plus(self, other: Use) -> Use:
+    def plus(self, other: OperatorUse) -> OperatorUse:
         """Both together."""
-        return Use(*(one + more for one, more in zip(self, other, strict=True)))
+        return OperatorUse(*(one + more for one, more in zip(self, other, strict=True)))
 
-    def times(self, factor: float) -> Use:
+    def times(self, factor: float) -> OperatorUse:
         """The same with another weight."""
-        return Use(*(one * factor for one in self))
+        return OperatorUse(*(one * factor for one in self))
 
 
-_NOT_ASKED = Share(0.0, 0.0)
+_NOT_ASKED = ObservedShare(0.0, 0.0)
 
 
 @dataclass(frozen=True)
-class Learned:
+class OperatorStatistics:
     """Uses of operators by `operator_key`, and by the digest of a test how often it was asked and passed.
 
-    >>> some = Learned({"mob 1": Use(10, 0.4)}, {b"1" * 16: Share(6, 6)})
+    >>> some = OperatorStatistics({"mob 1": OperatorUse(10, 0.4)}, {b"1" * 16: ObservedShare(6, 6)})
     >>> some.chance(b"1" * 16), some.chance(b"2" * 16), some.chance(b"2" * 16, 0.1)
     (0.875, 0.5, 0.1)
     >>> some.cost("mob 1", 0.25), some.cost("mob 2", 0.001)
     (0.11, 0.001)
     """
 
-    operators: Mapping[str, Use] = field(default_factory=dict)
-    tests: Mapping[bytes, Share] = field(default_factory=dict)
+    operators: Mapping[str, OperatorUse] = field(default_factory=dict)
+    tests: Mapping[bytes, ObservedShare] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.operators or self.tests)
@@ -74,36 +74,36 @@ class Learned:
 
     def cost(self, operator: str, declared: float) -> float:
         """The seconds of a call; those that were declared while little is known."""
-        known = self.operators.get(operator, Use())
+        known = self.operators.get(operator, OperatorUse())
         return (known.seconds + _GUESS_CALLS * declared) / (known.calls + _GUESS_CALLS)
 
-    def merge(self, other: Learned) -> Learned:
+    def merge(self, other: OperatorStatistics) -> OperatorStatistics:
         """Both together, of one age."""
         return merged((self, other))
 
-    def then(self, fresh: Learned, *, days: float = 0.0) -> Learned:
+    def then(self, fresh: OperatorStatistics, *, days: float = 0.0) -> OperatorStatistics:
         """What is known after fresh observations, so many days later: each fades by what was seen of it since.
 
-        >>> known = Learned(tests={b"1" * 16: Share(2_000, 1_000)})
-        >>> known.then(Learned(tests={b"1" * 16: Share(2_000, 2_000)})).tests[b"1" * 16]
-        Share(asked=3000.0, held=2500.0)
+        >>> known = OperatorStatistics(tests={b"1" * 16: ObservedShare(2_000, 1_000)})
+        >>> known.then(OperatorStatistics(tests={b"1" * 16: ObservedShare(2_000, 2_000)})).tests[b"1" * 16]
+        ObservedShare(asked=3000.0, held=2500.0)
         """
         age = 0.5 ** (max(0.0, days) / HALF_LIFE_DAYS)
         operators = {
-            name: use.times(age * _left(fresh.operators.get(name, Use()).calls))
+            name: use.times(age * _left(fresh.operators.get(name, OperatorUse()).calls))
             for name, use in self.operators.items()
         }
         tests = {}
         for test, (asked, held) in self.tests.items():
             left = age * _left(fresh.tests.get(test, _NOT_ASKED).asked)
-            tests[test] = Share(asked * left, held * left)
-        return Learned(operators, tests).merge(fresh)
+            tests[test] = ObservedShare(asked * left, held * left)
+        return OperatorStatistics(operators, tests).merge(fresh)
 
-    def bounded(self, *, tests: int = MOST_TESTS, operators: int = MOST_OPERATORS) -> Learned:
+    def bounded(self, *, tests: int = MOST_TESTS, operators: int = MOST_OPERATORS) -> OperatorStatistics:
         """The same with the tests that were asked most, and the operators that were called most."""
         if len(self.tests) <= tests and len(self.operators) <= operators:
             return self
-        return Learned(
+        return OperatorStatistics(
             dict(nlargest(operators, self.operators.items(), key=lambda one: one[1].calls + one[1].hits)),
             dict(nlargest(tests, self.tests.items(), key=lambda one: one[1].asked)),
         )
@@ -117,40 +117,42 @@ class Learned:
         return {name: value for name, value in told.items() if value}
 
     @staticmethod
-    def from_json(told: object) -> Learned:
+    def from_json(told: object) -> OperatorStatistics:
         """Read what `to_json` gave; nothing is learned from anything else.
 
-        >>> Learned.from_json({"operators": {"mob 1": [1, 0.5, 0, 2]}}).operators["mob 1"]
-        Use(calls=1.0, seconds=0.5, failures=0.0, hits=2.0)
-        >>> Learned.from_json({"tests": {"00": [1, 1]}}) == Learned.from_json(None) == Learned()
+        >>> OperatorStatistics.from_json({"operators": {"mob 1": [1, 0.5, 0, 2]}}).operators["mob 1"]
+        OperatorUse(calls=1.0, seconds=0.5, failures=0.0, hits=2.0)
+        >>> broken = OperatorStatistics.from_json({"tests": {"00": [1, 1]}})
+        >>> broken == OperatorStatistics.from_json(None) == OperatorStatistics()
         True
         """
         if not isinstance(told, dict):
-            return Learned()
+            return OperatorStatistics()
         try:
             operators = {
-                str(name): Use(*(_weight(one) for one in use)) for name, use in told.get("operators", {}).items()
+                str(name): OperatorUse(*(_weight(one) for one in use))
+                for name, use in told.get("operators", {}).items()
             }
             tests = {
-                _digest(test): Share(_weight(asked), _weight(held))
+                _digest(test): ObservedShare(_weight(asked), _weight(held))
                 for test, (asked, held) in told.get("tests", {}).items()
             }
         except (AttributeError, TypeError, ValueError):
-            return Learned()
-        return Learned(operators, tests)
+            return OperatorStatistics()
+        return OperatorStatistics(operators, tests)
 
 
-def merged(several: Iterable[Learned]) -> Learned:
+def merged(several: Iterable[OperatorStatistics]) -> OperatorStatistics:
     """All observations together."""
-    operators: dict[str, Use] = {}
-    tests: dict[bytes, Share] = {}
+    operators: dict[str, OperatorUse] = {}
+    tests: dict[bytes, ObservedShare] = {}
     for one in several:
         for name, use in one.operators.items():
-            operators[name] = operators.get(name, Use()).plus(use)
+            operators[name] = operators.get(name, OperatorUse()).plus(use)
         for test, (asked, held) in one.tests.items():
             known = tests.get(test, _NOT_ASKED)
-            tests[test] = Share(known.asked + asked, known.held + held)
-    return Learned(operators, tests)
+            tests[test] = ObservedShare(known.asked + asked, known.held + held)
+    return OperatorStatistics(operators, tests)
 
 
 def operator_key(name: str, version: int) -> str:

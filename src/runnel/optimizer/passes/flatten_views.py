@@ -16,14 +16,14 @@ from typing import Any
 from runnel.algebra.nodes.encode import encode_node
 from runnel.algebra.nodes.expressions import Expression
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union, reads
-from runnel.algebra.semantics.close_conditions import close, terms_of
+from runnel.algebra.semantics.close_conditions import close_condition, terms_of
 from runnel.algebra.semantics.distinct import DIGEST
-from runnel.errors import CyclicFeeds, RunnelError
+from runnel.errors import CyclicFeedsError, RunnelError
 from runnel.optimizer.draft import Draft, FlatFilter, FlatNodes, FlatRead, FlatUnion
 from runnel.optimizer.formulas import Formulas
 from runnel.optimizer.optimizer_settings import OptimizerSettings
 from runnel.optimizer.passes.name_graphs import binds_by_graphs, graphs_as_terms, named_graphs
-from runnel.plan.gates import NO_GATE, Gate, GateTable, way_id
+from runnel.plan.gates import NO_GATE, Gate, GateTable, disjunct_id
 from runnel.plan.graph_bindings import NamedGraph
 from runnel.plan.logical_plan import PlanQuery
 
@@ -73,7 +73,7 @@ def _with_ways(draft: Draft, flattener: _Flattener, flows: list[Flow]) -> Draft:
 
 def _ways(query: int, flow: Mapping[int, int], since: int) -> dict[int, tuple[int, int, int]]:
     """The ways of a query by id: the gate, the flat node, and the sequence after which it counts."""
-    return {way_id(query, place): (gate, flow[gate], since) for place, gate in enumerate(sorted(flow))}
+    return {disjunct_id(query, place): (gate, flow[gate], since) for place, gate in enumerate(sorted(flow))}
 
 
 def _gate(feed: int, definitions: Mapping[int, Node], since: Mapping[int, int], prints: dict[int, bytes]) -> Gate:
@@ -130,7 +130,7 @@ class _Flattener:
             if not missing:
                 self._done[current] = self._flatten(current)
             elif current in self._open:
-                raise CyclicFeeds(f"feed {current} reads itself", hint="a view cannot depend on itself")
+                raise CyclicFeedsError(f"feed {current} reads itself", hint="a view cannot depend on itself")
             else:
                 self._open.add(current)
                 stack.extend(missing)
@@ -192,7 +192,7 @@ class _Flattener:
 
     def _condition(self, condition: Expression, feed: int) -> int:
         """The formula of a condition in a feed's own definition."""
-        closed = close(condition)
+        closed = close_condition(condition)
         if feed in self._by_terms:
             closed = graphs_as_terms(closed)
         if closed is not condition:

@@ -14,7 +14,7 @@ from runnel.algebra.nodes.encode import encode_graph
 from runnel.algebra.nodes.expressions import And, Expression, Or
 from runnel.algebra.nodes.graph_patterns import Graph, canonical, is_local
 from runnel.algebra.nodes.query import Distinct, Filter, Node, conditions_of
-from runnel.algebra.semantics.close_conditions import close, graph_term, has_calls, leaves, terms_of
+from runnel.algebra.semantics.close_conditions import close_condition, graph_term, has_calls, leaves, terms_of
 from runnel.algebra.semantics.evaluate import views_below
 from runnel.algebra.semantics.join_graphs import open_variables
 from runnel.algebra.semantics.node_bindings import encode_whole
@@ -34,7 +34,7 @@ def named_graphs(node: Node, definitions: Mapping[int, Node]) -> tuple[NamedGrap
     if simple is not None:
         return tuple(map(_stored, simple))
     below = (definitions[one] for one in views_below(node, definitions))
-    if any(has_calls(close(one)) for each in (node, *below) for one in conditions_of(each)):
+    if any(has_calls(close_condition(one)) for each in (node, *below) for one in conditions_of(each)):
         return None
     return (NamedGraph(json.dumps(encode_whole(node, definitions), separators=(",", ":"))),)
 
@@ -44,13 +44,13 @@ def _asked_for(node: Node) -> list[Graph] | None:
     found: list[Graph] = []
     inner = node.input if isinstance(node, Distinct) else node
     while isinstance(inner, Filter):
-        for part in _conjuncts(close(inner.condition)):
+        for part in _conjuncts(close_condition(inner.condition)):
             if isinstance(part, Graph):
                 found += [part] if open_variables(part) else []
             elif _binds(part):
                 return None
         inner = inner.input
-    return None if any(_binds(close(one)) for one in conditions_of(inner)) else found
+    return None if any(_binds(close_condition(one)) for one in conditions_of(inner)) else found
 
 
 def _conjuncts(closed: Expression) -> Iterator[Expression]:

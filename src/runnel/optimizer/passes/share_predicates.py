@@ -11,7 +11,7 @@ from runnel.optimizer.draft import Branch, Draft, NormalForm
 from runnel.optimizer.formulas import Formulas
 from runnel.optimizer.optimizer_settings import OptimizerSettings
 from runnel.optimizer.table_builder import TableBuilder
-from runnel.plan.gates import query_of_one
+from runnel.plan.gates import query_of_id
 from runnel.plan.logical_plan import EXACT, FormulaKind
 
 
@@ -24,7 +24,7 @@ def share_predicates(draft: Draft, settings: OptimizerSettings) -> Draft:
     for (query, predicate), sources in _joined(draft.branches or (), predicates).items():
         builder.add(predicate, builder.scope(sources), draft.queries[query].id)
     alive = {draft.queries[branch.query].id for branch in draft.branches or ()}
-    alive |= {query_of_one(one) for one in alive}
+    alive |= {query_of_id(one) for one in alive}
     bound = builder.bound_graphs({query: some for query, some in draft.bound.items() if query in alive})
     return replace(draft, logical=replace(builder.finish(draft.queries), bound_graphs=bound))
 

@@ -14,14 +14,14 @@ from runnel.errors import RunnelError
 from runnel.optimizer.draft import Branch, Draft
 from runnel.optimizer.formulas import ALWAYS, COMPOUND, NEVER, Formulas
 from runnel.optimizer.optimizer_settings import OptimizerSettings
-from runnel.plan.gates import operated_way_id, query_of_one
+from runnel.plan.gates import operator_disjunct_id, query_of_id
 from runnel.plan.logical_plan import FormulaKind, PlanQuery
-from runnel.plan.operator_table import Literal, OperatedWay, OperatorTable
+from runnel.plan.operator_table import OperatorDisjunct, OperatorTable, TermLiteral
 
 Literals = frozenset[int]
 """Terms that must hold, as `term * 2 + negated`."""
 
-Ways = dict[Literals, int]
+Disjuncts = dict[Literals, int]
 """The ways to satisfy a formula: what must hold of terms, and the filter before it."""
 
 
@@ -43,8 +43,8 @@ def split_operators(draft: Draft, settings: OptimizerSettings) -> Draft:
             key = (branch.query, literals)
             if key not in places:
                 target = draft.queries[branch.query]
-                query = query_of_one(target.id)
-                way = operated_way_id(query, numbered.get(query, 0))
+                query = query_of_id(target.id)
+                way = operator_disjunct_id(query, numbered.get(query, 0))
                 numbered[query] = numbered.get(query, 0) + 1
                 places[key] = len(queries)
                 queries.append(PlanQuery(way, target.since))
@@ -52,17 +52,17 @@ def split_operators(draft: Draft, settings: OptimizerSettings) -> Draft:
             branches.append(Branch(places[key], formula, branch.sources))
     texts = draft.formulas.terms
     table = {
-        way: OperatedWay(target, _named(draft, way, literals, texts)) for way, (target, literals) in ways.items()
+        way: OperatorDisjunct(target, _named(draft, way, literals, texts)) for way, (target, literals) in ways.items()
     }
     return _in_order(replace(draft, branches=tuple(branches), operators=OperatorTable.of(table)), queries)
 
 
-def _told(draft: Draft, query: int, ways: Ways) -> Ways:
+def _told(draft: Draft, query: int, ways: Disjuncts) -> Disjuncts:
     """The ways of a query without the terms that ask no operator and bind nothing that it wants to know."""
     idle = draft.formulas.graph_terms
     if not idle:
         return ways
-    names = draft.names.get(query_of_one(draft.queries[query].id), {})
+    names = draft.names.get(query_of_id(draft.queries[query].id), {})
     by_literals: dict[Literals, list[int]] = {}
     for literals, formula in ways.items():
         left = frozenset(one for one in literals if one >> 1 not in idle or names.get(one >> 1))
@@ -70,11 +70,11 @@ def _told(draft: Draft, query: int, ways: Ways) -> Ways:
     return {literals: draft.formulas.disjunction(some) for literals, some in by_literals.items()}
 
 
-def _named(draft: Draft, way: int, literals: Literals, texts: list[str]) -> tuple[Literal, ...]:
+def _named(draft: Draft, way: int, literals: Literals, texts: list[str]) -> tuple[TermLiteral, ...]:
     """The literals of a way, with the names that the query itself gives to the variables of those that must hold."""
-    names = draft.names.get(query_of_one(way), {})
+    names = draft.names.get(query_of_id(way), {})
     return tuple(
-        Literal(texts[one >> 1], bool(one & 1), () if one & 1 else names.get(one >> 1, ())) for one in literals
+        TermLiteral(texts[one >> 1], bool(one & 1), () if one & 1 else names.get(one >> 1, ())) for one in literals
     )
 
 
@@ -99,9 +99,9 @@ class _Splitter:
         self._formulas = formulas
         self._most = most
         self._has_terms: dict[int, bool] = {}
-        self._done: dict[tuple[int, bool], Ways] = {}
+        self._done: dict[tuple[int, bool], Disjuncts] = {}
 
-    def ways(self, root: int) -> Ways:
+    def ways(self, root: int) -> Disjuncts:
         """The ways to satisfy a formula."""
         waiting = [(root, False)]
         while waiting:
@@ -135,7 +135,7 @@ class _Splitter:
                 self._has_terms[one] = kind == FormulaKind.TERM or any(self._has_terms[child] for child in below)
         return self._has_terms[formula]
 
-    def _split(self, formula: int, negated: bool) -> Ways:
+    def _split(self, formula: int, negated: bool) -> Disjuncts:
         if not self._touches(formula):
             return {frozenset(): self._formulas.negation(formula) if negated else formula}
         kind, children = self._formulas.kinds[formula], self._formulas.children[formula]
@@ -147,8 +147,8 @@ class _Splitter:
         # De Morgan: a negated conjunction is a disjunction of negated parts.
         return self._all(below) if (kind == FormulaKind.AND) != negated else self._any(below)
 
-    def _all(self, parts: Iterable[Ways]) -> Ways:
-        found: Ways = {frozenset(): ALWAYS}
+    def _all(self, parts: Iterable[Disjuncts]) -> Disjuncts:
+        found: Disjuncts = {frozenset(): ALWAYS}
         for part in parts:
             pairs = [
                 (left | right, self._formulas.conjunction([one, other]))
@@ -159,10 +159,10 @@ class _Splitter:
             found = self._merged(pairs)
         return found
 
-    def _any(self, parts: Iterable[Ways]) -> Ways:
+    def _any(self, parts: Iterable[Disjuncts]) -> Disjuncts:
         return self._merged(pair for part in parts for pair in part.items())
 
-    def _merged(self, pairs: Iterable[tuple[Literals, int]]) -> Ways:
+    def _merged(self, pairs: Iterable[tuple[Literals, int]]) -> Disjuncts:
         """Ways with the same literals are one, if any of their filters holds."""
         by_literals: dict[Literals, list[int]] = {}
         for literals, formula in pairs:

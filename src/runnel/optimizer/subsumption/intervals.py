@@ -20,7 +20,7 @@ Intervals = tuple["Interval", ...]
 _LONGEST_AGE = timedelta(days=100_000)
 
 
-class Kind(IntEnum):
+class ValueKind(IntEnum):
     """The kind of value that an interval is made of."""
 
     NUMBER = 0
@@ -34,7 +34,7 @@ class Kind(IntEnum):
 class Interval:
     """The values from `low` to `high`; None is no bound, and a bound belongs to the interval or does not."""
 
-    kind: Kind
+    kind: ValueKind
     low: Any = None
     high: Any = None
     with_low: bool = True
@@ -115,19 +115,19 @@ def _span(constant: Constant) -> Interval | None:
     """The values that equal a constant; None for one that equals nothing, or that this module does not know."""
     match constant:
         case bool():
-            return Interval(Kind.TRUTH, constant, constant)
+            return Interval(ValueKind.TRUTH, constant, constant)
         case int() | float():
-            return None if math.isnan(constant) else Interval(Kind.NUMBER, constant, constant)
+            return None if math.isnan(constant) else Interval(ValueKind.NUMBER, constant, constant)
         case str():
-            return Interval(Kind.TEXT, constant, constant)
+            return Interval(ValueKind.TEXT, constant, constant)
         case datetime():
-            return None if constant.tzinfo is None else Interval(Kind.MOMENT, constant, constant)
+            return None if constant.tzinfo is None else Interval(ValueKind.MOMENT, constant, constant)
         case Ago(length):
             # All relative times of an item count from the same moment; one of centuries may leave the calendar.
-            return Interval(Kind.AGE, -length, -length) if length <= _LONGEST_AGE else None
+            return Interval(ValueKind.AGE, -length, -length) if length <= _LONGEST_AGE else None
         case date():
             start = datetime(constant.year, constant.month, constant.day, tzinfo=UTC)
             end = None if constant == date.max else start + timedelta(days=1)
-            return Interval(Kind.MOMENT, start, end, with_high=False)
+            return Interval(ValueKind.MOMENT, start, end, with_high=False)
         case _:
             return None

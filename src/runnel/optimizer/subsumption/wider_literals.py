@@ -17,7 +17,7 @@ from runnel.algebra.nodes.attributes import WHOLE, Attribute
 from runnel.algebra.nodes.expressions import Atom, Contains, ContainsPattern, Exists
 from runnel.algebra.values.word_patterns import literal_start
 from runnel.arrays import Array, Rows
-from runnel.optimizer.subsumption.intervals import Interval, Intervals, Kind, intervals_of
+from runnel.optimizer.subsumption.intervals import Interval, Intervals, ValueKind, intervals_of
 from runnel.optimizer.subsumption.nearest_wider import nearest_wider
 from runnel.optimizer.subsumption.word_steps import LONGEST, Steps, is_pattern, is_prefix, parts, steps_of
 
@@ -55,7 +55,7 @@ def _first(groups: Array, most: int) -> Array:
 
 def _pairs(atoms: Sequence[Atom], most: int) -> Iterator[Pair]:
     """Pairs of a narrow and a strictly wider atom, each once; never a circle, also where two atoms say the same."""
-    compared: dict[tuple[Attribute, Kind], list[tuple[int, Intervals]]] = defaultdict(list)
+    compared: dict[tuple[Attribute, ValueKind], list[tuple[int, Intervals]]] = defaultdict(list)
     for number, atom in enumerate(atoms):
         found = intervals_of(atom)
         if found is not None and len({one.kind for one in found}) == 1:

@@ -32,7 +32,7 @@ class Counters:
     matches: int = 0
 
 
-class GraphMatcher(Protocol):
+class GraphContender(Protocol):
     """Finds the patterns of publications, exactly. Terms of both are numbered by the same `TermIndex`."""
 
     counters: Counters

@@ -154,7 +154,7 @@ def known_node(node: Number, binding: Array) -> Number:
 
 
 @step
-def stretch(
+def triple_range(
     edge: Number, nodes: Array, binding: Array, subjects: Array, labels: Array, first: Number, last: Number
 ) -> tuple[Number, Number]:
     """The triples among which an edge must lie: those with its label and subject, as far as these are known."""
@@ -200,7 +200,7 @@ def lay(pattern: Number, publication: Number, early: bool, laid: Laid, triples: 
     asked, asked_end = constraint_offsets[pattern], constraint_offsets[pattern + 1]
     binding[:] = FREE
     depth = 0
-    places[0], stops[0] = stretch(first_edge, nodes, binding, subjects, labels, first, last)
+    places[0], stops[0] = triple_range(first_edge, nodes, binding, subjects, labels, first, last)
     bound[0] = 0
     while depth >= 0:
         edge = first_edge + depth
@@ -236,7 +236,7 @@ def lay(pattern: Number, publication: Number, early: bool, laid: Laid, triples: 
             depth -= 1
         elif edge + 1 < last_edge:
             depth += 1
-            places[depth], stops[depth] = stretch(edge + 1, nodes, binding, subjects, labels, first, last)
+            places[depth], stops[depth] = triple_range(edge + 1, nodes, binding, subjects, labels, first, last)
             bound[depth] = 0
         else:
             holds = True

@@ -12,7 +12,7 @@ from runnel.papers.graphs.contract import Counters, Pairs, settle_programs
 from runnel.papers.graphs.join_edges import Laid, Room, Triples, laid_shapes, lay, room_for, triples_in
 
 
-class AloneMatcher:
+class EachPatternMatcher:
     """No index at all."""
 
     def __init__(self, table: PatternTable) -> None:

@@ -6,39 +6,39 @@ from collections.abc import Callable
 
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
 from runnel.matching.graphs.patterns.term_index import TermIndex
-from runnel.papers.graphs.contract import GraphMatcher
+from runnel.papers.graphs.contract import GraphContender
 from runnel.papers.graphs.counting_matcher import CountingMatcher
-from runnel.papers.graphs.lay_each_pattern import AloneMatcher
-from runnel.papers.graphs.scan_graphs import ScanMatcher
+from runnel.papers.graphs.lay_each_pattern import EachPatternMatcher
+from runnel.papers.graphs.scan_graphs import GraphScanMatcher
 from runnel.papers.graphs.shape_matcher import ShapeMatcher
 
 
-def shapes(table: PatternTable, terms: TermIndex) -> GraphMatcher:
+def shapes(table: PatternTable, terms: TermIndex) -> GraphContender:
     """What Runnel runs."""
     return ShapeMatcher(table)
 
 
-def scan(table: PatternTable, terms: TermIndex) -> GraphMatcher:
+def scan(table: PatternTable, terms: TermIndex) -> GraphContender:
     """Every pattern on every graph, by the definition."""
-    return ScanMatcher(table)
+    return GraphScanMatcher(table)
 
 
-def alone(table: PatternTable, terms: TermIndex) -> GraphMatcher:
+def alone(table: PatternTable, terms: TermIndex) -> GraphContender:
     """Every pattern on every graph, compiled."""
-    return AloneMatcher(table)
+    return EachPatternMatcher(table)
 
 
-def joined(table: PatternTable, terms: TermIndex) -> GraphMatcher:
+def joined(table: PatternTable, terms: TermIndex) -> GraphContender:
     """Edges are counted, then joined, then constraints are asked (G-ToPSS)."""
     return CountingMatcher(table, terms, constraint_tables=False)
 
 
-def union_graph(table: PatternTable, terms: TermIndex) -> GraphMatcher:
+def union_graph(table: PatternTable, terms: TermIndex) -> GraphContender:
     """The paper's match with constraint tables, made sound."""
     return CountingMatcher(table, terms, constraint_tables=True)
 
 
-CONTENDERS: dict[str, Callable[[PatternTable, TermIndex], GraphMatcher]] = {
+CONTENDERS: dict[str, Callable[[PatternTable, TermIndex], GraphContender]] = {
     "shapes": shapes,
     "union_graph": union_graph,
     "joined": joined,

@@ -10,7 +10,7 @@ from runnel.matching.graphs.search.publications import Publications
 from runnel.papers.graphs.contract import Counters, Pairs, triples_of
 
 
-class ScanMatcher:
+class GraphScanMatcher:
     """Asks `algebra.semantics.graph_solutions` about every pair."""
 
     def __init__(self, table: PatternTable) -> None:

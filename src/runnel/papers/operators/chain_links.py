@@ -19,7 +19,7 @@ ONE = float(1 << 31)
 """What a probability of 1, and the unit of cost, are as whole numbers."""
 
 
-class Links(NamedTuple):
+class ChainLinks(NamedTuple):
     """The chains. Arrays over tests, nodes and ways have room for more."""
 
     chances: Array
@@ -46,7 +46,7 @@ class Links(NamedTuple):
 
 
 @step
-def _link(links: Links, way: Number, start: Number, tests: Array) -> None:
+def _link(links: ChainLinks, way: Number, start: Number, tests: Array) -> None:
     """Make the chain of a way, its nodes from `start` on."""
     links.starts[way] = start
     links.lengths[way] = len(tests)
@@ -80,7 +80,7 @@ def sorted_chain(wishes: Array, tests: Array) -> Array:
 
 
 @step
-def _hang(links: Links, node: Number, test: Number) -> None:
+def _hang(links: ChainLinks, node: Number, test: Number) -> None:
     first = links.heads[test]
     links.node_before[node] = NOTHING
     links.node_next[node] = first
@@ -92,7 +92,7 @@ def _hang(links: Links, node: Number, test: Number) -> None:
 
 
 @kernel
-def link_all(links: Links, ways: Array, offsets: Array, tests: Array, first: Number) -> None:
+def link_all(links: ChainLinks, ways: Array, offsets: Array, tests: Array, first: Number) -> None:
     """Make the chains of several ways, their nodes one after another from `first` on."""
     for number in range(len(ways)):
         start, stop = offsets[number], offsets[number + 1]
@@ -100,7 +100,7 @@ def link_all(links: Links, ways: Array, offsets: Array, tests: Array, first: Num
 
 
 @kernel
-def unlink(links: Links, way: Number) -> None:
+def unlink(links: ChainLinks, way: Number) -> None:
     """Take a way's nodes out of all links."""
     for node in range(links.starts[way], links.starts[way] + links.lengths[way]):
         test = links.node_tests[node]
@@ -117,7 +117,7 @@ def unlink(links: Links, way: Number) -> None:
 
 
 @step
-def _score(links: Links, way: Number) -> Number:
+def _score(links: ChainLinks, way: Number) -> Number:
     """What evaluating this chain first saves, against evaluating the chains linked to it first.
 
     The sum of section 4.2.4 over all other chains at once: they come in by the sums of their P and C, and the
@@ -133,14 +133,14 @@ def _score(links: Links, way: Number) -> Number:
 
 
 @kernel
-def score_all(links: Links, ways: Array) -> None:
+def score_all(links: ChainLinks, ways: Array) -> None:
     """Score these ways."""
     for way in ways:
         links.scores[way] = _score(links, way)
 
 
 @kernel
-def find_stale(links: Links, tests: Array, found: Array) -> int:
+def find_stale(links: ChainLinks, tests: Array, found: Array) -> int:
     """The ways that share one of these tests, each once, in `found`; gives how many. They are marked as stale."""
     count = 0
     for test in tests:

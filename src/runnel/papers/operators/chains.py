@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from runnel.arrays import IDENTIFIER, Array, offsets_of, read_only
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.papers.operators.chain_links import (
     NOTHING,
-    Links,
+    ChainLinks,
     find_places,
     find_stale,
     link_all,
@@ -56,7 +56,7 @@ class Chains:
         self.grow(chances, costs)
 
     @staticmethod
-    def of(problem: Problem) -> Chains:
+    def of(problem: OrderProblem) -> Chains:
         """The chains of a problem's ways, numbered as there."""
         costs = problem.costs[problem.test_calls]
         chains = Chains(problem.chances, costs, float(costs.mean()) if len(costs) else 1.0)
@@ -188,7 +188,7 @@ class Chains:
 
     def _make_room(self) -> None:
         sizes = (7 * [self._tests]) + (6 * [self._nodes]) + (5 * [self._ways])
-        self._links = Links(*(_with_room(kept, size) for kept, size in zip(self._links, sizes, strict=True)))
+        self._links = ChainLinks(*(_with_room(kept, size) for kept, size in zip(self._links, sizes, strict=True)))
 
     def _compact(self) -> None:
         """Leave out the nodes of removed ways."""
@@ -201,11 +201,11 @@ class Chains:
         self._nodes, self._dead = len(tests), 0
 
 
-def _empty() -> Links:
+def _empty() -> ChainLinks:
     tests = ("f8", "f8", "f8", "i8", "i8", "i8", "?")
     nodes = ("i4", "i4", "i8", "i8", "i8", "i8")
     ways = ("i8", "i8", "f8", "?", "?")
-    return Links(*(np.empty(0, dtype=kind) for kind in (*tests, *nodes, *ways)))
+    return ChainLinks(*(np.empty(0, dtype=kind) for kind in (*tests, *nodes, *ways)))
 
 
 def _with_room(array: Array, size: int) -> Array:

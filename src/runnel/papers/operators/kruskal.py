@@ -10,15 +10,15 @@ import numpy as np
 
 from runnel.arrays import IDENTIFIER, Array, read_only
 from runnel.kernel import Number, kernel
-from runnel.matching.operators.orders.order import Kind, Order
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.order import Order, OrderKind
+from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.papers.operators.chains import Chains
 
 MOST_PAIRS = 30_000_000
 """Pairs of chains that share a test, counted once for each test."""
 
 
-def kruskal(problem: Problem) -> Order:
+def kruskal(problem: OrderProblem) -> Order:
     """Chains along a path whose edges were chosen with the least savings first, as the paper has it.
 
     Savings are those of evaluating the chain that was declared first before the other. Pairs that share nothing save
@@ -34,7 +34,7 @@ def kruskal(problem: Problem) -> Order:
         problem.way_offsets, read_only(tests), problem.test_offsets, problem.test_ways, problem.chances, costs, most
     )
     sequence = _path(problem.ways, firsts, seconds, np.argsort(savings, kind="stable"))
-    return Order.by_ways("kruskal", Kind.CHAINS, problem, sequence, tests)
+    return Order.by_ways("kruskal", OrderKind.CHAINS, problem, sequence, tests)
 
 
 @kernel

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from runnel.matching.operators.orders.order import Kind, Order
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.order import Order, OrderKind
+from runnel.matching.operators.orders.problem import OrderProblem
 
 
-def naive(problem: Problem) -> Order:
+def naive(problem: OrderProblem) -> Order:
     """Ways as declared, tests as declared, until one fails or all have passed.
 
     The answer to a call is remembered and used again, as the paper has it. But a way is not skipped because a test
     of it is known to have failed: it learns so when its own turn comes to that test.
     """
-    return Order.by_ways("naive", Kind.INDEPENDENT, problem, np.arange(problem.ways))
+    return Order.by_ways("naive", OrderKind.INDEPENDENT, problem, np.arange(problem.ways))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from runnel.matching.operators.orders.order import Kind, Order
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.order import Order, OrderKind
+from runnel.matching.operators.orders.problem import OrderProblem
 
 
-def sequential(problem: Problem) -> Order:
+def sequential(problem: OrderProblem) -> Order:
     """Undecided ways as declared; of each all tests as declared that some undecided way still needs.
 
     As algorithm 1 is written, a way that was begun is gone through to its end even after it is rejected (line 7).
     """
-    return Order.by_ways("sequential", Kind.MARKED, problem, np.arange(problem.ways))
+    return Order.by_ways("sequential", OrderKind.MARKED, problem, np.arange(problem.ways))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from runnel.matching.operators.orders.order import Kind, Order
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.order import Order, OrderKind
+from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.papers.operators.chains import Chains
 
 
-def sub_order(problem: Problem) -> Order:
+def sub_order(problem: OrderProblem) -> Order:
     """Tests of a way by cost for a unit of the probability to fail; ways by their score, the highest first.
 
     The score is the paper's pairwise difference, summed over all other chains at once. The paper goes on to a tour by
     Kruskal's method, which takes pairs with the least savings first; `kruskal` does that, and gains nothing.
     """
     chains = Chains.of(problem)
-    return Order.by_ways("sub_order", Kind.CHAINS, problem, chains.order(), chains.tests())
+    return Order.by_ways("sub_order", OrderKind.CHAINS, problem, chains.order(), chains.tests())

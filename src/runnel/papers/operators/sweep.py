@@ -12,8 +12,8 @@ import numpy as np
 
 from runnel.arrays import IDENTIFIER, Array, offsets_of, read_only
 from runnel.kernel import Number, inlined, kernel
-from runnel.matching.operators.orders.order import Kind, Order
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.order import Order, OrderKind
+from runnel.matching.operators.orders.problem import OrderProblem
 
 WORD = 64
 _DIGITS = 40
@@ -34,7 +34,7 @@ def pack_truths(truths: Array) -> Array:
     return np.asarray(np.bitwise_or.reduce(padded.reshape(words, WORD, tests) << shifts, axis=1))
 
 
-def sweep(problem: Problem, order: Order, packed: Array, rows: int) -> tuple[Array, Array]:
+def sweep(problem: OrderProblem, order: Order, packed: Array, rows: int) -> tuple[Array, Array]:
     """Decide all ways for so many items: how many calls each takes, and how many ways each accepts."""
     return Sweep(problem, order).follow(packed, rows)
 
@@ -42,8 +42,8 @@ def sweep(problem: Problem, order: Order, packed: Array, rows: int) -> tuple[Arr
 class Sweep:
     """The ways of a problem in the order in which a static order comes to them: most are found nearby then."""
 
-    def __init__(self, problem: Problem, order: Order) -> None:
-        if order.kind is not Kind.RANKS:
+    def __init__(self, problem: OrderProblem, order: Order) -> None:
+        if order.kind is not OrderKind.RANKS:
             raise ValueError(f"{order.name} is not an order of calls that is the same for all items")
         self._tests = _in_sequence(problem, order)
         lengths = np.diff(problem.test_offsets)[self._tests]
@@ -73,7 +73,7 @@ class Sweep:
         return calls, accepted
 
 
-def _in_sequence(problem: Problem, order: Order) -> Array:
+def _in_sequence(problem: OrderProblem, order: Order) -> Array:
     """The tests in the order in which they are settled."""
     return np.argsort(order.ranks[problem.test_calls], kind="stable")
 

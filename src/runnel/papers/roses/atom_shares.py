@@ -6,14 +6,14 @@ import numpy as np
 
 from runnel.arrays import Array, Texts
 from runnel.matching.filters.words.vocabulary import Vocabulary
-from runnel.model.learned.stream_statistics import Observed
+from runnel.model.learned.stream_statistics import StreamSample
 
 
-def atom_shares(atoms: Texts, guesses: Array, observed: Observed) -> Array:
+def atom_shares(atoms: Texts, guesses: Array, observed: StreamSample) -> Array:
     """The part of all items for which each atom, as it is stored, is expected to hold.
 
-    >>> from runnel.model.learned.stream_statistics import Share
-    >>> seen = Observed(100, {}, {"b": Share(980, 490)})
+    >>> from runnel.model.learned.stream_statistics import ObservedShare
+    >>> seen = StreamSample(100, {}, {"b": ObservedShare(980, 490)})
     >>> atom_shares(Texts.of(["a", "b"]), np.array([0.1, 0.01]), seen).round(4).tolist()
     [0.1, 0.4902]
     """

@@ -16,7 +16,7 @@ import numpy as np
 
 from runnel.arrays import IDENTIFIER, Array, Rows, Texts, offsets_of
 from runnel.matching.compile.matcher_choice import MatcherChoice
-from runnel.matching.explain.explain_query import part_of, targets_of, ways_of
+from runnel.matching.explain.explain_query import disjuncts_of, part_of, targets_of
 from runnel.optimizer.describe import counted
 from runnel.optimizer.matcher_costs import ExpectedWork
 from runnel.papers.roses.describe_tree import (
@@ -165,7 +165,7 @@ def pictures(plan: Plan, query: int, names: Mapping[int, str]) -> dict[str, str]
     """The trees in which a query is, as SVG by the names of their sources; those of the first few sources."""
     part, position = part_of(plan, query, names)
     logical = part.logical
-    places = [position, *(place for place, _ in ways_of(part, query, names))]
+    places = [position, *(place for place, _ in disjuncts_of(part, query, names))]
     scopes = [int(logical.target_scopes[target]) for place in places for target in targets_of(logical, place)]
     sources = sorted({source for scope in scopes for source in logical.scopes.row(scope).tolist()})
     trees = SourceTrees(part, plan.removed(part))

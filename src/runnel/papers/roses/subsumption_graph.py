@@ -13,7 +13,7 @@ import numpy as np
 
 from runnel.arrays import Rows
 from runnel.papers.roses.factoring.candidates import NO_PREDICATE, FactoringSettings, find_candidates
-from runnel.papers.roses.factoring.factor_filters import Problem
+from runnel.papers.roses.factoring.factor_filters import FactoringProblem
 from runnel.papers.roses.factoring.filter_tree import FilterTree
 from runnel.papers.roses.factoring.filters import Filters
 
@@ -27,7 +27,7 @@ class SubsumptionGraph:
     `order` is the place of a node among all by selectivity, so that every algorithm breaks ties alike.
     """
 
-    problem: Problem
+    problem: FactoringProblem
     inserted: Rows
     rates: tuple[float, ...]
     order: tuple[int, ...]
@@ -56,7 +56,7 @@ def build_graph(filters: Filters, settings: FactoringSettings | None = None) -> 
     >>> list(graph.inserted.lists()), [bin(one) for one in graph.below]
     ([[0]], ['0b0', '0b0', '0b11'])
     """
-    problem = Problem.of(filters)
+    problem = FactoringProblem.of(filters)
     found = find_candidates(problem.predicates, filters, settings)
     chosen = np.flatnonzero(found.owners == NO_PREDICATE)
     inserted = found.sets(chosen)

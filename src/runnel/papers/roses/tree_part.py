@@ -21,7 +21,7 @@ from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.atoms.item_keys import BatchKeys, KeyFinder
 from runnel.matching.filters.atoms.truth import TRUE, UNKNOWN, BatchTruth, formula_order
 from runnel.matching.filters.index.index_layout import stored_atoms, targets_of_predicates
-from runnel.matching.filters.index.part_index import Found, PartIndex
+from runnel.matching.filters.index.part_index import CandidateMatches, PartIndex
 from runnel.matching.filters.index.plan_words import PlanWords
 from runnel.matching.filters.index.reach import Reach
 from runnel.matching.graphs.search.graph_part import GraphPart
@@ -133,7 +133,7 @@ class TreePart:
         """The index that is asked for items of which a key is in doubt: trees know only yes and no."""
         return PartIndex(self._part, self._removed)
 
-    def match(self, columns: ItemColumns, statistics: MatchStatistics) -> Found:
+    def match(self, columns: ItemColumns, statistics: MatchStatistics) -> CandidateMatches:
         """The queries of this part that the items match."""
         keys = self._finder.keys(columns)
         if len(keys.doubtful_rows()):
@@ -146,7 +146,9 @@ class TreePart:
         statistics.atom_evaluations += chunk.truth.evaluations
         held, unknown = verdicts == TRUE, verdicts == UNKNOWN
         found_rows, queries = self.reach.queries(columns, rows[held], predicates[held])
-        return Found(found_rows, queries, self._failures(columns, rows[unknown], predicates[unknown], chunk.truth))
+        return CandidateMatches(
+            found_rows, queries, self._failures(columns, rows[unknown], predicates[unknown], chunk.truth)
+        )
 
     def _descend(
         self, source: int, columns: ItemColumns, chunk: _Chunk, statistics: MatchStatistics

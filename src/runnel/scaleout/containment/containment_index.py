@@ -14,7 +14,7 @@ import numpy as np
 
 from runnel.algebra.nodes.graph_patterns import Graph
 from runnel.arrays import Array
-from runnel.scaleout.containment.containment_trees import NONE, Trees
+from runnel.scaleout.containment.containment_trees import NONE, ContainmentTrees
 from runnel.scaleout.containment.edge_postings import (
     BELOW,
     CHECKED,
@@ -29,7 +29,7 @@ from runnel.scaleout.containment.edge_postings import (
     seek_roots,
 )
 from runnel.scaleout.containment.growing_lists import GrowingLists
-from runnel.scaleout.containment.intersect_patterns import intersecting
+from runnel.scaleout.containment.intersect_patterns import intersect_patterns
 from runnel.scaleout.containment.pattern_store import PatternStore, grown
 
 _NOBODY = -1
@@ -57,7 +57,7 @@ class ContainmentIndex:
 
     def __init__(self, *, each: int | None = None, spare: int = 0) -> None:
         self.store = PatternStore()
-        self.trees = Trees()
+        self.trees = ContainmentTrees()
         self.access = GrowingLists()
         self.edges = GrowingLists()
         self.kinds: Array = np.zeros(64, np.uint8)
@@ -276,7 +276,7 @@ class ContainmentIndex:
         first, *others = patterns
         found: Graph | None = self.store.graph(first)
         for pattern in others:
-            found = None if found is None else intersecting(found, self.store.graph(pattern))
+            found = None if found is None else intersect_patterns(found, self.store.graph(pattern))
         return found
 
     def _root(self, pattern: int, kind: int) -> None:

@@ -13,13 +13,13 @@ import numpy as np
 from runnel.arrays import Array
 from runnel.kernel import Number, kernel
 from runnel.scaleout.containment.compare_demands import NO, YES
-from runnel.scaleout.containment.homomorphism import MOST, NOBODY, Held, lay
+from runnel.scaleout.containment.homomorphism import MOST, NOBODY, StoredPatterns, find_homomorphism
 from runnel.scaleout.containment.pattern_store import grown
 
 NONE = -1
 
 
-class Links(NamedTuple):
+class TreeLinks(NamedTuple):
     """For every pattern its parent, the first below it, and the next and previous below the same, or NONE."""
 
     parents: Array
@@ -28,19 +28,19 @@ class Links(NamedTuple):
     befores: Array
 
 
-class Trees:
+class ContainmentTrees:
     """Who lies below whom."""
 
     def __init__(self) -> None:
         self.counts: Array = np.zeros(64, np.int32)
-        self.links = Links(*(np.full(64, NONE, np.int32) for _ in Links._fields))
+        self.links = TreeLinks(*(np.full(64, NONE, np.int32) for _ in TreeLinks._fields))
 
     def make_room(self, count: int) -> None:
         """Let numbers below a count have links."""
         old = len(self.links.parents)
         if count > old:
             self.counts = grown(self.counts, count)
-            self.links = Links(*(grown(one, count) for one in self.links))
+            self.links = TreeLinks(*(grown(one, count) for one in self.links))
             for one in self.links:
                 one[old:] = NONE
 
@@ -84,7 +84,9 @@ class Trees:
 
 
 @kernel
-def seek_below(held: Held, links: Links, roots: Array, targets: Array, found: Array, hits: Array) -> Number:
+def seek_below(
+    held: StoredPatterns, links: TreeLinks, roots: Array, targets: Array, found: Array, hits: Array
+) -> Number:
     """Find what holds of a publication below roots; `hits` gets how many, by root. The answer: how many were asked.
 
     Numbers go to `found`, end to end; of those that are not decided within the steps as -1 - number. What lies below
@@ -96,7 +98,7 @@ def seek_below(held: Held, links: Links, roots: Array, targets: Array, found: Ar
         one = links.firsts[root]
         while one != NONE:
             checked += 1
-            answer = lay(held, one, targets, 0, len(targets), NOBODY, MOST)
+            answer = find_homomorphism(held, one, targets, 0, len(targets), NOBODY, MOST)
             if answer != NO:
                 found[size] = one if answer == YES else -1 - one
                 size += 1

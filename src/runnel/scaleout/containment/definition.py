@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from runnel.algebra.nodes.calls import Relation, Variable
 from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Comparison, Complement, Edge, Graph, GraphFilter, Node
-from runnel.algebra.semantics.rdf_terms import Sort, compare_known, compare_terms, known
+from runnel.algebra.semantics.rdf_terms import Sort, compare_known, compare_terms, known_term
 
 TURNED: dict[Relation, Relation] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """The relation seen from the other side."""
@@ -91,7 +91,7 @@ def implies(given: Demand, asked: Demand) -> bool:
     if given == asked:
         return True
     (relation, term), (other, bound) = given, asked
-    left, right = known(term), known(bound)
+    left, right = known_term(term), known_term(bound)
     match relation:
         case "=":
             return compare_known(left, other, right) is True

@@ -15,7 +15,7 @@ import numpy as np
 from runnel.arrays import Array
 from runnel.kernel import Number, kernel, step
 from runnel.scaleout.containment.compare_demands import NO, YES
-from runnel.scaleout.containment.homomorphism import MOST, NOBODY, Held, lay_and_count
+from runnel.scaleout.containment.homomorphism import MOST, NOBODY, StoredPatterns, count_homomorphisms
 
 OUTSIDE, ROOT, MERGER, BELOW = 0, 1, 2, 3
 """What a pattern is: none, a root of its own, a root that stands for others, or below a root."""
@@ -124,7 +124,7 @@ def _mask(edges: Array, row: Number) -> Number:
 
 
 @step
-def list_access(held: Held, lists: Lists, pattern: Number) -> None:
+def list_access(held: StoredPatterns, lists: Lists, pattern: Number) -> None:
     """List a pattern under its edge with the most terms, and among several under the one that leads to the fewest."""
     own = held.edges
     first, count = held.places[pattern, 0], held.places[pattern, 1]
@@ -145,7 +145,7 @@ def list_access(held: Held, lists: Lists, pattern: Number) -> None:
 
 
 @step
-def list_edges(held: Held, lists: Lists, pattern: Number) -> None:
+def list_edges(held: StoredPatterns, lists: Lists, pattern: Number) -> None:
     """List a pattern under all its edges: whole where they have no variables, and with one term each."""
     own = held.edges
     first, count = held.places[pattern, 0], held.places[pattern, 1]
@@ -170,7 +170,7 @@ def widen(lists: Lists, wider: Lists) -> None:
 
 @kernel
 def seek_roots(
-    held: Held,
+    held: StoredPatterns,
     lists: Lists,
     kinds: Array,
     marks: Array,
@@ -210,7 +210,7 @@ def seek_roots(
                     continue
                 marks[pattern] = stamp
                 counts[CHECKED] += 1
-                answer, tried = lay_and_count(held, pattern, targets, begin, end, frozen, MOST)
+                answer, tried = count_homomorphisms(held, pattern, targets, begin, end, frozen, MOST)
                 counts[WORK] += _LAYING + tried
                 if answer == NO or (answer != YES and frozen != NOBODY):
                     continue
@@ -224,7 +224,14 @@ def seek_roots(
 
 @step
 def seek_contained(
-    held: Held, lists: Lists, kinds: Array, marks: Array, stamp: Number, pattern: Number, most: Number, found: Array
+    held: StoredPatterns,
+    lists: Lists,
+    kinds: Array,
+    marks: Array,
+    stamp: Number,
+    pattern: Number,
+    most: Number,
+    found: Array,
 ) -> Number:
     """How many roots and mergers a pattern contains, as far as `most` work tells; their numbers go to `found`.
 
@@ -264,7 +271,7 @@ def seek_contained(
         counts[CHECKED] += 1
         begin = held.places[other, 0]
         end = begin + held.places[other, 1]
-        answer, tried = lay_and_count(held, pattern, own, begin, end, other, MOST)
+        answer, tried = count_homomorphisms(held, pattern, own, begin, end, other, MOST)
         counts[WORK] += _LAYING + tried
         if answer == YES:
             found[size] = other
@@ -273,7 +280,7 @@ def seek_contained(
 
 
 @kernel
-def list_pattern(held: Held, access: Lists, edges: Lists, pattern: Number) -> None:
+def list_pattern(held: StoredPatterns, access: Lists, edges: Lists, pattern: Number) -> None:
     """List a pattern in both kinds of lists."""
     list_access(held, access, pattern)
     list_edges(held, edges, pattern)
@@ -281,7 +288,7 @@ def list_pattern(held: Held, access: Lists, edges: Lists, pattern: Number) -> No
 
 @kernel
 def place_pattern(
-    held: Held,
+    held: StoredPatterns,
     access: Lists,
     edges: Lists,
     kinds: Array,

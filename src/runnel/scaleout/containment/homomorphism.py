@@ -1,9 +1,9 @@
 """Laying a pattern into the edges of a publication, or of another pattern whose variables are frozen.
 
-In: patterns by number (`Held`), and edges in numbers: terms are 0 or more, the variables of a frozen pattern
-negative. Out: whether there is a laying that meets all demands. The search tries edges in an order that `take_in`
-has chosen, looks among sorted edges only where the label and subject can be, and ends after a number of steps at
-the latest.
+In: patterns by number (`StoredPatterns`), and edges in numbers: terms are 0 or more, the variables of a frozen
+pattern negative. Out: whether there is a laying that meets all demands. The search tries edges in an order that
+`take_in` has chosen, looks among sorted edges only where the label and subject can be, and ends after a number of
+steps at the latest.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ MOST = 200_000
 NOBODY = -1
 """Instead of a frozen pattern: the edges are a publication's."""
 
-TIRED = -1
+STEPS_EXHAUSTED = -1
 """The answer of a search that came to its end before it knew."""
 
 _FREE = np.int32(-(2**31))
 _AND, _OR, _NOT = int(Code.AND), int(Code.OR), int(Code.NOT)
 
 
-class Held(NamedTuple):
+class StoredPatterns(NamedTuple):
     """All patterns in arrays.
 
     A row of `places` has where a pattern's edges, constraints and conjuncts begin, each followed by their count,
@@ -124,7 +124,7 @@ def _first_at(targets: Array, begin: Number, end: Number, column: Number, least:
 
 
 @step
-def _meets(held: Held, pattern: Number, variable: Number, onto: Number, frozen: Number) -> Number:
+def _meets(held: StoredPatterns, pattern: Number, variable: Number, onto: Number, frozen: Number) -> Number:
     """Whether what a variable is laid on meets all constraints on it."""
     places, constraints = held.places, held.constraints
     sorts, keys, begins, texts = held.sorts, held.keys, held.begins, held.texts
@@ -156,7 +156,7 @@ def _node(node: Number, bound: Array) -> Number:
 
 
 @step
-def _is_among(held: Held, place: Number, length: Number, bound: Array, frozen: Number) -> Number:
+def _is_among(held: StoredPatterns, place: Number, length: Number, bound: Array, frozen: Number) -> Number:
     """Whether a conjunct, with its variables replaced by what they are laid on, is one of a frozen pattern."""
     steps = held.steps
     other = held.places[frozen, 4]
@@ -180,7 +180,7 @@ def _is_among(held: Held, place: Number, length: Number, bound: Array, frozen: N
 
 
 @step
-def _holds(held: Held, place: Number, length: Number, bound: Array) -> Number:
+def _holds(held: StoredPatterns, place: Number, length: Number, bound: Array) -> Number:
     """Whether a conjunct holds of a publication, in three values."""
     stack = np.empty(length // STEPS + 1, np.int8)
     top = 0
@@ -208,7 +208,7 @@ def _holds(held: Held, place: Number, length: Number, bound: Array) -> Number:
 
 
 @step
-def _rest_holds(held: Held, pattern: Number, bound: Array, frozen: Number) -> Number:
+def _rest_holds(held: StoredPatterns, pattern: Number, bound: Array, frozen: Number) -> Number:
     """Whether all conjuncts that are no constraints hold where the variables are laid."""
     place = held.places[pattern, 4]
     end = place + held.places[pattern, 5]
@@ -264,7 +264,7 @@ def _fits(edges: Array, row: Number, targets: Array, place: Number, bound: Array
 
 @step
 def _bind(
-    held: Held,
+    held: StoredPatterns,
     pattern: Number,
     row: Number,
     targets: Array,
@@ -288,21 +288,21 @@ def _bind(
 
 
 @step
-def lay(
-    held: Held, pattern: Number, targets: Array, begin: Number, end: Number, frozen: Number, most: Number
+def find_homomorphism(
+    held: StoredPatterns, pattern: Number, targets: Array, begin: Number, end: Number, frozen: Number, most: Number
 ) -> Number:
     """Whether a pattern can be laid into edges `begin` to `end`: YES, NO, or TIRED after too many steps.
 
     The edges are those of the pattern `frozen`, or a publication's where that is NOBODY.
     """
-    return lay_and_count(held, pattern, targets, begin, end, frozen, most)[0]
+    return count_homomorphisms(held, pattern, targets, begin, end, frozen, most)[0]
 
 
 @step
-def lay_and_count(
-    held: Held, pattern: Number, targets: Array, begin: Number, end: Number, frozen: Number, most: Number
+def count_homomorphisms(
+    held: StoredPatterns, pattern: Number, targets: Array, begin: Number, end: Number, frozen: Number, most: Number
 ) -> tuple[Number, Number]:
-    """The answer of `lay`, and how many edges were looked at for it."""
+    """The answer of `find_homomorphism`, and how many edges were looked at for it."""
     edges = held.edges
     first, count = held.places[pattern, 0], held.places[pattern, 1]
     bound = np.full(held.places[pattern, 6] + 1, _FREE, np.int32)
@@ -329,7 +329,7 @@ def lay_and_count(
             place += 1
             tried += 1
         if tried > most:
-            return TIRED, tried
+            return STEPS_EXHAUSTED, tried
         if fresh >= 0:
             levels[depth, 0], levels[depth, 2] = place, fresh
             depth += 1

@@ -22,14 +22,14 @@ from runnel.scaleout.containment.definition import (
 )
 
 
-def intersecting(first: Graph, second: Graph) -> Graph | None:
+def intersect_patterns(first: Graph, second: Graph) -> Graph | None:
     """A pattern that contains both, with edges of the first; None where no edge is common.
 
     >>> from runnel.algebra.semantics.graph_solutions import matches_graph
     >>> year = Edge(Variable("p"), "<urn:year>", Variable("y"))
     >>> recent = Graph((year, Edge(Variable("p"), "<urn:by>", "<urn:a>")), Comparison(Variable("y"), ">", '"2"'))
     >>> old = Graph((year,), Comparison(Variable("y"), ">", '"1"'))
-    >>> intersecting(recent, old) == old
+    >>> intersect_patterns(recent, old) == old
     True
     """
     own, theirs = demands_of(first.filter), demands_of(second.filter)

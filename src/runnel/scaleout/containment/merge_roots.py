@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from runnel.algebra.nodes.graph_patterns import Graph
-from runnel.scaleout.containment.intersect_patterns import intersecting
+from runnel.scaleout.containment.intersect_patterns import intersect_patterns
 
 SHARES = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.0)
 """Which part of a pattern's edges its merger must at least have; some edge always."""
@@ -73,7 +73,7 @@ def _join(number: int, graph: Graph, keys: frozenset[_Key], having: dict[_Key, l
         largest = max(group.largest, size)
         if len(keys & group.keys) < share * largest:
             continue
-        common = intersecting(group.common, graph)
+        common = intersect_patterns(group.common, graph)
         if common is not None and len(common.edges) >= share * largest and (share == 1.0 or _is_telling(common)):
             group.members.append(number)
             group.common, group.keys, group.largest = common, _keys(common), largest

@@ -1,7 +1,8 @@
 """Patterns that come and go, in arrays that grow: what the kernels of containment work on.
 
-In: patterns. Out: numbers for them, and the arrays that kernels read (`Held`). Unlike a plan's `PatternTable`,
-which is made once, a store takes one pattern after another and forgets others; numbers are used again.
+In: patterns. Out: numbers for them, and the arrays that kernels read (`StoredPatterns`). Unlike a plan's
+`PatternTable`, which is made once, a store takes one pattern after another and forgets others; numbers are used
+again.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ import numpy as np
 
 from runnel.algebra.nodes.calls import RELATIONS, Variable
 from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Comparison, Complement, Edge, Graph, GraphFilter, Node
-from runnel.algebra.semantics.rdf_terms import known
+from runnel.algebra.semantics.rdf_terms import known_term
 from runnel.arrays import Array, encode_text
 from runnel.matching.graphs.patterns.pattern_table import Code
 from runnel.model.graph import Triple
 from runnel.scaleout.containment.compare_demands import ANY_SORT
 from runnel.scaleout.containment.definition import demands_of
-from runnel.scaleout.containment.homomorphism import EDGES, PLACES, STEPS, Held, take_in
+from runnel.scaleout.containment.homomorphism import EDGES, PLACES, STEPS, StoredPatterns, take_in
 
 ANY = "\x00any"
 """Instead of a term: a value that differs from graph to graph, and meets every demand (see
@@ -48,7 +49,7 @@ class PatternStore:
         self._ends = [0, 0, 0]
         self._garbage = 0
         self.generation = 0
-        self.held = Held(
+        self.held = StoredPatterns(
             sorts=np.zeros(64, np.uint8),
             keys=np.zeros(64, np.float64),
             begins=np.zeros(65, np.int64),
@@ -195,7 +196,7 @@ class PatternStore:
 
     def _write_terms(self, terms: Iterable[str], first: int, begin: int) -> int:
         """Write what terms stand for from a number on; behind all that is known they last until the next ones."""
-        found = [(term, known(term) if term != ANY else None) for term in terms]
+        found = [(term, known_term(term) if term != ANY else None) for term in terms]
         texts = [encode_text(one.key) if one is not None and isinstance(one.key, str) else b"" for _, one in found]
         self.held = self.held._replace(
             sorts=grown(self.held.sorts, first + len(found)),

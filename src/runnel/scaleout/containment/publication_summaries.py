@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from runnel.algebra.semantics.rdf_terms import Sort, known
+from runnel.algebra.semantics.rdf_terms import Sort, known_term
 from runnel.model.graph import Triple
 from runnel.scaleout.containment.pattern_store import ANY
 
@@ -113,4 +113,4 @@ class PublicationSummaries:
 
 def _without_values(triple: Triple) -> Triple:
     subject, label, object_ = triple
-    return (subject, label, ANY) if object_[0] == '"' and known(object_).sort >= Sort.NUMBER else triple
+    return (subject, label, ANY) if object_[0] == '"' and known_term(object_).sort >= Sort.NUMBER else triple

@@ -24,7 +24,7 @@ from runnel.scaleout.containment.publication_summaries import PublicationSummari
 
 
 @dataclass(frozen=True)
-class Found:
+class RootMatches:
     """Subscriptions that hold of a publication, ascending, and those that too many steps left open."""
 
     subscriptions: list[int]
@@ -46,13 +46,13 @@ class Counters:
     false_positives: int = 0
 
 
-class IndexOfRoots:
+class RootIndex:
     """Subscriptions under as few roots as possible.
 
     >>> from runnel.algebra.nodes.calls import Variable
     >>> from runnel.algebra.nodes.graph_patterns import Comparison, Edge
     >>> year = (Edge(Variable("p"), "<urn:year>", Variable("y")),)
-    >>> index = IndexOfRoots()
+    >>> index = RootIndex()
     >>> index.subscribe(1, Graph(year))
     >>> index.subscribe(2, Graph(year, Comparison(Variable("y"), "<", '"2"')))
     >>> index.match([("<urn:a>", "<urn:year>", '"1"')]).subscriptions, len(index), index.root_count
@@ -111,7 +111,7 @@ class IndexOfRoots:
                     self.index.merge(group.common)
         return before - self.root_count
 
-    def match(self, publication: Iterable[Triple]) -> Found:
+    def match(self, publication: Iterable[Triple]) -> RootMatches:
         """The subscriptions that hold of a publication: both stages."""
         targets = self.encoded(publication)
         roots = self.roots_of(targets)
@@ -146,10 +146,10 @@ class IndexOfRoots:
         )
         return found[: int(hits.sum())].copy()
 
-    def _named(self, patterns: Array) -> Found:
+    def _named(self, patterns: Array) -> RootMatches:
         owners = self.index.owners
         held, left = owners[patterns[patterns >= 0]], owners[-1 - patterns[patterns < 0]]
-        return Found(sorted(held[held >= 0].tolist()), sorted(left[left >= 0].tolist()))
+        return RootMatches(sorted(held[held >= 0].tolist()), sorted(left[left >= 0].tolist()))
 
     def _count(self, **more: int) -> None:
         counted = {name: getattr(self.counters, name) + number for name, number in more.items()}

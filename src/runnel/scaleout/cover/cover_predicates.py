@@ -23,7 +23,7 @@ from runnel.plan.logical_plan import LogicalPlan
 from runnel.scaleout.cover.condition_rows import chosen, distinct, intersected, renumbered
 from runnel.scaleout.cover.containing_graphs import graph_atoms, graph_of
 from runnel.scaleout.cover.graph_mergers import GraphMergers, merge_by_edges, merge_by_publications
-from runnel.scaleout.cover.subsuming_roots import Kin, predicate_shares
+from runnel.scaleout.cover.subsuming_roots import SubsumingRoots, predicate_shares
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Cover:
     shares: Array
     keyed: Array
     merged: Array
-    kin: Kin
+    kin: SubsumingRoots
     most: int | None = None
     counters: Mapping[str, int] = field(default_factory=dict)
 
@@ -87,7 +87,7 @@ def cover_predicates(
     logical: LogicalPlan,
     atoms: AtomLayout,
     anchors: Anchors,
-    kin: Kin,
+    kin: SubsumingRoots,
     *,
     most: int | None = None,
     publications: Sequence[Sequence[Triple]] = (),

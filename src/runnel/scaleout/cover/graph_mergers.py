@@ -14,7 +14,7 @@ import numpy as np
 from runnel.algebra.nodes.graph_patterns import Graph
 from runnel.arrays import Array
 from runnel.model.graph import Triple
-from runnel.scaleout.containment.root_index import Counters, IndexOfRoots
+from runnel.scaleout.containment.root_index import Counters, RootIndex
 from runnel.scaleout.cover.containing_graphs import common_edges, graph_text, sub_pattern
 
 ALL_EDGES = 64
@@ -99,7 +99,7 @@ def merge_by_publications(
     mergers: GraphMergers, lower: int, publications: Sequence[Sequence[Triple]]
 ) -> dict[str, int]:
     """Merge patterns that the same publications match, as far as they have something in common; what was counted."""
-    index = IndexOfRoots()
+    index = RootIndex()
     for number, graph in enumerate(mergers.graphs):
         if graph.edges:
             index.subscribe(number, graph)

@@ -26,7 +26,7 @@ _SPREAD, _SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(58)
 _ONE, _NOTHING = np.uint64(1), np.uint64(0)
 
 
-class Table(NamedTuple):
+class ClauseTable(NamedTuple):
     """Clauses, predicates, and the literals that literals imply, each as offsets and values.
 
     The literals of a clause are ascending.
@@ -87,7 +87,7 @@ def clause_masks(offsets: Array, literals: Array, bits: Array) -> Array:
 
 
 @step
-def _has(literal: Number, table: Table, clause: Number) -> Number:
+def _has(literal: Number, table: ClauseTable, clause: Number) -> Number:
     begin, end = table.clause_offsets[clause], table.clause_offsets[clause + 1]
     while end - begin > _SHORT:
         middle = (begin + end) >> 1
@@ -101,7 +101,7 @@ def _has(literal: Number, table: Table, clause: Number) -> Number:
 
 
 @step
-def _implies(narrow: Number, wide: Number, table: Table) -> Number:
+def _implies(narrow: Number, wide: Number, table: ClauseTable) -> Number:
     """Whether each literal of the narrow clause, or one that it implies, is in the wide clause."""
     if narrow == wide:
         return True
@@ -118,7 +118,7 @@ def _implies(narrow: Number, wide: Number, table: Table) -> Number:
 
 
 @step
-def _subsumes(wide: Number, narrow: Number, table: Table, looked: Array) -> Number:
+def _subsumes(wide: Number, narrow: Number, table: ClauseTable, looked: Array) -> Number:
     """Whether each clause of the wide predicate is implied by one of the narrow predicate; no if that takes too long.
 
     So somebody may be missed who is above, and nobody is found who is not.
@@ -145,7 +145,7 @@ def _is_enough(looked: Array) -> Number:
 
 
 @step
-def _reach(literal: Number, table: Table, offsets: Array) -> Number:
+def _reach(literal: Number, table: ClauseTable, offsets: Array) -> Number:
     """How many entries of the index have a literal, or one that it implies."""
     reach = offsets[literal + 1] - offsets[literal]
     for other in range(table.wider_offsets[literal], table.wider_offsets[literal + 1]):
@@ -154,7 +154,7 @@ def _reach(literal: Number, table: Table, offsets: Array) -> Number:
 
 
 @step
-def _rarest(clause: Number, table: Table, offsets: Array) -> Number:
+def _rarest(clause: Number, table: ClauseTable, offsets: Array) -> Number:
     """The literal of a clause that leads to the fewest entries of the index, or NOBODY."""
     rarest: Number = NOBODY
     least = 0
@@ -176,7 +176,7 @@ def _may_imply(own: Array, mask: Number) -> Number:
 
 
 @step
-def _above(narrow: Number, clause: Number, own: Array, table: Table, listed: Listed, looked: Array) -> Number:
+def _above(narrow: Number, clause: Number, own: Array, table: ClauseTable, listed: Listed, looked: Array) -> Number:
     """A predicate listed under a clause that one clause of the narrow predicate implies, and that subsumes it.
 
     `own` has the masks of the narrow predicate's clauses, this one's first. Of two predicates that say the same, only
@@ -205,7 +205,7 @@ def _above(narrow: Number, clause: Number, own: Array, table: Table, listed: Lis
 
 
 @kernel
-def find_parents(table: Table, listed: Listed, masks: Array) -> tuple[Array, int, int]:
+def find_parents(table: ClauseTable, listed: Listed, masks: Array) -> tuple[Array, int, int]:
     """For every predicate one that subsumes it, or NOBODY; how much was looked at, and how often too much."""
     count = len(table.predicate_offsets) - 1
     parents = np.full(count, NOBODY, dtype=np.int64)

@@ -21,8 +21,8 @@ from runnel.plan.logical_plan import LogicalPlan
 from runnel.scaleout.cover.implied_literals import implied_literals
 from runnel.scaleout.cover.subsuming_kernels import (
     NOBODY,
+    ClauseTable,
     Listed,
-    Table,
     clause_masks,
     find_parents,
     follow,
@@ -34,7 +34,7 @@ WIDEST = 0.5
 
 
 @dataclass(frozen=True)
-class Kin:
+class SubsumingRoots:
     """`roots` gives the root of every predicate: a predicate whose clauses hold wherever it holds, itself or another.
 
     Of a predicate whose clauses are not exact, the clauses alone are what a root says. A root's root is itself.
@@ -44,7 +44,9 @@ class Kin:
     counters: Mapping[str, int] = field(default_factory=dict)
 
 
-def find_kin(logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors, *, widest: float = WIDEST) -> Kin:
+def find_subsuming_roots(
+    logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors, *, widest: float = WIDEST
+) -> SubsumingRoots:
     """The roots of all predicates of a plan.
 
     A predicate that nearly all items satisfy, as one without clauses, would be the root of everything, and every
@@ -61,14 +63,14 @@ def find_kin(logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors, *, wides
     >>> asked = {7: Filter(Read(1), And((rock, concert))), 8: Filter(Read(1), rock), 9: Filter(Read(1), concert)}
     >>> logical = optimize(map(PlanQuery, asked), asked)
     >>> layout = lay_out_atoms(logical)
-    >>> find_kin(logical, layout, choose_anchors(logical, layout)).roots.tolist()
+    >>> find_subsuming_roots(logical, layout, choose_anchors(logical, layout)).roots.tolist()
     [1, 1, 2]
     """
     found: dict[str, int] = {}
     literals = implied_literals(logical, atoms, found)
     shares = predicate_shares(logical.predicates, anchors.clause_shares)
     able = np.flatnonzero(shares <= widest)
-    table = Table(
+    table = ClauseTable(
         read_only(logical.clauses.offsets),
         read_only(_ascending(logical.clauses)),
         read_only(logical.predicates.offsets),
@@ -91,7 +93,7 @@ def find_kin(logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors, *, wides
         "given_up": int(given_up),
         "graphs_given_up": found.get("graphs_given_up", 0),
     }
-    return Kin(roots, counters)
+    return SubsumingRoots(roots, counters)
 
 
 def _ascending(rows: Rows) -> Array:

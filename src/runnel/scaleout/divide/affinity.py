@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from runnel.arrays import Array, Rows, Texts, read_only
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.kernel import Number, kernel, step
 from runnel.matching.filters.atoms.anchors import Anchors
 from runnel.matching.filters.atoms.atom_layout import AtomLayout
@@ -25,7 +25,7 @@ GRAPH = b"g"
 
 
 @dataclass(frozen=True)
-class Nearness:
+class Affinity:
     """By condition: its place on the line, the predicate that stands for it, and its topic, or -1.
 
     Conditions that ask for graphs and can be reached from each other by common edges have one topic.
@@ -38,7 +38,7 @@ class Nearness:
 
 def place_conditions(
     logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors, conditions: Array, count: int
-) -> Nearness:
+) -> Affinity:
     """Where each of so many conditions lies; `conditions` gives that of every predicate."""
     predicates = _standing(logical, conditions, count)
     known = np.flatnonzero(predicates >= 0)
@@ -47,7 +47,7 @@ def place_conditions(
     edge_owners, edges, full = _edges(logical.atoms, key_atoms(atoms), owners, keys)
     features = np.concatenate([keys, edges + len(atoms.key_tokens)])
     places = arrange(np.concatenate([owners, edge_owners]), features, count)
-    return Nearness(places, predicates, _topics(edge_owners, edges, full, count))
+    return Affinity(places, predicates, _topics(edge_owners, edges, full, count))
 
 
 def _topics(owners: Array, edges: Array, full: Array, count: int) -> Array:
@@ -118,7 +118,7 @@ def _pattern_edges(text: str) -> Iterator[tuple[str, ...]]:
         for edge in json.loads(text)[1]:
             yield tuple("?" if node.startswith("?") else node for node in edge)
     except (ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
-        raise CorruptData(f"this is not a graph pattern of a plan: {text[:200]}") from error
+        raise CorruptDataError(f"this is not a graph pattern of a plan: {text[:200]}") from error
 
 
 def components(left: Array, right: Array, count: int) -> Array:

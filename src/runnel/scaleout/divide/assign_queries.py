@@ -16,9 +16,9 @@ from runnel.arrays import Array
 from runnel.errors import RunnelError
 from runnel.kernel import kernel
 from runnel.scaleout.cover.expected_routes import ExpectedRoutes, expect_routes
-from runnel.scaleout.divide.balanced_split import divide_line
+from runnel.scaleout.divide.balanced_split import split_evenly
 from runnel.scaleout.divide.weigh_queries import Weights
-from runnel.scaleout.partitioning import STRATEGIES, Strategy, Weighed
+from runnel.scaleout.partitioning import STRATEGIES, Strategy, WeighedStrategy
 
 LIMIT = 1.12
 """No partition is given more than this part of its fair share by bringing groups together."""
@@ -36,13 +36,13 @@ _HEAVY = 0.02
 
 
 @dataclass(frozen=True)
-class Division:
+class WeighedAssignment:
     """An assignment as a whole, and by partition: the part of the items that it gets, its work, queries and bytes.
 
     `microseconds` of a partition is for an item of the stream, whether that comes to it or not.
     """
 
-    weighed: Weighed
+    weighed: WeighedStrategy
     routes: ExpectedRoutes
     microseconds: Array
     queries: Array
@@ -66,13 +66,13 @@ class Division:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenAssignment:
     """An assignment: the partition of every query, how it was found, and what else was weighed."""
 
     partitions: Array
     strategy: Strategy
-    weighed: tuple[Weighed, ...]
-    division: Division
+    weighed: tuple[WeighedStrategy, ...]
+    division: WeighedAssignment
     reason: str
 
 
@@ -117,7 +117,7 @@ def _grouped(units: _Units, count: int) -> Array:
     """Cut the line where both work and bytes are divided alike, then mend the groups that were cut."""
     line = np.argsort(units.order)
     partitions = np.empty(len(line), dtype=np.int64)
-    partitions[line] = divide_line(units.work[line], units.size[line], count)
+    partitions[line] = split_evenly(units.work[line], units.size[line], count)
     _bring_together(units.groups, partitions, np.stack([units.work, units.size]) * count, count)
     return partitions
 
@@ -190,7 +190,9 @@ def _deal(order: Array, groups: Array, work: Array, size: Array, count: int, gro
     return partitions
 
 
-def weigh_assignment(weights: Weights, partitions: Array, count: int, strategy: Strategy = "grouped") -> Division:
+def weigh_assignment(
+    weights: Weights, partitions: Array, count: int, strategy: Strategy = "grouped"
+) -> WeighedAssignment:
     """What an assignment is expected to cost.
 
     What queries share is done once in every partition that has one of them.
@@ -207,8 +209,8 @@ def weigh_assignment(weights: Weights, partitions: Array, count: int, strategy: 
     routes = expect_routes(weights, holders[targets], weights.roots[shared[targets]], count)
     microseconds = routes.shares * weights.copy + work
     longest = routes.router + float(microseconds.max(initial=0.0))
-    return Division(
-        Weighed(strategy, routes.copies, routes.router + float(microseconds.sum()), longest),
+    return WeighedAssignment(
+        WeighedStrategy(strategy, routes.copies, routes.router + float(microseconds.sum()), longest),
         routes,
         microseconds,
         np.bincount(partitions, minlength=count),
@@ -216,7 +218,7 @@ def weigh_assignment(weights: Weights, partitions: Array, count: int, strategy: 
     )
 
 
-def choose_assignment(weights: Weights, count: int, wanted: Strategy | None = None) -> Chosen:
+def choose_assignment(weights: Weights, count: int, wanted: Strategy | None = None) -> ChosenAssignment:
     """Weigh both strategies and take the better, or the one that is wanted.
 
     The better is that whose busiest worker has less to do, where every partition has a worker and all of them share
@@ -229,7 +231,7 @@ def choose_assignment(weights: Weights, count: int, wanted: Strategy | None = No
     else:
         strategy, why = _better(*divisions.values())
     cut = _cut_groups(weights, assigned[strategy], count) if strategy == "grouped" else ""
-    return Chosen(
+    return ChosenAssignment(
         assigned[strategy],
         strategy,
         tuple(one.weighed for one in divisions.values()),
@@ -244,7 +246,7 @@ _NAMES: dict[Strategy, str] = {
 }
 
 
-def _better(one: Division, other: Division) -> tuple[Strategy, str]:
+def _better(one: WeighedAssignment, other: WeighedAssignment) -> tuple[Strategy, str]:
     """The better of two (where nothing is better, the first), and why."""
     lighter, heavier = (one, other) if one.busiest <= other.busiest else (other, one)
     whole = heavier.weighed.microseconds, lighter.weighed.microseconds
@@ -256,7 +258,7 @@ def _better(one: Division, other: Division) -> tuple[Strategy, str]:
     return lighter.weighed.strategy, "which leaves the busiest worker less to do"
 
 
-def _told(division: Division) -> str:
+def _told(division: WeighedAssignment) -> str:
     weighed = division.weighed
     return (
         f"{weighed.strategy}: {weighed.copies:.2f} copies of an item, {weighed.microseconds:,.1f} µs in all, "

@@ -16,10 +16,10 @@ _NEAR = 0.01
 """Parts may differ by so much of their fair share; of several ways to cut, the one nearest to the start is taken."""
 
 
-def divide_line(first: Array, second: Array, count: int) -> Array:
+def split_evenly(first: Array, second: Array, count: int) -> Array:
     """The part, from 0 to `count` - 1, of each thing on a line; no part is much larger than others by either amount.
 
-    >>> divide_line(np.array([1.0, 1, 1, 1, 4, 0]), np.array([1.0, 1, 1, 1, 2, 2]), 2).tolist()
+    >>> split_evenly(np.array([1.0, 1, 1, 1, 4, 0]), np.array([1.0, 1, 1, 1, 2, 2]), 2).tolist()
     [0, 0, 0, 0, 1, 1]
     """
     parts = np.zeros(len(first), dtype=np.int64)

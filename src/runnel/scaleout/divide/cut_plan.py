@@ -14,12 +14,12 @@ import numpy as np
 from runnel.arrays import Array, Rows, Texts, row_offsets
 from runnel.errors import RunnelError
 from runnel.plan.gates import GateTable, query_of
-from runnel.plan.graph_bindings import BoundGraphs
+from runnel.plan.graph_bindings import GraphBindings
 from runnel.plan.logical_plan import EXACT, FormulaKind, LogicalPlan
 from runnel.plan.operator_table import OperatorTable
 
 
-def cut(logical: LogicalPlan, wanted: Array) -> LogicalPlan:
+def cut_plan(logical: LogicalPlan, wanted: Array) -> LogicalPlan:
     """The logical plan of the wanted queries alone; `wanted` says it for every position in `query_ids`.
 
     >>> from runnel.optimizer.table_builder import TableBuilder
@@ -27,7 +27,7 @@ def cut(logical: LogicalPlan, wanted: Array) -> LogicalPlan:
     >>> builder = TableBuilder()
     >>> for query, atom in ((7, "rock"), (8, "jazz"), (9, "rock")):
     ...     builder.add(builder.predicate([builder.clause([2 * builder.atom(atom)])]), builder.scope([1]), query)
-    >>> part = cut(builder.finish([PlanQuery(7), PlanQuery(8), PlanQuery(9)]), np.array([False, True, False]))
+    >>> part = cut_plan(builder.finish([PlanQuery(7), PlanQuery(8), PlanQuery(9)]), np.array([False, True, False]))
     >>> part.query_ids.tolist(), list(part.atoms.texts()), list(part.targets.lists())
     ([8], ['jazz'], [[0]])
     """
@@ -169,7 +169,7 @@ def _cut_operators(table: OperatorTable, queries: Array) -> OperatorTable:
     )
 
 
-def _cut_bound_graphs(table: BoundGraphs, kept: Array, atoms: _Kept) -> BoundGraphs:
+def _cut_bound_graphs(table: GraphBindings, kept: Array, atoms: _Kept) -> GraphBindings:
     """The patterns that are kept; a negative number is one of the wholes."""
     if not len(table):
         return table
@@ -180,7 +180,7 @@ def _cut_bound_graphs(table: BoundGraphs, kept: Array, atoms: _Kept) -> BoundGra
     renumbered[whole] = -1 - wholes.renumbered(-1 - patterns[whole])
     renumbered[~whole] = atoms.renumbered(patterns[~whole])
     names = _Kept.of(table.names[kept], len(table.name_texts))
-    return BoundGraphs(
+    return GraphBindings(
         table.queries[kept],
         renumbered,
         names.renumbered(table.names[kept]),

@@ -26,9 +26,9 @@ from runnel.plan.manifest import PlanManifest
 from runnel.scaleout.cover.cover_predicates import Cover, cover_predicates
 from runnel.scaleout.cover.expected_routes import ExpectedRoutes
 from runnel.scaleout.cover.router_plan import router_plan
-from runnel.scaleout.cover.subsuming_roots import find_kin
-from runnel.scaleout.divide.assign_queries import Chosen, choose_assignment, weigh_assignment
-from runnel.scaleout.divide.cut_plan import cut
+from runnel.scaleout.cover.subsuming_roots import find_subsuming_roots
+from runnel.scaleout.divide.assign_queries import ChosenAssignment, choose_assignment, weigh_assignment
+from runnel.scaleout.divide.cut_plan import cut_plan
 from runnel.scaleout.divide.weigh_queries import Weights, weigh_queries
 from runnel.scaleout.partitioning import (
     Assignment,
@@ -104,7 +104,7 @@ def make_partitioning(
         raise RunnelError(f"queries cannot be divided into {count} partitions", hint="ask for one or more")
     anchors = choose_anchors(logical, laid_atoms)
     proceed()
-    kin = find_kin(logical, laid_atoms, anchors)
+    kin = find_subsuming_roots(logical, laid_atoms, anchors)
     proceed()
     most = _most_conditions(logical) if most_conditions is None else most_conditions
     cover = cover_predicates(logical, laid_atoms, anchors, kin, most=most, publications=publications)
@@ -136,7 +136,7 @@ def _most_conditions(logical: LogicalPlan) -> int:
     return max(_FEW_CONDITIONS, len(logical.predicates) // _ROUTER_PART)
 
 
-def _given(weights: Weights, partitions: Array, count: int, strategy: Strategy) -> Chosen:
+def _given(weights: Weights, partitions: Array, count: int, strategy: Strategy) -> ChosenAssignment:
     """An assignment that somebody else made."""
     if len(partitions) != len(weights):
         raise RunnelError(f"an assignment of {len(partitions):,} queries does not fit a plan of {len(weights):,}")
@@ -144,7 +144,7 @@ def _given(weights: Weights, partitions: Array, count: int, strategy: Strategy) 
         raise RunnelError(f"an assignment names a partition that is not one of the {count}")
     division = weigh_assignment(weights, partitions, count, strategy)
     told = f"divided as was asked for: {division.weighed.copies:.2f} copies of an item are expected"
-    return Chosen(partitions, strategy, (division.weighed,), division, told)
+    return ChosenAssignment(partitions, strategy, (division.weighed,), division, told)
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,9 @@ class _Making:
     settings: OptimizerSettings | None
     proceed: Callable[[], None]
 
-    def partitioning(self, base: str, cover: Cover, weights: Weights, chosen: Chosen, old: _Old) -> Partitioning:
+    def partitioning(
+        self, base: str, cover: Cover, weights: Weights, chosen: ChosenAssignment, old: _Old
+    ) -> Partitioning:
         """Write the router and all partitions that are not there yet."""
         owners = np.searchsorted(weights.owners, query_of(self.logical.query_ids))
         count = len(chosen.division.shares)
@@ -190,14 +192,16 @@ class _Making:
         plan = router_plan(self.logical, cover, partitions, len(routes.shares), opened=opened)
         return self._write(replace(plan, gates=GateTable(texts=self.logical.gates.texts)), _ROUTING)
 
-    def _partition(self, weights: Weights, chosen: Chosen, number: int, owners: Array, old: _Old) -> Partition:
+    def _partition(
+        self, weights: Weights, chosen: ChosenAssignment, number: int, owners: Array, old: _Old
+    ) -> Partition:
         """Write a partition, unless there is one with just the same queries; `owners` are those of all ids."""
         own = chosen.partitions == number
         expected = float(chosen.division.shares[number]), float(chosen.division.microseconds[number])
         known = old.taken(weights.owners[own])
         if known is not None:
             return Partition(known.folder, known.queries, known.bytes, *expected)
-        manifest = self._write(cut(self.logical, own[owners]), self.settings)
+        manifest = self._write(cut_plan(self.logical, own[owners]), self.settings)
         return Partition(manifest.folder, int(np.count_nonzero(own)), manifest.size, *expected)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from runnel.algebra.nodes.calls import Call, Term
 from runnel.algebra.nodes.encode import decode_operators, encode_operators
 from runnel.arrays import Array
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.plan.logical_plan import LogicalPlan
 
 MILLISECONDS = 1.0
@@ -23,7 +23,7 @@ MILLISECONDS = 1.0
 
 
 @dataclass(frozen=True)
-class Questions:
+class OperatorQuestions:
     """Pairs of an owner (by position) and the number of a question, and by question what it costs for an item."""
 
     owners: Array
@@ -33,7 +33,7 @@ class Questions:
 
 def find_questions(
     logical: LogicalPlan, owner_of: Array, rates: Array, operator_milliseconds: Mapping[str, float]
-) -> Questions:
+) -> OperatorQuestions:
     """The questions of a plan; `owner_of` and `rates` are by position in `logical.query_ids`.
 
     A question is taken to be asked of every item that one of its ways comes to: what is answered by another operator
@@ -42,7 +42,7 @@ def find_questions(
     table = logical.operators
     if not len(table):
         empty = np.empty(0, dtype=np.int64)
-        return Questions(empty, empty, np.empty(0))
+        return OperatorQuestions(empty, empty, np.empty(0))
     numbers: dict[str, int] = {}
     prices: list[float] = []
     of_terms = [_numbered(text, numbers, prices, operator_milliseconds) for text in table.terms.texts()]
@@ -52,13 +52,13 @@ def find_questions(
     for way, literals in enumerate(table.literals.lists()):
         position = int(positions[way])
         if position >= len(owner_of) or logical.query_ids[position] != table.way_ids[way]:
-            raise CorruptData(f"the way {table.way_ids[way]} of a plan is none of its queries'")
+            raise CorruptDataError(f"the way {table.way_ids[way]} of a plan is none of its queries'")
         asked = {question for literal in literals for question in of_terms[literal >> 1]}
         for question in sorted(asked):
             found[int(owner_of[position]), question] = None
             missed[question] *= 1.0 - min(1.0, float(rates[position]))
     pairs = np.array(list(found), dtype=np.int64).reshape(-1, 2)
-    return Questions(pairs[:, 0], pairs[:, 1], 1000.0 * np.array(prices) * (1.0 - missed))
+    return OperatorQuestions(pairs[:, 0], pairs[:, 1], 1000.0 * np.array(prices) * (1.0 - missed))
 
 
 def _numbered(
@@ -79,7 +79,7 @@ def _questions(text: str) -> list[tuple[Call, str]]:
         tag, *rest = json.loads(text)
         term = decode_operators(tag, rest)
     except (ValueError, TypeError, IndexError, KeyError) as error:
-        raise CorruptData(f"this is not a term of a plan: {text[:200]}") from error
+        raise CorruptDataError(f"this is not a term of a plan: {text[:200]}") from error
     if not isinstance(term, Term):
-        raise CorruptData(f"this is not a term of a plan: {text[:200]}")
+        raise CorruptDataError(f"this is not a term of a plan: {text[:200]}")
     return [(call, json.dumps(encode_operators(call.question))) for call in term.calls]

@@ -22,7 +22,7 @@ from runnel.optimizer.matcher_costs import ALWAYS, EACH
 from runnel.plan.gates import query_of
 from runnel.plan.logical_plan import EXACT, LogicalPlan
 from runnel.scaleout.divide.affinity import GRAPH, components, place_conditions, scope_order
-from runnel.scaleout.divide.operator_questions import Questions, find_questions
+from runnel.scaleout.divide.operator_questions import OperatorQuestions, find_questions
 
 ENTRY = 0.055
 """Microseconds of CPU for an entry that is walked for an item.
@@ -224,7 +224,7 @@ class _Weighing:
         """Which of so many things that are shared are targets."""
         return np.arange(count) < len(self._logical.targets)
 
-    def shared(self, questions: Questions) -> tuple[Rows, Array]:
+    def shared(self, questions: OperatorQuestions) -> tuple[Rows, Array]:
         """What queries share with others, and what that costs for an item."""
         targets = len(self._logical.targets)
         owners = np.concatenate([self._pair_owners, questions.owners])
@@ -260,7 +260,7 @@ class _Weighing:
         graphs, evaluated = (_by_row(self._logical.predicates, count) for count in counts)
         return graphs, evaluated
 
-    def arranged(self, questions: Questions, filtering: Array) -> tuple[Array, Array, Array]:
+    def arranged(self, questions: OperatorQuestions, filtering: Array) -> tuple[Array, Array, Array]:
         """The group of every query, its place on the line, and its clump; `filtering` is its cost without operators.
 
         A group is a root, or those who must stay together because of operators, whatever their roots.
@@ -308,7 +308,7 @@ class _Weighing:
         return np.asarray(16.0 + _by_row(shared, known))
 
 
-def _dear(questions: Questions, filtering: Array) -> tuple[Array, Array]:
+def _dear(questions: OperatorQuestions, filtering: Array) -> tuple[Array, Array]:
     """Who must stay together because of an operator: a number for each set, and the question for its members, or -1.
 
     Dividing those who ask a question can save at most what their filters cost, and asks the question once more.

@@ -12,20 +12,20 @@ from functools import cached_property
 import numpy as np
 
 from runnel.arrays import Array
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.contract import Matcher
 from runnel.matching.distinct.claims import GateKeeper
 from runnel.matching.graphs.bind_variables import GraphBinder
 from runnel.plan.gates import GateTable, query_of
-from runnel.plan.graph_bindings import BoundGraphs
+from runnel.plan.graph_bindings import GraphBindings
 from runnel.plan.operator_table import OperatorTable
 from runnel.plan.store import Plan, PlanPart, PlanVersion, read_part
 from runnel.storage.file_storage import Storage
 
 
 @dataclass(frozen=True)
-class PlanPiece(Plan):
+class PartitionPlan(Plan):
     """One part of a version (always `base` here) as a plan of its own.
 
     `dead` are the ids of its queries and ways that do not count. `version` names the piece as its base, so that what
@@ -66,12 +66,12 @@ class PlanPiece(Plan):
         """The ways of the piece that operators decide."""
         return self.base.queries.operators.without(self.dead)
 
-    def bound_graphs(self, part: PlanPart) -> BoundGraphs:
+    def bound_graphs(self, part: PlanPart) -> GraphBindings:
         """The patterns by which queries of the piece bind variables."""
         return part.queries.bound_graphs.without(self.dead)
 
 
-def load_piece(storage: Storage, version: PlanVersion, folder: str) -> PlanPiece:
+def load_partition(storage: Storage, version: PlanVersion, folder: str) -> PartitionPlan:
     """The partition in a folder, as the version has it. It stays mapped while somebody holds it, and no longer."""
     part = _base_part(folder, read_part(storage, folder))
     dead = np.array(version.removed, dtype=np.int64)
@@ -81,23 +81,23 @@ def load_piece(storage: Storage, version: PlanVersion, folder: str) -> PlanPiece
         kept = _left_to_base(part.queries.gates, delta)
         gone = delta.tombstones[~np.isin(query_of(delta.tombstones), kept)]
         dead = np.concatenate([dead, gone])
-    return PlanPiece(replace(version, base=folder), part, dead=np.unique(dead))
+    return PartitionPlan(replace(version, base=folder), part, dead=np.unique(dead))
 
 
-def load_router(storage: Storage, version: PlanVersion, folder: str) -> PlanPiece:
+def load_router(storage: Storage, version: PlanVersion, folder: str) -> PartitionPlan:
     """The router in a folder: its queries are partitions, so nothing that the version removes concerns it."""
     part = _base_part(folder, read_part(storage, folder))
-    return PlanPiece(replace(version, base=folder), part)
+    return PartitionPlan(replace(version, base=folder), part)
 
 
-def delta_piece(storage: Storage, version: PlanVersion, router: Plan) -> PlanPiece | None:
+def delta_plan(storage: Storage, version: PlanVersion, router: Plan) -> PartitionPlan | None:
     """The delta of a partitioned version, where it has one; the router knows the gates of the base."""
     if version.delta is None:
         return None
     part = _delta_part(storage, version, version.delta)
     known = router.base.queries.gates
     dead = np.union1d(np.array(version.removed, dtype=np.int64), _left_to_base(known, part))
-    return PlanPiece(replace(version, base=version.delta), part, dead=dead, known_gates=known)
+    return PartitionPlan(replace(version, base=version.delta), part, dead=dead, known_gates=known)
 
 
 def _left_to_base(known: GateTable, delta: PlanPart) -> Array:
@@ -115,7 +115,7 @@ def _left_to_base(known: GateTable, delta: PlanPart) -> Array:
 
 def _base_part(folder: str, part: PlanPart) -> PlanPart:
     if part.manifest.kind != "base":
-        raise CorruptData(f"{folder} is not a piece of a partitioning")
+        raise CorruptDataError(f"{folder} is not a piece of a partitioning")
     return part
 
 
@@ -123,12 +123,12 @@ def _delta_part(storage: Storage, version: PlanVersion, folder: str) -> PlanPart
     """The delta of a version, mapped while somebody holds it: a new one comes with every declaration."""
     part = read_part(storage, folder)
     if part.manifest.kind != "delta" or part.manifest.parent != version.base:
-        raise CorruptData(f"{folder} is not a delta of {version.base}")
+        raise CorruptDataError(f"{folder} is not a delta of {version.base}")
     return part
 
 
 @dataclass(frozen=True)
-class WorkingPiece:
+class LoadedPartition:
     """A piece (or a whole plan) and all that is made of it for matching; some of it when it is first asked for."""
 
     plan: Plan
@@ -155,9 +155,9 @@ class WorkingPiece:
         return GraphBinder(self.plan)
 
     @staticmethod
-    def of(plan: Plan) -> WorkingPiece:
+    def of(plan: Plan) -> LoadedPartition:
         """A piece at work."""
-        return WorkingPiece(plan, build_matcher(plan))
+        return LoadedPartition(plan, build_matcher(plan))
 
 
 def _origin(array: Array) -> object:

@@ -13,7 +13,7 @@ from itertools import zip_longest
 import numpy as np
 
 from runnel.arrays import Array, offsets_of
-from runnel.errors import CorruptData, RunnelError
+from runnel.errors import CorruptDataError, RunnelError
 from runnel.logs.matches.match_steps import steps_of
 from runnel.matching.contract import Matcher, MatchStatistics
 from runnel.matching.filters.streams.emit import merge_steps
@@ -21,8 +21,8 @@ from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Failure, Matches, SteppedMatches, Steps
 from runnel.plan.store import PlanVersion
 from runnel.scaleout.partitioning import Partitioning, read_partitioning
-from runnel.scaleout.route.loaded_partition import WorkingPiece, delta_piece, load_piece, load_router
-from runnel.scaleout.route.plan_lru import HeldPlans, in_good_order
+from runnel.scaleout.route.loaded_partition import LoadedPartition, delta_plan, load_partition, load_router
+from runnel.scaleout.route.plan_lru import PlanLru, in_good_order
 from runnel.scaleout.route.router import Router
 from runnel.storage.file_storage import Storage
 
@@ -31,7 +31,7 @@ _WORK = ("candidates", "clause_checks", "atom_evaluations", "fallbacks")
 
 
 @dataclass(frozen=True)
-class Found:
+class PartitionMatches:
     """What a piece found in the items of some rows, which ascend."""
 
     rows: Array
@@ -46,12 +46,12 @@ class PartitionedMatcher:
         self.partitioning = partitioning_of(storage, version)
         self._storage, self._version = storage, version
         router = load_router(storage, version, self.partitioning.router)
-        delta = delta_piece(storage, version, router)
+        delta = delta_plan(storage, version, router)
         self.router = Router(router, len(self.partitioning.partitions))
-        self._delta = None if delta is None else WorkingPiece.of(delta)
+        self._delta = None if delta is None else LoadedPartition.of(delta)
         always = router.bytes + (0 if delta is None else delta.bytes)
         left = None if budget_bytes is None else max(0, budget_bytes - always)
-        self.held = HeldPlans[int, WorkingPiece](left)
+        self.held = PlanLru[int, LoadedPartition](left)
         self.false_copies = 0
 
     @property
@@ -65,15 +65,15 @@ class PartitionedMatcher:
         self.router.matcher.statistics = counted = MatchStatistics()
         routed = self.router.route(items)
         self._add(counted, _WORK)
-        found: list[Found] = []
+        found: list[PartitionMatches] = []
         if self._delta is not None:
-            found.append(Found(np.arange(len(items)), self._asked(self._delta.matcher, items)))
+            found.append(PartitionMatches(np.arange(len(items)), self._asked(self._delta.matcher, items)))
         for partition in in_good_order(self.held, range(len(self.partitioning.partitions))):
             rows = routed.rows(partition)
             missed = len(items) - len(rows)
             self.statistics.naive_evaluations += missed * self.partitioning.partitions[partition].queries
             if len(rows):
-                found.append(Found(rows, self._matched(partition, items, rows)))
+                found.append(PartitionMatches(rows, self._matched(partition, items, rows)))
         matches = united(len(items), found)
         self.statistics.items += len(items)
         self.statistics.matches += matches.total
@@ -84,7 +84,7 @@ class PartitionedMatcher:
         """What the items of some rows match in a partition, which nothing refers to afterwards but what holds it."""
         one = self.partitioning.partitions[partition]
         piece = self.held.get(
-            partition, one.bytes, lambda: WorkingPiece.of(load_piece(self._storage, self._version, one.folder))
+            partition, one.bytes, lambda: LoadedPartition.of(load_partition(self._storage, self._version, one.folder))
         )
         chosen = items if len(rows) == len(items) else ItemBatch(items.records.take(rows))
         matches = self._asked(piece.matcher, chosen)
@@ -111,14 +111,15 @@ def partitioning_of(storage: Storage, version: PlanVersion) -> Partitioning:
         raise RunnelError(f"version {version.version} of the plan is not partitioned")
     found = read_partitioning(storage, version.partitioning)
     if found.base != version.base:
-        raise CorruptData(f"{version.partitioning} does not divide {version.base}, but {found.base}")
+        raise CorruptDataError(f"{version.partitioning} does not divide {version.base}, but {found.base}")
     return found
 
 
-def united(count: int, found: Sequence[Found]) -> Matches:
+def united(count: int, found: Sequence[PartitionMatches]) -> Matches:
     """What several pieces found, as one answer about so many items; no query is in two pieces.
 
-    >>> pieces = [Found(np.array([0, 2]), Matches.of([[3], [7]])), Found(np.array([2]), Matches.of([[5]]))]
+    >>> pieces = [PartitionMatches(np.array([0, 2]), Matches.of([[3], [7]])), PartitionMatches(np.array([2]),
+    ...     Matches.of([[5]]))]
     >>> whole = united(3, pieces)
     >>> [whole.row(row).tolist() for row in range(3)]
     [[3], [], [5, 7]]
@@ -136,7 +137,7 @@ def united(count: int, found: Sequence[Found]) -> Matches:
     return SteppedMatches(waiting[0], tuple(sorted(failures, key=lambda failure: (failure.row, failure.query))))
 
 
-def _spread(count: int, found: Found) -> Steps:
+def _spread(count: int, found: PartitionMatches) -> Steps:
     """The steps of some rows as those of all; rows that were not asked have none."""
     matches = found.matches
     steps = matches.steps if isinstance(matches, SteppedMatches) else steps_of(matches.offsets, matches.queries)

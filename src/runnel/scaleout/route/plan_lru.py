@@ -32,7 +32,7 @@ Loaded = TypeVar("Loaded", bound=Mapped)
 
 
 @dataclass
-class HeldCounters:
+class PlanLruCounters:
     """What holding took: `reloads` are the loads of plans that were held before and had to go.
 
     A plan that was held in another edition, and is there in a new one, is none of these but a renewal.
@@ -50,14 +50,14 @@ class HeldCounters:
         return asdict(self)
 
 
-class HeldPlans(Generic[Key, Loaded]):
+class PlanLru(Generic[Key, Loaded]):
     """Loaded plans by key. For one thread: a worker matches one batch after the other.
 
     >>> class Plan:
     ...     bytes = 60
     ...     def mappings(self):
     ...         return (self,)
-    >>> held = HeldPlans[str, Plan](100)
+    >>> held = PlanLru[str, Plan](100)
     >>> for name in ("a", "a", "b", "a"):
     ...     found = held.get(name, 60, Plan)
     >>> held.counters.loads, held.counters.reloads, held.counters.evictions, held.counters.peak_bytes
@@ -66,7 +66,7 @@ class HeldPlans(Generic[Key, Loaded]):
 
     def __init__(self, budget_bytes: int | None = None) -> None:
         self.budget_bytes = budget_bytes
-        self.counters = HeldCounters()
+        self.counters = PlanLruCounters()
         self._held: OrderedDict[Key, tuple[int, Loaded, Hashable]] = OrderedDict()
         self._went: set[Key] = set()
 
@@ -131,14 +131,14 @@ class HeldPlans(Generic[Key, Loaded]):
             gc.collect()  # something made of a plan leads back to itself: only this finds that nobody needs it
 
 
-def in_good_order(held: HeldPlans[Key, Loaded], keys: Iterable[Key]) -> list[Key]:
+def in_good_order(held: PlanLru[Key, Loaded], keys: Iterable[Key]) -> list[Key]:
     """The keys, those that are held first: who goes through more than fits would else reload everything every time.
 
     >>> class Plan:
     ...     bytes = 60
     ...     def mappings(self):
     ...         return (self,)
-    >>> held = HeldPlans[str, Plan](100)
+    >>> held = PlanLru[str, Plan](100)
     >>> _ = held.get("b", 60, Plan)
     >>> in_good_order(held, ["a", "b", "c"])
     ['b', 'a', 'c']

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.store import Plan
@@ -46,7 +46,7 @@ class Router:
     def __init__(self, plan: Plan, partitions: int) -> None:
         ids = plan.base.queries.query_ids
         if len(ids) and not 1 <= int(ids.min()) <= int(ids.max()) <= partitions:
-            raise CorruptData(f"the router {plan.base.manifest.folder} names a partition that is not there")
+            raise CorruptDataError(f"the router {plan.base.manifest.folder} names a partition that is not there")
         self.matcher = build_matcher(plan)
         self._partitions = partitions
         self.items = 0
@@ -83,5 +83,5 @@ def unpacked(data: bytes, count: int) -> Choices:
     [True, False, True]
     """
     if len(data) != -(-count // 8):
-        raise CorruptData(f"{len(data)} bytes cannot say which of {count} items were chosen")
+        raise CorruptDataError(f"{len(data)} bytes cannot say which of {count} items were chosen")
     return np.unpackbits(np.frombuffer(data, dtype=np.uint8), count=count).astype(np.bool_)

@@ -1,6 +1,6 @@
 """Entries: what the three feed formats have in common.
 
-In: a delivered item. Out: `Shown`, what a reader sees of it, safe for XML and HTML whatever the item holds; and
+In: a delivered item. Out: `ShownItem`, what a reader sees of it, safe for XML and HTML whatever the item holds; and
 `merge`, how entries that are new come together with those that a file has already.
 """
 
@@ -35,12 +35,12 @@ _LONGEST_LINK = 8192
 _CLEANER = nh3.Cleaner(url_schemes={"http", "https", "mailto"})
 
 
-class ForeignFile(Exception):
+class ForeignFileError(Exception):
     """A file that is there, and is not one of ours."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FeedEntry:
     """An entry of a feed file: its id there, which version of the item it shows, and its node in the format."""
 
     id: str
@@ -50,7 +50,7 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class FeedHead:
     """What a feed says of itself."""
 
     id: str
@@ -62,18 +62,18 @@ class Head:
 class FeedFormat(Protocol):
     """One format of feed file."""
 
-    def read(self, data: bytes) -> list[Entry]:
+    def read(self, data: bytes) -> list[FeedEntry]:
         """The entries of a file of ours; ForeignFile for any other."""
 
-    def entry(self, shown: Shown) -> Entry:
+    def entry(self, shown: ShownItem) -> FeedEntry:
         """A new entry."""
 
-    def render(self, head: Head, entries: Sequence[Entry]) -> bytes:
+    def render(self, head: FeedHead, entries: Sequence[FeedEntry]) -> bytes:
         """The whole document."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ShownItem:
     """What a reader sees of an item."""
 
     id: str
@@ -108,12 +108,12 @@ def entry_id(item: Item) -> str:
     return f"urn:runnel:{hashlib.blake2b(key, digest_size=16).hexdigest()}"
 
 
-def show(delivered: DeliveredItem, sent: datetime) -> Shown:
+def show(delivered: DeliveredItem, sent: datetime) -> ShownItem:
     """What a reader sees of a delivered item. `summary` and `content` are HTML."""
     item = delivered.item
     published = _moment(item, "published")
     link = next(filter(None, map(_web_link, _texts(item, "link"))), None)
-    return Shown(
+    return ShownItem(
         id=entry_id(item),
         feed=xml_text(item.feed),
         item=xml_text(item.id),
@@ -144,9 +144,9 @@ def xml_text(text: str) -> str:
     return _NOT_XML.sub("", text)
 
 
-def merge(present: Iterable[Entry], arriving: Iterable[Entry], most: int) -> list[Entry]:
+def merge(present: Iterable[FeedEntry], arriving: Iterable[FeedEntry], most: int) -> list[FeedEntry]:
     """The newest entries of both, newest first, one per id: the latest version counts."""
-    latest: dict[str, Entry] = {}
+    latest: dict[str, FeedEntry] = {}
     for entry in (*present, *arriving):
         other = latest.get(entry.id)
         if other is None or (entry.version, entry.sequence) > (other.version, other.sequence):

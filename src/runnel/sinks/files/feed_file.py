@@ -12,12 +12,12 @@ from pathlib import Path
 from urllib.parse import quote
 
 from runnel.sinks.contract import Delivery
-from runnel.sinks.files.feed_entries import Entry, FeedFormat, ForeignFile, Head, merge, show, xml_text
+from runnel.sinks.files.feed_entries import FeedEntry, FeedFormat, FeedHead, ForeignFileError, merge, show, xml_text
 from runnel.sinks.files.render_atom import Atom
 from runnel.sinks.files.render_json_feed import JsonFeed
 from runnel.sinks.files.render_rss import Rss
 from runnel.sinks.files.targets import TargetFile, check_target, open_target
-from runnel.sinks.files.whole_file import exists, read_whole, replace_whole, set_aside
+from runnel.sinks.files.whole_file import exists, read_whole, rename_aside, replace_whole
 
 MAX_FILE = 64 << 20
 """A file of ours is never larger, in bytes: the oldest entries go. What is larger is not ours."""
@@ -47,31 +47,31 @@ class _FeedFile:
         note = f"; the file that was there is now {aside}" if aside else ""
         return f"{added} new of {len(entries)} entries in {file.path.name}{note}"
 
-    def _bounded(self, head: Head, entries: Sequence[Entry]) -> bytes:
+    def _bounded(self, head: FeedHead, entries: Sequence[FeedEntry]) -> bytes:
         data = self._format.render(head, entries)
         while len(data) > MAX_FILE and entries:
             entries = entries[: len(entries) // 2]
             data = self._format.render(head, entries)
         return data
 
-    def _present(self, file: TargetFile) -> tuple[list[Entry] | None, str | None]:
+    def _present(self, file: TargetFile) -> tuple[list[FeedEntry] | None, str | None]:
         """The entries of the file (None: there is no file of ours), and what a foreign file is named now."""
         data = read_whole(file, MAX_FILE)
         try:
             if data is not None:
                 return self._format.read(data), None
-        except ForeignFile:
-            return None, set_aside(file)
-        return None, set_aside(file) if exists(file) else None
+        except ForeignFileError:
+            return None, rename_aside(file)
+        return None, rename_aside(file) if exists(file) else None
 
 
-def _shows(entries: Sequence[Entry]) -> list[tuple[str, int]]:
+def _shows(entries: Sequence[FeedEntry]) -> list[tuple[str, int]]:
     return [(entry.id, entry.version) for entry in entries]
 
 
-def _head(delivery: Delivery) -> Head:
+def _head(delivery: Delivery) -> FeedHead:
     title = " ".join(xml_text(delivery.feed_title or delivery.feed_name).split()) or "Runnel"
-    return Head(
+    return FeedHead(
         id=f"urn:runnel:feed:{quote(delivery.feed_name, safe='', errors='replace')}",
         title=title,
         description=f"Items of the feed {xml_text(delivery.feed_name)}, as matched by Runnel",

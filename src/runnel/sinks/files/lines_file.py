@@ -16,7 +16,7 @@ from pathlib import Path
 from runnel.model.item import Item, Value
 from runnel.sinks.contract import DeliveredItem, Delivery
 from runnel.sinks.files.targets import TargetFile, check_target, open_target
-from runnel.sinks.files.whole_file import require_regular, set_aside, write_all
+from runnel.sinks.files.whole_file import rename_aside, require_regular, write_all
 from runnel.sinks.show_bindings import bindings_json
 
 WINDOW = 1 << 20
@@ -39,7 +39,7 @@ class JsonLinesFile:
     def deliver(self, delivery: Delivery) -> str:
         """Add the lines that are not there yet."""
         with open_target(delivery.subscription.target, delivery.out, delivery.allowed) as file:
-            aside = set_aside(file) if _is_foreign(file) else None
+            aside = rename_aside(file) if _is_foreign(file) else None
             handle, made = _open(file)
             try:
                 size = _whole_lines(handle)

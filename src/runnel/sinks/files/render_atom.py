@@ -7,7 +7,7 @@ from typing import Any
 
 from lxml import etree
 
-from runnel.sinks.files.feed_entries import GENERATOR, NAMESPACE, Entry, ForeignFile, Head, Shown
+from runnel.sinks.files.feed_entries import GENERATOR, NAMESPACE, FeedEntry, FeedHead, ForeignFileError, ShownItem
 from runnel.sinks.files.render_xml import add, add_mark, parse_own, read_entries, write_document
 
 _ATOM = "http://www.w3.org/2005/Atom"
@@ -18,14 +18,14 @@ _LANGUAGE = "{http://www.w3.org/XML/1998/namespace}lang"
 class Atom:
     """Atom 1.0."""
 
-    def read(self, data: bytes) -> list[Entry]:
+    def read(self, data: bytes) -> list[FeedEntry]:
         """The entries of a file of ours."""
         root = parse_own(data, _tag("feed"))
         if root.findtext(_tag("generator")) != GENERATOR:
-            raise ForeignFile
+            raise ForeignFileError
         return read_entries(iter(root.findall(_tag("entry"))), _tag("id"))
 
-    def entry(self, shown: Shown) -> Entry:
+    def entry(self, shown: ShownItem) -> FeedEntry:
         """A new entry."""
         node = etree.Element(_tag("entry"), nsmap=_NAMESPACES)
         if shown.language and len(shown.language) <= 35 and shown.language.replace("-", "").isalnum():
@@ -48,9 +48,9 @@ class Atom:
         if shown.content:
             add(node, _tag("content"), shown.content, type="html")
         add_mark(node, shown)
-        return Entry(shown.id, shown.version, shown.sequence, node)
+        return FeedEntry(shown.id, shown.version, shown.sequence, node)
 
-    def render(self, head: Head, entries: Sequence[Entry]) -> bytes:
+    def render(self, head: FeedHead, entries: Sequence[FeedEntry]) -> bytes:
         """The whole document."""
         root = etree.Element(_tag("feed"), nsmap=_NAMESPACES)
         add(root, _tag("id"), head.id)

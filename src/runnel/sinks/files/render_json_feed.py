@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from runnel.sinks.files.feed_entries import GENERATOR, Entry, ForeignFile, Head, Shown
+from runnel.sinks.files.feed_entries import GENERATOR, FeedEntry, FeedHead, ForeignFileError, ShownItem
 from runnel.sinks.show_bindings import bindings_json
 
 _VERSION = "https://jsonfeed.org/version/1.1"
@@ -16,17 +16,17 @@ _MARK = "_runnel"
 class JsonFeed:
     """JSON Feed 1.1."""
 
-    def read(self, data: bytes) -> list[Entry]:
+    def read(self, data: bytes) -> list[FeedEntry]:
         """The entries of a file of ours."""
         try:
             document = json.loads(data.decode("utf-8"))
             if document["version"] != _VERSION or document[_MARK]["generator"] != GENERATOR:
-                raise ForeignFile
+                raise ForeignFileError
             return [_own_entry(item) for item in document["items"]]
         except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ForeignFile from error
+            raise ForeignFileError from error
 
-    def entry(self, shown: Shown) -> Entry:
+    def entry(self, shown: ShownItem) -> FeedEntry:
         """A new entry."""
         node: dict[str, Any] = {
             "id": shown.id,
@@ -49,9 +49,9 @@ class JsonFeed:
             },
         }
         kept = {key: value for key, value in node.items() if value not in (None, []) or key == "content_html"}
-        return Entry(shown.id, shown.version, shown.sequence, kept)
+        return FeedEntry(shown.id, shown.version, shown.sequence, kept)
 
-    def render(self, head: Head, entries: Sequence[Entry]) -> bytes:
+    def render(self, head: FeedHead, entries: Sequence[FeedEntry]) -> bytes:
         """The whole document."""
         document = {
             "version": _VERSION,
@@ -63,13 +63,13 @@ class JsonFeed:
         return json.dumps(document, ensure_ascii=False, indent=1).encode("utf-8", "replace") + b"\n"
 
 
-def _attachments(shown: Shown) -> list[dict[str, str]]:
+def _attachments(shown: ShownItem) -> list[dict[str, str]]:
     return [{"url": shown.enclosure, "mime_type": shown.enclosure_type}] if shown.enclosure else []
 
 
-def _own_entry(item: dict[str, Any]) -> Entry:
+def _own_entry(item: dict[str, Any]) -> FeedEntry:
     mark = item[_MARK]
     version, sequence = mark["version"], mark["sequence"]
     if not (isinstance(item["id"], str) and isinstance(version, int) and isinstance(sequence, int)):
-        raise ForeignFile
-    return Entry(item["id"], version, sequence, item)
+        raise ForeignFileError
+    return FeedEntry(item["id"], version, sequence, item)

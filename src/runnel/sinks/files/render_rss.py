@@ -7,7 +7,7 @@ from email.utils import format_datetime
 
 from lxml import etree
 
-from runnel.sinks.files.feed_entries import GENERATOR, NAMESPACE, Entry, ForeignFile, Head, Shown
+from runnel.sinks.files.feed_entries import GENERATOR, NAMESPACE, FeedEntry, FeedHead, ForeignFileError, ShownItem
 from runnel.sinks.files.render_xml import add, add_mark, parse_own, read_entries, write_document
 
 _CONTENT = "http://purl.org/rss/1.0/modules/content/"
@@ -18,14 +18,14 @@ _NAMESPACES = {"content": _CONTENT, "dc": _DC, "runnel": NAMESPACE}
 class Rss:
     """RSS 2.0 with Dublin Core authors and content:encoded."""
 
-    def read(self, data: bytes) -> list[Entry]:
+    def read(self, data: bytes) -> list[FeedEntry]:
         """The entries of a file of ours."""
         channel = parse_own(data, "rss").find("channel")
         if channel is None or channel.findtext("generator") != GENERATOR:
-            raise ForeignFile
+            raise ForeignFileError
         return read_entries(iter(channel.findall("item")), "guid")
 
-    def entry(self, shown: Shown) -> Entry:
+    def entry(self, shown: ShownItem) -> FeedEntry:
         """A new entry."""
         node = etree.Element("item", nsmap=_NAMESPACES)
         add(node, "title", shown.title)
@@ -47,9 +47,9 @@ class Rss:
         if shown.enclosure:
             add(node, "enclosure", url=shown.enclosure, length="0", type=shown.enclosure_type)
         add_mark(node, shown)
-        return Entry(shown.id, shown.version, shown.sequence, node)
+        return FeedEntry(shown.id, shown.version, shown.sequence, node)
 
-    def render(self, head: Head, entries: Sequence[Entry]) -> bytes:
+    def render(self, head: FeedHead, entries: Sequence[FeedEntry]) -> bytes:
         """The whole document."""
         root = etree.Element("rss", {"version": "2.0"}, nsmap=_NAMESPACES)
         channel = add(root, "channel")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from lxml import etree
 
-from runnel.sinks.files.feed_entries import NAMESPACE, Entry, ForeignFile, Shown
+from runnel.sinks.files.feed_entries import NAMESPACE, FeedEntry, ForeignFileError, ShownItem
 from runnel.sinks.show_bindings import kind_of, printed
 
 _MARK = f"{{{NAMESPACE}}}entry"
@@ -16,31 +16,31 @@ _BINDINGS, _ROW, _BINDING = (f"{{{NAMESPACE}}}{local}" for local in ("bindings",
 def parse_own(data: bytes, root_tag: str) -> etree._Element:
     """The root of a file of ours; ForeignFile where it is not XML, has another root, or declares anything."""
     if b"<!DOCTYPE" in data[:4096]:
-        raise ForeignFile
+        raise ForeignFileError
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, huge_tree=False, recover=False)
     try:
         root: etree._Element = etree.fromstring(data, parser)
     except (etree.XMLSyntaxError, ValueError) as error:
-        raise ForeignFile from error
+        raise ForeignFileError from error
     if root.tag != root_tag:
-        raise ForeignFile
+        raise ForeignFileError
     return root
 
 
-def read_entries(nodes: Iterator[etree._Element], id_tag: str) -> list[Entry]:
+def read_entries(nodes: Iterator[etree._Element], id_tag: str) -> list[FeedEntry]:
     """The entries with our mark; one without it makes the file a foreign one."""
     entries = []
     for node in nodes:
         mark = node.find(_MARK)
         identifier = node.findtext(id_tag)
         if mark is None or not identifier:
-            raise ForeignFile
+            raise ForeignFileError
         try:
             version, sequence = int(mark.get("version") or ""), int(mark.get("sequence") or "")
         except ValueError as error:
-            raise ForeignFile from error
+            raise ForeignFileError from error
         node.tail = None
-        entries.append(Entry(str(identifier), version, sequence, node))
+        entries.append(FeedEntry(str(identifier), version, sequence, node))
     return entries
 
 
@@ -51,7 +51,7 @@ def add(parent: etree._Element, tag: str, text: str | None = None, **attributes:
     return child
 
 
-def add_mark(node: etree._Element, shown: Shown) -> None:
+def add_mark(node: etree._Element, shown: ShownItem) -> None:
     """Add which item, in which version, an entry shows, and the bindings with which it matched."""
     add(
         node,

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from runnel.errors import DeliveryFailed, InputError, StorageFull
+from runnel.errors import DeliveryError, InputError, StorageFullError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -90,7 +90,7 @@ def open_target(target: str | None, out: Path, allowed: Sequence[Path] = ()) -> 
         path = PurePosixPath(check_target(target, out, allowed))
         base, inner = _split(path, out, allowed, repr(target))
     except InputError as error:
-        raise DeliveryFailed(f"the target cannot be used: {error.message}", hint=error.hint) from error
+        raise DeliveryError(f"the target cannot be used: {error.message}", hint=error.hint) from error
     with _explained(base / inner):
         base.mkdir(parents=True, exist_ok=True)
         handle = _walk(base, inner.parts[:-1])
@@ -142,8 +142,10 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno in _FULL:
-            raise StorageFull(f"no room left for {path}", hint="free some space; work goes on by itself") from error
+            raise StorageFullError(
+                f"no room left for {path}", hint="free some space; work goes on by itself"
+            ) from error
         hint = "check the folder and its permissions"
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             hint = "symbolic links are not followed; remove the link or choose another target"
-        raise DeliveryFailed(f"{path} cannot be written: {error.strerror or error}", hint=hint) from error
+        raise DeliveryError(f"{path} cannot be written: {error.strerror or error}", hint=hint) from error

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import stat
 
-from runnel.errors import DeliveryFailed
+from runnel.errors import DeliveryError
 from runnel.sinks.files.targets import TargetFile
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -61,7 +61,7 @@ def replace_whole(file: TargetFile, data: bytes) -> None:
     os.fsync(file.folder)
 
 
-def set_aside(file: TargetFile) -> str:
+def rename_aside(file: TargetFile) -> str:
     """Give what is at the file's place another name, and tell which; nothing of somebody else's is ever lost."""
     for number in range(1, _MOST_SET_ASIDE):
         name = f"{file.name}.foreign-{number}"
@@ -73,7 +73,7 @@ def set_aside(file: TargetFile) -> str:
         os.unlink(file.name, dir_fd=file.folder)
         os.fsync(file.folder)
         return name
-    raise DeliveryFailed(f"too many foreign files beside {file.path}", hint="remove some of them")
+    raise DeliveryError(f"too many foreign files beside {file.path}", hint="remove some of them")
 
 
 def write_all(handle: int, data: bytes) -> None:
@@ -86,7 +86,7 @@ def write_all(handle: int, data: bytes) -> None:
 def require_regular(handle: int, file: TargetFile) -> None:
     """Refuse pipes, devices and folders that stand at the file's place."""
     if not stat.S_ISREG(os.fstat(handle).st_mode):
-        raise DeliveryFailed(f"{file.path} is not a regular file", hint="remove it or choose another target")
+        raise DeliveryError(f"{file.path} is not a regular file", hint="remove it or choose another target")
 
 
 def _remove(name: str, folder: int) -> None:

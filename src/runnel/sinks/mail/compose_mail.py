@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal
 
 from runnel.sinks.contract import Delivery
 from runnel.sinks.mail.mail_html import one_line
-from runnel.sinks.mail.render_mail import Rendered, way_out
+from runnel.sinks.mail.render_mail import Rendered, unsubscribe_link
 
 _SAFE = re.compile(r"[A-Za-z0-9_-]{1,100}")
 _OURS = ("date", "message-id", "list-id", "list-unsubscribe", "list-unsubscribe-post", "auto-submitted", "precedence")
@@ -58,7 +58,7 @@ def compose_mail(delivery: Delivery, rendered: Rendered, sender: Address, recipi
     message["List-Id"] = f"<{_label(delivery.feed_name)}.feeds.{sender.domain}>"
     message["Auto-Submitted"] = "auto-generated"
     message["Precedence"] = "bulk"
-    link = way_out(delivery)
+    link = unsubscribe_link(delivery)
     if link is not None:
         message["List-Unsubscribe"] = f"<{link}>"
         if link.startswith("https:"):  # RFC 8058 asks for https

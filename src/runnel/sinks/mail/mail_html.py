@@ -52,7 +52,7 @@ _CLEANER = nh3.Cleaner(
 )
 
 
-class TooMuch(Exception):
+class HtmlTooLargeError(Exception):
     """HTML that is too large, or nested too deeply, to be cleaned in good time."""
 
 
@@ -74,7 +74,7 @@ def safe_html(source: str) -> str:
     '<p>Muse <a rel="noopener noreferrer">tour</a></p>'
     """
     if len(source) > LARGEST:
-        raise TooMuch(f"it has {len(source):,} characters; a mail may have {LARGEST:,}")
+        raise HtmlTooLargeError(f"it has {len(source):,} characters; a mail may have {LARGEST:,}")
     if "<" not in source:
         return _CLEANER.clean(source)
     # Cleaning takes quadratic time in the depth of nesting, so that is bounded first, by a parser that does not.
@@ -94,7 +94,7 @@ def _refuse_depth(root: etree._Element) -> None:
     for event, _ in etree.iterwalk(root, events=("start", "end")):
         depth += 1 if event == "start" else -1
         if depth > _DEEPEST:
-            raise TooMuch(f"elements are nested more than {_DEEPEST} deep")
+            raise HtmlTooLargeError(f"elements are nested more than {_DEEPEST} deep")
 
 
 def text_of_html(cleaned: str) -> str:

@@ -22,7 +22,7 @@ from aiosmtplib.errors import (
     SMTPSenderRefused,
 )
 
-from runnel.errors import DeliveryFailed, InputError
+from runnel.errors import DeliveryError, InputError
 from runnel.settings import Settings
 from runnel.sinks.contract import Delivery
 from runnel.sinks.mail.compose_mail import compose_mail
@@ -32,7 +32,7 @@ from runnel.sinks.mail.mail_server import DATA_TIMES, MailServer, Sent
 from runnel.sinks.mail.render_mail import render_mail
 
 if TYPE_CHECKING:
-    from runnel.net.http_client import Door
+    from runnel.net.http_client import HttpClient
 
 _TOO_LARGE = 552
 _SHOWN = 300
@@ -54,7 +54,7 @@ class MailSink:
         """All mail goes through one server: while that hangs, mail must not take the places of everything else."""
         return "mail"
 
-    def connect(self, settings: Settings, door: Door) -> MailRoute:
+    def connect(self, settings: Settings, door: HttpClient) -> MailRoute:
         """A way to the mail server of the settings."""
         return MailRoute(settings)
 
@@ -89,34 +89,34 @@ class MailRoute:
     def _sender(self) -> Address:
         """The sender; without one, or without a server, mail waits until the operator has set them."""
         if not self._settings.smtp_host:
-            raise DeliveryFailed("no mail server is set", hint="the operator sets smtp_host, and what goes with it")
+            raise DeliveryError("no mail server is set", hint="the operator sets smtp_host, and what goes with it")
         if not self._settings.mail_from:
-            raise DeliveryFailed("mail has no sender", hint="the operator sets mail_from to 'Runnel <name@host>'")
+            raise DeliveryError("mail has no sender", hint="the operator sets mail_from to 'Runnel <name@host>'")
         try:
             return sender_of(self._settings.mail_from)
         except InputError as error:
-            raise DeliveryFailed(f"the setting mail_from cannot be used: {error.message}", hint=error.hint) from error
+            raise DeliveryError(f"the setting mail_from cannot be used: {error.message}", hint=error.hint) from error
 
-    def _failure(self, error: Exception, recipient: str, size: int) -> DeliveryFailed:
+    def _failure(self, error: Exception, recipient: str, size: int) -> DeliveryError:
         """What a server's refusal means for this message."""
         match error:
             case SMTPRecipientRefused(code=code) if code >= 500:
-                return DeliveryFailed(f"the mail server refused {recipient}: {_said(error)}", permanent=True)
+                return DeliveryError(f"the mail server refused {recipient}: {_said(error)}", permanent=True)
             case SMTPDataError(code=code) | SMTPSenderRefused(code=code) if code == _TOO_LARGE:
                 return _too_large(size, _said(error))
             case SMTPDataError(code=code) if code >= 500:
-                return DeliveryFailed(f"the mail server refused the mail: {_said(error)}", permanent=True)
+                return DeliveryError(f"the mail server refused the mail: {_said(error)}", permanent=True)
             case SMTPSenderRefused(code=code) if code >= 500:
                 hint = "check the setting mail_from"
-                return DeliveryFailed(f"the mail server refused the sender: {_said(error)}", hint=hint)
+                return DeliveryError(f"the mail server refused the sender: {_said(error)}", hint=hint)
             case SMTPAuthenticationError():
                 hint = "check the settings smtp_user and smtp_password"
-                return DeliveryFailed(f"the mail server refused the login: {_said(error)}", hint=hint)
+                return DeliveryError(f"the mail server refused the login: {_said(error)}", hint=hint)
             case SMTPResponseException():
-                return DeliveryFailed(f"the mail server put the mail off: {_said(error)}")
+                return DeliveryError(f"the mail server put the mail off: {_said(error)}")
             case _:
                 hint = "check the settings smtp_host, smtp_port and smtp_security"
-                return DeliveryFailed(f"the mail server cannot be used: {one_line(str(error), _SHOWN)}", hint=hint)
+                return DeliveryError(f"the mail server cannot be used: {one_line(str(error), _SHOWN)}", hint=hint)
 
 
 def _recipient(delivery: Delivery) -> str:
@@ -124,12 +124,12 @@ def _recipient(delivery: Delivery) -> str:
     try:
         return check_address(delivery.subscription.target)
     except InputError as error:
-        raise DeliveryFailed(f"the target cannot be used: {error}", permanent=True) from error
+        raise DeliveryError(f"the target cannot be used: {error}", permanent=True) from error
 
 
-def _too_large(size: int, said: str) -> DeliveryFailed:
+def _too_large(size: int, said: str) -> DeliveryError:
     hint = "shorten the subscription's period, or apply a stylesheet that says less"
-    return DeliveryFailed(
+    return DeliveryError(
         f"the mail has {size:,} bytes, too many for the mail server: {said}", hint=hint, permanent=True
     )
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from html import escape
 
-from runnel.errors import DeliveryFailed
+from runnel.errors import DeliveryError
 from runnel.model.item import Item
 from runnel.sinks.contract import Content, DeliveredItem, Delivery
-from runnel.sinks.files.feed_entries import Shown, show
-from runnel.sinks.mail.mail_html import TooMuch, one_line, safe_html, text_of_html
+from runnel.sinks.files.feed_entries import ShownItem, show
+from runnel.sinks.mail.mail_html import HtmlTooLargeError, one_line, safe_html, text_of_html
 from runnel.sinks.show_bindings import binding_text
 
 WIDTH = 78
@@ -93,7 +93,7 @@ def render_mail(delivery: Delivery) -> Rendered:
     return Rendered(subject, _page_text(heading, plain, delivery), _page_html(subject, heading, rich, delivery))
 
 
-def way_out(delivery: Delivery) -> str | None:
+def unsubscribe_link(delivery: Delivery) -> str | None:
     """The link that ends the subscription, where it can stand in a mail and in its headers."""
     link = delivery.unsubscribe
     return link if link is not None and _WAY_OUT.fullmatch(link) else None
@@ -112,9 +112,9 @@ def _of_content(delivery: Delivery, content: Content) -> Rendered:
         case "text/html" | "application/xhtml+xml":
             try:
                 cleaned = safe_html(text)
-            except TooMuch as error:
+            except HtmlTooLargeError as error:
                 hint = "let the stylesheet write less, or shorten the subscription's period"
-                raise DeliveryFailed(
+                raise DeliveryError(
                     f"what the stylesheet made cannot be mailed: {error}", hint=hint, permanent=True
                 ) from error
             body = f'<div class="said">{cleaned}</div>'
@@ -146,7 +146,7 @@ class _Body:
     html: str
 
 
-def _body(delivered: DeliveredItem, shown: Shown, number: int, count: int) -> _Body:
+def _body(delivered: DeliveredItem, shown: ShownItem, number: int, count: int) -> _Body:
     """What is shown of an item below its title."""
     if count <= IN_FULL:
         return _in_full(delivered.item, shown.content or shown.summary or "")
@@ -160,7 +160,7 @@ def _in_full(item: Item, said: str) -> _Body:
     try:
         html = safe_html(said)
         text = text_of_html(html)
-    except TooMuch:
+    except HtmlTooLargeError:
         # The item's plain text says the same.
         text = _plain(item, "content") or _plain(item, "description")
         html = "".join(f"<p>{escape(line)}</p>" for line in text.split("\n") if line)
@@ -172,18 +172,18 @@ def _plain(item: Item, name: str) -> str:
     return _lines("\n\n".join(texts)[:_LONGEST_TEXT])
 
 
-def _title(shown: Shown) -> str:
+def _title(shown: ShownItem) -> str:
     return one_line(shown.title, _LONGEST_TITLE) or "(untitled)"
 
 
-def _about(shown: Shown) -> str:
+def _about(shown: ShownItem) -> str:
     """Where an item comes from, by whom and when."""
     authors = ", ".join(shown.authors[:3])
     parts = [one_line(shown.source, 80), one_line(authors, 120), _date(shown.published) if shown.published else ""]
     return " · ".join(part for part in parts if part)
 
 
-def _bound(shown: Shown) -> list[str]:
+def _bound(shown: ShownItem) -> list[str]:
     """The bindings of an item, a line for each of the first rows."""
     lines = [one_line(binding_text(row), _LONGEST_ROW) for row in shown.bindings.rows[:_ROWS]]
     more = shown.bindings.count - len(lines)
@@ -194,11 +194,11 @@ def _date(moment: datetime) -> str:
     return f"{moment.day} {moment:%B} {moment.year}, {moment:%H:%M} UTC"
 
 
-def _link(shown: Shown) -> str | None:
+def _link(shown: ShownItem) -> str | None:
     return shown.link if shown.link and len(shown.link) <= _LONGEST_LINK else None
 
 
-def _item_text(shown: Shown, title: str, said: str) -> str:
+def _item_text(shown: ShownItem, title: str, said: str) -> str:
     lines = [*textwrap.wrap(title, WIDTH, break_long_words=False), *textwrap.wrap(_about(shown), WIDTH)]
     lines += [part for line in _bound(shown) for part in textwrap.wrap(line, WIDTH)]
     if said:
@@ -209,7 +209,7 @@ def _item_text(shown: Shown, title: str, said: str) -> str:
     return "\n".join(lines)
 
 
-def _item_html(shown: Shown, title: str, said: str) -> str:
+def _item_html(shown: ShownItem, title: str, said: str) -> str:
     link = _link(shown)
     head = f'<a href="{escape(link)}">{escape(title)}</a>' if link else escape(title)
     about = f'<p class="about">{escape(_about(shown))}</p>'
@@ -234,7 +234,7 @@ def _page_text(heading: str, parts: Sequence[str], delivery: Delivery) -> str:
     blocks += [part for part in parts if part]
     # "-- " is how mail programs know a signature, which they fold away.
     foot = ["-- ", *textwrap.wrap(_why(delivery), WIDTH)]
-    link = way_out(delivery)
+    link = unsubscribe_link(delivery)
     if link is not None:
         foot.append(f"To unsubscribe: {link}")
     return "\n\n\n".join(blocks) + "\n\n" + "\n".join(foot) + "\n"
@@ -242,7 +242,7 @@ def _page_text(heading: str, parts: Sequence[str], delivery: Delivery) -> str:
 
 def _page_html(title: str, heading: str, parts: Sequence[str], delivery: Delivery) -> str:
     foot = escape(_why(delivery))
-    link = way_out(delivery)
+    link = unsubscribe_link(delivery)
     if link is not None:
         foot += f' <a href="{escape(link)}" style="color:#767676">Unsubscribe</a>'
     head = f"<h1>{escape(heading)}</h1>" if heading else ""

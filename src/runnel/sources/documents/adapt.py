@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from runnel.errors import InputError, InvalidItem
+from runnel.errors import InputError, InvalidItemError
 from runnel.model.graph import GRAPH
 from runnel.model.item import (
     MAX_ID,
@@ -54,7 +54,7 @@ from runnel.model.item import (
 from runnel.sources.documents.dates import parse_date
 from runnel.sources.documents.html_text import plain_text, read_markup, tidy_spaces
 from runnel.sources.documents.safe_links import join_base, safe_link
-from runnel.sources.documents.wire import DocumentKind, Form, WireDocument, WireEntry, WireField
+from runnel.sources.documents.wire import DocumentKind, TextForm, WireDocument, WireEntry, WireField
 
 SINGLE = frozenset({"title", "description", "content", "published", "updated", "language", "comments", "source"})
 """Attributes of feeds with one value: the first in the document counts."""
@@ -144,12 +144,12 @@ def _adapt_entry(entry: WireEntry, feed: str, base: str | None, language: str | 
 def _attributes(raw: Mapping[str, list[str | datetime]], place: str) -> Attributes:
     """What `attributes_of` gives, for what is flat and typed already: each value once, however many there are."""
     if sum(map(len, raw.values())) > MAX_VALUES:
-        raise InvalidItem(f"more than {MAX_VALUES} values", place=place, hint="split the item")
+        raise InvalidItemError(f"more than {MAX_VALUES} values", place=place, hint="split the item")
     found: dict[str, tuple[Value, ...]] = {}
     for name, values in raw.items():
         cleaned = clean_text(name).strip()
         if not cleaned or len(cleaned) > MAX_NAME:
-            raise InvalidItem(f"an element's name must have 1 to {MAX_NAME} characters", place=place)
+            raise InvalidItemError(f"an element's name must have 1 to {MAX_NAME} characters", place=place)
         kept: list[Value] = [clean_text(value) if isinstance(value, str) else value for value in values]
         if len(kept) > 1 or cleaned in found or not kept[0]:
             kept = list(dict.fromkeys([*found.get(cleaned, ()), *(value for value in kept if value)]))
@@ -163,20 +163,20 @@ def _adapt_field(field: WireField, base: str | None, raw: dict[str, list[str | d
     # Only RDF makes a graph: an element that happens to be called so is a text.
     name, text = field.name if field.name != GRAPH else f"{GRAPH}:text", field.text
     if len(text) > MAX_TEXT:
-        raise InvalidItem(f"{name} is longer than {MAX_TEXT} characters", place=place, hint="shorten it")
+        raise InvalidItemError(f"{name} is longer than {MAX_TEXT} characters", place=place, hint="shorten it")
     value: str | datetime | None
-    if name in MOMENTS or field.form is Form.DATE:
+    if name in MOMENTS or field.form is TextForm.DATE:
         value = parse_date(text)
         if value is None:
             name, value = f"{name}:text", tidy_spaces(text)
-    elif field.form is Form.LINK:
+    elif field.form is TextForm.LINK:
         value = safe_link(text, base)
-    elif field.form is Form.MARKUP and name in _WITH_HTML:
+    elif field.form is TextForm.MARKUP and name in _WITH_HTML:
         read = read_markup(text, base)
         value = read.text
         if read.html and "<" in read.html:
             raw.setdefault(f"{name}:html", []).append(read.html)
-    elif field.form is Form.MARKUP:
+    elif field.form is TextForm.MARKUP:
         value = plain_text(text)
     else:
         value = " ".join(text.split()) if name in ("title", "category", "author") else tidy_spaces(text)
@@ -195,15 +195,15 @@ def _identifier(given: str | None, attributes: Attributes, place: str) -> str:
         if not told:
             told = [f"{name}={value}" for name in sorted(attributes) for value in attributes[name]]
         if not told:
-            raise InvalidItem("the entry is empty", place=place, hint="give it an id, a link or a title")
+            raise InvalidItemError("the entry is empty", place=place, hint="give it an id, a link or a title")
         identifier = f"urn:runnel:{hashlib.blake2b(chr(0).join(told).encode(), digest_size=16).hexdigest()}"
     if len(identifier) > MAX_ID:
-        raise InvalidItem(f"the id is longer than {MAX_ID} characters", place=place)
+        raise InvalidItemError(f"the id is longer than {MAX_ID} characters", place=place)
     return identifier
 
 
-def _duplicate(identifier: str, place: str, outcome: str) -> InvalidItem:
-    return InvalidItem(
+def _duplicate(identifier: str, place: str, outcome: str) -> InvalidItemError:
+    return InvalidItemError(
         f"the id {identifier[:80]!r} stands more than once in the document; {outcome}",
         place=place,
         hint="ids must differ within a document",
@@ -251,13 +251,13 @@ def item_of_object(value: Mapping[str, Any], feed: str, place: str = "item") -> 
         case str() as given:
             identifier = given
         case bool():
-            raise InvalidItem("the id is neither text nor a number", place=place)
+            raise InvalidItemError("the id is neither text nor a number", place=place)
         case int() | float() as number if abs(number) < 1 << 1023:
             identifier = str(number)
         case None:
             identifier = ""
         case _:
-            raise InvalidItem("the id is neither text nor a number", place=place)
+            raise InvalidItemError("the id is neither text nor a number", place=place)
     return Item(feed, _identifier(identifier, attributes, place), attributes)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 
-from runnel.errors import BrokenDocument
+from runnel.errors import BrokenDocumentError
 
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -52,7 +52,7 @@ def decode_text(data: bytes, name: str, charset: str | None = None) -> str:
     except UnicodeDecodeError as error:
         place = _place(data, skip, error.start, found, name)
         said = "says that it is" if declared else "should be"
-        raise BrokenDocument(
+        raise BrokenDocumentError(
             f"the document {said} {found}, but it has bytes that are not",
             place=place,
             hint="declare the charset it is really written in, or save it as UTF-8",

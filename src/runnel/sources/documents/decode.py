@@ -12,13 +12,13 @@ from functools import partial
 
 from lxml import etree
 
-from runnel.errors import BrokenDocument
+from runnel.errors import BrokenDocumentError
 from runnel.sandbox.rdf_reader import RdfForm
 from runnel.sources.documents.charset import decode_text, guess_text
 from runnel.sources.documents.decode_atom import decode_atom
 from runnel.sources.documents.decode_json import decode_json
 from runnel.sources.documents.decode_rss import decode_rss, is_feed, rss_items
-from runnel.sources.documents.decode_tolerant import UnknownRoot, decode_tolerantly, is_curable, note_of
+from runnel.sources.documents.decode_tolerant import UnknownDocumentError, decode_tolerantly, is_curable, note_of
 from runnel.sources.documents.extensions import ATOM, ATOM_03, RDF, RSS, split_name
 from runnel.sources.documents.repair_xml import beginning
 from runnel.sources.documents.safe_xml import parse_xml
@@ -62,14 +62,14 @@ def decode(
     "read tolerantly: a.xml:1:25: not well-formed XML: EntityRef: expecting ';'"
     """
     if len(data) > limit:
-        raise BrokenDocument(
+        raise BrokenDocumentError(
             f"the document has {len(data)} bytes, more than the {limit} that are taken",
             place=f"{name}:1",
             hint="split it into smaller ones",
         )
     try:
         text = decode_text(data, name, charset).lstrip("\ufeff")
-    except BrokenDocument as wrong_charset:
+    except BrokenDocumentError as wrong_charset:
         return _decode_guessed(guess_text(data), name, wrong_charset, base)
     if form is not None:
         return decode_rdf(text, name, form, base)
@@ -82,34 +82,34 @@ def decode(
         case "{" | "[":
             return decode_json(text, name)
         case "":
-            raise BrokenDocument("the document is empty", place=f"{name}:1", hint=_KNOWN)
+            raise BrokenDocumentError("the document is empty", place=f"{name}:1", hint=_KNOWN)
         case _:
-            refusal = BrokenDocument("neither XML nor JSON", place=f"{name}:1", hint=_KNOWN)
+            refusal = BrokenDocumentError("neither XML nor JSON", place=f"{name}:1", hint=_KNOWN)
             if beginning(text) < 0:
                 raise refusal
             return decode_tolerantly(text, name, refusal, partial(_decode_feed, base=base))
 
 
-def _decode_guessed(text: str, name: str, refusal: BrokenDocument, base: str | None) -> WireDocument:
+def _decode_guessed(text: str, name: str, refusal: BrokenDocumentError, base: str | None) -> WireDocument:
     """A feed in a charset that it does not name; JSON is refused, as its charset is not a matter of opinion."""
     if not text.lstrip().startswith("<"):
         raise refusal
     try:
         return replace(_decode_xml(text, name, base), note=note_of(refusal))
-    except BrokenDocument:
+    except BrokenDocumentError:
         raise refusal from None
 
 
 def _decode_xml(text: str, name: str, base: str | None) -> WireDocument:
     if _HTML.match(text, len(text) - len(text.lstrip())):
-        raise BrokenDocument(
+        raise BrokenDocumentError(
             "this is an HTML page, not a feed",
             place=f"{name}:1",
             hint='look in it for <link rel="alternate"> with the address of its feed',
         )
     try:
         return decode_strictly(text, name, base)
-    except BrokenDocument as refusal:
+    except BrokenDocumentError as refusal:
         if not is_curable(refusal):
             raise
         return decode_tolerantly(text, name, refusal, partial(_decode_feed, base=base))
@@ -129,11 +129,11 @@ def decode_strictly(text: str, name: str, base: str | None = None) -> WireDocume
         case "feed" | "entry" if namespace in (ATOM, ATOM_03):
             return decode_atom(root, name)
         case _:
-            raise BrokenDocument(
+            raise BrokenDocumentError(
                 f"the element {local[:60]!r} does not begin a feed",
                 place=f"{name}:{root.sourceline or 1}",
                 hint=_KNOWN,
-            ) from UnknownRoot(local)
+            ) from UnknownDocumentError(local)
 
 
 def _decode_rdf_feed(root: etree._Element, name: str, base: str | None) -> WireDocument:
@@ -145,5 +145,5 @@ def _decode_feed(text: str, name: str, *, base: str | None) -> WireDocument:
     """What was mended, where it is a feed: half a graph says other things than the whole one."""
     found = decode_strictly(text, name, base)
     if found.kind is DocumentKind.GRAPH:
-        raise BrokenDocument("RDF is not mended", place=f"{name}:1")
+        raise BrokenDocumentError("RDF is not mended", place=f"{name}:1")
     return found

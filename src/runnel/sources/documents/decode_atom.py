@@ -24,7 +24,7 @@ from runnel.sources.documents.extensions import (
     split_name,
 )
 from runnel.sources.documents.safe_links import join_base
-from runnel.sources.documents.wire import DocumentKind, Form, WireDocument, WireEntry, WireField
+from runnel.sources.documents.wire import DocumentKind, TextForm, WireDocument, WireEntry, WireField
 
 _RELATION = re.compile(r"[a-z][a-z-]{0,31}")
 
@@ -92,13 +92,13 @@ def _fields(local: str, element: etree._Element) -> Iterator[WireField]:
             yield _construct("description", element)
         case "content":
             if element.get("src"):
-                yield WireField("content:link", element.get("src") or "", Form.LINK, element.get(XML_BASE))
+                yield WireField("content:link", element.get("src") or "", TextForm.LINK, element.get(XML_BASE))
             else:
                 yield _construct("content", element)
         case "published" | "issued" | "created":
-            yield WireField("published", all_text(element), Form.DATE)
+            yield WireField("published", all_text(element), TextForm.DATE)
         case "updated" | "modified":
-            yield WireField("updated", all_text(element), Form.DATE)
+            yield WireField("updated", all_text(element), TextForm.DATE)
         case "author" | "contributor":
             yield from _person(local, element)
         case "category":
@@ -123,7 +123,7 @@ def _person(local: str, element: etree._Element) -> Iterator[WireField]:
         elif part == "email":
             yield WireField(f"{local}:email", all_text(child))
         elif part in ("uri", "url"):
-            yield WireField(f"{local}:link", all_text(child), Form.LINK, element.get(XML_BASE))
+            yield WireField(f"{local}:link", all_text(child), TextForm.LINK, element.get(XML_BASE))
     if len(element) == 0:
         yield WireField(local, element.text or "")
 
@@ -132,14 +132,14 @@ def _link(element: etree._Element) -> Iterator[WireField]:
     relation = element.get("rel") or "alternate"
     base = element.get(XML_BASE)
     if relation == "alternate":
-        yield WireField("link", element.get("href") or "", Form.LINK, base)
+        yield WireField("link", element.get("href") or "", TextForm.LINK, base)
     elif relation == "enclosure":
-        yield WireField("enclosure", element.get("href") or "", Form.LINK, base)
+        yield WireField("enclosure", element.get("href") or "", TextForm.LINK, base)
         yield WireField("enclosure:type", element.get("type") or "")
     elif relation == "replies":
-        yield WireField("comments", element.get("href") or "", Form.LINK, base)
+        yield WireField("comments", element.get("href") or "", TextForm.LINK, base)
     elif _RELATION.fullmatch(relation):
-        yield WireField(f"link:{relation}", element.get("href") or "", Form.LINK, base)
+        yield WireField(f"link:{relation}", element.get("href") or "", TextForm.LINK, base)
 
 
 def _construct(name: str, element: etree._Element) -> WireField:
@@ -150,12 +150,12 @@ def _construct(name: str, element: etree._Element) -> WireField:
     if mode == "base64" or (mode is None and "/" in kind and not kind.startswith("text/") and not _is_xml(kind)):
         # What is neither text nor a title is a picture or the like.
         text = _decode_base64(all_text(element)) if name == "title" or kind.startswith("text/") else ""
-        return WireField(name, text, Form.PLAIN if kind == "text/plain" else Form.MARKUP, base)
+        return WireField(name, text, TextForm.PLAIN if kind == "text/plain" else TextForm.MARKUP, base)
     if kind in ("xhtml", "application/xhtml+xml") or mode == "xml" or (_is_xml(kind) and len(element)):
-        return WireField(name, _inner(element), Form.MARKUP, join_base(base, _first_base(element)))
+        return WireField(name, _inner(element), TextForm.MARKUP, join_base(base, _first_base(element)))
     if kind in ("html", "text/html") or (mode == "escaped" and kind != "text/plain"):
-        return WireField(name, all_text(element), Form.MARKUP, base)
-    return WireField(name, all_text(element), Form.PLAIN, base)
+        return WireField(name, all_text(element), TextForm.MARKUP, base)
+    return WireField(name, all_text(element), TextForm.PLAIN, base)
 
 
 def _is_xml(kind: str) -> bool:

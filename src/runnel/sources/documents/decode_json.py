@@ -10,8 +10,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from runnel.errors import BrokenDocument, InputError, InvalidItem
-from runnel.sources.documents.wire import DocumentKind, Form, WireDocument, WireEntry, WireField, WireRecord
+from runnel.errors import BrokenDocumentError, InputError, InvalidItemError
+from runnel.sources.documents.wire import DocumentKind, TextForm, WireDocument, WireEntry, WireField, WireRecord
 
 MAX_DEPTH = 100
 MAX_PROBLEMS = 10_000
@@ -21,7 +21,7 @@ _JSON_FEED = ("https://jsonfeed.org/version/", "http://jsonfeed.org/version/")
 _BROKEN_LINE_HINT = "each line must be one JSON object"
 
 
-class _Unreadable(ValueError):
+class _UnreadableError(ValueError):
     """A value that is JSON but not one that we take."""
 
 
@@ -41,7 +41,7 @@ def decode_json(text: str, name: str) -> WireDocument:
     if isinstance(value, Mapping) and str(value.get("version", "")).startswith(_JSON_FEED):
         return _decode_feed(value, name)
     if too_deep(value):
-        raise BrokenDocument(f"values are nested more than {MAX_DEPTH} deep", place=f"{name}:1")
+        raise BrokenDocumentError(f"values are nested more than {MAX_DEPTH} deep", place=f"{name}:1")
     many = value if isinstance(value, list) else [value]
     return _records(name, ((_line_of(text, start), one) for one in many))
 
@@ -95,9 +95,9 @@ def _lines(text: str) -> Iterator[tuple[int, Any]]:
             continue
         try:
             value = _DECODER.decode(line)
-            yield number, _Unreadable(f"nested more than {MAX_DEPTH} deep") if too_deep(value) else value
+            yield number, _UnreadableError(f"nested more than {MAX_DEPTH} deep") if too_deep(value) else value
         except RecursionError:
-            yield number, _Unreadable(f"nested more than {MAX_DEPTH} deep")
+            yield number, _UnreadableError(f"nested more than {MAX_DEPTH} deep")
         except ValueError as error:
             yield number, error
 
@@ -111,19 +111,19 @@ def _records(name: str, values: Iterator[tuple[int, Any]]) -> WireDocument:
             continue
         if isinstance(value, json.JSONDecodeError):
             message = f"not JSON: {value.msg} at column {value.colno}"
-        elif isinstance(value, _Unreadable):
+        elif isinstance(value, _UnreadableError):
             message = str(value)
         else:
             message = f"a JSON object was expected, not {type(value).__name__}"
-        problems.append(InvalidItem(message, place=f"{name}:{line}", hint=_BROKEN_LINE_HINT))
+        problems.append(InvalidItemError(message, place=f"{name}:{line}", hint=_BROKEN_LINE_HINT))
         if len(problems) > MAX_PROBLEMS:
-            raise BrokenDocument(
+            raise BrokenDocumentError(
                 f"more than {MAX_PROBLEMS} lines are not JSON objects", place=f"{name}:{line}", hint=_BROKEN_LINE_HINT
             )
     return WireDocument(DocumentKind.JSON_LINES, name, records=tuple(records), problems=tuple(problems))
 
 
-def _broken(text: str, name: str, error: Exception | None, hint: str = _BROKEN_LINE_HINT) -> BrokenDocument:
+def _broken(text: str, name: str, error: Exception | None, hint: str = _BROKEN_LINE_HINT) -> BrokenDocumentError:
     match error:
         case json.JSONDecodeError():
             line, column, message = error.lineno, error.colno, f"not JSON: {error.msg}"
@@ -133,7 +133,7 @@ def _broken(text: str, name: str, error: Exception | None, hint: str = _BROKEN_L
             line, column, message = _line_of(text, 0), 1, "no line of the document is a JSON object"
         case _:
             line, column, message = 1, 1, str(error)
-    return BrokenDocument(message, place=f"{name}:{line}:{column}", hint=hint)
+    return BrokenDocumentError(message, place=f"{name}:{line}:{column}", hint=hint)
 
 
 def _line_of(text: str, position: int) -> int:
@@ -147,7 +147,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise _Unreadable(f"the key {key[:60]!r} stands twice in one object")
+                raise _UnreadableError(f"the key {key[:60]!r} stands twice in one object")
             seen.add(key)
     return found
 
@@ -187,9 +187,9 @@ def _inside(value: Any) -> Sequence[Any]:
 def _decode_feed(feed: Mapping[str, Any], name: str) -> WireDocument:
     items = feed.get("items")
     if not isinstance(items, list):
-        raise BrokenDocument("the feed has no list of items", place=f"{name}:1", hint='give it "items": []')
+        raise BrokenDocumentError("the feed has no list of items", place=f"{name}:1", hint='give it "items": []')
     problems = [
-        InvalidItem(f"entry {number} is not an object", place=f"{name}:1")
+        InvalidItemError(f"entry {number} is not an object", place=f"{name}:1")
         for number, item in enumerate(items, start=1)
         if not isinstance(item, dict)
     ]
@@ -216,7 +216,7 @@ def _entry(item: Mapping[str, Any]) -> WireEntry:
     fields.extend(WireField("category", text) for tag in _list(item.get("tags")) if (text := _string(tag)))
     for attachment in _list(item.get("attachments")):
         if isinstance(attachment, dict) and (url := _string(attachment.get("url"))):
-            fields.append(WireField("enclosure", url, Form.LINK))
+            fields.append(WireField("enclosure", url, TextForm.LINK))
             fields.append(WireField("enclosure:type", _string(attachment.get("mime_type")) or ""))
     for key, value in item.items():
         if key.startswith("_") and isinstance(value, dict):
@@ -232,7 +232,7 @@ def _people(item: Mapping[str, Any]) -> Iterator[WireField]:
     for person in (*_list(item.get("authors")), item.get("author")):
         if isinstance(person, dict):
             yield WireField("author", _string(person.get("name")) or "")
-            yield WireField("author:link", _string(person.get("url")) or "", Form.LINK)
+            yield WireField("author:link", _string(person.get("url")) or "", TextForm.LINK)
 
 
 def _list(value: Any) -> list[Any]:
@@ -252,16 +252,16 @@ def _string(value: Any) -> str | None:
 
 
 _FIELDS = (
-    ("title", "title", Form.PLAIN),
-    ("summary", "description", Form.PLAIN),
-    ("content_html", "content", Form.MARKUP),
-    ("content_text", "content", Form.PLAIN),
-    ("url", "link", Form.LINK),
-    ("external_url", "link:related", Form.LINK),
-    ("image", "image", Form.LINK),
-    ("banner_image", "image", Form.LINK),
-    ("date_published", "published", Form.DATE),
-    ("date_modified", "updated", Form.DATE),
-    ("language", "language", Form.PLAIN),
+    ("title", "title", TextForm.PLAIN),
+    ("summary", "description", TextForm.PLAIN),
+    ("content_html", "content", TextForm.MARKUP),
+    ("content_text", "content", TextForm.PLAIN),
+    ("url", "link", TextForm.LINK),
+    ("external_url", "link:related", TextForm.LINK),
+    ("image", "image", TextForm.LINK),
+    ("banner_image", "image", TextForm.LINK),
+    ("date_published", "published", TextForm.DATE),
+    ("date_modified", "updated", TextForm.DATE),
+    ("language", "language", TextForm.PLAIN),
 )
 """JSON Feed's keys, our attributes, and how they are read. HTML comes before text: it says more."""

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from lxml import etree
 
-from runnel.errors import BrokenDocument
+from runnel.errors import BrokenDocumentError
 from runnel.sources.documents.extensions import (
     ATOM,
     PREFIXES,
@@ -24,7 +24,7 @@ from runnel.sources.documents.extensions import (
     split_name,
 )
 from runnel.sources.documents.safe_links import join_base
-from runnel.sources.documents.wire import DocumentKind, Form, WireDocument, WireEntry, WireField
+from runnel.sources.documents.wire import DocumentKind, TextForm, WireDocument, WireEntry, WireField
 
 _HEAD = frozenset({"title", "description", "link", "language"})
 _ABOUT = f"{{{RDF}}}about"
@@ -41,7 +41,7 @@ def decode_rss(root: etree._Element, name: str) -> WireDocument:
     channel = _channel(root)
     items = rss_items(root)
     if channel is None and not items:
-        raise BrokenDocument("there is no channel in this feed", place=f"{name}:{line_of(root)}")
+        raise BrokenDocumentError("there is no channel in this feed", place=f"{name}:{line_of(root)}")
     head = {} if channel is None else _head(channel)
     base = join_base(root.get(XML_BASE), None if channel is None else channel.get(XML_BASE))
     return WireDocument(
@@ -122,24 +122,24 @@ def _fields(local: str, element: etree._Element) -> Iterator[WireField]:
     text = all_text(element).strip()
     match local:
         case "title" | "author" | "category" if text:
-            yield WireField(local, text, Form.MARKUP)
+            yield WireField(local, text, TextForm.MARKUP)
         case "description" if text:
-            yield WireField("description", _markup(element), Form.MARKUP, element.get(XML_BASE))
+            yield WireField("description", _markup(element), TextForm.MARKUP, element.get(XML_BASE))
         case "link" if text:
-            yield WireField("link", text, Form.LINK, element.get(XML_BASE))
+            yield WireField("link", text, TextForm.LINK, element.get(XML_BASE))
         case "comments" if text:
-            yield WireField("comments", text, Form.LINK)
+            yield WireField("comments", text, TextForm.LINK)
         case "pubDate" | "pubdate" if text:
-            yield WireField("published", text, Form.DATE)
+            yield WireField("published", text, TextForm.DATE)
         case "enclosure" if element.get("url"):
-            yield WireField("enclosure", element.get("url") or "", Form.LINK)
+            yield WireField("enclosure", element.get("url") or "", TextForm.LINK)
             yield WireField("enclosure:type", element.get("type") or "")
         case "source" if text or element.get("url"):
-            yield WireField("source", text or element.get("url") or "", Form.MARKUP)
-            yield WireField("source:link", element.get("url") or "", Form.LINK)
+            yield WireField("source", text or element.get("url") or "", TextForm.MARKUP)
+            yield WireField("source:link", element.get("url") or "", TextForm.LINK)
         case "guid":
             if text.startswith(("http://", "https://")) and (element.get("isPermaLink") or "true").strip() != "false":
-                yield WireField("guid", text, Form.LINK)
+                yield WireField("guid", text, TextForm.LINK)
         case "title" | "author" | "category" | "description" | "link" | "comments" | "pubDate" | "enclosure":
             return
         case _:
@@ -158,4 +158,4 @@ def _atom_link(element: etree._Element) -> Iterator[WireField]:
     relation = element.get("rel") or "alternate"
     if element.get("href"):
         name = "link" if relation == "alternate" else f"link:{relation}"
-        yield WireField(name, element.get("href") or "", Form.LINK)
+        yield WireField(name, element.get("href") or "", TextForm.LINK)

@@ -19,10 +19,10 @@ from typing import Any
 
 from lxml import etree
 
-from runnel.errors import BrokenDocument
+from runnel.errors import BrokenDocumentError
 from runnel.sources.documents.extensions import PREFIXES
-from runnel.sources.documents.repair_xml import mend
-from runnel.sources.documents.wire import DocumentKind, Form, WireDocument, WireEntry, WireField
+from runnel.sources.documents.repair_xml import repair_xml
+from runnel.sources.documents.wire import DocumentKind, TextForm, WireDocument, WireEntry, WireField
 
 MAX_TOLERANT = 2 << 20
 """The largest text that is read tolerantly, in characters: this costs a hundred times what strict reading costs."""
@@ -38,15 +38,15 @@ _TAKEN = frozenset({"itunes_author", "itunes_keywords", "media_content", "media_
 
 
 def decode_tolerantly(
-    text: str, name: str, refusal: BrokenDocument, decode_strictly: Callable[[str, str], WireDocument]
+    text: str, name: str, refusal: BrokenDocumentError, decode_strictly: Callable[[str, str], WireDocument]
 ) -> WireDocument:
     """The wire document of a text that was refused; raises the refusal where nothing can be made of it."""
-    mended = mend(text)
+    mended = repair_xml(text)
     if mended is None:
         raise refusal
     try:
         return replace(decode_strictly(mended, name), note=note_of(refusal))
-    except BrokenDocument as second:
+    except BrokenDocumentError as second:
         if not is_curable(second):
             raise refusal from None
     # A second reader costs a process: only for what has at least the words of a feed in it.
@@ -57,19 +57,19 @@ def decode_tolerantly(
     return replace(document, note=note_of(refusal))
 
 
-def is_curable(refusal: BrokenDocument) -> bool:
+def is_curable(refusal: BrokenDocumentError) -> bool:
     """Whether a document was refused for what it says, not for what it might do: a bomb gets no second reader."""
-    return isinstance(refusal.__cause__, etree.XMLSyntaxError | UnknownRoot)
+    return isinstance(refusal.__cause__, etree.XMLSyntaxError | UnknownDocumentError)
 
 
-class UnknownRoot(Exception):
+class UnknownDocumentError(Exception):
     """The cause of a refusal: XML, but none of the families that the strict decoders know."""
 
 
-def note_of(refusal: BrokenDocument) -> str:
+def note_of(refusal: BrokenDocumentError) -> str:
     """What is said of a document that was read all the same.
 
-    >>> note_of(BrokenDocument("not well-formed XML", place="a.xml:3:1"))
+    >>> note_of(BrokenDocumentError("not well-formed XML", place="a.xml:3:1"))
     'read tolerantly: a.xml:3:1: not well-formed XML'
     """
     place = f"{refusal.place}: " if refusal.place else ""
@@ -128,7 +128,7 @@ def _texts(entry: Mapping[str, Any], kind: DocumentKind) -> Iterator[WireField]:
     title = _object(entry.get("title_detail"))
     if _text(entry.get("title")):
         # RSS does not say what its titles are, so they are read as markup, as the strict decoder does.
-        form = Form.PLAIN if kind is DocumentKind.ATOM and title.get("type") == "text/plain" else Form.MARKUP
+        form = TextForm.PLAIN if kind is DocumentKind.ATOM and title.get("type") == "text/plain" else TextForm.MARKUP
         yield WireField("title", _text(entry.get("title")), form)
     contents = [_object(one) for one in _list(entry.get("content"))]
     summary = _object(entry.get("summary_detail")) | {"value": entry.get("summary")}
@@ -140,21 +140,21 @@ def _texts(entry: Mapping[str, Any], kind: DocumentKind) -> Iterator[WireField]:
     for tag in _list(entry.get("tags")):
         label = _text(_object(tag).get("label")) or _text(_object(tag).get("term"))
         if label:
-            yield WireField("category", label, Form.MARKUP)
+            yield WireField("category", label, TextForm.MARKUP)
     source = _object(entry.get("source"))
     if _text(source.get("title")):
-        yield WireField("source", _text(source.get("title")), Form.MARKUP)
+        yield WireField("source", _text(source.get("title")), TextForm.MARKUP)
     if _text(source.get("href")):
-        yield WireField("source:link", _text(source.get("href")), Form.LINK)
+        yield WireField("source:link", _text(source.get("href")), TextForm.LINK)
     for rights in filter(None, [_text(entry.get("rights"))]):
-        yield WireField("rights", rights, Form.MARKUP)
+        yield WireField("rights", rights, TextForm.MARKUP)
 
 
 def _construct(name: str, detail: Mapping[str, Any], kind: DocumentKind) -> Iterator[WireField]:
     text = _text(detail.get("value"))
     if text:
         plain = kind is DocumentKind.ATOM and detail.get("type") == "text/plain"
-        yield WireField(name, text, Form.PLAIN if plain else Form.MARKUP, _text(detail.get("base")) or None)
+        yield WireField(name, text, TextForm.PLAIN if plain else TextForm.MARKUP, _text(detail.get("base")) or None)
 
 
 def _links(entry: Mapping[str, Any]) -> Iterator[WireField]:
@@ -165,30 +165,30 @@ def _links(entry: Mapping[str, Any]) -> Iterator[WireField]:
             case _ if not address:
                 continue
             case "alternate":
-                yield WireField("link", address, Form.LINK)
+                yield WireField("link", address, TextForm.LINK)
             case "enclosure":
-                yield WireField("enclosure", address, Form.LINK)
+                yield WireField("enclosure", address, TextForm.LINK)
                 yield WireField("enclosure:type", _text(link.get("type")))
             case "replies":
-                yield WireField("comments", address, Form.LINK)
+                yield WireField("comments", address, TextForm.LINK)
             case _ if relation.isascii() and relation.replace("-", "").isalpha() and len(relation) <= 32:
-                yield WireField(f"link:{relation}", address, Form.LINK)
+                yield WireField(f"link:{relation}", address, TextForm.LINK)
     if _text(entry.get("link")) and not any(link.get("rel", "alternate") == "alternate" for link in listed):
-        yield WireField("link", _text(entry.get("link")), Form.LINK)
+        yield WireField("link", _text(entry.get("link")), TextForm.LINK)
     if _text(entry.get("comments")):
-        yield WireField("comments", _text(entry.get("comments")), Form.LINK)
+        yield WireField("comments", _text(entry.get("comments")), TextForm.LINK)
 
 
 def _people(entry: Mapping[str, Any], kind: DocumentKind) -> Iterator[WireField]:
     if kind is not DocumentKind.ATOM:
         if _text(entry.get("author")):
-            yield WireField("author", _text(entry.get("author")), Form.MARKUP)
+            yield WireField("author", _text(entry.get("author")), TextForm.MARKUP)
         return
     for relation, key in (("author", "authors"), ("contributor", "contributors")):
         for person in map(_object, _list(entry.get(key))):
             yield WireField(relation, _text(person.get("name")))
             yield WireField(f"{relation}:email", _text(person.get("email")))
-            yield WireField(f"{relation}:link", _text(person.get("href")), Form.LINK)
+            yield WireField(f"{relation}:link", _text(person.get("href")), TextForm.LINK)
 
 
 def _dates(entry: Mapping[str, Any], kind: DocumentKind) -> Iterator[WireField]:
@@ -197,9 +197,9 @@ def _dates(entry: Mapping[str, Any], kind: DocumentKind) -> Iterator[WireField]:
     if kind is not DocumentKind.ATOM and not published:
         published, updated = updated, ""  # dc:date, which is the date of an entry of RSS
     if published:
-        yield WireField("published", published, Form.DATE)
+        yield WireField("published", published, TextForm.DATE)
     if updated:
-        yield WireField("updated", updated, Form.DATE)
+        yield WireField("updated", updated, TextForm.DATE)
 
 
 def _extensions(entry: Mapping[str, Any]) -> Iterator[WireField]:

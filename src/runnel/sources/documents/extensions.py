@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from lxml import etree
 
-from runnel.sources.documents.wire import Form, WireField
+from runnel.sources.documents.wire import TextForm, WireField
 
 XML_BASE = "{http://www.w3.org/XML/1998/namespace}base"
 XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
@@ -62,21 +62,21 @@ PREFIXES = {
 }
 
 STANDARD = {
-    "dc:title": ("title", Form.MARKUP),
-    "dc:creator": ("author", Form.MARKUP),
-    "dc:subject": ("category", Form.MARKUP),
-    "dc:date": ("published", Form.DATE),
-    "dc:language": ("language", Form.PLAIN),
-    "dc:description": ("description", Form.MARKUP),
-    "dcterms:created": ("published", Form.DATE),
-    "dcterms:issued": ("published", Form.DATE),
-    "dcterms:modified": ("updated", Form.DATE),
-    "content:encoded": ("content", Form.MARKUP),
-    "itunes:author": ("author", Form.MARKUP),
-    "atom:published": ("published", Form.DATE),
-    "atom:updated": ("updated", Form.DATE),
-    "atom:summary": ("description", Form.MARKUP),
-    "atom:content": ("content", Form.MARKUP),
+    "dc:title": ("title", TextForm.MARKUP),
+    "dc:creator": ("author", TextForm.MARKUP),
+    "dc:subject": ("category", TextForm.MARKUP),
+    "dc:date": ("published", TextForm.DATE),
+    "dc:language": ("language", TextForm.PLAIN),
+    "dc:description": ("description", TextForm.MARKUP),
+    "dcterms:created": ("published", TextForm.DATE),
+    "dcterms:issued": ("published", TextForm.DATE),
+    "dcterms:modified": ("updated", TextForm.DATE),
+    "content:encoded": ("content", TextForm.MARKUP),
+    "itunes:author": ("author", TextForm.MARKUP),
+    "atom:published": ("published", TextForm.DATE),
+    "atom:updated": ("updated", TextForm.DATE),
+    "atom:summary": ("description", TextForm.MARKUP),
+    "atom:content": ("content", TextForm.MARKUP),
 }
 """Extensions that say what a standard attribute says, and how they are read."""
 
@@ -142,9 +142,9 @@ def read_extension(element: etree._Element) -> Iterator[WireField]:
     if not text:
         for attribute in _REFERENCES:
             if element.get(attribute):
-                yield WireField(name, element.get(attribute) or "", Form.LINK, element.get(XML_BASE))
+                yield WireField(name, element.get(attribute) or "", TextForm.LINK, element.get(XML_BASE))
                 return
         text = next((element.get(label) or "" for label in _LABELS if element.get(label)), "")
     if text:
-        standard, form = STANDARD.get(name, (name, Form.PLAIN))
+        standard, form = STANDARD.get(name, (name, TextForm.PLAIN))
         yield WireField(standard, text, form)

@@ -1,8 +1,8 @@
 """Mending of XML that is nearly well-formed, so that the strict decoders can read it after all.
 
-In: the text of a feed that is not well-formed XML. Out: `mend` gives the text with its commonest faults put right, or
-None where it has no root. Mended text goes through the same screening as any other; nothing here decides what is
-safe. Every step is linear in the length of the text.
+In: the text of a feed that is not well-formed XML. Out: `repair_xml` gives the text with its commonest faults put
+right, or None where it has no root. Mended text goes through the same screening as any other; nothing here decides
+what is safe. Every step is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ def beginning(text: str) -> int:
     return -1 if found is None else found.start()
 
 
-def mend(text: str) -> str | None:
+def repair_xml(text: str) -> str | None:
     """The text, more nearly XML: without junk around it, cut back to its last whole entry, its characters escaped.
 
-    >>> mend("<rss><channel><item><title>Q&A: 1 < 2</title></item><item><tit")
+    >>> repair_xml("<rss><channel><item><title>Q&A: 1 < 2</title></item><item><tit")
     '<rss><channel><item><title>Q&amp;A: 1 &lt; 2</title></item></channel></rss>'
     """
     text = text[max(0, beginning(text)) :]

@@ -14,7 +14,7 @@ from xml.sax.saxutils import escape
 
 from lxml import etree
 
-from runnel.errors import BrokenDocument
+from runnel.errors import BrokenDocumentError
 
 MAX_DEPTH = 100
 MAX_ELEMENTS = 1_500_000
@@ -53,9 +53,9 @@ def parse_xml(text: str, name: str, *, max_elements: int = MAX_ELEMENTS) -> etre
     root: etree._Element = events.root
     declared: Any = root.getroottree().docinfo.internalDTD
     if declared is not None and declared.entities():
-        raise BrokenDocument("the document declares entities of its own, which is refused", place=f"{name}:1")
+        raise BrokenDocumentError("the document declares entities of its own, which is refused", place=f"{name}:1")
     for reference in root.iter(etree.Entity):
-        raise BrokenDocument(
+        raise BrokenDocumentError(
             f"the entity {reference.text} is not known",
             place=f"{name}:{reference.sourceline or 1}",
             hint="write the character itself",
@@ -86,13 +86,15 @@ def _count(events: etree.iterparse, name: str, max_elements: int) -> None:
             message = f"the document has more than {max_elements} elements"
         else:
             continue
-        raise BrokenDocument(message, place=f"{name}:{element.sourceline or 1}", hint="split or flatten the document")
+        raise BrokenDocumentError(
+            message, place=f"{name}:{element.sourceline or 1}", hint="split or flatten the document"
+        )
 
 
-def _broken(error: etree.XMLSyntaxError, name: str) -> BrokenDocument:
+def _broken(error: etree.XMLSyntaxError, name: str) -> BrokenDocumentError:
     line, column = error.position
     message = (error.msg or "not XML").split(", line ")[0]
-    return BrokenDocument(
+    return BrokenDocumentError(
         f"not well-formed XML: {message}",
         place=f"{name}:{max(line, 1)}:{max(column, 1)}",
         hint="the document may be cut off; check it at its place of origin",
@@ -109,7 +111,7 @@ def refuse_declarations(text: str, name: str) -> None:
         return
     end = _DOCTYPE_END.match(text, position)
     if end is None or end[1] != ">":
-        raise BrokenDocument(
+        raise BrokenDocumentError(
             "the document declares entities or elements of its own, which is refused",
             place=f"{name}:{text.count(chr(10), 0, position) + 1}",
             hint="remove the part of the DOCTYPE between [ and ]",

@@ -35,7 +35,7 @@ class DocumentKind(StrEnum):
         return self not in (DocumentKind.JSON_LINES, DocumentKind.GRAPH)
 
 
-class Form(StrEnum):
+class TextForm(StrEnum):
     """How the text of a field is to be read."""
 
     PLAIN = "plain"
@@ -50,7 +50,7 @@ class WireField:
 
     name: str
     text: str
-    form: Form = Form.PLAIN
+    form: TextForm = TextForm.PLAIN
     base: str | None = None
 
 

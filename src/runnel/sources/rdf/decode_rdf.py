@@ -14,12 +14,12 @@ from urllib.parse import quote, urlsplit
 
 from lxml import etree
 
-from runnel.errors import BrokenDocument
+from runnel.errors import BrokenDocumentError
 from runnel.model.graph import MOST_TRIPLES, RdfGraph, Triple, unescape_text
 from runnel.model.item import MAX_TEXT
 from runnel.net.urls import shown_url
-from runnel.sandbox.rdf_reader import RdfForm, Unreadable, read_triples
-from runnel.sources.documents.wire import DocumentKind, Form, WireDocument, WireEntry, WireField
+from runnel.sandbox.rdf_reader import RdfForm, UnreadableRdfError, read_triples
+from runnel.sources.documents.wire import DocumentKind, TextForm, WireDocument, WireEntry, WireField
 from runnel.sources.feed_address import is_web
 from runnel.sources.rdf.json_ld import refuse_remote_contexts
 
@@ -110,7 +110,7 @@ def decode_rdf_xml(root: etree._Element, name: str, base: str | None = None) -> 
     The parser of RDF/XML would expand entities without limit, so it is given only what the tree says.
     """
     if root.getroottree().docinfo.internalDTD is not None:
-        raise BrokenDocument(
+        raise BrokenDocumentError(
             "the document has a DOCTYPE, which is refused in RDF",
             place=f"{name}:1",
             hint="remove the DOCTYPE, and write IRIs without entities",
@@ -122,13 +122,13 @@ def _document(data: bytes, name: str, form: RdfForm, base: str | None) -> WireDo
     address = address_of(name, base)
     try:
         triples = read_triples(data, form, address, triples=MOST_TRIPLES, characters=2 * MAX_TEXT)
-    except Unreadable as error:
+    except UnreadableRdfError as error:
         raise _broken(error, name, form) from error
     graph = graph_of(triples)
     if not graph:
-        raise BrokenDocument("the document has no triples", place=f"{name}:1", hint="there is nothing to match")
+        raise BrokenDocumentError("the document has no triples", place=f"{name}:1", hint="there is nothing to match")
     if len(graph) > MAX_TEXT:
-        raise BrokenDocument(
+        raise BrokenDocumentError(
             f"the graph is longer than {MAX_TEXT} characters", place=f"{name}:1", hint="split the document"
         )
     # What comes without a file's name, as from standard input, is known by what it is about.
@@ -137,13 +137,13 @@ def _document(data: bytes, name: str, form: RdfForm, base: str | None) -> WireDo
     return WireDocument(DocumentKind.GRAPH, name, entries=(WireEntry(identifier, 1, fields, graph=graph),))
 
 
-def _broken(error: Unreadable, name: str, form: RdfForm) -> BrokenDocument:
+def _broken(error: UnreadableRdfError, name: str, form: RdfForm) -> BrokenDocumentError:
     line = f":{error.line}:{error.column or 1}" if error.line is not None else ":1"
     hint = _HINTS.get(form, "check the document with a validator of its notation")
     if error.line is None and form is not RdfForm.RDF_XML and form is not RdfForm.JSON_LD:
         hint = "split the document, or write it more simply"
     shown = "".join(one if one.isprintable() else "�" for one in str(error)[:300])
-    return BrokenDocument(f"not readable as {form.value}: {shown}", place=f"{name}{line}", hint=hint)
+    return BrokenDocumentError(f"not readable as {form.value}: {shown}", place=f"{name}{line}", hint=hint)
 
 
 def address_of(name: str, base: str | None) -> str:
@@ -179,18 +179,18 @@ def _fields(triples: Sequence[Triple], address: str) -> Iterator[WireField]:
         if subject == main:
             said.setdefault(label, []).append(object)
     for name, form, labels in (
-        ("title", Form.PLAIN, _TITLES),
-        ("published", Form.DATE, _PUBLISHED),
-        ("updated", Form.DATE, _UPDATED),
+        ("title", TextForm.PLAIN, _TITLES),
+        ("published", TextForm.DATE, _PUBLISHED),
+        ("updated", TextForm.DATE, _UPDATED),
     ):
         for label in labels:
             for value in said.get(label, ()):
                 if value.startswith('"'):
                     yield WireField(name, unescape_text(value[1 : value.rindex('"')]), form)
     if main is not None and is_web(main[1:-1]):
-        yield WireField("link", main[1:-1], Form.LINK)
+        yield WireField("link", main[1:-1], TextForm.LINK)
     elif is_web(address) and "…" not in (shown := shown_url(address)):
-        yield WireField("link", shown, Form.LINK)
+        yield WireField("link", shown, TextForm.LINK)
 
 
 def _main_subject(triples: Sequence[Triple], address: str) -> str | None:

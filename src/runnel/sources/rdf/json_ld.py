@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from runnel.errors import BrokenDocument
+from runnel.errors import BrokenDocumentError
 from runnel.sources.documents.decode_json import MAX_DEPTH, read_one, too_deep
 
 _HINT = 'write the context into the document: "@context": {"name": "https://schema.org/name"}'
@@ -23,14 +23,14 @@ def refuse_remote_contexts(text: str, name: str) -> None:
     """
     value = read_one(text, name, hint="JSON-LD is one JSON object or array")
     if too_deep(value):
-        raise BrokenDocument(
+        raise BrokenDocumentError(
             f"values are nested more than {MAX_DEPTH} deep", place=f"{name}:1", hint="refer to nodes by their @id"
         )
     for named in _named(value):
         shown = named[:80] if named.isprintable() else repr(named[:80])
         at = text.find(json.dumps(named))
         line = text.count("\n", 0, max(at, 0)) + 1
-        raise BrokenDocument(
+        raise BrokenDocumentError(
             f"the context {shown} is elsewhere, and nothing is fetched for a document",
             place=f"{name}:{line}",
             hint=_HINT,

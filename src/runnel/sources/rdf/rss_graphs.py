@@ -14,10 +14,10 @@ from dataclasses import replace
 
 from lxml import etree
 
-from runnel.errors import InputError, InvalidItem
+from runnel.errors import InputError, InvalidItemError
 from runnel.model.graph import MOST_TRIPLES, Triple
 from runnel.model.item import MAX_TEXT
-from runnel.sandbox.rdf_reader import RdfForm, Unreadable, read_triples
+from runnel.sandbox.rdf_reader import RdfForm, UnreadableRdfError, read_triples
 from runnel.sources.documents.extensions import RDF, RSS
 from runnel.sources.documents.wire import WireDocument, WireEntry
 from runnel.sources.rdf.decode_rdf import address_of, graph_of
@@ -54,7 +54,7 @@ def add_graphs(
             characters=_MOST_CHARACTERS,
         )
         return _with_graphs(document, triples, f"<{mark}#number>")
-    except Unreadable as error:
+    except UnreadableRdfError as error:
         return replace(document, note=f"the entries have no graphs: {error}"[:300])
 
 
@@ -81,7 +81,9 @@ def _with_graphs(document: WireDocument, triples: Sequence[Triple], mark: str) -
             graph = None
         left -= len(found or ())
         if left < 0:
-            raise Unreadable(f"the graphs of the entries have more than {MOST_DOCUMENT_TRIPLES} triples together")
+            raise UnreadableRdfError(
+                f"the graphs of the entries have more than {MOST_DOCUMENT_TRIPLES} triples together"
+            )
         entries.append(replace(entry, graph=graph or None))
     return replace(document, entries=tuple(entries), problems=(*document.problems, *problems))
 
@@ -104,7 +106,7 @@ def _reached(start: str, told: Mapping[str, Sequence[tuple[int, Triple]]], fence
 
 
 def _too_large(document: WireDocument, entry: WireEntry) -> InputError:
-    return InvalidItem(
+    return InvalidItemError(
         f"what the document says of the entry is more than {_BOUNDS}; it was taken without a graph",
         place=f"{document.name}:{entry.line}",
         hint="conditions on its graph do not hold",

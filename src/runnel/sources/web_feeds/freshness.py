@@ -26,7 +26,7 @@ _WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday",
 
 
 @dataclass(frozen=True, slots=True)
-class Head:
+class DocumentHead:
     """What a feed's document says before its first entry.
 
     `ttl` is in seconds; `skip_hours` (of UTC) and `skip_days` (0 is Monday) are times at which nothing new is to be
@@ -39,15 +39,15 @@ class Head:
     links: tuple[tuple[str, str], ...] = ()
 
 
-def read_head(data: bytes) -> Head:
+def read_head(data: bytes) -> DocumentHead:
     """The head of a document in XML; a document of another kind, or a broken one, says nothing.
 
     >>> read_head(b"<rss><channel><ttl>60</ttl><skipHours><hour>3</hour></skipHours><item/></channel></rss>")
-    Head(ttl=3600.0, skip_hours=(3,), skip_days=(), links=())
+    DocumentHead(ttl=3600.0, skip_hours=(3,), skip_days=(), links=())
     """
     beginning = data[:_HEAD_BYTES].lstrip()
     if not beginning.lstrip(b"\xef\xbb\xbf\xfe\xff\0").startswith(b"<"):
-        return Head()
+        return DocumentHead()
     parser = etree.XMLPullParser(
         events=("start", "end"),
         resolve_entities=False,
@@ -104,11 +104,11 @@ class _Gathered:
         if address and len(self._links) < _MAX_LINKS:
             self._links.extend((one.lower(), address) for one in (element.get("rel") or "").split()[:8])
 
-    def head(self) -> Head:
+    def head(self) -> DocumentHead:
         # A feed that skips every hour, or every day, would never be read.
         hours = self._hours if len(self._hours) < 24 else set[int]()
         days = self._days if len(self._days) < 7 else set[int]()
-        return Head(self._ttl, tuple(sorted(hours)), tuple(sorted(days)), tuple(self._links))
+        return DocumentHead(self._ttl, tuple(sorted(hours)), tuple(sorted(days)), tuple(self._links))
 
 
 def fresh_for(headers: Mapping[str, str], now: float) -> float:
@@ -148,7 +148,7 @@ def retry_after(headers: Mapping[str, str], now: float, *, limit: float) -> floa
     return None if moment is None else min(max(0.0, moment.timestamp() - now), limit)
 
 
-def next_wait(every: float, now: float, *, fresh: float = 0.0, head: Head | None = None) -> float:
+def next_wait(every: float, now: float, *, fresh: float = 0.0, head: DocumentHead | None = None) -> float:
     """Seconds until a feed is asked again: what was declared, or longer where its publisher asks for it.
 
     Never less than `every`, and never more than a day unless that was declared.
@@ -156,7 +156,7 @@ def next_wait(every: float, now: float, *, fresh: float = 0.0, head: Head | None
     >>> next_wait(600, 0.0, fresh=1800), next_wait(600, 0.0, fresh=1e9), next_wait(600, 0.0)
     (1800, 86400.0, 600)
     """
-    head = head or Head()
+    head = head or DocumentHead()
     longest = max(every, DAY)
     wait = min(max(every, fresh, head.ttl), longest)
     if not head.skip_hours and not head.skip_days:
@@ -164,7 +164,7 @@ def next_wait(every: float, now: float, *, fresh: float = 0.0, head: Head | None
     return min(max(_after_skipped(now + wait, head) - now, wait), longest)
 
 
-def _after_skipped(moment: float, head: Head) -> float:
+def _after_skipped(moment: float, head: DocumentHead) -> float:
     """The first moment, at or after one, that lies in no hour or day to be skipped; bounded by a week."""
     when = datetime.fromtimestamp(moment, UTC)
     for _ in range(24 * 8):

@@ -13,7 +13,7 @@ _BURST_SECONDS = 10.0
 _PATIENCE = 2
 
 
-class Budget:
+class RequestBudget:
     """Requests per minute as a token bucket: tokens drip in steadily, and at most ten seconds' worth are saved up."""
 
     def __init__(self, per_minute: int) -> None:
@@ -25,7 +25,7 @@ class Budget:
     def available(self, now: float) -> int:
         """How many requests may be made at a moment (seconds since 1970).
 
-        >>> budget = Budget(60)
+        >>> budget = RequestBudget(60)
         >>> budget.available(0.0), budget.available(1e6)
         (10, 10)
         >>> budget.spend(10)
@@ -43,7 +43,7 @@ class Budget:
         self._tokens = max(0.0, self._tokens - count)
 
 
-class Hosts:
+class HostPace:
     """How many polls of each host are under way, and which hosts rest because they did not answer."""
 
     def __init__(self, at_once: int, rest_seconds: float) -> None:

@@ -9,8 +9,8 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from runnel.errors import BrokenDocument, InputError
-from runnel.net.http_client import Answer
+from runnel.errors import BrokenDocumentError, InputError
+from runnel.net.http_client import HttpResponse
 from runnel.net.urls import MAX_URL, canonical_url
 from runnel.sources.documents.charset import decode_text
 from runnel.sources.documents.decode_json import feed_links
@@ -23,14 +23,14 @@ _RELATION = re.compile(r""";\s*rel\s*=\s*(?:"([^"]*)"|([^\s;,"]+))""", re.IGNORE
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class HubOffer:
     """A hub that pushes a topic."""
 
     hub: str
     topic: str
 
 
-def offer_of(answer: Answer, document: bytes) -> Offer | None:
+def offer_of(answer: HttpResponse, document: bytes) -> HubOffer | None:
     """The push that an answer offers: its first hub, and the address by which the hub knows the feed.
 
     A feed that came encrypted is not pushed through a hub that anybody on the way can read or forge.
@@ -46,7 +46,7 @@ def offer_of(answer: Answer, document: bytes) -> Offer | None:
         return None
     if answer.url.startswith("https:") and not hub.startswith("https:"):
         return None
-    return Offer(hub, topic)
+    return HubOffer(hub, topic)
 
 
 def _json_links(document: bytes) -> list[tuple[str, str]]:
@@ -55,16 +55,16 @@ def _json_links(document: bytes) -> list[tuple[str, str]]:
         return []
     try:
         text = decode_text(document, "feed.json").lstrip("\ufeff")
-    except BrokenDocument:
+    except BrokenDocumentError:
         return []
     return feed_links(text) if text.lstrip().startswith("{") else []
 
 
-def header_links(answer: Answer) -> Iterator[tuple[str, str]]:
+def header_links(answer: HttpResponse) -> Iterator[tuple[str, str]]:
     """The links in an answer's headers, as pairs of relation and address (RFC 8288).
 
     >>> headers = {"Link": '<https://hub.example/>; rel="hub", </rss>; title="a, b"; rel=self'}
-    >>> list(header_links(Answer(200, headers, b"", "https://muse.example/")))
+    >>> list(header_links(HttpResponse(200, headers, b"", "https://muse.example/")))
     [('hub', 'https://hub.example/'), ('self', '/rss')]
     """
     for name, value in answer.headers.items():

@@ -10,16 +10,16 @@ import numpy as np
 
 from runnel.catalog.polling.polls import DuePoll
 from runnel.settings import Settings
-from runnel.sources.web_feeds.refresh import Learned, choose, urgency
+from runnel.sources.web_feeds.refresh import PublishingModel, choose, urgency
 from runnel.sources.web_feeds.response_handler import every_of
 
 
-class Order:
+class PollOrder:
     """Ranks feeds that are due."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._learned: dict[int, tuple[str, Learned]] = {}
+        self._learned: dict[int, tuple[str, PublishingModel]] = {}
 
     def by_urgency(self, due: list[DuePoll], now: float) -> list[DuePoll]:
         """The feeds, most urgent first, at a moment (seconds since 1970)."""
@@ -31,11 +31,11 @@ class Order:
         waited = np.array([self._waited(poll, now) for poll in due])
         return [due[row] for row in choose(urgency(learned, waited, now), len(due))]
 
-    def _learned_of(self, poll: DuePoll) -> Learned:
+    def _learned_of(self, poll: DuePoll) -> PublishingModel:
         text = poll.state.learned or ""
         known = self._learned.get(poll.feed.id)
         if known is None or known[0] != text:
-            made = Learned.from_text(poll.state.memory.refresh, every_of(poll, self._settings))
+            made = PublishingModel.from_text(poll.state.memory.refresh, every_of(poll, self._settings))
             known = self._learned[poll.feed.id] = (text, made)
         return known[1]
 

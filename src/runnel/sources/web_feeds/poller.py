@@ -20,23 +20,36 @@ from runnel.catalog.polling import hubs, polls
 from runnel.catalog.polling.hubs import HubRow
 from runnel.catalog.polling.polls import DuePoll
 from runnel.catalog.store.connection import Catalog, now
-from runnel.errors import InputError, RefusedAddress, RootError, RunnelError, StorageFull, Unreachable
+from runnel.errors import (
+    InputError,
+    RefusedAddressError,
+    RunnelError,
+    StorageFullError,
+    UnreachableError,
+    WorkspaceError,
+)
 from runnel.model.feed import Feed
-from runnel.net.http_client import Answer, Door, door_of
+from runnel.net.http_client import HttpClient, HttpResponse, http_client_of
 from runnel.net.loop_thread import LoopThread
 from runnel.net.urls import shown_url
 from runnel.settings import Settings
 from runnel.sources.acquire import Acquirer, Acquisition
-from runnel.sources.document_pool import INLINE_BYTES, ParsePool
+from runnel.sources.document_pool import INLINE_BYTES, DocumentPool
 from runnel.sources.documents.decode import ACCEPT
 from runnel.sources.drop_folder import digest_of
 from runnel.sources.rdf.decode_rdf import form_of
 from runnel.sources.web_feeds.freshness import charset_of
-from runnel.sources.web_feeds.host_pace import Budget, Hosts, host_of
-from runnel.sources.web_feeds.hub_links import Offer
-from runnel.sources.web_feeds.poll_order import Order
-from runnel.sources.web_feeds.response_handler import DOCUMENT_STATUS, Fetched, Judge, Outcome, states_of
-from runnel.sources.web_feeds.websub_client import Subscriber
+from runnel.sources.web_feeds.host_pace import HostPace, RequestBudget, host_of
+from runnel.sources.web_feeds.hub_links import HubOffer
+from runnel.sources.web_feeds.poll_order import PollOrder
+from runnel.sources.web_feeds.response_handler import (
+    DOCUMENT_STATUS,
+    Fetched,
+    PollOutcome,
+    ResponseHandler,
+    states_of,
+)
+from runnel.sources.web_feeds.websub_client import WebSubClient
 
 logger = logging.getLogger("runnel")
 
@@ -73,7 +86,7 @@ class Poller:
         catalog: Catalog,
         acquirer: Acquirer,
         settings: Settings,
-        door: Door | None = None,
+        door: HttpClient | None = None,
         *,
         random: randomness.Random | None = None,
     ) -> None:
@@ -82,14 +95,14 @@ class Poller:
         self._settings = settings
         self._door = door
         self._owns_door = door is None
-        self._judge = Judge(catalog, acquirer, settings, random)
-        self._budget = Budget(settings.poll_budget)
-        self._hosts = Hosts(settings.poll_host_concurrency, settings.poll_retry_seconds)
-        self._subscriber = Subscriber(catalog, acquirer, settings)
+        self._judge = ResponseHandler(catalog, acquirer, settings, random)
+        self._budget = RequestBudget(settings.poll_budget)
+        self._hosts = HostPace(settings.poll_host_concurrency, settings.poll_retry_seconds)
+        self._subscriber = WebSubClient(catalog, acquirer, settings)
         self._now = 0.0
         self._known_upto = 0
         self._tended: int | None = None
-        self._order = Order(settings)
+        self._order = PollOrder(settings)
         self._ranked: list[DuePoll] = []
         self._ranked_at = 0.0
         # All of these belong to the loop; only `_fetched` is emptied by the thread that reads answers.
@@ -99,13 +112,13 @@ class Poller:
         self._tasks: set[asyncio.Task[None]] = set()
         self._errands: set[asyncio.Task[None]] = set()
         self._fetched: deque[Fetched] = deque()
-        self._settled: list[Outcome] = []
+        self._settled: list[PollOutcome] = []
         # What answers said besides, until it is heeded: kept here, since there may be no room for the next answer.
         self._total = Acquisition()
         self._rests: deque[tuple[str, float]] = deque()
-        self._offers: deque[tuple[Feed, Offer]] = deque()
+        self._offers: deque[tuple[Feed, HubOffer]] = deque()
         self._under_way: set[int] = set()
-        self._pool = ParsePool(_READERS)
+        self._pool = DocumentPool(_READERS)
         self._thread = LoopThread("runnel-poll-loop")
 
     def poll(self, *, once: bool = False) -> Acquisition:
@@ -131,7 +144,7 @@ class Poller:
         if self._owns_door and self._door is not None:
             await self._door.__aexit__(None, None, None)
             self._door = None
-        pool, self._pool = self._pool, ParsePool(_READERS)
+        pool, self._pool = self._pool, DocumentPool(_READERS)
         await asyncio.to_thread(pool.close)
 
     # --- rounds -------------------------------------------------------------------------------------------------
@@ -166,9 +179,11 @@ class Poller:
         total, self._total = self._total, Acquisition()
         return total
 
-    async def _opened(self) -> Door:
+    async def _opened(self) -> HttpClient:
         if self._door is None:
-            self._door = await door_of(self._settings, concurrency=self._settings.poll_concurrency).__aenter__()
+            self._door = await http_client_of(
+                self._settings, concurrency=self._settings.poll_concurrency
+            ).__aenter__()
         return self._door
 
     def _look(self, once: bool) -> _View:
@@ -213,7 +228,7 @@ class Poller:
 
     # --- requests -----------------------------------------------------------------------------------------------
 
-    def _launch(self, door: Door) -> None:
+    def _launch(self, door: HttpClient) -> None:
         """Start as many of the waiting polls as the budget and the limits allow."""
         limit = self._settings.poll_concurrency
         while self._waiting and len(self._tasks) < limit and self._tokens != 0 and self._can_read_more():
@@ -238,7 +253,7 @@ class Poller:
         bodies = sum(len(fetched.answer.body) for fetched in unread if fetched.answer is not None)
         return len(unread) < 4 * self._settings.poll_concurrency and bodies < _MOST_UNREAD_BYTES
 
-    async def _fetch(self, door: Door, poll: DuePoll) -> None:
+    async def _fetch(self, door: HttpClient, poll: DuePoll) -> None:
         """Ask for one feed. Whatever happens is an answer to be judged, never an end of the round."""
         address = poll.state.address
         try:
@@ -251,7 +266,7 @@ class Poller:
                 self._hosts.silent(address, self._now)
         except Exception as error:
             logger.exception("the feed %s could not be asked", poll.feed.name)
-            fetched = Fetched(poll, None, Unreachable(f"it could not be asked: {type(error).__name__}"))
+            fetched = Fetched(poll, None, UnreachableError(f"it could not be asked: {type(error).__name__}"))
         finally:
             self._hosts.end(address)
         self._fetched.append(await self._read_large(fetched))
@@ -327,7 +342,7 @@ class Poller:
         if to_the_end or len(self._settled) >= _RECORD_TOGETHER:
             self._record()
 
-    def _note(self, outcome: Outcome, answer: Answer | None) -> None:
+    def _note(self, outcome: PollOutcome, answer: HttpResponse | None) -> None:
         self._settled.append(outcome)
         self._total += outcome.acquisition
         if outcome.rest is not None:
@@ -336,14 +351,14 @@ class Poller:
             offer = self._subscriber.offers(answer, answer.body)
             self._offers.extend([] if offer is None else [(outcome.poll.feed, offer)])
 
-    def _outcome(self, fetched: Fetched, moment: int, hub: HubRow | None) -> Outcome:
+    def _outcome(self, fetched: Fetched, moment: int, hub: HubRow | None) -> PollOutcome:
         try:
             return self._judge.judge(fetched, moment, hub)
-        except (StorageFull, RootError):
+        except (StorageFullError, WorkspaceError):
             raise  # not the feed's fault, and it passes
         except Exception as error:
             logger.exception("the document of the feed %s could not be read", fetched.poll.feed.name)
-            odd = Unreachable(f"its document could not be read: {type(error).__name__}")
+            odd = UnreachableError(f"its document could not be read: {type(error).__name__}")
             return self._judge.judge(Fetched(fetched.poll, None, odd), moment, hub)
 
     def _record(self) -> None:
@@ -362,10 +377,10 @@ class Poller:
 
     # --- hubs ---------------------------------------------------------------------------------------------------
 
-    async def _request_push(self, feed: Feed, offer: Offer) -> None:
+    async def _request_push(self, feed: Feed, offer: HubOffer) -> None:
         try:
             await self._subscriber.request(await self._opened(), feed, offer)
-        except (StorageFull, RootError):
+        except (StorageFullError, WorkspaceError):
             self._offers.append((feed, offer))  # a document offers it once, so it is asked for in the next round
             raise
 
@@ -397,4 +412,4 @@ def _headers(poll: DuePoll) -> dict[str, str]:
 
 def _is_silence(error: InputError) -> bool:
     """Whether a host did not answer at all, and so would not answer others either."""
-    return not isinstance(error, RefusedAddress) and isinstance(error.__cause__, OSError)
+    return not isinstance(error, RefusedAddressError) and isinstance(error.__cause__, OSError)

@@ -53,33 +53,33 @@ _LONGEST_TEXT = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class PublishingModel:
     """What was learned of a feed's publishing: its row of the matrix that `publishing_rates` has, and its curve."""
 
     row: bytes
     curve: bytes = field(repr=False, compare=False)
 
     @staticmethod
-    def start(period_seconds: float) -> Learned:
+    def start(period_seconds: float) -> PublishingModel:
         """Nothing is known but how often the feed is to be asked.
 
-        >>> round(Learned.start(600).rate * 600, 1)
+        >>> round(PublishingModel.start(600).rate * 600, 1)
         1.7
         """
-        return Learned._of(start_rows(np.array([float(period_seconds)])))
+        return PublishingModel._of(start_rows(np.array([float(period_seconds)])))
 
-    def observed(self, *, at: float, elapsed: float, new: int, held: int) -> Learned:
+    def observed(self, *, at: float, elapsed: float, new: int, held: int) -> PublishingModel:
         """What is known after a poll: at which moment, how long after the one before, and what it found.
 
         `elapsed` is 0 for the first poll of a feed; `held` is 0 where the server said that nothing has changed.
 
-        >>> busy = Learned.start(3600).observed(at=1e9, elapsed=0, new=20, held=20)
+        >>> busy = PublishingModel.start(3600).observed(at=1e9, elapsed=0, new=20, held=20)
         >>> busy = busy.observed(at=1e9 + 3600, elapsed=3600, new=12, held=20)
-        >>> busy.capacity, busy.rate > Learned.start(3600).rate
+        >>> busy.capacity, busy.rate > PublishingModel.start(3600).rate
         (20.0, True)
         """
         told = (np.array([float(max(0.0, value))]) for value in (at, elapsed, new, held))
-        return Learned._of(learn(self._matrix(), *told))
+        return PublishingModel._of(learn(self._matrix(), *told))
 
     @property
     def rate(self) -> float:
@@ -104,7 +104,7 @@ class Learned:
     def to_text(self) -> str:
         """As JSON, with short numbers.
 
-        >>> Learned.from_text(Learned.start(600).to_text(), 600) == Learned.start(600)
+        >>> PublishingModel.from_text(PublishingModel.start(600).to_text(), 600) == PublishingModel.start(600)
         True
         """
         row = [float(f"{value:.6g}") for value in self._matrix()[0]]
@@ -115,18 +115,18 @@ class Learned:
         return json.dumps(told, separators=(",", ":"))
 
     @staticmethod
-    def from_text(text: str | None, period_seconds: float) -> Learned:
+    def from_text(text: str | None, period_seconds: float) -> PublishingModel:
         """What `to_text` wrote; learning starts anew from anything else.
 
-        >>> Learned.from_text('{"items": "many"}', 600) == Learned.start(600)
+        >>> PublishingModel.from_text('{"items": "many"}', 600) == PublishingModel.start(600)
         True
         """
         row = _row_of(text or "")
-        return Learned.start(period_seconds) if row is None else Learned._of(row.reshape(1, WIDTH))
+        return PublishingModel.start(period_seconds) if row is None else PublishingModel._of(row.reshape(1, WIDTH))
 
     @staticmethod
-    def _of(rows: Numbers) -> Learned:
-        return Learned(rows.tobytes(), curves(rows).tobytes())
+    def _of(rows: Numbers) -> PublishingModel:
+        return PublishingModel(rows.tobytes(), curves(rows).tobytes())
 
     def _matrix(self) -> Numbers:
         return np.frombuffer(self.row).reshape(1, WIDTH)
@@ -149,10 +149,10 @@ def _row_of(text: str) -> Numbers | None:
     return row if row[1] >= 1.0 and row[CAPACITY] > 0 else None
 
 
-def urgency(learned: Sequence[Learned], waited: Numbers, now: float) -> Numbers:
+def urgency(learned: Sequence[PublishingModel], waited: Numbers, now: float) -> Numbers:
     """What a request to each feed would remove now, in item-seconds.
 
-    >>> fast, slow = Learned.start(60), Learned.start(86_400)
+    >>> fast, slow = PublishingModel.start(60), PublishingModel.start(86_400)
     >>> fast_first = urgency([slow, fast], np.array([600.0, 600.0]), 1e9)
     >>> bool(fast_first[1] > fast_first[0])
     True
@@ -212,7 +212,7 @@ def choose(urgency: Numbers, budget: int) -> NDArray[np.intp]:
     return chosen[np.argsort(-urgency[chosen], kind="stable")]
 
 
-def next_look(learned: Learned, every: float, now: float, *, stretch: float = 4.0) -> float:
+def next_look(learned: PublishingModel, every: float, now: float, *, stretch: float = 4.0) -> float:
     """When a feed that was just polled is worth asking again, in seconds as `now` is given.
 
     Never before `every` is over. A feed from which next to nothing is expected by then (it sleeps, or it is night

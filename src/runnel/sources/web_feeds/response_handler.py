@@ -18,12 +18,19 @@ import numpy as np
 from runnel.catalog.access import owners
 from runnel.catalog.logs.quarantine import DOCUMENT, ITEM
 from runnel.catalog.polling.hubs import HubRow
-from runnel.catalog.polling.poll_memory import Memory
+from runnel.catalog.polling.poll_memory import PollMemory
 from runnel.catalog.polling.polls import GONE, DuePoll, PollState
 from runnel.catalog.store.connection import Catalog
-from runnel.errors import BrokenDocument, InputError, QuotaExceeded, RootError, StorageFull, visible
-from runnel.model.feed import OPERATOR
-from runnel.net.http_client import Answer
+from runnel.errors import (
+    BrokenDocumentError,
+    InputError,
+    QuotaExceededError,
+    StorageFullError,
+    WorkspaceError,
+    visible,
+)
+from runnel.model.feed import ADMIN
+from runnel.net.http_client import HttpResponse
 from runnel.net.urls import shown_url
 from runnel.settings import Settings
 from runnel.sources.acquire import Acquirer, Acquisition
@@ -31,7 +38,7 @@ from runnel.sources.documents.adapt import AdaptedFeed
 from runnel.sources.drop_folder import digest_of
 from runnel.sources.web_feeds.freshness import (
     DAY,
-    Head,
+    DocumentHead,
     back_off,
     charset_of,
     fresh_for,
@@ -40,7 +47,7 @@ from runnel.sources.web_feeds.freshness import (
     retry_after,
 )
 from runnel.sources.web_feeds.publishing_rates import learn
-from runnel.sources.web_feeds.refresh import Learned
+from runnel.sources.web_feeds.refresh import PublishingModel
 
 logger = logging.getLogger("runnel")
 
@@ -64,13 +71,13 @@ class Fetched:
     """What came of a request: an answer, or why there is none; `read` is what a large document said."""
 
     poll: DuePoll
-    answer: Answer | None
+    answer: HttpResponse | None
     error: InputError | None = None
     read: AdaptedFeed | InputError | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PollOutcome:
     """What came of a poll. `state` is to be recorded, with what `memory` keeps; `is_read` tells a new document.
 
     `found` is how many items were new, of how many: what the refresh policy learns from.
@@ -78,7 +85,7 @@ class Outcome:
 
     poll: DuePoll
     state: PollState
-    memory: Memory
+    memory: PollMemory
     found: tuple[int, int] | None = None
     acquisition: Acquisition = field(default_factory=Acquisition)
     saturated: bool = False
@@ -89,7 +96,7 @@ class Outcome:
     """Bytes that are not yet counted in the catalog."""
 
 
-class Judge:
+class ResponseHandler:
     """Decides what answers mean, one at a time. Not for several threads at once."""
 
     def __init__(
@@ -102,7 +109,7 @@ class Judge:
         self._counted: set[int] = set()
         """Feeds whose last document was counted and could not be kept for want of room: it comes once more."""
 
-    def judge(self, fetched: Fetched, moment: int, hub: HubRow | None = None) -> Outcome:
+    def judge(self, fetched: Fetched, moment: int, hub: HubRow | None = None) -> PollOutcome:
         """What an answer means at a moment (microseconds since 1970)."""
         poll, answer = fetched.poll, fetched.answer
         if answer is None:
@@ -124,23 +131,25 @@ class Judge:
 
     # --- what went well -----------------------------------------------------------------------------------------
 
-    def _document(self, fetched: Fetched, answer: Answer, moment: int, hub: HubRow | None) -> Outcome:
+    def _document(self, fetched: Fetched, answer: HttpResponse, moment: int, hub: HubRow | None) -> PollOutcome:
         poll, memory = fetched.poll, fetched.poll.state.memory
         digest = digest_of(answer.body)
         if digest == memory.digest:
             return self._unchanged(poll, answer, moment, hub)
         try:
             uncounted = self._count_bytes(poll, len(answer.body))
-        except QuotaExceeded as error:
+        except QuotaExceededError as error:
             return self._failed(poll, moment, answer, str(error))
         try:
             taken = self._taken(fetched, answer, moment, digest, hub)
-        except (StorageFull, RootError):
+        except (StorageFullError, WorkspaceError):
             self._counted.add(poll.feed.id)
             raise
         return replace(taken, counted_bytes=uncounted)
 
-    def _taken(self, fetched: Fetched, answer: Answer, moment: int, digest: str, hub: HubRow | None) -> Outcome:
+    def _taken(
+        self, fetched: Fetched, answer: HttpResponse, moment: int, digest: str, hub: HubRow | None
+    ) -> PollOutcome:
         """A new document: its items are accepted, or it is kept aside."""
         poll, memory = fetched.poll, fetched.poll.state.memory
         is_first = poll.state.changed is None
@@ -164,7 +173,7 @@ class Judge:
             skip_hours=head.skip_hours,
             skip_days=head.skip_days,
         )
-        return Outcome(
+        return PollOutcome(
             poll,
             replace(self._good(poll, answer, moment, memory, hub), changed=moment),
             memory,
@@ -174,7 +183,7 @@ class Judge:
             is_read=True,
         )
 
-    def _read(self, fetched: Fetched, answer: Answer) -> AdaptedFeed:
+    def _read(self, fetched: Fetched, answer: HttpResponse) -> AdaptedFeed:
         if isinstance(fetched.read, InputError):
             raise fetched.read
         return fetched.read or self._acquirer.read_document(
@@ -186,14 +195,16 @@ class Judge:
             media_type=answer.headers.get("Content-Type"),
         )
 
-    def _unchanged(self, poll: DuePoll, answer: Answer, moment: int, hub: HubRow | None) -> Outcome:
+    def _unchanged(self, poll: DuePoll, answer: HttpResponse, moment: int, hub: HubRow | None) -> PollOutcome:
         memory = poll.state.memory
         # Where the document was broken it still is: nothing is mended by an unchanged answer.
         memory = replace(memory, since=None if memory.broken is None else memory.since or moment)
         state = self._good(poll, answer, moment, memory, hub)
-        return Outcome(poll, replace(state, unchanged=1), memory, found=(0, 0))
+        return PollOutcome(poll, replace(state, unchanged=1), memory, found=(0, 0))
 
-    def _good(self, poll: DuePoll, answer: Answer, moment: int, memory: Memory, hub: HubRow | None) -> PollState:
+    def _good(
+        self, poll: DuePoll, answer: HttpResponse, moment: int, memory: PollMemory, hub: HubRow | None
+    ) -> PollState:
         """The state after an answer with a document, or one that says that the last document still holds."""
         before = poll.state
         if before.problem and memory.broken is None:
@@ -201,7 +212,7 @@ class Judge:
         failures = 0 if memory.broken is None else before.failures + 1
         etag, modified = _validators(before, answer, memory)
         now = moment / 1e6
-        head = Head(memory.ttl, memory.skip_hours, memory.skip_days)
+        head = DocumentHead(memory.ttl, memory.skip_hours, memory.skip_days)
         wait = next_wait(self._every(poll), now, fresh=fresh_for(answer.headers, now), head=head)
         due = moment + int(wait * 1e6)
         if hub is not None and hub.pushes(moment):
@@ -224,7 +235,9 @@ class Judge:
 
     # --- what went wrong ----------------------------------------------------------------------------------------
 
-    def _broken(self, poll: DuePoll, answer: Answer, moment: int, digest: str, error: InputError) -> Outcome:
+    def _broken(
+        self, poll: DuePoll, answer: HttpResponse, moment: int, digest: str, error: InputError
+    ) -> PollOutcome:
         """A document that cannot be read is kept aside once, and its server is asked as usual."""
         memory = poll.state.memory
         reason = _told(error)
@@ -232,9 +245,9 @@ class Judge:
         memory = replace(memory.with_aside(marks), digest=digest, broken=reason, since=memory.since or moment)
         self._say(poll, reason)
         state = self._good(poll, answer, moment, memory, None)
-        return Outcome(poll, state, memory, acquisition=Acquisition(put_aside=told))
+        return PollOutcome(poll, state, memory, acquisition=Acquisition(put_aside=told))
 
-    def _failed(self, poll: DuePoll, moment: int, answer: Answer | None, problem: str) -> Outcome:
+    def _failed(self, poll: DuePoll, moment: int, answer: HttpResponse | None, problem: str) -> PollOutcome:
         before, memory, settings = poll.state, poll.state.memory, self._settings
         failures = before.failures + 1
         limit = settings.poll_retry_limit_seconds
@@ -254,9 +267,9 @@ class Judge:
         )
         rest = asked if answer is not None and answer.status == 429 else None
         memory = replace(memory, since=memory.since or moment)
-        return Outcome(poll, self._back_to_declared(poll, state), memory, rest=rest)
+        return PollOutcome(poll, self._back_to_declared(poll, state), memory, rest=rest)
 
-    def _gone(self, poll: DuePoll, moment: int) -> Outcome:
+    def _gone(self, poll: DuePoll, moment: int) -> PollOutcome:
         problem = f"{_refusal(410)}; `resume feed {poll.feed.name}` asks again"
         self._say(poll, problem)
         memory = poll.state.memory
@@ -270,7 +283,7 @@ class Judge:
             requests=1,
             unchanged=0,
         )
-        return Outcome(poll, state, replace(memory, since=memory.since or moment))
+        return PollOutcome(poll, state, replace(memory, since=memory.since or moment))
 
     def _back_to_declared(self, poll: DuePoll, state: PollState) -> PollState:
         """A redirect may have been a mistake, or a hotel's login page: what was declared gets another chance."""
@@ -288,7 +301,7 @@ class Judge:
     def _keep_aside(
         self,
         poll: DuePoll,
-        memory: Memory,
+        memory: PollMemory,
         problems: Sequence[InputError],
         kind: str,
         data: bytes,
@@ -307,7 +320,7 @@ class Judge:
 
     def _count_bytes(self, poll: DuePoll, size: int) -> int:
         """Count the bytes of an owner with a quota, before anything is accepted; gives how many are left to count."""
-        if poll.feed.owner == OPERATOR:
+        if poll.feed.owner == ADMIN:
             return size
         if poll.feed.id in self._counted:
             self._counted.discard(poll.feed.id)
@@ -325,20 +338,22 @@ def every_of(poll: DuePoll, settings: Settings) -> float:
     return settings.poll_seconds if poll.feed.every is None else poll.feed.every.total_seconds()
 
 
-def states_of(outcomes: Sequence[Outcome], settings: Settings) -> list[PollState]:
+def states_of(outcomes: Sequence[PollOutcome], settings: Settings) -> list[PollState]:
     """The states to record, with what is remembered. What polls teach is learned for all of them in one go."""
     memories = [outcome.memory for outcome in outcomes]
     taught = [row for row, outcome in enumerate(outcomes) if outcome.found is not None]
     if taught:
         polls = [outcomes[row].poll for row in taught]
-        before = [Learned.from_text(poll.state.memory.refresh, every_of(poll, settings)).row for poll in polls]
+        before = [
+            PublishingModel.from_text(poll.state.memory.refresh, every_of(poll, settings)).row for poll in polls
+        ]
         at = np.array([outcomes[row].state.checked for row in taught]) / 1e6
         last = np.array([np.nan if poll.state.checked is None else poll.state.checked for poll in polls]) / 1e6
         elapsed = np.maximum(np.nan_to_num(at - last, nan=0.0), 0.0)
         found = np.array([outcomes[row].found for row in taught], dtype=np.float64)
         after = learn(np.frombuffer(b"".join(before)).reshape(len(taught), -1), at, elapsed, found[:, 0], found[:, 1])
         for row, learned in zip(taught, after, strict=True):
-            memories[row] = replace(memories[row], refresh=Learned(learned.tobytes(), b"").to_text())
+            memories[row] = replace(memories[row], refresh=PublishingModel(learned.tobytes(), b"").to_text())
     return [
         replace(outcome.state, learned=memory.to_text()) for outcome, memory in zip(outcomes, memories, strict=True)
     ]
@@ -350,7 +365,7 @@ def _mark(digest: str, problem: InputError) -> str:
 
 def _told(error: InputError) -> str:
     """An error as status shows it; what came from outside may have any character in it."""
-    place = f"{error.place}: " if error.place and isinstance(error, BrokenDocument) else ""
+    place = f"{error.place}: " if error.place and isinstance(error, BrokenDocumentError) else ""
     hint = f" ({error.hint})" if error.hint else ""
     return "".join(map(visible, f"{place}{error.message}{hint}"[:_MOST_PROBLEM]))
 
@@ -365,7 +380,7 @@ def _refusal(status: int) -> str:
     return f"{words} ({status})" if words else f"the server answered {status}"
 
 
-def _validators(before: PollState, answer: Answer, memory: Memory) -> tuple[str | None, str | None]:
+def _validators(before: PollState, answer: HttpResponse, memory: PollMemory) -> tuple[str | None, str | None]:
     """ETag and Last-Modified to send with the next request; those before still hold where nothing has changed."""
     if before.changed is None and memory.broken is not None:
         return None, None  # until a document was read there is nothing that could be unchanged
@@ -375,7 +390,7 @@ def _validators(before: PollState, answer: Answer, memory: Memory) -> tuple[str 
     return etag, modified
 
 
-def _validator(answer: Answer, name: str) -> str | None:
+def _validator(answer: HttpResponse, name: str) -> str | None:
     """An ETag or a date to be sent back as it came; one that could not be is not kept."""
     value = answer.headers.get(name, "").strip()
     return value if value and len(value) <= _LONGEST_VALIDATOR and value.isascii() and value.isprintable() else None

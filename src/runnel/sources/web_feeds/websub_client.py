@@ -23,14 +23,14 @@ from runnel.catalog.logs.quarantine import DOCUMENT, ITEM
 from runnel.catalog.polling import hubs, polls
 from runnel.catalog.polling.hubs import PUSHING, HubRow, HubState
 from runnel.catalog.store.connection import Catalog, now
-from runnel.errors import Backlogged, InputError, QuotaExceeded, RootError, StorageFull, visible
+from runnel.errors import BacklogError, InputError, QuotaExceededError, StorageFullError, WorkspaceError, visible
 from runnel.model.feed import Feed
-from runnel.net.http_client import Answer, Door
+from runnel.net.http_client import HttpClient, HttpResponse
 from runnel.net.urls import shown_url
 from runnel.settings import Settings
 from runnel.sources.acquire import Acquirer, Acquisition
 from runnel.sources.web_feeds.freshness import charset_of
-from runnel.sources.web_feeds.hub_links import Offer, offer_of
+from runnel.sources.web_feeds.hub_links import HubOffer, offer_of
 
 logger = logging.getLogger("runnel")
 
@@ -47,7 +47,7 @@ _GIVE_UP_AFTER = 3_600_000_000
 _MARKS_KEPT = 1000
 
 
-class Subscriber:
+class WebSubClient:
     """Our side of WebSub. Does nothing unless the setting `public_url` says where hubs can reach us."""
 
     def __init__(self, catalog: Catalog, acquirer: Acquirer, settings: Settings) -> None:
@@ -61,19 +61,19 @@ class Subscriber:
         """Whether hubs can be told where to push."""
         return bool(self._settings.public_url)
 
-    def offers(self, answer: Answer, document: bytes) -> Offer | None:
+    def offers(self, answer: HttpResponse, document: bytes) -> HubOffer | None:
         """The hub that a feed's answer names, and the topic to ask it for; None where it offers no push."""
         return offer_of(answer, document) if self.enabled else None
 
     # --- asking hubs --------------------------------------------------------------------------------------------
 
-    async def request(self, door: Door, feed: Feed, offer: Offer) -> None:
+    async def request(self, door: HttpClient, feed: Feed, offer: HubOffer) -> None:
         """Ask a hub to push a feed, unless it was asked already. Another hub or topic takes the first one's place."""
         row = await asyncio.to_thread(self._enter, feed, offer)
         if row is not None:
             await self._ask(door, row, "subscribe")
 
-    def _enter(self, feed: Feed, offer: Offer) -> HubRow | None:
+    def _enter(self, feed: Feed, offer: HubOffer) -> HubRow | None:
         with self._catalog.read() as connection:
             known = hubs.hubs_of(connection, [feed.id]).get(feed.id)
         if known is not None and (known.hub, known.topic) == (offer.hub, offer.topic):
@@ -92,7 +92,7 @@ class Subscriber:
             hubs.put_hub(connection, row)
         return row
 
-    async def tend(self, door: Door) -> None:
+    async def tend(self, door: HttpClient) -> None:
         """Renew leases before they end, ask again where hubs were silent, and unsubscribe dropped feeds."""
         for row in await asyncio.to_thread(self._renewing):
             await self._ask(door, row, "subscribe")
@@ -133,7 +133,7 @@ class Subscriber:
                     hubs.remove_hub(connection, row.callback)  # what it still pushes goes nowhere
         return rows
 
-    async def _ask(self, door: Door, row: HubRow, mode: str) -> None:
+    async def _ask(self, door: HttpClient, row: HubRow, mode: str) -> None:
         form = {
             "hub.mode": mode,
             "hub.topic": row.topic,
@@ -149,7 +149,7 @@ class Subscriber:
         if problem is not None:
             await asyncio.to_thread(self._failed, row, problem)
 
-    async def _post(self, door: Door, hub: str, body: bytes) -> Answer:
+    async def _post(self, door: HttpClient, hub: str, body: bytes) -> HttpResponse:
         """Post to a hub; it may send us on to another address (WebSub §5.1), each checked by the door."""
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         for _ in range(_MOST_REDIRECTS):
@@ -259,7 +259,7 @@ class Subscriber:
         if not live:
             return Acquisition()
         if self._acquirer.lag() >= self._settings.lag_limit:
-            raise Backlogged("too many items wait for matching", hint="push again later")
+            raise BacklogError("too many items wait for matching", hint="push again later")
         content_type = next((value for name, value in headers.items() if name.lower() == "content-type"), "")
         return self._take(feed, row, body, content_type)
 
@@ -273,7 +273,7 @@ class Subscriber:
             adapted = self._acquirer.read_document(
                 feed, body, place, base=row.topic, charset=charset, media_type=media_type
             )
-        except QuotaExceeded as error:
+        except QuotaExceededError as error:
             with self._catalog.write() as connection:
                 hubs.set_state(connection, row.callback, row.state, problem=str(error))
             return Acquisition()
@@ -282,9 +282,9 @@ class Subscriber:
         try:
             accepted = self._acquirer.accept_adapted(feed, adapted)
             told = self._keep_aside(feed, adapted.problems, ITEM, body)
-        except (StorageFull, RootError):
+        except (StorageFullError, WorkspaceError):
             # The hub pushes again, and the next poll finds the items in any case: it is not counted twice.
-            with suppress(StorageFull, RootError), self._catalog.write() as connection:
+            with suppress(StorageFullError, WorkspaceError), self._catalog.write() as connection:
                 owners.add_bytes(connection, feed.id, -len(body))
             raise
         return Acquisition(accepted.accepted, accepted.unchanged, told)

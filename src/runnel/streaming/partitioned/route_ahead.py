@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from runnel.storage.file_storage import Storage, open_storage
-from runnel.streaming.checkpoint import batch_under_way
+from runnel.streaming.checkpoint import running_batch
 from runnel.streaming.job import Job
 
 if TYPE_CHECKING:
@@ -121,13 +121,13 @@ class RouteAhead(threading.Thread):
 
     def run(self) -> None:
         """Look for a batch under way, and for what waits behind it."""
-        from runnel.streaming.item_source import ItemLogReader
+        from runnel.streaming.item_source import ItemReader
 
-        reader = ItemLogReader(self._job)
+        reader = ItemReader(self._job)
         self._spark.sparkContext.setJobGroup(_GROUP, "routing ahead", interruptOnCancel=False)
         while not self._ended.wait(_PAUSE):
             try:
-                under_way = batch_under_way(self._checkpoint)
+                under_way = running_batch(self._checkpoint)
                 if under_way is not None:
                     self._route_behind(reader, under_way)
             except Exception as error:  # nothing depends on it

@@ -20,11 +20,11 @@ from runnel.model.segment import Slice
 from runnel.plan.store import PlanVersion
 from runnel.scaleout.route.router import packed, unpacked
 from runnel.storage.file_storage import Storage
-from runnel.streaming.operator_snapshot import OperatorBrief
-from runnel.streaming.worker.match_buffer import Found
+from runnel.streaming.operator_snapshot import OperatorSnapshot
+from runnel.streaming.worker.match_buffer import MatchBuffer
 from runnel.streaming.worker.plan_cache import (
-    held_plans,
-    is_partition_held,
+    cached_plans,
+    is_partition_cached,
     partition_of,
     partitioning_of,
     routing_of,
@@ -45,7 +45,7 @@ class RoutedSlice:
 
 
 def route_slice(
-    storage: Storage, version: PlanVersion, one: Slice, found: Found, brief: OperatorBrief, budget: int
+    storage: Storage, version: PlanVersion, one: Slice, found: MatchBuffer, brief: OperatorSnapshot, budget: int
 ) -> Iterator[tuple[int, bytes]]:
     """Stage one: match what is in no partition yet, and give the partitions that items go to, each with its rows."""
     items = read_items(storage, one)
@@ -65,7 +65,7 @@ def route_slice(
 
 def held_first(storage: Storage, version: PlanVersion, numbers: Iterable[int], budget: int) -> list[int]:
     """Partitions in the order in which they are best matched: whoever went round in circles would reload them all."""
-    return sorted(numbers, key=lambda number: (not is_partition_held(storage, version, number, budget), number))
+    return sorted(numbers, key=lambda number: (not is_partition_cached(storage, version, number, budget), number))
 
 
 def match_routed(
@@ -73,16 +73,16 @@ def match_routed(
     version: PlanVersion,
     routed: Sequence[RoutedSlice],
     number: int,
-    found_for: Callable[[RoutedSlice], Found],
-    brief: OperatorBrief,
+    found_for: Callable[[RoutedSlice], MatchBuffer],
+    brief: OperatorSnapshot,
     budget: int,
 ) -> None:
     """Stage two: match the rows that came to a partition; `found_for` says where what is found of a slice belongs."""
     first = found_for(routed[0])
     with _counting_loads(first, budget):
-        before = held_plans(budget).counters.loads
+        before = cached_plans(budget).counters.loads
         loaded = partition_of(storage, version, number, budget)
-        loads = held_plans(budget).counters.loads - before
+        loads = cached_plans(budget).counters.loads - before
     for one in routed:
         found = found_for(one)
         items = chosen_items(read_items(storage, one.slice), one.chosen)
@@ -91,9 +91,9 @@ def match_routed(
 
 
 @contextmanager
-def _counting_loads(found: Found, budget: int) -> Iterator[None]:
+def _counting_loads(found: MatchBuffer, budget: int) -> Iterator[None]:
     """Count the plans that are loaded inside, and of these the ones that were here before."""
-    held = held_plans(budget).counters
+    held = cached_plans(budget).counters
     loads, reloads = held.loads, held.reloads
     yield
     found.counters["plan_loads"] += held.loads - loads

@@ -22,15 +22,15 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 
-from runnel.errors import CorruptData, RunnelError
+from runnel.errors import CorruptDataError, RunnelError
 from runnel.model.segment import Slice
 from runnel.plan.store import PlanVersion
 from runnel.storage.arrow_files import read_arrow
 from runnel.storage.file_storage import Storage, open_storage
-from runnel.streaming.operator_snapshot import OperatorBrief
+from runnel.streaming.operator_snapshot import OperatorSnapshot
 from runnel.streaming.partitioned.route_slice import RoutedSlice, held_first, match_routed, route_slice
 from runnel.streaming.partitioned.shards import shard_keys
-from runnel.streaming.worker.match_buffer import MOST_BYTES, Found
+from runnel.streaming.worker.match_buffer import MOST_BYTES, MatchBuffer
 from runnel.streaming.worker.match_job import match_slice, slice_of, version_of
 
 ROUTED_DDL = (
@@ -96,7 +96,7 @@ def _routed_before(storage: Storage, path: str) -> list[Any]:
     """
     try:
         found: list[Any] = read_arrow(storage, path).to_batches()
-    except CorruptData as error:
+    except CorruptDataError as error:
         # Alone: whoever reads of damaged data in the story would take the root to be damaged, and end the run.
         raise RunnelError(f"what was routed ahead is gone: {error}", hint="the batch is planned anew") from None
     return found
@@ -111,7 +111,7 @@ class _RoutingTask:
         self._keys = shard_keys(shards)
         self._budget = budget
         self._stretch: Range | None = None
-        self._found = Found()
+        self._found = MatchBuffer()
         self._told: set[int] = set()
 
     def route(self, row: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -125,7 +125,7 @@ class _RoutingTask:
             match_slice(self._storage, row, self._found, self._budget)
             return
         self._found.plan = version.version
-        brief = OperatorBrief.load(row["operators"])
+        brief = OperatorSnapshot.load(row["operators"])
         for number, chosen in route_slice(self._storage, version, one, self._found, brief, self._budget):
             yield self._routed(row, version, number, RoutedSlice(one, chosen))
 
@@ -154,7 +154,7 @@ class _RoutingTask:
         part, claims = self._found.sealed(self._storage, self._lineage, self._stretch)
         # The same stretch goes to the same shard whenever a task is run again: nothing comes twice, or never.
         key = self._keys[self._stretch[0] % len(self._keys)]
-        self._found, self._stretch = Found(), None
+        self._found, self._stretch = MatchBuffer(), None
         return [{"key": key, "partition": -1, "part": part, "claims": claims}]
 
 
@@ -182,7 +182,7 @@ class _ShardTask:
         self._storage = open_storage(storage_url)
         self._lineage = lineage
         self._budget = budget
-        self._found: dict[Range, Found] = defaultdict(Found)
+        self._found: dict[Range, MatchBuffer] = defaultdict(MatchBuffer)
         self.items = 0
 
     def match(self, rows: list[dict[str, Any]]) -> list[tuple[str, bytes | None]]:
@@ -191,7 +191,7 @@ class _ShardTask:
             return []
         told = json.loads(next(row["told"] for row in rows if row["told"] is not None))
         version = PlanVersion(**told["version"] | {"removed": tuple(told["version"]["removed"])})
-        brief = OperatorBrief.load(told["operators"])
+        brief = OperatorSnapshot.load(told["operators"])
         by_partition: dict[int, list[dict[str, Any]]] = defaultdict(list)
         for row in sorted(rows, key=lambda row: int(row["first_sequence"])):
             by_partition[int(row["partition"])].append(row)
@@ -202,11 +202,11 @@ class _ShardTask:
         return written + self._seal()
 
     def _match(
-        self, version: PlanVersion, number: int, rows: list[dict[str, Any]], brief: OperatorBrief
+        self, version: PlanVersion, number: int, rows: list[dict[str, Any]], brief: OperatorSnapshot
     ) -> list[tuple[str, bytes | None]]:
         stretches = {_slice(row): (int(row["first"]), int(row["last"])) for row in rows}
 
-        def found_for(one: RoutedSlice) -> Found:
+        def found_for(one: RoutedSlice) -> MatchBuffer:
             found = self._found[stretches[one.slice]]
             found.plan = version.version
             return found

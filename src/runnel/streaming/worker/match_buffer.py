@@ -26,9 +26,9 @@ from runnel.model.bindings import MatchBindings
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
 from runnel.storage.file_storage import Storage
-from runnel.streaming.operator_snapshot import OperatorBrief
-from runnel.streaming.worker.operator_work import Undecided, counted, operators
-from runnel.streaming.worker.plan_cache import Loaded
+from runnel.streaming.operator_snapshot import OperatorSnapshot
+from runnel.streaming.worker.operator_work import UndecidedItems, counted, operators
+from runnel.streaming.worker.plan_cache import CachedPlan
 
 PART_DDL = "part string, claims binary"
 PART_SCHEMA = pa.schema([("part", pa.string()), ("claims", pa.binary())])
@@ -44,7 +44,7 @@ _COUNTED_ONCE = ("items", "naive_evaluations")
 
 
 @dataclass
-class Found:
+class MatchBuffer:
     """What was found in some slices."""
 
     plan: int = 0
@@ -55,14 +55,14 @@ class Found:
     failures: list[list[Any]] = field(default_factory=list)
     records: list[Any] = field(default_factory=list)
     claims: list[Claims] = field(default_factory=list)
-    undecided: Undecided = field(default_factory=Undecided)
+    undecided: UndecidedItems = field(default_factory=UndecidedItems)
     operators: Operators | None = None
     loads: dict[int, Counter[str]] = field(default_factory=dict)
     """What partitions took, by their numbers."""
     unmatched: int = 0
     """Items that filters let through nowhere, counted once for each plan they were matched with."""
 
-    def add(self, storage: Storage, items: ItemBatch, loaded: Loaded, brief: OperatorBrief) -> None:
+    def add(self, storage: Storage, items: ItemBatch, loaded: CachedPlan, brief: OperatorSnapshot) -> None:
         """Match items. Operators decide what filters let through; what must pass a gate is claimed."""
         decider = None
         if len(loaded.plan.operators):
@@ -76,7 +76,7 @@ class Found:
         self.counters.update({name: after[name] - before[name] for name in after})
 
     def add_partition(
-        self, storage: Storage, items: ItemBatch, loaded: Loaded, brief: OperatorBrief, number: int
+        self, storage: Storage, items: ItemBatch, loaded: CachedPlan, brief: OperatorSnapshot, number: int
     ) -> None:
         """The same with the items that came to a partition, and what it took is noted."""
         began, matches, unmatched = process_time_ns(), self.matches, self.unmatched
@@ -96,7 +96,7 @@ class Found:
         self.observed.append(observations_to_json(observer.observe(items)))
 
     def _add_piece(
-        self, items: ItemBatch, loaded: Loaded, decider: Decider | None, again: Mapping[int, tuple[int, ...]]
+        self, items: ItemBatch, loaded: CachedPlan, decider: Decider | None, again: Mapping[int, tuple[int, ...]]
     ) -> None:
         matches = loaded.matcher.match(items)
         useful = np.diff(matches.offsets) > 0

@@ -16,9 +16,9 @@ from runnel.logs.items.item_files import read_items
 from runnel.model.segment import Slice
 from runnel.plan.store import PlanVersion
 from runnel.storage.file_storage import Storage, open_storage
-from runnel.streaming.operator_snapshot import OperatorBrief
+from runnel.streaming.operator_snapshot import OperatorSnapshot
 from runnel.streaming.partitioned.route_slice import RoutedSlice, held_first, match_routed, route_slice
-from runnel.streaming.worker.match_buffer import MOST_BYTES, PART_SCHEMA, Found
+from runnel.streaming.worker.match_buffer import MOST_BYTES, PART_SCHEMA, MatchBuffer
 from runnel.streaming.worker.plan_cache import DEFAULT_BUDGET, loaded_plan
 
 LOOKED_DDL = "sequences array<long>, claims binary"
@@ -32,13 +32,13 @@ def match_slices(
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         storage = open_storage(storage_url)
-        found, slices = Found(), list[Slice]()
+        found, slices = MatchBuffer(), list[Slice]()
         for batch in batches:
             for row in batch.to_pylist():
                 slices.append(match_slice(storage, row, found, budget))
                 if found.size >= MOST_BYTES:
                     yield _sealed(storage, lineage, found, slices)
-                    found, slices = Found(), []
+                    found, slices = MatchBuffer(), []
         if slices:
             yield _sealed(storage, lineage, found, slices)
 
@@ -52,7 +52,7 @@ def look_at_slices(storage_url: str, budget: int = DEFAULT_BUDGET) -> Callable[[
         storage = open_storage(storage_url)
         for batch in batches:
             for row in batch.to_pylist():
-                found = Found()
+                found = MatchBuffer()
                 match_slice(storage, row, found, budget)
                 sequences = [one for records in found.records for one in _matched(records)]
                 columns = [
@@ -71,14 +71,14 @@ def _matched(records: Any) -> list[int]:
     return found
 
 
-def match_slice(storage: Storage, row: dict[str, Any], found: Found, budget: int) -> Slice:
+def match_slice(storage: Storage, row: dict[str, Any], found: MatchBuffer, budget: int) -> Slice:
     """Match one slice, and add what was found to what was found before."""
     one = slice_of(row)
     found.plan = row["plan"]
     version = version_of(row)
     if version is None:
         return one
-    brief = OperatorBrief.load(row["operators"])
+    brief = OperatorSnapshot.load(row["operators"])
     if version.partitioning is None:
         items = read_items(storage, one)
         loaded, observer = loaded_plan(storage.url, version)
@@ -105,7 +105,7 @@ def version_of(row: dict[str, Any]) -> PlanVersion | None:
     return PlanVersion(row["plan"], row["base"], row["delta"], removed, row["partitioning"])
 
 
-def _sealed(storage: Storage, lineage: int, found: Found, slices: list[Slice]) -> Any:
+def _sealed(storage: Storage, lineage: int, found: MatchBuffer, slices: list[Slice]) -> Any:
     """What was found as a part; gives one row that says where it is."""
     part, claims = found.sealed(storage, lineage, (slices[0].first_sequence, slices[-1].last_sequence))
     return pa.RecordBatch.from_arrays([pa.array([part]), pa.array([claims], pa.binary())], schema=PART_SCHEMA)

@@ -8,11 +8,11 @@ from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from runnel.matching.operators.ask.operator_environment import OperatorMeans
-from runnel.matching.operators.decide.decider import Decided, Key, Unknown
+from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
+from runnel.matching.operators.decide.decider import Decisions, Key, UndecidedQuery
 from runnel.matching.operators.decide.operators_in_process import Operators
 from runnel.model.item_batch import ItemBatch
-from runnel.model.learned.operator_statistics import Learned
+from runnel.model.learned.operator_statistics import OperatorStatistics
 from runnel.storage.file_storage import Storage, open_storage
 
 logger = logging.getLogger("runnel")
@@ -22,32 +22,32 @@ logger = logging.getLogger("runnel")
 def operators(storage_url: str, share: float) -> Operators:
     """The operators of the root that this process works for."""
     storage = open_storage(storage_url)
-    return Operators(storage, OperatorMeans.kept(storage), share)
+    return Operators(storage, OperatorEnvironment.kept(storage), share)
 
 
 @lru_cache(maxsize=2)
-def _read_learned(storage_url: str, path: str) -> Learned:
-    return Learned.from_json(json.loads(open_storage(storage_url).read(path)))
+def _read_learned(storage_url: str, path: str) -> OperatorStatistics:
+    return OperatorStatistics.from_json(json.loads(open_storage(storage_url).read(path)))
 
 
-def learned_at(storage: Storage, path: str | None) -> Learned:
+def learned_at(storage: Storage, path: str | None) -> OperatorStatistics:
     """What was learned of operators; where it lies no longer, nothing: it decides speed alone."""
     if path is None:
-        return Learned()
+        return OperatorStatistics()
     try:
         return _read_learned(storage.url, path)
     except (OSError, ValueError):
         logger.warning("what was learned of operators could not be read from %s", path)
-        return Learned()
+        return OperatorStatistics()
 
 
 @dataclass
-class Undecided:
+class UndecidedItems:
     """What operators left undecided in some slices: by operator and reason, the items and their queries."""
 
     by_reason: dict[tuple[Key, str, bool], dict[int, list[int]]] = field(default_factory=dict)
 
-    def add(self, items: ItemBatch, unknown: tuple[Unknown, ...]) -> None:
+    def add(self, items: ItemBatch, unknown: tuple[UndecidedQuery, ...]) -> None:
         """Add what is unknown of a batch."""
         for one in unknown:
             rows = self.by_reason.setdefault((one.operator, one.reason, one.passing), {})
@@ -61,7 +61,7 @@ class Undecided:
         ]
 
 
-def counted(decided: Decided) -> Counter[str]:
+def counted(decided: Decisions) -> Counter[str]:
     """The counters of a batch that operators decided."""
     return Counter(
         operator_calls=decided.calls, operator_rounds=decided.rounds, operator_unknown=len(decided.unknown)

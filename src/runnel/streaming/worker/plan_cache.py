@@ -19,11 +19,17 @@ from runnel.matching.operators.decide.decider import Decider
 from runnel.matching.operators.decide.operators_in_process import Operators
 from runnel.plan.store import Plan, PlanVersion, forget_parts, load, read_manifest
 from runnel.scaleout.partitioning import Partitioning, read_partitioning
-from runnel.scaleout.route.loaded_partition import PlanPiece, WorkingPiece, delta_piece, load_piece, load_router
-from runnel.scaleout.route.plan_lru import HeldPlans
+from runnel.scaleout.route.loaded_partition import (
+    LoadedPartition,
+    PartitionPlan,
+    delta_plan,
+    load_partition,
+    load_router,
+)
+from runnel.scaleout.route.plan_lru import PlanLru
 from runnel.scaleout.route.router import Router
 from runnel.storage.file_storage import Storage, open_storage
-from runnel.streaming.operator_snapshot import OperatorBrief
+from runnel.streaming.operator_snapshot import OperatorSnapshot
 from runnel.streaming.worker.operator_work import learned_at
 
 DEFAULT_BUDGET = 4 << 30
@@ -31,17 +37,17 @@ DEFAULT_BUDGET = 4 << 30
 
 
 @dataclass(frozen=True)
-class Loaded(WorkingPiece):
+class CachedPlan(LoadedPartition):
     """A plan, or a piece of one, and all that is made of it; with what operators decide in it."""
 
     _deciders: dict[Hashable, Decider] = field(default_factory=dict)
 
     @staticmethod
-    def of(plan: Plan) -> Loaded:
+    def of(plan: Plan) -> CachedPlan:
         """All that is made of a plan."""
-        return Loaded(plan, build_matcher(plan))
+        return CachedPlan(plan, build_matcher(plan))
 
-    def decider(self, operators: Operators, storage: Storage, brief: OperatorBrief) -> Decider | None:
+    def decider(self, operators: Operators, storage: Storage, brief: OperatorSnapshot) -> Decider | None:
         """What operators decide here, as the brief has it; None where they decide nothing.
 
         It goes with the plan: whoever kept it longer would keep the plan's files mapped.
@@ -59,10 +65,10 @@ class Loaded(WorkingPiece):
 class Routing:
     """What the first stage needs of a version: the router, and what is in no partition yet."""
 
-    piece: PlanPiece
+    piece: PartitionPlan
     router: Router
     observer: Observer
-    fresh: Loaded | None
+    fresh: CachedPlan | None
 
     @property
     def bytes(self) -> int:
@@ -71,31 +77,31 @@ class Routing:
 
     def mappings(self) -> tuple[object, ...]:
         """What is there for exactly as long as its files are mapped."""
-        own = WorkingPiece(self.piece, self.router.matcher).mappings()
+        own = LoadedPartition(self.piece, self.router.matcher).mappings()
         return own if self.fresh is None else own + self.fresh.mappings()
 
 
-_Piece = TypeVar("_Piece", Loaded, Routing)
+_Piece = TypeVar("_Piece", CachedPlan, Routing)
 _Key = tuple[str, str]
 """A piece by its storage and folder."""
 
 
-def loaded_plan(storage_url: str, version: PlanVersion) -> tuple[Loaded, Observer]:
+def loaded_plan(storage_url: str, version: PlanVersion) -> tuple[CachedPlan, Observer]:
     """A whole plan. Pieces of a divided one are let go of: a process needs one or the other."""
     _let_go_of_pieces()
     return _whole_plan(storage_url, version)
 
 
 @lru_cache(maxsize=2)
-def _whole_plan(storage_url: str, version: PlanVersion) -> tuple[Loaded, Observer]:
-    loaded = Loaded.of(load(open_storage(storage_url), version))
+def _whole_plan(storage_url: str, version: PlanVersion) -> tuple[CachedPlan, Observer]:
+    loaded = CachedPlan.of(load(open_storage(storage_url), version))
     return loaded, Observer.of(loaded.plan.base)
 
 
 def forget_plans() -> None:
     """Let go of all plans and pieces."""
     _let_go_of_pieces()
-    held_plans.cache_clear()
+    cached_plans.cache_clear()
     _let_go_of_whole_plans()
 
 
@@ -118,13 +124,13 @@ def partitioning_of(storage_url: str, folder: str) -> Partitioning:
     return read_partitioning(open_storage(storage_url), folder)
 
 
-_all_held: WeakSet[HeldPlans[_Key, Loaded | Routing]] = WeakSet()
+_all_held: WeakSet[PlanLru[_Key, CachedPlan | Routing]] = WeakSet()
 
 
 @lru_cache(maxsize=1)
-def held_plans(budget: int) -> HeldPlans[_Key, Loaded | Routing]:
+def cached_plans(budget: int) -> PlanLru[_Key, CachedPlan | Routing]:
     """The pieces that this process has mapped."""
-    held = HeldPlans[_Key, Loaded | Routing](budget)
+    held = PlanLru[_Key, CachedPlan | Routing](budget)
     _all_held.add(held)
     return held
 
@@ -144,27 +150,27 @@ def routing_of(storage: Storage, version: PlanVersion, budget: int) -> Routing:
 
     def make() -> Routing:
         router = load_router(storage, version, divided.router)
-        fresh = delta_piece(storage, version, router)
-        loaded = None if fresh is None else Loaded.of(fresh)
+        fresh = delta_plan(storage, version, router)
+        loaded = None if fresh is None else CachedPlan.of(fresh)
         return Routing(router, Router(router, len(divided.partitions)), Observer.of(router.base), loaded)
 
     return _held(storage, divided.router, version, size, budget, make)
 
 
-def partition_of(storage: Storage, version: PlanVersion, number: int, budget: int) -> Loaded:
+def partition_of(storage: Storage, version: PlanVersion, number: int, budget: int) -> CachedPlan:
     """A partition of a version, to match with."""
     one = partitioning_of(storage.url, version.partitioning or "").partitions[number]
 
-    def make() -> Loaded:
-        return Loaded.of(load_piece(storage, version, one.folder))
+    def make() -> CachedPlan:
+        return CachedPlan.of(load_partition(storage, version, one.folder))
 
     return _held(storage, one.folder, version, one.bytes, budget, make)
 
 
-def is_partition_held(storage: Storage, version: PlanVersion, number: int, budget: int) -> bool:
+def is_partition_cached(storage: Storage, version: PlanVersion, number: int, budget: int) -> bool:
     """Whether a partition of a version is mapped in this process."""
     folder = partitioning_of(storage.url, version.partitioning or "").partitions[number].folder
-    return held_plans(budget).is_held((storage.url, folder))
+    return cached_plans(budget).is_held((storage.url, folder))
 
 
 def _held(
@@ -172,4 +178,4 @@ def _held(
 ) -> _Piece:
     """A piece as a version has it, from what is held."""
     _let_go_of_whole_plans()
-    return cast(_Piece, held_plans(budget).get((storage.url, folder), size, make, edition=version))
+    return cast(_Piece, cached_plans(budget).get((storage.url, folder), size, make, edition=version))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, event, insert, text
 
-from runnel.catalog.delivery.delivery_health import unsettled
+from runnel.catalog.delivery.delivery_health import open_work
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import Catalog
 
@@ -61,7 +61,7 @@ def test_what_is_unsettled_is_counted(catalog: Catalog) -> None:
     with catalog.write() as connection:
         _fill(connection)
     with catalog.read() as connection:
-        found = unsettled(connection)
+        found = open_work(connection)
     assert (found.messages_open, found.messages_dead) == (3, 2)
     assert (found.feeds_failing, found.feeds_stopped) == (2, 1)
     assert (found.subscriptions_disabled, found.quarantine_last, found.batch_committed) == (0, 0, None)
@@ -75,7 +75,7 @@ def test_no_question_scans_a_table(catalog: Catalog) -> None:
             "before_cursor_execute",
             lambda _c, _k, statement, parameters, *_: asked.append((statement, parameters)),
         )
-        unsettled(connection)
+        open_work(connection)
     assert len(asked) == 8
     with catalog.read() as connection:
         for statement, parameters in asked:

@@ -20,7 +20,7 @@ from runnel.cli.main import app
 from runnel.engine import Engine, open_engine
 from runnel.engine.ask.vitals import operator_figures, read_vitals
 from runnel.engine.run.health import Health
-from runnel.matching.operators.ask.operator_environment import OperatorMeans
+from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.model.undecided import Undecided
 from runnel.streaming.worker import operator_work
 from runnel.web.collect_report import collect_report
@@ -52,7 +52,7 @@ def run(tmp_path: Path) -> Iterator[InProcess]:
     with open_engine(tmp_path / "root") as new:
         (new.root.folder / "runnel.toml").write_text(f'operator_modules = ["{MODULE}"]\n')
     with open_engine(tmp_path / "root") as opened:
-        OperatorMeans.of(opened.root.settings).keep(opened.root.storage)
+        OperatorEnvironment.of(opened.root.settings).keep(opened.root.storage)
         opened.execute(SCRIPT)
         opened.publish("Wire", ITEMS)
         made = InProcess(opened)

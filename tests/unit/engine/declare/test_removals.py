@@ -17,7 +17,7 @@ from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store import schema
 from runnel.engine import Engine, open_engine
 from runnel.engine.planning import plan_change
-from runnel.errors import CorruptData, NotFound
+from runnel.errors import CorruptDataError, NotFoundError
 from runnel.logs.garbage import collect_garbage
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base, compile_merged
@@ -229,7 +229,7 @@ def test_a_row_that_names_no_queries_is_damaged(life: Life) -> None:
     life.toggle(("Rock",))
     with life.engine.root.catalog.write() as connection:
         connection.execute(schema.plans.update().values(removed="7,rock"))
-    with life.engine.root.catalog.read() as connection, pytest.raises(CorruptData, match="rock"):
+    with life.engine.root.catalog.read() as connection, pytest.raises(CorruptDataError, match="rock"):
         plan_versions.current_plan(connection)
 
 
@@ -244,5 +244,5 @@ def test_a_removed_query_is_not_explained_any_more(life: Life) -> None:
     assert rock is not None
     assert explain_query(rock.id, plan()).part == "base"
     life.toggle(("Rock",))
-    with pytest.raises(NotFound, match="is not in the plan"):
+    with pytest.raises(NotFoundError, match="is not in the plan"):
         explain_query(rock.id, plan())

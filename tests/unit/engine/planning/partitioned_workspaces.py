@@ -8,8 +8,8 @@ from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.catalog.store import leases
 from runnel.engine import Engine
-from runnel.engine.planning.partition_plan import divide, publish_partitioning
-from runnel.engine.planning.stream_knowledge import read_known
+from runnel.engine.planning.partition_plan import partition_queries, publish_partitioning
+from runnel.engine.planning.stream_knowledge import read_stream_knowledge
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
@@ -51,9 +51,9 @@ def move_everything(engine: Engine, held: int) -> None:
     old = read_partitioning(engine.root.storage, row.partitioning or "")
     assignment = read_assignment(engine.root.storage, old.folder)
     with engine.root.catalog.read() as connection:
-        known = read_known(engine.root, connection)
+        known = read_stream_knowledge(engine.root, connection)
     moved = (assignment.partitions + 1) % len(old.partitions)
-    made = divide(engine.root, row.base, len(old.partitions), known, before=old, partitions=moved)
+    made = partition_queries(engine.root, row.base, len(old.partitions), known, before=old, partitions=moved)
     assert publish_partitioning(engine.root, held, row, made) == row.version + 1
 
 

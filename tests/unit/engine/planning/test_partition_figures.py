@@ -22,7 +22,7 @@ from runnel.engine.ask.vitals import read_vitals
 from runnel.engine.planning.partition_figures import next_start
 from runnel.engine.planning.partition_plan import ensure_partitioning
 from runnel.scaleout.divide.choose_partitions import PartitionChoice
-from runnel.scaleout.partitioning import MANIFEST, Partition, Partitioning, Weighed, read_partitioning
+from runnel.scaleout.partitioning import MANIFEST, Partition, Partitioning, WeighedStrategy, read_partitioning
 from runnel.web.collect_report import collect_report
 
 
@@ -153,7 +153,7 @@ def test_the_busiest_worker_is_the_one_that_decided(divided: Engine) -> None:
     assert f"{figures.expected_busiest:,.1f} µs on the busiest" in figures.reason
     made = read_partitioning(divided.root.storage, current(divided).partitioning or "")
     (way,) = (one for one in made.weighed if one.strategy == "grouped")
-    assert isinstance(way, Weighed)
+    assert isinstance(way, WeighedStrategy)
     assert figures.expected_busiest < way.longest, "the router's work is shared"
     told = divided.explain("AllRock")
     assert "if every partition had one" in " ".join(told.lines)

@@ -23,17 +23,17 @@ from runnel.engine.ask.status import read_status
 from runnel.engine.ask.vitals import read_vitals
 from runnel.engine.planning import partition_plan, plan_change
 from runnel.engine.planning.partition_plan import ensure_partitioning
-from runnel.engine.planning.reoptimize import reoptimise
-from runnel.engine.planning.stream_knowledge import Known, read_known
+from runnel.engine.planning.reoptimize import reoptimize
+from runnel.engine.planning.stream_knowledge import StreamKnowledge, read_stream_knowledge
 from runnel.engine.run.health import Health
 from runnel.engine.run.runner import Runner
 from runnel.engine.upkeep.backup import back_up
-from runnel.engine.upkeep.maintenance import tidy
+from runnel.engine.upkeep.maintenance import run_maintenance
 from runnel.engine.upkeep.restore import restore
-from runnel.errors import CorruptData, Fenced
+from runnel.errors import CorruptDataError, FencedError
 from runnel.logs.garbage import remove_orphans
 from runnel.matching.compile.compile_plan import compile_base
-from runnel.model.learned.stream_statistics import Observed
+from runnel.model.learned.stream_statistics import StreamSample
 from runnel.plan.logical_plan import PlanQuery
 from runnel.scaleout.partitioning import ASSIGNMENT, MANIFEST, read_partitioning, verify_partitioning
 from runnel.web.metrics import render_metrics
@@ -134,13 +134,13 @@ def test_nothing_is_published_over_another_base_or_by_who_lost_the_lease(
     whole: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with open_engine(whole.root.folder, partitions=2) as engine:
-        held, real = epoch(engine), partition_plan.divide
+        held, real = epoch(engine), partition_plan.partition_queries
 
         def meanwhile(*arguments: object, **named: object) -> object:
             whole.execute("create feed Late from Wire where title contains 'soul'; subscribe to Late output log;")
             return real(*arguments, **named)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(partition_plan, "divide", meanwhile)
+        monkeypatch.setattr(partition_plan, "partition_queries", meanwhile)
         done = ensure_partitioning(engine.root, held)
         row = current(engine)
         assert done is not None
@@ -155,14 +155,14 @@ def test_nothing_is_published_over_another_base_or_by_who_lost_the_lease(
                 plan_versions.publish_plan(connection, "plans/other", None, 1)
             return real(*arguments, **named)  # type: ignore[arg-type]
 
-        monkeypatch.setattr(partition_plan, "divide", rebased)
+        monkeypatch.setattr(partition_plan, "partition_queries", rebased)
         assert ensure_partitioning(engine.root, held) is None
         assert current(engine).base == "plans/other"
     with open_engine(whole.root.folder, partitions=2) as engine:
         with engine.root.catalog.write() as connection:
             plan_versions.publish_plan(connection, row.base, None, 1)
-        monkeypatch.setattr(partition_plan, "divide", real)
-        with pytest.raises(Fenced):
+        monkeypatch.setattr(partition_plan, "partition_queries", real)
+        with pytest.raises(FencedError):
             ensure_partitioning(engine.root, held - 1)
 
 
@@ -173,7 +173,7 @@ def test_a_run_divides_before_it_matches_and_does_without_if_that_fails(
         raise ValueError("a mistake of ours")
 
     with open_engine(whole.root.folder, partitions=2) as engine, monkeypatch.context() as patched:
-        patched.setattr(partition_plan, "divide", fails)
+        patched.setattr(partition_plan, "partition_queries", fails)
         made = Runner(engine.root, SimpleNamespace, engine._parts())
         assert made.run(once=True).state == "stopped"
         assert made.health().counts["turns failed"] == 1
@@ -205,13 +205,13 @@ def test_a_damaged_partitioning_is_made_again(divided: Engine) -> None:
 
 def test_compiling_again_divides_again(divided: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     held, before = epoch(divided), current(divided)
-    done = reoptimise(divided.root, held)
+    done = reoptimize(divided.root, held)
     assert done is not None, "a plan that is divided is looked at although nothing was learned"
     assert done.version is None
     divided.execute("create feed More from Wire where title contains 'rock'; subscribe to More output log;")
     monkeypatch.setattr(plan_change, "_DELTA_AT_LEAST", 0)
     monkeypatch.setattr(plan_change, "_DELTA_SHARE", 0.02)
-    grown = reoptimise(divided.root, held)
+    grown = reoptimize(divided.root, held)
     row = current(divided)
     assert grown is not None
     assert grown.version == row.version
@@ -244,12 +244,12 @@ def test_folders_of_a_partitioning_are_kept_as_long_as_they_are_named(divided: E
             partition_loads.note_loads(connection, folder, [PartitionLoad(0, 1, 1, 1, 1)])
         plan_versions.publish_plan(connection, row.base, None, row.queries)
         plan_versions.forget_plans(connection, before=row.version + 1, created=1 << 62)
-    tidy(root, held, chores=True)
+    run_maintenance(root, held, chores=True)
     with root.catalog.read() as connection:
         assert not partition_loads.known_loads(connection, "plans/gone")
         assert not partition_loads.known_loads(connection, row.partitioning or "")
     assert remove_orphans(root.catalog, root.storage, older_than=-1) > 0
-    with pytest.raises(CorruptData):
+    with pytest.raises(CorruptDataError):
         read_partitioning(root.storage, row.partitioning or "")
 
 
@@ -316,21 +316,21 @@ class _Run:
 
 
 def test_matches_are_known_by_their_queries() -> None:
-    known = Known(matched=(np.array([3, 9]), np.array([0.5, 0.25])))
+    known = StreamKnowledge(matched=(np.array([3, 9]), np.array([0.5, 0.25])))
     found = known.matches(np.array([1, 3, 8, 9, 10]))
     assert found is not None
     assert found.tolist() == [0.0, 0.5, 0.0, 0.25, 0.0]
-    assert Known().matches(np.array([1])) is None
-    nothing = Known(matched=(np.empty(0, dtype=np.int64), np.empty(0))).matches(np.array([1]))
+    assert StreamKnowledge().matches(np.array([1])) is None
+    nothing = StreamKnowledge(matched=(np.empty(0, dtype=np.int64), np.empty(0))).matches(np.array([1]))
     assert nothing is not None
     assert nothing.tolist() == [0.0]
 
 
 def test_what_the_stream_taught_is_used(divided: Engine) -> None:
     with divided.root.catalog.write() as connection:
-        stream_statistics.note(connection, {1: Observed(1_000.0, {"rock": 900.0})})
+        stream_statistics.note(connection, {1: StreamSample(1_000.0, {"rock": 900.0})})
         stream_statistics.learn(connection)
     with divided.root.catalog.read() as connection:
-        known = read_known(divided.root, connection)
+        known = read_stream_knowledge(divided.root, connection)
     assert known.frequencies["rock"] > 0.5
     assert known.matched is None, "nothing was matched yet"

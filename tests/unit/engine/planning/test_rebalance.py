@@ -15,7 +15,7 @@ from runnel.catalog.logs import plan_versions
 from runnel.engine import Engine, open_engine
 from runnel.engine.planning import partition_plan, rebalance
 from runnel.engine.planning.rebalance import expected_skew
-from runnel.errors import Fenced
+from runnel.errors import FencedError
 from runnel.scaleout.partitioning import Assignment, read_assignment, read_partitioning
 
 HOUR = 3_600_000_000
@@ -95,7 +95,7 @@ def test_a_plan_that_is_not_divided_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_whoever_was_faster_wins(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    held, real = epoch(engine), partition_plan.divide
+    held, real = epoch(engine), partition_plan.partition_queries
     measure(engine, 30.0)
     row = current(engine)
 
@@ -104,7 +104,7 @@ def test_whoever_was_faster_wins(engine: Engine, monkeypatch: pytest.MonkeyPatch
             plan_versions.publish_plan(connection, row.base, row.delta, row.queries, row.removed)
         return real(*arguments, **named)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(rebalance, "divide", meanwhile)
+    monkeypatch.setattr(rebalance, "partition_queries", meanwhile)
     done = rebalance.rebalance(engine.root, held)
     assert done is not None
     assert done.version is None
@@ -114,7 +114,7 @@ def test_whoever_was_faster_wins(engine: Engine, monkeypatch: pytest.MonkeyPatch
 def test_nothing_is_published_without_the_lease(engine: Engine) -> None:
     held, before = epoch(engine), current(engine)
     measure(engine, 30.0)
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         rebalance.rebalance(engine.root, held - 1)
     assert current(engine) == before
 
@@ -125,7 +125,7 @@ def test_moving_that_does_not_help_ends(engine: Engine, caplog: pytest.LogCaptur
     for _ in range(6):
         measure(engine, 30.0)
         moves += rebalance.rebalance(engine.root, held) is not None
-    assert moves == 1 + rebalance.MOST_IN_VAIN - 1
+    assert moves == 1 + rebalance.MOST_FUTILE_MOVES - 1
     assert sum("did not help 2 times" in one for one in caplog.messages) >= 1
     left = current(engine)
     measure(engine, 30.0)

@@ -18,7 +18,7 @@ from runnel.matching.compile.gain import gain_of_compiling
 from runnel.matching.contract import Matcher
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
-from runnel.model.learned.stream_statistics import Observed
+from runnel.model.learned.stream_statistics import StreamSample
 from runnel.plan import store
 from runnel.plan.store import PlanVersion, load
 
@@ -44,7 +44,7 @@ def epoch(engine: Engine) -> int:
 
 def teach(engine: Engine) -> None:
     """The stream shows what no guess from their length could: the long words are in every item."""
-    seen = Observed(1_000.0, {f"parliamentarian{n}": 990.0 for n in range(QUERIES)})
+    seen = StreamSample(1_000.0, {f"parliamentarian{n}": 990.0 for n in range(QUERIES)})
     with engine.root.catalog.write() as connection:
         stream_statistics.note(connection, {1: seen})
         assert stream_statistics.learn(connection) == 1
@@ -64,11 +64,11 @@ def news() -> ItemBatch:
 
 def test_a_plan_is_compiled_again_when_that_pays_and_answers_alike(engine: Engine) -> None:
     held = epoch(engine)
-    assert reoptimize.reoptimise(engine.root, held) is None, "nothing was learned yet"
+    assert reoptimize.reoptimize(engine.root, held) is None, "nothing was learned yet"
     before = matcher(engine)
     expected = before.match(news())
     teach(engine)
-    done = reoptimize.reoptimise(engine.root, held)
+    done = reoptimize.reoptimize(engine.root, held)
     assert done is not None
     assert done.version is not None
     assert done.then < done.now / 10
@@ -81,7 +81,7 @@ def test_a_plan_is_compiled_again_when_that_pays_and_answers_alike(engine: Engin
         alone = ItemBatch(news().records.slice(one, 1))
         assert before.match(alone).total == after.match(alone).total == 1
     assert after.statistics.candidates < before.statistics.candidates / 10
-    again = reoptimize.reoptimise(engine.root, held)
+    again = reoptimize.reoptimize(engine.root, held)
     assert again is not None
     assert again.version is None, "what was gained is not gained twice"
 
@@ -97,7 +97,7 @@ def test_somebody_elses_change_is_not_undone(engine: Engine, monkeypatch: pytest
         return loaded(*arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(store, "load", meanwhile)
-    done = reoptimize.reoptimise(engine.root, held)
+    done = reoptimize.reoptimize(engine.root, held)
     assert done is not None
     assert done.version is None
     late = ItemBatch.of([Item("News", "1", {"title": ("late",)})], {"News": 1}, first_sequence=9)

@@ -17,9 +17,14 @@ from tests.unit.engine.planning.partitioned_workspaces import (
 )
 
 from runnel.engine import Engine, open_engine
-from runnel.engine.planning.partition_plan import divide, ensure_partitioning, mend_partitioning, publish_partitioning
-from runnel.engine.planning.stream_knowledge import Known
-from runnel.errors import CorruptData
+from runnel.engine.planning.partition_plan import (
+    ensure_partitioning,
+    partition_queries,
+    publish_partitioning,
+    repair_partitioning,
+)
+from runnel.engine.planning.stream_knowledge import StreamKnowledge
+from runnel.errors import CorruptDataError
 from runnel.logs.garbage import remove_orphans
 from runnel.plan.store import ARRAYS
 from runnel.scaleout.partitioning import ASSIGNMENT, MANIFEST, read_assignment, read_partitioning
@@ -58,10 +63,10 @@ def _flip(engine: Engine, piece: str) -> None:
 @pytest.mark.parametrize("which", [0, 2])
 def test_a_damaged_piece_is_made_anew(engine: Engine, damage: Callable[[Engine, str], None], which: int) -> None:
     held, before = epoch(engine), current(engine)
-    assert not mend_partitioning(engine.root, held)
+    assert not repair_partitioning(engine.root, held)
     assert current(engine) == before, "there was nothing to mend"
     damage(engine, before.pieces[which])
-    assert mend_partitioning(engine.root, held)
+    assert repair_partitioning(engine.root, held)
     after = current(engine)
     assert (after.base, after.delta, after.version) == (before.base, before.delta, before.version + 1)
     assert before.pieces[which] not in after.pieces
@@ -83,17 +88,17 @@ def test_a_version_that_only_a_batch_wants_is_no_reason_to_divide(engine: Engine
     after = current(engine)
     gone = next(piece for piece in before.pieces if piece not in after.pieces)
     _remove(engine, gone)
-    assert mend_partitioning(engine.root, held), "a batch that began with it has to be planned anew"
+    assert repair_partitioning(engine.root, held), "a batch that began with it has to be planned anew"
     assert current(engine) == after
 
 
 def test_nothing_is_published_that_was_collected_meanwhile(engine: Engine) -> None:
     held, row = epoch(engine), current(engine)
-    made = divide(engine.root, row.base, 2, Known())
+    made = partition_queries(engine.root, row.base, 2, StreamKnowledge())
     assert remove_orphans(engine.root.catalog, engine.root.storage, older_than=-1) > 0
     assert publish_partitioning(engine.root, held, row, made) is None
     assert current(engine) == row
-    made = divide(engine.root, row.base, 2, Known())
+    made = partition_queries(engine.root, row.base, 2, StreamKnowledge())
     assert publish_partitioning(engine.root, held, row, made) == row.version + 1
 
 
@@ -102,7 +107,7 @@ def test_a_shortened_assignment_is_told_in_words(engine: Engine, left: int) -> N
     folder = current(engine).partitioning or ""
     path = _file(engine, f"{folder}/{ASSIGNMENT}")
     path.write_bytes(path.read_bytes()[:left])
-    with pytest.raises(CorruptData, match="assignment") as refused:
+    with pytest.raises(CorruptDataError, match="assignment") as refused:
         read_assignment(engine.root.storage, folder)
     assert "partitions = 1" in (refused.value.hint or "")
 
@@ -126,7 +131,7 @@ def test_an_assignment_that_is_none_is_refused(engine: Engine, wrong: str) -> No
             np.save(file, ones)
         else:
             np.savez(file, **columns | {"groups": instead[wrong]})  # type: ignore[arg-type]
-    with pytest.raises(CorruptData, match="assignment"):
+    with pytest.raises(CorruptDataError, match="assignment"):
         read_assignment(engine.root.storage, folder)
 
 
@@ -134,5 +139,5 @@ def test_an_assignment_that_is_none_is_refused(engine: Engine, wrong: str) -> No
 def test_a_partitioning_that_is_none_is_refused(engine: Engine, text: str) -> None:
     folder = current(engine).partitioning or ""
     _file(engine, f"{folder}/{MANIFEST}").write_text(text)
-    with pytest.raises(CorruptData, match="is not a partitioning"):
+    with pytest.raises(CorruptDataError, match="is not a partitioning"):
         read_partitioning(engine.root.storage, folder)

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runnel.engine.run.application_log import configure, scrub
+from runnel.engine.run.application_log import configure_logging, scrub
 from runnel.settings import Settings
 
 
@@ -29,7 +29,7 @@ def _quiet_again() -> Iterator[None]:
 
 def lines_of(folder: Path, form: Literal["text", "json"]) -> io.StringIO:
     stream = io.StringIO()
-    configure(Settings.load(folder, log_format=form), folder, stream=stream)
+    configure_logging(Settings.load(folder, log_format=form), folder, stream=stream)
     return stream
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from runnel.engine.run.run_state import Pulse
+from runnel.engine.run.run_state import RunState
 
 
 class Clock:
@@ -16,7 +16,7 @@ class Clock:
 
 def test_a_part_that_is_silent_for_long_means_not_alive() -> None:
     clock = Clock()
-    pulse = Pulse(clock)
+    pulse = RunState(clock)
     pulse.turned("runnel-deliver")
     clock.now = 119
     assert pulse.health(matching=True, lag=0, lag_limit=10).live
@@ -30,7 +30,7 @@ def test_a_part_that_is_silent_for_long_means_not_alive() -> None:
 
 def test_a_part_that_ended_may_be_silent() -> None:
     clock = Clock()
-    pulse = Pulse(clock)
+    pulse = RunState(clock)
     pulse.turned("runnel-poll")
     pulse.ended("runnel-poll")
     clock.now = 1e6
@@ -38,7 +38,7 @@ def test_a_part_that_ended_may_be_silent() -> None:
 
 
 def test_what_holds_a_part_up_makes_the_run_unready_until_it_passes() -> None:
-    pulse = Pulse()
+    pulse = RunState()
     pulse.state = "running"
     assert pulse.hold_up("matching", "no room left")
     assert not pulse.hold_up("matching", "no room left"), "told once"
@@ -51,14 +51,14 @@ def test_what_holds_a_part_up_makes_the_run_unready_until_it_passes() -> None:
 
 
 def test_unready_without_a_query_a_catalog_or_with_too_much_waiting() -> None:
-    pulse = Pulse()
+    pulse = RunState()
     assert pulse.health(matching=False, lag=0, lag_limit=10).reasons == ("matching is not under way: starting",)
     assert pulse.health(matching=True, lag=None, lag_limit=10).reasons == ("the catalog does not answer",)
     assert pulse.health(matching=True, lag=10, lag_limit=10).reasons == ("10 items wait for matching",)
 
 
 def test_counts_of_many_threads_add_up() -> None:
-    pulse = Pulse()
+    pulse = RunState()
     threads = [threading.Thread(target=_count_many, args=(pulse,)) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -68,6 +68,6 @@ def test_counts_of_many_threads_add_up() -> None:
     assert pulse.health(matching=True, lag=0, lag_limit=1).counts == {"items": 16_000}
 
 
-def _count_many(pulse: Pulse) -> None:
+def _count_many(pulse: RunState) -> None:
     for _ in range(2000):
         pulse.count("items")

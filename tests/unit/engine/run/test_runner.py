@@ -14,7 +14,7 @@ from runnel.catalog.store import leases
 from runnel.engine import Engine, open_engine
 from runnel.engine.run import query_keeper, runner
 from runnel.engine.run.runner import Progress, Runner
-from runnel.errors import CorruptData, Fenced, RunnelError, StorageFull
+from runnel.errors import CorruptDataError, FencedError, RunnelError, StorageFullError
 
 
 class _Query:
@@ -106,10 +106,10 @@ def test_a_bounded_run_can_be_stopped(engine: Engine, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("reason", "error", "starts"),
     [
-        ("x\n  runnel.errors.CorruptData: plans/1 cannot be read\n", CorruptData, 1),
-        ("runnel.errors.Fenced: epoch 1 is over", Fenced, 1),
+        ("x\n  runnel.errors.CorruptDataError: plans/1 cannot be read\n", CorruptDataError, 1),
+        ("runnel.errors.FencedError: epoch 1 is over", FencedError, 1),
         ("something nobody foresaw", RunnelError, 5),
-        ("runnel.errors.LineageConflict: batch 0 begins at 7", RunnelError, 5),
+        ("runnel.errors.LineageConflictError: batch 0 begins at 7", RunnelError, 5),
     ],
 )
 def test_what_cannot_be_mended_ends_the_run(
@@ -134,7 +134,7 @@ def test_losing_the_lease_ends_the_run(engine: Engine, monkeypatch: pytest.Monke
         if progress.state == "running":
             take_over()
 
-    with pytest.raises(Fenced):
+    with pytest.raises(FencedError):
         made.run(once=False, report=report)
     assert _loops() == []
 
@@ -146,7 +146,7 @@ def test_a_full_disk_is_waited_for_wherever_it_shows(engine: Engine, monkeypatch
 
     def full_at_times() -> Progress:
         if made.pulse.state == "running" and next(turns, False):
-            raise StorageFull("no room left for the catalog")
+            raise StorageFullError("no room left for the catalog")
         return progress()
 
     def report(now: Progress) -> None:

@@ -16,7 +16,7 @@ from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.catalog.store import leases, schema
 from runnel.catalog.store.connection import now
-from runnel.engine.workspace import Root, create_root
+from runnel.engine.workspace import Workspace, create_workspace
 from runnel.logs.matches.match_files import match_records, write_part
 from runnel.model.bindings import Binding, bounded
 from runnel.model.item import Item, attributes_of
@@ -42,7 +42,7 @@ def bindings_of(sequence: int) -> dict[int, list[Binding]]:
 class LongLife:
     """A root, its clock and its runner's lease; `plans` and `times` are the model, by sequence."""
 
-    root: Root
+    root: Workspace
     clock: FakeClock
     epoch: int = 0
     plan: int = 1
@@ -55,7 +55,7 @@ class LongLife:
     @staticmethod
     def make(folder: Path, **settings: Any) -> LongLife:
         clock = FakeClock()
-        root = create_root(folder, clock=clock, **settings)
+        root = create_workspace(folder, clock=clock, **settings)
         with root.catalog.write() as connection:
             epoch = leases.acquire(connection, 1e9).epoch
             lineage = match_segments.start_lineage(connection, "test", reason="test").id
@@ -138,7 +138,7 @@ class LongLife:
 
     # --- what must hold --------------------------------------------------------------------------------------------
 
-    def check(self, root: Root | None = None, after: int = 0, upto: int | None = None) -> None:
+    def check(self, root: Workspace | None = None, after: int = 0, upto: int | None = None) -> None:
         """Whatever is kept of a range is read exactly as it was written."""
         root = root or self.root
         with root.catalog.read() as connection:
@@ -154,7 +154,7 @@ class LongLife:
         assert [int(n) for batch in root.items.get(chosen) for n in batch.sequences] == chosen
         self._check_matches(root, after, upto, [n for n in kept if n in self.plans])
 
-    def _check_matches(self, root: Root, after: int, upto: int, kept: list[int]) -> None:
+    def _check_matches(self, root: Workspace, after: int, upto: int, kept: list[int]) -> None:
         expected = [(n, query) for n in kept for query in queries_of(n)]
         found = [
             (int(n), query)

@@ -23,10 +23,18 @@ from runnel.catalog.store.connection import Catalog
 from runnel.cli.backup import backup
 from runnel.cli.backup import restore as restore_command
 from runnel.engine.upkeep.backup import MANIFEST, back_up, digest_of, read_manifest
-from runnel.engine.upkeep.maintenance import tidy
+from runnel.engine.upkeep.maintenance import run_maintenance
 from runnel.engine.upkeep.restore import restore
-from runnel.engine.workspace import Root, open_root
-from runnel.errors import CorruptData, InputError, NewerRoot, NotFound, RootError, RootExists, RunnelError
+from runnel.engine.workspace import Workspace, open_workspace
+from runnel.errors import (
+    CorruptDataError,
+    InputError,
+    NewerWorkspaceError,
+    NotFoundError,
+    RunnelError,
+    WorkspaceError,
+    WorkspaceExistsError,
+)
 from runnel.model.message import Message
 from runnel.plan.manifest import PlanManifest
 
@@ -42,7 +50,7 @@ def life(tmp_path: Path) -> Iterator[LongLife]:
             made.accept(3)
             made.match(3)
         made.advance(hours=13)
-        tidy(made.root, made.epoch)
+        run_maintenance(made.root, made.epoch)
     made.accept(2)
     root = made.root
     root.storage.write("quarantine/1", b"broken")
@@ -65,7 +73,7 @@ def life(tmp_path: Path) -> Iterator[LongLife]:
 _PLAN = PlanManifest("plans/p", "base", {}, {}, {}).to_json()
 
 
-def _rows(root: Root) -> dict[str, list[Any]]:
+def _rows(root: Workspace) -> dict[str, list[Any]]:
     with root.catalog.read() as connection:
         return {
             table.name: sorted(repr(tuple(row)) for row in connection.execute(table.select()))
@@ -74,7 +82,7 @@ def _rows(root: Root) -> dict[str, list[Any]]:
         }
 
 
-def _go_on(life: LongLife, root: Root) -> LongLife:
+def _go_on(life: LongLife, root: Workspace) -> LongLife:
     """A restored root at work."""
     with root.catalog.write() as connection:
         epoch = leases.acquire(connection, 1e9).epoch
@@ -98,7 +106,7 @@ def _go_on(life: LongLife, root: Root) -> LongLife:
     copy.accept(5)
     copy.match(100)
     copy.advance(days=3)
-    tidy(root, epoch, at_least=1)
+    run_maintenance(root, epoch, at_least=1)
     copy.check()
     return copy
 
@@ -108,12 +116,12 @@ def test_a_restored_root_is_the_same_and_goes_on(life: LongLife, tmp_path: Path)
     assert made.last_sequence == 38
     restored = restore(tmp_path / "backup", tmp_path / "again", clock=life.clock)
     assert (restored.files, restored.last_sequence) == (made.files, 38)
-    root = open_root(tmp_path / "again", clock=life.clock)
+    root = open_workspace(tmp_path / "again", clock=life.clock)
     assert _rows(root) == _rows(life.root)
     assert root.storage.read("quarantine/1") == b"broken"
     assert (root.folder / "sheets" / "mine.xsl").read_text() == "<x/>"
     with root.catalog.write() as connection, life.root.catalog.write() as original:
-        assert sequencer.root_number(connection) == sequencer.root_number(original), "keys stay the same"
+        assert sequencer.workspace_number(connection) == sequencer.workspace_number(original), "keys stay the same"
         assert ledger.next_number(connection, 1) == 2
         assert plan_versions.publish_plan(connection, "plans/p", None, 1) == plan_versions.publish_plan(
             original, "plans/p", None, 1
@@ -131,7 +139,7 @@ def test_a_second_backup_copies_only_what_is_new(life: LongLife, tmp_path: Path)
     assert (second.copied, second.files) == (1, first.files + 1)
     life.match(10)
     life.advance(days=2)
-    tidy(life.root, life.epoch)
+    run_maintenance(life.root, life.epoch)
     third = back_up(life.root, target)
     assert 0 < third.copied < third.files
     assert not any(name.startswith("items/log/") for name in read_manifest(target).files), "those were merged"
@@ -139,7 +147,7 @@ def test_a_second_backup_copies_only_what_is_new(life: LongLife, tmp_path: Path)
     assert kept == read_manifest(target).files.keys()
     assert len(list((target / "snapshots").iterdir())) == 1
     root = restore(target, tmp_path / "again", clock=life.clock).folder
-    life.check(open_root(root, clock=life.clock))
+    life.check(open_workspace(root, clock=life.clock))
 
 
 def test_a_linked_backup_shares_its_files(life: LongLife, tmp_path: Path) -> None:
@@ -162,7 +170,7 @@ def test_a_backup_of_a_root_at_work_is_whole(life: LongLife, tmp_path: Path) -> 
                 life.match(3)
                 life.advance(minutes=20)
                 if turns % 10 == 0:
-                    tidy(hasty, life.epoch, at_least=2)
+                    run_maintenance(hasty, life.epoch, at_least=2)
         except BaseException as error:
             problems.append(error)
 
@@ -179,7 +187,7 @@ def test_a_backup_of_a_root_at_work_is_whole(life: LongLife, tmp_path: Path) -> 
     assert problems == []
     assert lasts == sorted(lasts)
     for number in range(3):
-        root = open_root(tmp_path / f"copy-{number}", clock=life.clock)
+        root = open_workspace(tmp_path / f"copy-{number}", clock=life.clock)
         _go_on(life, root)
         root.close()
 
@@ -189,14 +197,14 @@ def test_the_same_backup_serves_both_databases(life: LongLife, tmp_path: Path, p
     url = postgresql.database()
     restore(tmp_path / "one", tmp_path / "pg", catalog=url, clock=life.clock)
     assert not (tmp_path / "pg" / "catalog.sqlite").exists()
-    moved = open_root(tmp_path / "pg", clock=life.clock, catalog=url)
+    moved = open_workspace(tmp_path / "pg", clock=life.clock, catalog=url)
     assert _rows(moved) == _rows(life.root)
-    with pytest.raises(RootError, match="is in use"):
+    with pytest.raises(WorkspaceError, match="is in use"):
         restore(tmp_path / "one", tmp_path / "other", catalog=url)
     copy = _go_on(life, moved)
     back_up(moved, tmp_path / "two")
     restore(tmp_path / "two", tmp_path / "lite", clock=life.clock)
-    back = open_root(tmp_path / "lite", clock=life.clock)
+    back = open_workspace(tmp_path / "lite", clock=life.clock)
     assert _rows(back) == _rows(moved)
     with back.catalog.write() as one, moved.catalog.write() as other:
         assert plan_versions.publish_plan(one, "plans/p", None, 1) == plan_versions.publish_plan(
@@ -224,21 +232,25 @@ def _first(target: Path, pattern: str) -> Path:
 @pytest.mark.parametrize(
     ("harm", "error", "said"),
     [
-        (lambda at: _damage(_first(at, "files/items/**/*.parquet")), CorruptData, "its digest differs"),
-        (lambda at: _damage(_first(at, "snapshots/*/catalog/seen.parquet")), CorruptData, "its digest differs"),
-        (lambda at: _first(at, "files/matches/**/*").unlink(), CorruptData, "is missing"),
-        (lambda at: _first(at, "snapshots/*/catalog/feeds.parquet").unlink(), CorruptData, "is missing"),
-        (lambda at: (at / MANIFEST).write_bytes((at / MANIFEST).read_bytes()[:-9]), CorruptData, "cannot be read"),
-        (lambda at: (at / MANIFEST).unlink(), NotFound, "no backup"),
-        (lambda at: _edit(at, lambda told: told.update(format=99)), NewerRoot, "newer"),
-        (lambda at: _edit(at, lambda told: told.update(catalog_version=99)), NewerRoot, "newer"),
+        (lambda at: _damage(_first(at, "files/items/**/*.parquet")), CorruptDataError, "its digest differs"),
+        (lambda at: _damage(_first(at, "snapshots/*/catalog/seen.parquet")), CorruptDataError, "its digest differs"),
+        (lambda at: _first(at, "files/matches/**/*").unlink(), CorruptDataError, "is missing"),
+        (lambda at: _first(at, "snapshots/*/catalog/feeds.parquet").unlink(), CorruptDataError, "is missing"),
+        (
+            lambda at: (at / MANIFEST).write_bytes((at / MANIFEST).read_bytes()[:-9]),
+            CorruptDataError,
+            "cannot be read",
+        ),
+        (lambda at: (at / MANIFEST).unlink(), NotFoundError, "no backup"),
+        (lambda at: _edit(at, lambda told: told.update(format=99)), NewerWorkspaceError, "newer"),
+        (lambda at: _edit(at, lambda told: told.update(catalog_version=99)), NewerWorkspaceError, "newer"),
         (
             lambda at: _edit(at, lambda told: told["files"].update({"../x": {"size": 1, "sha256": ""}})),
-            CorruptData,
+            CorruptDataError,
             "x",
         ),
-        (lambda at: _edit(at, lambda told: told.update(snapshot="../..")), CorruptData, "cannot be read"),
-        (lambda at: _edit(at, lambda told: told["tables"].update(feeds=77)), CorruptData, "rows"),
+        (lambda at: _edit(at, lambda told: told.update(snapshot="../..")), CorruptDataError, "cannot be read"),
+        (lambda at: _edit(at, lambda told: told["tables"].update(feeds=77)), CorruptDataError, "rows"),
     ],
 )
 def test_a_damaged_backup_is_refused_and_leaves_nothing(
@@ -270,7 +282,7 @@ def test_a_backup_that_was_not_finished_is_none(
         patched.setattr("runnel.engine.upkeep.backup._replace", die)
         with pytest.raises(KeyboardInterrupt):
             back_up(life.root, target)
-    with pytest.raises(CorruptData, match="never finished"):
+    with pytest.raises(CorruptDataError, match="never finished"):
         restore(target, tmp_path / "again")
     back_up(life.root, target)
     # Death in a later one leaves the earlier one as it was.
@@ -299,7 +311,7 @@ def test_places_that_will_not_do_are_refused(life: LongLife, tmp_path: Path) -> 
         back_up(stranger.root, tmp_path / "backup")
     stranger.root.close()
     for folder in (life.root.folder, other):
-        with pytest.raises(RootExists):
+        with pytest.raises(WorkspaceExistsError):
             restore(tmp_path / "backup", folder)
 
 
@@ -354,7 +366,7 @@ def test_an_older_catalog_is_restored_and_brought_up_to_date(life: LongLife, tmp
 
     _edit(target, age)
     restore(target, tmp_path / "again", clock=life.clock)
-    root = open_root(tmp_path / "again", clock=life.clock)
+    root = open_workspace(tmp_path / "again", clock=life.clock)
     with root.catalog.read() as connection, life.root.catalog.read() as original:
         assert match_segments.match_count(connection) == match_segments.match_count(original) > 0, (
             "totals were counted anew"

@@ -17,13 +17,13 @@ from runnel.catalog.logs import undecided
 from runnel.catalog.store import schema
 from runnel.engine.upkeep.backup import back_up, read_manifest
 from runnel.engine.upkeep.restore import restore
-from runnel.engine.workspace import Root, open_root
-from runnel.errors import CorruptData, RootError
+from runnel.engine.workspace import Workspace, open_workspace
+from runnel.errors import CorruptDataError, WorkspaceError
 from runnel.logs.items.supplements import log_again
 from runnel.matching.operators.ask.cache_files import CacheDraft, write_segment
-from runnel.matching.operators.ask.operator_environment import OperatorMeans
-from runnel.model.learned.operator_statistics import Learned, Use
-from runnel.model.learned.stream_statistics import Share
+from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
+from runnel.model.learned.operator_statistics import OperatorStatistics, OperatorUse
+from runnel.model.learned.stream_statistics import ObservedShare
 from runnel.model.operator import OperatorDeclaration, Parameter
 from runnel.model.undecided import Undecided
 
@@ -48,7 +48,7 @@ def life(tmp_path: Path) -> Iterator[LongLife]:
     (tmp_path / "elsewhere").write_text("not ours")
     (root.folder / "operators" / "away").symlink_to(tmp_path / "elsewhere")
     root.storage.write("operators/learned/1.json", b"{}")
-    OperatorMeans(databases={"stocks": "postgresql://u:s3cret@db.example/stocks"}).keep(root.storage)
+    OperatorEnvironment(databases={"stocks": "postgresql://u:s3cret@db.example/stocks"}).keep(root.storage)
     segment = write_segment(root.storage, CacheDraft(((b"1" * 16, b"x"),)))
     assert segment is not None
     with root.catalog.write() as connection:
@@ -57,7 +57,8 @@ def life(tmp_path: Path) -> Iterator[LongLife]:
         operators.register_operator(connection, MOB)
         connection.execute(insert(schema.uses_operators).values(feed=2, operator="mobPattern"))
         operator_statistics.note_operators(
-            connection, Learned({"mobPattern 1": Use(3, 0.5)}, {bytes(range(16)): Share(2, 1)})
+            connection,
+            OperatorStatistics({"mobPattern 1": OperatorUse(3, 0.5)}, {bytes(range(16)): ObservedShare(2, 1)}),
         )
         undecided.put_off(connection, [Undecided(2, (2, 3), "away\u2028", 1, 10**17), Undecided(3, (2,), "", 2, 7)])
     made.advance(minutes=1)
@@ -66,7 +67,7 @@ def life(tmp_path: Path) -> Iterator[LongLife]:
     root.close()
 
 
-def _rows(root: Root) -> dict[str, list[Any]]:
+def _rows(root: Workspace) -> dict[str, list[Any]]:
     with root.catalog.read() as connection:
         return {
             name: sorted(repr(tuple(row)) for row in connection.execute(schema.metadata.tables[name].select()))
@@ -103,7 +104,7 @@ def test_what_every_run_writes_anew_is_not_in_a_backup(life: LongLife, tmp_path:
     assert manifest.tables["operator_cache"] == 1, "the table is copied like the others"
     restore(tmp_path / "backup", tmp_path / "again", clock=life.clock)
     assert not (tmp_path / "again" / "private").exists()
-    root = open_root(tmp_path / "again", clock=life.clock)
+    root = open_workspace(tmp_path / "again", clock=life.clock)
     with root.catalog.read() as connection:
         assert operator_cache.segment_paths(connection) == set()
     with life.root.catalog.read() as connection:
@@ -127,7 +128,7 @@ def test_a_damaged_file_of_operators_is_refused(life: LongLife, tmp_path: Path) 
     back_up(life.root, tmp_path / "backup")
     [kept] = (tmp_path / "backup").glob("snapshots/*/operators/regions.geojson")
     kept.write_text("[]")
-    with pytest.raises(CorruptData, match="its digest differs"):
+    with pytest.raises(CorruptDataError, match="its digest differs"):
         restore(tmp_path / "backup", tmp_path / "again")
 
 
@@ -137,11 +138,11 @@ def test_files_of_operators_go_where_the_storage_is(life: LongLife, tmp_path: Pa
     restore(tmp_path / "backup", tmp_path / "again", storage=storage, clock=life.clock)
     assert (tmp_path / "store" / "operators" / "regions.geojson").read_text() == "{}"
     assert not (tmp_path / "again" / "operators").exists()
-    root = open_root(tmp_path / "again", clock=life.clock)
+    root = open_workspace(tmp_path / "again", clock=life.clock)
     back_up(root, tmp_path / "second")
     root.close()
     assert any(name.endswith("operators/rules/taste.n3") for name in _below(tmp_path / "second"))
-    with pytest.raises(RootError, match="in the storage already"):
+    with pytest.raises(WorkspaceError, match="in the storage already"):
         restore(tmp_path / "backup", tmp_path / "third", storage=storage, clock=life.clock)
 
 
@@ -153,12 +154,12 @@ def test_tables_of_operators_go_from_one_database_to_the_other_and_back(
     back_up(life.root, tmp_path / "one")
     url = postgresql.database()
     restore(tmp_path / "one", tmp_path / "pg", catalog=url, clock=life.clock)
-    moved = open_root(tmp_path / "pg", clock=life.clock, catalog=url)
+    moved = open_workspace(tmp_path / "pg", clock=life.clock, catalog=url)
     assert _rows(moved) == before
     back_up(moved, tmp_path / "two")
     moved.close()
     restore(tmp_path / "two", tmp_path / "lite", clock=life.clock)
-    back = open_root(tmp_path / "lite", clock=life.clock)
+    back = open_workspace(tmp_path / "lite", clock=life.clock)
     assert _rows(back) == before
     with back.catalog.write() as connection:
         undecided.put_off(connection, [Undecided(4, (2,), "", 1, 1)])

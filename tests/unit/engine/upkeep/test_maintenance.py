@@ -26,9 +26,9 @@ from runnel.catalog.logs import plan_versions, quarantine
 from runnel.catalog.logs.match_segments import match_segments
 from runnel.catalog.logs.quarantine import Quarantined, SourceFile
 from runnel.catalog.store.connection import Catalog
-from runnel.engine.upkeep.maintenance import Tidied, tidy
-from runnel.engine.workspace import Root, open_root
-from runnel.errors import Fenced, NotFound
+from runnel.engine.upkeep.maintenance import MaintenanceReport, run_maintenance
+from runnel.engine.workspace import Workspace, open_workspace
+from runnel.errors import FencedError, NotFoundError
 from runnel.logs.garbage import collect_garbage
 from runnel.model.item import Item, attributes_of
 from runnel.model.message import Message, MessageState
@@ -77,7 +77,7 @@ class _Life(RuleBasedStateMachine):
 
     @rule(at_least=st.sampled_from([1, 2, None]), chores=st.booleans())
     def tidy(self, at_least: int | None, chores: bool) -> None:
-        assert tidy(self.life.root, self.life.epoch, at_least=at_least, chores=chores).finished
+        assert run_maintenance(self.life.root, self.life.epoch, at_least=at_least, chores=chores).finished
 
     @rule()
     def replay(self) -> None:
@@ -92,9 +92,9 @@ class _Life(RuleBasedStateMachine):
         if after == 0 or after >= self.life.retained:
             self.life.check(after=after, upto=after + length)
         else:
-            with pytest.raises(NotFound, match="no longer kept"):
+            with pytest.raises(NotFoundError, match="no longer kept"):
                 list(self.life.root.items.read(after, after + length + 1))
-            with pytest.raises(NotFound, match="no longer kept"):
+            with pytest.raises(NotFoundError, match="no longer kept"):
                 self.life.root.matches.of_queries([2], after, after + length + 1)
 
     @invariant()
@@ -135,7 +135,7 @@ def _day_of_work(life: LongLife, *, every: int = 30) -> None:
         life.accept(2)
         life.match(2)
         life.advance(minutes=every)
-        tidy(life.root, life.epoch)
+        run_maintenance(life.root, life.epoch)
 
 
 def test_days_become_few_files_and_nothing_is_written_often(life: LongLife, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +175,7 @@ def test_a_reader_that_holds_the_old_list_goes_on(life: LongLife) -> None:
     items, rows = life.root.items.read(0, 90), life.root.matches.read(0, 90)
     first_item, first_rows = next(items), next(rows)
     life.advance(days=2)
-    done = tidy(impatient, life.epoch)
+    done = run_maintenance(impatient, life.epoch)
     assert (done.archived, done.compacted, done.removed) == (90, 90, 180)
     assert [int(n) for batch in (first_item, *items) for n in batch.sequences] == list(range(1, 91))
     assert len([n for one in (first_rows, *rows) for n in one.sequences]) == len(
@@ -190,7 +190,7 @@ def test_only_what_somebody_reads_is_indexed_and_the_index_is_used(
         life.accept(3)
         life.match(3)
     life.advance(days=2)
-    tidy(life.root, life.epoch, asked=[5])
+    run_maintenance(life.root, life.epoch, asked=[5])
     [index] = life.root.storage.local("matches/day").glob("*/*.queries.arrow")
     expected = life.root.matches.of_queries([2, 3, 5], 10, 80)
     scanned: list[Any] = []
@@ -219,15 +219,15 @@ def test_a_runner_that_lost_its_lease_tidies_nothing(life: LongLife) -> None:
     life.accept(3)
     life.match(3)
     life.advance(days=2)
-    with pytest.raises(Fenced):
-        tidy(life.root, life.epoch + 1)
+    with pytest.raises(FencedError):
+        run_maintenance(life.root, life.epoch + 1)
     assert (_live(life, "items"), _live(life, "matches")) == (1, 1)
 
 
 # --- retention -----------------------------------------------------------------------------------------------------
 
 
-def _keeping(life: LongLife, **settings_: Any) -> Root:
+def _keeping(life: LongLife, **settings_: Any) -> Workspace:
     return replace(life.root, settings=life.root.settings.model_copy(update=settings_))
 
 
@@ -235,24 +235,24 @@ def test_what_is_old_goes_but_not_what_somebody_still_needs(life: LongLife) -> N
     for _ in range(5):
         _day_of_work(life, every=240)
     root = _keeping(life, keep_items_days=2, orphan_seconds=0.0)
-    assert tidy(root, life.epoch, chores=True).retained == 0, "nothing was delivered yet"
+    assert run_maintenance(root, life.epoch, chores=True).retained == 0, "nothing was delivered yet"
     with root.catalog.write() as connection:
         ledger.set_cursor(connection, ledger.SHARED, life.matched)
         ledger.set_cursor(connection, 1, 20)
-    tidy(root, life.epoch, chores=True)
+    run_maintenance(root, life.epoch, chores=True)
     assert life.retained == 12, "the cursor of a digest at 20 holds the file that it is in"
     life.check(root)
     life.deliver()
     with root.catalog.write() as connection:
         ledger.record_messages(connection, [Message(1, 1, 26, 30, 1, "k", "d")])
-    tidy(root, life.epoch, chores=True)
+    run_maintenance(root, life.epoch, chores=True)
     assert life.retained == 24, "so does an open message"
     with root.catalog.write() as connection:
         ledger.settle(connection, Message(1, 1, 26, 30, 1, "k", "d"), MessageState.DONE, "sent")
-    tidy(root, life.epoch, chores=True)
+    run_maintenance(root, life.epoch, chores=True)
     assert life.retained == 36
     life.check(root)
-    with pytest.raises(NotFound, match="up to number 36 are no longer kept"):
+    with pytest.raises(NotFoundError, match="up to number 36 are no longer kept"):
         list(root.items.get([36]))
     assert root.items.sequence_before(0) == 36, "the past begins where what is kept begins"
     assert [path.name for path in root.storage.local("items").rglob("*.parquet")].__len__() == _live(life, "items")
@@ -268,7 +268,7 @@ def test_an_id_is_remembered_while_its_source_may_still_show_it(life: LongLife) 
 
     def forget(days: int) -> int:
         life.advance(days=days)
-        return tidy(root, life.epoch, chores=True).forgotten
+        return run_maintenance(root, life.epoch, chores=True).forgotten
 
     assert offer(FEED, "old", "steady") == 2
     assert forget(20) == 0
@@ -320,7 +320,7 @@ def test_ids_are_looked_for_while_others_write_and_forgotten_a_few_at_a_time(
 
     monkeypatch.setattr(manifest, "expired_seen", found)
     monkeypatch.setattr(manifest, "forget_seen", forgotten)
-    done = tidy(root, life.epoch, chores=True).forgotten
+    done = run_maintenance(root, life.epoch, chores=True).forgotten
     # Each look finds seven at most, of which one is shown again meanwhile: 20 = 6 + 6 + 5 forgotten and 3 kept.
     assert (done, max(sizes)) == (17, 3)
     with root.catalog.read() as connection:
@@ -333,7 +333,7 @@ def test_files_that_are_gone_are_forgotten_unless_all_are(life: LongLife, tmp_pa
     with life.root.catalog.write() as connection:
         for feed, path in ((7, str(here)), (7, str(gone)), (7, ""), (8, str(gone))):
             quarantine.record_source_file(connection, SourceFile(feed, path, 1, 1, "d" if path else ""))
-    tidy(life.root, life.epoch, chores=True)
+    run_maintenance(life.root, life.epoch, chores=True)
     with life.root.catalog.read() as connection:
         kept = [(file.feed, file.path) for file in quarantine.source_files(connection)]
     assert kept == [(7, ""), (7, str(here)), (8, str(gone))]
@@ -345,19 +345,21 @@ def test_the_oldest_bytes_put_aside_go_first_and_a_note_stays(life: LongLife) ->
         root.storage.write(f"quarantine/{number}", b"x" * 100)
         with root.catalog.write() as connection:
             for place in ("a", "b"):
-                quarantine.put_aside(connection, Quarantined("item", place, "broken", path=f"quarantine/{number}"))
-    assert tidy(root, life.epoch, chores=True).asides == 2
+                quarantine.add_quarantined(
+                    connection, Quarantined("item", place, "broken", path=f"quarantine/{number}")
+                )
+    assert run_maintenance(root, life.epoch, chores=True).asides == 2
     assert sorted(file.path for file in root.storage.files("quarantine")) == ["quarantine/2", "quarantine/3"]
     with root.catalog.read() as connection:
-        things = quarantine.put_aside_things(connection)
-        assert quarantine.put_aside_count(connection) == 8
-        assert quarantine.aside_bytes(connection) == 200
+        things = quarantine.quarantined_things(connection)
+        assert quarantine.quarantined_count(connection) == 8
+        assert quarantine.quarantined_bytes(connection) == 200
     assert [one.path for one in things] == ["quarantine/3"] * 2 + ["quarantine/2"] * 2 + [None] * 4
     assert things[-1].reason == "broken; its bytes are no longer kept"
     life.advance(days=40)
-    tidy(_keeping(life, keep_items_days=30), life.epoch, chores=True)
+    run_maintenance(_keeping(life, keep_items_days=30), life.epoch, chores=True)
     with root.catalog.read() as connection:
-        assert (quarantine.put_aside_count(connection), quarantine.aside_bytes(connection)) == (0, 0)
+        assert (quarantine.quarantined_count(connection), quarantine.quarantined_bytes(connection)) == (0, 0)
     assert list(root.storage.files("quarantine")) == []
 
 
@@ -374,7 +376,7 @@ def test_plans_that_no_batch_needs_go_with_their_files(life: LongLife) -> None:
     life.accept(1)
     life.match(1)
     life.advance(hours=1)
-    tidy(root, life.epoch, chores=True)
+    run_maintenance(root, life.epoch, chores=True)
     with root.catalog.read() as connection:
         assert [plan_versions.plan_by_version(connection, one) is None for one in versions] == [True, False, False]
     assert len(list(root.storage.files("plans"))) == 3, "the base is shared"
@@ -382,7 +384,7 @@ def test_plans_that_no_batch_needs_go_with_their_files(life: LongLife) -> None:
     life.accept(1)
     life.match(1)
     life.advance(hours=1)
-    tidy(root, life.epoch, chores=True)
+    run_maintenance(root, life.epoch, chores=True)
     assert [file.path for file in root.storage.files("plans")] == ["plans/next/manifest.json"]
 
 
@@ -397,7 +399,7 @@ def test_messages_become_receipts(life: LongLife) -> None:
         before = receipts.message_counts(connection)
     assert before == {"open": 1, "done": 2, "dead": 1}
     life.advance(days=11)
-    assert tidy(root, life.epoch, chores=True).folded == 3
+    assert run_maintenance(root, life.epoch, chores=True).folded == 3
     with root.catalog.write() as connection:
         assert receipts.message_counts(connection) == before
         assert ledger.next_number(connection, 1) == 5
@@ -406,7 +408,7 @@ def test_messages_become_receipts(life: LongLife) -> None:
         assert (receipt.number, receipt.done, receipt.dead, receipt.items) == (3, 2, 1, 6)
         ledger.settle(connection, sent[3], MessageState.DONE, "late")
     life.advance(days=11)
-    assert tidy(root, life.epoch, chores=True).folded == 0, "the newest stays, for its number"
+    assert run_maintenance(root, life.epoch, chores=True).folded == 0, "the newest stays, for its number"
     with root.catalog.read() as connection:
         assert ledger.next_number(connection, 1) == 5
 
@@ -421,7 +423,7 @@ def test_chores_are_rare(life: LongLife, monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(FileStorage, "files", files)
     for _ in range(120):
         life.advance(minutes=1)
-        tidy(life.root, life.epoch)
+        run_maintenance(life.root, life.epoch)
     assert 0 < len(walks) <= 3 * 4
 
 
@@ -481,7 +483,7 @@ def _eventful(folder: Path, **more: Any) -> LongLife:
     root.storage.write("quarantine/1", b"x" * 100)
     root.storage.write("items/orphan", b"x")
     with root.catalog.write() as connection:
-        quarantine.put_aside(connection, Quarantined("item", "a", "broken", path="quarantine/1"))
+        quarantine.add_quarantined(connection, Quarantined("item", "a", "broken", path="quarantine/1"))
         ledger.record_messages(connection, [Message(1, n, 1, 1, 1, f"k{n}", "d") for n in (1, 2)])
         for number in (1, 2):
             ledger.settle(connection, Message(1, number, 1, 1, 1, f"k{number}", "d"), MessageState.DONE, "sent")
@@ -497,8 +499,8 @@ def _eventful(folder: Path, **more: Any) -> LongLife:
     return life
 
 
-def _tidied(root: Root, epoch: int) -> Tidied:
-    return tidy(root, epoch, at_least=1, chores=True)
+def _tidied(root: Workspace, epoch: int) -> MaintenanceReport:
+    return run_maintenance(root, epoch, at_least=1, chores=True)
 
 
 def test_death_at_any_boundary_loses_nothing(tmp_path: Path) -> None:
@@ -510,7 +512,7 @@ def test_death_at_any_boundary_loses_nothing(tmp_path: Path) -> None:
         fate = _Fate(at)
         copy = tmp_path / f"at-{at}"
         shutil.copytree(life.root.folder, copy)
-        healthy = open_root(copy, clock=life.clock, **_settings(life))
+        healthy = open_workspace(copy, clock=life.clock, **_settings(life))
         mortal = replace(
             healthy,
             catalog=_MortalCatalog(healthy.catalog.url, life.clock, fate),
@@ -542,7 +544,7 @@ def test_all_of_it_works_on_postgresql(tmp_path: Path, postgresql: PostgreSQL) -
     life.deliver()
     life.root.storage.write("quarantine/2", b"x")
     with life.root.catalog.write() as connection:
-        quarantine.put_aside(connection, Quarantined("item", "b", "broken", path="quarantine/2"))
+        quarantine.add_quarantined(connection, Quarantined("item", "b", "broken", path="quarantine/2"))
     done = _tidied(_keeping(life, keep_aside_bytes=0), life.epoch)
     assert min(done.asides, done.forgotten) > 0
     life.check()
@@ -554,7 +556,7 @@ def _settings(life: LongLife) -> dict[str, Any]:
     return {name: getattr(life.root.settings, name) for name in names}
 
 
-def _verify_nothing_is_left_over(root: Root) -> None:
+def _verify_nothing_is_left_over(root: Workspace) -> None:
     with root.catalog.read() as connection:
         named = {
             str(row.path)
@@ -575,20 +577,21 @@ def test_a_killed_process_leaves_a_whole_root(tmp_path: Path, at: int) -> None:
     life.root.close()
     program = (
         "import os, sys\nfrom datetime import datetime, UTC\nfrom pathlib import Path\n"
-        "from runnel.engine.workspace import open_root\nfrom runnel.engine.upkeep.maintenance import tidy\n"
+        "from runnel.engine.workspace import open_workspace\n"
+        "from runnel.engine.upkeep.maintenance import run_maintenance\n"
         "from runnel.testing import FakeClock\n"
         "folder, at, counter, moment, epoch = sys.argv[1:]\n"
         "storage = f'crash+{Path(folder).as_uri()}?at={at}&counter={counter}&group={os.getpgrp()}'\n"
         "clock = FakeClock(datetime.fromtimestamp(float(moment), UTC))\n"
-        "root = open_root(Path(folder), clock=clock, storage=storage, keep_items_days=2, orphan_seconds=0.0)\n"
-        "tidy(root, int(epoch), at_least=1, chores=True)\n"
+        "root = open_workspace(Path(folder), clock=clock, storage=storage, keep_items_days=2, orphan_seconds=0.0)\n"
+        "run_maintenance(root, int(epoch), at_least=1, chores=True)\n"
     )
     arguments = [str(life.root.folder), str(at), str(tmp_path / "counter"), str(life.clock()), str(life.epoch)]
     ended = subprocess.run(
         [sys.executable, "-c", program, *arguments], start_new_session=True, capture_output=True, check=False
     )
     assert ended.returncode == -9, ended.stderr.decode()
-    healthy = open_root(life.root.folder, clock=life.clock, **_settings(life))
+    healthy = open_workspace(life.root.folder, clock=life.clock, **_settings(life))
     life.check(healthy)
     _tidied(healthy, life.epoch)
     life.check(healthy)

@@ -43,6 +43,6 @@ def test_only_a_graph_that_an_rss_item_could_not_have_before(
     assert accepted(log, None) == 1
     if upgraded:
         with catalog.write() as connection:
-            counters.set_total(connection, counters.GRAPHLESS, 1)
+            counters.set_counter(connection, counters.GRAPHLESS, 1)
     assert accepted(log, graph, title) == expected
     assert accepted(log, graph, title) == 0

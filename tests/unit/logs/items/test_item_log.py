@@ -14,7 +14,7 @@ from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog
-from runnel.errors import CorruptData, StorageFull
+from runnel.errors import CorruptDataError, StorageFullError
 from runnel.logs.garbage import collect_garbage
 from runnel.logs.items.archive import archive_matched
 from runnel.logs.items.item_log import Accepted, ItemLog
@@ -126,7 +126,7 @@ def test_a_full_disk_accepts_nothing_and_leaves_nothing(kit: _Log, monkeypatch: 
 
     with monkeypatch.context() as patched:
         patched.setattr("os.write", full)
-        with pytest.raises(StorageFull):
+        with pytest.raises(StorageFullError):
             kit.log.accept(1, _items("a"))
     assert list(kit.storage.files("items")) == []
     assert kit.log.accept(1, _items("a")).accepted == 1
@@ -194,5 +194,5 @@ def test_a_damaged_segment_says_so(kit: _Log) -> None:
     kit.log.accept(1, _items("a"))
     [file] = kit.storage.files("items")
     kit.storage.local(file.path).write_bytes(b"not arrow")
-    with pytest.raises(CorruptData, match="cannot be read"):
+    with pytest.raises(CorruptDataError, match="cannot be read"):
         kit.ids()

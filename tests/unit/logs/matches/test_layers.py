@@ -20,7 +20,7 @@ from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog
-from runnel.errors import CorruptData, LineageConflict
+from runnel.errors import CorruptDataError, LineageConflictError
 from runnel.logs import merge_tiers
 from runnel.logs.matches import compaction, match_files, match_log
 from runnel.logs.matches.added_matches import add_matches
@@ -326,7 +326,7 @@ def test_layers_that_are_merged_while_somebody_reads_are_read_once(tmp_path: Pat
     assert [rows.sequences.tolist() for rows in rest] == [[3, 4, 5, 6]]
     assert rest[0].queries.tolist() == [7, 8, 7, 9, 7, 8, 7, 9]
     made.storage.local(made.parts()[0]).unlink()
-    with pytest.raises(CorruptData, match="cannot be read"):
+    with pytest.raises(CorruptDataError, match="cannot be read"):
         list(made.log.read(0, 6))
 
 
@@ -346,9 +346,9 @@ def test_layers_go_together_when_they_are_no_longer_kept(tmp_path: Path) -> None
 def test_parts_that_overlap_and_are_no_layers_are_refused(tmp_path: Path) -> None:
     made = Log(tmp_path)
     part: Callable[..., MatchPart] = lambda *sequences: write_part(made.storage, 1, [], sequences)  # noqa: E731
-    with pytest.raises(LineageConflict, match="parts 1-4 and 3-6"):
+    with pytest.raises(LineageConflictError, match="parts 1-4 and 3-6"):
         made.commit([part(1, 4), part(3, 6)])
-    with pytest.raises(LineageConflict, match="parts 1-2 and 1-4"):
+    with pytest.raises(LineageConflictError, match="parts 1-2 and 1-4"):
         made.commit([part(1, 4), part(1, 2), part(3, 4)])
     made.commit([part(1, 4), part(5, 6), part(1, 4)])
     assert len(made.parts()) == 3
@@ -358,10 +358,10 @@ def test_parts_that_leave_items_out_are_refused(tmp_path: Path) -> None:
     """Of two attempts at routing, with stretches of their own, neither may be there in part."""
     made = Log(tmp_path)
     part: Callable[..., MatchPart] = lambda *sequences: write_part(made.storage, 1, [], sequences)  # noqa: E731
-    with pytest.raises(LineageConflict, match="parts 1-4 and 7-8"):
+    with pytest.raises(LineageConflictError, match="parts 1-4 and 7-8"):
         made.commit([part(1, 4), part(7, 8), part(1, 4)])
     segment = MatchSegment(1, 0, 1, 9, 1, 9, 0)
-    with made.catalog.write() as connection, pytest.raises(LineageConflict, match="is 1-9, its parts are 1-8"):
+    with made.catalog.write() as connection, pytest.raises(LineageConflictError, match="is 1-9, its parts are 1-8"):
         match_segments.commit_segment(connection, segment, [part(1, 4), part(5, 8)], epoch=made.epoch)
     assert made.parts() == []
 

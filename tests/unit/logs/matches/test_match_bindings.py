@@ -15,7 +15,7 @@ from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.logs.matches import match_log
 from runnel.logs.matches.added_matches import add_matches
 from runnel.logs.matches.compaction import compact_matches
@@ -233,6 +233,6 @@ def test_damaged_bindings_are_told_to_those_who_need_them(written: Log) -> None:
     damaged = pa.RecordBatch.from_arrays([*batch.columns[:3], column], schema=BOUND_SCHEMA)
     write_arrow(written.storage, part.path, [damaged], BOUND_SCHEMA)
     assert written.log.bindings(7, [8]) == {8: Bindings(({"x": 2.0},), 1)}
-    with pytest.raises(CorruptData, match="not the bindings"):
+    with pytest.raises(CorruptDataError, match="not the bindings"):
         written.log.bindings(7, [7, 8])
     assert written.log.of_queries([7], 6, 8)[7].tolist() == [7, 8], "matches themselves are not hurt"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.logs.matches.match_files import joined, match_records, read_part, write_part, write_rows
 from runnel.logs.matches.query_index import QueryIndex, write_index
 from runnel.model.match import Matches
@@ -56,5 +56,5 @@ def test_the_index_says_what_scanning_says(
 def test_a_damaged_index_says_so(tmp_path: Path) -> None:
     storage = FileStorage(tmp_path.as_uri())
     storage.write("index.arrow", b"not arrow")
-    with pytest.raises(CorruptData, match="cannot be read"):
+    with pytest.raises(CorruptDataError, match="cannot be read"):
         QueryIndex(storage, "index.arrow")

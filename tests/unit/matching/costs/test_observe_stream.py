@@ -14,7 +14,7 @@ from runnel.arrays import Texts
 from runnel.matching.costs.observe_stream import Observer, observations_to_json
 from runnel.model.item import Item, Value
 from runnel.model.item_batch import ItemBatch
-from runnel.model.learned.stream_statistics import Observed, Share, observations_from_json
+from runnel.model.learned.stream_statistics import ObservedShare, StreamSample, observations_from_json
 
 FEEDS = {"News": 1, "Blogs": 2}
 CHEAP = json.dumps(encode_expression(Compare(Attribute("price"), "<", 10.0)))
@@ -36,7 +36,7 @@ def observer(*atoms: str) -> Observer:
     return Observer(Texts.of(atoms), np.arange(len(atoms)))
 
 
-def total(observed: dict[int, Observed]) -> float:
+def total(observed: dict[int, StreamSample]) -> float:
     """How many items were looked at."""
     return sum(one.items for one in observed.values())
 
@@ -63,14 +63,14 @@ def test_slices_are_not_always_looked_at_in_the_same_place() -> None:
 
 
 def test_atoms_are_asked_by_turns_and_counted() -> None:
-    whole = Observed()
+    whole = StreamSample()
     one = observer(CHEAP, PHRASE, *(CHEAP + " " * size for size in range(1, 21)), "[1, " + " " * 2000 + "2]")
     for first in range(1, 2000, 10):
         for seen in one.observe(batch(10, first)).values():
             whole = whole.merge(seen)
     assert whole.items == 200
     assert len(whole.atoms) == 22, "all but the one that is too long"
-    assert whole.atoms[PHRASE] == Share(whole.atoms[PHRASE].asked, whole.atoms[PHRASE].asked)
+    assert whole.atoms[PHRASE] == ObservedShare(whole.atoms[PHRASE].asked, whole.atoms[PHRASE].asked)
     assert 0 < sum(share.held for share in whole.atoms.values()) < sum(share.asked for share in whole.atoms.values())
 
 
@@ -90,4 +90,4 @@ def test_observations_travel_as_json() -> None:
     observed = observer(CHEAP, PHRASE).observe(batch(5000))
     told = json.loads(json.dumps(observations_to_json(observed)))
     assert observations_from_json(told) == observed
-    assert observations_from_json({"x": {}, "7": "nonsense"}) == {7: Observed()}
+    assert observations_from_json({"x": {}, "7": "nonsense"}) == {7: StreamSample()}

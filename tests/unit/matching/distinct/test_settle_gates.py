@@ -25,14 +25,14 @@ from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import Compare
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.semantics.evaluate_log import LoggedItem
-from runnel.errors import CorruptData, RunnelError
+from runnel.errors import CorruptDataError, RunnelError
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged
 from runnel.matching.distinct.claims import Claims, GateKeeper
 from runnel.matching.distinct.settle_gates import OrderedMatcher, settle_gates
 from runnel.model.match import Failure, Matches
 from runnel.optimizer.optimize import optimize
-from runnel.plan.gates import NO_GATE, Gate, GateTable, query_of, visible, way_id
+from runnel.plan.gates import NO_GATE, Gate, GateTable, disjunct_id, query_of, visible
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
 from runnel.storage.file_storage import FileStorage
@@ -209,18 +209,22 @@ def test_a_failing_way_is_a_failure_of_its_query(tmp_path: Path) -> None:
     storage = FileStorage(tmp_path.as_uri())
     compile_base(storage, "base", [PlanQuery(9)], {9: Distinct(Read(1), (TITLE,), timedelta(days=1))})
     keeper = GateKeeper(load(storage, PlanVersion(1, "base")))
-    failures = [Failure(0, way_id(9, 0), "broken"), Failure(0, way_id(9, 1), "broken"), Failure(1, 4, "odd")]
+    failures = [
+        Failure(0, disjunct_id(9, 0), "broken"),
+        Failure(0, disjunct_id(9, 1), "broken"),
+        Failure(1, 4, "odd"),
+    ]
     kept, _ = keeper.take_out(batch_of(_three()), Matches.of([[], [], []], failures))
     assert kept.failures == (Failure(0, 9, "broken"), Failure(1, 4, "odd"))
 
 
 def test_ways_have_numbers_of_their_own() -> None:
-    ids = np.array([1, 1 << 40, way_id(1, 0), way_id(1 << 40, (1 << 20) - 1)])
+    ids = np.array([1, 1 << 40, disjunct_id(1, 0), disjunct_id(1 << 40, (1 << 20) - 1)])
     assert query_of(ids).tolist() == [1, 1 << 40, 1, 1 << 40]
     assert visible(ids).tolist() == [1, 1 << 40]
     for query, place in ((1, 1 << 20), (1 << 41, 0), (-1, 0)):
         with pytest.raises(RunnelError):
-            way_id(query, place)
+            disjunct_id(query, place)
 
 
 def test_a_damaged_gate_is_refused() -> None:
@@ -235,11 +239,11 @@ def test_a_damaged_gate_is_refused() -> None:
         {"by": 3},
     ]
     for change in changes:
-        with pytest.raises(CorruptData):
+        with pytest.raises(CorruptDataError):
             Gate.from_json(gate.to_json() | change)
-    with pytest.raises(CorruptData):
+    with pytest.raises(CorruptDataError):
         Gate.from_json([])
-    circle = {way_id(9, 0): 8, way_id(8, 0): 9}
-    with pytest.raises(CorruptData, match="lead to themselves"):
+    circle = {disjunct_id(9, 0): 8, disjunct_id(8, 0): 9}
+    with pytest.raises(CorruptDataError, match="lead to themselves"):
         GateTable.of(circle, [gate, Gate(8, (TITLE,), timedelta(days=1), 4, b"h" * 16)])
-    assert GateTable.of({way_id(9, 0): NO_GATE}, [gate]).gates() == [gate]
+    assert GateTable.of({disjunct_id(9, 0): NO_GATE}, [gate]).gates() == [gate]

@@ -22,17 +22,17 @@ from runnel.algebra.nodes.expressions import And, Contains, Expression, Not, Or
 from runnel.algebra.nodes.graph_patterns import Comparison, Edge, Graph
 from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.algebra.semantics.bindings import asking, solutions
-from runnel.algebra.semantics.close_conditions import close
+from runnel.algebra.semantics.close_conditions import close_condition
 from runnel.algebra.semantics.evaluate import accepts
 from runnel.algebra.semantics.node_bindings import node_solutions
-from runnel.errors import InvalidCondition
+from runnel.errors import InvalidConditionError
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base
 from runnel.matching.graphs import item_graph
 from runnel.matching.graphs.bind_variables import GraphBinder
 from runnel.matching.graphs.item_graph import ItemGraph
-from runnel.matching.operators.decide.decider import Decided, Decider
-from runnel.matching.operators.decide.disjuncts import OperatedWays
+from runnel.matching.operators.decide.decider import Decider, Decisions
+from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
 from runnel.matching.operators.orders.registry import ORDERS
 from runnel.matching.operators.plugins.contract import Answer, Failed, Question
 from runnel.model.bindings import bounded
@@ -41,7 +41,7 @@ from runnel.model.item import Attributes, Item
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
 from runnel.model.operator import Rows
-from runnel.optimizer.merge_plans import merge
+from runnel.optimizer.merge_plans import merge_plans
 from runnel.optimizer.optimize import optimize
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load, write_base, write_delta
@@ -103,8 +103,8 @@ def conditions(draw: st.DrawFn, operators: bool = False) -> Expression:
         leaf = st.one_of(leaf, _calls)
     expression = draw(st.recursive(leaf, _wider, max_leaves=5))
     try:
-        close(expression)
-    except InvalidCondition:
+        close_condition(expression)
+    except InvalidConditionError:
         assume(False)
     return expression
 
@@ -205,8 +205,8 @@ def matched(plan: Plan, batch: ItemBatch) -> Matches:
     return Matches.of(rows)
 
 
-def decided(plan: Plan, batch: ItemBatch, asked: Asked, order: str = "adaptive") -> Decided:
-    ways = OperatedWays.of(plan.operators)
+def decided(plan: Plan, batch: ItemBatch, asked: Asked, order: str = "adaptive") -> Decisions:
+    ways = OperatorDisjuncts.of(plan.operators)
     problem = ways.problem(lambda digest: 0.5, lambda operator: 1.0)
     made = ORDERS[order](problem)
     return Decider(ways, problem, lambda *_: made, asked).decide(batch, matched(plan, batch))
@@ -263,7 +263,7 @@ def test_bindings_are_the_definitions_in_plans_deltas_and_after_compaction(
     plan = load(STORAGE, PlanVersion(2, base.version.base, folder))
     assert told(plan, batch, Asked()) == wanted
     merged = f"merged-{next(_folders)}"
-    write_base(STORAGE, merged, merge(plan))
+    write_base(STORAGE, merged, merge_plans(plan))
     assert told(load(STORAGE, PlanVersion(3, merged)), batch, Asked()) == wanted
     gone = data.draw(st.sampled_from(queries))
     removed = load(STORAGE, PlanVersion(4, base.version.base, folder, (gone,)))

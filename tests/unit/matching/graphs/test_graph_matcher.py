@@ -16,7 +16,7 @@ from runnel.algebra.nodes.calls import RELATIONS, Variable
 from runnel.algebra.nodes.graph_patterns import AllOf, Comparison, Edge, Graph, canonical
 from runnel.algebra.semantics.graph_solutions import matches_graph, solve
 from runnel.algebra.semantics.rdf_terms import XSD
-from runnel.errors import TooCostly
+from runnel.errors import TooExpensiveError
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.graphs.patterns.check_layout import check_layout
 from runnel.matching.graphs.patterns.graph_layout import GraphLayout
@@ -170,7 +170,7 @@ def test_a_search_that_takes_too_long_leaves_only_its_own_patterns_in_doubt(monk
     monkeypatch.setattr(
         match_single, "_matcher", lambda graph: GraphMatcher(layout_of([graph]), steps_of_shape=2_000)
     )
-    with pytest.raises(TooCostly, match="too many ways"):
+    with pytest.raises(TooExpensiveError, match="too many ways"):
         match_single.graph_holds(hard, columns_of([graph]), 0)
     assert match_single.graph_holds(easy, columns_of([graph]), 0)
 

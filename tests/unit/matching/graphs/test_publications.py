@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runnel.algebra.nodes.graph_patterns import Edge, Graph
-from runnel.algebra.semantics.rdf_terms import XSD, Sort, known
+from runnel.algebra.semantics.rdf_terms import XSD, Sort, known_term
 from runnel.arrays import Array
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
@@ -74,7 +74,7 @@ def test_triples_and_what_their_terms_stand_for(graphs: list[RdfGraph | None], t
     assert len(set(texts.values())) == len(texts), "every term has one number"
     for number, text in texts.items():
         assert (number < found.plan_terms) == (text in plan)
-        stands_for = known(text)
+        stands_for = known_term(text)
         assert found.sorts[number] == stands_for.sort
         if not isinstance(stands_for.key, str):
             key = float(found.keys[number])
@@ -90,8 +90,8 @@ def _nodes(found: Publications) -> tuple[Array, Array, Array]:
 
 def _check_ranks(found: Publications, plan: list[str], number: int, text: str) -> None:
     for other, term in enumerate(plan):
-        if known(term).sort == Sort.TEXT:
-            key = str(known(term).key)
+        if known_term(term).sort == Sort.TEXT:
+            key = str(known_term(term).key)
             rank, its = int(found.ranks[number]), int(found.ranks[other])
             assert (rank < its, rank == its) == (text < key, text == key)
 

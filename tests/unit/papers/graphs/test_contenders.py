@@ -30,7 +30,7 @@ from runnel.matching.graphs.search.publications import Publications, read_public
 from runnel.model.graph import RdfGraph
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
-from runnel.papers.graphs.contract import Counters, GraphMatcher
+from runnel.papers.graphs.contract import Counters, GraphContender
 from runnel.papers.graphs.registry import CONTENDERS
 
 RESOURCES = ("<urn:a>", "<urn:b>", "<urn:c>", "<urn:p>")
@@ -96,7 +96,7 @@ def read(found: Sequence[RdfGraph], terms: TermIndex) -> Publications:
     return read_publications(ItemColumns(ItemBatch.of(items, {"Pages": 1})), terms)
 
 
-Make = Callable[[PatternTable, TermIndex], GraphMatcher]
+Make = Callable[[PatternTable, TermIndex], GraphContender]
 matchers = pytest.mark.parametrize("make", CONTENDERS.values(), ids=CONTENDERS.keys())
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.papers.operators.chains import Chains
 from runnel.papers.operators.sub_order import sub_order
 
@@ -45,7 +45,7 @@ def test_a_few_changes_among_many_ways_move_what_they_concern() -> None:
     dice = np.random.default_rng(4)
     chances, costs = np.round(dice.random(400), 1), np.ones(400)
     ways = [sorted(set(dice.integers(0, 400, 4).tolist())) for _ in range(600)]
-    kept = Chains.of(Problem.of(ways, np.arange(400), chances, costs))
+    kept = Chains.of(OrderProblem.of(ways, np.arange(400), chances, costs))
     alive = dict(enumerate(ways))
     for _ in range(40):
         for _ in range(int(dice.integers(0, 3))):
@@ -55,7 +55,7 @@ def test_a_few_changes_among_many_ways_move_what_they_concern() -> None:
             kept.remove(way)
             del alive[way]
         numbers = list(alive)
-        anew = Chains.of(Problem.of(list(alive.values()), np.arange(400), chances, costs))
+        anew = Chains.of(OrderProblem.of(list(alive.values()), np.arange(400), chances, costs))
         assert kept.order().tolist() == [numbers[way] for way in anew.order().tolist()]
 
 
@@ -64,7 +64,7 @@ def test_a_few_changes_among_many_ways_move_what_they_concern() -> None:
 def test_scores_are_the_pairwise_savings_summed(ways: list[list[int]], seed: int) -> None:
     dice = np.random.default_rng(seed)
     chances, costs = dice.random(TESTS), dice.random(TESTS) + 0.1
-    problem = Problem.of(ways, np.arange(TESTS), chances, costs)
+    problem = OrderProblem.of(ways, np.arange(TESTS), chances, costs)
     order = sub_order(problem)
     chains = [
         order.chains[problem.way_offsets[way] : problem.way_offsets[way + 1]].tolist() for way in range(len(ways))

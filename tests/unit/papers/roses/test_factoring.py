@@ -19,7 +19,7 @@ from runnel.arrays import Rows
 from runnel.papers.roses.cost_model import benefit, join_cost, tree_cost, union_cost, window_cost
 from runnel.papers.roses.factoring import candidates
 from runnel.papers.roses.factoring.candidates import FactoringSettings, find_candidates
-from runnel.papers.roses.factoring.factor_filters import Problem, factor_filters
+from runnel.papers.roses.factoring.factor_filters import FactoringProblem, factor_filters
 from runnel.papers.roses.factoring.filter_tree import ROOT, FilterTree, accepted
 from runnel.papers.roses.factoring.filters import Filters, set_rates
 from runnel.papers.roses.sta import factor_by_sta
@@ -183,7 +183,7 @@ def test_long_predicates_and_many_wider_clauses_stay_within_bounds(seed: int) ->
     wider = Rows.of([list(range(max(0, one - 16), one)) if one < 90 else [] for one in range(120)])
     rows = [sorted(dice.choice(120, dice.integers(1, 40), replace=False).tolist()) for _ in range(30)]
     filters = Filters.of(Rows.of(rows), np.linspace(0.9, 0.1, 120), wider)
-    found = find_candidates(Problem.of(filters).predicates, filters)
+    found = find_candidates(FactoringProblem.of(filters).predicates, filters)
     assert found.elements.rows.lengths.max() <= 62
     tree = factor_filters(filters)
     check_shape(tree, filters)

@@ -22,7 +22,7 @@ from runnel.algebra.semantics.rdf_terms import XSD, compare_terms
 from runnel.scaleout.containment.compare_demands import YES
 from runnel.scaleout.containment.containment_index import ContainmentIndex
 from runnel.scaleout.containment.definition import contains, demands_of, implies
-from runnel.scaleout.containment.homomorphism import MOST, TIRED, lay
+from runnel.scaleout.containment.homomorphism import MOST, STEPS_EXHAUSTED, find_homomorphism
 from runnel.scaleout.containment.pattern_store import PatternStore
 
 YEAR = Edge(Variable("p"), "<urn:year>", Variable("y"))
@@ -111,7 +111,7 @@ def kernel_contains(wide: Graph, narrow: Graph) -> bool:
 
 def laid_into(store: PatternStore, wide: int, narrow: int) -> bool:
     begin, count = store.held.places[narrow, :2].tolist()
-    return bool(lay(store.held, wide, store.held.edges, begin, begin + count, narrow, MOST) == YES)
+    return bool(find_homomorphism(store.held, wide, store.held.edges, begin, begin + count, narrow, MOST) == YES)
 
 
 @settings(max_examples=150, deadline=None)
@@ -239,7 +239,9 @@ def test_a_hostile_pattern_is_given_up_and_taken_for_not_contained() -> None:
     store = PatternStore()
     first, second = store.add(clique), store.add(dense)
     begin, count = store.held.places[second, :2].tolist()
-    assert lay(store.held, first, store.held.edges, begin, begin + count, second, MOST) == TIRED
+    assert (
+        find_homomorphism(store.held, first, store.held.edges, begin, begin + count, second, MOST) == STEPS_EXHAUSTED
+    )
     index = ContainmentIndex()
     index.insert(1, clique)
     index.insert(2, dense)

@@ -12,7 +12,7 @@ from runnel.algebra.nodes.graph_patterns import AllOf, Comparison, Edge, Graph
 from runnel.algebra.semantics.rdf_terms import XSD
 from runnel.model.graph import Triple
 from runnel.scaleout.containment.definition import contains
-from runnel.scaleout.containment.intersect_patterns import intersecting
+from runnel.scaleout.containment.intersect_patterns import intersect_patterns
 from runnel.scaleout.containment.merge_roots import group_patterns
 from runnel.scaleout.containment.pattern_store import ANY
 from runnel.scaleout.containment.publication_summaries import PublicationSummaries
@@ -38,7 +38,7 @@ def triple(one: int, of: int = 0) -> Triple:
 def test_a_merger_contains_both_patterns(chance: random.Random) -> None:
     first = draw_pattern(chance)
     second = draw_narrower(chance, first) if chance.random() < 0.5 else draw_pattern(chance)
-    merger = intersecting(first, second)
+    merger = intersect_patterns(first, second)
     if merger is not None:
         assert merger.edges
         assert contains(merger, first)
@@ -48,19 +48,19 @@ def test_a_merger_contains_both_patterns(chance: random.Random) -> None:
 def test_a_merger_keeps_common_edges_and_what_both_demand() -> None:
     first = Graph((YEAR, BY_ANN), above(5))
     second = Graph((BY_BOB, YEAR), AllOf((above(3), Comparison(Variable("p"), "!=", "<urn:x>"))))
-    assert intersecting(first, second) == Graph((YEAR,), above(3))
-    assert intersecting(second, first) == Graph((YEAR,), above(3))
+    assert intersect_patterns(first, second) == Graph((YEAR,), above(3))
+    assert intersect_patterns(second, first) == Graph((YEAR,), above(3))
 
 
 def test_variables_of_a_merger_stay_consistent() -> None:
     apart = Graph((YEAR, Edge(Variable("q"), "<urn:by>", "<urn:ann>")))
-    merger = intersecting(Graph((YEAR, BY_ANN)), apart)
+    merger = intersect_patterns(Graph((YEAR, BY_ANN)), apart)
     assert merger is not None
     assert len(merger.edges) == 1
 
 
 def test_patterns_without_a_common_edge_have_no_merger() -> None:
-    assert intersecting(Graph((BY_ANN,)), Graph((BY_BOB,))) is None
+    assert intersect_patterns(Graph((BY_ANN,)), Graph((BY_BOB,))) is None
 
 
 @settings(max_examples=60, deadline=None)

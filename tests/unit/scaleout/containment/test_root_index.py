@@ -25,7 +25,7 @@ from runnel.algebra.semantics.graph_solutions import matches_graph
 from runnel.algebra.semantics.rdf_terms import XSD
 from runnel.model.graph import Triple
 from runnel.scaleout.containment.publication_summaries import PublicationSummaries
-from runnel.scaleout.containment.root_index import IndexOfRoots
+from runnel.scaleout.containment.root_index import RootIndex
 
 SEEN: Counter[str] = Counter()
 """What happened over a whole run."""
@@ -46,7 +46,7 @@ class ComingAndGoing(RuleBasedStateMachine):
     @initialize(seed=st.integers(0, 10**6), upper=st.sampled_from([None, 4, 8]))
     def begin(self, seed: int, upper: int | None) -> None:
         self.chance = random.Random(seed)
-        self.index = IndexOfRoots(upper=upper, summaries=PublicationSummaries(threshold=0.2, most=5))
+        self.index = RootIndex(upper=upper, summaries=PublicationSummaries(threshold=0.2, most=5))
         self.living: dict[int, Graph] = {}
         self.next = 1
 
@@ -131,7 +131,7 @@ def page(year: int, *names: str) -> list[Triple]:
 
 def test_a_root_that_holds_and_what_holds_below_it_are_both_found() -> None:
     """The paper's `filtering` delivers a root only where nothing lies below it."""
-    index = IndexOfRoots()
+    index = RootIndex()
     index.subscribe(1, year_above(2000))
     index.subscribe(2, year_above(2005))
     index.subscribe(3, year_above(2010))
@@ -142,8 +142,8 @@ def test_a_root_that_holds_and_what_holds_below_it_are_both_found() -> None:
 
 
 @pytest.fixture
-def merged() -> IndexOfRoots:
-    index = IndexOfRoots()
+def merged() -> RootIndex:
+    index = RootIndex()
     names = ["ann", "bob", "cid"]
     for number, name in enumerate(names, 1):
         index.subscribe(number, year_above(2000 + number, by(name)))
@@ -154,7 +154,7 @@ def merged() -> IndexOfRoots:
     return index
 
 
-def test_a_merger_stands_for_its_members_and_counts_its_false_positives(merged: IndexOfRoots) -> None:
+def test_a_merger_stands_for_its_members_and_counts_its_false_positives(merged: RootIndex) -> None:
     assert merged.match(page(2010, "bob")).subscriptions == [2]
     assert merged.counters.false_positives == 0
     assert merged.match(page(2010, "dora")).subscriptions == []
@@ -164,7 +164,7 @@ def test_a_merger_stands_for_its_members_and_counts_its_false_positives(merged: 
     assert merged.counters.mergers_held == 2, "the merger keeps the weakest of its members' constraints"
 
 
-def test_a_merger_is_made_anew_when_members_go(merged: IndexOfRoots) -> None:
+def test_a_merger_is_made_anew_when_members_go(merged: RootIndex) -> None:
     merged.unsubscribe(1)
     assert merged.root_count == 1
     assert merged.match(page(2002, "bob")).subscriptions == []
@@ -177,7 +177,7 @@ def test_a_merger_is_made_anew_when_members_go(merged: IndexOfRoots) -> None:
     assert merged.root_count == len(merged) == 0
 
 
-def test_what_a_merger_contains_comes_below_it_and_what_contains_it_takes_its_members(merged: IndexOfRoots) -> None:
+def test_what_a_merger_contains_comes_below_it_and_what_contains_it_takes_its_members(merged: RootIndex) -> None:
     merged.subscribe(4, year_above(2005, by("dora")))
     assert merged.root_count == 1
     merged.subscribe(5, Graph((YEAR,)))
@@ -187,7 +187,7 @@ def test_what_a_merger_contains_comes_below_it_and_what_contains_it_takes_its_me
 
 
 def test_roots_are_merged_when_they_are_too_many() -> None:
-    index = IndexOfRoots(upper=12, lower=5)
+    index = RootIndex(upper=12, lower=5)
     names = [f"n{number}" for number in range(30)]
     index.observe(page(2010, *names))
     for number, name in enumerate(names):
@@ -196,7 +196,7 @@ def test_roots_are_merged_when_they_are_too_many() -> None:
     assert index.match(page(2010, "n3", "n20")).subscriptions == [3, 20]
 
 
-def test_the_two_stages_can_be_apart(merged: IndexOfRoots) -> None:
+def test_the_two_stages_can_be_apart(merged: RootIndex) -> None:
     publication = merged.encoded(page(2010, "ann", "cid"))
     roots = merged.roots_of(publication)
     assert [merged.index.subscriptions_below(one) for one in roots.tolist()] == [[1, 2, 3]]
@@ -210,7 +210,7 @@ def test_a_search_that_takes_too_long_is_reported_and_what_lies_below_is_asked()
     dense: list[Triple] = [(one, "<urn:p>", other) for one in names for other in names if one != other]
     nodes = [Variable(f"v{one}") for one in range(10)]
     clique = tuple(Edge(one, "<urn:p>", other) for one in nodes for other in nodes if one != other)
-    index = IndexOfRoots()
+    index = RootIndex()
     index.subscribe(1, Graph(clique))
     index.subscribe(2, Graph((*clique, Edge("<urn:0>", "<urn:q>", "<urn:1>"))))
     index.subscribe(3, Graph((Edge("<urn:0>", "<urn:p>", Variable("x")),)))

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from runnel.errors import DeliveryFailed, StorageFull
+from runnel.errors import DeliveryError, StorageFullError
 from runnel.model.item import Item, attributes_of
 from runnel.model.subscription import Subscription
 from runnel.sinks.contract import DeliveredItem, Delivery
@@ -108,7 +108,7 @@ def test_a_foreign_file_is_set_aside(
 
 @every_format
 @pytest.mark.parametrize("step", ["write", "fsync", "rename"])
-@pytest.mark.parametrize(("number", "error"), [(errno.ENOSPC, StorageFull), (errno.EIO, DeliveryFailed)])
+@pytest.mark.parametrize(("number", "error"), [(errno.ENOSPC, StorageFullError), (errno.EIO, DeliveryError)])
 def test_a_fault_at_any_step_leaves_the_old_file_whole(
     sink: RssFile,
     step: str,

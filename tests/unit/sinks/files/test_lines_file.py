@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runnel.errors import DeliveryFailed, StorageFull
+from runnel.errors import DeliveryError, StorageFullError
 from runnel.model.item import Item
 from runnel.sinks.files import lines_file
 from runnel.sinks.files.lines_file import JsonLinesFile
@@ -106,7 +106,7 @@ def test_a_foreign_file_is_set_aside(make_item: Make, make_delivery: Make, tmp_p
     assert ids(path) == ["a"]
 
 
-@pytest.mark.parametrize(("number", "error"), [(errno.ENOSPC, StorageFull), (errno.EIO, DeliveryFailed)])
+@pytest.mark.parametrize(("number", "error"), [(errno.ENOSPC, StorageFullError), (errno.EIO, DeliveryError)])
 def test_a_write_that_fails_halfway_is_taken_back(
     number: int, error: type[Exception], make_item: Make, make_delivery: Make, tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from runnel.errors import DeliveryFailed, InputError
+from runnel.errors import DeliveryError, InputError
 from runnel.sinks import registry
 from runnel.sinks.contract import RemoteSink, Sink
 from runnel.sinks.files.feed_file import AtomFile, JsonFeedFile, RssFile
@@ -73,7 +73,7 @@ def test_a_link_that_appears_later_is_not_followed(
         (out / "folder").symlink_to(elsewhere)
     else:
         (out / "late.xml").symlink_to(victim)
-    with pytest.raises(DeliveryFailed) as caught:
+    with pytest.raises(DeliveryError) as caught:
         sink.deliver(make_delivery(target, make_item("a", 1)))
     assert caught.value.hint
     assert victim.read_text() == "precious"
@@ -91,7 +91,7 @@ def test_a_link_between_check_and_use_is_not_followed(
     (tmp_path / "out" / "a.xml").symlink_to(tmp_path / "victim" / "a.xml")
     (tmp_path / "out" / "b").symlink_to(tmp_path / "victim")
     for target in ("a.xml", "b/a.xml"):
-        with pytest.raises(DeliveryFailed):
+        with pytest.raises(DeliveryError):
             sink.deliver(make_delivery(target, make_item("a", 1)))
     assert (tmp_path / "victim" / "a.xml").read_text() == "precious"
 
@@ -116,7 +116,7 @@ def test_a_pipe_never_blocks(
     monkeypatch.setattr("runnel.sinks.files.targets._refuse_links", lambda *_: None)
     (tmp_path / "out").mkdir()
     os.mkfifo(tmp_path / "out" / "a.xml")
-    with pytest.raises(DeliveryFailed, match="regular"):
+    with pytest.raises(DeliveryError, match="regular"):
         sink.deliver(make_delivery("a.xml", make_item("a", 1)))
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
 
-from runnel.errors import DeliveryFailed
+from runnel.errors import DeliveryError
 from runnel.settings import Settings
 from runnel.sinks.contract import Delivery
 from runnel.sinks.mail.mail_sink import MailSink
@@ -107,7 +107,7 @@ def deliver(settings: Settings, *deliveries: Delivery, one_by_one: bool = True) 
     return asyncio.run(run())
 
 
-def only_failure(outcomes: list[Any]) -> DeliveryFailed:
+def only_failure(outcomes: list[Any]) -> DeliveryError:
     (outcome,) = outcomes
-    assert isinstance(outcome, DeliveryFailed)
+    assert isinstance(outcome, DeliveryError)
     return outcome

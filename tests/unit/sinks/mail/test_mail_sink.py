@@ -12,7 +12,7 @@ import pytest
 from aiosmtpd.smtp import SMTP, Envelope, Session
 from tests.unit.sinks.mail.smtp_server import SINK, Post, deliver, only_failure, serving, settings_for
 
-from runnel.errors import DeliveryFailed, InputError
+from runnel.errors import DeliveryError, InputError
 from runnel.sinks.contract import Content
 
 Make = Callable[..., Any]
@@ -106,7 +106,7 @@ def test_one_refused_recipient_hurts_only_itself(to: Make) -> None:
     people = ["a@mail.example", "no@mail.example", "b@mail.example"]
     with serving(post) as port:
         outcomes = deliver(settings_for(port), *(to(one, key=f"k-{one[0]}") for one in people))
-    assert [isinstance(one, DeliveryFailed) for one in outcomes] == [False, True, False]
+    assert [isinstance(one, DeliveryError) for one in outcomes] == [False, True, False]
     assert outcomes[1].permanent
     assert outcomes[1].message == "the mail server refused no@mail.example: 550 5.1.1 no such person"
     assert not isinstance(outcomes[1].__cause__, OSError)  # the server is there, so nobody else need wait
@@ -175,7 +175,7 @@ def test_a_server_that_is_away_hangs_or_babbles_is_tried_again(to: Make) -> None
     assert not error.permanent
     assert isinstance(error.__cause__, OSError | TimeoutError)
 
-    async def babble() -> DeliveryFailed:
+    async def babble() -> DeliveryError:
         async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(b"HTTP/1.1 400 \x1b[31mBad\r\n\r\n")
             await writer.drain()
@@ -183,7 +183,7 @@ def test_a_server_that_is_away_hangs_or_babbles_is_tried_again(to: Make) -> None
 
         async with await asyncio.start_server(talk, "127.0.0.1", 0) as server:
             route = SINK.connect(settings_for(server.sockets[0].getsockname()[1]), None)  # type: ignore[arg-type]
-            with pytest.raises(DeliveryFailed) as caught:
+            with pytest.raises(DeliveryError) as caught:
                 await route.deliver(to())
             return caught.value
 

@@ -17,13 +17,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.errors import DeliveryFailed
+from runnel.errors import DeliveryError
 from runnel.model.item import Item, Value
 from runnel.model.subscription import Subscription
 from runnel.sinks.contract import Content, DeliveredItem, Delivery
 from runnel.sinks.mail.compose_mail import compose_mail
 from runnel.sinks.mail.mail_address import sender_of
-from runnel.sinks.mail.mail_html import TooMuch, one_line, safe_html, text_of_html
+from runnel.sinks.mail.mail_html import HtmlTooLargeError, one_line, safe_html, text_of_html
 from runnel.sinks.mail.render_mail import IN_FULL, WIDTH, WITH_EXCERPT, render_mail
 
 Make = Callable[..., Any]
@@ -189,7 +189,7 @@ def test_html_of_a_stylesheet_is_cleaned_and_has_a_text() -> None:
 
 def test_html_of_a_stylesheet_that_is_too_much_is_refused_for_good() -> None:
     for page in ("<div>" * 200, "<p>x</p>" * 200_000):
-        with pytest.raises(DeliveryFailed) as caught:
+        with pytest.raises(DeliveryError) as caught:
             render_mail(replace(delivery_of(), content=Content("text/html", page.encode())))
         assert caught.value.permanent
         assert caught.value.hint
@@ -319,9 +319,9 @@ def test_the_text_of_html_keeps_its_lines() -> None:
 
 
 def test_cleaning_bounds_its_work() -> None:
-    with pytest.raises(TooMuch):
+    with pytest.raises(HtmlTooLargeError):
         safe_html("<div>" * 100_000)
-    with pytest.raises(TooMuch):
+    with pytest.raises(HtmlTooLargeError):
         safe_html("x" * (1 << 21))
     assert safe_html("<p>" + "<b>x</b>" * 10_000 + "</p>").count("<b>") == 10_000
     assert safe_html("<!-- nothing -->") == ""

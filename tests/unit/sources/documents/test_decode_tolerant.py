@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.errors import BrokenDocument
+from runnel.errors import BrokenDocumentError
 from runnel.sources.documents import decode_tolerant
 from runnel.sources.documents.adapt import AdaptedFeed, adapt
 from runnel.sources.documents.decode import decode
-from runnel.sources.documents.repair_xml import mend
+from runnel.sources.documents.repair_xml import repair_xml
 from runnel.sources.documents.wire import DocumentKind
 
 ITEM = "<item><guid>1</guid><title>One</title><link>https://muse.example/1</link></item>"
@@ -108,7 +108,7 @@ def test_of_a_document_cut_off_every_whole_entry_is_taken_and_no_other(root: str
 
 @pytest.mark.usefixtures("no_second_reader")
 def test_a_document_cut_off_in_its_first_entry_is_refused_for_what_is_wrong() -> None:
-    with pytest.raises(BrokenDocument, match="not well-formed XML"):
+    with pytest.raises(BrokenDocumentError, match="not well-formed XML"):
         read("<rss><channel><item><title>Half")
 
 
@@ -167,13 +167,13 @@ BOMBS = {
 @pytest.mark.parametrize("name", BOMBS)
 @pytest.mark.usefixtures("no_second_reader")
 def test_what_is_screened_out_gets_no_second_reader(name: str) -> None:
-    with pytest.raises(BrokenDocument):
+    with pytest.raises(BrokenDocumentError):
         read(BOMBS[name])
 
 
 @pytest.mark.usefixtures("no_second_reader")
 def test_what_is_large_gets_no_second_reader() -> None:
-    with pytest.raises(BrokenDocument, match="mismatch"):
+    with pytest.raises(BrokenDocumentError, match="mismatch"):
         read(rss("<item><title>a</b></title></item>" + "x" * decode_tolerant.MAX_TOLERANT))
 
 
@@ -182,7 +182,7 @@ def test_a_reader_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     # A hundred thousand different words, each compared with all before it.
     words = ",".join(map(str, range(100_000)))
     text = "<rss xmlns:itunes='http://www.itunes.com/dtds/podcast-1.0.dtd'><channel><item><title>a</b></title>"
-    with pytest.raises(BrokenDocument, match="mismatch"):
+    with pytest.raises(BrokenDocumentError, match="mismatch"):
         read(f"{text}<itunes:keywords>{words}</itunes:keywords></item></channel></rss>")
 
 
@@ -190,7 +190,7 @@ def test_the_second_reader_fetches_nothing_and_opens_nothing(tmp_path: Any) -> N
     secret = tmp_path / "secret.xml"
     secret.write_text(rss("<item><title>secret</title></item>"))
     for text in (f"file://{secret}", str(secret), "http://127.0.0.1:9/rss"):
-        with pytest.raises(BrokenDocument):
+        with pytest.raises(BrokenDocumentError):
             read(f"<rss><channel><link>{text}</b></link></channel></rss>")
     assert decode_tolerant._read(str(secret)) == {"version": "", "feed": {}, "entries": []}
 
@@ -245,10 +245,10 @@ def test_a_charset_of_seven_bits_is_not_taken_for_utf_8() -> None:
 @settings(max_examples=200, deadline=None, derandomize=True)
 @given(st.text(alphabet="<>/&;#ax! rsitem='\"\0\x01\n[]-?:CDATA", max_size=60))
 def test_mending_twice_is_mending_once_and_keeps_what_is_sound(inner: str) -> None:
-    once = mend(rss(inner))
-    assert once is None or mend(once) == once
+    once = repair_xml(rss(inner))
+    assert once is None or repair_xml(once) == once
     sound = rss(ITEM)
-    assert mend(sound) == sound
+    assert repair_xml(sound) == sound
 
 
 KEYS = "entries feed version title links href rel content value tags id authors name summary_detail source published"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.errors import BrokenDocument
+from runnel.errors import BrokenDocumentError
 from runnel.sources.documents.adapt import adapt
 from runnel.sources.documents.decode import decode
 
@@ -52,7 +52,7 @@ BROKEN = {
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_documents_are_refused_with_a_place(name: str) -> None:
     started = time.monotonic()
-    with pytest.raises(BrokenDocument) as caught:
+    with pytest.raises(BrokenDocumentError) as caught:
         adapt(decode(BROKEN[name].encode(), "a.xml"), "F")
     assert caught.value.place is not None
     assert caught.value.place.startswith("a.xml:")
@@ -61,23 +61,23 @@ def test_broken_documents_are_refused_with_a_place(name: str) -> None:
 
 
 def test_hints_name_the_cause() -> None:
-    with pytest.raises(BrokenDocument, match="HTML page"):
+    with pytest.raises(BrokenDocumentError, match="HTML page"):
         decode(BROKEN["html"].encode(), "a.xml")
-    with pytest.raises(BrokenDocument, match="declares"):
+    with pytest.raises(BrokenDocumentError, match="declares"):
         decode(LAUGHS.encode(), "a.xml")
-    with pytest.raises(BrokenDocument, match="bytes"):
+    with pytest.raises(BrokenDocumentError, match="bytes"):
         decode(b"<rss/>" * 10, "a.xml", limit=50)
 
 
 def test_the_place_of_a_syntax_error_counts_lines_before_the_declaration() -> None:
-    with pytest.raises(BrokenDocument) as caught:
+    with pytest.raises(BrokenDocumentError) as caught:
         decode(b"\n\n<?xml version='1.0'?>\n<rss>\n<channel></rss>", "a.xml")
     assert str(caught.value.place).startswith("a.xml:5:")
 
 
 def test_too_many_elements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runnel.sources.documents.safe_xml.parse_xml.__kwdefaults__", {"max_elements": 1000})
-    with pytest.raises(BrokenDocument, match="more than 1000 elements"):
+    with pytest.raises(BrokenDocumentError, match="more than 1000 elements"):
         decode(b"<rss><channel>" + b"<a/>" * 2000 + b"</channel></rss>", "a.xml")
 
 
@@ -112,7 +112,7 @@ def test_latin_1_is_read_as_windows_1252() -> None:
 
 def test_a_wrong_charset_names_line_and_column() -> None:
     data = b'{"id": "1"}\n{"id": "caf\xe9"}'
-    with pytest.raises(BrokenDocument) as caught:
+    with pytest.raises(BrokenDocumentError) as caught:
         decode(data, "a.jsonl")
     assert caught.value.place == "a.jsonl:2:12"
     assert "UTF-8" in (caught.value.hint or "")
@@ -217,7 +217,7 @@ def test_places_are_right_far_down() -> None:
 def check(data: bytes) -> None:
     try:
         feed = adapt(decode(data, "a"), "F")
-    except BrokenDocument as error:
+    except BrokenDocumentError as error:
         fair = error.place is not None and bool(error.message)
     else:
         fair = all(item.id for item in feed.items)

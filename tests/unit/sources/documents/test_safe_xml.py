@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.errors import BrokenDocument
+from runnel.errors import BrokenDocumentError
 from runnel.sources.documents.safe_xml import MAX_DEPTH, parse_xml, refuse_declarations
 
 ENTITY = '<!ENTITY a "b">'
@@ -29,9 +29,9 @@ ENTITY = '<!ENTITY a "b">'
     ],
 )
 def test_declarations_are_refused(text: str) -> None:
-    with pytest.raises(BrokenDocument, match="declares"):
+    with pytest.raises(BrokenDocumentError, match="declares"):
         refuse_declarations(text, "a.rdf")
-    with pytest.raises(BrokenDocument):
+    with pytest.raises(BrokenDocumentError):
         parse_xml(text, "a.rdf")
 
 
@@ -50,7 +50,7 @@ def test_what_only_looks_like_a_declaration_is_taken(text: str) -> None:
 
 
 def test_the_place_of_a_declaration() -> None:
-    with pytest.raises(BrokenDocument) as caught:
+    with pytest.raises(BrokenDocumentError) as caught:
         refuse_declarations("<!-- -->\n\n<!DOCTYPE a [<!ENTITY b 'c'>]><a/>", "a.xml")
     assert caught.value.place == "a.xml:3"
     assert caught.value.hint
@@ -63,13 +63,13 @@ def test_depth_is_bounded(depth: int) -> None:
     if depth <= MAX_DEPTH:
         assert parse_xml(text, "a.xml").tag == "a"
     else:
-        with pytest.raises(BrokenDocument, match=f"more than {MAX_DEPTH} deep"):
+        with pytest.raises(BrokenDocumentError, match=f"more than {MAX_DEPTH} deep"):
             parse_xml(text, "a.xml")
 
 
 def test_elements_are_counted_while_they_come() -> None:
     # The document breaks after the limit: that the limit is what is reported shows that building stopped there.
-    with pytest.raises(BrokenDocument, match="more than 100 elements"):
+    with pytest.raises(BrokenDocumentError, match="more than 100 elements"):
         parse_xml("<a>" + "<b/>\n" * 20_000 + "<broken", "a.xml", max_elements=100)
 
 
@@ -77,5 +77,5 @@ def test_elements_are_counted_while_they_come() -> None:
 @settings(deadline=None, max_examples=200)
 def test_any_text_is_a_tree_or_a_broken_document(text: str) -> None:
     for document in (text, f"<a>{text}</a>", f"<!DOCTYPE {text}><a/>"):
-        with suppress(BrokenDocument):
+        with suppress(BrokenDocumentError):
             assert parse_xml(document, "a.xml") is not None

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.errors import BrokenDocument
+from runnel.errors import BrokenDocumentError
 from runnel.logs.items.fingerprint import fingerprint
 from runnel.model.graph import GRAPH, RdfGraph, read_ntriples
 from runnel.model.item import Item
@@ -128,7 +128,7 @@ def test_turtle_without_a_name_is_known_by_how_it_begins(text: str) -> None:
 
 
 def test_a_text_that_only_speaks_of_a_base_is_no_rdf() -> None:
-    with pytest.raises(BrokenDocument, match="neither XML nor JSON"):
+    with pytest.raises(BrokenDocumentError, match="neither XML nor JSON"):
         read("Base camp: prefix of a tour", "a.txt")
 
 

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.sources.web_feeds.feed_server import FeedServer
 
-from runnel.errors import BrokenDocument
+from runnel.errors import BrokenDocumentError
 from runnel.model.graph import GRAPH, MOST_TRIPLES
 from runnel.model.item import MAX_TEXT
-from runnel.sandbox.rdf_reader import RdfForm, RdfReader, Unreadable
-from runnel.sources.document_pool import ParsePool
+from runnel.sandbox.rdf_reader import RdfForm, RdfReader, UnreadableRdfError
+from runnel.sources.document_pool import DocumentPool
 from runnel.sources.documents.adapt import AdaptedFeed, adapt
 from runnel.sources.documents.decode import decode
 from runnel.sources.rdf import rss_graphs
@@ -33,8 +33,8 @@ def read(text: str | bytes, name: str) -> AdaptedFeed:
     return adapt(decode(data, name, form=form_of(None, name)), "F")
 
 
-def refusal(text: str | bytes, name: str) -> BrokenDocument:
-    with pytest.raises(BrokenDocument) as caught:
+def refusal(text: str | bytes, name: str) -> BrokenDocumentError:
+    with pytest.raises(BrokenDocumentError) as caught:
         read(text, name)
     assert caught.value.hint
     return caught.value
@@ -107,7 +107,7 @@ def test_damaged_documents_are_read_or_refused(name: str, data: st.DataObject) -
         feed = read(bytes(text), name)
         told = [problem.place or "" for problem in feed.problems]
         assert len(feed.items) + len(told) == 1
-    except BrokenDocument as refused:
+    except BrokenDocumentError as refused:
         told = [refused.place or ""]
     assert all(place.startswith(name) for place in told)
 
@@ -147,7 +147,7 @@ def test_a_feed_with_a_harmless_doctype_has_graphs_all_the_same() -> None:
 def test_triples_nested_without_end_end_only_the_process_that_reads_them(reader: RdfReader) -> None:
     deep = b"<urn:a> <urn:b> " + 100_000 * b"<<( <urn:a> <urn:b> " + b"1" + 100_000 * b" )>>" + b" ."
     assert triples(reader) == 1
-    with pytest.raises(Unreadable, match="ended with code -"):
+    with pytest.raises(UnreadableRdfError, match="ended with code -"):
         triples(reader, deep)
     assert triples(reader) == 1
     assert "could not be read" in refusal(deep, "a.ttl").message
@@ -155,7 +155,7 @@ def test_triples_nested_without_end_end_only_the_process_that_reads_them(reader:
 
 @pytest.mark.parametrize("text", [100_000 * b"[<urn:p> ", b"<urn:a> <urn:b> " + 100_000 * b"(", 100_000 * b"{ "])
 def test_other_things_nested_without_end_are_refused(reader: RdfReader, text: bytes) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableRdfError):
         triples(reader, text)
     assert triples(reader) == 1
 
@@ -169,7 +169,7 @@ def slow_contexts(count: int) -> bytes:
 def test_a_document_without_end_is_given_up() -> None:
     reader = RdfReader(seconds=0.5)
     try:
-        with pytest.raises(Unreadable, match=r"no end to it in 0\.5 seconds"):
+        with pytest.raises(UnreadableRdfError, match=r"no end to it in 0\.5 seconds"):
             triples(reader, slow_contexts(20_000), RdfForm.JSON_LD)
     finally:
         reader.close()
@@ -182,7 +182,7 @@ def test_memory_is_bounded() -> None:
     reader = RdfReader(seconds=20, megabytes=200)
     try:
         assert triples(reader) == 1
-        with pytest.raises(Unreadable, match="ended with code"):
+        with pytest.raises(UnreadableRdfError, match="ended with code"):
             triples(reader, b"<urn:a> <urn:b> '" + b"x" * (150 << 20) + b"' .")
         assert triples(reader) == 1
     finally:
@@ -212,8 +212,8 @@ def test_many_threads_have_each_its_own_answer(reader: RdfReader) -> None:
 
 def test_a_small_document_is_read_in_a_process_where_its_notation_is_dangerous() -> None:
     deep = b"<urn:a> <urn:b> " + 1_200 * b"<<( <urn:a> <urn:b> " + b"1" + 1_200 * b" )>>" + b" ."
-    with ParsePool(workers=1) as pool:
-        with pytest.raises(BrokenDocument):
+    with DocumentPool(workers=1) as pool:
+        with pytest.raises(BrokenDocumentError):
             pool.decode_and_adapt(deep, "a.ttl", "F", form=RdfForm.TURTLE)
         assert len(pool.decode_and_adapt(SIMPLE, "a.ttl", "F", form=RdfForm.TURTLE).items) == 1
 
@@ -248,7 +248,7 @@ def test_relative_contexts_are_elsewhere_too(context: str) -> None:
 
 def test_the_parser_itself_fetches_nothing_either(reader: RdfReader) -> None:
     with FeedServer().running() as server:
-        with pytest.raises(Unreadable):
+        with pytest.raises(UnreadableRdfError):
             triples(reader, f'{{"@context": "{server.url("/c")}", "a": 1}}'.encode(), RdfForm.JSON_LD)
         assert server.seen == []
 

@@ -21,7 +21,7 @@ from runnel.catalog.logs import quarantine
 from runnel.catalog.logs.quarantine import Quarantined
 from runnel.catalog.polling import polls
 from runnel.catalog.polling.polls import PollCounts, PollState
-from runnel.engine.workspace import create_root
+from runnel.engine.workspace import create_workspace
 from runnel.model.feed import FeedKind
 from runnel.model.item import Item
 from runnel.sources.acquire import Acquirer, Acquisition
@@ -118,7 +118,7 @@ class PollWorld:
         self.clock = FakeClock()
         self.server = server
         given = {"allowed_addresses": ("127.0.0.1/32",), "http_seconds": 5.0, "poll_seconds": 600.0} | overrides
-        self.root = create_root(folder, clock=self.clock, **given)
+        self.root = create_workspace(folder, clock=self.clock, **given)
         self.acquirer = Acquirer(
             self.root.catalog, self.root.storage, self.root.items, self.root.folder, self.root.settings
         )
@@ -177,7 +177,7 @@ class PollWorld:
 
     def aside(self) -> list[Quarantined]:
         with self.root.catalog.read() as connection:
-            return quarantine.put_aside_things(connection)
+            return quarantine.quarantined_things(connection)
 
     def close(self) -> None:
         for poller in self.pollers:

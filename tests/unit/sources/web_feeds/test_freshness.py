@@ -11,7 +11,7 @@ from hypothesis import strategies as some
 
 from runnel.sources.web_feeds.freshness import (
     DAY,
-    Head,
+    DocumentHead,
     back_off,
     charset_of,
     fresh_for,
@@ -19,7 +19,7 @@ from runnel.sources.web_feeds.freshness import (
     read_head,
     retry_after,
 )
-from runnel.sources.web_feeds.host_pace import Budget, Hosts
+from runnel.sources.web_feeds.host_pace import HostPace, RequestBudget
 
 NOW = datetime(2026, 1, 1, 12, tzinfo=UTC).timestamp()
 _texts = some.text(max_size=40) | some.sampled_from(
@@ -78,23 +78,25 @@ def test_no_header_breaks_anything(headers: dict[str, str]) -> None:
     some.floats(1, 10 * DAY),
     some.floats(0, 1e12),
     some.builds(
-        Head,
+        DocumentHead,
         ttl=some.floats(0, DAY),
         skip_hours=some.lists(some.integers(0, 23), max_size=23).map(tuple),
         skip_days=some.lists(some.integers(0, 6), max_size=6).map(tuple),
     ),
 )
-def test_a_wait_is_never_shorter_than_declared_nor_longer_than_a_day(every: float, fresh: float, head: Head) -> None:
+def test_a_wait_is_never_shorter_than_declared_nor_longer_than_a_day(
+    every: float, fresh: float, head: DocumentHead
+) -> None:
     wait = next_wait(every, NOW, fresh=fresh, head=head)
     assert every <= wait <= max(every, DAY)
 
 
 def test_hours_and_days_to_be_skipped() -> None:
-    assert next_wait(60, NOW, head=Head(skip_hours=(12, 13))) == 2 * 3600
-    assert next_wait(60, NOW, head=Head(skip_hours=(14,))) == 60
+    assert next_wait(60, NOW, head=DocumentHead(skip_hours=(12, 13))) == 2 * 3600
+    assert next_wait(60, NOW, head=DocumentHead(skip_hours=(14,))) == 60
     thursday = datetime.fromtimestamp(NOW, UTC).weekday()
-    assert next_wait(60, NOW, head=Head(skip_days=(thursday,))) == 12 * 3600
-    assert next_wait(60, NOW, head=Head(skip_days=(thursday, thursday + 1))) == DAY, "a day at most"
+    assert next_wait(60, NOW, head=DocumentHead(skip_days=(thursday,))) == 12 * 3600
+    assert next_wait(60, NOW, head=DocumentHead(skip_days=(thursday, thursday + 1))) == DAY, "a day at most"
 
 
 def test_the_head_of_a_document() -> None:
@@ -102,7 +104,7 @@ def test_the_head_of_a_document() -> None:
         <link>https://muse.example/</link><atom:link rel="self hub" href="https://muse.example/rss"/>
         <skipHours><hour>24</hour><hour>x</hour><hour>77</hour></skipHours><skipDays><day>Sunday</day></skipDays>
         <item><ttl>5</ttl><atom:link rel="hub" href="https://evil.example/"/></item></channel></rss>"""
-    assert read_head(text.encode()) == Head(
+    assert read_head(text.encode()) == DocumentHead(
         ttl=5400,
         skip_hours=(0,),
         skip_days=(6,),
@@ -116,7 +118,7 @@ def test_a_head_that_skips_everything_skips_nothing() -> None:
     hours = "".join(f"<hour>{hour}</hour>" for hour in range(24))
     days = "".join(f"<day>{day}day</day>" for day in ("Mon", "Tues", "Wednes", "Thurs", "Fri", "Satur", "Sun"))
     text = f"<rss><channel><skipHours>{hours}</skipHours><skipDays>{days}</skipDays></channel></rss>"
-    assert read_head(text.encode()) == Head()
+    assert read_head(text.encode()) == DocumentHead()
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,7 @@ def test_a_head_that_skips_everything_skips_nothing() -> None:
     ],
 )
 def test_documents_without_a_head_say_nothing(data: bytes) -> None:
-    assert read_head(data) == Head()
+    assert read_head(data) == DocumentHead()
 
 
 @settings(deadline=None, max_examples=200)
@@ -167,7 +169,7 @@ def test_waits_after_failures_use_their_whole_range() -> None:
 @settings(deadline=None, max_examples=100)
 @given(some.integers(1, 6000), some.lists(some.tuples(some.floats(-100, 100), some.integers(0, 50)), max_size=40))
 def test_a_budget_is_never_overdrawn(per_minute: int, turns: list[tuple[float, int]]) -> None:
-    budget = Budget(per_minute)
+    budget = RequestBudget(per_minute)
     now, highest, spent = NOW, NOW, 0
     for step, wanted in turns:
         now += step
@@ -179,7 +181,7 @@ def test_a_budget_is_never_overdrawn(per_minute: int, turns: list[tuple[float, i
 
 
 def test_hosts_rest_and_wake() -> None:
-    hosts = Hosts(2, 60)
+    hosts = HostPace(2, 60)
     one, other = "http://a.example/1", "http://b.example/1"
     hosts.begin(one)
     assert hosts.has_room(one)

@@ -19,7 +19,7 @@ from runnel.catalog.access.owners import Quotas
 from runnel.catalog.declared import feeds
 from runnel.catalog.polling import hubs, polls
 from runnel.catalog.store import schema
-from runnel.errors import CatalogUnavailable, RunnelError, StorageFull
+from runnel.errors import CatalogUnavailableError, RunnelError, StorageFullError
 from runnel.logs.items.item_log import Accepted, ItemLog
 from runnel.model.feed import Feed
 from runnel.model.item import Item
@@ -609,19 +609,19 @@ def test_a_full_disk_is_waited_for_without_asking_again(
     world.register("/b")
 
     def full(*_: object, **__: object) -> None:
-        raise StorageFull("no room")
+        raise StorageFullError("no room")
 
     with monkeypatch.context() as patched:
         patched.setattr(ItemLog, "accept", full)
         for _ in range(3):
-            with pytest.raises(StorageFull):
+            with pytest.raises(StorageFullError):
                 world.poll()
     assert sorted(server.paths()) == ["/a", "/b"]
     assert world.poll().accepted == 2
     assert sorted(server.paths()) == ["/a", "/b"]
 
 
-@pytest.mark.parametrize("trouble", [StorageFull("no room"), CatalogUnavailable("the server went away")])
+@pytest.mark.parametrize("trouble", [StorageFullError("no room"), CatalogUnavailableError("the server went away")])
 def test_what_the_other_answers_said_holds_although_one_could_not_be_kept(
     tmp_path: Path, server: FeedServer, monkeypatch: pytest.MonkeyPatch, trouble: RunnelError
 ) -> None:
@@ -677,7 +677,7 @@ def test_bytes_that_could_not_be_kept_are_counted_once(
     world.register("/a", owner=ann.id)
 
     def full(*_: object, **__: object) -> None:
-        raise StorageFull("no room")
+        raise StorageFullError("no room")
 
     def used() -> int:
         with world.root.catalog.read() as connection:
@@ -686,7 +686,7 @@ def test_bytes_that_could_not_be_kept_are_counted_once(
     with monkeypatch.context() as patched:
         patched.setattr(ItemLog, "accept", full)
         for _ in range(3):
-            with pytest.raises(StorageFull):
+            with pytest.raises(StorageFullError):
                 world.poll()
     assert used() == len(rss("1"))
     assert world.poll().accepted == 1
@@ -705,7 +705,7 @@ def test_a_hub_that_could_not_be_written_down_is_asked_in_the_next_round(
     world.register("/a")
 
     def full(*_: object) -> None:
-        raise StorageFull("no room")
+        raise StorageFullError("no room")
 
     with monkeypatch.context() as patched:
         patched.setattr(hubs, "put_hub", full)

@@ -12,15 +12,15 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from runnel.sources.web_feeds.publishing_rates import DAY, HOUR, curves, integrate, learn, start_rows
-from runnel.sources.web_feeds.refresh import Learned, choose, index, next_look, overflow_chance, urgency
+from runnel.sources.web_feeds.refresh import PublishingModel, choose, index, next_look, overflow_chance, urgency
 
 MIDNIGHT = 20_000 * DAY
 
 
-def taught(finds: list[tuple[float, int]], *, held: int = 20, period: float = HOUR) -> Learned:
+def taught(finds: list[tuple[float, int]], *, held: int = 20, period: float = HOUR) -> PublishingModel:
     """A feed after polls at some distances, each with its number of new items."""
     at = MIDNIGHT
-    learned = Learned.start(period).observed(at=at, elapsed=0, new=held, held=held)
+    learned = PublishingModel.start(period).observed(at=at, elapsed=0, new=held, held=held)
     for elapsed, new in finds:
         at += elapsed
         learned = learned.observed(at=at, elapsed=elapsed, new=new, held=held)
@@ -38,8 +38,8 @@ def test_the_past_is_forgotten() -> None:
 
 
 def test_the_first_poll_teaches_only_what_the_document_holds() -> None:
-    first = Learned.start(HOUR).observed(at=MIDNIGHT, elapsed=0, new=50, held=50)
-    assert (first.capacity, first.rate, first.changed) == (50, Learned.start(HOUR).rate, MIDNIGHT)
+    first = PublishingModel.start(HOUR).observed(at=MIDNIGHT, elapsed=0, new=50, held=50)
+    assert (first.capacity, first.rate, first.changed) == (50, PublishingModel.start(HOUR).rate, MIDNIGHT)
 
 
 def test_a_document_that_was_not_sent_again_leaves_the_capacity() -> None:
@@ -49,7 +49,7 @@ def test_a_document_that_was_not_sent_again_leaves_the_capacity() -> None:
 
 
 def test_a_short_document_may_grow_until_it_pushes_items_out() -> None:
-    young = Learned.start(HOUR).observed(at=MIDNIGHT, elapsed=0, new=1, held=1)
+    young = PublishingModel.start(HOUR).observed(at=MIDNIGHT, elapsed=0, new=1, held=1)
     assert young.capacity == 10
     growing = young.observed(at=MIDNIGHT + HOUR, elapsed=HOUR, new=2, held=3)
     assert growing.capacity == 10
@@ -67,7 +67,7 @@ def test_a_document_full_of_new_items_is_polled_sooner_and_sooner() -> None:
     assert all(later < sooner for sooner, later in pairwise(waits))
 
 
-def chance(learned: Learned, wait: float) -> float:
+def chance(learned: PublishingModel, wait: float) -> float:
     made = np.frombuffer(learned.curve, dtype=np.float32).reshape(1, -1)
     items, _ = integrate(made, np.array([MIDNIGHT]), np.array([MIDNIGHT + wait]))
     return float(overflow_chance(items, np.sqrt(items), np.array([learned.capacity]))[0])
@@ -133,7 +133,7 @@ def test_an_awakened_feed_is_found_urgent_at_once() -> None:
 
 
 def test_what_was_never_polled_is_urgent() -> None:
-    unknown, known = Learned.start(HOUR), taught([(HOUR, 1)] * 10)
+    unknown, known = PublishingModel.start(HOUR), taught([(HOUR, 1)] * 10)
     values = urgency([unknown, known], np.array([np.inf, HOUR]), MIDNIGHT)
     assert np.isfinite(values).all()
     assert values[0] > values[1]
@@ -145,7 +145,7 @@ def test_no_feeds_are_no_trouble() -> None:
 
 
 def test_ten_thousand_feeds_take_milliseconds() -> None:
-    learned = [Learned.start(60.0 + number) for number in range(10_000)]
+    learned = [PublishingModel.start(60.0 + number) for number in range(10_000)]
     waited = np.linspace(0, DAY, 10_000)
     urgency(learned, waited, MIDNIGHT)
     started = time.process_time()
@@ -174,14 +174,14 @@ POLLS = st.lists(
 def test_whatever_is_found_urgency_is_finite_and_what_is_kept_comes_back(
     polls: list[tuple[float, int, int]], period: float, waited: float
 ) -> None:
-    learned, at = Learned.start(period), MIDNIGHT
+    learned, at = PublishingModel.start(period), MIDNIGHT
     for elapsed, new, held in polls:
         at += elapsed
         learned = learned.observed(at=at, elapsed=elapsed, new=new, held=held)
     value = urgency([learned], np.array([waited]), at + waited)
     assert np.isfinite(value).all()
     assert (value >= 0).all()
-    again = Learned.from_text(learned.to_text(), period)
+    again = PublishingModel.from_text(learned.to_text(), period)
     assert again.rate == pytest.approx(learned.rate, rel=1e-4)
     assert again.changed == pytest.approx(learned.changed, abs=0.001)
     assert len(learned.to_text()) < 2000
@@ -224,14 +224,16 @@ def test_integrals_are_those_of_small_steps(start: float, length: float, seed: i
     "text",
     [
         "", None, "{", "[]", "7", "null", '{"items": 1}', "x" * 20_000, "[" * 9_000,
-        json.dumps({"items": float("nan")}), Learned.start(60).to_text().replace("1.0", "1e400", 1),
-        Learned.start(60).to_text().replace("1.0", "-1", 1), Learned.start(60).to_text().replace("1.0", '"1"', 1),
-        Learned.start(60).to_text().replace("1.0", "true", 1), Learned.start(60).to_text()[:-2] + ",1]}",
-        Learned.start(60).to_text().replace('"capacity":10.0', '"capacity":0'),
+        json.dumps({"items": float("nan")}), PublishingModel.start(60).to_text().replace("1.0", "1e400", 1),
+        PublishingModel.start(60).to_text().replace("1.0", "-1", 1),
+        PublishingModel.start(60).to_text().replace("1.0", '"1"', 1),
+        PublishingModel.start(60).to_text().replace("1.0", "true", 1),
+        PublishingModel.start(60).to_text()[:-2] + ",1]}",
+        PublishingModel.start(60).to_text().replace('"capacity":10.0', '"capacity":0'),
     ],
 )  # fmt: skip
 def test_learning_starts_anew_from_what_is_not_ours(text: str | None) -> None:
-    assert Learned.from_text(text, 600) == Learned.start(600)
+    assert PublishingModel.from_text(text, 600) == PublishingModel.start(600)
 
 
 @settings(max_examples=40, deadline=None)
@@ -241,5 +243,5 @@ def test_learning_starts_anew_from_what_is_not_ours(text: str | None) -> None:
         ["items", "seconds", "recent", "recent_expected", "excess", "square", "capacity", "held", "changed", "hours",
          "hours_expected"]), inner, max_size=11)))  # fmt: skip
 def test_hostile_text_never_breaks_urgency(value: object) -> None:
-    learned = Learned.from_text(json.dumps(value), 600)
+    learned = PublishingModel.from_text(json.dumps(value), 600)
     assert np.isfinite(urgency([learned], np.array([60.0]), MIDNIGHT)).all()

@@ -21,12 +21,12 @@ from runnel.catalog.access import owners
 from runnel.catalog.declared import feeds
 from runnel.catalog.polling import hubs
 from runnel.catalog.polling.hubs import HubRow, HubState
-from runnel.errors import Backlogged, StorageFull
+from runnel.errors import BacklogError, StorageFullError
 from runnel.logs.items.item_log import ItemLog
-from runnel.model.feed import OPERATOR
-from runnel.net.http_client import Answer
-from runnel.sources.web_feeds.hub_links import Offer, offer_of
-from runnel.sources.web_feeds.websub_client import Subscriber
+from runnel.model.feed import ADMIN
+from runnel.net.http_client import HttpResponse
+from runnel.sources.web_feeds.hub_links import HubOffer, offer_of
+from runnel.sources.web_feeds.websub_client import WebSubClient
 
 HUB_HEAD = '<atom:link xmlns:atom="http://www.w3.org/2005/Atom" rel="{}" href="{}"/>'
 
@@ -80,7 +80,7 @@ class World(PollWorld):
     def __init__(self, folder: Path, server: FeedServer, **overrides: Any) -> None:
         super().__init__(folder, server, public_url=server.url("/public"), **overrides)
         self.hub = Hub(server)
-        self.subscriber = Subscriber(self.root.catalog, self.acquirer, self.root.settings)
+        self.subscriber = WebSubClient(self.root.catalog, self.acquirer, self.root.settings)
 
         async def call(request: web.Request) -> web.Response:
             params = dict(request.query.items())
@@ -202,7 +202,7 @@ def test_pushes_wait_above_the_lag_limit(tmp_path: Path, server: FeedServer) -> 
     world.register("/a")
     world.poll()
     body = rss("2")
-    with pytest.raises(Backlogged):
+    with pytest.raises(BacklogError):
         world.subscriber.receive(world.hub.callback, world.hub.signed(body), body)
     world.close()
 
@@ -388,8 +388,8 @@ def test_without_a_public_address_no_hub_is_asked(tmp_path: Path, server: FeedSe
 # --- what feeds offer ---------------------------------------------------------------------------------------------
 
 
-def _answer(url: str = "https://muse.example/rss", **headers: str) -> Answer:
-    return Answer(200, headers, b"", url)
+def _answer(url: str = "https://muse.example/rss", **headers: str) -> HttpResponse:
+    return HttpResponse(200, headers, b"", url)
 
 
 @pytest.mark.parametrize(
@@ -411,24 +411,24 @@ def _answer(url: str = "https://muse.example/rss", **headers: str) -> Answer:
 )  # fmt: skip
 def test_where_a_feed_is_pushed(link: str, head: str, offer: tuple[str, str] | None) -> None:
     found = offer_of(_answer(Link=link), rss(head=head))
-    assert found == (None if offer is None else Offer(*offer))
+    assert found == (None if offer is None else HubOffer(*offer))
 
 
 def test_a_push_that_there_is_no_room_for_is_not_counted(
     world: World, feed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object, **__: object) -> None:
-        raise StorageFull("no room")
+        raise StorageFullError("no room")
 
     def used() -> int:
         with world.root.catalog.read() as connection:
-            return owners.usage_of(connection, OPERATOR).bytes
+            return owners.usage_of(connection, ADMIN).bytes
 
     body, before = rss("2"), used()
     with monkeypatch.context() as patched:
         patched.setattr(ItemLog, "accept", full)
         for _ in range(2):
-            with pytest.raises(StorageFull):
+            with pytest.raises(StorageFullError):
                 world.subscriber.receive(world.hub.callback, world.hub.signed(body), body)
     assert used() == before
     taken = world.subscriber.receive(world.hub.callback, world.hub.signed(body), body)
@@ -475,7 +475,7 @@ HUB = {"type": "WebSub", "url": "https://hub.example/"}
 )
 def test_where_a_json_feed_is_pushed(document: bytes, offer: tuple[str, str] | None) -> None:
     found = offer_of(_answer(), document)
-    assert found == (None if offer is None else Offer(*offer))
+    assert found == (None if offer is None else HubOffer(*offer))
 
 
 @settings(deadline=None, max_examples=200)

@@ -17,7 +17,7 @@ from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import PlanVersion, forget_parts, load, read_manifest
 from runnel.scaleout.partitioning import read_partitioning
 from runnel.storage.file_storage import FileStorage
-from runnel.streaming.worker.plan_cache import forget_plans, held_plans, loaded_plan, partition_of, routing_of
+from runnel.streaming.worker.plan_cache import cached_plans, forget_plans, loaded_plan, partition_of, routing_of
 
 COUNT = 3
 BASE = 3_000
@@ -88,7 +88,7 @@ def test_no_more_is_mapped_than_the_budget_however_often_queries_are_declared(tm
     for version in versions:
         roots.use(version, budget)
         there = roots.mapped()
-        assert sum(there.values()) <= held_plans(budget).counters.held_bytes <= budget
+        assert sum(there.values()) <= cached_plans(budget).counters.held_bytes <= budget
         assert "base" not in there, "who has pieces needs no whole plan"
         assert {name for name in there if name.startswith("delta")} <= {version.delta}, "old deltas are let go of"
     loaded_plan(roots.storage.url, roots.whole)
@@ -99,6 +99,6 @@ def test_a_declaration_is_no_load(tmp_path: Path) -> None:
     roots, budget = Roots(tmp_path), 1 << 30
     for number in range(3):
         roots.use(roots.declared(number) if number else roots.version, budget)
-    counters = held_plans(budget).counters
+    counters = cached_plans(budget).counters
     assert (counters.loads, counters.reloads, counters.evictions) == (COUNT + 1, 0, 0)
     assert counters.renewals == 2 * (COUNT + 1)

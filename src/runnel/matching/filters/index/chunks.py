@@ -14,7 +14,7 @@ from runnel.arrays import Array, offsets_of
 from runnel.matching.contract import MatchStatistics
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.index.match_slowly import match_slowly
-from runnel.matching.filters.index.part_index import Found
+from runnel.matching.filters.index.part_index import CandidateMatches
 from runnel.matching.filters.index.reach import Reach
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Failure, Matches
@@ -27,7 +27,7 @@ class Part(Protocol):
     def reach(self) -> Reach:
         """The queries behind the part's predicates."""
 
-    def match(self, columns: ItemColumns, statistics: MatchStatistics) -> Found:
+    def match(self, columns: ItemColumns, statistics: MatchStatistics) -> CandidateMatches:
         """The queries of the part that the items match."""
 
 
@@ -42,7 +42,7 @@ class ChunkedMatcher:
 
     def match(self, items: ItemBatch) -> Matches:
         """The queries that each item of the batch matches."""
-        found: list[Found] = []
+        found: list[CandidateMatches] = []
         for start in range(0, len(items), self._chunk):
             found.extend(self._matched(items, start, min(self._chunk, len(items) - start)))
         matches = _gathered(found, len(items))
@@ -52,7 +52,7 @@ class ChunkedMatcher:
         self.statistics.failures += len(matches.failures)
         return matches
 
-    def _matched(self, items: ItemBatch, start: int, size: int) -> Iterator[Found]:
+    def _matched(self, items: ItemBatch, start: int, size: int) -> Iterator[CandidateMatches]:
         chunk = ItemBatch(items.records.slice(start, size))
         try:
             columns = ItemColumns(chunk)
@@ -68,12 +68,12 @@ class ChunkedMatcher:
         yield from (_moved(one, start) for one in found)
 
 
-def _moved(found: Found, start: int) -> Found:
+def _moved(found: CandidateMatches, start: int) -> CandidateMatches:
     failures = tuple(Failure(one.row + start, one.query, one.reason) for one in found.failures)
-    return Found(found.rows + start, found.queries, failures)
+    return CandidateMatches(found.rows + start, found.queries, failures)
 
 
-def _gathered(found: list[Found], count: int) -> Matches:
+def _gathered(found: list[CandidateMatches], count: int) -> Matches:
     """All pairs as rows of ascending query ids, each pair once."""
     rows = np.concatenate([np.empty(0, dtype=np.int64), *(one.rows for one in found)])
     queries = np.concatenate([np.empty(0, dtype=np.int64), *(one.queries for one in found)])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from runnel.arrays import IDENTIFIER, Array, Rows
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.matching.filters.atoms.anchors import Anchors, choose_anchors
 from runnel.matching.filters.atoms.atom_layout import NOTHING, AtomLayout, lay_out_atoms
 from runnel.plan.logical_plan import LogicalPlan
@@ -38,9 +38,9 @@ def stored_atoms(part: PlanPart) -> AtomLayout:
         found = AtomLayout.stored(part.layout) if AtomLayout.is_stored(part.layout) else lay_out_atoms(part.logical)
         found.check(len(part.stored.atoms))
     except KeyError as error:
-        raise CorruptData(f"{folder} has no index array {error.args[0]}") from error
+        raise CorruptDataError(f"{folder} has no index array {error.args[0]}") from error
     except ValueError as error:
-        raise CorruptData(f"{folder}: the index array {error}") from error
+        raise CorruptDataError(f"{folder}: the index array {error}") from error
     return found
 
 

@@ -8,14 +8,14 @@ from runnel.algebra.nodes.graph_patterns import Graph
 from runnel.algebra.semantics.evaluate import holds
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.atoms.truth import formula_order
-from runnel.matching.filters.index.part_index import Found
+from runnel.matching.filters.index.part_index import CandidateMatches
 from runnel.matching.filters.index.reach import Reach
 from runnel.matching.graphs.search.match_single import graph_holds
 from runnel.model.match import Failure
 from runnel.plan.logical_plan import EXACT, FormulaKind
 
 
-def match_slowly(reach: Reach, columns: ItemColumns) -> Found:
+def match_slowly(reach: Reach, columns: ItemColumns) -> CandidateMatches:
     """The queries of a part that a single item (row 0) matches, by the reference evaluator."""
     predicates = np.flatnonzero(reach.predicates(int(columns.feeds[0])))
     held: list[int] = []
@@ -30,7 +30,7 @@ def match_slowly(reach: Reach, columns: ItemColumns) -> Found:
             failures += [Failure(0, query, reason) for query in queries.tolist()]
     chosen = np.array(held, dtype=np.int64)
     rows, queries = reach.queries(columns, np.zeros(len(chosen), dtype=np.int64), chosen)
-    return Found(rows, queries, tuple(failures))
+    return CandidateMatches(rows, queries, tuple(failures))
 
 
 def _satisfied(reach: Reach, predicate: int, columns: ItemColumns) -> bool:

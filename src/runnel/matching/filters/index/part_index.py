@@ -25,7 +25,7 @@ from runnel.plan.store import PlanPart
 
 
 @dataclass(frozen=True)
-class Found:
+class CandidateMatches:
     """Pairs of a row and a query (by catalog id) of one chunk, and the failures."""
 
     rows: Array
@@ -44,7 +44,7 @@ class PartIndex:
         self._words = PlanWords.of(part, self.layout.atoms)
         self._orders: dict[int, list[int]] = {}
 
-    def match(self, columns: ItemColumns, statistics: MatchStatistics) -> Found:
+    def match(self, columns: ItemColumns, statistics: MatchStatistics) -> CandidateMatches:
         """The queries of this part that the items match."""
         keys = self._finder.keys(columns)
         self._words.add_keys(columns, keys)
@@ -58,7 +58,7 @@ class PartIndex:
         found_rows, queries = self.reach.queries(columns, rows[held], predicates[held])
         unknown = verdicts == UNKNOWN
         failures = self._failures(columns, rows[unknown], predicates[unknown], truth) if unknown.any() else ()
-        return Found(found_rows, queries, failures)
+        return CandidateMatches(found_rows, queries, failures)
 
     def _relevant(self, source: int) -> tuple[Array, Array]:
         """For a source: which predicates some query asks of it, and those of them that no key leads to."""

@@ -18,7 +18,7 @@ from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.atoms.item_keys import BatchKeys
 from runnel.matching.filters.streams.block_texts import Prefixed, cut_texts
 from runnel.matching.filters.streams.stream_layout import StreamLayout, words_of_keys
-from runnel.matching.filters.streams.walk import Texts
+from runnel.matching.filters.streams.walk import BlockTexts
 from runnel.matching.filters.words.vocabulary import Vocabulary
 from runnel.plan.store import PlanPart
 
@@ -75,7 +75,7 @@ def word_slots(atoms: AtomLayout) -> dict[str, int]:
 
 @kernel
 def _pairs(
-    texts: Texts,
+    texts: BlockTexts,
     prefixed: Prefixed,
     whole: int,
     offsets: Array,

@@ -9,7 +9,7 @@ import numpy as np
 
 from runnel.arrays import Array, offsets_of
 from runnel.matching.filters.atoms.item_columns import ItemColumns
-from runnel.matching.filters.streams.walk import Texts
+from runnel.matching.filters.streams.walk import BlockTexts
 from runnel.matching.filters.words.tokenize import tokenize
 from runnel.matching.filters.words.vocabulary import Vocabulary
 from runnel.model.item_batch import TEXT
@@ -25,7 +25,7 @@ class Prefixed(NamedTuple):
 
 def cut_texts(
     columns: ItemColumns, vocabulary: Vocabulary, prefixes: Vocabulary, slots: Mapping[str, int], *, whole: bool
-) -> tuple[Texts, Prefixed]:
+) -> tuple[BlockTexts, Prefixed]:
     """The words of the texts that a plan part looks at: of the attributes that have a slot, or of all (`whole`).
 
     A text of another attribute is in no slot, -1.
@@ -41,4 +41,4 @@ def cut_texts(
     rows, text_slots = columns.value_rows[positions], found[positions]
     row_values = offsets_of(np.bincount(rows, minlength=len(columns)))
     beginnings = Prefixed(rows[tokens.prefix_values], text_slots[tokens.prefix_values], tokens.prefixes)
-    return Texts(row_values, text_slots, tokens.offsets, tokens.words), beginnings
+    return BlockTexts(row_values, text_slots, tokens.offsets, tokens.words), beginnings

@@ -11,10 +11,10 @@ import numpy as np
 from runnel.arrays import Array
 from runnel.kernel import kernel
 from runnel.matching.filters.streams.masks import both, load, make_masks, put_item, save, some
-from runnel.matching.filters.streams.walk import AHEAD, PartArrays, State
+from runnel.matching.filters.streams.walk import AHEAD, PartArrays, WalkState
 
 
-def lead(part: PartArrays, state: State, sources: Array) -> int:
+def lead(part: PartArrays, state: WalkState, sources: Array) -> int:
     """Fill the streams of the state; gives how many there are. `sources` are those of the items, below 0 others."""
     count = _lead_by_keys(part, state)
     if len(part.own_keys):
@@ -27,7 +27,7 @@ def lead(part: PartArrays, state: State, sources: Array) -> int:
 
 
 @kernel
-def _lead_by_keys(part: PartArrays, state: State) -> int:
+def _lead_by_keys(part: PartArrays, state: WalkState) -> int:
     offsets, flags = part.offsets, state.flags
     streams, holders = state.streams, state.holders
     count = 0
@@ -47,7 +47,7 @@ def _mark_sources(places: Array, sources: Array, masks: Array) -> None:
 
 
 @kernel
-def _lead_by_sources(part: PartArrays, state: State, sources: Array, masks: Array, count: int) -> int:
+def _lead_by_sources(part: PartArrays, state: WalkState, sources: Array, masks: Array, count: int) -> int:
     own_offsets, own_keys, flags = part.own_offsets, part.own_keys, state.flags
     first = len(flags) - 1
     for place in range(len(sources)):

@@ -8,12 +8,18 @@ from runnel.arrays import Array
 from runnel.kernel import kernel
 from runnel.matching.filters.streams.block_texts import Prefixed
 from runnel.matching.filters.streams.masks import BLOCK, NOBODY, put_item, save
-from runnel.matching.filters.streams.walk import Numbers, State, Texts
+from runnel.matching.filters.streams.walk import BlockNumbers, BlockTexts, WalkState
 
 
 @kernel
 def mark_words(
-    texts: Texts, rows: tuple[int, int], whole: int, offsets: Array, word_keys: Array, key_slots: Array, state: State
+    texts: BlockTexts,
+    rows: tuple[int, int],
+    whole: int,
+    offsets: Array,
+    word_keys: Array,
+    key_slots: Array,
+    state: WalkState,
 ) -> None:
     """Set the bits of the words in the texts of some rows; a word counts for its text's slot and for whole items."""
     for row in range(rows[0], rows[1]):
@@ -39,7 +45,7 @@ def mark_prefixes(
     offsets: Array,
     prefix_keys: Array,
     key_slots: Array,
-    state: State,
+    state: WalkState,
 ) -> None:
     """Set the bits of some of the prefixes that words begin with; each counts as a word does."""
     for pair in range(pairs[0], pairs[1]):
@@ -52,7 +58,7 @@ def mark_prefixes(
 
 
 @kernel
-def mark_keys(rows: Array, keys: Array, first_row: int, state: State) -> None:
+def mark_keys(rows: Array, keys: Array, first_row: int, state: WalkState) -> None:
     """Set the bits of other keys, given as pairs of a row and a key."""
     for pair in range(len(rows)):
         put_item(state.present, keys[pair], rows[pair] - first_row)
@@ -60,7 +66,7 @@ def mark_keys(rows: Array, keys: Array, first_row: int, state: State) -> None:
 
 
 @kernel
-def mark_all(count: int, state: State) -> None:
+def mark_all(count: int, state: WalkState) -> None:
     """Set the bits of the key that all `count` items of a block have: the last but one."""
     always = len(state.flags) - 2
     for item in range(count):
@@ -69,7 +75,7 @@ def mark_all(count: int, state: State) -> None:
 
 
 @kernel
-def clear(state: State) -> None:
+def clear(state: WalkState) -> None:
     """Forget the marks of a block."""
     for key in range(len(state.flags)):
         if state.flags[key]:
@@ -78,7 +84,7 @@ def clear(state: State) -> None:
 
 
 @kernel
-def group_numbers(places: Array, numbers: Array, slots: int, first_row: int) -> Numbers:
+def group_numbers(places: Array, numbers: Array, slots: int, first_row: int) -> BlockNumbers:
     """The numbers of a block by slot. A place is a row times the slots plus the slot; places ascend."""
     offsets = np.zeros(slots + 1, dtype=np.int64)
     for place in places:
@@ -97,4 +103,4 @@ def group_numbers(places: Array, numbers: Array, slots: int, first_row: int) -> 
         spots[slot] += 1
         several[slot] |= number > 0 and places[number] == places[number - 1]
         columns[slot * BLOCK + row - first_row] = numbers[number]
-    return Numbers(offsets, rows, values, columns, several, first_row)
+    return BlockNumbers(offsets, rows, values, columns, several, first_row)

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from runnel.arrays import Array, read_only
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.kernel import Number, kernel
 from runnel.matching.contract import MatchStatistics
 from runnel.matching.filters.atoms.atom_layout import AtomLayout
@@ -21,7 +21,7 @@ from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.atoms.truth import FALSE, TRUE, UNKNOWN, Atoms, evaluate_atom, formula_order
 from runnel.matching.filters.streams.masks import ALL, ONE, WORDS, ZERO, make_masks, set_bits
 from runnel.matching.filters.streams.stream_layout import StreamLayout, literal_codes
-from runnel.matching.filters.streams.walk import Numbers, PartArrays, State, Texts, make_extra
+from runnel.matching.filters.streams.walk import BlockNumbers, BlockTexts, PartArrays, WalkState, make_extra
 from runnel.matching.filters.streams.write_streams import KEY, OTHER, RANGE
 from runnel.model.match import Failure
 from runnel.plan.logical_plan import EXACT, FormulaKind, LogicalPlan
@@ -29,7 +29,7 @@ from runnel.plan.store import PlanPart
 
 
 @dataclass(frozen=True)
-class Unsettled:
+class UnknownPredicates:
     """The masks of predicates that stay unknown, which predicates these are, and why, by row of the batch."""
 
     masks: Array
@@ -45,7 +45,7 @@ class Unsettled:
         ]
 
 
-class Settler:
+class DoubtEvaluator:
     """Settles the doubtful predicates of one plan part."""
 
     def __init__(self, part: PlanPart, atoms: AtomLayout, layout: StreamLayout) -> None:
@@ -59,7 +59,7 @@ class Settler:
         try:
             self._layout.check_seldom(self._part.logical)
         except ValueError as error:
-            raise CorruptData(f"{self._part.manifest.folder}: the index array {error}") from error
+            raise CorruptDataError(f"{self._part.manifest.folder}: the index array {error}") from error
         return self._part.logical
 
     @cached_property
@@ -69,13 +69,13 @@ class Settler:
     def settle(
         self,
         columns: ItemColumns,
-        texts: Texts,
-        numbers: Numbers,
+        texts: BlockTexts,
+        numbers: BlockNumbers,
         part: PartArrays,
-        state: State,
+        state: WalkState,
         count: int,
         statistics: MatchStatistics,
-    ) -> Unsettled | None:
+    ) -> UnknownPredicates | None:
         """Add to the hits what holds of the first `count` doubtful entries; gives what stays unknown."""
         predicates, masks = _distinct(state.doubtful[:count], state.doubts[: WORDS * count].reshape(-1, WORDS))
         evaluation = _Evaluation(self._atoms, columns, numbers.first_row)
@@ -108,7 +108,7 @@ class Settler:
         left.reshape(-1, WORDS)[predicates] = open_masks
         touched = np.zeros_like(state.touched)
         set_bits(touched, predicates)
-        return Unsettled(left, touched, evaluation.reasons)
+        return UnknownPredicates(left, touched, evaluation.reasons)
 
     def _decide_formula(self, formula: int, mask: Array, open_mask: Array, evaluation: _Evaluation) -> None:
         """The formula decides for the items of both masks."""
@@ -215,9 +215,9 @@ def _decide(
     literals: Array,
     codes: Array,
     part: PartArrays,
-    texts: Texts,
-    numbers: Numbers,
-    state: State,
+    texts: BlockTexts,
+    numbers: BlockNumbers,
+    state: WalkState,
     truths: Array,
     unknowns: Array,
 ) -> None:

@@ -30,7 +30,7 @@ _NODE = 2.0
 """What the clause of a group costs, in entries: it is one, and takes room; so two predicates are no group."""
 
 
-class Groups(NamedTuple):
+class PredicateGroups(NamedTuple):
     """The first groups are the streams themselves; the others have a clause and a parent, which comes before them.
 
     `entry_groups` is the innermost group of every entry.
@@ -41,7 +41,7 @@ class Groups(NamedTuple):
     entry_groups: Array
 
 
-class Clauses(NamedTuple):
+class OpenClauses(NamedTuple):
     """The clauses left to check of every predicate, the part of items that satisfies each, and which may group."""
 
     check_offsets: Array
@@ -56,7 +56,9 @@ def expected_holders(shares: Array) -> Array:
 
 
 @kernel
-def group_predicates(offsets: Array, predicates: Array, holders: Array, asked: Clauses, trees: bool) -> Groups:
+def group_predicates(
+    offsets: Array, predicates: Array, holders: Array, asked: OpenClauses, trees: bool
+) -> PredicateGroups:
     """The groups of all streams, level by level."""
     streams = len(offsets) - 1
     room = streams + len(predicates) // 4 + 1
@@ -93,7 +95,7 @@ def group_predicates(offsets: Array, predicates: Array, holders: Array, asked: C
                 entry_groups[members[spot : spot + size]] = new
                 spot += size
         first = last
-    return Groups(parents[:count].copy(), clauses[:count].copy(), entry_groups)
+    return PredicateGroups(parents[:count].copy(), clauses[:count].copy(), entry_groups)
 
 
 @kernel
@@ -111,7 +113,7 @@ def _choose(
     parents: Array,
     clauses: Array,
     holders: float,
-    asked: Clauses,
+    asked: OpenClauses,
     counts: Array,
 ) -> bool:
     """Choose for each predicate the clause by which it is grouped, or NOTHING; whether there is any group.
@@ -149,7 +151,7 @@ def _vote(
     parents: Array,
     clauses: Array,
     holders: float,
-    asked: Clauses,
+    asked: OpenClauses,
     counts: Array,
 ) -> None:
     """Give every predicate the clause of the largest gain, as the counts have it."""
@@ -166,7 +168,7 @@ def _vote(
 
 
 @kernel
-def _count_chosen(inside: Array, chosen: Array, predicates: Array, asked: Clauses, counts: Array) -> None:
+def _count_chosen(inside: Array, chosen: Array, predicates: Array, asked: OpenClauses, counts: Array) -> None:
     """Count anew: of each clause, the predicates that have chosen it instead of those that have it."""
     for place in range(len(inside)):
         predicate = predicates[inside[place]]

@@ -26,7 +26,7 @@ from runnel.matching.filters.atoms.atom_layout import NOTHING, AtomLayout
 from runnel.matching.filters.atoms.atom_tests import PREFIX, WORD, TestKind, Token
 from runnel.matching.filters.streams.check_streams import BROKEN, count_doubts
 from runnel.matching.filters.streams.entries import StreamShape, enter_predicates, sources_of
-from runnel.matching.filters.streams.shared_groups import Clauses, expected_holders, group_predicates
+from runnel.matching.filters.streams.shared_groups import OpenClauses, expected_holders, group_predicates
 from runnel.matching.filters.streams.write_streams import (
     KEY,
     OTHER,
@@ -127,7 +127,7 @@ def lay_out_streams(
     unknown = _unknown_clauses(source.clause_offsets, source.codes)
     rows = read_only(entries.predicates.offsets), read_only(entries.predicates.values)
     usable = inline_clauses(source.clause_offsets, source.codes)
-    asked = Clauses(source.check_offsets, source.checks, anchors.clause_shares, usable)
+    asked = OpenClauses(source.check_offsets, source.checks, anchors.clause_shares, usable)
     holders = expected_holders(stream_shares(atoms, entries.own_keys))
     groups = group_predicates(*rows, holders, asked, (shape or StreamShape()).trees)
     offsets, stream = write_streams(*rows, groups, source)

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from runnel.arrays import Array, offsets_of
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.logs.matches.match_steps import steps_of
 from runnel.matching.contract import MatchStatistics
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.index.match_slowly import match_slowly
 from runnel.matching.filters.streams.emit import merge_steps
-from runnel.matching.filters.streams.stream_part import Answer, StreamPart
+from runnel.matching.filters.streams.stream_part import StreamMatches, StreamPart
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Failure, Matches, SteppedMatches, Steps
 from runnel.plan.store import Plan
@@ -44,12 +44,12 @@ class StreamMatcher:
         self.statistics.failures += len(matches.failures)
         return matches
 
-    def _matched(self, items: ItemBatch, start: int, size: int) -> Iterator[Answer]:
+    def _matched(self, items: ItemBatch, start: int, size: int) -> Iterator[StreamMatches]:
         piece = ItemBatch(items.records.slice(start, size))
         try:
             columns = ItemColumns(piece)
             found = [part.match(columns, self.statistics) for part in self._parts]
-        except CorruptData:
+        except CorruptDataError:
             raise
         except Exception:  # one item can break a piece; alone it breaks nothing but itself
             if size > 1:
@@ -62,7 +62,7 @@ class StreamMatcher:
         yield _merged(found, start)
 
 
-def _joined(answers: list[Answer]) -> Matches:
+def _joined(answers: list[StreamMatches]) -> Matches:
     """The answers of all pieces end to end."""
     if len(answers) == 1:
         return SteppedMatches(answers[0].steps, answers[0].failures)
@@ -82,13 +82,13 @@ def _offsets(several: list[Array]) -> Array:
     return offsets_of(np.concatenate([np.empty(0, dtype=np.int64), *map(np.diff, several)]))
 
 
-def _slowly(part: StreamPart, columns: ItemColumns) -> Answer:
+def _slowly(part: StreamPart, columns: ItemColumns) -> StreamMatches:
     slow = match_slowly(part.reach, columns)
     queries = np.unique(slow.queries)
-    return Answer(steps_of(np.array([0, len(queries)], dtype=np.int64), queries), slow.failures)
+    return StreamMatches(steps_of(np.array([0, len(queries)], dtype=np.int64), queries), slow.failures)
 
 
-def _merged(found: list[Answer], start: int) -> Answer:
+def _merged(found: list[StreamMatches], start: int) -> StreamMatches:
     """The answers of all parts as one, with the rows of failures counted in the whole batch."""
     steps = found[0].steps
     for other in found[1:]:
@@ -98,7 +98,7 @@ def _merged(found: list[Answer], start: int) -> Answer:
         (Failure(one.row + start, one.query, one.reason) for answer in found for one in answer.failures),
         key=lambda failure: (failure.row, failure.query),
     )
-    return Answer(steps, tuple(failures))
+    return StreamMatches(steps, tuple(failures))
 
 
 def _arrays(steps: Steps) -> tuple[Array, Array, Array, Array]:

@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from runnel.arrays import IDENTIFIER, Array, Rows, offsets_of, read_only
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.logs.matches.match_steps import steps_of
 from runnel.matching.contract import MatchStatistics
 from runnel.matching.filters.atoms.anchors import choose_anchors
@@ -23,7 +23,7 @@ from runnel.matching.filters.streams import emit, mark, masks, walk
 from runnel.matching.filters.streams.block_texts import Prefixed, cut_texts
 from runnel.matching.filters.streams.entries import sources_of
 from runnel.matching.filters.streams.lead import lead
-from runnel.matching.filters.streams.settle_doubts import Settler
+from runnel.matching.filters.streams.settle_doubts import DoubtEvaluator
 from runnel.matching.filters.streams.stream_layout import StreamLayout, lay_out_streams
 from runnel.matching.graphs.search.graph_part import GraphPart
 from runnel.model.match import Failure, Steps
@@ -34,7 +34,7 @@ _FIRST_ROOM = 4096
 
 
 @dataclass(frozen=True)
-class Answer:
+class StreamMatches:
     """The queries of every row, as steps, and the failures."""
 
     steps: Steps
@@ -52,7 +52,7 @@ class StreamPart:
         self._word_slots = word_slots(self.atoms)
         self._whole = self._word_slots.pop(WHOLE, NOTHING)
         self._finder = KeyFinder(self.atoms, GraphPart.of(part, self.atoms), words=False)
-        self._settler = Settler(part, self.atoms, self.layout)
+        self._settler = DoubtEvaluator(part, self.atoms, self.layout)
         self._block = 0
         self._is_marked = False
         self._lines = emit.make_lines(_FIRST_ROOM, part.queries.query_ids)
@@ -77,7 +77,7 @@ class StreamPart:
         """The index that is asked for items of which a key is in doubt: streams know only yes and no."""
         return PartIndex(self.part, ~self._alive)
 
-    def match(self, columns: ItemColumns, statistics: MatchStatistics) -> Answer:
+    def match(self, columns: ItemColumns, statistics: MatchStatistics) -> StreamMatches:
         """The queries of this part that each item of the batch matches."""
         keys = self._finder.keys(columns)
         if len(keys.doubtful_rows()):
@@ -107,16 +107,16 @@ class StreamPart:
             self._is_marked = False
             counts, leap_counts = self._lines.counts[: last - first], self._lines.leap_counts[: last - first]
             blocks.append((counts.copy(), leap_counts.copy(), *emit.copy_lines(self._lines, last - first)))
-        return Answer(emit.joined_steps(blocks), tuple(failures))
+        return StreamMatches(emit.joined_steps(blocks), tuple(failures))
 
-    def _indexed(self, columns: ItemColumns, statistics: MatchStatistics) -> Answer:
+    def _indexed(self, columns: ItemColumns, statistics: MatchStatistics) -> StreamMatches:
         """The same by the index."""
         found = self._index.match(columns, statistics)
         pairs = np.unique(np.stack([found.rows, found.queries], axis=1), axis=0)
         offsets = offsets_of(np.bincount(pairs[:, 0], minlength=len(columns)))
-        return Answer(steps_of(offsets, np.ascontiguousarray(pairs[:, 1])), found.failures)
+        return StreamMatches(steps_of(offsets, np.ascontiguousarray(pairs[:, 1])), found.failures)
 
-    def _mark(self, words: walk.Texts, rows: tuple[int, int], key_rows: Array, keys: Array) -> None:
+    def _mark(self, words: walk.BlockTexts, rows: tuple[int, int], key_rows: Array, keys: Array) -> None:
         layout = self.layout
         mark.mark_words(
             words,
@@ -147,8 +147,8 @@ class StreamPart:
     def _walk(
         self,
         columns: ItemColumns,
-        words: walk.Texts,
-        numbers: walk.Numbers,
+        words: walk.BlockTexts,
+        numbers: walk.BlockNumbers,
         rows: tuple[int, int],
         sources: Array,
         statistics: MatchStatistics,
@@ -227,10 +227,10 @@ class StreamPart:
         )
 
     @cached_property
-    def _state(self) -> walk.State:
+    def _state(self) -> walk.WalkState:
         keys, extras, room = len(self.atoms.key_tokens), len(self.layout.extras), int(self.layout.room[0])
         streams = len(self.layout.offsets) - 1
-        return walk.State(
+        return walk.WalkState(
             present=masks.make_masks(keys + 2),
             flags=np.zeros(keys + 2, dtype=np.uint8),
             streams=np.zeros(streams + walk.AHEAD, dtype=np.uint32),
@@ -258,7 +258,7 @@ def _stored_streams(part: PlanPart, atoms: AtomLayout) -> StreamLayout:
         found = StreamLayout.stored(part.layout)
         found.check(part.queries, part.predicate_count, atoms)
     except KeyError as error:
-        raise CorruptData(f"{folder} has no index array {error.args[0]}") from error
+        raise CorruptDataError(f"{folder} has no index array {error.args[0]}") from error
     except ValueError as error:
-        raise CorruptData(f"{folder}: the index array {error}") from error
+        raise CorruptDataError(f"{folder}: the index array {error}") from error
     return found

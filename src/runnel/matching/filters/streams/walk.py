@@ -70,7 +70,7 @@ class PartArrays(NamedTuple):
     whole: int
 
 
-class Texts(NamedTuple):
+class BlockTexts(NamedTuple):
     """The texts of a batch as words: `row_values` are the offsets of an item's texts, `slots` the slot of each."""
 
     row_values: Array
@@ -79,7 +79,7 @@ class Texts(NamedTuple):
     words: Array
 
 
-class Numbers(NamedTuple):
+class BlockNumbers(NamedTuple):
     """The numbers of a block by slot, and the first row of the block.
 
     `columns` has the number of every item for every slot, NaN where it has none; `several` marks the slots in which
@@ -94,7 +94,7 @@ class Numbers(NamedTuple):
     first_row: int
 
 
-class State(NamedTuple):
+class WalkState(NamedTuple):
     """What is written while a block is walked; kept from block to block.
 
     `streams` are those that the block leads to, `holders` the items that lead to each. `touched` has a bit for every
@@ -117,7 +117,7 @@ class State(NamedTuple):
 
 
 @kernel
-def walk(part: PartArrays, texts: Texts, numbers: Numbers, state: State, count: int, block: int) -> int:
+def walk(part: PartArrays, texts: BlockTexts, numbers: BlockNumbers, state: WalkState, count: int, block: int) -> int:
     """Add the block's items to the hits of the predicates that hold for them; gives how many entries are doubtful.
 
     `count` streams are walked: those that the state names.
@@ -274,7 +274,9 @@ def _within(columns: Array, first: Number, asked: Number, low: Number, high: Num
 
 
 @kernel
-def make_extra(part: PartArrays, texts: Texts, numbers: Numbers, state: State, extra: Number, is_range: bool) -> None:
+def make_extra(
+    part: PartArrays, texts: BlockTexts, numbers: BlockNumbers, state: WalkState, extra: Number, is_range: bool
+) -> None:
     """The mask of a range or phrase for this block."""
     state.stamps[extra] = state.counters[3]
     state.counters[2] += 1
@@ -286,7 +288,7 @@ def make_extra(part: PartArrays, texts: Texts, numbers: Numbers, state: State, e
 
 
 @kernel
-def _mark_range(part: PartArrays, numbers: Numbers, state: State, extra: Number) -> None:
+def _mark_range(part: PartArrays, numbers: BlockNumbers, state: WalkState, extra: Number) -> None:
     """The items of the block with a number within the bounds of an atom."""
     atom = part.extras[extra]
     low, high, slot = part.atom_lows[atom], part.atom_highs[atom], part.atom_slots[atom]
@@ -296,7 +298,7 @@ def _mark_range(part: PartArrays, numbers: Numbers, state: State, extra: Number)
 
 
 @kernel
-def _mark_phrase(part: PartArrays, texts: Texts, state: State, extra: Number, first_row: int) -> None:
+def _mark_phrase(part: PartArrays, texts: BlockTexts, state: WalkState, extra: Number, first_row: int) -> None:
     """The items of the block that hold a phrase: those that have all its words, looked through."""
     atom = part.extras[extra]
     keys = part.phrase_keys[part.phrase_key_offsets[atom] : part.phrase_key_offsets[atom + 1]]
@@ -313,7 +315,7 @@ def _mark_phrase(part: PartArrays, texts: Texts, state: State, extra: Number, fi
 
 
 @kernel
-def _has_phrase(texts: Texts, row: Number, slot: Number, whole: int, phrase: Array) -> bool:
+def _has_phrase(texts: BlockTexts, row: Number, slot: Number, whole: int, phrase: Array) -> bool:
     size = len(phrase)
     for value in range(texts.row_values[row], texts.row_values[row + 1]):
         if slot != whole and texts.slots[value] != slot:

@@ -11,7 +11,7 @@ import numpy as np
 from runnel.arrays import Array
 from runnel.kernel import Number, kernel, step
 from runnel.matching.filters.atoms.atom_layout import NOTHING
-from runnel.matching.filters.streams.shared_groups import Groups
+from runnel.matching.filters.streams.shared_groups import PredicateGroups
 
 INLINE = 5
 """Keys of the clause that stands in the entry itself."""
@@ -48,7 +48,7 @@ class Written(NamedTuple):
 
 
 @kernel
-def write_streams(offsets: Array, predicates: Array, groups: Groups, source: Written) -> tuple[Array, Array]:
+def write_streams(offsets: Array, predicates: Array, groups: PredicateGroups, source: Written) -> tuple[Array, Array]:
     """Where each stream begins, and all of them."""
     # Arrays are taken out of their tuples once: each time would count their references, for every entry.
     check_offsets, checks, formulas = source.check_offsets, source.checks, source.formulas
@@ -169,7 +169,7 @@ def _copy(written: Array, spot: Number, ready: Array, first: Number, last: Numbe
 @kernel
 def _measure(
     predicates: Array,
-    groups: Groups,
+    groups: PredicateGroups,
     source: Written,
     kinds: Array,
     rest: Array,

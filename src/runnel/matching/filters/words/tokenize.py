@@ -22,7 +22,7 @@ from runnel.matching.filters.words.code_points import CodePoints, code_points
 from runnel.matching.filters.words.cut_words import UNDECIDED, cut_words, room_for
 from runnel.matching.filters.words.vocabulary import Vocabulary, packed
 from runnel.matching.filters.words.word_prefixes import Prefixes, find_prefixes
-from runnel.matching.filters.words.word_table import Table, look_up
+from runnel.matching.filters.words.word_table import WordTable, look_up
 
 _NUMBER = 0xFFFFFFFF
 """The bits of a pair that are the number of a prefix."""
@@ -107,7 +107,7 @@ class _Cut(NamedTuple):
     pairs: Array
 
 
-def _cut(data: Array, starts: Array, ends: Array, table: Table, prefixes: Prefixes) -> _Cut:
+def _cut(data: Array, starts: Array, ends: Array, table: WordTable, prefixes: Prefixes) -> _Cut:
     """Cut what the table of code points can decide; the other values are UNDECIDED and have no words."""
     sizes = ends - starts
     room = room_for(int(sizes.max(initial=0)))
@@ -161,7 +161,7 @@ def _cut_all(
     starts: Array,
     ends: Array,
     codes: CodePoints,
-    table: Table,
+    table: WordTable,
     prefixes: Prefixes,
     chunks: Array,
     sizes: Array,

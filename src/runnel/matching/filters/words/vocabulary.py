@@ -19,7 +19,7 @@ import numpy as np
 
 from runnel.arrays import Array, Arrays, Texts, offsets_of, read_only
 from runnel.matching.filters.words.word_prefixes import Prefixes, prefixes_of
-from runnel.matching.filters.words.word_table import EMPTY, NUMBER, SIZE_SHIFT, Table, fill, look_up, pack_all
+from runnel.matching.filters.words.word_table import EMPTY, NUMBER, SIZE_SHIFT, WordTable, fill, look_up, pack_all
 
 _LONGEST_CHAIN = 64
 """Slots that are looked at before other keys are tried; random words at this load need about a third."""
@@ -47,11 +47,11 @@ class Vocabulary:
         return len(self.chunk_offsets) - 1
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> WordTable:
         """The arrays for kernels: all read-only, so that a mapped vocabulary needs no second compilation."""
         first_key, second_key, shift = (np.uint64(key) for key in self.keys.tolist())
         arrays = (read_only(one) for one in (self.slots, self.chunk_offsets, self.chunks))
-        return Table(first_key, second_key, shift, *arrays)
+        return WordTable(first_key, second_key, shift, *arrays)
 
     @cached_property
     def prefixes(self) -> Prefixes:

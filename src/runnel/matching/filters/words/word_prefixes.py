@@ -12,7 +12,7 @@ import numpy as np
 
 from runnel.arrays import Array
 from runnel.kernel import Number, inlined, kernel, lowest_bit
-from runnel.matching.filters.words.word_table import EMPTY, NUMBER, SIZE_SHIFT, UNKNOWN, Table, hash_of, seek
+from runnel.matching.filters.words.word_table import EMPTY, NUMBER, SIZE_SHIFT, UNKNOWN, WordTable, hash_of, seek
 
 _BEGINNINGS = 1 << 12
 _LENGTHS = 64
@@ -25,12 +25,12 @@ class Prefixes(NamedTuple):
     The last bit stands for all lengths that have none of their own.
     """
 
-    table: Table
+    table: WordTable
     lengths: Array
     beginnings: Array
 
 
-def prefixes_of(table: Table) -> Prefixes:
+def prefixes_of(table: WordTable) -> Prefixes:
     """The prefixes of a table, by their beginnings."""
     places = table.slots[1::2][table.slots[1::2] != EMPTY]
     sizes = (places >> SIZE_SHIFT).astype(np.int64)
@@ -54,7 +54,7 @@ def _beginning(first: Number, second: Number) -> Number:
 
 
 @kernel
-def _mark_beginnings(table: Table, numbers: Array, sizes: Array, bits: Array, beginnings: Array) -> None:
+def _mark_beginnings(table: WordTable, numbers: Array, sizes: Array, bits: Array, beginnings: Array) -> None:
     for index in range(len(numbers)):
         start, size, bit = table.chunk_offsets[numbers[index]], sizes[index], _ONE << np.uint64(bits[index])
         first, second = _byte(table.chunks, start, size, 0), _byte(table.chunks, start, size, 1)

@@ -28,7 +28,7 @@ _ONE = np.uint64(1)
 _TOGETHER = 64
 
 
-class Table(NamedTuple):
+class WordTable(NamedTuple):
     """Two keys of the hash, the shift that leads from a hash to its slot, and the arrays.
 
     Slot i is a hash and (size in bytes, number) of a word; the chunks of word i begin at `chunk_offsets[i]`.
@@ -123,7 +123,7 @@ def pack_all(data: Array, sizes: Array, chunks: Array) -> None:
 
 
 @kernel
-def fill(sizes: Array, table: Table, slots: Array) -> int:
+def fill(sizes: Array, table: WordTable, slots: Array) -> int:
     """Put every word into the slots, the first of equal ones and no empty one; the longest chain that was walked.
 
     The slots are those of the table, here to be written to.
@@ -151,7 +151,14 @@ def fill(sizes: Array, table: Table, slots: Array) -> int:
 
 @kernel
 def look_up(
-    chunks: Array, start: Number, sizes: Array, first: Number, count: Number, table: Table, numbers: Array, at: Number
+    chunks: Array,
+    start: Number,
+    sizes: Array,
+    first: Number,
+    count: Number,
+    table: WordTable,
+    numbers: Array,
+    at: Number,
 ) -> Number:
     """Write the numbers of `count` words from `at` on; the place after their chunks.
 

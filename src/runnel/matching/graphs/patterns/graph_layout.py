@@ -18,7 +18,7 @@ import numpy as np
 from runnel.algebra.nodes.encode import decode_expression
 from runnel.algebra.nodes.graph_patterns import Graph
 from runnel.arrays import IDENTIFIER, Array, Arrays, Rows
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.kernel import Number, kernel, step
 from runnel.matching.filters.atoms.atom_layout import AtomLayout
 from runnel.matching.filters.atoms.atom_tests import SlotUse
@@ -133,9 +133,9 @@ def stored_graphs(part: PlanPart, atoms: AtomLayout) -> GraphLayout | None:
         found = GraphLayout.stored(part.layout)
         check_layout(found, len(atoms.key_tokens))
     except KeyError as error:
-        raise CorruptData(f"{folder} has no index array {error.args[0]}") from error
+        raise CorruptDataError(f"{folder} has no index array {error.args[0]}") from error
     except ValueError as error:
-        raise CorruptData(f"{folder}: the index array {error}") from error
+        raise CorruptDataError(f"{folder}: the index array {error}") from error
     return found
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from runnel.algebra.nodes.calls import RELATIONS, Relation, Variable
 from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Comparison, Complement, Edge, Graph, GraphFilter, Node
-from runnel.algebra.semantics.rdf_terms import Sort, known
+from runnel.algebra.semantics.rdf_terms import Sort, known_term
 from runnel.arrays import IDENTIFIER, Array, Arrays, Rows, Texts
 
 EDGE, CONSTRAINT = 3, 3
@@ -140,7 +140,7 @@ class _Collecting:
             simple, rest = self._parted(graph.filter)
             constraints.append(simple)
             programs.append(rest)
-        stand_for = [known(term) for term in self._terms]
+        stand_for = [known_term(term) for term in self._terms]
         counts = [1 + max((-1 - node for node in edges if node < 0), default=-1) for edges in self._shapes]
         return PatternTable(
             terms=Texts.of(self._terms),

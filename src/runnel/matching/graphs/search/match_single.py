@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from runnel.algebra.nodes.graph_patterns import Graph, canonical
-from runnel.errors import TooCostly
+from runnel.errors import TooExpensiveError
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.graphs.patterns.graph_layout import GraphLayout
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
@@ -34,7 +34,7 @@ def graph_holds(graph: Graph, columns: ItemColumns, row: int) -> bool:
     one = ItemColumns(ItemBatch(columns.batch.records.slice(row, 1)))
     found = matcher.match(read_publications(one, matcher.layout.terms))
     if not len(found.keys) and len(found.doubted_keys):
-        raise TooCostly(TOO_MANY_STEPS)
+        raise TooExpensiveError(TOO_MANY_STEPS)
     return bool(len(found.keys))
 
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runnel.algebra.semantics.rdf_terms import Sort, known
+from runnel.algebra.semantics.rdf_terms import Sort, known_term
 from runnel.arrays import Array, decode_text, encode_text, offsets_of, read_only
 from runnel.kernel import Number, inlined, kernel
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.words.tokenize import text_buffers
-from runnel.matching.filters.words.word_table import Table, hash_of, pack, seek
+from runnel.matching.filters.words.word_table import WordTable, hash_of, pack, seek
 from runnel.matching.graphs.patterns.term_index import TermIndex
 from runnel.matching.graphs.search.numerals import UNDECIDED, read_sort
 from runnel.model import item_batch
@@ -104,7 +104,7 @@ def read_publications(columns: ItemColumns, terms: TermIndex) -> Publications:
 def _settle_sorts(data: Array, starts: Array, ends: Array, sorts: Array, keys: Array) -> None:
     """What the kernel left undecided, by the definition."""
     for place in np.flatnonzero(sorts == UNDECIDED).tolist():
-        found = known(decode_text(data[starts[place] : ends[place]].tobytes()))
+        found = known_term(decode_text(data[starts[place] : ends[place]].tobytes()))
         sorts[place] = found.sort
         keys[place] = 0.0 if isinstance(found.key, str) else found.key
 
@@ -117,7 +117,7 @@ def _ranks(terms: TermIndex, data: Array, starts: Array, ends: Array, sorts: Arr
     ordered = terms.ordered
     rank_texts(data, starts, ends, sorts, read_only(ordered.offsets), read_only(ordered.data), ranks)
     for place in np.flatnonzero(ranks < 0).tolist():  # those with escapes, whose bytes have another order
-        text = known(decode_text(data[starts[place] : ends[place]].tobytes())).key
+        text = known_term(decode_text(data[starts[place] : ends[place]].tobytes())).key
         ranks[place] = 2 * bisect_left(terms.raw_ordered, encode_text(str(text)))
     return ranks
 
@@ -143,7 +143,7 @@ def number_terms(
     starts: Array,
     ends: Array,
     offsets: Array,
-    table: Table,
+    table: WordTable,
     chunks: Array,
     nodes: Array,
     slots: Array,

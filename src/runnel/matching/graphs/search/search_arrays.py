@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from runnel.algebra.nodes.graph_patterns import MOST_VARIABLES
-from runnel.algebra.semantics.rdf_terms import Sort, known
+from runnel.algebra.semantics.rdf_terms import Sort, known_term
 from runnel.arrays import Array, read_only
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
 from runnel.matching.graphs.search.publications import Publications
@@ -120,6 +120,6 @@ def _values(publications: Publications, *, ordered: bool) -> Array:
     values[texts] = publications.ranks[texts]
     if ordered:
         own = texts[texts >= first].tolist()
-        own.sort(key=lambda number: str(known(publications.local_term(number)).key))
+        own.sort(key=lambda number: str(known_term(publications.local_term(number)).key))
         values[own] += (1 + np.arange(len(own))) / (2 + len(own))
     return values

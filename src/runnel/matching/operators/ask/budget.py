@@ -27,11 +27,11 @@ FIRST_REST, LONGEST_REST = 5.0, 300.0
 """Seconds of a breaker's first rest, which doubles with every failed trial, and of the longest."""
 
 
-class Allowance:
+class CallAllowance:
     """What a worker may use of an operator's budget.
 
     >>> seconds = [0.0]
-    >>> allowance = Allowance(Budget(calls=120), share=0.5, clock=lambda: seconds[0])
+    >>> allowance = CallAllowance(Budget(calls=120), share=0.5, clock=lambda: seconds[0])
     >>> allowance.take(100), allowance.take(1)
     (60, 0)
     >>> seconds[0] = 2.5

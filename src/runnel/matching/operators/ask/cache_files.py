@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.matching.operators.ask.question_keys import KEY_BYTES
 from runnel.matching.operators.plugins.encoding import rows_from_bytes
 from runnel.model.operator import Rows
@@ -82,7 +82,7 @@ class CacheFile:
             if len(stored) >= _CHECK.size and _CHECK.unpack_from(stored)[0] == _sum(keys[number], rows):
                 try:
                     yield number, rows_from_bytes(rows)
-                except CorruptData:
+                except CorruptDataError:
                     continue
 
     def stored(self) -> Iterator[tuple[bytes, bytes]]:
@@ -99,17 +99,17 @@ def open_segment(storage: Storage, path: str) -> CacheFile | None:
     try:
         table = read_arrow(storage, path)
         if not table.schema.equals(_SCHEMA):
-            raise CorruptData(f"{path} does not hold answers")
+            raise CorruptDataError(f"{path} does not hold answers")
         table.validate(full=True)
         key_column, rows = (column.combine_chunks() for column in table.columns)
         if not len(rows) or rows.null_count or key_column.null_count:
-            raise CorruptData(f"{path} has no answers, or gaps")
+            raise CorruptDataError(f"{path} has no answers, or gaps")
         start = key_column.offset * KEY_BYTES
         keys = np.frombuffer(key_column.buffers()[1], dtype=f"S{KEY_BYTES}", count=len(rows), offset=start)
         if not np.all(keys[:-1] < keys[1:]):
-            raise CorruptData(f"the keys of {path} are not in order")
+            raise CorruptDataError(f"the keys of {path} are not in order")
         return CacheFile(keys, rows)
-    except (CorruptData, OSError, ValueError, pa.ArrowException) as error:
+    except (CorruptDataError, OSError, ValueError, pa.ArrowException) as error:
         logger.warning("answers of operators that were kept cannot be used, and are asked for again: %s", error)
         return None
 

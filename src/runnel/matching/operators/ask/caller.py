@@ -17,12 +17,12 @@ from runnel.matching.operators.ask.answer_cache import MEMORY_BYTES, AnswerCache
 from runnel.matching.operators.ask.budget import Clock
 from runnel.matching.operators.ask.cache_files import CacheDraft
 from runnel.matching.operators.ask.notebook import Notebook
-from runnel.matching.operators.ask.operator_client import Station, Terms
+from runnel.matching.operators.ask.operator_client import ClientTerms, OperatorClient
 from runnel.matching.operators.ask.question_keys import Contents
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace, Question
-from runnel.matching.operators.plugins.operator_process import MEGABYTES, Recipe
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext, Question
+from runnel.matching.operators.plugins.operator_process import MEGABYTES, HostConfiguration
 from runnel.matching.operators.plugins.registry import is_shipped
-from runnel.model.learned.operator_statistics import Learned
+from runnel.model.learned.operator_statistics import OperatorStatistics
 from runnel.model.operator import OperatorDeclaration
 from runnel.storage.file_storage import Storage
 
@@ -32,7 +32,7 @@ _WAITING = ("http", "lookup", "rules")
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CallerLimits:
     """What a worker gives operators.
 
     `modules` are those whose functions may be operators, with all below them. Each operator has at most `processes`
@@ -50,7 +50,7 @@ class Limits:
 class _Group:
     """The questions of one operator: asks that are needed, and the places of the questions that wait for each."""
 
-    station: Station
+    station: OperatorClient
     asks: list[Ask] = field(default_factory=list)
     places: list[list[int]] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list)
@@ -65,19 +65,19 @@ class Caller:
     def __init__(
         self,
         declarations: Mapping[tuple[str, int], OperatorDeclaration],
-        place: OperatorPlace,
-        limits: Limits | None = None,
+        place: OperatorContext,
+        limits: CallerLimits | None = None,
         *,
         clock: Clock = time.monotonic,
     ) -> None:
         self._place = place
-        self._limits = limits or Limits()
-        self._terms = Terms(self._limits.share, self._limits.processes, clock)
+        self._limits = limits or CallerLimits()
+        self._terms = ClientTerms(self._limits.share, self._limits.processes, clock)
         self.notebook = Notebook()
         self._cache = AnswerCache(self._limits.memory_bytes)
         self._contents = Contents()
         self._declarations: dict[tuple[str, int], OperatorDeclaration] = {}
-        self._stations: dict[tuple[str, int], Station] = {}
+        self._stations: dict[tuple[str, int], OperatorClient] = {}
         self._threads: ThreadPoolExecutor | None = None
         self.use_declarations(declarations)
 
@@ -106,7 +106,7 @@ class Caller:
         self._contents.forget()
         return self._cache.take_fresh()
 
-    def take_learned(self) -> Learned:
+    def take_learned(self) -> OperatorStatistics:
         """What was observed since the last time."""
         return self.notebook.take()
 
@@ -144,7 +144,7 @@ class Caller:
             group.places.append([place])
         return list(groups.values())
 
-    def _station(self, operator: tuple[str, int]) -> Station | None:
+    def _station(self, operator: tuple[str, int]) -> OperatorClient | None:
         declaration = self._declarations.get(operator)
         if declaration is None:
             return None
@@ -156,8 +156,8 @@ class Caller:
                 time_limit=declaration.time_limit.total_seconds(),
                 concurrency=declaration.concurrency,
             )
-            recipe = Recipe(declaration.source, self._limits.modules, place, self._limits.megabytes)
-            self._stations[operator] = Station(declaration, recipe, self.notebook, self._terms)
+            recipe = HostConfiguration(declaration.source, self._limits.modules, place, self._limits.megabytes)
+            self._stations[operator] = OperatorClient(declaration, recipe, self.notebook, self._terms)
         return self._stations[operator]
 
     def _find_known(self, group: _Group, answers: list[Answer | None]) -> None:

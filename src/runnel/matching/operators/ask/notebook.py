@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 from threading import Lock
 
-from runnel.model.learned.operator_statistics import TEST_BYTES, Learned, Use, operator_key
-from runnel.model.learned.stream_statistics import Share
+from runnel.model.learned.operator_statistics import TEST_BYTES, OperatorStatistics, OperatorUse, operator_key
+from runnel.model.learned.stream_statistics import ObservedShare
 
 
 def key_of_test(text: str) -> bytes:
@@ -29,15 +29,15 @@ class Notebook:
     >>> notebook.note_calls("mob", 1, calls=2, seconds=0.08)
     >>> notebook.note_test(key_of_test("mob@1()"), asked=2, passed=1)
     >>> notebook.take().operators
-    {'mob 1': Use(calls=2.0, seconds=0.08, failures=0.0, hits=0.0)}
+    {'mob 1': OperatorUse(calls=2.0, seconds=0.08, failures=0.0, hits=0.0)}
     >>> notebook.take()
-    Learned(operators={}, tests={})
+    OperatorStatistics(operators={}, tests={})
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._operators: dict[str, Use] = {}
-        self._tests: dict[bytes, Share] = {}
+        self._operators: dict[str, OperatorUse] = {}
+        self._tests: dict[bytes, ObservedShare] = {}
 
     def note_calls(
         self, name: str, version: int, *, calls: int = 0, seconds: float = 0.0, failures: int = 0, hits: int = 0
@@ -45,18 +45,18 @@ class Notebook:
         """Note calls of an operator, how long they took together, how many failed, and answers that were known."""
         key = operator_key(name, version)
         with self._lock:
-            known = self._operators.get(key, Use())
-            self._operators[key] = known.plus(Use(float(calls), seconds, float(failures), float(hits)))
+            known = self._operators.get(key, OperatorUse())
+            self._operators[key] = known.plus(OperatorUse(float(calls), seconds, float(failures), float(hits)))
 
     def note_test(self, test: bytes, *, asked: int, passed: int) -> None:
         """Note of a test for how many items it was asked, and for how many it passed."""
         with self._lock:
-            known = self._tests.get(test, Share(0.0, 0.0))
-            self._tests[test] = Share(known.asked + asked, known.held + passed)
+            known = self._tests.get(test, ObservedShare(0.0, 0.0))
+            self._tests[test] = ObservedShare(known.asked + asked, known.held + passed)
 
-    def take(self) -> Learned:
+    def take(self) -> OperatorStatistics:
         """All that was noted since the last time."""
         with self._lock:
-            taken = Learned(self._operators, self._tests)
+            taken = OperatorStatistics(self._operators, self._tests)
             self._operators, self._tests = {}, {}
         return taken

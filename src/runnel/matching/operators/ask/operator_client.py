@@ -13,12 +13,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 
-from runnel.matching.operators.ask.budget import Allowance, Breaker, Clock
+from runnel.matching.operators.ask.budget import Breaker, CallAllowance, Clock
 from runnel.matching.operators.ask.notebook import Notebook
 from runnel.matching.operators.ask.question_keys import KeyMaker
-from runnel.matching.operators.plugins.check_answers import Wrong, checked_answers
+from runnel.matching.operators.plugins.check_answers import InvalidAnswerError, checked_answers
 from runnel.matching.operators.plugins.contract import Answer, Ask, Failed
-from runnel.matching.operators.plugins.operator_process import Host, HostFailed, Recipe, open_host
+from runnel.matching.operators.plugins.operator_process import (
+    HostConfiguration,
+    OperatorHost,
+    OperatorHostError,
+    open_operator_host,
+)
 from runnel.matching.operators.plugins.registry import is_shipped
 from runnel.model.operator import OperatorDeclaration
 
@@ -28,7 +33,7 @@ may be late or end their process before the others are given up."""
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class ClientTerms:
     """What holds for all operators of a worker: its share of budgets, processes for each operator, and a clock."""
 
     share: float = 1.0
@@ -36,10 +41,12 @@ class Terms:
     clock: Clock = field(default=time.monotonic)
 
 
-class Station:
+class OperatorClient:
     """Asks one operator. Several batches may be under way at once, as many as `lanes`."""
 
-    def __init__(self, declaration: OperatorDeclaration, recipe: Recipe, notebook: Notebook, terms: Terms) -> None:
+    def __init__(
+        self, declaration: OperatorDeclaration, recipe: HostConfiguration, notebook: Notebook, terms: ClientTerms
+    ) -> None:
         self.declaration = declaration
         self.keys = KeyMaker(declaration, recipe.place.folder)
         shipped = is_shipped(declaration.source)
@@ -49,9 +56,9 @@ class Station:
         self._notebook = notebook
         self._limit = declaration.time_limit.total_seconds()
         self._breaker = Breaker(terms.clock)
-        self._allowance = Allowance(declaration.budget, terms.share, terms.clock)
+        self._allowance = CallAllowance(declaration.budget, terms.share, terms.clock)
         self._lock = Lock()
-        self._idle: list[Host] = []
+        self._idle: list[OperatorHost] = []
         self._closed = False
 
     def answer(self, asks: Sequence[Ask]) -> list[Answer]:
@@ -73,13 +80,13 @@ class Station:
     def _attempt(self, asks: Sequence[Ask]) -> list[Answer]:
         try:
             return self._exchange(asks)
-        except HostFailed as failure:
+        except OperatorHostError as failure:
             # A process may be ended by somebody else; whatever else befell a single ask would befall it again.
             if failure.kind == "refused" or (len(asks) == 1 and failure.kind != "died"):
                 return [self._failed(failure)] * len(asks)
             return self._one_by_one(asks, failure)
 
-    def _one_by_one(self, asks: Sequence[Ask], first: HostFailed) -> list[Answer]:
+    def _one_by_one(self, asks: Sequence[Ask], first: OperatorHostError) -> list[Answer]:
         spent, fatal = 0.0, 0
         answers: list[Answer] = []
         for ask in asks:
@@ -96,7 +103,7 @@ class Station:
                 try:
                     answers += self._exchange([ask])
                     spent += time.perf_counter() - began
-                except HostFailed as failure:
+                except OperatorHostError as failure:
                     answers.append(self._failed(failure))
                     fatal += failure.kind != "raised"
         return answers
@@ -105,21 +112,21 @@ class Station:
         """Ask once, and note what came of it."""
         name, version = self.declaration.name, self.declaration.version
         began = time.perf_counter()
-        failure: HostFailed | None = None
+        failure: OperatorHostError | None = None
         answers: list[Answer] = []
         with self._host() as host:
             try:
                 host.prepare()
                 began = time.perf_counter()  # what a process needs to begin is no cost of a call
                 said = host.answer(asks, self._limit)
-            except HostFailed as error:
+            except OperatorHostError as error:
                 failure = error
             seconds = time.perf_counter() - began
         if failure is None:
             try:
                 answers = checked_answers(said, len(asks), name, self.declaration.results)
-            except Wrong as wrong:
-                failure = HostFailed(str(wrong), "raised")
+            except InvalidAnswerError as wrong:
+                failure = OperatorHostError(str(wrong), "raised")
         failures = len(asks) if failure else sum(isinstance(one, Failed) for one in answers)
         self._allowance.spend(seconds)
         self._notebook.note_calls(name, version, calls=len(asks), seconds=seconds, failures=failures)
@@ -128,7 +135,7 @@ class Station:
             raise failure
         return answers
 
-    def _note_breaker(self, failure: HostFailed | None, seconds: float, all_failed: bool) -> None:
+    def _note_breaker(self, failure: OperatorHostError | None, seconds: float, all_failed: bool) -> None:
         """Failures that take time make an operator rest; those that come at once cost nothing and hide nothing."""
         if failure is not None and failure.kind == "refused":
             self._breaker.note(failed=True, at_once=True)
@@ -138,10 +145,10 @@ class Station:
             self._breaker.note(failed=False)
 
     @contextmanager
-    def _host(self) -> Iterator[Host]:
+    def _host(self) -> Iterator[OperatorHost]:
         with self._lock:
             host = self._idle.pop() if self._idle else None
-        host = host or open_host(self._recipe)
+        host = host or open_operator_host(self._recipe)
         try:
             yield host
         finally:
@@ -152,7 +159,7 @@ class Station:
             if not keep:
                 host.close()
 
-    def _failed(self, failure: HostFailed) -> Failed:
+    def _failed(self, failure: OperatorHostError) -> Failed:
         return Failed(f"{self.declaration.name}: {failure.reason}")
 
     def _resting(self) -> Failed:

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from runnel.matching.operators.ask.caller import Limits
-from runnel.matching.operators.plugins.contract import OperatorPlace
+from runnel.matching.operators.ask.caller import CallerLimits
+from runnel.matching.operators.plugins.contract import OperatorContext
 from runnel.settings import Settings
 from runnel.storage.file_storage import Storage
 from runnel.storage.private_files import write_private
@@ -23,7 +23,7 @@ _PRIVATE = "private/operators.json"
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorMeans:
+class OperatorEnvironment:
     """What the root's settings give operators: not for others to see."""
 
     modules: tuple[str, ...] = ()
@@ -35,23 +35,23 @@ class OperatorMeans:
     order: str = ""
     cache_bytes: int = 256 << 20
 
-    def place(self, storage: Storage) -> OperatorPlace:
+    def place(self, storage: Storage) -> OperatorContext:
         """Where operators of a root are loaded."""
-        return OperatorPlace(
+        return OperatorContext(
             folder=storage.local(FOLDER),
             databases=self.databases,
             allowed_addresses=self.allowed_addresses,
             user_agent=self.user_agent,
         )
 
-    def limits(self, share: float) -> Limits:
+    def limits(self, share: float) -> CallerLimits:
         """What a worker with this share of all budgets gives operators."""
-        return Limits(modules=self.modules, processes=self.processes, megabytes=self.megabytes, share=share)
+        return CallerLimits(modules=self.modules, processes=self.processes, megabytes=self.megabytes, share=share)
 
     @staticmethod
-    def of(settings: Settings) -> OperatorMeans:
+    def of(settings: Settings) -> OperatorEnvironment:
         """The means that settings give."""
-        return OperatorMeans(
+        return OperatorEnvironment(
             settings.operator_modules,
             dict(settings.operator_databases),
             settings.allowed_addresses,
@@ -67,11 +67,11 @@ class OperatorMeans:
         write_private(storage, _PRIVATE, json.dumps(asdict(self)))
 
     @staticmethod
-    def kept(storage: Storage) -> OperatorMeans:
+    def kept(storage: Storage) -> OperatorEnvironment:
         """The means that were put there; none where nobody did."""
         try:
             told: dict[str, Any] = json.loads(storage.local(_PRIVATE).read_text("utf-8"))
         except FileNotFoundError:
-            return OperatorMeans()
+            return OperatorEnvironment()
         lists = {name: tuple(told[name]) for name in ("modules", "allowed_addresses")}
-        return OperatorMeans(**(told | lists))
+        return OperatorEnvironment(**(told | lists))

@@ -12,8 +12,8 @@ import stat
 from collections.abc import Collection
 from pathlib import Path, PurePosixPath
 
-from runnel.errors import OperatorRefused
-from runnel.matching.operators.plugins.contract import OperatorPlace
+from runnel.errors import OperatorRefusedError
+from runnel.matching.operators.plugins.contract import OperatorContext
 
 PRIVATE = "private"
 """The folder, below that of the operators' files, in which their secrets lie."""
@@ -28,15 +28,15 @@ _MAX_NAME = 1024
 class Configuration:
     """The settings of one operator, read key by key.
 
-    >>> configuration = Configuration("distance", OperatorPlace({"places": "places.csv"}), ("places", "name"))
+    >>> configuration = Configuration("distance", OperatorContext({"places": "places.csv"}), ("places", "name"))
     >>> configuration.text("places"), configuration.text("name", "name")
     ('places.csv', 'name')
-    >>> Configuration("distance", OperatorPlace({"place": "a"}), ("places",))
+    >>> Configuration("distance", OperatorContext({"place": "a"}), ("places",))
     Traceback (most recent call last):
-    runnel.errors.OperatorRefused: distance: there is no setting 'place' (it has: places)
+    runnel.errors.OperatorRefusedError: distance: there is no setting 'place' (it has: places)
     """
 
-    def __init__(self, operator: str, place: OperatorPlace, keys: Collection[str]) -> None:
+    def __init__(self, operator: str, place: OperatorContext, keys: Collection[str]) -> None:
         self.operator = operator
         self._settings = place.configuration
         self._folder = place.folder
@@ -45,10 +45,10 @@ class Configuration:
                 known = ", ".join(sorted(keys)) or "none"
                 raise self.refused(f"there is no setting {key[:80]!r}", hint=f"it has: {known}")
 
-    def refused(self, message: str, *, key: str = "", hint: str | None = None) -> OperatorRefused:
+    def refused(self, message: str, *, key: str = "", hint: str | None = None) -> OperatorRefusedError:
         """The error for a configuration that cannot be used, at a key of it."""
         place = f"{self.operator}, {key}" if key else self.operator
-        return OperatorRefused(message, place=place, hint=hint)
+        return OperatorRefusedError(message, place=place, hint=hint)
 
     def has(self, key: str) -> bool:
         """Whether something is set."""

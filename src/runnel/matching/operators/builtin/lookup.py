@@ -18,12 +18,12 @@ from sqlalchemy import Column, Connection, Date, DateTime, MetaData, Numeric, Se
 from sqlalchemy.exc import NoSuchTableError
 
 from runnel.catalog.store.connection import chunks
-from runnel.errors import OperatorRefused
+from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin.configuration import IN_TIME, Configuration
 from runnel.matching.operators.builtin.lookup_columns import comparable, for_column, from_column
-from runnel.matching.operators.builtin.lookup_database import Database, Unanswered
+from runnel.matching.operators.builtin.lookup_database import Database, UnansweredError
 from runnel.matching.operators.builtin.suggest import suggestion
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
 from runnel.model.item import Value
 from runnel.model.operator import HOLDS, Parameter, Row
 
@@ -61,7 +61,7 @@ class Lookup:
     ...     _ = connection.execute("insert into stocks values ('ACME', 12.5)")
     >>> connection.close()
     >>> settings = {"database": "market", "table": "stocks", "key": "symbol", "columns": "price"}
-    >>> lookup = Lookup(OperatorPlace(settings, databases={"market": url}))
+    >>> lookup = Lookup(OperatorContext(settings, databases={"market": url}))
     >>> lookup.answer([Ask({}, (("ACME", "NONE"),)), Ask({}, ("NONE",))])
     [((12.5,),), ()]
     >>> lookup.close(); folder.cleanup()
@@ -72,7 +72,7 @@ class Lookup:
     pure = False
     batch = 256
 
-    def __init__(self, place: OperatorPlace) -> None:
+    def __init__(self, place: OperatorContext) -> None:
         self._configuration = configuration = Configuration("lookup", place, _SETTINGS)
         name = configuration.text("database", hint="one of the setting `operator_databases`")
         if name not in place.databases:
@@ -94,9 +94,9 @@ class Lookup:
         self._missed = ""
         try:
             self._target = self._reflected()
-        except Unanswered as error:
+        except UnansweredError as error:
             self._missed = error.reason  # It may be there later; until then asks fail, in a way that passes.
-        except OperatorRefused:
+        except OperatorRefusedError:
             self.close()
             raise
 
@@ -108,8 +108,8 @@ class Lookup:
             wanted = [self._wanted(ask, self._target) for ask in asks]
             keys = dict.fromkeys(key for one in wanted if not isinstance(one, Failed) for key in one)
             found = self._found(list(keys), self._target)
-        except (Unanswered, OperatorRefused) as error:
-            reason = error.reason if isinstance(error, Unanswered) else str(error)
+        except (UnansweredError, OperatorRefusedError) as error:
+            reason = error.reason if isinstance(error, UnansweredError) else str(error)
             return [Failed(f"the database {self._name} did not answer: {reason}")] * len(asks)
         return [one if isinstance(one, Failed) else self._rows(one, found) for one in wanted]
 

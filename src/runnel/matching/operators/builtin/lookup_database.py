@@ -22,7 +22,7 @@ _STEPS = 10_000
 """Steps of SQLite's machine between two looks at the clock."""
 
 
-class Unanswered(Exception):
+class UnansweredError(Exception):
     """The database did not answer, or not in time; `reason` in words."""
 
     def __init__(self, reason: str) -> None:
@@ -64,7 +64,7 @@ class Database:
         """A transaction that only reads, and ends after its time; Unanswered if anything goes wrong."""
         left = self._seconds if seconds is None else seconds
         if left <= 0:
-            raise Unanswered(self._too_long())
+            raise UnansweredError(self._too_long())
         try:
             with self._engine.connect() as connection:
                 if self.is_postgresql:
@@ -73,7 +73,7 @@ class Database:
                     self._limit(connection, left)
                     yield connection
         except (SQLAlchemyError, ValueError) as error:  # A driver cannot read every value that a table may hold.
-            raise Unanswered(self._explained(error)) from error
+            raise UnansweredError(self._explained(error)) from error
 
     def close(self) -> None:
         """Let go of all connections."""

@@ -10,10 +10,10 @@ from typing import Generic, TypeVar
 _Value = TypeVar("_Value")
 
 
-class Recent(Generic[_Value]):
+class RecentValues(Generic[_Value]):
     """Keeps what was made for the last `most` texts that were asked for. Several threads may ask.
 
-    >>> lengths = Recent(len, most=2)
+    >>> lengths = RecentValues(len, most=2)
     >>> [lengths.get(text) for text in ("one", "three", "one")], lengths.made
     ([3, 5, 3], 2)
     """

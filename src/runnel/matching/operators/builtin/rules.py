@@ -15,14 +15,14 @@ from typing import Any
 
 from runnel.algebra.semantics.evaluate import is_text
 from runnel.algebra.values.words import words
-from runnel.errors import OperatorRefused
+from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin.configuration import IN_TIME, Configuration
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
 from runnel.model.item import Attributes, Value
 from runnel.model.operator import Parameter, Row
 from runnel.sandbox.rules_child import is_constant
-from runnel.sandbox.rules_process import Died, Limits, Refused, RulesProcess
-from runnel.sandbox.rules_program import LARGEST, MAX_BYTES, Problem, screen
+from runnel.sandbox.rules_process import RulesLimits, RulesProcess, RulesProcessError, RulesRefusedError
+from runnel.sandbox.rules_program import LARGEST, MAX_BYTES, RulesProblem, screen
 
 MAX_FACTS = 20_000
 LONGEST = 4096
@@ -38,7 +38,7 @@ _Fact = list[Any]
 class Rules:
     """What follows from an item: `needsReview(?reason)`, from rules that make facts of a goal.
 
-    >>> rules = Rules(OperatorPlace({"rules": 'holds(P) :- number(price, P), P > 50, not has(category, "food").'}))
+    >>> rules = Rules(OperatorContext({"rules": 'holds(P) :- number(price, P), P > 50, not has(category, "food").'}))
     >>> rules.answer([Ask({"price": (60.0,)}), Ask({"price": (60.0,), "category": ("food",)})])
     [((60.0,),), ()]
     >>> rules.close()
@@ -49,14 +49,14 @@ class Rules:
     pure = True
     batch = 64
 
-    def __init__(self, place: OperatorPlace) -> None:
+    def __init__(self, place: OperatorContext) -> None:
         configuration = Configuration("rules", place, _SETTINGS)
         self._program = _program(configuration)
         self._goal = configuration.text("goal", "holds")
         if not is_constant(self._goal):
             raise configuration.refused("this is no relation", key="goal", hint="a name in small letters")
         self._scale = configuration.whole("scale", 1, least=1, most=1_000_000)
-        self._limits = Limits(
+        self._limits = RulesLimits(
             seconds=configuration.number("seconds", 1.0, least=0.1, most=60.0),
             megabytes=configuration.whole("megabytes", 128, least=32, most=4096),
         )
@@ -66,10 +66,10 @@ class Rules:
         key = "rules" if configuration.has("rules") else "file"
         try:
             self._process = self._ready()
-        except Refused as error:
+        except RulesRefusedError as error:
             raise _refusal(configuration, key, error.problem) from error
-        except Died as error:
-            problem = Problem(f"the rules were stopped: {error.reason}", hint="without any item")
+        except RulesProcessError as error:
+            problem = RulesProblem(f"the rules were stopped: {error.reason}", hint="without any item")
             raise _refusal(configuration, key, problem) from error
         self._needs = self._process.needs
 
@@ -99,9 +99,9 @@ class Rules:
             return Failed(f"{large[1]} is too large a number for rules, which go up to {LARGEST}", passing=False)
         try:
             rows = self._ready().rows(facts, seconds)
-        except Refused as error:
+        except RulesRefusedError as error:
             return Failed(error.problem.message, passing=False)
-        except Died as error:
+        except RulesProcessError as error:
             return Failed(f"the rules were stopped: {error.reason}", passing=error.passing)
         return tuple(dict.fromkeys(_row(row) for row in rows))
 
@@ -168,7 +168,7 @@ def _program(configuration: Configuration) -> str:
     return program
 
 
-def _refusal(configuration: Configuration, key: str, problem: Problem) -> OperatorRefused:
+def _refusal(configuration: Configuration, key: str, problem: RulesProblem) -> OperatorRefusedError:
     place = f"{key}, line {problem.line}" if problem.line else key
     return configuration.refused(problem.message, key=place, hint=problem.hint or None)
 

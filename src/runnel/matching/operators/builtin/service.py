@@ -18,17 +18,17 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
-from runnel.errors import InputError, RefusedAddress, Unreachable
+from runnel.errors import InputError, RefusedAddressError, UnreachableError
 from runnel.matching.operators.builtin.configuration import IN_TIME, Configuration
 from runnel.matching.operators.builtin.service_messages import encode_ask, read_answers, request_body, shown
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
 from runnel.model.operator import Parameter
 from runnel.net import http_client as outside
-from runnel.net.background_loop import Background
+from runnel.net.background_loop import BackgroundLoop
 
 if TYPE_CHECKING:
-    from runnel.net.http_client import Answer as Response
-    from runnel.net.http_client import Door
+    from runnel.net.http_client import HttpClient
+    from runnel.net.http_client import HttpResponse as Response
 
 MAX_REQUEST = 8 << 20
 """Bytes of asks that go in one request."""
@@ -57,7 +57,7 @@ class Service:
     pure = True
     batch = 64
 
-    def __init__(self, place: OperatorPlace) -> None:
+    def __init__(self, place: OperatorContext) -> None:
         configuration = Configuration("http", place, _SETTINGS)
         try:
             self._url = outside.check_url(configuration.text("url"), place.allowed_addresses)
@@ -69,8 +69,8 @@ class Service:
         self._bytes = configuration.whole("bytes", 4 << 20, least=1024, most=64 << 20)
         self._seconds = place.time_limit
         self._concurrency = max(1, place.concurrency)
-        self._background = Background("operator-http")
-        self._door: Door | None = None
+        self._background = BackgroundLoop("operator-http")
+        self._door: HttpClient | None = None
         self._place = place
 
     def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
@@ -91,7 +91,7 @@ class Service:
         answered = await asyncio.gather(*(self._chunk(door, bodies[run], deadline) for run in runs))
         return [answer for chunk in answered for answer in chunk]
 
-    async def _chunk(self, door: Door, asks: Sequence[bytes], deadline: float) -> list[Answer]:
+    async def _chunk(self, door: HttpClient, asks: Sequence[bytes], deadline: float) -> list[Answer]:
         """The answers to some asks; halves are asked where something in them is refused, so that it fails alone."""
         if sum(map(len, asks)) > MAX_REQUEST:
             return [Failed(f"the item has more than {MAX_REQUEST} bytes", passing=False)] * len(asks)
@@ -109,7 +109,7 @@ class Service:
         except ValueError as error:
             return [Failed(f"the service cannot be understood: {error}")] * len(asks)
 
-    async def _settled(self, door: Door, body: bytes, deadline: float) -> Response | Failed:
+    async def _settled(self, door: HttpClient, body: bytes, deadline: float) -> Response | Failed:
         """An answer that trying again will not change, or why there is none within the time."""
         wait = FIRST_WAIT
         reason = Failed(f"the service did not answer within {self._seconds:g} seconds")
@@ -124,9 +124,9 @@ class Service:
                     return response
                 reason = _refusal(response)
                 asked = wait_asked(response.headers.get("Retry-After"), datetime.now(UTC))
-            except RefusedAddress as error:
+            except RefusedAddressError as error:
                 return Failed(error.message)
-            except Unreachable as error:
+            except UnreachableError as error:
                 reason = Failed(f"the service cannot be reached: {error.message}")
             except TimeoutError:
                 return reason  # That of the last attempt, where there was one: it says more.
@@ -136,9 +136,9 @@ class Service:
             await asyncio.sleep(pause)
             wait = min(2 * wait, LONGEST_WAIT)
 
-    async def _entered(self) -> Door:
+    async def _entered(self) -> HttpClient:
         if self._door is None:
-            self._door = outside.Door(
+            self._door = outside.HttpClient(
                 allowed=self._place.allowed_addresses,
                 user_agent=self._place.user_agent,
                 max_bytes=self._bytes,

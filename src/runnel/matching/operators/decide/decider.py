@@ -20,25 +20,25 @@ from runnel.algebra.semantics.bindings import distinct, joined, term_solutions
 from runnel.arrays import Array, offsets_of
 from runnel.errors import RunnelError
 from runnel.matching.operators.decide.answer_tests import AllTests
-from runnel.matching.operators.decide.disjuncts import OperatedWays
+from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
 from runnel.matching.operators.decide.questions import Questions
 from runnel.matching.operators.orders.batch_layout import ACCEPTED, UNKNOWN
 from runnel.matching.operators.orders.order import Order
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.matching.operators.orders.rounds import Rounds
 from runnel.matching.operators.plugins.contract import Asker, Failed
 from runnel.model.bindings import Binding, MatchBindings
 from runnel.model.item import Value
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Failure, Matches
-from runnel.plan.gates import FIRST_OPERATED, NO_GATE, query_of, query_of_one
+from runnel.plan.gates import FIRST_OPERATOR_DISJUNCT, NO_GATE, query_of, query_of_id
 
 Key = tuple[str, int]
 """An operator by its name and version."""
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class UndecidedQuery:
     """A query that could not be decided for the item of a row: which operator failed, and why."""
 
     row: int
@@ -49,7 +49,7 @@ class Unknown:
 
 
 @dataclass(frozen=True)
-class Decided:
+class Decisions:
     """What operators decided for a batch.
 
     `bindings` has for rows and queries (or their ways through gates) what the variables are bound to. `asked` and
@@ -59,7 +59,7 @@ class Decided:
 
     matches: Matches
     bindings: Mapping[int, Mapping[int, Sequence[Binding]]] = field(default_factory=dict)
-    unknown: tuple[Unknown, ...] = ()
+    unknown: tuple[UndecidedQuery, ...] = ()
     asked: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     passed: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     calls: int = 0
@@ -71,7 +71,7 @@ class Decided:
         for row, of_row in self.bindings.items():
             of_item = found.setdefault(int(sequences[row]), {})
             for target, some in of_row.items():
-                of_item.setdefault(query_of_one(target), []).extend(some)
+                of_item.setdefault(query_of_id(target), []).extend(some)
         return found
 
 
@@ -102,8 +102,8 @@ ChosenOrder = Callable[[Array, Array], Order]
 class Decider:
     """The ways of a plan, the order in which their calls are made, and who answers these."""
 
-    ways: OperatedWays
-    problem: Problem
+    ways: OperatorDisjuncts
+    problem: OrderProblem
     order: ChosenOrder
     asker: Asker
     gates: Mapping[int, int] = field(default_factory=dict)
@@ -124,20 +124,20 @@ class Decider:
         """The number of every call that is not given variables of a graph."""
         return {call: number for number, call in enumerate(self.ways.calls) if not call.given}
 
-    def decide(self, items: ItemBatch, matches: Matches) -> Decided:
+    def decide(self, items: ItemBatch, matches: Matches) -> Decisions:
         """The matches with every way replaced by what it decides."""
         rows = np.repeat(np.arange(len(matches)), np.diff(matches.offsets))
-        operated = matches.queries >= FIRST_OPERATED
+        operated = matches.queries >= FIRST_OPERATOR_DISJUNCT
         failures = tuple(_of_query(one) for one in matches.failures)
         if not operated.any():
-            return Decided(Matches(matches.offsets, matches.queries, failures))
+            return Decisions(Matches(matches.offsets, matches.queries, failures))
         certain = rows[~operated], matches.queries[~operated]
         active = self._active(rows[operated], matches.queries[operated], certain)
         work = _Work(self, items, *active)
         work.run()
         accepted = work.accepted()
         found = _united(len(matches), certain, work.matched(accepted), failures)
-        return Decided(
+        return Decisions(
             found,
             work.bindings(accepted),
             tuple(work.unknown(accepted, certain)),
@@ -271,32 +271,32 @@ class _Work:
             bound = joined(bound, own)[:MOST_BINDINGS]
         return bound
 
-    def unknown(self, accepted: Sequence[tuple[int, int]], certain: tuple[Array, Array]) -> list[Unknown]:
+    def unknown(self, accepted: Sequence[tuple[int, int]], certain: tuple[Array, Array]) -> list[UndecidedQuery]:
         """What could not be decided: once for each item, query and operator; not where the query matches anyway."""
         pairs = np.flatnonzero(self._rounds.outcomes == UNKNOWN)
         if not len(pairs) and not self._too_many:
             return []
         known = set(zip(certain[0].tolist(), query_of(certain[1]).tolist(), strict=True))
-        known |= {(self.row(item), query_of_one(self.target(way))) for item, way in accepted}
-        found: dict[tuple[int, int, Key], Unknown] = {}
+        known |= {(self.row(item), query_of_id(self.target(way))) for item, way in accepted}
+        found: dict[tuple[int, int, Key], UndecidedQuery] = {}
         gates: dict[tuple[int, int, Key], int] = {}
         for item, way in zip(self._pair_items[pairs].tolist(), self._pair_ways[pairs].tolist(), strict=True):
             row, target = self.row(item), self.target(way)
-            query = query_of_one(target)
+            query = query_of_id(target)
             if (row, query) in known:
                 continue
             for operator, failure in self._failures(item, way):
                 key = (row, query, operator)
-                found.setdefault(key, Unknown(row, query, operator, failure.reason, failure.passing))
+                found.setdefault(key, UndecidedQuery(row, query, operator, failure.reason, failure.passing))
                 gates[key] = self._gates.get(target, NO_GATE)
         for item, way, term in self._too_many:
-            row, query = self.row(item), query_of_one(self.target(way))
+            row, query = self.row(item), query_of_id(self.target(way))
             if (row, query) in known:
                 continue
             asked = (term.calls[0].operator, term.calls[0].version)
             for operator, failure in list(self._failures(item, way)) or [(asked, Failed(_TOO_MANY, passing=False))]:
                 key = (row, query, operator)
-                found.setdefault(key, Unknown(row, query, operator, failure.reason, failure.passing))
+                found.setdefault(key, UndecidedQuery(row, query, operator, failure.reason, failure.passing))
                 gates.setdefault(key, self._gates.get(self.target(way), NO_GATE))
         undecided = {(row, query) for row, query, _ in found}
         return [
@@ -313,7 +313,7 @@ class _Work:
                 yield (self._ways.calls[call].operator, self._ways.calls[call].version), failure
 
 
-def _for_good(one: Unknown) -> Unknown:
+def _for_good(one: UndecidedQuery) -> UndecidedQuery:
     """What is behind a distinct feed that has had the item: that would take the item for a duplicate of itself."""
     reason = f"{one.reason}; behind a distinct feed the item cannot be tried again"
     return replace(one, reason=reason, passing=False)
@@ -327,9 +327,9 @@ MOST_BINDINGS = 300
 
 def _of_query(failure: Failure) -> Failure:
     """A failure of a way that operators decide, as one of its query."""
-    if failure.query < FIRST_OPERATED:
+    if failure.query < FIRST_OPERATOR_DISJUNCT:
         return failure
-    return Failure(failure.row, query_of_one(failure.query), failure.reason)
+    return Failure(failure.row, query_of_id(failure.query), failure.reason)
 
 
 def _united(

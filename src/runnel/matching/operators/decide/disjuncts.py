@@ -18,9 +18,9 @@ from runnel.algebra.nodes.calls import Call, Constraint, Given, Literally, Term,
 from runnel.algebra.nodes.encode import decode_operators, encode_operators
 from runnel.algebra.nodes.graph_patterns import Graph
 from runnel.arrays import Array
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.matching.operators.decide.answer_tests import AnswerTest, CallTests
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.plan.operator_table import OperatorTable
 
 Chance = Callable[[bytes], float]
@@ -41,7 +41,7 @@ class Check:
 
 
 @dataclass(frozen=True)
-class OperatedWays:
+class OperatorDisjuncts:
     """Ways over tests over calls, by their places in the operator table."""
 
     table: OperatorTable
@@ -81,7 +81,7 @@ class OperatedWays:
             for test, call in zip(self.tests, self.test_calls, strict=True)
         )
 
-    def problem(self, chance: Chance, price: Price) -> Problem:
+    def problem(self, chance: Chance, price: Price) -> OrderProblem:
         """The ways, tests and calls as orders take them, with what was learned of them."""
         chances = [
             1.0 if test.term is None else chance(digest)
@@ -89,10 +89,10 @@ class OperatedWays:
         ]
         prices = {operator: price(operator) for operator in self.operators}
         costs = [prices[call.operator, call.version] for call in self.calls]
-        return Problem.of(self.way_tests, self.test_calls, chances, costs)
+        return OrderProblem.of(self.way_tests, self.test_calls, chances, costs)
 
     @staticmethod
-    def of(table: OperatorTable) -> OperatedWays:
+    def of(table: OperatorTable) -> OperatorDisjuncts:
         """The ways of an operator table."""
         return _Laying(table).done()
 
@@ -109,9 +109,9 @@ def _term(text: str) -> Term:
         tag, *rest = json.loads(text)
         found = decode_operators(tag, rest)
     except (ValueError, TypeError, IndexError) as error:
-        raise CorruptData(f"this is not a term of a plan: {text[:200]}") from error
+        raise CorruptDataError(f"this is not a term of a plan: {text[:200]}") from error
     if not isinstance(found, Term) or not (found.calls or found.graph):
-        raise CorruptData(f"this is not a term of a plan: {text[:200]}")
+        raise CorruptDataError(f"this is not a term of a plan: {text[:200]}")
     return found
 
 
@@ -124,7 +124,7 @@ class _Laying:
         self._tests: dict[tuple[int, AnswerTest], int] = {}
         self._literals: dict[int, tuple[tuple[int, ...], Check | None]] = {}
 
-    def done(self) -> OperatedWays:
+    def done(self) -> OperatorDisjuncts:
         terms = [_term(self._table.terms.text(number)) for number in range(len(self._table.terms))]
         way_tests: list[tuple[int, ...]] = []
         way_checks: list[tuple[Check, ...]] = []
@@ -135,7 +135,7 @@ class _Laying:
             way_checks.append(tuple(check for _, check in laid if check is not None))
             names = self._table.names_of(way, len(literals))
             way_terms.append(tuple((terms[one >> 1], own) for one, own in zip(literals, names, strict=True) if own))
-        return OperatedWays(
+        return OperatorDisjuncts(
             self._table,
             tuple(call for call, _ in self._calls),
             tuple(graph for _, graph in self._calls),

@@ -13,14 +13,14 @@ from runnel.arrays import Array
 from runnel.matching.contract import Matcher, MatchStatistics
 from runnel.matching.operators.ask.cache_files import write_segment
 from runnel.matching.operators.ask.caller import Caller
-from runnel.matching.operators.ask.operator_environment import OperatorMeans
-from runnel.matching.operators.decide.decider import Decided, Decider, Key
-from runnel.matching.operators.decide.disjuncts import OperatedWays
+from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
+from runnel.matching.operators.decide.decider import Decider, Decisions, Key
+from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
 from runnel.matching.operators.orders.choose_order import CANDIDATES, choose_order
 from runnel.matching.operators.orders.order import Order
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.model.item_batch import ItemBatch
-from runnel.model.learned.operator_statistics import Learned, operator_key
+from runnel.model.learned.operator_statistics import OperatorStatistics, operator_key
 from runnel.model.match import Failure, Matches
 from runnel.model.operator import OperatorDeclaration
 from runnel.model.operator_cache import CacheSegment
@@ -34,7 +34,7 @@ _SAMPLE = 32
 class Operators:
     """The operators of a root in this process."""
 
-    def __init__(self, storage: Storage, means: OperatorMeans, share: float = 1.0) -> None:
+    def __init__(self, storage: Storage, means: OperatorEnvironment, share: float = 1.0) -> None:
         self._storage = storage
         self._keeps = means.cache_bytes > 0
         self._candidates = (means.order,) if means.order else CANDIDATES
@@ -50,20 +50,20 @@ class Operators:
             self._declarations = declared
         self.caller.use_segments(self._storage, segments)
 
-    def decider(self, plan: Plan, learned: Learned, state: Hashable = None) -> Decider:
+    def decider(self, plan: Plan, learned: OperatorStatistics, state: Hashable = None) -> Decider:
         """The decider of a plan; kept until another plan comes, or another `state` of what was learned."""
         key = (plan.version, state)
         if self._decider is None or self._decider[0] != key:
             self._decider = key, self.new_decider(plan, learned)
         return self._decider[1]
 
-    def new_decider(self, plan: Plan, learned: Learned) -> Decider:
+    def new_decider(self, plan: Plan, learned: OperatorStatistics) -> Decider:
         """A decider of a plan, or of a piece of one, which nobody but the caller keeps."""
-        ways = OperatedWays.of(plan.operators)
-        problem = problem_of(ways, self._declarations, learned)
+        ways = OperatorDisjuncts.of(plan.operators)
+        problem = order_problem_of(ways, self._declarations, learned)
         return Decider(ways, problem, CheapestOrder(problem, self._candidates), self.caller, _gates_of(plan))
 
-    def note(self, decider: Decider, decided: Decided) -> None:
+    def note(self, decider: Decider, decided: Decisions) -> None:
         """Note how often tests passed."""
         for test in decided.asked.nonzero()[0].tolist():
             self.caller.notebook.note_test(
@@ -80,7 +80,9 @@ class Operators:
         self.caller.close()
 
 
-def problem_of(ways: OperatedWays, declarations: Mapping[Key, OperatorDeclaration], learned: Learned) -> Problem:
+def order_problem_of(
+    ways: OperatorDisjuncts, declarations: Mapping[Key, OperatorDeclaration], learned: OperatorStatistics
+) -> OrderProblem:
     """The ways with what was learned of their tests and operators, as far as it was; else with what was declared."""
 
     def price(operator: Key) -> float:
@@ -97,7 +99,7 @@ def _gates_of(plan: Plan) -> dict[int, int]:
 class CheapestOrder:
     """The order that is expected to cost least, chosen when it is seen which ways items leave undecided."""
 
-    def __init__(self, problem: Problem, candidates: Sequence[str] = CANDIDATES) -> None:
+    def __init__(self, problem: OrderProblem, candidates: Sequence[str] = CANDIDATES) -> None:
         self._problem = problem
         self._candidates = candidates
         self._chosen: Order | None = None

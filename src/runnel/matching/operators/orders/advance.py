@@ -10,27 +10,27 @@ from __future__ import annotations
 
 from runnel.arrays import Array
 from runnel.kernel import kernel
-from runnel.matching.operators.orders.apply_answer import settle_alone, settle_pairs, settle_weighted
-from runnel.matching.operators.orders.batch_layout import NOTHING, Layout
-from runnel.matching.operators.orders.batch_state import State
+from runnel.matching.operators.orders.apply_answer import apply_to_one, apply_to_pairs, apply_weighted
+from runnel.matching.operators.orders.batch_layout import NOTHING, BatchLayout
+from runnel.matching.operators.orders.batch_state import BatchState
 from runnel.matching.operators.orders.name_next import (
     by_bucket,
     by_rank,
     by_score,
     independent,
-    marked_way,
+    marked_disjunct,
     of_chain,
 )
-from runnel.matching.operators.orders.order import Kind
+from runnel.matching.operators.orders.order import OrderKind
 
-INDEPENDENT, MARKED, CHAINS, RANKS, _, WEIGHTED = (int(kind) for kind in Kind)
+INDEPENDENT, MARKED, CHAINS, RANKS, _, WEIGHTED = (int(kind) for kind in OrderKind)
 
 
 @kernel
 def advance(
     kind: int,
-    layout: Layout,
-    state: State,
+    layout: BatchLayout,
+    state: BatchState,
     items: Array,
     answers: Array,
     starts: Array,
@@ -68,16 +68,16 @@ def advance(
                 done[slot] = 1
                 touched[item] += last - first
                 if kind == WEIGHTED:
-                    undecided[item] -= settle_weighted(
+                    undecided[item] -= apply_weighted(
                         slot, first, last, answers, start, is_failed, item, slot_pairs, slot_tests, pair_entries,
                         entry_slots, entry_gains, outcomes, remaining, scores, tops, item_heads, heads, after, before,
                         buckets, places, touched)
                 elif kind == INDEPENDENT:
-                    undecided[item] -= settle_alone(
+                    undecided[item] -= apply_to_one(
                         first, last, answers, start, is_failed, slot_pairs, slot_tests, slot_entries, outcomes,
                         remaining, failed)
                 else:
-                    undecided[item] -= settle_pairs(
+                    undecided[item] -= apply_to_pairs(
                         first, last, answers, start, is_failed, slot_pairs, slot_tests, outcomes, remaining)
             if kind == INDEPENDENT:
                 slot = independent(
@@ -90,7 +90,7 @@ def advance(
                 slot = of_chain(
                     item, item_pairs, pair_entries, entry_pairs, entry_slots, done, outcomes, places, touched)
             elif kind == MARKED:
-                slot = marked_way(
+                slot = marked_disjunct(
                     item, item_pairs, pair_entries, entry_pairs, entry_slots, slot_offsets, slot_pairs, done,
                     outcomes, places, marked, touched)
             elif item_heads[item] == item_heads[item + 1]:

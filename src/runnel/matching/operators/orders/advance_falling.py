@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from runnel.arrays import Array
 from runnel.kernel import kernel
-from runnel.matching.operators.orders.batch_layout import ACCEPTED, NOTHING, REJECTED, UNDECIDED, UNKNOWN, Layout
-from runnel.matching.operators.orders.batch_state import State
+from runnel.matching.operators.orders.batch_layout import ACCEPTED, NOTHING, REJECTED, UNDECIDED, UNKNOWN, BatchLayout
+from runnel.matching.operators.orders.batch_state import BatchState
 from runnel.matching.operators.orders.call_buckets import BUCKETS, bucket_of
 
 
 @kernel
 def advance_falling(
-    layout: Layout,
-    state: State,
+    layout: BatchLayout,
+    state: BatchState,
     items: Array,
     answers: Array,
     starts: Array,

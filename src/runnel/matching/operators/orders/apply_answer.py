@@ -14,7 +14,7 @@ from runnel.matching.operators.orders.call_buckets import bucket_of, put, take
 
 
 @inlined
-def settle_alone(
+def apply_to_one(
     first: Number,
     last: Number,
     answers: Array,
@@ -31,11 +31,11 @@ def settle_alone(
     for place in range(first, last):
         holds = not is_failed and answers[start + slot_tests[place]] != 0
         failed[slot_entries[place]] = not holds
-    return settle_pairs(first, last, answers, start, is_failed, slot_pairs, slot_tests, outcomes, remaining)
+    return apply_to_pairs(first, last, answers, start, is_failed, slot_pairs, slot_tests, outcomes, remaining)
 
 
 @inlined
-def settle_pairs(
+def apply_to_pairs(
     first: Number,
     last: Number,
     answers: Array,
@@ -64,7 +64,7 @@ def settle_pairs(
 
 
 @inlined
-def settle_weighted(
+def apply_weighted(
     slot: Number,
     first: Number,
     last: Number,

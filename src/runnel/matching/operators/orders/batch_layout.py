@@ -15,8 +15,8 @@ import numpy as np
 
 from runnel.arrays import IDENTIFIER, Array, read_only
 from runnel.kernel import Number, inlined, kernel, lowest_bit
-from runnel.matching.operators.orders.order import Kind, Order
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.order import Order, OrderKind
+from runnel.matching.operators.orders.problem import OrderProblem
 
 UNDECIDED, REJECTED, ACCEPTED, UNKNOWN = 0, 1, 2, 3
 """What became of an active way. Unknown: a call that it needs has failed before it was decided."""
@@ -27,7 +27,7 @@ _MANY = 1024
 """With fewer ways than that for each item, all of an item is near enough, wherever it lies."""
 
 
-class Layout(NamedTuple):
+class BatchLayout(NamedTuple):
     """Who needs what, item by item; nothing here changes while calls are answered."""
 
     item_pairs: Array
@@ -50,7 +50,7 @@ class Layout(NamedTuple):
     """And its entry; empty unless the order does not share rejections."""
 
 
-def lay_out(problem: Problem, order: Order, active_offsets: Array, active_ways: Array) -> Layout:
+def lay_out(problem: OrderProblem, order: Order, active_offsets: Array, active_ways: Array) -> BatchLayout:
     """Lay out the active ways of a batch of items for an order."""
     offsets = np.ascontiguousarray(active_offsets, dtype=np.int64)
     ways = read_only(np.ascontiguousarray(active_ways, dtype=IDENTIFIER))
@@ -59,7 +59,7 @@ def lay_out(problem: Problem, order: Order, active_offsets: Array, active_ways: 
     pairs, items, entries = len(ways), len(offsets) - 1, int(lengths.sum())
     if entries >= np.iinfo(IDENTIFIER).max or (pairs and lengths.max() > _LONGEST):
         raise ValueError("the active ways of a batch have too many tests; take fewer items at once")
-    layout = Layout(
+    layout = BatchLayout(
         item_pairs=offsets.astype(IDENTIFIER),
         item_slots=np.zeros(items + 1, dtype=IDENTIFIER),
         pair_places=_sequence(order, offsets, ways),
@@ -71,7 +71,7 @@ def lay_out(problem: Problem, order: Order, active_offsets: Array, active_ways: 
         slot_offsets=np.zeros(entries + 1, dtype=IDENTIFIER),
         slot_pairs=np.empty(entries, dtype=IDENTIFIER),
         slot_tests=np.empty(entries, dtype=IDENTIFIER),
-        slot_entries=np.empty(entries if order.kind is Kind.INDEPENDENT else 0, dtype=IDENTIFIER),
+        slot_entries=np.empty(entries if order.kind is OrderKind.INDEPENDENT else 0, dtype=IDENTIFIER),
     )
     slots = _fill(
         problem.way_offsets,
@@ -99,7 +99,7 @@ def _sequence(order: Order, offsets: Array, ways: Array) -> Array:
     return np.argsort(owners << 32 | order.positions[ways]).astype(IDENTIFIER)
 
 
-def _check(problem: Problem, offsets: Array, ways: Array) -> None:
+def _check(problem: OrderProblem, offsets: Array, ways: Array) -> None:
     if len(offsets) < 1 or offsets[0] != 0 or offsets[-1] != len(ways) or np.any(np.diff(offsets) < 0):
         raise ValueError("the offsets of active ways do not fit their number")
     if len(ways) and not 0 <= ways.min() <= ways.max() < problem.ways:
@@ -117,7 +117,7 @@ def _fill(
     sequence: Array,
     active: Array,
     calls: int,
-    layout: Layout,
+    layout: BatchLayout,
 ) -> int:
     """Fill the arrays of a layout; gives how many slots there are."""
     item_pairs, pair_places, pair_entries = layout.item_pairs, layout.pair_places, layout.pair_entries
@@ -180,7 +180,7 @@ def _sort_by_rank(
 
 @inlined
 def _list_entries(
-    layout: Layout, tests: Array, filled: Array, start: Number, stop: Number, first: Number, last: Number
+    layout: BatchLayout, tests: Array, filled: Array, start: Number, stop: Number, first: Number, last: Number
 ) -> None:
     """List the entries of each of an item's slots."""
     entry_slots, slot_offsets = layout.entry_slots, layout.slot_offsets

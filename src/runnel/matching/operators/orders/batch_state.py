@@ -9,12 +9,12 @@ import numpy as np
 from runnel.arrays import IDENTIFIER, Array, row_offsets
 from runnel.kernel import kernel
 from runnel.matching.operators.orders import call_buckets
-from runnel.matching.operators.orders.batch_layout import ACCEPTED, NOTHING, UNDECIDED, Layout
+from runnel.matching.operators.orders.batch_layout import ACCEPTED, NOTHING, UNDECIDED, BatchLayout
 from runnel.matching.operators.orders.call_buckets import BUCKETS, bucket_of, push, put, step_of
-from runnel.matching.operators.orders.order import Kind
+from runnel.matching.operators.orders.order import OrderKind
 
 
-class State(NamedTuple):
+class BatchState(NamedTuple):
     """Arrays over pairs, slots, entries and items of a layout; what an order does not use is empty."""
 
     outcomes: Array
@@ -47,29 +47,29 @@ class State(NamedTuple):
     buckets: Array
     """For each slot those beside it in its bucket, and where slots are moved, which bucket that is."""
 
-    def copy(self) -> State:
+    def copy(self) -> BatchState:
         """The same in arrays of its own."""
-        return State(*(array.copy() for array in self))
+        return BatchState(*(array.copy() for array in self))
 
-    def put_back(self, before: State) -> None:
+    def put_back(self, before: BatchState) -> None:
         """Be as another of the same size was."""
         for mine, other in zip(self, before, strict=True):
             np.copyto(mine, other)
 
 
-def begin(layout: Layout, kind: Kind) -> State:
+def begin(layout: BatchLayout, kind: OrderKind) -> BatchState:
     """The state before the first call. Ways without tests are accepted."""
     items, slots, entries = len(layout.item_pairs) - 1, len(layout.slot_calls), len(layout.entry_slots)
     lengths = np.diff(layout.pair_entries)
     before = np.concatenate([[0], np.cumsum(lengths > 0)])
     scored = slots if kind.is_scored else 0
-    moved = slots if kind is Kind.WEIGHTED else 0
+    moved = slots if kind is OrderKind.WEIGHTED else 0
     many = (np.diff(layout.item_slots) > call_buckets.FEW) & kind.is_scored
-    state = State(
+    state = BatchState(
         outcomes=np.where(lengths > 0, UNDECIDED, ACCEPTED).astype(np.int8),
         remaining=lengths.astype(np.int16),
         done=np.zeros(slots, dtype=np.int8),
-        failed=np.zeros(entries if kind is Kind.INDEPENDENT else 0, dtype=np.int8),
+        failed=np.zeros(entries if kind is OrderKind.INDEPENDENT else 0, dtype=np.int8),
         undecided=np.diff(before[layout.item_pairs]).astype(IDENTIFIER),
         places=_first_places(layout, kind),
         marked=np.full(items, NOTHING, dtype=IDENTIFIER),
@@ -85,22 +85,22 @@ def begin(layout: Layout, kind: Kind) -> State:
         buckets=np.full(moved, NOTHING, dtype=IDENTIFIER),
     )
     if scored:
-        _score(kind is Kind.WEIGHTED, layout, state)
+        _score(kind is OrderKind.WEIGHTED, layout, state)
     return state
 
 
-def _first_places(layout: Layout, kind: Kind) -> Array:
+def _first_places(layout: BatchLayout, kind: OrderKind) -> Array:
     match kind:
-        case Kind.RANKS:
+        case OrderKind.RANKS:
             return layout.item_slots[:-1].copy()
-        case Kind.ADAPTIVE | Kind.WEIGHTED:
+        case OrderKind.ADAPTIVE | OrderKind.WEIGHTED:
             return np.zeros(len(layout.item_slots) - 1, dtype=IDENTIFIER)
         case _:
             return np.asarray(layout.pair_entries[layout.item_pairs[:-1]])
 
 
 @kernel
-def _score(is_weighted: bool, layout: Layout, state: State) -> None:
+def _score(is_weighted: bool, layout: BatchLayout, state: BatchState) -> None:
     """Score every slot, and put those of items with many into buckets."""
     entry_slots, entry_pairs, entry_gains = layout.entry_slots, layout.entry_pairs, layout.entry_gains
     item_slots, scores, remaining, heads = layout.item_slots, state.scores, state.remaining, state.heads

@@ -13,21 +13,21 @@ from types import MappingProxyType
 import numpy as np
 
 from runnel.arrays import Array
-from runnel.matching.operators.orders.order import Kind, Order
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.order import Order, OrderKind
+from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.matching.operators.orders.registry import ORDERS
 from runnel.matching.operators.orders.simulate import Simulation, draw_truths
 
 CANDIDATES = ("sequential", "sub_order", "static_greedy", "adaptive", "adaptive_weighted")
 CALL_SECONDS = 0.25e-6
-ENTRY_SECONDS: Mapping[Kind, float] = MappingProxyType(
+ENTRY_SECONDS: Mapping[OrderKind, float] = MappingProxyType(
     {
-        Kind.INDEPENDENT: 50e-9,
-        Kind.MARKED: 50e-9,
-        Kind.CHAINS: 50e-9,
-        Kind.RANKS: 30e-9,
-        Kind.ADAPTIVE: 55e-9,
-        Kind.WEIGHTED: 85e-9,
+        OrderKind.INDEPENDENT: 50e-9,
+        OrderKind.MARKED: 50e-9,
+        OrderKind.CHAINS: 50e-9,
+        OrderKind.RANKS: 30e-9,
+        OrderKind.ADAPTIVE: 55e-9,
+        OrderKind.WEIGHTED: 85e-9,
     }
 )
 """What it takes to name a call and settle it, and to look at an entry meanwhile, besides the call itself.
@@ -61,7 +61,7 @@ class Choice:
 
 
 def choose_order(
-    problem: Problem,
+    problem: OrderProblem,
     active_offsets: Array | None = None,
     active_ways: Array | None = None,
     *,
@@ -71,7 +71,7 @@ def choose_order(
 ) -> Choice:
     """The order that is expected to take least for an item with such active ways; all ways where none are given.
 
-    >>> problem = Problem.of([[0, 1], [1, 2]], [0, 1, 2], [0.9, 0.1, 0.9], [0.04, 0.04, 0.04])
+    >>> problem = OrderProblem.of([[0, 1], [1, 2]], [0, 1, 2], [0.9, 0.1, 0.9], [0.04, 0.04, 0.04])
     >>> choice = choose_order(problem)
     >>> choice.order.name, [prediction.order for prediction in choice.predictions][-1]
     ('static_greedy', 'sequential')
@@ -84,7 +84,7 @@ def choose_order(
 
 
 def _predicted(
-    problem: Problem, order: Order, active_offsets: Array | None, active_ways: Array | None, truths: Array
+    problem: OrderProblem, order: Order, active_offsets: Array | None, active_ways: Array | None, truths: Array
 ) -> Prediction:
     followed = Simulation(problem, order, active_offsets, active_ways).follow(truths)
     calls, cost, touched = (

@@ -36,7 +36,7 @@ def independent(
 
 
 @inlined
-def marked_way(
+def marked_disjunct(
     item: Number,
     item_pairs: Array,
     pair_entries: Array,

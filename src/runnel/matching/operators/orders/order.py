@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from runnel.arrays import IDENTIFIER, Array, read_only
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.problem import OrderProblem
 
 
-class Kind(IntEnum):
+class OrderKind(IntEnum):
     """How the next call of an item is found."""
 
     INDEPENDENT = 0
@@ -31,7 +31,7 @@ class Kind(IntEnum):
     @property
     def is_scored(self) -> bool:
         """Whether calls have scores that change."""
-        return self in (Kind.ADAPTIVE, Kind.WEIGHTED)
+        return self in (OrderKind.ADAPTIVE, OrderKind.WEIGHTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,14 +46,16 @@ class Order:
     """
 
     name: str
-    kind: Kind
+    kind: OrderKind
     positions: Array
     chains: Array
     ranks: Array
     sequence: Array
 
     @staticmethod
-    def by_ways(name: str, kind: Kind, problem: Problem, sequence: Array, chains: Array | None = None) -> Order:
+    def by_ways(
+        name: str, kind: OrderKind, problem: OrderProblem, sequence: Array, chains: Array | None = None
+    ) -> Order:
         """The order in which these ways come one after another."""
         kept = problem.way_tests if chains is None else chains
         return Order(
@@ -61,13 +63,13 @@ class Order:
         )
 
     @staticmethod
-    def by_calls(name: str, problem: Problem, sequence: Array) -> Order:
+    def by_calls(name: str, problem: OrderProblem, sequence: Array) -> Order:
         """The order in which these calls come one after another."""
         kept = read_only(sequence.astype(IDENTIFIER))
-        return Order(name, Kind.RANKS, _nothing(), problem.way_tests, _places(sequence), kept)
+        return Order(name, OrderKind.RANKS, _nothing(), problem.way_tests, _places(sequence), kept)
 
     @staticmethod
-    def adaptive(name: str, kind: Kind, problem: Problem) -> Order:
+    def adaptive(name: str, kind: OrderKind, problem: OrderProblem) -> Order:
         """The order that decides when asked.
 
         Ways are laid out by the call of theirs that rejects most. That changes nothing but where they lie: those
@@ -81,7 +83,7 @@ class Order:
         return Order(name, kind, positions, problem.way_tests, _nothing(), _nothing())
 
 
-def _worths(problem: Problem) -> Array:
+def _worths(problem: OrderProblem) -> Array:
     """What each call is worth for its cost before anything is decided."""
     worths = problem.gains * np.diff(problem.test_offsets)
     return np.bincount(problem.test_calls, weights=worths, minlength=problem.calls)

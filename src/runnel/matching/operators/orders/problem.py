@@ -19,7 +19,7 @@ FREE = 1e-9
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class OrderProblem:
     """Ways over tests over calls (section 3 of Liu and others, with several tests for a call).
 
     Way w needs the tests `way_tests[way_offsets[w]:way_offsets[w + 1]]`: it is accepted if all pass, rejected if
@@ -28,7 +28,7 @@ class Problem:
     tests `call_tests[call_offsets[c]:call_offsets[c + 1]]`, all at once. A test of chance 1 rejects nothing, but
     its way is not accepted before it was evaluated.
 
-    >>> problem = Problem.of([[0, 1], [1, 2]], test_calls=[0, 1, 0], chances=[0.5, 0.2, 0.9], costs=[1.0, 4.0])
+    >>> problem = OrderProblem.of([[0, 1], [1, 2]], test_calls=[0, 1, 0], chances=[0.5, 0.2, 0.9], costs=[1.0, 4.0])
     >>> problem.tests_of_call(0).tolist(), problem.ways_of_test(1).tolist()
     ([0, 2], [0, 1])
     """
@@ -80,7 +80,7 @@ class Problem:
         test_calls: npt.ArrayLike,
         chances: npt.ArrayLike,
         costs: npt.ArrayLike,
-    ) -> Problem:
+    ) -> OrderProblem:
         """The problem of these ways; chances outside 0 to 1 and costs below 0 are refused."""
         rows = ways if isinstance(ways, Rows) else Rows.of(ways)
         calls_of_tests = np.asarray(test_calls, dtype=IDENTIFIER)
@@ -90,7 +90,7 @@ class Problem:
         owners = np.repeat(np.arange(len(rows), dtype=IDENTIFIER), rows.lengths)
         by_test = Rows.grouped(rows.values, owners, len(calls_of_tests))
         by_call = Rows.grouped(calls_of_tests, np.arange(len(calls_of_tests), dtype=IDENTIFIER), len(prices))
-        return Problem(
+        return OrderProblem(
             read_only(rows.offsets.astype(np.int64)),
             read_only(rows.values.astype(IDENTIFIER, copy=False)),
             read_only(calls_of_tests),
@@ -105,10 +105,10 @@ class Problem:
         )
 
 
-def everything(problem: Problem, items: int = 1) -> tuple[Array, Array]:
+def everything(problem: OrderProblem, items: int = 1) -> tuple[Array, Array]:
     """The active ways of so many items for which all ways are to be decided: offsets and ways.
 
-    >>> [part.tolist() for part in everything(Problem.of([[0], [0]], [0], [0.5], [1.0]), 2)]
+    >>> [part.tolist() for part in everything(OrderProblem.of([[0], [0]], [0], [0.5], [1.0]), 2)]
     [[0, 2, 4], [0, 1, 0, 1]]
     """
     ways = np.arange(problem.ways, dtype=IDENTIFIER)

@@ -17,10 +17,10 @@ import numpy as np
 from runnel.arrays import Array, offsets_of, read_only
 from runnel.matching.operators.orders.advance import advance
 from runnel.matching.operators.orders.advance_falling import advance_falling
-from runnel.matching.operators.orders.batch_layout import NOTHING, Layout, lay_out
-from runnel.matching.operators.orders.batch_state import State, begin
-from runnel.matching.operators.orders.order import Kind, Order
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.batch_layout import NOTHING, BatchLayout, lay_out
+from runnel.matching.operators.orders.batch_state import BatchState, begin
+from runnel.matching.operators.orders.order import Order, OrderKind
+from runnel.matching.operators.orders.problem import OrderProblem
 
 _NO_ANSWERS, _NO_STARTS = np.empty(0, dtype=np.uint8), np.empty(0, dtype=np.int64)
 _NO_COUNTS, _NO_COSTS = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float64)
@@ -33,7 +33,8 @@ class Rounds:
 
     >>> from runnel.matching.operators.orders.registry import ORDERS
     >>> from runnel.matching.operators.orders.batch_layout import REJECTED
-    >>> problem = Problem.of([[0, 1], [1, 2]], test_calls=[0, 1, 2], chances=[0.5, 0.1, 0.5], costs=[1.0, 1.0, 1.0])
+    >>> problem = OrderProblem.of([[0, 1], [1, 2]], test_calls=[0, 1, 2], chances=[0.5, 0.1, 0.5], costs=[1.0, 1.0,
+    ...     1.0])
     >>> rounds = Rounds(problem, ORDERS["adaptive"](problem), np.array([0, 2]), np.array([0, 1]))
     >>> [part.tolist() for part in rounds.next_calls()]
     [[0], [1]]
@@ -42,11 +43,11 @@ class Rounds:
     (True, True)
     """
 
-    def __init__(self, problem: Problem, order: Order, active_offsets: Array, active_ways: Array) -> None:
+    def __init__(self, problem: OrderProblem, order: Order, active_offsets: Array, active_ways: Array) -> None:
         self._problem = problem
         self._kind = int(order.kind)
-        self._layout: Layout = lay_out(problem, order, active_offsets, active_ways)
-        self._state: State = begin(self._layout, order.kind)
+        self._layout: BatchLayout = lay_out(problem, order, active_offsets, active_ways)
+        self._state: BatchState = begin(self._layout, order.kind)
         self._waiting = 0
         self._live = np.arange(len(self._state.asked), dtype=np.int64)
         self._advance(self._live, _NO_ANSWERS, _NO_STARTS, _NO_ANSWERS)
@@ -112,7 +113,7 @@ class Rounds:
         given = read_only(items), read_only(answers), read_only(offsets), read_only(failed)
         counts = self._problem.costs, _NO_COUNTS, _NO_COSTS
         state = self._state
-        if self._kind == Kind.ADAPTIVE:
+        if self._kind == OrderKind.ADAPTIVE:
             advance_falling(self._layout, state, *given, False, *counts)
         else:
             advance(self._kind, self._layout, state, *given, False, *counts)

@@ -15,8 +15,8 @@ from runnel.matching.operators.orders.advance import advance
 from runnel.matching.operators.orders.advance_falling import advance_falling
 from runnel.matching.operators.orders.batch_layout import ACCEPTED, lay_out
 from runnel.matching.operators.orders.batch_state import begin
-from runnel.matching.operators.orders.order import Kind, Order
-from runnel.matching.operators.orders.problem import Problem, everything
+from runnel.matching.operators.orders.order import Order, OrderKind
+from runnel.matching.operators.orders.problem import OrderProblem, everything
 
 _NO_FAILURES = read_only(np.empty(0, dtype=np.uint8))
 
@@ -35,7 +35,11 @@ class Simulation:
     """An order over the active ways of some items, or over all ways of one, laid out to be followed many times."""
 
     def __init__(
-        self, problem: Problem, order: Order, active_offsets: Array | None = None, active_ways: Array | None = None
+        self,
+        problem: OrderProblem,
+        order: Order,
+        active_offsets: Array | None = None,
+        active_ways: Array | None = None,
     ) -> None:
         if active_offsets is None or active_ways is None:
             active_offsets, active_ways = everything(problem)
@@ -57,7 +61,7 @@ class Simulation:
             answers = read_only(truths[row][problem.call_tests].astype(np.uint8))
             given = (self._items, answers, problem.call_offsets, _NO_FAILURES)
             of_row = problem.costs, calls[row], costs[row]
-            if self._kind == Kind.ADAPTIVE:
+            if self._kind == OrderKind.ADAPTIVE:
                 advance_falling(self._layout, state, *given, True, *of_row)
             else:
                 advance(self._kind, self._layout, state, *given, True, *of_row)
@@ -66,7 +70,7 @@ class Simulation:
         return Followed(*(count.ravel() for count in counts))
 
 
-def draw_truths(problem: Problem, rows: int, seed: int) -> Array:
+def draw_truths(problem: OrderProblem, rows: int, seed: int) -> Array:
     """Truths of all tests, drawn from their chances, each for itself (section 3 takes predicates as independent)."""
     dice = np.random.default_rng(seed)
     return np.asarray(dice.random((rows, problem.tests)) < problem.chances)

@@ -9,16 +9,16 @@ import numpy as np
 from runnel.arrays import IDENTIFIER, Array
 from runnel.kernel import kernel
 from runnel.matching.operators.orders.order import Order
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.problem import OrderProblem
 
 
-def static_greedy(problem: Problem) -> Order:
+def static_greedy(problem: OrderProblem) -> Order:
     """Next is always the call that is expected to reject most ways for its cost, after those before it.
 
     A way is undecided with the probability that all its tests before have passed. Worths only fall, so a call that is
     still the best when it comes to the top of the heap is the best of all.
 
-    >>> problem = Problem.of([[0, 1], [1, 2], [2]], [0, 1, 2], [0.5, 0.5, 0.5], [1.0, 1.0, 1.0])
+    >>> problem = OrderProblem.of([[0, 1], [1, 2], [2]], [0, 1, 2], [0.5, 0.5, 0.5], [1.0, 1.0, 1.0])
     >>> np.argsort(static_greedy(problem).ranks).tolist()
     [1, 2, 0]
     """

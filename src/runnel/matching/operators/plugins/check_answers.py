@@ -25,7 +25,7 @@ _MOST_WHOLE = 2**53
 _MAX_REASON = 500
 
 
-class Wrong(Exception):
+class InvalidAnswerError(Exception):
     """An answer that does not fit its declaration; the reason in words."""
 
 
@@ -50,11 +50,11 @@ def rows_of(given: object) -> RawRows:
         case str() | int() | float() | date():
             return ((given,),)
         case Mapping() | bytes():
-            raise Wrong(f"it gave a value of the type {type(given).__name__}")
+            raise InvalidAnswerError(f"it gave a value of the type {type(given).__name__}")
         case _ if isinstance(given, Iterable):
             return tuple(one if isinstance(one, tuple) else (one,) for one in islice(given, MOST_ROWS + 1))
         case _:
-            raise Wrong(f"it gave a value of the type {type(given).__name__}")
+            raise InvalidAnswerError(f"it gave a value of the type {type(given).__name__}")
 
 
 def checked_answers(given: object, asks: int, name: str, results: Sequence[Parameter]) -> list[Answer]:
@@ -64,7 +64,7 @@ def checked_answers(given: object, asks: int, name: str, results: Sequence[Param
     [((3.0,),), Failed(reason='mob: no model', passing=True)]
     """
     if not isinstance(given, Sequence) or isinstance(given, str | bytes) or len(given) != asks:
-        raise Wrong("it did not give one answer for every question")
+        raise InvalidAnswerError("it did not give one answer for every question")
     return [_checked(one, name, results) for one in given]
 
 
@@ -73,7 +73,7 @@ def _checked(given: object, name: str, results: Sequence[Parameter]) -> Answer:
         return Failed(f"{name}: {str(given.reason)[:_MAX_REASON]}", bool(given.passing))
     try:
         return checked_rows(given, results)
-    except Wrong as wrong:
+    except InvalidAnswerError as wrong:
         return Failed(f"{name}: {wrong}", passing=False)
 
 
@@ -84,15 +84,15 @@ def checked_rows(given: object, results: Sequence[Parameter]) -> Rows:
     (('a', 1.0), ('b', 2.0))
     """
     if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
-        raise Wrong("its answer is not a list of rows")
+        raise InvalidAnswerError("its answer is not a list of rows")
     found: set[Row] = set()
     for count, row in enumerate(given):
         if count >= MOST_ROWS:
-            raise Wrong(f"it gave more than {MOST_ROWS:,} rows")
+            raise InvalidAnswerError(f"it gave more than {MOST_ROWS:,} rows")
         if not isinstance(row, Sequence) or isinstance(row, str | bytes):
-            raise Wrong("its answer has something that is not a row")
+            raise InvalidAnswerError("its answer has something that is not a row")
         if len(row) != len(results):
-            raise Wrong(f"it gave {len(row)} results, and the registration has {len(results)}")
+            raise InvalidAnswerError(f"it gave {len(row)} results, and the registration has {len(results)}")
         found.add(tuple(_typed(value, one) for value, one in zip(row, results, strict=True)))
     # Values of one column are of one type, so rows can be compared.
     return tuple(sorted(found))
@@ -104,7 +104,7 @@ def _typed(value: object, result: Parameter) -> Value:
     except (OverflowError, ValueError):
         found = None
     if found is None:
-        raise Wrong(f"it gave {_shown(value)} for ?{result.name}, which is not {_WORDS[result.type]}")
+        raise InvalidAnswerError(f"it gave {_shown(value)} for ?{result.name}, which is not {_WORDS[result.type]}")
     return found
 
 

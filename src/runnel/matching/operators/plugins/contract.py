@@ -6,7 +6,7 @@ call, or a class, made once for each worker and asked in batches.
 
 - A plain function `function(attributes, *inputs)` gives: None or False (does not hold), True (holds, no results), one
   value (one result), a tuple (one row), or a list, set or generator of values or tuples (several rows).
-- A class is called as `cls(place)` with an `OperatorPlace`, and has `answer(asks)`. It may have `close()`. A class
+- A class is called as `cls(place)` with an `OperatorContext`, and has `answer(asks)`. It may have `close()`. A class
   attribute `parameters: tuple[Parameter, ...]` is the signature that a registration without one takes; other class
   attributes of that kind: `cost: timedelta`, `pure: bool`, `batch: int`, `reads: tuple[str, ...]`.
 
@@ -56,7 +56,7 @@ Answer = Rows | Failed
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorPlace:
+class OperatorContext:
     """Where an operator is loaded: its name and configuration from the registration, and what settings give.
 
     `folder` is the root's folder for files that configurations name (regions, rules): names below it alone.

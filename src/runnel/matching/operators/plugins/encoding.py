@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from typing import Any
 
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.model.item import moment
 from runnel.model.operator import Rows
 
@@ -36,7 +36,7 @@ def from_bytes(data: bytes) -> Any:
     try:
         return json.loads(data, object_hook=_revived)
     except (ValueError, RecursionError, OverflowError) as error:
-        raise CorruptData(f"this is not JSON as it is sent and stored: {str(error)[:200]}") from error
+        raise CorruptDataError(f"this is not JSON as it is sent and stored: {str(error)[:200]}") from error
 
 
 def rows_to_bytes(rows: Rows) -> bytes:
@@ -52,7 +52,7 @@ def rows_from_bytes(data: bytes) -> Rows:
     """
     found = from_bytes(data)
     if not isinstance(found, list) or not all(isinstance(row, list) for row in found):
-        raise CorruptData("this is not an answer as it is stored")
+        raise CorruptDataError("this is not an answer as it is stored")
     return tuple(tuple(_stored(value) for value in row) for row in found)
 
 
@@ -71,7 +71,7 @@ def plain(value: object) -> object:
 
 def _stored(value: object) -> str | float | bool | datetime:
     if not isinstance(value, str | float | bool | datetime):
-        raise CorruptData("this is not a value as it is stored")
+        raise CorruptDataError("this is not a value as it is stored")
     return value
 
 

@@ -17,8 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from runnel.errors import OperatorRefused
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, Input, Operator, OperatorPlace
+from runnel.errors import OperatorRefusedError
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, Input, Operator, OperatorContext
 from runnel.matching.operators.plugins.encoding import from_bytes, plain, to_bytes
 from runnel.matching.operators.plugins.registry import Signature, find_operator, open_operator, signature_of
 
@@ -61,12 +61,12 @@ def _loaded(frame: Mapping[str, Any]) -> tuple[Operator | None, bytes]:
         place = frame["place"]
         operator = None if place is None else open_operator(found, _place(place))
         return operator, to_bytes({"ready": _described(signature_of(found))})
-    except OperatorRefused as refused:
+    except OperatorRefusedError as refused:
         message = f"{refused.place}: {refused.message}" if refused.place else refused.message
         return None, to_bytes({"refused": message, "hint": refused.hint})
 
 
-def _place(told: Mapping[str, Any]) -> OperatorPlace:
+def _place(told: Mapping[str, Any]) -> OperatorContext:
     folder = told["folder"]
     typed = {
         "configuration": dict(told["configuration"]),  # it comes as pairs, and so do the databases
@@ -74,7 +74,7 @@ def _place(told: Mapping[str, Any]) -> OperatorPlace:
         "folder": folder and Path(folder),
         "allowed_addresses": tuple(told["allowed_addresses"]),
     }
-    return OperatorPlace(**{**told, **typed})
+    return OperatorContext(**{**told, **typed})
 
 
 def _described(signature: Signature) -> dict[str, object]:

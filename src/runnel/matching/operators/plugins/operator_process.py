@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any, Literal, Protocol
 
-from runnel.errors import CorruptData, OperatorRefused, visible
-from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorPlace
+from runnel.errors import CorruptDataError, OperatorRefusedError, visible
+from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
 from runnel.matching.operators.plugins.encoding import from_bytes, to_bytes
 from runnel.matching.operators.plugins.operator_child import EXHAUSTED, MAX_FRAME
-from runnel.matching.operators.plugins.pipes import Ended, Late, Pipes
+from runnel.matching.operators.plugins.pipes import DeadlineError, Pipes, ProcessEndedError
 from runnel.matching.operators.plugins.registry import (
     Signature,
     check_operator,
@@ -45,13 +45,13 @@ MEGABYTES = 4_096
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
 """What a plug-in's process has of the worker's environment: nothing that usually holds a secret."""
 
-Kind = Literal["late", "died", "raised", "refused"]
+FailureKind = Literal["late", "died", "raised", "refused"]
 
 
-class HostFailed(Exception):
+class OperatorHostError(Exception):
     """There are no answers: too late, a process that ended, an exception, or an operator that cannot be loaded."""
 
-    def __init__(self, reason: str, kind: Kind, refused: OperatorRefused | None = None) -> None:
+    def __init__(self, reason: str, kind: FailureKind, refused: OperatorRefusedError | None = None) -> None:
         super().__init__(reason)
         self.reason = reason
         self.kind = kind
@@ -59,7 +59,7 @@ class HostFailed(Exception):
         """The refusal that the operator's own process told, in its parts."""
 
 
-class Host(Protocol):
+class OperatorHost(Protocol):
     """Runs one operator, one batch at a time."""
 
     def prepare(self) -> None:
@@ -73,22 +73,22 @@ class Host(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class HostConfiguration:
     """What is run: a source, the modules that are allowed, the place, and the limit of memory."""
 
     source: str
     modules: tuple[str, ...]
-    place: OperatorPlace
+    place: OperatorContext
     megabytes: int = MEGABYTES
 
 
-def open_host(recipe: Recipe) -> Host:
+def open_operator_host(recipe: HostConfiguration) -> OperatorHost:
     """The host of an operator: in this process for those that come with Runnel, else in one of its own."""
-    return WorkerHost(recipe) if is_shipped(recipe.source) else ChildHost(recipe)
+    return OperatorThread(recipe) if is_shipped(recipe.source) else OperatorProcess(recipe)
 
 
 def describe_operator(
-    source: str, modules: Collection[str], *, place: OperatorPlace | None = None, megabytes: int = MEGABYTES
+    source: str, modules: Collection[str], *, place: OperatorContext | None = None, megabytes: int = MEGABYTES
 ) -> Signature:
     """What an operator says of itself. A plug-in is imported in a process of its own, never here.
 
@@ -100,32 +100,32 @@ def describe_operator(
             check_operator(found, place)
         return signature_of(found)
     check_source(source, modules)
-    recipe = Recipe(source, tuple(modules), place or OperatorPlace(), megabytes)
-    child = ChildHost(recipe, only_describe=place is None)
+    recipe = HostConfiguration(source, tuple(modules), place or OperatorContext(), megabytes)
+    child = OperatorProcess(recipe, only_describe=place is None)
     try:
         return child.start()
-    except HostFailed as failure:
-        refused = failure.refused or OperatorRefused(f"{source} cannot be loaded: {failure.reason}")
+    except OperatorHostError as failure:
+        refused = failure.refused or OperatorRefusedError(f"{source} cannot be loaded: {failure.reason}")
         raise refused from failure
     finally:
         child.close()
 
 
-class WorkerHost:
+class OperatorThread:
     """Runs an operator in a thread of this process; one that is late is left behind with its thread."""
 
-    def __init__(self, recipe: Recipe) -> None:
+    def __init__(self, recipe: HostConfiguration) -> None:
         self._recipe = recipe
         self._asks: queue.SimpleQueue[Sequence[Ask] | None] | None = None
-        self._answers: queue.SimpleQueue[Sequence[object] | HostFailed] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[Sequence[object] | OperatorHostError] = queue.SimpleQueue()
 
     def prepare(self) -> None:
-        """See `Host.prepare`."""
+        """See `OperatorHost.prepare`."""
         if self._asks is None:
             self._start()
 
     def answer(self, asks: Sequence[Ask], seconds: float) -> Sequence[object]:
-        """See `Host.answer`."""
+        """See `OperatorHost.answer`."""
         self.prepare()
         assert self._asks is not None  # noqa: S101 - for the type checker
         self._asks.put(asks)
@@ -133,8 +133,8 @@ class WorkerHost:
             said = self._answers.get(timeout=seconds)
         except queue.Empty:
             self.close()
-            raise HostFailed(f"it took more than {seconds:g} seconds", "late") from None
-        if isinstance(said, HostFailed):
+            raise OperatorHostError(f"it took more than {seconds:g} seconds", "late") from None
+        if isinstance(said, OperatorHostError):
             raise said
         return said
 
@@ -146,46 +146,46 @@ class WorkerHost:
 
     def _start(self) -> None:
         asks: queue.SimpleQueue[Sequence[Ask] | None] = queue.SimpleQueue()
-        answers: queue.SimpleQueue[Sequence[object] | HostFailed] = queue.SimpleQueue()
+        answers: queue.SimpleQueue[Sequence[object] | OperatorHostError] = queue.SimpleQueue()
         name = f"operator {self._recipe.source}"
         threading.Thread(target=_serve, args=(self._recipe, asks, answers), name=name, daemon=True).start()
         try:
             said = answers.get(timeout=START_SECONDS)
         except queue.Empty:
-            said = HostFailed(f"it was not ready in {START_SECONDS:g} seconds", "refused")
-        if isinstance(said, HostFailed):
+            said = OperatorHostError(f"it was not ready in {START_SECONDS:g} seconds", "refused")
+        if isinstance(said, OperatorHostError):
             asks.put(None)
             raise said
         self._asks, self._answers = asks, answers
 
 
 def _serve(
-    recipe: Recipe,
+    recipe: HostConfiguration,
     asks: queue.SimpleQueue[Sequence[Ask] | None],
-    answers: queue.SimpleQueue[Sequence[object] | HostFailed],
+    answers: queue.SimpleQueue[Sequence[object] | OperatorHostError],
 ) -> None:
     """The thread of a WorkerHost: first whether the operator could be made, then an answer for every batch."""
     try:
         operator = open_operator(find_operator(recipe.source, recipe.modules), recipe.place)
-    except OperatorRefused as refused:
-        answers.put(HostFailed(str(refused), "refused"))
+    except OperatorRefusedError as refused:
+        answers.put(OperatorHostError(str(refused), "refused"))
         return
     answers.put(())
     while (batch := asks.get()) is not None:
         try:
             answers.put(operator.answer(batch))
         except Exception as error:  # whatever it is, the batch has no answer and the next one may have
-            answers.put(HostFailed(f"{type(error).__name__}: {error}"[:300], "raised"))
+            answers.put(OperatorHostError(f"{type(error).__name__}: {error}"[:300], "raised"))
     close: Callable[[], None] | None = getattr(operator, "close", None)
     if close is not None:
         with suppress(Exception):
             close()
 
 
-class ChildHost:
+class OperatorProcess:
     """Runs an operator in a process of its own, which is replaced when it is late or ends."""
 
-    def __init__(self, recipe: Recipe, *, only_describe: bool = False) -> None:
+    def __init__(self, recipe: HostConfiguration, *, only_describe: bool = False) -> None:
         self._recipe = recipe
         self._only_describe = only_describe
         self._process: subprocess.Popen[bytes] | None = None
@@ -197,24 +197,24 @@ class ChildHost:
         return None if self._process is None else self._process.pid
 
     def prepare(self) -> None:
-        """See `Host.prepare`."""
+        """See `OperatorHost.prepare`."""
         if self._process is not None and self._process.poll() is not None:
             self.close()  # it ended while it had nothing to do: nobody's fault
         if self._process is None:
             self.start()
 
     def answer(self, asks: Sequence[Ask], seconds: float) -> Sequence[object]:
-        """See `Host.answer`."""
+        """See `OperatorHost.answer`."""
         self.prepare()
         told = {"seconds": seconds, "asks": [[dict(ask.attributes), ask.inputs] for ask in asks]}
         match self._exchange(to_bytes(told), seconds):
             case {"answers": list(answers)} if len(answers) == len(asks):
                 return [_said(one) for one in answers]
             case {"raised": str(reason)}:
-                raise HostFailed(_printable(reason), "raised")
+                raise OperatorHostError(_printable(reason), "raised")
             case _:
                 self.close()
-                raise HostFailed("its process sent something else than answers", "died")
+                raise OperatorHostError("its process sent something else than answers", "died")
 
     def start(self) -> Signature:
         """Start the process and have the operator loaded; gives what it says of itself."""
@@ -230,20 +230,20 @@ class ChildHost:
                 start_new_session=True,
             )
         except OSError as error:
-            raise HostFailed(f"no process could be started: {error.strerror}", "refused") from error
+            raise OperatorHostError(f"no process could be started: {error.strerror}", "refused") from error
         self._pipes = Pipes(self._process)
         match self._exchange(to_bytes(self._first_frame()), START_SECONDS, starting=True):
             case {"ready": dict(described)} if (signature := _signature(described)) is not None:
                 return signature
             case {"refused": str(message), "hint": hint}:
                 self.close()
-                refused = OperatorRefused(
+                refused = OperatorRefusedError(
                     _printable(message), hint=_printable(hint) if isinstance(hint, str) else None
                 )
-                raise HostFailed(str(refused), "refused", refused)
+                raise OperatorHostError(str(refused), "refused", refused)
             case _:
                 self.close()
-                raise HostFailed("its process sent something else than was expected", "refused")
+                raise OperatorHostError("its process sent something else than was expected", "refused")
 
     def close(self) -> None:
         """End the process and whatever it started."""
@@ -280,19 +280,21 @@ class ChildHost:
     def _exchange(self, frame: bytes, seconds: float, *, starting: bool = False) -> Any:
         assert self._pipes is not None  # noqa: S101 - for the type checker
         if len(frame) > MAX_FRAME:
-            raise HostFailed(f"the questions have more than {MAX_FRAME:,} bytes", "raised")
+            raise OperatorHostError(f"the questions have more than {MAX_FRAME:,} bytes", "raised")
         try:
             return from_bytes(self._pipes.exchange(frame, time.monotonic() + seconds))
-        except Late:
+        except DeadlineError:
             self.close()
             what = "loading it" if starting else "it"
-            raise HostFailed(
+            raise OperatorHostError(
                 f"{what} took more than {seconds:g} seconds", "refused" if starting else "late"
             ) from None
-        except (Ended, CorruptData) as error:
-            reason = self._epitaph() if isinstance(error, Ended) else "its process sent what cannot be read"
+        except (ProcessEndedError, CorruptDataError) as error:
+            reason = (
+                self._epitaph() if isinstance(error, ProcessEndedError) else "its process sent what cannot be read"
+            )
             self.close()
-            raise HostFailed(reason, "refused" if starting else "died") from None
+            raise OperatorHostError(reason, "refused" if starting else "died") from None
 
     def _epitaph(self) -> str:
         """Why the process ended, as far as it is known, with the end of what it said."""
@@ -331,7 +333,7 @@ def _signature(told: dict[str, Any]) -> Signature | None:
             "reads": None if reads is None else tuple(reads),
         })  # fmt: skip
         return signature_of(described)
-    except (KeyError, TypeError, ValueError, OverflowError, OperatorRefused):
+    except (KeyError, TypeError, ValueError, OverflowError, OperatorRefusedError):
         return None
 
 

@@ -17,11 +17,11 @@ _CHUNK = 1 << 16
 _KEPT_COMPLAINT = 4_096
 
 
-class Late(Exception):
+class DeadlineError(Exception):
     """The deadline passed."""
 
 
-class Ended(Exception):
+class ProcessEndedError(Exception):
     """The process ended, or sent what is no frame."""
 
 
@@ -46,7 +46,7 @@ class Pipes:
             while True:
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise Late
+                    raise DeadlineError
                 ready = {key.fd for key, _ in selector.select(left)}
                 if self._complaints in ready and self._listen() == 0:
                     selector.unregister(self._complaints)
@@ -79,7 +79,7 @@ class Pipes:
         except BlockingIOError:
             return 0
         except BrokenPipeError as error:
-            raise Ended from error
+            raise ProcessEndedError from error
 
     def _receive(self, received: bytearray) -> bytes | None:
         """Take what was answered; the whole frame once it is there."""
@@ -88,12 +88,12 @@ class Pipes:
         except BlockingIOError:
             return None
         if not data:
-            raise Ended
+            raise ProcessEndedError
         received += data
         if len(received) < LENGTH.size:
             return None
         (size,) = LENGTH.unpack_from(received)
         # A process that was taken over could say anything: what it says is measured before it is read.
         if size > MAX_FRAME or len(received) > LENGTH.size + size:
-            raise Ended
+            raise ProcessEndedError
         return bytes(received[LENGTH.size :]) if len(received) == LENGTH.size + size else None

@@ -17,9 +17,9 @@ from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast, get_args
 
-from runnel.errors import OperatorRefused
-from runnel.matching.operators.plugins.check_answers import Wrong, rows_of
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, Operator, OperatorPlace
+from runnel.errors import OperatorRefusedError
+from runnel.matching.operators.plugins.check_answers import InvalidAnswerError, rows_of
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, Operator, OperatorContext
 from runnel.model.operator import VALUE_TYPES, Parameter, Role, Rows
 
 GROUP = "runnel.operators"
@@ -68,7 +68,7 @@ def check_source(source: str, modules: Collection[str]) -> None:
 
     >>> check_source("os:system", ["city"])
     Traceback (most recent call last):
-    runnel.errors.OperatorRefused: operators of the module os are not allowed (allowed modules: city)
+    runnel.errors.OperatorRefusedError: operators of the module os are not allowed (allowed modules: city)
     """
     if _entry(source) is None:
         _check_function(source, modules)
@@ -88,12 +88,14 @@ def find_operator(source: str, modules: Collection[str]) -> Callable[..., Any]:
         imported = _loaded(source, lambda: importlib.import_module(module))
         found = getattr(imported, name, None)
         if found is None:
-            raise OperatorRefused(f"the module {module} has no {name}", hint="look at its spelling")
+            raise OperatorRefusedError(f"the module {module} has no {name}", hint="look at its spelling")
         # What a module has only imported is not its own: `vision:system` must not be `os.system`.
         if str(getattr(found, "__module__", "")).partition(".")[0] != module.partition(".")[0]:
-            raise OperatorRefused(f"{name} does not belong to {module}", hint="define a function there that calls it")
+            raise OperatorRefusedError(
+                f"{name} does not belong to {module}", hint="define a function there that calls it"
+            )
     if not callable(found):
-        raise OperatorRefused(f"{source} is not a function or a class")
+        raise OperatorRefusedError(f"{source} is not a function or a class")
     function: Callable[..., Any] = found
     return function
 
@@ -113,23 +115,25 @@ def _check_function(source: str, modules: Collection[str]) -> tuple[str, str]:
         known = operator_names()
         near = get_close_matches(source[:100].lower(), known, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}; or 'module:function'"
-        raise OperatorRefused(f"there is no operator {source[:100]!r}", hint=hint)
+        raise OperatorRefusedError(f"there is no operator {source[:100]!r}", hint=hint)
     module, name = parts.groups()
     if not any(module == one or module.startswith(f"{one}.") for one in modules if one):
         allowed = ", ".join(sorted(modules)) or "none"
-        raise OperatorRefused(f"operators of the module {module} are not allowed", hint=f"allowed modules: {allowed}")
+        raise OperatorRefusedError(
+            f"operators of the module {module} are not allowed", hint=f"allowed modules: {allowed}"
+        )
     return module, name
 
 
 def _loaded(source: str, load: Callable[[], Any]) -> Any:
     try:
         return load()
-    except OperatorRefused:
+    except OperatorRefusedError:
         raise
     except Exception as error:  # a plug-in's module may raise anything
         reason = f"{type(error).__name__}: {error}"[:300]
         hint = "is its package installed where the workers run?" if isinstance(error, ImportError) else None
-        raise OperatorRefused(f"{source} cannot be loaded: {reason}", hint=hint) from error
+        raise OperatorRefusedError(f"{source} cannot be loaded: {reason}", hint=hint) from error
 
 
 def signature_of(found: Callable[..., Any]) -> Signature:
@@ -139,12 +143,12 @@ def signature_of(found: Callable[..., Any]) -> Signature:
         case {"cost": None | timedelta(), "pure": None | bool(), "batch": None | int(), "reads": None | tuple()}:
             pass
         case _:
-            raise OperatorRefused("its cost, pure, batch or reads are of a wrong type", place=_name(found))
+            raise OperatorRefusedError("its cost, pure, batch or reads are of a wrong type", place=_name(found))
     reads, batch = said["reads"], said["batch"]
     if reads is not None and not all(isinstance(one, str) for one in reads):
-        raise OperatorRefused("what it reads are not names of attributes", place=_name(found))
+        raise OperatorRefusedError("what it reads are not names of attributes", place=_name(found))
     if batch is not None and not 1 <= batch <= _MAX_BATCH:
-        raise OperatorRefused(f"its batch is not between 1 and {_MAX_BATCH:,}", place=_name(found))
+        raise OperatorRefusedError(f"its batch is not between 1 and {_MAX_BATCH:,}", place=_name(found))
     return Signature(_parameters(found, said["parameters"]), said["cost"], said["pure"], batch, reads)
 
 
@@ -155,21 +159,21 @@ def _parameters(found: Callable[..., Any], said: object) -> tuple[Parameter, ...
         isinstance(one, Parameter) and one.role in get_args(Role) and one.type in VALUE_TYPES for one in said
     ):
         return said
-    raise OperatorRefused("its parameters are not a tuple of Parameter", place=_name(found))
+    raise OperatorRefusedError("its parameters are not a tuple of Parameter", place=_name(found))
 
 
-def open_operator(found: Callable[..., Any], place: OperatorPlace) -> Operator:
+def open_operator(found: Callable[..., Any], place: OperatorContext) -> Operator:
     """An operator, ready to be asked: a class is made, a function is called once for every question."""
     if not isinstance(found, type):
         return FunctionOperator(found)
     made = _loaded(_name(found), lambda: found(place))
     if not callable(getattr(made, "answer", None)):
-        raise OperatorRefused("the class has no method answer(asks)", place=_name(found))
+        raise OperatorRefusedError("the class has no method answer(asks)", place=_name(found))
     operator: Operator = made
     return operator
 
 
-def check_operator(found: Callable[..., Any], place: OperatorPlace) -> None:
+def check_operator(found: Callable[..., Any], place: OperatorContext) -> None:
     """Make an operator as it will be made for its work, and let go of it: OperatorRefused where it cannot be used.
 
     Nothing is asked. One that would rather wait than refuse has a method `check()`, which refuses all the same.
@@ -202,7 +206,7 @@ class FunctionOperator:
     def _answer(self, ask: Ask) -> Answer:
         try:
             return cast(Rows, rows_of(self._function(ask.attributes, *ask.inputs)))  # checked by who asked
-        except Wrong as wrong:
+        except InvalidAnswerError as wrong:
             return Failed(str(wrong), passing=False)
         except MemoryError:
             raise

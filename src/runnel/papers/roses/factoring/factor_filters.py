@@ -17,7 +17,7 @@ from runnel.papers.roses.factoring.refine_plan import refine_plan
 
 
 @dataclass(frozen=True)
-class Problem:
+class FactoringProblem:
     """Distinct predicates, each a set of clauses without redundant ones.
 
     `given` are the predicates that each stands for; its last row has the predicates without clauses, which the source
@@ -29,7 +29,7 @@ class Problem:
     given: Rows
 
     @staticmethod
-    def of(filters: Filters) -> Problem:
+    def of(filters: Filters) -> FactoringProblem:
         """The distinct predicates of filters."""
         sets, numbers = distinct_rows(reduced(filters))
         kept = np.flatnonzero(sets.lengths)
@@ -37,7 +37,7 @@ class Problem:
         places[kept] = np.arange(len(kept))
         chosen = Rows(offsets_of(sets.lengths[kept]), sets.expand(kept)[1])
         given = Rows.grouped(places[numbers], np.arange(len(numbers), dtype=np.int32), len(kept) + 1)
-        return Problem(filters, chosen, given)
+        return FactoringProblem(filters, chosen, given)
 
     def tree(self, parents: Array, inserted: Rows, rates: Array) -> FilterTree:
         """The tree of predicates and inserted filters with these parents (below zero: the source) and rates."""
@@ -63,7 +63,7 @@ def factor_filters(
     ([-1, 0, 1, 1, 3], [[], [0], [1], [2], [3]], 3.0, 1.21)
     """
     limits = settings or FactoringSettings()
-    problem = Problem.of(filters)
+    problem = FactoringProblem.of(filters)
     found = find_candidates(problem.predicates, filters, limits)
     nodes = number_nodes(found)
     parents = grow_border(nodes)
@@ -72,7 +72,7 @@ def factor_filters(
     return _built(problem, found, parents)
 
 
-def _built(problem: Problem, found: Candidates, parents: Array) -> FilterTree:
+def _built(problem: FactoringProblem, found: Candidates, parents: Array) -> FilterTree:
     """The tree of the nodes that are in the plan."""
     count = len(problem.predicates)
     chosen = np.flatnonzero(parents[count:] != ABSENT)

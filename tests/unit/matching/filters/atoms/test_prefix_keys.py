@@ -16,7 +16,7 @@ from runnel.algebra.nodes.attributes import WHOLE, Attribute
 from runnel.algebra.nodes.expressions import And, Atom, Contains, ContainsPattern, Not
 from runnel.algebra.nodes.query import Filter, Node, Read
 from runnel.arrays import Array
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.matching.compile.compile_plan import compile_base
 from runnel.matching.compile.gain import gain_of_compiling
 from runnel.matching.filters.atoms import atom_layout, atom_tests
@@ -154,17 +154,17 @@ def test_damaged_prefixes_are_refused(tmp_path: Path) -> None:
     plan = _plan(tmp_path)
     stored = StreamLayout.stored(plan.base.layout)
     values = stored.prefix_keys.values
-    with pytest.raises(CorruptData, match=r"streams\.prefix_keys\.values refers to something that is not there"):
+    with pytest.raises(CorruptDataError, match=r"streams\.prefix_keys\.values refers to something that is not there"):
         _answers(_changed(plan, prefix_keys__values=values + 1000))
-    with pytest.raises(CorruptData, match=r"streams\.prefix_keys\.offsets should hold 3 integers"):
+    with pytest.raises(CorruptDataError, match=r"streams\.prefix_keys\.offsets should hold 3 integers"):
         _answers(_changed(plan, prefix_keys__offsets=np.array([0, len(values)])))
-    with pytest.raises(CorruptData, match=r"prefixes\.chunk_offsets does not fit"):
+    with pytest.raises(CorruptDataError, match=r"prefixes\.chunk_offsets does not fit"):
         _answers(_changed(plan, prefixes__chunk_offsets=stored.prefixes.chunk_offsets[:-1]))
     without = {name: array for name, array in plan.base.layout.items() if name != "streams.prefixes.slots"}
-    with pytest.raises(CorruptData, match=r"has no index array prefixes\.slots"):
+    with pytest.raises(CorruptDataError, match=r"has no index array prefixes\.slots"):
         _answers(replace(plan, base=replace(plan.base, layout=without)))
     offsets = plan.base.layout["key_tokens.offsets"].copy()
     offsets[1] = offsets[0]
     empty = {**plan.base.layout, "key_tokens.offsets": offsets}
-    with pytest.raises(CorruptData, match="token without bytes"):
+    with pytest.raises(CorruptDataError, match="token without bytes"):
         _answers(replace(plan, base=replace(plan.base, layout=empty)))

@@ -17,7 +17,7 @@ from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import And, Compare, Contains, Exists, Expression, Not, Or
 from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.arrays import Array
-from runnel.errors import CorruptData
+from runnel.errors import CorruptDataError
 from runnel.matching.filters.atoms.anchors import choose_anchors
 from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
 from runnel.matching.filters.scan_matcher import ScanMatcher
@@ -207,7 +207,7 @@ def test_damaged_groups_are_refused(tmp_path: Path) -> None:
     ):
         changed = stream.copy()
         changed[place] = number
-        with pytest.raises(CorruptData, match="streams refers to something that is not there"):
+        with pytest.raises(CorruptDataError, match="streams refers to something that is not there"):
             _damaged(plan, stream=changed)
 
 

@@ -12,18 +12,18 @@ from runnel.matching.operators.ask.notebook import Notebook, key_of_test
 from runnel.model.learned.operator_statistics import (
     HALF_LIFE_CALLS,
     HALF_LIFE_DAYS,
-    Learned,
-    Use,
+    OperatorStatistics,
+    OperatorUse,
     merged,
     operator_key,
 )
-from runnel.model.learned.stream_statistics import Share
+from runnel.model.learned.stream_statistics import ObservedShare
 
 _WEIGHTS = st.integers(0, 1_000).map(float)
-_USES = st.builds(Use, _WEIGHTS, _WEIGHTS, _WEIGHTS, _WEIGHTS)
-_SHARES = st.tuples(_WEIGHTS, _WEIGHTS).map(lambda pair: Share(max(pair), min(pair)))
+_USES = st.builds(OperatorUse, _WEIGHTS, _WEIGHTS, _WEIGHTS, _WEIGHTS)
+_SHARES = st.tuples(_WEIGHTS, _WEIGHTS).map(lambda pair: ObservedShare(max(pair), min(pair)))
 _LEARNED = st.builds(
-    Learned,
+    OperatorStatistics,
     st.dictionaries(st.sampled_from(["a 1", "a 2", "b 1"]), _USES),
     st.dictionaries(st.sampled_from([key_of_test(str(number)) for number in range(4)]), _SHARES),
 )
@@ -31,20 +31,22 @@ _LEARNED = st.builds(
 
 @given(_LEARNED, _LEARNED, _LEARNED)
 @settings(deadline=None, max_examples=60)
-def test_merging_does_not_depend_on_the_order(one: Learned, two: Learned, three: Learned) -> None:
+def test_merging_does_not_depend_on_the_order(
+    one: OperatorStatistics, two: OperatorStatistics, three: OperatorStatistics
+) -> None:
     assert one.merge(two).merge(three) == merged((three, two, one)) == merged((one.merge(three), two))
 
 
 @given(_LEARNED)
 @settings(deadline=None, max_examples=60)
-def test_json_and_back(one: Learned) -> None:
-    assert Learned.from_json(json.loads(json.dumps(one.to_json()))) == one
+def test_json_and_back(one: OperatorStatistics) -> None:
+    assert OperatorStatistics.from_json(json.loads(json.dumps(one.to_json()))) == one
     assert bool(one) == bool(one.to_json())
 
 
 @given(_LEARNED, st.floats(0, 1), st.floats(0, 10))
 @settings(deadline=None, max_examples=60)
-def test_chances_are_chances_and_costs_positive(one: Learned, guess: float, declared: float) -> None:
+def test_chances_are_chances_and_costs_positive(one: OperatorStatistics, guess: float, declared: float) -> None:
     for test in [*one.tests, key_of_test("unknown")]:
         assert 0 <= one.chance(test, guess) <= 1
     assert one.chance(key_of_test("unknown"), guess) == pytest.approx(guess)
@@ -54,44 +56,48 @@ def test_chances_are_chances_and_costs_positive(one: Learned, guess: float, decl
 
 def test_little_known_is_near_the_guess_and_much_known_near_the_truth() -> None:
     test, name = key_of_test("mob@1()"), operator_key("mob", 1)
-    few = Learned({name: Use(1, 1.0)}, {test: Share(1, 0)})
+    few = OperatorStatistics({name: OperatorUse(1, 1.0)}, {test: ObservedShare(1, 0)})
     assert few.chance(test) == pytest.approx(1 / 3)
     assert few.cost(name, 0.1) == pytest.approx(0.25)
-    many = Learned({name: Use(5_000, 5_000.0)}, {test: Share(5_000, 50)})
+    many = OperatorStatistics({name: OperatorUse(5_000, 5_000.0)}, {test: ObservedShare(5_000, 50)})
     assert many.chance(test) == pytest.approx(0.01, rel=0.05)
     assert many.cost(name, 0.1) == pytest.approx(1.0, rel=0.01)
 
 
 def test_what_is_old_fades_by_what_came_since_and_by_days() -> None:
     test, other = key_of_test("one"), key_of_test("other")
-    known = Learned({"mob 1": Use(100, 10.0)}, {test: Share(100, 100), other: Share(100, 100)})
-    after = known.then(Learned({"mob 1": Use(HALF_LIFE_CALLS, 0.0)}, {test: Share(HALF_LIFE_CALLS, 0)}))
-    assert after.operators["mob 1"] == Use(HALF_LIFE_CALLS + 50, 5.0)
-    assert after.tests[test] == Share(HALF_LIFE_CALLS + 50, 50)
-    assert after.tests[other] == Share(100, 100), "it was not asked, so nothing is newer"
-    later = known.then(Learned(), days=HALF_LIFE_DAYS)
-    assert later.tests[other] == Share(50, 50)
-    assert known.then(Learned(), days=-5) == known, "a clock that was set back makes nothing heavier"
+    known = OperatorStatistics(
+        {"mob 1": OperatorUse(100, 10.0)}, {test: ObservedShare(100, 100), other: ObservedShare(100, 100)}
+    )
+    after = known.then(
+        OperatorStatistics({"mob 1": OperatorUse(HALF_LIFE_CALLS, 0.0)}, {test: ObservedShare(HALF_LIFE_CALLS, 0)})
+    )
+    assert after.operators["mob 1"] == OperatorUse(HALF_LIFE_CALLS + 50, 5.0)
+    assert after.tests[test] == ObservedShare(HALF_LIFE_CALLS + 50, 50)
+    assert after.tests[other] == ObservedShare(100, 100), "it was not asked, so nothing is newer"
+    later = known.then(OperatorStatistics(), days=HALF_LIFE_DAYS)
+    assert later.tests[other] == ObservedShare(50, 50)
+    assert known.then(OperatorStatistics(), days=-5) == known, "a clock that was set back makes nothing heavier"
 
 
 def test_a_change_is_learned() -> None:
     test = key_of_test("one")
-    known = Learned()
+    known = OperatorStatistics()
     for _ in range(100):
-        known = known.then(Learned(tests={test: Share(1_000, 900)}))
+        known = known.then(OperatorStatistics(tests={test: ObservedShare(1_000, 900)}))
     assert known.chance(test) == pytest.approx(0.9, abs=0.01)
     for _ in range(20):
-        known = known.then(Learned(tests={test: Share(1_000, 100)}))
+        known = known.then(OperatorStatistics(tests={test: ObservedShare(1_000, 100)}))
     assert known.chance(test) == pytest.approx(0.1, abs=0.02)
 
 
 def test_the_least_asked_tests_are_let_go() -> None:
-    tests = {key_of_test(str(number)): Share(float(number), 0.0) for number in range(50)}
-    operators = {operator_key("mob", number): Use(float(number)) for number in range(50)}
-    kept = Learned(operators, tests).bounded(tests=10, operators=5)
+    tests = {key_of_test(str(number)): ObservedShare(float(number), 0.0) for number in range(50)}
+    operators = {operator_key("mob", number): OperatorUse(float(number)) for number in range(50)}
+    kept = OperatorStatistics(operators, tests).bounded(tests=10, operators=5)
     assert set(kept.tests) == {key_of_test(str(number)) for number in range(40, 50)}
     assert set(kept.operators) == {operator_key("mob", number) for number in range(45, 50)}
-    same = Learned(operators, tests)
+    same = OperatorStatistics(operators, tests)
     assert same.bounded() is same
 
 
@@ -111,7 +117,7 @@ def test_the_least_asked_tests_are_let_go() -> None:
     ],
 )
 def test_nothing_is_learned_from_damage(told: object) -> None:
-    assert Learned.from_json(told) == Learned()
+    assert OperatorStatistics.from_json(told) == OperatorStatistics()
 
 
 def test_notes_are_taken_once() -> None:
@@ -121,6 +127,6 @@ def test_notes_are_taken_once() -> None:
         notebook.note_calls("mob", 1, hits=2)
         notebook.note_test(key_of_test("one"), asked=4, passed=3)
     taken = notebook.take()
-    assert taken.operators == {"mob 1": Use(12, 1.5, 3, 6)}
-    assert taken.tests == {key_of_test("one"): Share(12, 9)}
+    assert taken.operators == {"mob 1": OperatorUse(12, 1.5, 3, 6)}
+    assert taken.tests == {key_of_test("one"): ObservedShare(12, 9)}
     assert not notebook.take()

@@ -15,11 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.matching.operators.ask.asked_plugins import declared, plugins
 
-from runnel.matching.operators.ask.budget import FIRST_REST, IN_A_ROW, LONGEST_REST, Allowance, Breaker
+from runnel.matching.operators.ask.budget import FIRST_REST, IN_A_ROW, LONGEST_REST, Breaker, CallAllowance
 from runnel.matching.operators.ask.cache_files import write_segment
-from runnel.matching.operators.ask.caller import Caller, Limits
+from runnel.matching.operators.ask.caller import Caller, CallerLimits
 from runnel.matching.operators.ask.question_keys import Contents, KeyMaker
-from runnel.matching.operators.plugins.contract import Answer, Failed, Input, OperatorPlace, Question
+from runnel.matching.operators.plugins.contract import Answer, Failed, Input, OperatorContext, Question
 from runnel.model.item import Attributes, Value
 from runnel.model.operator import HOLDS, Budget, OperatorDeclaration
 from runnel.storage.file_storage import open_storage
@@ -48,8 +48,8 @@ def made(plugins: Path) -> Iterator[Made]:
         *declarations: OperatorDeclaration, clock: Callable[[], float] = time.monotonic, **more: object
     ) -> Caller:
         known = {(one.name, one.version): one for one in declarations}
-        limits = Limits(modules=("city",), **more)  # type: ignore[arg-type]
-        callers.append(Caller(known, OperatorPlace(folder=plugins), limits, clock=clock))
+        limits = CallerLimits(modules=("city",), **more)  # type: ignore[arg-type]
+        callers.append(Caller(known, OperatorContext(folder=plugins), limits, clock=clock))
         return callers[-1]
 
     yield make
@@ -265,7 +265,7 @@ def test_calls_beyond_the_budget_are_not_made(made: Made) -> None:
 
 def test_seconds_are_known_afterwards() -> None:
     clock = Seconds()
-    allowance = Allowance(Budget(seconds=6.0), share=0.5, clock=clock)
+    allowance = CallAllowance(Budget(seconds=6.0), share=0.5, clock=clock)
     assert allowance.take(1000) == 1000
     allowance.spend(5.0)
     assert allowance.take(1) == 0, "two seconds too much"
@@ -277,7 +277,7 @@ def test_seconds_are_known_afterwards() -> None:
 
 def test_a_share_of_less_than_a_call_is_saved_up() -> None:
     clock = Seconds()
-    allowance = Allowance(Budget(calls=1), share=0.25, clock=clock)
+    allowance = CallAllowance(Budget(calls=1), share=0.25, clock=clock)
     given_calls = 0
     for _ in range(400):
         given_calls += allowance.take(1)
@@ -286,9 +286,9 @@ def test_a_share_of_less_than_a_call_is_saved_up() -> None:
 
 
 def test_no_budget_means_no_limit_and_none_means_none() -> None:
-    assert Allowance(Budget()).take(10**6) == 10**6
+    assert CallAllowance(Budget()).take(10**6) == 10**6
     clock = Seconds()
-    nothing = Allowance(Budget(calls=0), clock=clock)
+    nothing = CallAllowance(Budget(calls=0), clock=clock)
     clock.now += 1e6
     assert nothing.take(1) == 0
 
@@ -297,7 +297,7 @@ def test_no_budget_means_no_limit_and_none_means_none() -> None:
 @settings(deadline=None, max_examples=80)
 def test_over_a_long_time_a_budget_holds(steps: list[tuple[float, int]], calls: int) -> None:
     clock = Seconds()
-    allowance = Allowance(Budget(calls=calls), clock=clock)
+    allowance = CallAllowance(Budget(calls=calls), clock=clock)
     given_calls = 0
     for wait, wanted in steps:
         clock.now += wait
@@ -386,11 +386,12 @@ def test_what_was_answered_is_found_by_another_process(made: Made, plugins: Path
 import json
 from tests.unit.matching.operators.ask.asked_plugins import declared
 from runnel.storage.file_storage import open_storage
-from runnel.matching.operators.ask.caller import Caller, Limits
-from runnel.matching.operators.plugins.contract import OperatorPlace, Question
+from runnel.matching.operators.ask.caller import Caller, CallerLimits
+from runnel.matching.operators.plugins.contract import OperatorContext, Question
 from pathlib import Path
 one = declared("process", "int", version=2)
-caller = Caller({{("process", 2): one}}, OperatorPlace(folder=Path({str(plugins)!r})), Limits(modules=("city",)))
+context = OperatorContext(folder=Path({str(plugins)!r}))
+caller = Caller({{("process", 2): one}}, context, CallerLimits(modules=("city",)))
 caller.use_segments(open_storage({storage.url!r}), [{segment.path!r}, "operators/cache/missing.arrow"])
 asked = [Question(("process", 2), {{"title": (f"item {{number}}",)}}) for number in range(6)]
 print(json.dumps([caller.ask(asked), caller.take_learned().to_json()]))

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from runnel.errors import OperatorRefused
+from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin.configuration import Configuration
-from runnel.matching.operators.plugins.contract import OperatorPlace
+from runnel.matching.operators.plugins.contract import OperatorContext
 
 KEYS = ("file", "number", "names", "secret")
 
 
 def configuration(folder: Path | None = None, **settings: str) -> Configuration:
-    return Configuration("region", OperatorPlace(settings, folder), KEYS)
+    return Configuration("region", OperatorContext(settings, folder), KEYS)
 
 
 @pytest.fixture
@@ -62,19 +62,19 @@ def test_no_other_file_is_read(folder: Path, name: str) -> None:
     (folder / "link-to-private").symlink_to(folder / "private" / "vision")
     (folder / "circle").symlink_to(folder / "circle")
     os.mkfifo(folder / "pipe")
-    with pytest.raises(OperatorRefused) as caught:
+    with pytest.raises(OperatorRefusedError) as caught:
         configuration(folder, file=name).read("file", 100)
     assert caught.value.place == "region, file"
     assert "secret" not in str(caught.value)
 
 
 def test_a_large_file_is_not_read(folder: Path) -> None:
-    with pytest.raises(OperatorRefused, match="more than 3 bytes"):
+    with pytest.raises(OperatorRefusedError, match="more than 3 bytes"):
         configuration(folder, file="maps/city.json").read("file", 3)
 
 
 def test_without_a_folder_there_are_no_files() -> None:
-    with pytest.raises(OperatorRefused, match="no folder"):
+    with pytest.raises(OperatorRefusedError, match="no folder"):
         configuration(None, file="maps/city.json").read("file", 100)
 
 
@@ -85,20 +85,20 @@ def test_secrets_lie_in_a_folder_of_their_own(folder: Path) -> None:
     (folder / "private" / "empty").write_bytes(b"\n")
     (folder / "private" / "bytes").write_bytes(b"\xff")
     for name in ("../../catalog-url", "../maps/city.json", "link", "two", "empty", "bytes", "maps/city.json"):
-        with pytest.raises(OperatorRefused) as caught:
+        with pytest.raises(OperatorRefusedError) as caught:
             configuration(folder, secret=name).secret("secret")
         assert "postgresql" not in str(caught.value)
 
 
 def test_a_key_that_is_not_known_is_refused_with_those_that_are() -> None:
-    with pytest.raises(OperatorRefused, match="no setting 'flie'") as caught:
+    with pytest.raises(OperatorRefusedError, match="no setting 'flie'") as caught:
         configuration(flie="a")
     assert caught.value.hint == "it has: file, names, number, secret"
 
 
 @pytest.mark.parametrize("value", ["x", "nan", "inf", "-1", "11", "1e999", "2.5"])
 def test_numbers_have_limits(value: str) -> None:
-    with pytest.raises(OperatorRefused):
+    with pytest.raises(OperatorRefusedError):
         configuration(number=value).whole("number", 5, least=0, most=10)
 
 
@@ -106,10 +106,10 @@ def test_what_is_not_set_has_its_default() -> None:
     made = configuration(names=" a, b ,", number=" ")
     assert made.names("names") == ("a", "b")
     assert made.number("number", 2.5, least=0, most=10) == 2.5
-    with pytest.raises(OperatorRefused, match="must be set"):
+    with pytest.raises(OperatorRefusedError, match="must be set"):
         made.text("file")
-    with pytest.raises(OperatorRefused, match="twice"):
+    with pytest.raises(OperatorRefusedError, match="twice"):
         configuration(names="a, a").names("names")
-    with pytest.raises(OperatorRefused, match="'a' is not known") as caught:
+    with pytest.raises(OperatorRefusedError, match="'a' is not known") as caught:
         configuration(names="a").one_of("names", ("b", "c"), "b")
     assert caught.value.hint == "one of: b, c"

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
 from runnel.model.item import clean_text
 from runnel.model.operator import Parameter
 
@@ -80,7 +80,7 @@ def operator(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
         connection.execute("insert into stocks values ('ACME', 12.5)")
     connection.close()
     databases = {"market": f"sqlite:///{folder}/market.sqlite"}
-    made = OURS[request.param].load()(OperatorPlace(CONFIGURATIONS.get(request.param, {}), folder, databases))
+    made = OURS[request.param].load()(OperatorContext(CONFIGURATIONS.get(request.param, {}), folder, databases))
     yield made
     if hasattr(made, "close"):
         made.close()

@@ -14,10 +14,10 @@ import pytest
 from sqlalchemy import event, text
 from tests.services import PostgreSQL, postgresql
 
-from runnel.errors import OperatorRefused
+from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin.lookup import Lookup
-from runnel.matching.operators.builtin.lookup_database import Database, Unanswered
-from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorPlace
+from runnel.matching.operators.builtin.lookup_database import Database, UnansweredError
+from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
 from runnel.model.item import Value
 from runnel.model.operator import HOLDS
 
@@ -51,7 +51,7 @@ class Server:
 
     def lookup(self, **settings: str) -> Lookup:
         made = {"database": "market", **settings}
-        return Lookup(OperatorPlace(made, databases={"market": self.url}, time_limit=2.0))
+        return Lookup(OperatorContext(made, databases={"market": self.url}, time_limit=2.0))
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
@@ -143,7 +143,7 @@ def test_values_are_typed_and_a_row_that_lacks_one_is_none(server: Server, opene
 
 def test_moments_are_keys_where_the_database_knows_them(server: Server, opened: Keep) -> None:
     if server.kind == "sqlite":
-        with pytest.raises(OperatorRefused, match="a moment cannot be a key in SQLite"):
+        with pytest.raises(OperatorRefusedError, match="a moment cannot be a key in SQLite"):
             server.lookup(table="stocks", key="since", columns="year")
         return
     since = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
@@ -186,7 +186,7 @@ def test_a_key_with_very_many_rows_fails_alone(server: Server, opened: Keep) -> 
 def test_a_slow_question_is_stopped(server: Server, opened: Keep) -> None:
     lookup = opened(
         Lookup(
-            OperatorPlace(
+            OperatorContext(
                 {"database": "market", "table": "slow", "key": "symbol", "columns": "price"},
                 databases={"market": server.url},
                 time_limit=0.3,
@@ -201,7 +201,7 @@ def test_a_slow_question_is_stopped(server: Server, opened: Keep) -> None:
 
 def test_nobody_writes(server: Server) -> None:
     database = Database(server.url, seconds=2.0)
-    with pytest.raises(Unanswered, match=r"read-?only"), database.connected() as connection:
+    with pytest.raises(UnansweredError, match=r"read-?only"), database.connected() as connection:
         connection.execute(text("insert into tags values ('x', 'y')"))
     database.close()
 
@@ -230,7 +230,7 @@ def test_an_ask_with_the_wrong_number_of_keys_or_too_many_fails_alone(server: Se
     ],
 )
 def test_wrong_settings_are_refused(server: Server, settings: dict[str, str], words: str) -> None:
-    with pytest.raises(OperatorRefused) as caught:
+    with pytest.raises(OperatorRefusedError) as caught:
         server.lookup(**settings)
     assert words in caught.value.message
 
@@ -245,8 +245,8 @@ def test_wrong_settings_are_refused(server: Server, settings: dict[str, str], wo
     ],
 )
 def test_databases_are_those_of_the_settings(databases: dict[str, str], words: str) -> None:
-    with pytest.raises(OperatorRefused) as caught:
-        Lookup(OperatorPlace({"database": "market", "table": "a", "key": "b"}, databases=databases))
+    with pytest.raises(OperatorRefusedError) as caught:
+        Lookup(OperatorContext({"database": "market", "table": "a", "key": "b"}, databases=databases))
     assert words in caught.value.message
     assert "p@ssword" not in str(caught.value)
 
@@ -254,7 +254,7 @@ def test_databases_are_those_of_the_settings(databases: dict[str, str], words: s
 def test_a_database_that_comes_later_is_used_then(tmp_path: Path, opened: Keep) -> None:
     settings = {"database": "market", "table": "tags", "key": "symbol"}
     path = tmp_path / "later.sqlite"
-    lookup = opened(Lookup(OperatorPlace(settings, databases={"market": f"sqlite:///{path}"}, time_limit=1.0)))
+    lookup = opened(Lookup(OperatorContext(settings, databases={"market": f"sqlite:///{path}"}, time_limit=1.0)))
     (before,) = lookup.answer([Ask({}, ("ACME",))])
     assert isinstance(before, Failed)
     assert before.passing
@@ -267,13 +267,13 @@ def test_a_database_that_comes_later_is_used_then(tmp_path: Path, opened: Keep) 
 def test_no_password_is_shown(opened: Keep) -> None:
     url = "postgresql://runnel:s3cret@127.0.0.1:9/market"
     settings = {"database": "market", "table": "tags", "key": "symbol"}
-    lookup = opened(Lookup(OperatorPlace(settings, databases={"market": url}, time_limit=1.0)))
+    lookup = opened(Lookup(OperatorContext(settings, databases={"market": url}, time_limit=1.0)))
     (answer,) = lookup.answer([Ask({}, ("ACME",))])
     assert isinstance(answer, Failed)
     assert answer.passing
     assert "s3cret" not in answer.reason
     assert "127.0.0.1" in answer.reason
-    with pytest.raises(OperatorRefused, match="did not answer") as refused:
+    with pytest.raises(OperatorRefusedError, match="did not answer") as refused:
         lookup.check()
     assert "s3cret" not in str(refused.value)
     assert "operator_databases" in (refused.value.hint or "")
@@ -292,7 +292,7 @@ def test_keys_are_compared_exactly_whatever_the_database_thinks(server: Server, 
     execute("insert into folded values ('Acme', 12.5)")
     settings = {"database": "market", "table": "folded", "key": "symbol"}
     for more, found in (({}, HOLDS), ({"columns": "price"}, ((12.5,),))):
-        lookup = opened(Lookup(OperatorPlace({**settings, **more}, databases={"market": url})))
+        lookup = opened(Lookup(OperatorContext({**settings, **more}, databases={"market": url})))
         lookup.check()
         assert lookup.answer([Ask({}, ("ACME",)), Ask({}, (stored,)), Ask({}, ("Acme  ",))]) == [(), found, ()]
 
@@ -303,7 +303,7 @@ def test_values_that_conditions_lack_fail_alone(tmp_path: Path, opened: Keep) ->
     execute("create table kinds (symbol text, data)")
     execute("insert into kinds values ('blob', x'00ff'), ('text', 'a'), ('number', 7), ('infinite', 9e999)")
     settings = {"database": "market", "table": "kinds", "key": "symbol", "columns": "data"}
-    lookup = opened(Lookup(OperatorPlace(settings, databases={"market": f"sqlite:///{path}"})))
+    lookup = opened(Lookup(OperatorContext(settings, databases={"market": f"sqlite:///{path}"})))
     names: list[Any] = ["blob", "text", "number", "infinite"]
     blob, plain, whole, infinite = lookup.answer([Ask({}, (name,)) for name in names])
     assert isinstance(blob, Failed)

@@ -13,17 +13,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.errors import OperatorRefused
+from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin import rules as module
 from runnel.matching.operators.builtin.rules import Rules
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
 from runnel.model.item import clean_text
 from runnel.model.operator import HOLDS
 from runnel.sandbox.rules_program import screen
 
 
 def answered(program: str, *asks: Ask, **settings: str) -> list[Answer]:
-    rules = Rules(OperatorPlace({"rules": program, **settings}))
+    rules = Rules(OperatorContext({"rules": program, **settings}))
     try:
         return list(rules.answer(asks))
     finally:
@@ -112,7 +112,7 @@ def test_no_text_is_taken_for_a_rule(shared: Rules, texts: list[str]) -> None:
 
 @pytest.fixture(scope="module")
 def shared() -> Iterator[Rules]:
-    rules = Rules(OperatorPlace({"rules": "holds(T) :- has(title, T)."}))
+    rules = Rules(OperatorContext({"rules": "holds(T) :- has(title, T)."}))
     yield rules
     rules.close()
 
@@ -152,14 +152,14 @@ def shared() -> Iterator[Rules]:
     ],
 )
 def test_what_may_not_be_loaded(program: str, words: str) -> None:
-    with pytest.raises(OperatorRefused) as caught:
+    with pytest.raises(OperatorRefusedError) as caught:
         answered(program)
     assert words in caught.value.message
     assert (caught.value.place or "").startswith("rules, rules")
 
 
 def test_errors_name_the_line() -> None:
-    with pytest.raises(OperatorRefused) as caught:
+    with pytest.raises(OperatorRefusedError) as caught:
         answered("holds.\n\n% a comment\nother(X) :- has(title, T).")
     assert caught.value.place == "rules, rules, line 4"
 
@@ -174,7 +174,7 @@ def test_words_in_texts_and_comments_are_no_directives() -> None:
     "program", ["n(0). n(X + 1) :- n(X). holds :- n(5).", "p(1..3000). holds :- p(X), p(Y), p(Z), X + Y = Z * 7919."]
 )
 def test_rules_that_run_for_ever_are_refused(program: str) -> None:
-    with pytest.raises(OperatorRefused, match="the rules were stopped"):
+    with pytest.raises(OperatorRefusedError, match="the rules were stopped"):
         answered(program, seconds="0.5", megabytes="64")
 
 
@@ -197,7 +197,7 @@ def test_memory_is_limited_too() -> None:
 
 def test_all_items_together_stay_within_the_time_limit() -> None:
     program = "n(X) :- number(start, X). n(X + 1) :- n(X). holds :- n(-1)."
-    rules = Rules(OperatorPlace({"rules": program, "seconds": "0.3", "megabytes": "512"}, time_limit=0.5))
+    rules = Rules(OperatorContext({"rules": program, "seconds": "0.3", "megabytes": "512"}, time_limit=0.5))
     answers = rules.answer([Ask({"start": (0.0,)})] * 20)
     rules.close()
     assert all(isinstance(answer, Failed) for answer in answers)
@@ -247,17 +247,17 @@ def test_a_process_serves_only_so_many_items(monkeypatch: pytest.MonkeyPatch, sh
 
 def test_rules_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "review.lp").write_text("holds(T) :- has(title, T).", "utf-8")
-    rules = Rules(OperatorPlace({"file": "review.lp"}, tmp_path))
+    rules = Rules(OperatorContext({"file": "review.lp"}, tmp_path))
     assert rules.answer([Ask({"title": ("a",)})]) == [(("a",),)]
     rules.close()
     (tmp_path / "review.lp").write_text("\nholds(T", "utf-8")
-    with pytest.raises(OperatorRefused, match="rules, file, line 2"):
-        Rules(OperatorPlace({"file": "review.lp"}, tmp_path))
+    with pytest.raises(OperatorRefusedError, match="rules, file, line 2"):
+        Rules(OperatorContext({"file": "review.lp"}, tmp_path))
     for settings_ in (
         {},
         {"file": "review.lp", "rules": "holds."},
         {"file": "../review.lp"},
         {"rules": "a.", "goal": "A"},
     ):
-        with pytest.raises(OperatorRefused):
-            Rules(OperatorPlace(settings_, tmp_path))
+        with pytest.raises(OperatorRefusedError):
+            Rules(OperatorContext(settings_, tmp_path))

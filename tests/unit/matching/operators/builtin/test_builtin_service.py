@@ -17,11 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.services import free_port
 
-from runnel.errors import OperatorRefused
+from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin import service as module
 from runnel.matching.operators.builtin.service import Service, cut_runs
 from runnel.matching.operators.builtin.service_messages import read_answers
-from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
 from runnel.model.operator import HOLDS
 
 Respond = Callable[["Endpoint", dict[str, Any]], Awaitable[web.StreamResponse]]
@@ -80,7 +80,7 @@ def opened() -> Iterator[Callable[..., Service]]:
     made: list[Service] = []
 
     def make(endpoint: Endpoint, *, seconds: float = 10.0, concurrency: int = 1, **settings: str) -> Service:
-        place = OperatorPlace(
+        place = OperatorContext(
             {"url": endpoint.url, **settings},
             allowed_addresses=("127.0.0.1",),
             user_agent="Runnel/test",
@@ -333,12 +333,12 @@ def test_an_item_that_is_too_large_fails_alone(
 
 
 def test_private_addresses_are_refused(endpoint: Endpoint) -> None:
-    with pytest.raises(OperatorRefused) as caught:
-        Service(OperatorPlace({"url": endpoint.url}))
+    with pytest.raises(OperatorRefusedError) as caught:
+        Service(OperatorContext({"url": endpoint.url}))
     assert caught.value.place == "http, url"
-    with pytest.raises(OperatorRefused):
-        Service(OperatorPlace({"url": "ftp://vision.example/"}))
-    by_name = Service(OperatorPlace({"url": endpoint.url.replace("127.0.0.1", "localhost")}, time_limit=2.0))
+    with pytest.raises(OperatorRefusedError):
+        Service(OperatorContext({"url": "ftp://vision.example/"}))
+    by_name = Service(OperatorContext({"url": endpoint.url.replace("127.0.0.1", "localhost")}, time_limit=2.0))
     (found,) = by_name.answer(numbered(1))
     by_name.close()
     assert isinstance(found, Failed)
@@ -356,7 +356,7 @@ def test_secrets_come_from_files_and_the_environment(
     monkeypatch.setenv("RUNNEL_CATALOG", "postgresql")
 
     def sent(**settings: str) -> dict[str, str]:
-        place = OperatorPlace({"url": endpoint.url, **settings}, tmp_path, allowed_addresses=("127.0.0.1",))
+        place = OperatorContext({"url": endpoint.url, **settings}, tmp_path, allowed_addresses=("127.0.0.1",))
         service = Service(place)
         assert service.answer(numbered(1)) == twice(1)
         service.close()
@@ -376,7 +376,7 @@ def test_secrets_come_from_files_and_the_environment(
         {"secret_file": "vision", "header": "X: y\r\nZ"},
         {"secret": "in-the-statement"},
     ):
-        with pytest.raises(OperatorRefused):
+        with pytest.raises(OperatorRefusedError):
             sent(**wrong)
 
 

@@ -19,8 +19,8 @@ from runnel.algebra.nodes.encode import encode_operators
 from runnel.algebra.nodes.expressions import And, Expression, Not, Or
 from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.algebra.semantics.bindings import Answers
-from runnel.algebra.semantics.close_conditions import close
-from runnel.errors import InvalidCondition
+from runnel.algebra.semantics.close_conditions import close_condition
+from runnel.errors import InvalidConditionError
 from runnel.model.item import Attributes, Item
 from runnel.model.item_batch import ItemBatch
 from runnel.model.operator import Rows
@@ -76,8 +76,8 @@ def conditions(draw: st.DrawFn) -> Expression:
     """A condition whose variables are all bound where they are used."""
     expression = draw(_anything)
     try:
-        close(expression)
-    except InvalidCondition:
+        close_condition(expression)
+    except InvalidConditionError:
         assume(False)
     return expression
 

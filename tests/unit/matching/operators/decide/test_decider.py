@@ -19,12 +19,12 @@ from runnel.algebra.nodes.encode import decode_expression, encode_expression
 from runnel.algebra.nodes.expressions import Expression, Not
 from runnel.algebra.nodes.query import Filter, Node, Read
 from runnel.algebra.semantics.bindings import asking, solutions, truth
-from runnel.algebra.semantics.close_conditions import close, leaves
+from runnel.algebra.semantics.close_conditions import close_condition, leaves
 from runnel.algebra.semantics.evaluate import accepts
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged
-from runnel.matching.operators.decide.decider import Decided, Decider
-from runnel.matching.operators.decide.disjuncts import OperatedWays
+from runnel.matching.operators.decide.decider import Decider, Decisions
+from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
 from runnel.matching.operators.orders.registry import ORDERS
 from runnel.matching.operators.plugins.contract import Answer, Failed, Question
 from runnel.model.item import Attributes, Item
@@ -71,8 +71,8 @@ def compiled(definitions: Mapping[int, Node], queries: Sequence[int]) -> Plan:
     return load(STORAGE, PlanVersion(1, folder))
 
 
-def decided(plan: Plan, world: OperatorWorld, order: str) -> tuple[Decided, World]:
-    ways = OperatedWays.of(plan.operators)
+def decided(plan: Plan, world: OperatorWorld, order: str) -> tuple[Decisions, World]:
+    ways = OperatorDisjuncts.of(plan.operators)
     problem = ways.problem(lambda digest: 0.5, lambda operator: 1.0)
     asked = World(world)
     made = ORDERS[order](problem)
@@ -91,7 +91,7 @@ def expected(world: OperatorWorld, queries: Sequence[int]) -> list[list[int]]:
     return found
 
 
-def rows(found: Decided) -> list[list[int]]:
+def rows(found: Decisions) -> list[list[int]]:
     return [found.matches.row(row).tolist() for row in range(len(found.matches))]
 
 
@@ -153,12 +153,12 @@ def _sorted(bindings: Sequence[Mapping[str, object]]) -> list[list[tuple[str, ob
 def test_closing_keeps_what_a_condition_says(condition: Expression, world: OperatorWorld) -> None:
     again = decode_expression(encode_expression(condition))
     assert again == condition
-    assert decode_expression(encode_expression(close(condition))) == close(condition)
+    assert decode_expression(encode_expression(close_condition(condition))) == close_condition(condition)
     if world.failing:
         return
     for attributes in world.batch.attributes():
         told: Attributes = attributes
-        holds = truth(close(condition), told, world.answers(told))
+        holds = truth(close_condition(condition), told, world.answers(told))
         assert holds == bool(solutions(condition, told, world.answers(told)))
 
 
@@ -189,7 +189,7 @@ def test_too_many_combinations_stay_unknown_and_are_told() -> None:
     definitions: dict[int, Node] = {10: Filter(Read(1), condition), 11: Filter(Read(1), Not(condition))}
     world = OperatorWorld(definitions, operator_items()[:1], 0, failing=0)
     plan = compiled(definitions, [10, 11])
-    ways = OperatedWays.of(plan.operators)
+    ways = OperatorDisjuncts.of(plan.operators)
     problem = ways.problem(lambda digest: 0.5, lambda operator: 1.0)
 
     class Many:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from runnel.matching.operators.orders.batch_layout import ACCEPTED, REJECTED, UNKNOWN
 from runnel.matching.operators.orders.order import Order
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.matching.operators.orders.rounds import Rounds
 
 
@@ -26,8 +26,8 @@ class Case:
     failing: list[set[int]]
 
     @property
-    def problem(self) -> Problem:
-        return Problem.of(self.ways, self.test_calls, self.chances, self.costs)
+    def problem(self) -> OrderProblem:
+        return OrderProblem.of(self.ways, self.test_calls, self.chances, self.costs)
 
     def rounds(self, order: Order) -> Rounds:
         offsets = np.cumsum([0, *map(len, self.active)])

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from tests.unit.matching.operators.orders.order_cases import Case, cases
 
 from runnel.matching.operators.orders.choose_order import CANDIDATES, choose_order
-from runnel.matching.operators.orders.problem import Problem
+from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.matching.operators.orders.registry import ORDERS
 from runnel.matching.operators.orders.simulate import Simulation, draw_truths
 from runnel.papers.operators.sweep import pack_truths, sweep
@@ -77,7 +77,7 @@ def test_costs_have_a_mean_of_one() -> None:
 def test_64_items_at_once_take_the_calls_that_each_takes_alone() -> None:
     dice = np.random.default_rng(2)
     ways = [sorted(set(dice.integers(0, 40, 4).tolist())) for _ in range(120)]
-    problem = Problem.of(ways, np.arange(40) // 2, dice.random(40), np.ones(20))
+    problem = OrderProblem.of(ways, np.arange(40) // 2, dice.random(40), np.ones(20))
     truths = draw_truths(problem, 70, 9)
     order = ORDERS["static_greedy"](problem)
     followed = Simulation(problem, order).follow(truths)
@@ -102,7 +102,7 @@ def test_the_choice_is_what_costs_least_and_is_the_same_again() -> None:
 def test_where_calls_cost_next_to_nothing_the_bookkeeping_decides() -> None:
     dear = make_problem(Workload(ways=400, calls=200))
     ways = [dear.tests_of_way(way).tolist() for way in range(dear.ways)]
-    cheap = Problem.of(ways, dear.test_calls, dear.chances, np.full(200, 1e-9))
+    cheap = OrderProblem.of(ways, dear.test_calls, dear.chances, np.full(200, 1e-9))
     assert choose_order(dear).order.name == "adaptive"
     assert choose_order(cheap).order.name == "static_greedy"
 
@@ -110,7 +110,7 @@ def test_where_calls_cost_next_to_nothing_the_bookkeeping_decides() -> None:
 def test_ways_are_weighted_where_a_call_saved_is_worth_the_bookkeeping() -> None:
     dear = make_problem(Workload(ways=400, calls=200, exponent=1.0))
     ways = [dear.tests_of_way(way).tolist() for way in range(dear.ways)]
-    cheap = Problem.of(ways, dear.test_calls, dear.chances, np.full(200, 20e-6))
+    cheap = OrderProblem.of(ways, dear.test_calls, dear.chances, np.full(200, 20e-6))
     by_name = [{one.order: one for one in choose_order(problem).predictions} for problem in (dear, cheap)]
     for found in by_name:
         assert found["adaptive_weighted"].calls < found["adaptive"].calls < found["sequential"].calls

@@ -10,8 +10,8 @@ from tests.unit.matching.operators.orders.order_cases import Case, cases, play
 
 from runnel.matching.operators.orders import call_buckets
 from runnel.matching.operators.orders.batch_layout import ACCEPTED, REJECTED, UNDECIDED, UNKNOWN, lay_out
-from runnel.matching.operators.orders.order import Kind
-from runnel.matching.operators.orders.problem import Problem, everything
+from runnel.matching.operators.orders.order import OrderKind
+from runnel.matching.operators.orders.problem import OrderProblem, everything
 from runnel.matching.operators.orders.registry import ORDERS
 from runnel.matching.operators.orders.rounds import Rounds
 from runnel.matching.operators.orders.simulate import Simulation, draw_truths
@@ -111,13 +111,13 @@ def test_an_adaptive_order_takes_the_call_of_most_worth(name: str, case: Case) -
 
 def test_the_static_order_is_chosen_by_what_is_expected_to_be_undecided() -> None:
     # Call 0 is in two ways. Then way 0 is undecided with 0.1; call 2, of a way that is surely undecided, comes next.
-    problem = Problem.of([[0, 1], [0], [2]], [0, 1, 2], [0.1, 0.1, 0.5], [1.0, 1.0, 1.0])
+    problem = OrderProblem.of([[0, 1], [0], [2]], [0, 1, 2], [0.1, 0.1, 0.5], [1.0, 1.0, 1.0])
     assert np.argsort(ORDERS["static_greedy"](problem).ranks).tolist() == [0, 2, 1]
 
 
 def test_sequential_goes_through_a_way_that_it_has_begun() -> None:
     # Way 0 is rejected by its first test. Call 1 is asked all the same, for way 1 needs it.
-    problem = Problem.of([[0, 1], [2, 1]], [0, 1, 2], [0.5, 0.5, 0.5], [1.0, 1.0, 1.0])
+    problem = OrderProblem.of([[0, 1], [2, 1]], [0, 1, 2], [0.5, 0.5, 0.5], [1.0, 1.0, 1.0])
     case = Case([[0, 1], [2, 1]], [0, 1, 2], [0.5] * 3, [1.0] * 3, [[0, 1]], [[False, False, True]], [set()])
     assert play(case, case.rounds(ORDERS["sequential"](problem))) == {0: [0, 1]}
     assert play(case, case.rounds(ORDERS["naive"](problem))) == {0: [0, 2, 1]}
@@ -162,8 +162,8 @@ def test_problems_that_do_not_hold_together_are_refused() -> None:
         (([[0]], [0], [0.5, 0.5], [1.0]), "2 chances"),
     ):
         with pytest.raises(ValueError, match=said):
-            Problem.of(*given_values)
-    problem = Problem.of([[0]], [0], [0.5], [1.0])
+            OrderProblem.of(*given_values)
+    problem = OrderProblem.of([[0]], [0], [0.5], [1.0])
     for offsets, ways in (([0, 2], [0]), ([0, 1], [3]), ([1, 1], [0]), ([0, 1], [-1])):
         with pytest.raises(ValueError, match="active way"):
             lay_out(problem, ORDERS["adaptive"](problem), np.array(offsets), np.array(ways))
@@ -172,7 +172,7 @@ def test_problems_that_do_not_hold_together_are_refused() -> None:
 def test_a_simulation_counts_what_rounds_ask() -> None:
     dice = np.random.default_rng(3)
     ways = [sorted(set(dice.integers(0, 60, 4).tolist())) for _ in range(150)]
-    problem = Problem.of(ways, np.arange(60) // 2, dice.random(60) * 0.5, dice.random(30))
+    problem = OrderProblem.of(ways, np.arange(60) // 2, dice.random(60) * 0.5, dice.random(30))
     truths = draw_truths(problem, 3, seed=5)
     offsets, active = everything(problem, 2)
     for name, make in ORDERS.items():
@@ -189,11 +189,11 @@ def test_a_simulation_counts_what_rounds_ask() -> None:
             assert followed.costs[part] == pytest.approx([problem.costs[asked[0]].sum()] * 2)
             accepted = sum(case.may_be(0, way) == {ACCEPTED} for way in range(150))
             assert followed.accepted[part].tolist() == [accepted, accepted]
-            if order.kind is not Kind.INDEPENDENT:
+            if order.kind is not OrderKind.INDEPENDENT:
                 assert followed.touched[part].sum() <= rounds.touched
 
 
-def _played(problem: Problem, rounds: Rounds, truth: list[bool]) -> dict[int, list[int]]:
+def _played(problem: OrderProblem, rounds: Rounds, truth: list[bool]) -> dict[int, list[int]]:
     asked: dict[int, list[int]] = {0: [], 1: []}
     while not rounds.is_done:
         items, calls = rounds.next_calls()
@@ -207,4 +207,4 @@ def _played(problem: Problem, rounds: Rounds, truth: list[bool]) -> dict[int, li
 def test_the_paper_s_path_is_refused_where_too_many_share_a_test(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runnel.papers.operators.kruskal.MOST_PAIRS", 2)
     with pytest.raises(ValueError, match="3 pairs of ways share a test"):
-        ORDERS["kruskal"](Problem.of([[0], [0], [0]], [0], [0.5], [1.0]))
+        ORDERS["kruskal"](OrderProblem.of([[0], [0], [0]], [0], [0.5], [1.0]))

@@ -9,8 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.errors import CorruptData
-from runnel.matching.operators.plugins.check_answers import MOST_ROWS, Wrong, checked_answers, checked_rows, rows_of
+from runnel.errors import CorruptDataError
+from runnel.matching.operators.plugins.check_answers import (
+    MOST_ROWS,
+    InvalidAnswerError,
+    checked_answers,
+    checked_rows,
+    rows_of,
+)
 from runnel.matching.operators.plugins.contract import Failed
 from runnel.matching.operators.plugins.encoding import from_bytes, rows_from_bytes, rows_to_bytes, to_bytes
 from runnel.model.item import MAX_TEXT
@@ -47,7 +53,7 @@ def test_what_a_function_gives_stands_for_rows(value: object, rows: object) -> N
 
 @pytest.mark.parametrize("value", [{"a": 1}, b"bytes", object()])
 def test_what_stands_for_no_rows_is_refused(value: object) -> None:
-    with pytest.raises(Wrong, match="type"):
+    with pytest.raises(InvalidAnswerError, match="type"):
         rows_of(value)
 
 
@@ -98,7 +104,7 @@ def test_values_become_those_of_their_type(kind: ValueType, value: object, found
     ],
 )
 def test_values_of_another_type_are_refused(kind: ValueType, value: object) -> None:
-    with pytest.raises(Wrong, match=r"\?r0"):
+    with pytest.raises(InvalidAnswerError, match=r"\?r0"):
         checked_rows([[value]], results(kind))
 
 
@@ -114,15 +120,15 @@ def test_values_of_another_type_are_refused(kind: ValueType, value: object) -> N
     ],
 )
 def test_rows_are_as_wide_as_was_registered(given_rows: object, kinds: tuple[ValueType, ...]) -> None:
-    with pytest.raises(Wrong):
+    with pytest.raises(InvalidAnswerError):
         checked_rows(given_rows, results(*kinds))
 
 
 def test_too_many_rows_are_refused_without_reading_all() -> None:
     assert len(checked_rows(((number,) for number in range(MOST_ROWS)), results("int"))) == MOST_ROWS
-    with pytest.raises(Wrong, match="1,000 rows"):
+    with pytest.raises(InvalidAnswerError, match="1,000 rows"):
         checked_rows(((number,) for number in range(10**15)), results("int"))
-    with pytest.raises(Wrong, match="1,000 rows"):
+    with pytest.raises(InvalidAnswerError, match="1,000 rows"):
         checked_rows(rows_of(number for number in range(10**15)), results("int"))
 
 
@@ -137,7 +143,7 @@ def test_one_wrong_answer_fails_alone() -> None:
 
 @pytest.mark.parametrize("answers", [[], [HOLDS, HOLDS], None, "a", 3])
 def test_there_is_one_answer_for_every_ask(answers: object) -> None:
-    with pytest.raises(Wrong, match="one answer"):
+    with pytest.raises(InvalidAnswerError, match="one answer"):
         checked_answers(answers, 1, "mob", ())
 
 
@@ -167,13 +173,13 @@ def test_equal_answers_are_equal_values_and_survive_being_stored(data: st.DataOb
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[" * 100_000, b'{"date":"never"}', b"\xff", b"9" * 5_000])
 def test_what_is_not_json_is_corrupt(data: bytes) -> None:
-    with pytest.raises(CorruptData):
+    with pytest.raises(CorruptDataError):
         from_bytes(data)
 
 
 @pytest.mark.parametrize("data", [b"{}", b"[1]", b"[[null]]", b"[[[1.0]]]", b'[[{"a":1}]]', b"[[3]]"])
 def test_what_is_no_answer_is_corrupt(data: bytes) -> None:
-    with pytest.raises(CorruptData):
+    with pytest.raises(CorruptDataError):
         rows_from_bytes(data)
 
 

@@ -15,24 +15,30 @@ import pytest
 from tests.unit.matching.operators.ask.asked_plugins import plugins
 
 from runnel.matching.operators.plugins import operator_process as host_module
-from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorPlace
-from runnel.matching.operators.plugins.operator_process import ChildHost, HostFailed, Recipe, WorkerHost, open_host
+from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
+from runnel.matching.operators.plugins.operator_process import (
+    HostConfiguration,
+    OperatorHostError,
+    OperatorProcess,
+    OperatorThread,
+    open_operator_host,
+)
 
 __all__ = ["plugins"]
 
 MODULES = ("city",)
-Opened = Callable[..., ChildHost]
+Opened = Callable[..., OperatorProcess]
 
 
 @pytest.fixture
 def opened(plugins: Path) -> Iterator[Opened]:
     """Opens hosts of functions of `city.vision`, and ends them."""
-    made: list[ChildHost] = []
+    made: list[OperatorProcess] = []
 
-    def make(function: str, **more: object) -> ChildHost:
-        place = more.pop("place", OperatorPlace())
-        recipe = Recipe(f"city.vision:{function}", MODULES, place, **more)  # type: ignore[arg-type]
-        made.append(ChildHost(recipe))
+    def make(function: str, **more: object) -> OperatorProcess:
+        place = more.pop("place", OperatorContext())
+        recipe = HostConfiguration(f"city.vision:{function}", MODULES, place, **more)  # type: ignore[arg-type]
+        made.append(OperatorProcess(recipe))
         return made[-1]
 
     yield make
@@ -72,7 +78,7 @@ def test_an_endless_one_is_ended_in_time_and_replaced(word: str, opened: Opened)
     host.prepare()
     process = host.process
     assert process is not None
-    with pytest.raises(HostFailed, match=r"more than 0\.3 seconds") as failed:
+    with pytest.raises(OperatorHostError, match=r"more than 0\.3 seconds") as failed:
         host.answer([mood(word)], 0.3)
     assert failed.value.kind == "late"
     assert gone(process)
@@ -87,7 +93,7 @@ def test_one_that_is_killed_in_mid_batch_is_replaced(opened: Opened) -> None:
     assert process is not None
     killer = threading.Timer(0.3, lambda: os.kill(process, signal.SIGKILL))
     killer.start()
-    with pytest.raises(HostFailed, match="signal 9") as failed:
+    with pytest.raises(OperatorHostError, match="signal 9") as failed:
         host.answer([mood("sleep")], 30)
     killer.join()
     assert failed.value.kind == "died"
@@ -106,14 +112,14 @@ def test_one_that_was_killed_in_between_is_replaced_without_a_failure(opened: Op
 
 
 def test_the_end_of_what_it_complained_is_in_the_reason(opened: Opened) -> None:
-    with pytest.raises(HostFailed, match="code 3: gone fishing") as failed:
+    with pytest.raises(OperatorHostError, match="code 3: gone fishing") as failed:
         opened("moody").answer([mood("exit")], 20)
     assert failed.value.kind == "died"
 
 
 def test_memory_is_bounded(opened: Opened) -> None:
     host = opened("moody", megabytes=512)
-    with pytest.raises(HostFailed, match="more than 512 MB of memory") as failed:
+    with pytest.raises(OperatorHostError, match="more than 512 MB of memory") as failed:
         host.answer([mood("memory")], 20)
     assert failed.value.kind == "died"
     assert host.answer([Ask({})], 20) == [[[1.0]]]
@@ -129,7 +135,7 @@ def test_what_cannot_be_sent_fails_alone(opened: Opened) -> None:
 
 def test_too_large_an_answer_fails_and_the_process_lives(opened: Opened) -> None:
     host = opened("moody")
-    with pytest.raises(HostFailed, match="bytes") as failed:
+    with pytest.raises(OperatorHostError, match="bytes") as failed:
         host.answer([mood("large")], 20)
     assert failed.value.kind == "raised"
     process = host.process
@@ -139,7 +145,7 @@ def test_too_large_an_answer_fails_and_the_process_lives(opened: Opened) -> None
 
 def test_too_large_a_question_is_not_sent(opened: Opened) -> None:
     host = opened("moody")
-    with pytest.raises(HostFailed, match="questions have more than"):
+    with pytest.raises(OperatorHostError, match="questions have more than"):
         host.answer([Ask({"title": ("x" * (1 << 20),)})] * 65, 20)
     assert host.answer([Ask({"title": ("x" * (1 << 20),)})] * 5, 20) == [[[1.0]]] * 5
 
@@ -147,15 +153,15 @@ def test_too_large_a_question_is_not_sent(opened: Opened) -> None:
 def test_a_class_that_raises_fails_its_batch(opened: Opened) -> None:
     host = opened("Broken")
     assert host.answer([Ask({}), Ask({"none": (True,)})], 20) == [[[]], Failed("no model", False)]
-    with pytest.raises(HostFailed, match="RuntimeError: poisoned") as failed:
+    with pytest.raises(OperatorHostError, match="RuntimeError: poisoned") as failed:
         host.answer([Ask({}), Ask({"poison": (True,)})], 20)
     assert failed.value.kind == "raised"
-    with pytest.raises(HostFailed, match="one answer"):
+    with pytest.raises(OperatorHostError, match="one answer"):
         opened("Short").answer([Ask({})], 20)
 
 
 def test_one_that_writes_nonsense_to_us_is_ended(opened: Opened) -> None:
-    with pytest.raises(HostFailed) as failed:
+    with pytest.raises(OperatorHostError) as failed:
         opened("Liar").answer([Ask({})], 20)
     assert failed.value.kind == "died"
 
@@ -170,8 +176,8 @@ def test_one_that_writes_nonsense_to_us_is_ended(opened: Opened) -> None:
     ],
 )
 def test_what_cannot_be_loaded_is_said(source: str, reason: str, plugins: Path) -> None:
-    host = ChildHost(Recipe(source, MODULES, OperatorPlace()))
-    with pytest.raises(HostFailed, match=reason) as failed:
+    host = OperatorProcess(HostConfiguration(source, MODULES, OperatorContext()))
+    with pytest.raises(OperatorHostError, match=reason) as failed:
         host.prepare()
     assert failed.value.kind == "refused"
     assert host.process is None
@@ -181,7 +187,7 @@ def test_what_cannot_be_loaded_is_said(source: str, reason: str, plugins: Path) 
 def test_it_knows_no_more_than_it_needs(opened: Opened, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("RUNNEL_SMTP_PASSWORD", "secret")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    place = OperatorPlace(
+    place = OperatorContext(
         {"database": "places", "label": "a"}, tmp_path, {"places": "postgresql://a", "payroll": "postgresql://b"}
     )
     (rows,) = opened("Place", place=place).answer([Ask({})], 20)
@@ -198,9 +204,9 @@ def test_it_knows_no_more_than_it_needs(opened: Opened, monkeypatch: pytest.Monk
 def test_it_ends_with_the_worker_that_started_it(plugins: Path) -> None:
     program = (
         "import os, signal\n"
-        "from runnel.matching.operators.plugins.contract import Ask, OperatorPlace\n"
-        "from runnel.matching.operators.plugins.operator_process import ChildHost, Recipe\n"
-        "host = ChildHost(Recipe('city.vision:moody', ('city',), OperatorPlace()))\n"
+        "from runnel.matching.operators.plugins.contract import Ask, OperatorContext\n"
+        "from runnel.matching.operators.plugins.operator_process import OperatorProcess, HostConfiguration\n"
+        "host = OperatorProcess(HostConfiguration('city.vision:moody', ('city',), OperatorContext()))\n"
         "host.answer([Ask({})], 20)\n"
         "print(host.process, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -218,8 +224,8 @@ def test_it_ends_with_the_worker_that_started_it(plugins: Path) -> None:
 
 
 def test_what_comes_with_runnel_runs_here(tmp_path: Path) -> None:
-    found = open_host(Recipe("language", (), OperatorPlace()))
-    assert isinstance(found, WorkerHost)
+    found = open_operator_host(HostConfiguration("language", (), OperatorContext()))
+    assert isinstance(found, OperatorThread)
     (rows,) = found.answer([Ask({"title": ("this is surely an English sentence about nothing",)})], 60)
     assert "en" in str(rows)
     found.close()
@@ -230,7 +236,7 @@ def test_one_in_the_worker_that_is_late_is_left_behind(monkeypatch: pytest.Monke
     threads: list[str] = []
 
     class Patient:
-        def __init__(self, place: OperatorPlace) -> None:
+        def __init__(self, place: OperatorContext) -> None:
             self.closed = False
 
         def answer(self, asks: list[Ask]) -> list[object]:
@@ -245,12 +251,12 @@ def test_one_in_the_worker_that_is_late_is_left_behind(monkeypatch: pytest.Monke
             threads.append("closed")
 
     monkeypatch.setattr(host_module, "find_operator", lambda source, modules: Patient)
-    host = WorkerHost(Recipe("patient", (), OperatorPlace()))
-    with pytest.raises(HostFailed, match="took more than") as failed:
+    host = OperatorThread(HostConfiguration("patient", (), OperatorContext()))
+    with pytest.raises(OperatorHostError, match="took more than") as failed:
         host.answer([Ask({"wait": (True,)})], 0.2)
     assert failed.value.kind == "late"
     assert host.answer([Ask({})], 20) == [((1.0,),)], "another thread answers"
-    with pytest.raises(HostFailed, match="ValueError: a bad day"):
+    with pytest.raises(OperatorHostError, match="ValueError: a bad day"):
         host.answer([Ask({"raise": (True,)})], 20)
     assert host.answer([Ask({})], 20) == [((1.0,),)]
     waiting.set()
@@ -263,10 +269,10 @@ def test_one_in_the_worker_that_is_late_is_left_behind(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("said", ["2026-01-01", "soon"])
 def test_a_configuration_with_the_one_key_date_arrives_as_it_is(opened: Opened, said: str) -> None:
-    place = OperatorPlace({"date": said}, databases={said: "sqlite:///one", "other": "sqlite:///two"})
+    place = OperatorContext({"date": said}, databases={said: "sqlite:///one", "other": "sqlite:///two"})
     (rows,) = opened("Place", place=place).answer([Ask({})], 20)
     assert [repr({"date": said})] in rows  # type: ignore[operator]
     assert [repr({said: "sqlite:///one"})] in rows  # type: ignore[operator]
-    dated = OperatorPlace({"use": "date"}, databases={"date": "2026-01-01"})
+    dated = OperatorContext({"use": "date"}, databases={"date": "2026-01-01"})
     (rows,) = opened("Place", place=dated).answer([Ask({})], 20)
     assert [repr({"date": "2026-01-01"})] in rows  # type: ignore[operator]

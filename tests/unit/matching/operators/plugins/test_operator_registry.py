@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from tests.unit.matching.operators.ask.asked_plugins import plugins
 
-from runnel.errors import OperatorRefused
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace
+from runnel.errors import OperatorRefusedError
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
 from runnel.matching.operators.plugins.operator_process import describe_operator
 from runnel.matching.operators.plugins.registry import (
     Signature,
@@ -32,13 +32,13 @@ MODULES = ("city.vision", "city.described", "city.failing")
 
 def test_an_allowed_function_is_found(plugins: Path) -> None:
     found = find_operator("city.vision:has_title", MODULES)
-    operator = open_operator(found, OperatorPlace())
+    operator = open_operator(found, OperatorContext())
     assert operator.answer([Ask({"title": ("a",)}), Ask({})]) == [HOLDS, ()]
 
 
 def test_a_package_allows_all_below_it(plugins: Path) -> None:
     assert callable(find_operator("city.vision:echo", ["city"]))
-    with pytest.raises(OperatorRefused, match="not allowed"):
+    with pytest.raises(OperatorRefusedError, match="not allowed"):
         find_operator("cityscape.vision:echo", ["city"])
 
 
@@ -47,12 +47,12 @@ def test_a_package_allows_all_below_it(plugins: Path) -> None:
 )
 def test_what_is_not_allowed_is_not_imported(source: str, plugins: Path) -> None:
     before = set(sys.modules)
-    with pytest.raises(OperatorRefused, match="not allowed") as refused:
+    with pytest.raises(OperatorRefusedError, match="not allowed") as refused:
         find_operator(source, MODULES)
     assert "city.vision" in (refused.value.hint or "")
     assert not (plugins / "touched").exists()
     assert {name for name in set(sys.modules) - before if name.startswith(("mine", "city"))} == set()
-    with pytest.raises(OperatorRefused):
+    with pytest.raises(OperatorRefusedError):
         check_source(source, MODULES)
 
 
@@ -75,29 +75,29 @@ def test_what_is_not_allowed_is_not_imported(source: str, plugins: Path) -> None
     ],
 )
 def test_what_is_no_source_is_refused_with_a_hint(source: str) -> None:
-    with pytest.raises(OperatorRefused, match="there is no operator") as refused:
+    with pytest.raises(OperatorRefusedError, match="there is no operator") as refused:
         find_operator(source, ["city", "x", "a"])
     assert refused.value.hint
 
 
 def test_a_slip_is_guessed() -> None:
-    with pytest.raises(OperatorRefused, match="did you mean region"):
+    with pytest.raises(OperatorRefusedError, match="did you mean region"):
         find_operator("regoin", [])
 
 
 def test_what_a_module_only_imported_is_not_its_own(plugins: Path) -> None:
-    with pytest.raises(OperatorRefused, match="does not belong"):
+    with pytest.raises(OperatorRefusedError, match="does not belong"):
         find_operator("city.described:system", MODULES)
 
 
 def test_a_missing_function_and_a_failing_module_are_said(plugins: Path) -> None:
-    with pytest.raises(OperatorRefused, match="has no echoes"):
+    with pytest.raises(OperatorRefusedError, match="has no echoes"):
         find_operator("city.vision:echoes", MODULES)
-    with pytest.raises(OperatorRefused, match="not today"):
+    with pytest.raises(OperatorRefusedError, match="not today"):
         find_operator("city.failing:run", MODULES)
-    with pytest.raises(OperatorRefused, match="is its package installed"):
+    with pytest.raises(OperatorRefusedError, match="is its package installed"):
         find_operator("nowhere.at.all:run", ["nowhere"])
-    with pytest.raises(OperatorRefused, match="not a function"):
+    with pytest.raises(OperatorRefusedError, match="not a function"):
         find_operator("city.vision:VALUE", MODULES) if _with_value() else None
 
 
@@ -130,7 +130,7 @@ def test_signatures_are_read_and_checked(plugins: Path) -> None:
     )
     assert signature_of(find_operator("city.described:Mob", MODULES)) == wanted
     assert signature_of(find_operator("city.vision:echo", MODULES)) == Signature()
-    with pytest.raises(OperatorRefused, match="wrong type"):
+    with pytest.raises(OperatorRefusedError, match="wrong type"):
         signature_of(find_operator("city.described:Wrong", MODULES))
 
 
@@ -141,25 +141,25 @@ def test_a_plug_in_is_described_without_being_imported_here(plugins: Path) -> No
     assert described.cost == timedelta(milliseconds=40)
     assert described.parameters == (Parameter("place", "input"), Parameter("people", "result", "int"))
     assert "city.described" not in sys.modules
-    with pytest.raises(OperatorRefused, match="wrong type"):
+    with pytest.raises(OperatorRefusedError, match="wrong type"):
         describe_operator("city.described:Wrong", MODULES)
-    with pytest.raises(OperatorRefused, match="not allowed"):
+    with pytest.raises(OperatorRefusedError, match="not allowed"):
         describe_operator("mine:run", MODULES)
     assert not (plugins / "touched").exists()
 
 
 def test_a_plug_in_with_a_place_is_made_in_its_own_process(plugins: Path) -> None:
-    with pytest.raises(OperatorRefused, match="no such model"):
-        describe_operator("city.vision:Unmade", MODULES, place=OperatorPlace())
+    with pytest.raises(OperatorRefusedError, match="no such model"):
+        describe_operator("city.vision:Unmade", MODULES, place=OperatorContext())
     assert describe_operator("city.vision:Unmade", MODULES) == Signature()
-    assert describe_operator("city.vision:Place", MODULES, place=OperatorPlace({"a": "b"})) == Signature()
+    assert describe_operator("city.vision:Place", MODULES, place=OperatorContext({"a": "b"})) == Signature()
 
 
 def test_a_checked_operator_is_let_go_of_whatever_it_says() -> None:
     closed: list[str] = []
 
     class Waiting:
-        def __init__(self, place: OperatorPlace) -> None:
+        def __init__(self, place: OperatorContext) -> None:
             self.name = place.name
 
         def answer(self, asks: Sequence[Ask]) -> list[Answer]:
@@ -167,20 +167,20 @@ def test_a_checked_operator_is_let_go_of_whatever_it_says() -> None:
 
         def check(self) -> None:
             if self.name == "away":
-                raise OperatorRefused("the table is away")
+                raise OperatorRefusedError("the table is away")
 
         def close(self) -> None:
             closed.append(self.name)
             raise OSError("already closed")
 
-    check_operator(Waiting, OperatorPlace(name="there"))
-    with pytest.raises(OperatorRefused, match="away"):
-        check_operator(Waiting, OperatorPlace(name="away"))
+    check_operator(Waiting, OperatorContext(name="there"))
+    with pytest.raises(OperatorRefusedError, match="away"):
+        check_operator(Waiting, OperatorContext(name="away"))
     assert closed == ["there", "away"]
 
 
 def test_functions_fail_ask_by_ask(plugins: Path) -> None:
-    operator = open_operator(find_operator("city.vision:moody", MODULES), OperatorPlace())
+    operator = open_operator(find_operator("city.vision:moody", MODULES), OperatorContext())
     good, bad, text = operator.answer([Ask({}), Ask({"mood": ("raise",)}), Ask({"mood": ("text",)})])
     assert good == ((1.0,),)
     assert bad == Failed("ValueError: a bad day")
@@ -188,7 +188,7 @@ def test_functions_fail_ask_by_ask(plugins: Path) -> None:
 
 
 def test_a_class_that_cannot_be_made_is_refused(plugins: Path) -> None:
-    with pytest.raises(OperatorRefused, match="no such model"):
-        open_operator(find_operator("city.vision:Unmade", MODULES), OperatorPlace())
-    with pytest.raises(OperatorRefused, match="no method answer"):
-        open_operator(type("Mute", (), {"__init__": lambda self, place: None}), OperatorPlace())
+    with pytest.raises(OperatorRefusedError, match="no such model"):
+        open_operator(find_operator("city.vision:Unmade", MODULES), OperatorContext())
+    with pytest.raises(OperatorRefusedError, match="no method answer"):
+        open_operator(type("Mute", (), {"__init__": lambda self, place: None}), OperatorContext())

@@ -15,10 +15,10 @@ from datetime import timedelta
 from runnel.matching.operators.builtin.configuration import Configuration
 from runnel.matching.operators.builtin.geo.geojson import MAX_NAME, decode_features, position
 from runnel.matching.operators.builtin.geo.points import KEYS, Point, PointReader, checked, number_of, point_of
-from runnel.matching.operators.builtin.recent_values import Recent
+from runnel.matching.operators.builtin.recent_values import RecentValues
 from runnel.matching.operators.builtin.suggest import suggestion
 from runnel.matching.operators.builtin.text.input_texts import only_text
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
 from runnel.model.item import clean_text
 from runnel.model.operator import Parameter
 
@@ -37,7 +37,7 @@ class Distance:
 
     The place is a name in the file of `places`, or a point such as '40.6892, -74.0445'.
 
-    >>> distance = Distance(OperatorPlace())
+    >>> distance = Distance(OperatorContext())
     >>> asks = [Ask({"latitude": (48.8566,), "longitude": (2.3522,)}, ("51.5074, -0.1278",))]
     >>> [[round(metres / 1000) for (metres,) in rows] for rows in distance.answer(asks)]
     [[344]]
@@ -48,10 +48,10 @@ class Distance:
     pure = True
     batch = 1024
 
-    def __init__(self, place: OperatorPlace) -> None:
+    def __init__(self, place: OperatorContext) -> None:
         configuration = Configuration("distance", place, _SETTINGS)
         self._reader = PointReader.of(configuration)
-        self._points = Recent(point_of, most=_KEPT_POINTS)
+        self._points = RecentValues(point_of, most=_KEPT_POINTS)
         self._places: dict[str, Point] = read_places(configuration) if configuration.has("places") else {}
 
     def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:

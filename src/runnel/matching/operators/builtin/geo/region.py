@@ -20,7 +20,7 @@ from runnel.matching.operators.builtin.geo.geojson import AreaReader, read_featu
 from runnel.matching.operators.builtin.geo.points import KEYS, Point, PointReader
 from runnel.matching.operators.builtin.suggest import suggestion
 from runnel.matching.operators.builtin.text.input_texts import only_text
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
 from runnel.model.operator import HOLDS, Parameter, Rows
 
 _SETTINGS = ("regions", "name", *KEYS)
@@ -30,7 +30,7 @@ _Positions = list[tuple[float, float]]
 class _Regions:
     """Named areas, ready to be asked for points."""
 
-    def __init__(self, place: OperatorPlace, operator: str) -> None:
+    def __init__(self, place: OperatorContext, operator: str) -> None:
         configuration = Configuration(operator, place, _SETTINGS)
         self.reader = PointReader.of(configuration)
         features = read_features(configuration, "regions", configuration.text("name", "name"))
@@ -67,7 +67,7 @@ class Region:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = pathlib.Path(folder, "regions.geojson")
     ...     _ = file.write_text(json.dumps({"type": "FeatureCollection", "features": [feature]}))
-    ...     region = Region(OperatorPlace({"regions": "regions.geojson"}, pathlib.Path(folder)))
+    ...     region = Region(OperatorContext({"regions": "regions.geojson"}, pathlib.Path(folder)))
     >>> inside, outside = {"latitude": (1.0,), "longitude": (1.5,)}, {"latitude": (1.0,), "longitude": (3.0,)}
     >>> region.answer([Ask(inside, ("Square",)), Ask(outside, ("Square",)), Ask({}, ("Square",))])
     [((),), (), ()]
@@ -78,7 +78,7 @@ class Region:
     pure = True
     batch = 1024
 
-    def __init__(self, place: OperatorPlace) -> None:
+    def __init__(self, place: OperatorContext) -> None:
         self._regions = _Regions(place, "region")
 
     def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
@@ -121,7 +121,7 @@ class RegionOf:
     pure = True
     batch = 1024
 
-    def __init__(self, place: OperatorPlace) -> None:
+    def __init__(self, place: OperatorContext) -> None:
         self._regions = _Regions(place, "region_of")
 
     def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:

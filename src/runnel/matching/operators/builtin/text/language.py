@@ -17,7 +17,7 @@ from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from runnel.matching.operators.builtin.configuration import Configuration
 from runnel.matching.operators.builtin.suggest import suggestion
 from runnel.matching.operators.builtin.text.input_texts import TEXT, text_of
-from runnel.matching.operators.plugins.contract import Answer, Ask, OperatorPlace
+from runnel.matching.operators.plugins.contract import Answer, Ask, OperatorContext
 from runnel.model.operator import Parameter, Row
 
 LONGEST = 2000
@@ -33,7 +33,7 @@ class Language:
 
     A text without letters has no language. `results 'code'` in the configuration leaves the confidence out.
 
-    >>> language = Language(OperatorPlace({"results": "code"}))
+    >>> language = Language(OperatorContext({"results": "code"}))
     >>> titles = ["Rock concert in the park tonight", "Le président annonce des élections", "1234"]
     >>> language.answer([Ask({"title": (title,)}) for title in titles])
     [(('en',),), (('fr',),), ()]
@@ -44,7 +44,7 @@ class Language:
     pure = True
     batch = 64
 
-    def __init__(self, place: OperatorPlace) -> None:
+    def __init__(self, place: OperatorContext) -> None:
         configuration = Configuration("language", place, _SETTINGS)
         self._attributes = configuration.names("attributes", ",".join(TEXT))
         self._least = configuration.number("least", 0.0, least=0.0, most=1.0)

@@ -12,9 +12,9 @@ from datetime import timedelta
 from runnel.algebra.values.similarity import similarity
 from runnel.algebra.values.words import words
 from runnel.matching.operators.builtin.configuration import Configuration
-from runnel.matching.operators.builtin.recent_values import Recent
+from runnel.matching.operators.builtin.recent_values import RecentValues
 from runnel.matching.operators.builtin.text.input_texts import TEXT, only_text, text_of
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
 from runnel.model.operator import Parameter
 
 LONGEST = 50_000
@@ -28,7 +28,7 @@ _KEPT_ITEMS = 256
 class NearDuplicate:
     """How much of a text an item repeats: `nearDuplicate('Muse announce a tour of small halls', ?share)`.
 
-    >>> near = NearDuplicate(OperatorPlace({"words": "2"}))
+    >>> near = NearDuplicate(OperatorContext({"words": "2"}))
     >>> near.answer([Ask({"title": ("Muse announce a tour",)}, ("Muse announce a long tour",))])
     [((0.4,),)]
     """
@@ -38,13 +38,13 @@ class NearDuplicate:
     pure = True
     batch = 64
 
-    def __init__(self, place: OperatorPlace) -> None:
+    def __init__(self, place: OperatorContext) -> None:
         configuration = Configuration("near_duplicate", place, _SETTINGS)
         self._attributes = configuration.names("attributes", ",".join(TEXT))
         self._words = configuration.whole("words", 3, least=1, most=20)
         self._least = configuration.number("least", 0.0, least=0.0, most=1.0)
-        self._texts = Recent(self._shingles, most=_KEPT_TEXTS)
-        self._items = Recent(self._shingles, most=_KEPT_ITEMS)
+        self._texts = RecentValues(self._shingles, most=_KEPT_TEXTS)
+        self._items = RecentValues(self._shingles, most=_KEPT_ITEMS)
 
     def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
         """A row with the share for every ask; none where it is below `least`, or where a text has no words."""

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from runnel.errors import OperatorRefused
+from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin.configuration import Configuration
-from runnel.matching.operators.builtin.recent_values import Recent
+from runnel.matching.operators.builtin.recent_values import RecentValues
 from runnel.matching.operators.builtin.text.input_texts import TEXT, only_text, text_of
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
 from runnel.model.operator import Parameter
 
 LONGEST = 2000
@@ -39,7 +39,7 @@ _Vector = np.ndarray[Any, np.dtype[np.float32]]
 class Semantic:
     """How near an item is to a phrase in meaning: `semantic('flash mob in a city', ?score)`.
 
-    >>> semantic = Semantic(OperatorPlace())
+    >>> semantic = Semantic(OperatorContext())
     >>> titles = ["Hundreds dance at once in the street", "Shares fall as oil gets dearer"]
     >>> near, far = semantic.answer([Ask({"title": (title,)}, ("people dancing in a city",)) for title in titles])
     >>> near[0][0] > 0.25 > far[0][0]
@@ -51,14 +51,14 @@ class Semantic:
     pure = True
     batch = 64
 
-    def __init__(self, place: OperatorPlace) -> None:
+    def __init__(self, place: OperatorContext) -> None:
         configuration = Configuration("semantic", place, _SETTINGS)
         self._attributes = configuration.names("attributes", ",".join(TEXT))
         self._least = configuration.number("least", -1.0, least=-1.0, most=1.0)
         embedder = Embedder()
-        self._phrases = Recent(embedder.embed, most=_PHRASES)
+        self._phrases = RecentValues(embedder.embed, most=_PHRASES)
         # A batch may ask for many phrases about one item: its text is embedded once for all of them.
-        self._items = Recent(embedder.embed, most=_ITEMS)
+        self._items = RecentValues(embedder.embed, most=_ITEMS)
 
     def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
         """A row with the score for every ask; none where it is below `least`, or where a text says nothing."""
@@ -115,7 +115,7 @@ def _folder_of_model() -> Path:
     return folder
 
 
-def _missing() -> OperatorRefused:
-    return OperatorRefused(
+def _missing() -> OperatorRefusedError:
+    return OperatorRefusedError(
         "the model for meanings is not installed", place="semantic", hint=f"install the extra: pip install '{EXTRA}'"
     )

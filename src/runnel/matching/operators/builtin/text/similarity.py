@@ -14,9 +14,9 @@ from rapidfuzz import fuzz
 from runnel.algebra.semantics.evaluate import is_text
 from runnel.algebra.values.words import words
 from runnel.matching.operators.builtin.configuration import Configuration
-from runnel.matching.operators.builtin.recent_values import Recent
+from runnel.matching.operators.builtin.recent_values import RecentValues
 from runnel.matching.operators.builtin.text.input_texts import TEXT, only_text
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
 from runnel.model.item import Value
 from runnel.model.operator import Parameter
 
@@ -42,7 +42,7 @@ _KEPT = 10_000
 class Similarity:
     """How alike an attribute and a text are: `textSimilarity(title, 'Muse tour Europe', ?score)`.
 
-    >>> similarity = Similarity(OperatorPlace({"measure": "token_sort"}))
+    >>> similarity = Similarity(OperatorContext({"measure": "token_sort"}))
     >>> similarity.answer([Ask({}, (("Muse: Europe tour",), "muse tour europe")), Ask({}, ((), "muse"))])
     [((1.0,),), ()]
     """
@@ -56,12 +56,12 @@ class Similarity:
     pure = True
     batch = 256
 
-    def __init__(self, place: OperatorPlace) -> None:
+    def __init__(self, place: OperatorContext) -> None:
         configuration = Configuration("similarity", place, _SETTINGS)
         self._attributes = configuration.names("attributes", ",".join(TEXT))
         self._measure = MEASURES[configuration.one_of("measure", MEASURES, "token_set")]
         self._least = configuration.number("least", 0.0, least=0.0, most=1.0)
-        self._texts = Recent(_folded, most=_KEPT)
+        self._texts = RecentValues(_folded, most=_KEPT)
 
     def answer(self, asks: Sequence[Ask]) -> Sequence[Answer]:
         """A row with the score for every ask; none where it is below `least`, or where a text has no words."""

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.errors import OperatorRefused
+from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin.geo.distance import Distance, great_circle
 from runnel.matching.operators.builtin.geo.points import Point
-from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
 
 POINTS = st.builds(Point, st.floats(-90, 90), st.floats(-180, 180))
 
@@ -45,7 +45,7 @@ def test_distances_are_distances(one: Point, other: Point, third: Point) -> None
 
 def written(folder: Path, text: str, **more: str) -> Distance:
     (folder / "places").write_text(text, "utf-8")
-    return Distance(OperatorPlace({"places": "places", **more}, folder))
+    return Distance(OperatorContext({"places": "places", **more}, folder))
 
 
 def test_places_come_from_csv_and_geojson(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_places_come_from_csv_and_geojson(tmp_path: Path) -> None:
 
 
 def test_every_point_of_an_item_has_its_distance() -> None:
-    distance = Distance(OperatorPlace())
+    distance = Distance(OperatorContext())
     item = {"georss:point": ("0 1", "0 2", "0 1"), "latitude": (0.0,), "longitude": (1.0,)}
     (rows,) = distance.answer([Ask(item, ("0,0",))])
     assert not isinstance(rows, Failed)
@@ -71,7 +71,7 @@ def test_every_point_of_an_item_has_its_distance() -> None:
 @pytest.mark.parametrize("inputs", [(), ("nowhere",), (7.0,), ("91, 0",), ("0,0", "0,0"), (("0,0",),), ("",)])
 def test_a_call_without_a_place_fails_alone(inputs: tuple[str, ...]) -> None:
     item = {"latitude": (0.0,), "longitude": (1.0,)}
-    wrong, right = Distance(OperatorPlace()).answer([Ask(item, inputs), Ask(item, ("0, 1",))])
+    wrong, right = Distance(OperatorContext()).answer([Ask(item, inputs), Ask(item, ("0, 1",))])
     assert isinstance(wrong, Failed)
     assert not wrong.passing
     assert right == ((0.0,),)
@@ -93,12 +93,12 @@ def test_a_call_without_a_place_fails_alone(inputs: tuple[str, ...]) -> None:
     ],
 )
 def test_wrong_files_are_refused_with_the_place(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(OperatorRefused) as caught:
+    with pytest.raises(OperatorRefusedError) as caught:
         written(tmp_path, text)
     assert words in caught.value.message
 
 
 def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
     (tmp_path / "places").write_bytes(b"name,latitude,longitude\n\xff,1,2\n")
-    with pytest.raises(OperatorRefused, match="no CSV in UTF-8"):
-        Distance(OperatorPlace({"places": "places"}, tmp_path))
+    with pytest.raises(OperatorRefusedError, match="no CSV in UTF-8"):
+        Distance(OperatorContext({"places": "places"}, tmp_path))

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.errors import OperatorRefused
+from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin.geo import geojson
 from runnel.matching.operators.builtin.geo.region import Region, RegionOf
-from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
 from runnel.model.operator import HOLDS
 
 Corners = Sequence[Sequence[Any]]
@@ -35,10 +35,10 @@ def polygon(*rings: Corners) -> dict[str, Any]:
     return {"type": "Polygon", "coordinates": [list(ring) for ring in rings]}
 
 
-def place_of(folder: Path, document: Any, **more: str) -> OperatorPlace:
+def place_of(folder: Path, document: Any, **more: str) -> OperatorContext:
     text = document if isinstance(document, str) else json.dumps(document)
     (folder / "regions.json").write_text(text)
-    return OperatorPlace({"regions": "regions.json", **more}, folder)
+    return OperatorContext({"regions": "regions.json", **more}, folder)
 
 
 def collection(*features: Any) -> dict[str, Any]:
@@ -209,7 +209,7 @@ BOW = [[0, 0], [2, 2], [2, 0], [0, 2], [0, 0]]
     ],
 )
 def test_wrong_documents_are_refused_with_the_place(tmp_path: Path, document: Any, words: str) -> None:
-    with pytest.raises(OperatorRefused) as caught:
+    with pytest.raises(OperatorRefusedError) as caught:
         Region(place_of(tmp_path, document))
     assert words in caught.value.message
     assert caught.value.place == "region, regions"
@@ -222,7 +222,7 @@ def test_collections_within_collections_end(tmp_path: Path) -> None:
     assert RegionOf(place_of(tmp_path, collection(feature("A", inner)))).answer([at(0.5, 0.5)]) == [(("A",),)]
     for _ in range(3):
         inner = {"type": "GeometryCollection", "geometries": [inner]}
-    with pytest.raises(OperatorRefused, match="is no area"):
+    with pytest.raises(OperatorRefusedError, match="is no area"):
         RegionOf(place_of(tmp_path, collection(feature("A", inner))))
 
 
@@ -230,12 +230,12 @@ def test_a_file_has_only_so_many_corners(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(geojson, "MAX_CORNERS", 9)
     Region(place_of(tmp_path, collection(feature("A", polygon(square(0, 0, 1, 1))))))
     two = collection(feature("A", polygon(square(0, 0, 1, 1))), feature("B", polygon(square(0, 0, 1, 1))))
-    with pytest.raises(OperatorRefused, match=r"feature 2 \('B'\), ring 1 is beyond the 9 corners"):
+    with pytest.raises(OperatorRefusedError, match=r"feature 2 \('B'\), ring 1 is beyond the 9 corners"):
         Region(place_of(tmp_path, two))
 
 
 def test_regions_must_be_configured(tmp_path: Path) -> None:
-    with pytest.raises(OperatorRefused, match="must be set"):
-        Region(OperatorPlace({}, tmp_path))
-    with pytest.raises(OperatorRefused, match="must be set"):
+    with pytest.raises(OperatorRefusedError, match="must be set"):
+        Region(OperatorContext({}, tmp_path))
+    with pytest.raises(OperatorRefusedError, match="must be set"):
         Region(place_of(tmp_path, CITY, latitude="y"))

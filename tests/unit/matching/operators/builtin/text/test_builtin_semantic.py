@@ -8,15 +8,15 @@ import textwrap
 
 import pytest
 
-from runnel.errors import OperatorRefused
+from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin.text import semantic as module
 from runnel.matching.operators.builtin.text.semantic import Semantic
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
 
 
 @pytest.fixture(scope="module")
 def semantic() -> Semantic:
-    return Semantic(OperatorPlace())
+    return Semantic(OperatorContext())
 
 
 def number(answer: Answer) -> float:
@@ -42,7 +42,7 @@ def test_near_meanings_score_above_far_ones(semantic: Semantic, phrase: str, nea
 
 
 def test_texts_are_embedded_once_for_all_phrases() -> None:
-    semantic = Semantic(OperatorPlace())
+    semantic = Semantic(OperatorContext())
     titles, phrases = [f"title {n}" for n in range(20)], [f"phrase {n}" for n in range(30)]
     asks = [Ask({"title": (title,)}, (phrase,)) for phrase in phrases for title in titles]
     once, twice = semantic.answer(asks), semantic.answer(asks)
@@ -62,7 +62,7 @@ def test_strange_texts_have_scores(semantic: Semantic) -> None:
 
 
 def test_least_and_calls_without_a_phrase() -> None:
-    strict = Semantic(OperatorPlace({"least": "0.9"}))
+    strict = Semantic(OperatorContext({"least": "0.9"}))
     asks = [Ask({"title": ("Oil",)}, ("dancing",)), Ask({"title": ("Oil",)}, ("oil",)), Ask({"title": ("Oil",)})]
     far, near, wrong = strict.answer(asks)
     assert far == ()
@@ -72,8 +72,8 @@ def test_least_and_calls_without_a_phrase() -> None:
 
 def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(OperatorRefused, match="not installed") as caught:
-        Semantic(OperatorPlace())
+    with pytest.raises(OperatorRefusedError, match="not installed") as caught:
+        Semantic(OperatorContext())
     assert "pip install 'runnel[semantic]'" in (caught.value.hint or "")
 
 
@@ -88,9 +88,10 @@ def test_nothing_comes_over_the_network_and_logging_stays_as_it_was() -> None:
 
         sys.addaudithook(refuse)
         from runnel.matching.operators.builtin.text.semantic import Semantic
-        from runnel.matching.operators.plugins.contract import Ask, OperatorPlace
+        from runnel.matching.operators.plugins.contract import Ask, OperatorContext
 
-        ((score,),), = Semantic(OperatorPlace()).answer([Ask({"title": ("Muse on tour",)}, ("a rock band travels",))])
+        ask = Ask({"title": ("Muse on tour",)}, ("a rock band travels",))
+        ((score,),), = Semantic(OperatorContext()).answer([ask])
         assert not logging.getLogger().handlers and "requests" not in sys.modules
         import socket
         try:

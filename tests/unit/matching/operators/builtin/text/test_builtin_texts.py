@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.errors import OperatorRefused
+from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin.text.language import Language
 from runnel.matching.operators.builtin.text.near_duplicate import NearDuplicate, shingles
 from runnel.matching.operators.builtin.text.similarity import MEASURES, Similarity
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorPlace
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext
 
 HEADLINES = {
     "en": "Rock concert in the park tonight",
@@ -33,7 +33,7 @@ HEADLINES = {
 
 @pytest.fixture(scope="module")
 def language() -> Language:
-    return Language(OperatorPlace())
+    return Language(OperatorContext())
 
 
 def number(answer: Answer) -> float:
@@ -70,10 +70,10 @@ def test_what_has_no_letters_has_no_language(language: Language, attributes: dic
 
 
 def test_languages_can_be_limited() -> None:
-    limited = Language(OperatorPlace({"languages": "fr, it", "results": "code", "attributes": "summary"}))
+    limited = Language(OperatorContext({"languages": "fr, it", "results": "code", "attributes": "summary"}))
     assert limited.answer([Ask({"summary": (HEADLINES["es"],), "title": (HEADLINES["fr"],)})]) == [(("it",),)]
-    assert Language(OperatorPlace({"results": "code"})).answer([Ask({"title": (HEADLINES["es"],)})]) == [(("es",),)]
-    sure = Language(OperatorPlace({"least": "0.99"}))
+    assert Language(OperatorContext({"results": "code"})).answer([Ask({"title": (HEADLINES["es"],)})]) == [(("es",),)]
+    sure = Language(OperatorContext({"least": "0.99"}))
     assert sure.answer([Ask({"title": ("Muse",)})]) == [()]
 
 
@@ -82,8 +82,8 @@ def test_languages_can_be_limited() -> None:
     [("languages", "en, tlh", "'tlh' is no language"), ("results", "name", "no such result"), ("least", "2", "fits")],
 )
 def test_wrong_settings_are_refused(setting: str, value: str, words: str) -> None:
-    with pytest.raises(OperatorRefused, match=words):
-        Language(OperatorPlace({setting: value}))
+    with pytest.raises(OperatorRefusedError, match=words):
+        Language(OperatorContext({setting: value}))
 
 
 TEXTS = st.text(st.sampled_from("abc dé"), max_size=40)
@@ -98,7 +98,7 @@ def test_shares_are_those_of_sets_of_runs(one: str, other: str, length: int) -> 
             {tuple(cut[start : start + length]) for start in range(max(1, len(cut) - length + 1))} if cut else set()
         )
 
-    near = NearDuplicate(OperatorPlace({"words": str(length), "attributes": "text"}))
+    near = NearDuplicate(OperatorContext({"words": str(length), "attributes": "text"}))
     (answer,) = near.answer([Ask({"text": (other,)}, (one,))])
     first, second = runs(one), runs(other)
     if not one.strip():
@@ -113,7 +113,7 @@ def test_a_report_in_two_papers_is_nearly_the_same() -> None:
     report = "Muse announce a tour of small halls across Europe next spring, with tickets on sale from Friday"
     copy = f"{report.upper()}, their label said."
     other = "The government announces elections for next spring, and a tax on tickets from Friday"
-    near = NearDuplicate(OperatorPlace({"least": "0.1"}))
+    near = NearDuplicate(OperatorContext({"least": "0.1"}))
     alike, different, same = near.answer([Ask({"title": (text,)}, (report,)) for text in (copy, other, report)])
     assert number(alike) > 0.8
     assert different == ()
@@ -123,7 +123,7 @@ def test_a_report_in_two_papers_is_nearly_the_same() -> None:
 
 @pytest.mark.parametrize("measure", MEASURES)
 def test_similarity_is_symmetric_and_one_for_equals(measure: str) -> None:
-    similarity = Similarity(OperatorPlace({"measure": measure}))
+    similarity = Similarity(OperatorContext({"measure": measure}))
     one, other = "Muse: Europe tour", "Muse tours Europe again"
     there, back, same = similarity.answer([Ask({}, ((a,), b)) for a, b in ((one, other), (other, one), (one, one))])
     assert number(there) == pytest.approx(number(back))
@@ -132,7 +132,7 @@ def test_similarity_is_symmetric_and_one_for_equals(measure: str) -> None:
 
 def test_measures_see_what_they_should() -> None:
     def score(measure: str, one: str, other: str) -> float:
-        return number(Similarity(OperatorPlace({"measure": measure})).answer([Ask({"title": (one,)}, (other,))])[0])
+        return number(Similarity(OperatorContext({"measure": measure})).answer([Ask({"title": (one,)}, (other,))])[0])
 
     assert score("token_sort", "Tour Muse", "muse tour!") == 1.0
     assert score("ratio", "Tour Muse", "muse tour!") < 0.7
@@ -142,7 +142,7 @@ def test_measures_see_what_they_should() -> None:
 
 
 def test_of_several_values_the_most_alike_counts() -> None:
-    similarity = Similarity(OperatorPlace({"least": "0.9"}))
+    similarity = Similarity(OperatorContext({"least": "0.9"}))
     asks = [Ask({}, (("Blur", 7.0, "Muse"), "muse")), Ask({}, (("Blur",), "muse")), Ask({}, (("!",), "muse"))]
     assert similarity.answer(asks) == [((1.0,),), (), ()]
 
@@ -152,12 +152,12 @@ def test_of_several_values_the_most_alike_counts() -> None:
 def test_calls_without_a_text_fail_alone(
     made: type[NearDuplicate] | type[Similarity], inputs: tuple[str | float, ...]
 ) -> None:
-    wrong, right = made(OperatorPlace()).answer([Ask({"title": ("a",)}, inputs), Ask({"title": ("a",)}, ("a",))])
+    wrong, right = made(OperatorContext()).answer([Ask({"title": ("a",)}, inputs), Ask({"title": ("a",)}, ("a",))])
     assert isinstance(wrong, Failed)
     assert number(right) == 1.0
 
 
 def test_an_unknown_measure_is_refused() -> None:
-    with pytest.raises(OperatorRefused, match="not known") as caught:
-        Similarity(OperatorPlace({"measure": "soundex"}))
+    with pytest.raises(OperatorRefusedError, match="not known") as caught:
+        Similarity(OperatorContext({"measure": "soundex"}))
     assert caught.value.hint == "one of: ratio, partial, token_sort, token_set"
