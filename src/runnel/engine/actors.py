@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
-from runnel.catalog.access import owners as people
-from runnel.catalog.access import tokens
+from runnel.catalog.access import owners, tokens
 from runnel.catalog.declared import feeds
 from runnel.engine.workspace import Workspace
 from runnel.errors import NotAllowedError, NotFoundError
@@ -51,7 +50,7 @@ def authenticate(root: Workspace, token: str) -> Actor:
     """The owner whose token this is; NotAllowed for a token that is wrong or revoked, or of a disabled owner."""
     with root.catalog.read() as connection:
         verified = tokens.verify_token(connection, token)
-        owner = people.owner_by_id(connection, verified.owner)
+        owner = owners.owner_by_id(connection, verified.owner)
     if verified.fresh:
         with root.catalog.write() as connection:
             tokens.note_use(connection, verified.token)
@@ -70,7 +69,7 @@ def check_actor(connection: Connection, actor: Actor) -> None:
 def actor_named(root: Workspace, name: str) -> Actor:
     """The owner of a name, for the operator to act for; a disabled one too, whose things the operator may tend."""
     with root.catalog.read() as connection:
-        owner = people.owner_by_name(connection, name)
+        owner = owners.owner_by_name(connection, name)
     return Actor(owner.id, owner.name)
 
 
@@ -98,10 +97,10 @@ def names_for(connection: Connection, actor: Actor) -> dict[int, str]:
     if not actor.is_admin:
         return feeds.readable_names(connection, actor.owner)
     names = feeds.feed_names(connection)
-    owners = people.owner_names(connection)
-    if len(owners) > 1:
+    owner_names = owners.owner_names(connection)
+    if len(owner_names) > 1:
         foreign = {feed: owner for feed, owner in feeds.feed_owners(connection, names).items() if owner != ADMIN}
-        names |= {feed: f"{names[feed]} of {owners.get(owner, owner)}" for feed, owner in foreign.items()}
+        names |= {feed: f"{names[feed]} of {owner_names.get(owner, owner)}" for feed, owner in foreign.items()}
     return names
 
 

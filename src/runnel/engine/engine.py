@@ -15,9 +15,9 @@ from runnel.catalog.store.connection import Clock
 from runnel.delivery.dispatcher import Dispatcher
 from runnel.engine.actors import ADMIN_ACTOR, Actor, actor_named, authenticate, check_actor, feed_named, names_for
 from runnel.engine.ask import explain_feed, show_dead_letters, why
-from runnel.engine.ask import show as answer
 from runnel.engine.ask.query_usage import ITEMS, QueryUsage, read_usage
 from runnel.engine.ask.selection import Selection
+from runnel.engine.ask.show import show_feed, show_feeds, show_quarantine, show_subscriptions
 from runnel.engine.ask.status import Status, read_status
 from runnel.engine.declare import declare_operators, declare_prefixes
 from runnel.engine.declare.locate_errors import locate_errors
@@ -173,7 +173,7 @@ class Engine:
     def _answer(self, question: said.Question) -> Outcome:
         match question:
             case said.Show("feed", said.Name(name)):
-                return answer.show_feed(self.root, name, self.actor)
+                return show_feed(self.root, name, self.actor)
             case said.Show("operator", said.Name(name)):
                 return declare_operators.show_operator(self.root, name, self.actor)
             case said.Show(what):
@@ -195,11 +195,11 @@ class Engine:
         self._check_actor()
         match what:
             case "feeds":
-                return answer.show_feeds(self.root, self.actor)
+                return show_feeds(self.root, self.actor)
             case "subscriptions":
-                return answer.show_subscriptions(self.root, self.actor)
+                return show_subscriptions(self.root, self.actor)
             case "quarantine":
-                return answer.show_quarantine(self.root, self.actor)
+                return show_quarantine(self.root, self.actor)
             case "dead letters":
                 return show_dead_letters.show_dead_letters(self.root, self.actor)
             case "operators":
@@ -207,7 +207,7 @@ class Engine:
             case "prefixes":
                 return declare_prefixes.show_prefixes(self.root)
             case name:
-                return answer.show_feed(self.root, name, self.actor)
+                return show_feed(self.root, name, self.actor)
 
     def explain(self, name: str) -> Outcome:
         """How a feed is matched, and what it shares with others."""

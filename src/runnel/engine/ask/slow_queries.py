@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Final
 
-from runnel.catalog.access import owners as people
+from runnel.catalog.access import owners
 from runnel.catalog.declared import feeds
 from runnel.catalog.learned import query_costs
 from runnel.catalog.learned.query_costs import KnownCost
@@ -78,12 +78,12 @@ def read_slow_queries(root: Workspace, actor: Actor, among: Collection[int] | No
     limit = root.settings.slow_query_milliseconds
     with root.catalog.read() as connection:
         known = query_costs.known_costs(connection)
-        owners = feeds.feed_owners(connection, [one.query for one in known])
-        names, people_names = feeds.feed_names(connection), people.owner_names(connection)
+        owner_of = feeds.feed_owners(connection, [one.query for one in known])
+        names, owner_names = feeds.feed_names(connection), owners.owner_names(connection)
     return tuple(
-        _described(one, names[one.query], people_names[owners[one.query]], one.is_slow(limit))
+        _described(one, names[one.query], owner_names[owner_of[one.query]], one.is_slow(limit))
         for one in known
-        if (actor.is_admin or owners[one.query] == actor.owner) and (among is None or one.query in among)
+        if (actor.is_admin or owner_of[one.query] == actor.owner) and (among is None or one.query in among)
     )
 
 
@@ -116,10 +116,10 @@ def log_slow_queries(root: Workspace, epoch: int) -> int:
         found = query_costs.newly_slow(connection, limit)
         if not found:
             return 0
-        owners = feeds.feed_owners(connection, [one.query for one in found])
-        names, people_names = feeds.feed_names(connection), people.owner_names(connection)
+        owner_of = feeds.feed_owners(connection, [one.query for one in found])
+        names, owner_names = feeds.feed_names(connection), owners.owner_names(connection)
     for one in found:
-        told = _described(one, names[one.query], people_names[owners[one.query]], True)
+        told = _described(one, names[one.query], owner_names[owner_of[one.query]], True)
         logger.warning(
             "the query %s takes about %.1f ms for 1,000 items, mostly for: %s; %s",
             told.query,
