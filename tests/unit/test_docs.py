@@ -288,6 +288,67 @@ def test_the_readme_names_every_folder_of_the_source() -> None:
             assert re.search(rf"\b{folder.name}/", text), f"the README's layout lacks {folder.name}"
 
 
+def test_the_readme_names_only_folders_and_files_that_exist() -> None:
+    tree = re.search(r"^src/runnel/\n(.*?)^```", README.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert tree
+    entries = [entry for line in tree[1].splitlines() for entry in line[:30].split() if entry.endswith(("/", ".py"))]
+    assert len(entries) > 20
+    assert [entry for entry in entries if not (ROOT / "src" / "runnel" / entry).exists()] == []
+
+
+SOURCES = sorted(
+    path for folder in ("src", "tests", "benchmarks", "scripts") for path in (ROOT / folder).rglob("*.py")
+)
+FILES = {name_of(path) for path in SOURCES}
+PACKAGES = {name_of(folder) for folder in folders()}
+
+
+def prose_of(page: Path) -> str:
+    """A page as it is; of a program its docstrings and comments."""
+    text = page.read_text("utf-8")
+    if page.suffix == ".md":
+        return text
+    kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    docstrings = [ast.get_docstring(node) or "" for node in ast.walk(ast.parse(text)) if isinstance(node, kinds)]
+    return "\n".join([*docstrings, *re.findall(r"^\s*#.*|  # .*", text, re.MULTILINE)])
+
+
+def is_known_path(name: str) -> bool:
+    """Whether a file is named by its path in the repository, or by the end of it."""
+    return any(path == name or path.endswith("/" + name) for path in FILES)
+
+
+def is_known_module(name: str) -> bool:
+    """Whether a dotted name is a package, a module, or something that a module defines."""
+    for parts in (name.split("."), name.split(".")[:-1]):
+        path = "src/" + "/".join(parts)
+        if path in PACKAGES or path + ".py" in FILES:
+            return True
+    return False
+
+
+def names_without_a_file(page: Path) -> list[str]:
+    """Files (with their `.py`) and modules (from `runnel` on) that a page names in backticks but do not exist."""
+    names = re.findall(r"`([\w./-]+)`", prose_of(page))
+    paths = [name for name in names if re.fullmatch(r"(?:[\w-]+/)*[a-z_]+\.py", name)]
+    modules = [name for name in names if re.fullmatch(r"runnel(?:\.[a-z_]+){2,}", name)]
+    return [
+        *(name for name in paths if not is_known_path(name)),
+        *(name for name in modules if not is_known_module(name)),
+    ]
+
+
+def test_files_and_modules_that_prose_names_exist(tmp_path: Path) -> None:
+    missing = {name_of(page): names for page in [*PAGES, *SOURCES] if (names := names_without_a_file(page))}
+    assert missing == {}
+
+    page = tmp_path / "page.md"
+    page.write_text(
+        "See `matching/gone.py`, `runnel.gone.module`, `matching/contract.py` and `runnel.plan.store.load`."
+    )
+    assert names_without_a_file(page) == ["matching/gone.py", "runnel.gone.module"]
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_pages_speak_of_the_project_alone(page: Path) -> None:
     text = page.read_text("utf-8")

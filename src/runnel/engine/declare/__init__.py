@@ -1,1 +1,1 @@
-"""Declaring: scripts of statements, each one transaction that ends with a new plan version."""
+"""Declaring: scripts of statements in, a new plan version out; each script is one transaction, all or nothing."""

@@ -1,5 +1,6 @@
-"""Orders of evaluation: ways, their tests and what calls cost in; which call an item needs next out.
+"""Orders of evaluation: disjuncts, their tests and the cost of calls in; the call that an item needs next out.
 
-A call is evaluated at most once for an item, and its answer settles all its tests. Orders differ in how many calls
-that takes, never in what is decided. `problem` has the arrays, one file each order, `rounds` asks and settles.
+A call is evaluated at most once per item, and its answer decides all its tests. Orders differ in how many calls that
+takes, never in what is decided. `problem` has the arrays, `static_greedy` and `adaptive` are the orders in use,
+`rounds` asks and applies answers, and `registry` names all orders, those of `papers.operators` included.
 """
