@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -70,10 +70,10 @@ class Acquirer:
         with self._catalog.read() as connection:
             return last_sequence(connection) - match_segments.matched_upto(connection)
 
-    def acquire_all(self) -> Acquisition:
+    def acquire_all(self, progressed: Callable[[], None] = lambda: None) -> Acquisition:
         """Look once at every source feed whose address is a file or folder; nothing is read above the lag limit.
 
-        Feeds on the web are left to the Poller.
+        Feeds on the web are left to the Poller. `progressed` is called after every file.
         """
         with self._catalog.read() as connection:
             sources = [
@@ -86,14 +86,14 @@ class Acquirer:
             if self.lag() >= self._settings.lag_limit:
                 break
             try:
-                total += self.acquire(feed)
+                total += self.acquire(feed, progressed)
             except (StorageFullError, FencedError):
                 raise
             except Exception:
                 logger.exception("the feed %s could not be read", feed.name)  # and the others go on
         return total
 
-    def acquire(self, feed: Feed) -> Acquisition:
+    def acquire(self, feed: Feed, progressed: Callable[[], None] = lambda: None) -> Acquisition:
         """Look at one source feed: every new or changed file is read; what is wrong with one is told once."""
         with self._catalog.read() as connection:
             known = {one.path: one for one in quarantine.source_files(connection, feed.id)}
@@ -109,6 +109,7 @@ class Acquirer:
         total = Acquisition()
         for file in found:
             total += self._take_file(feed, file, is_first)
+            progressed()
         if is_first:
             self._remember(feed, FileState(_FIRST_LOOK_DONE, 0, 0, ""), None)
         return total

@@ -8,11 +8,20 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 from runnel.engine.run.health import Health
 
-_SILENT_SECONDS = 120.0
-"""A part that has not turned for so long is taken for stuck."""
+_SLACK_SECONDS = 120.0
+"""How long a turn of a runner loop may take, or be late; that of a loop with a longer period may take its period."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """When a runner loop is due to make progress, and by how many seconds it may be overdue."""
+
+    due: float
+    slack: float
 
 
 class RunState:
@@ -23,7 +32,7 @@ class RunState:
         self._lock = threading.Lock()
         self._counts: dict[str, float] = {}
         self._held_up: dict[str, str] = {}
-        self._turned: dict[str, float] = {}
+        self._turns: dict[str, _Turn] = {}
         self.state = "starting"
 
     def count(self, what: str, number: float = 1) -> None:
@@ -35,13 +44,19 @@ class RunState:
         """How much of something this run did."""
         return int(self._counts.get(what, 0))
 
-    def turned(self, part: str) -> None:
-        """A part of the run has got on."""
-        self._turned[part] = self._now()
+    def turned(self, part: str, *, period: float = 0.0, rests: float = 0.0) -> None:
+        """A runner loop with a period begins a turn, or ends one and `rests` so many seconds before the next."""
+        self._turns[part] = _Turn(self._now() + rests, max(_SLACK_SECONDS, period))
+
+    def progressed(self, part: str) -> None:
+        """A part made progress within a long turn; only runner loops are watched."""
+        turn = self._turns.get(part)
+        if turn is not None:
+            self._turns[part] = replace(turn, due=self._now())
 
     def ended(self, part: str) -> None:
-        """A part of the run has ended as it should: its silence means nothing."""
-        self._turned.pop(part, None)
+        """A runner loop has ended as it should: its silence means nothing."""
+        self._turns.pop(part, None)
 
     def hold_up(self, part: str, reason: str) -> bool:
         """A part cannot go on for a reason; True if that is new."""
@@ -68,8 +83,12 @@ class RunState:
 
     def health(self, *, matching: bool, lag: int | None, lag_limit: int) -> Health:
         """How the run is: `matching` says whether the query is active, `lag` is None if the catalog is away."""
-        silent = [name for name, at in dict(self._turned).items() if self._now() - at > _SILENT_SECONDS]
-        stuck = [f"{name} has not turned for {_SILENT_SECONDS:.0f} seconds" for name in silent]
+        now = self._now()
+        stuck = [
+            f"{name} is stuck: its turn is overdue by {now - turn.due:.0f} seconds"
+            for name, turn in dict(self._turns).items()
+            if now - turn.due > turn.slack
+        ]
         with self._lock:
             held_up = [f"{part} is held up: {reason}" for part, reason in self._held_up.items()]
             counts: Mapping[str, float] = dict(self._counts)

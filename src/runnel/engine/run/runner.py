@@ -292,15 +292,20 @@ class Runner:
             logger.info("%s", done.told())
 
     def _proceed(self) -> None:
-        """Called between the steps of what takes minutes: whoever stops the run does not wait for all of it."""
+        """Called between the steps of what takes minutes: the run can be stopped there."""
         if self._stop.is_set():
             raise _StoppedError
+        self._progressed()
+
+    def _progressed(self) -> None:
+        """Called between the steps of a turn that may take long: its loop is not taken for stuck."""
+        self.pulse.progressed(threading.current_thread().name)
 
     def _loop(self, step: Callable[[], None], pause: float) -> None:
         name = threading.current_thread().name
         failures = 0
         while not self._stop.is_set():
-            self.pulse.turned(name)
+            self.pulse.turned(name, period=pause)
             try:
                 step()
                 self._goes_on(name)
@@ -316,7 +321,10 @@ class Runner:
                 logger.exception("%s failed", name)
                 self.pulse.count("turns failed")
                 failures += 1
-                self._stop.wait(_rest(failures) if step == self._divide else 1.0)
+                rest = _rest(failures) if step == self._divide else 1.0
+                self.pulse.turned(name, period=pause, rests=rest)
+                self._stop.wait(rest)
+            self.pulse.turned(name, period=pause, rests=pause)
             self._stop.wait(pause)
         self.pulse.ended(name)
 
@@ -343,7 +351,7 @@ class Runner:
         self._acquire()
 
     def _acquire(self) -> None:
-        self._took_in(self._parts.acquirer.acquire_all())
+        self._took_in(self._parts.acquirer.acquire_all(self._progressed))
 
     def _poll(self) -> None:
         self._took_in(self._parts.polls.poll())

@@ -14,18 +14,42 @@ class Clock:
         return self.now
 
 
-def test_a_part_that_is_silent_for_long_means_not_alive() -> None:
+def test_a_turn_that_takes_too_long_means_not_alive() -> None:
     clock = Clock()
     pulse = RunState(clock)
-    pulse.turned("runnel-deliver")
+    pulse.turned("runnel-deliver", period=0.05)
     clock.now = 119
     assert pulse.health(matching=True, lag=0, lag_limit=10).live
     clock.now = 121
     health = pulse.health(matching=True, lag=0, lag_limit=10)
     assert (health.live, health.ready) == (False, False)
-    assert health.reasons == ("runnel-deliver has not turned for 120 seconds",)
-    pulse.turned("runnel-deliver")
+    assert health.reasons == ("runnel-deliver is stuck: its turn is overdue by 121 seconds",)
+    pulse.turned("runnel-deliver", period=0.05)
     assert pulse.health(matching=True, lag=0, lag_limit=10).live
+
+
+def test_a_loop_may_rest_for_its_period_and_take_as_long_for_a_turn() -> None:
+    clock = Clock()
+    pulse = RunState(clock)
+    pulse.turned("runnel-rebalance", period=600, rests=600)
+    for clock.now in range(0, 1200, 10):
+        assert pulse.health(matching=True, lag=0, lag_limit=10).live
+    clock.now = 1201
+    assert not pulse.health(matching=True, lag=0, lag_limit=10).live
+
+
+def test_progress_within_a_long_turn_is_noticed() -> None:
+    clock = Clock()
+    pulse = RunState(clock)
+    pulse.turned("runnel-divide", period=5)
+    for clock.now in range(0, 600, 100):
+        pulse.progressed("runnel-divide")
+        pulse.progressed("MainThread")
+        assert pulse.health(matching=True, lag=0, lag_limit=10).live
+    clock.now += 121
+    assert pulse.health(matching=True, lag=0, lag_limit=10).reasons == (
+        "runnel-divide is stuck: its turn is overdue by 121 seconds",
+    )
 
 
 def test_a_part_that_ended_may_be_silent() -> None:

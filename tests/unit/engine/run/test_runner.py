@@ -13,6 +13,7 @@ import pytest
 from runnel.catalog.store import leases
 from runnel.engine import Engine, open_engine
 from runnel.engine.run import query_keeper, runner
+from runnel.engine.run.run_state import RunState
 from runnel.engine.run.runner import Progress, Runner
 from runnel.errors import CorruptDataError, FencedError, RunnelError, StorageFullError
 
@@ -157,3 +158,103 @@ def test_a_full_disk_is_waited_for_wherever_it_shows(engine: Engine, monkeypatch
     made.run(once=False, report=report)
     assert told.count("running") >= 2
     assert next(turns, None) is None, "it must have met the full disk"
+
+
+class _SimulatedTime:
+    """A clock, and the stop event of a run whose threads sleep by that clock."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self._changed = threading.Condition()
+        self._sleepers: dict[int, float] = {}
+        self._stopped = False
+
+    def __call__(self) -> float:
+        return self.now
+
+    def is_set(self) -> bool:
+        return self._stopped
+
+    def set(self) -> None:
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+
+    def wait(self, seconds: float) -> bool:
+        thread = threading.get_ident()
+        with self._changed:
+            self._sleepers[thread] = self.now + seconds
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._stopped or thread not in self._sleepers)
+            return self._stopped
+
+    def advance(self, seconds: float, *, sleepers: int, then: int | None = None) -> None:
+        """Move the clock once that many threads sleep, and wait until as many (or `then`) sleep again."""
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self._sleepers) == sleepers, timeout=60)
+            self.now += seconds
+            self._sleepers = {thread: until for thread, until in self._sleepers.items() if until > self.now}
+            self._changed.notify_all()
+            expected = sleepers if then is None else then
+            assert self._changed.wait_for(lambda: len(self._sleepers) == expected, timeout=60)
+
+
+def _simulated(made: Runner) -> _SimulatedTime:
+    simulated = _SimulatedTime()
+    made._stop = simulated  # type: ignore[assignment]
+    made.pulse = RunState(simulated)
+    return simulated
+
+
+_SLEEPERS = 9
+"""Eight runner loops, and the thread that watches the query."""
+
+
+def test_a_healthy_runner_is_live_for_ten_minutes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = _runner(engine, monkeypatch, None)
+    simulated = _simulated(made)
+    running = threading.Thread(target=made.run, kwargs={"once": False}, daemon=True)
+    running.start()
+    try:
+        for _ in range(60):
+            simulated.advance(10, sleepers=_SLEEPERS)
+            health = made.health()
+            assert (health.live, health.ready, health.reasons) == (True, True, ())
+    finally:
+        made.stop()
+        running.join(60)
+    assert simulated.now == 600
+
+
+def test_a_stuck_loop_is_noticed_and_the_others_are_not_blamed(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = _runner(engine, monkeypatch, None)
+    simulated = _simulated(made)
+    deliver, released = made._deliver, threading.Event()
+
+    def hang() -> None:
+        if simulated.now >= 60:
+            released.wait()
+        deliver()
+
+    monkeypatch.setattr(made, "_deliver", hang)
+    running = threading.Thread(target=made.run, kwargs={"once": False}, daemon=True)
+    running.start()
+    try:
+        for _ in range(5):
+            simulated.advance(10, sleepers=_SLEEPERS)
+        assert made.health().live
+        simulated.advance(10, sleepers=_SLEEPERS, then=_SLEEPERS - 1)
+        verdicts = []
+        for _ in range(54):
+            simulated.advance(10, sleepers=_SLEEPERS - 1)
+            verdicts.append((simulated.now, made.health()))
+        failing = [(now, health) for now, health in verdicts if not health.live]
+        assert [now for now, _ in failing] == [float(now) for now in range(190, 610, 10)]
+        assert {len(health.reasons) for _, health in failing} == {1}
+        assert failing[0][1].reasons == ("runnel-deliver is stuck: its turn is overdue by 130 seconds",)
+    finally:
+        released.set()
+        made.stop()
+        running.join(60)
