@@ -14,7 +14,9 @@ from typing import Any, Literal, cast
 from runnel.errors import CorruptDataError, NewerWorkspaceError
 from runnel.plan.logical_plan import CostRecord
 
-FORMAT = 2
+FORMAT = 3
+"""Raised when the arrays change, or the words that they hold: since format 3, apostrophes separate words."""
+
 Kind = Literal["base", "delta"]
 _TYPES = frozenset({"bool", "uint8", "uint16", "uint32", "uint64", "int32", "int64", "float32", "float64"})
 

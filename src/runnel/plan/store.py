@@ -23,7 +23,7 @@ from runnel.errors import CorruptDataError
 from runnel.plan.gates import GateTable, query_of
 from runnel.plan.graph_bindings import GraphBindings
 from runnel.plan.logical_plan import LogicalPlan, QueryTable
-from runnel.plan.manifest import Kind, PlanArray, PlanFile, PlanManifest
+from runnel.plan.manifest import FORMAT, Kind, PlanArray, PlanFile, PlanManifest
 from runnel.plan.operator_table import OperatorTable
 from runnel.plan.validate import validate_predicates, validate_queries
 from runnel.storage.file_storage import Storage
@@ -145,6 +145,11 @@ class Plan:
     def parts(self) -> tuple[PlanPart, ...]:
         """The base, and the delta where there is one."""
         return (self.base,) if self.delta is None else (self.base, self.delta)
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether an older release wrote a part of it, which may hold words that are cut differently today."""
+        return any(part.manifest.format < FORMAT for part in self.parts)
 
     @property
     def tombstones(self) -> Array:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from runnel.algebra.values.words import wild_words, word_spans, words
 
 AWKWARD = (
-    "aAßŉǰİıΣςéﬃᾳ'’ -_1東かก가"
+    "aAßŉǰİıΣςéﬃᾳ'’nNtTʼ -_1東かก가"
     + "\u0301\u0307\u0345\u0f73\u0f71\u1100\u1161\u11a8\u00ad\u200b\ufe0f\u3099\u0e31\u0344\u212b"
 )
 
@@ -29,6 +29,9 @@ AWKWARD = (
         ("葛\U000e0100飾", "葛飾"),  # a selector of a glyph is not a letter
         ("a\u200fb", "ab"),
         ("don’t", "don't"),
+        ("donʼt", "DON'T"),
+        ("об’єкт", "обʼєкт"),  # Ukrainian is typed with either
+        ("rock'n'roll", "rock 'n' roll"),
     ],
 )
 def test_what_is_one_word_in_two_spellings(one: str, other: str) -> None:
@@ -42,6 +45,7 @@ def test_what_is_one_word_in_two_spellings(one: str, other: str) -> None:
         ("ırmak", "irmak"),
         ("resume", "résumé"),  # marks matter
         ("Straße", "strase"),
+        ("won't", "won t"),
     ],
 )
 def test_what_are_two_words(one: str, other: str) -> None:
@@ -65,6 +69,26 @@ def test_what_are_two_words(one: str, other: str) -> None:
 )
 def test_scripts(text: str, cut: list[str]) -> None:
     assert words(text) == cut
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("OpenAI's model", ["openai", "s", "model"]),
+        ("OPENAI’S", ["openai", "s"]),
+        ("James' book", ["james", "book"]),
+        ("L'avion, d’accord, qu'il", ["l", "avion", "d", "accord", "qu", "il"]),
+        ("dell'arte", ["dell", "arte"]),
+        ("O'Reilly", ["o", "reilly"]),
+        ("don't can’t WON'T ain'T", ["don't", "can't", "won't", "ain't"]),
+        ("don't've", ["don't", "ve"]),
+        ("in 't veld, n'toko, it't", ["in", "t", "veld", "n", "toko", "it", "t"]),
+        ("n'ẗ n't\u0325", ["n", "ẗ", "n", "t\u0325"]),
+    ],
+)
+def test_an_apostrophe_separates_words_except_in_a_negation(text: str, cut: list[str]) -> None:
+    assert words(text) == cut
+    assert [one.word for one in word_spans(text)] == cut
 
 
 def test_a_phrase_finds_thai_anywhere_in_a_text() -> None:
@@ -98,7 +122,8 @@ def test_cutting_twice_changes_nothing(text: str) -> None:
         ("Die Straße.", ["Die", "Straße"]),
         ("cafe\u0301 noir", ["cafe\u0301", "noir"]),
         ("soft\u00adhyphen!", ["soft\u00adhyphen"]),
-        ("İstanbul’da", ["İstanbul’da"]),
+        ("İstanbul’da", ["İstanbul", "da"]),
+        ("WON’T won't", ["WON’T", "won't"]),
         ("\u1100\u1161\u11a8\u1100\u1161 x", ["\u1100\u1161\u11a8\u1100\u1161", "x"]),
         ("ﬃ東京", ["ﬃ", "東", "京"]),
         ("\u00ada\u00ad", ["a"]),
@@ -111,5 +136,6 @@ def test_places_show_the_text_as_it_was_written(text: str, shown: list[str]) -> 
 def test_wildcards_are_letters_of_patterns_only() -> None:
     assert words("conc* h?ll") == ["conc", "h", "ll"]
     assert wild_words("CONC* h?ll *") == ["conc*", "h?ll", "*"]
+    assert wild_words("OpenAI's* don't* *n't") == ["openai", "s*", "don't*", "*n't"]
     with pytest.raises(ValueError, match=r"東\*"):
         wild_words("東*")

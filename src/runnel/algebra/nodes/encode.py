@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from datetime import UTC, date, datetime, timedelta
 from fractions import Fraction
 from typing import Any, cast
@@ -45,6 +46,7 @@ from runnel.algebra.nodes.expressions import (
 from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Comparison, Complement, Edge, Graph, GraphFilter
 from runnel.algebra.nodes.graph_patterns import Node as GraphNode
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
+from runnel.algebra.values.word_patterns import word_patterns
 from runnel.algebra.values.words import words
 from runnel.model.operator import ValueType
 
@@ -138,11 +140,11 @@ def decode_expression(value: Any) -> Expression:
 def _decode_text_atom(tag: str, attribute: Attribute, rest: list[Any]) -> TextAtom:
     match tag:
         case "pattern":
-            return ContainsPattern(attribute, tuple(rest))
+            return ContainsPattern(attribute, _decode_phrase(rest, word_patterns))
         case "stems":
-            return ContainsStems(attribute, rest[0], tuple(rest[1:]))
+            return ContainsStems(attribute, rest[0], _decode_phrase(rest[1:]))
         case "similar":
-            return Similar(attribute, tuple(rest[1:]), Fraction(*rest[0]))
+            return Similar(attribute, tuple(dict.fromkeys(_decode_phrase(rest[1:]))), Fraction(*rest[0]))
         case "matches":
             return RegularExpression(attribute, rest[0])
         case "network":
@@ -156,11 +158,11 @@ def _decode_text_atom(tag: str, attribute: Attribute, rest: list[Any]) -> TextAt
     raise ValueError(f"unknown expression {tag!r}")
 
 
-def _decode_phrase(phrase: list[str]) -> tuple[str, ...]:
-    """The words as they are cut today: scripts without spaces were once cut into longer ones."""
-    if all(word.isascii() for word in phrase):
+def _decode_phrase(phrase: list[str], cut: Callable[[str], Sequence[str]] = words) -> tuple[str, ...]:
+    """The words as they are cut today: apostrophes and scripts without spaces were once cut into longer ones."""
+    if all(word.isascii() and "'" not in word for word in phrase):
         return tuple(phrase)
-    return tuple(word for one in phrase for word in words(one) or [one])
+    return tuple(word for stored in phrase for word in cut(stored) or [stored])
 
 
 def encode_graph(graph: Graph) -> Any:

@@ -1,8 +1,10 @@
 """Words: how a text is cut, for `contains` and for every index built on it.
 
-A word is a run of letters, digits, combining marks and connectors; an apostrophe between two of them belongs to the
-word. A character of a script written without spaces (Han, Hiragana, Katakana, Thai, Lao, Khmer, Myanmar) is a word
-of its own, so that a phrase finds it anywhere. Words are compared after full case folding, in NFC.
+A word is a run of letters, digits, combining marks and connectors. An apostrophe separates words, as other
+punctuation does: "OpenAI's" is `openai` and `s`, "L'avion" is `l` and `avion`. Only the English contraction n't stays
+in its word, because "won't" is no form of "won". A character of a script written without spaces (Han, Hiragana,
+Katakana, Thai, Lao, Khmer, Myanmar) is a word of its own, so that a phrase finds it anywhere. Words are compared
+after full case folding, in NFC.
 """
 
 from __future__ import annotations
@@ -32,22 +34,28 @@ _IGNORED = dict.fromkeys(
 )
 """Soft hyphen, zero-width characters, marks of direction, selectors of a glyph: invisible, so they cut no word."""
 
+_APOSTROPHES = "'\u2019\u02bc\uff07"
+"""The characters that are written as an apostrophe: of ASCII, typographic, modifier letter, full width."""
+
+_AS_APOSTROPHE = str.maketrans(_APOSTROPHES, "'" * len(_APOSTROPHES))
+
 
 @cache
 def _letters() -> str:
     """One character of a word, as a regular expression."""
-    return rf"(?:(?![{_UNSPACED}])[\w{_marks()}])"
+    return rf"(?:(?![{_UNSPACED}{_APOSTROPHES}])[\w{_marks()}])"
 
 
 @cache
 def _pattern() -> re.Pattern[str]:
-    return re.compile(rf"{_letters()}+(?:['’]{_letters()}+)*|[{_UNSPACED}]", re.UNICODE)
+    letters = _letters()
+    return re.compile(rf"{letters}+(?:(?<=n)[{_APOSTROPHES}]t(?!{letters}))?|[{_UNSPACED}]", re.UNICODE)
 
 
 @cache
 def _wild_pattern() -> re.Pattern[str]:
     wild = rf"(?:{_letters()}|[*?])"
-    return re.compile(rf"{wild}+(?:['’]{wild}+)*|[{_UNSPACED}]", re.UNICODE)
+    return re.compile(rf"{wild}+(?:(?<=n)[{_APOSTROPHES}]t\**(?!{wild}))?|[{_UNSPACED}]", re.UNICODE)
 
 
 @cache
@@ -71,14 +79,14 @@ def words(text: str) -> list[str]:
     """The words of a text, in order, folded for comparison.
 
     >>> words("Muse's NEW album: straße, 東京!")
-    ["muse's", 'new', 'album', 'strasse', '東', '京']
+    ['muse', 's', 'new', 'album', 'strasse', '東', '京']
     """
     if not text.isascii():
-        return [word.replace("’", "'") for word in _pattern().findall(_folded(text.translate(_IGNORED)))]
+        return [word.translate(_AS_APOSTROPHE) for word in _pattern().findall(_folded(text.translate(_IGNORED)))]
     return _ASCII.findall(text.lower())
 
 
-_ASCII = re.compile(r"\w+(?:'\w+)*", re.ASCII)
+_ASCII = re.compile(r"\w+(?:(?<=[nN])'[tT](?!\w))?", re.ASCII)
 
 
 def wild_words(text: str) -> list[str]:
@@ -92,7 +100,7 @@ def wild_words(text: str) -> list[str]:
     folded = _folded(text.translate(_IGNORED))
     if stray := _stray_pattern().search(folded):
         raise ValueError(stray[0])
-    return [word.replace("’", "'") for word in _wild_pattern().findall(folded)]
+    return [word.translate(_AS_APOSTROPHE) for word in _wild_pattern().findall(folded)]
 
 
 def _folded(text: str) -> str:
@@ -119,7 +127,7 @@ def word_spans(text: str) -> list[WordSpan]:
         return [WordSpan(found[0].lower(), *found.span()) for found in _ASCII.finditer(text)]
     folded, starts, ends = _folded_pieces(text)
     return [
-        WordSpan(found[0].replace("’", "'"), starts[found.start()], ends[found.end() - 1])
+        WordSpan(found[0].translate(_AS_APOSTROPHE), starts[found.start()], ends[found.end() - 1])
         for found in _pattern().finditer(folded)
     ]
 

@@ -105,6 +105,8 @@ def read_change(
     if current is None:
         return reader.everything()
     loaded = load(root.storage, PlanVersion.of(current))
+    if loaded.is_outdated:
+        return reader.everything()
     fewer = None if activation.compile else reader.named(loaded, current, removed)
     if fewer is not None:
         return fewer
@@ -119,6 +121,11 @@ def read_change(
     if is_small and loaded.delta is not None and added == in_delta and not activation.compile:
         return reader.fewer(loaded.delta, current, dead, total)
     return reader.some(added, current, dead, total, is_small)
+
+
+def read_everything(connection: Connection) -> PlanChange:
+    """All queries as they are declared, to compile a base from their definitions."""
+    return _Reader(connection, Pending(connection), Activation(frozenset(), frozenset())).everything()
 
 
 class _Reader:

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from runnel.catalog.logs import plan_versions
+from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.catalog.store import leases
 from runnel.engine.planning.partition_plan import new_folder, partition_if_wanted
-from runnel.engine.planning.plan_change import frequencies, has_grown, publish_base
+from runnel.engine.planning.plan_change import frequencies, has_grown, publish_base, read_everything
 from runnel.engine.workspace import Workspace
 from runnel.plan import store as plan_store
 from runnel.plan.store import is_written
@@ -64,15 +65,36 @@ def reoptimize(
         return ReoptimizationReport(gain.now, gain.then)
     folder = new_folder()
     compile_merged(root.storage, folder, plan, frequencies=known)
+    return ReoptimizationReport(gain.now, gain.then, _publish(root, epoch, current, folder, proceed))
+
+
+def recompile_outdated(root: Workspace, epoch: int, *, proceed: Callable[[], None] = lambda: None) -> int | None:
+    """Compile all queries from their definitions if an older release wrote the plan; the version that was published.
+
+    Old folders can be read, but their words were cut by older rules, so queries would miss items.
+    """
+    with root.catalog.read() as connection:
+        current = plan_versions.current_plan(connection)
+        if current is None or not plan_store.load(root.storage, plan_store.PlanVersion.of(current)).is_outdated:
+            return None
+        change = read_everything(connection)
+    from runnel.matching.compile.compile_plan import lay_out
+    from runnel.optimizer.optimize import optimize
+
+    folder = new_folder()
+    lay_out(optimize(change.queries, change.definitions), change.frequencies).write_base(root.storage, folder)
+    return _publish(root, epoch, current, folder, proceed)
+
+
+def _publish(root: Workspace, epoch: int, current: PlanRow, folder: str, proceed: Callable[[], None]) -> int | None:
+    """Make a base with the same queries current; None where another version was published in the meantime, or the
+    folders were collected as orphans because compiling took so long. The next turn tries again."""
     made = partition_if_wanted(root, folder, proceed=proceed)
     with root.catalog.write() as connection:
         leases.check(connection, epoch)
         newest = plan_versions.current_plan(connection)
         if newest is None or newest.version != current.version:
-            return ReoptimizationReport(gain.now, gain.then)  # somebody declared something: the next turn looks again
+            return None
         if not is_written(root.storage, folder) or not (made is None or is_whole(root.storage, made)):
-            return ReoptimizationReport(
-                gain.now, gain.then
-            )  # it took so long that the folders were collected as nobody's
-        version = publish_base(connection, folder, current.queries, made)
-    return ReoptimizationReport(gain.now, gain.then, version)
+            return None
+        return publish_base(connection, folder, current.queries, made)

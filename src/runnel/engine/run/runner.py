@@ -22,7 +22,7 @@ from runnel.delivery.dispatcher import Dispatcher
 from runnel.engine.declare.end_expired import end_expired
 from runnel.engine.planning.partition_plan import ensure_partitioning
 from runnel.engine.planning.rebalance import rebalance
-from runnel.engine.planning.reoptimize import reoptimize
+from runnel.engine.planning.reoptimize import recompile_outdated, reoptimize
 from runnel.engine.run.health import Companion, Health
 from runnel.engine.run.query_keeper import QueryKeeper
 from runnel.engine.run.run_state import RunState
@@ -177,6 +177,7 @@ class Runner:
         self._acquire()
         self._log_again()
         self._poll_once(report)
+        self._recompile_outdated()
         self._divide_first()
         self._say("starting Spark", report)
         keeper.open(self._open_spark)
@@ -193,6 +194,7 @@ class Runner:
     # --- unbounded run -------------------------------------------------------------------------------------------
 
     def _run_on(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> None:
+        self._recompile_outdated()
         self._divide_first()
         self._say("starting Spark", report)
         keeper.open(self._open_spark)
@@ -268,6 +270,15 @@ class Runner:
                 done.then,
                 done.now,
             )
+
+    def _recompile_outdated(self) -> None:
+        """Replace a plan that an older release wrote, before anything is matched with it."""
+        try:
+            version = recompile_outdated(self._root, self._held().epoch, proceed=self._proceed)
+        except _StoppedError:
+            return
+        if version is not None:
+            logger.info("an older release wrote the plan; compiled all queries again as version %d", version)
 
     def _divide_first(self) -> None:
         """Divide the queries as the settings want it, before workers load them. They can be matched undivided too."""

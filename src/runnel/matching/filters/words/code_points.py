@@ -24,7 +24,8 @@ COVERED = 0x40000
 """The code points of the table; above them are only selectors of glyphs and private use."""
 
 SLOW, SEPARATOR, WORD, UNSPACED, APOSTROPHE, IGNORED = range(6)
-"""The classes. An UNSPACED one is a word of its own, an IGNORED one does not cut a word."""
+"""The classes. An UNSPACED one is a word of its own, an IGNORED one does not cut a word, an APOSTROPHE does except in
+n't."""
 
 BYTES_BITS = 48
 SIZE_SHIFT, CLASS_SHIFT, ORDER_SHIFT, MOVING_SHIFT, COMPOSING_SHIFT, OPEN_SHIFT = 48, 51, 54, 60, 61, 62
@@ -32,8 +33,9 @@ SIZE_SHIFT, CLASS_SHIFT, ORDER_SHIFT, MOVING_SHIFT, COMPOSING_SHIFT, OPEN_SHIFT 
 character among marks, whether it may move before marks that stand before it, whether it may compose with a character
 before it, and whether one after it may compose with it."""
 
-ASCII_SEPARATOR, ASCII_APOSTROPHE, ASCII_NOT = range(3)
-"""What the table of bytes says of a byte that is no part of a word; of others, it says the folded byte."""
+ASCII_SEPARATOR, ASCII_NOT = range(2)
+"""What the table of bytes says of a byte that separates words, and of one that the table of code points decides; of
+others, it says the folded byte."""
 
 _BLOCK = 256
 _FIRST_BLOCKS = "\u00e9\u0161\u2019"
@@ -127,9 +129,7 @@ def _class(character: str, cut: list[str]) -> tuple[int, str]:
         case ["qq"]:
             return IGNORED, ""
         case ["q", "q"]:
-            return SEPARATOR, ""
-        case ["q'q"] if not words(character):
-            return APOSTROPHE, "'"
+            return (APOSTROPHE, "'") if words(f"n{character}t") == ["n't"] else (SEPARATOR, "")
         case ["q", word, "q"] if len(word) == 1:
             return UNSPACED, word
         case [word] if len(word) > 2 and word[0] == word[-1] == "q":
@@ -171,6 +171,6 @@ def _ascii() -> Array:
     table = np.full(256, ASCII_NOT, dtype=np.uint8)
     for code in range(128):
         kind, folded = _class(chr(code), words(f"q{chr(code)}q"))
-        table[code] = ASCII_APOSTROPHE if kind == APOSTROPHE else ord(folded) if kind == WORD else ASCII_SEPARATOR
+        table[code] = ASCII_NOT if kind == APOSTROPHE else ord(folded) if kind == WORD else ASCII_SEPARATOR
     table.flags.writeable = False
     return table

@@ -13,7 +13,6 @@ from runnel.arrays import Array
 from runnel.kernel import Number, inlined, kernel, lowest_bit
 from runnel.matching.filters.words.code_points import (
     APOSTROPHE,
-    ASCII_NOT,
     ASCII_SEPARATOR,
     BYTES_BITS,
     CLASS_SHIFT,
@@ -34,9 +33,10 @@ UNDECIDED = -1
 """In place of the number of words: the text must be cut by the definition of words."""
 
 _NONE, _ONE, _TWO, _THREE, _FOUR, _FIVE, _SIX, _SEVEN = (np.uint64(number) for number in range(8))
-_HALF, _LAST_BIT = np.uint64(32), np.uint64(63)
+_HALF, _LAST_BIT, _LAST_BYTE = np.uint64(32), np.uint64(63), np.uint64(56)
 _EVERY, _LOW, _TOPS, _SMALL = (np.uint64(int.from_bytes(bytes([byte] * 8))) for byte in (1, 0x7F, 0x80, 0x20))
-_A, _Z, _ZERO, _NINE, _UNDERSCORE, _APOSTROPHE = (np.uint64(ord(character)) for character in "az09_'")
+_A, _Z, _ZERO, _NINE, _UNDERSCORE = (np.uint64(ord(character)) for character in "az09_")
+_N, _T, _LOWER = np.uint64(ord("n")), np.uint8(ord("t")), np.uint8(0x20)
 _BYTES = np.uint64((1 << BYTES_BITS) - 1)
 _SIZE_AT, _CLASS_AT, _ORDER_AT = np.uint64(SIZE_SHIFT), np.uint64(CLASS_SHIFT), np.uint64(ORDER_SHIFT)
 _SIZE, _CLASS, _ORDER = np.uint64(7), np.uint64(7), np.uint64(63)
@@ -107,17 +107,31 @@ def _class(entry: Number) -> Number:
 
 
 @inlined
-def _continues(data: Array, index: Number, end: Number, folding: Array, entries: Array) -> Number:
-    """Whether the word goes on after an apostrophe: a part of a word follows, perhaps behind ignored ones."""
-    while index < end:
-        folded = folding[data[index]]
-        if folded != ASCII_NOT:
-            return folded > ASCII_NOT
+def _skip_ignored(data: Array, index: Number, end: Number, entries: Array) -> Number:
+    """The index of the next code point that is not ignored, or the end."""
+    while index < end and data[index] >= 0x80:
         entry, width = _entry(data, index, end, entries)
         if _class(entry) != IGNORED:
-            return _class(entry) == WORD
+            break
         index += width
-    return False
+    return index
+
+
+@inlined
+def _is_contraction(
+    data: Array, index: Number, end: Number, entries: Array, packed: Number, size: Number, chunks: Array, at: Number
+) -> Number:
+    """Whether the apostrophe before `index` belongs to n't: the word ends in n so far, and a last t follows."""
+    if size == 0:
+        return False
+    last = packed >> np.uint64(8 * ((size & 7) - 1)) if size & 7 else chunks[at - 1] >> _LAST_BYTE
+    if last != _N:
+        return False
+    index = _skip_ignored(data, index, end, entries)
+    if index >= end or data[index] | _LOWER != _T:
+        return False
+    index = _skip_ignored(data, index + 1, end, entries)
+    return index >= end or _class(_entry(data, index, end, entries)[0]) != WORD
 
 
 @inlined
@@ -184,7 +198,9 @@ def cut_words(data: Array, start: Number, end: Number, codes: CodePoints, chunks
             continue
         # A mark leaves the starter before it open.
         last = entry | (last & _OPEN if entry & _MOVING else _NONE)
-        goes_on = kind == WORD or (kind == APOSTROPHE and size > 0 and _continues(data, index, end, folding, entries))
+        goes_on = kind == WORD or (
+            kind == APOSTROPHE and _is_contraction(data, index, end, entries, packed, size, chunks, at)
+        )
         if not goes_on:
             at, count = _finish(packed, size, chunks, at, sizes, count)
             packed, size = _NONE, 0

@@ -23,7 +23,8 @@ ALPHABETS = {
     "folds": "ßẞŉﬃﬀſİıIiΐΰǰẖᾲᾼῼὒﬆ֊ևaqs '",
     "greek": "ΣσςΑάΆ\u0301\u0345ᾳᾼ '",
     "turkish": "İıIi\u0307ğĞşŞ' ",
-    "apostrophes": "a'’é\u00ad\u200b'’ 漢ʼ",
+    "apostrophes": "a'’é\u00ad\u200b'’ 漢ʼ＇",
+    "contractions": "nNtT'’ʼ＇`´\u2018\u00ad\u200b\u0301\u0308 ts漢éŉ",
     "invisible": "ab\u00ad\u200b\u200c\u200d\u2060\ufeff\u200e'’ \u0301é\ufe0f",
     "unspaced": "漢字かがカｶﾞｱー々〇\u3099\uf900\uf906a1'豈\U00020000\U0002f800",
     "emoji": "👍🏽👨\u200d👩\u200d👧🇫🇷☃\ufe0fa \u20e3#1",
@@ -69,6 +70,7 @@ def assert_exact(texts: list[str], vocabulary: list[str]) -> None:
 @settings(deadline=None, max_examples=300)
 @given(st.lists(any_text(), min_size=1, max_size=8))
 @example(["e\u0301", "rock 'n' roll", "l’été", "'a' ''b'' a''b"])
+@example(["don't", "DON’T", "can\u00adʼ\u200bt.", "don't've", "abcdefgn't", "abcdefgn'ts", "ŉ't", "n'ẗ", "n't\u0308"])
 def test_any_text_is_cut_as_defined(texts: list[str]) -> None:
     every = sorted({word for text in texts for word in words(text)})
     assert_exact(texts, every)
@@ -191,7 +193,7 @@ def test_offsets_outside_the_bytes_are_refused() -> None:
 def test_long_words_and_long_texts() -> None:
     word = "x" * 100_000
     texts = [word, word + "y", " ".join(["ab"] * 50_000), "ŉ" * 20_000, "漢" * 20_000]
-    assert_exact(texts, [word, "ab", "ʼn" * 20_000, "漢"])
+    assert_exact(texts, [word, "ab", "n", "漢"])
 
 
 def test_the_end_of_the_buffer_is_respected() -> None:
