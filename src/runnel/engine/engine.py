@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -31,6 +32,7 @@ from runnel.engine.trial.try_items import SHOWN, TrialResult, source_for, try_ad
 from runnel.engine.workspace import Workspace, create_workspace, open_workspace
 from runnel.errors import InputError, NotAllowedError, NotAWorkspaceError, NotFoundError, StatementError
 from runnel.language.grammar.parser import parse
+from runnel.language.phrase_notes import phrase_notes
 from runnel.language.printing import print_statement
 from runnel.language.syntax import statements as said
 from runnel.logs.items.item_log import Accepted
@@ -168,7 +170,16 @@ class Engine:
             if isinstance(one.statement, _QUESTIONS):
                 with locate_errors(text, one.span, done):
                     outcomes[number] = self._answer(one.statement)
-        return [outcomes[number] for number in range(len(script))]
+        return self._noted([outcomes[number] for number in range(len(script))], script, text)
+
+    @staticmethod
+    def _noted(outcomes: list[Outcome], script: list[said.Parsed], text: str) -> list[Outcome]:
+        """The outcomes, each with the notes on its statement."""
+        starts = [(one.span.line, one.span.column) for one in script]
+        for place, note in phrase_notes(text):
+            number = max(bisect_right(starts, place) - 1, 0)
+            outcomes[number] = outcomes[number].with_notes([note])
+        return outcomes
 
     def _answer(self, question: said.Question) -> Outcome:
         match question:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 _NAMED = 5
@@ -16,6 +16,17 @@ class Outcome:
     message: str
     data: dict[str, Any] = field(default_factory=dict)
     lines: tuple[str, ...] = ()
+
+    def with_notes(self, notes: Sequence[str]) -> Outcome:
+        """The same, with notes on what the writer of the statement may not expect; they are no errors.
+
+        >>> Outcome("created feed A").with_notes(["+ is ignored"]).lines
+        ('note: + is ignored',)
+        """
+        if not notes:
+            return self
+        data = {**self.data, "notes": [*self.data.get("notes", ()), *notes]}
+        return replace(self, data=data, lines=(*self.lines, *(f"note: {note}" for note in notes)))
 
 
 def listed(noun: str, things: Sequence[Any]) -> str:
