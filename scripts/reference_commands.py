@@ -29,7 +29,7 @@ def commands_page() -> str:
     return page(
         "# Commands",
         "`runnel COMMAND --help` says the same as this page. A command finds its root by `--root`, by `RUNNEL_ROOT`, "
-        "or in the current folder.",
+        "or in the current folder. `runnel --install-completion` lets the shell complete commands and options.",
         *(_command(name, command) for name, command in commands().items()),
         "## Exit codes",
         table(["code", "meaning"], [(str(number), meaning) for number, meaning in EXIT_CODES.items()]),

@@ -8,12 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from runnel.cli.output import console, counted, escaped, print_json, reporting_errors
-from runnel.engine.upkeep.backup import back_up
-from runnel.engine.upkeep.restore import restore as restore_root
-from runnel.engine.workspace import open_workspace
 
 
 def backup(
@@ -30,6 +26,9 @@ def backup(
 
     Example: `runnel backup /mnt/backups/news`
     """
+    from runnel.engine.upkeep.backup import back_up
+    from runnel.engine.workspace import open_workspace
+
     with reporting_errors(as_json):
         opened = open_workspace(root)
         try:
@@ -72,6 +71,8 @@ def restore(
 
     Example: `runnel restore /mnt/backups/news news`
     """
+    from runnel.engine.upkeep.restore import restore as restore_root
+
     with reporting_errors(as_json):
         with _shown_files("restoring", as_json) as report:
             made = restore_root(source, folder, catalog=catalog, storage=storage, report=report)
@@ -100,6 +101,8 @@ def _shown_files(what: str, as_json: bool) -> Iterator[Callable[[int, int], None
     if as_json or not console.is_terminal:
         yield lambda done, every: None
         return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(what, total=None)

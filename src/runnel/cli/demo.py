@@ -12,15 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.table import Table
 
 from runnel.cli.output import console, reporting_errors
 from runnel.cli.run import progress_line
-from runnel.engine import Engine, open_engine
 from runnel.errors import WorkspaceError
-from runnel.settings import FILE
 
 if TYPE_CHECKING:
+    from runnel.engine import Engine
     from runnel.engine.ask.status import Status
     from runnel.testing.world import World
 
@@ -39,6 +37,7 @@ def demo(
 
     Example: `runnel demo --items 4000 --queries 3000`
     """
+    from runnel.engine import open_engine
     from runnel.streaming.java import java_version
     from runnel.testing.world import World
 
@@ -69,6 +68,8 @@ def _publish(engine: Engine, world: World) -> None:
 
 
 def _clear(folder: Path) -> None:
+    from runnel.settings import FILE
+
     if not folder.exists() or not any(folder.iterdir()):
         return
     if not (folder / _MARK).exists():
@@ -120,6 +121,8 @@ def _next_steps(folder: Path) -> list[tuple[str, str]]:
 
 
 def _end(status: Status, folder: Path, report: Path) -> None:
+    from rich.table import Table
+
     table = Table(show_header=False, box=None, pad_edge=False)
     for label, value in (
         ("items matched", f"{status.matched:,}"),

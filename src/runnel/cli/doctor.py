@@ -1,4 +1,4 @@
-"""`runnel doctor`: what is missing on this machine or wrong with a root, and what to do about it."""
+"""The checks of `runnel doctor`: what this machine or a workspace lacks, and what to do about it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,11 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated
-
-import typer
-from rich.markup import escape
 
 from runnel.catalog.declared import operators
 from runnel.catalog.learned import operator_cache
 from runnel.catalog.logs import item_segments, match_segments, plan_versions, undecided
 from runnel.catalog.store.sequencer import last_sequence
-from runnel.cli.output import console, print_json
 from runnel.engine.workspace import Workspace, open_workspace
 from runnel.errors import CorruptDataError, OperatorRefusedError, RunnelError
 from runnel.matching.operators.plugins.registry import check_source
@@ -48,35 +43,6 @@ class Finding:
         if not self.is_well:
             return "[red]✗[/red]"
         return "[yellow]![/yellow]" if self.hint else "[green]✓[/green]"
-
-
-def doctor(
-    root: Annotated[
-        Path, typer.Option("--root", "-r", envvar="RUNNEL_ROOT", help="The root: the folder of one installation.")
-    ] = Path(),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line each, instead of text.")] = False,
-) -> None:
-    """Check this machine and, if there is one, the root: Python, Java, Spark, room, catalog, files, operators.
-
-    Example: `runnel doctor`
-    """
-    findings = list(examine(root))
-    for finding in findings:
-        if as_json:
-            print_json(
-                {
-                    "check": finding.check,
-                    "well": finding.is_well,
-                    "detail": finding.detail,
-                    "hint": finding.hint,
-                }
-            )
-            continue
-        console.print(f"{finding.mark} {finding.check:<9} {escape(finding.detail)}", soft_wrap=True)
-        if finding.hint:
-            console.print(f"  hint: {escape(finding.hint)}", soft_wrap=True)
-    if not all(finding.is_well for finding in findings):
-        raise typer.Exit(5)
 
 
 def examine(folder: Path) -> Iterator[Finding]:

@@ -9,7 +9,6 @@ import typer
 
 from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
 from runnel.cli.output import print_outcomes, reporting_errors
-from runnel.language.syntax.statements import ExplainMessage, Replay
 
 letters = typer.Typer(
     no_args_is_help=True,
@@ -46,6 +45,8 @@ def explain_letter(
 
     Example: `runnel letters explain 5f3a-12-7-9c41d20e`
     """
+    from runnel.language.syntax.statements import ExplainMessage
+
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         print_outcomes([engine.apply(ExplainMessage(key))], as_json)
 
@@ -62,5 +63,7 @@ def replay_letter(
 
     Example: `runnel letters replay 5f3a-12-7-9c41d20e`
     """
+    from runnel.language.syntax.statements import Replay
+
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         print_outcomes([engine.apply(Replay(message=key))], as_json)

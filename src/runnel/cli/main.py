@@ -13,7 +13,6 @@ import typer
 from runnel import __version__
 from runnel.cli.backup import backup, restore
 from runnel.cli.demo import demo
-from runnel.cli.doctor import doctor
 from runnel.cli.letters import letters
 from runnel.cli.operators import operators
 from runnel.cli.opml import opml
@@ -32,14 +31,11 @@ from runnel.cli.queries import queries
 from runnel.cli.report import report
 from runnel.cli.run import run
 from runnel.cli.trial import trial
-from runnel.engine.workspace import create_workspace
 from runnel.errors import InputError
-from runnel.sources.drop_folder import read_file
 
 app = typer.Typer(
     name="runnel",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     help=(
@@ -79,6 +75,8 @@ def init(
 
     Example: `runnel init news`
     """
+    from runnel.engine.workspace import create_workspace
+
     with reporting_errors(as_json):
         root = create_workspace(folder)
         root.close()
@@ -104,6 +102,8 @@ def execute(
 
     Example: `runnel exec "create feed Rock from Wire where title contains 'rock';"`
     """
+    from runnel.sources.drop_folder import read_file
+
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         if (script is None) == (file is None):
             raise InputError("give statements, or a file with --file", hint="runnel exec 'show feeds;'")
@@ -129,6 +129,8 @@ def publish(
 
     Example: `echo '{"id": "1", "title": "Rock am Ring"}' | runnel publish Wire -`
     """
+    from runnel.sources.drop_folder import read_file
+
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         limit = engine.root.settings.max_document_bytes
         data = sys.stdin.buffer.read(limit + 1) if document == "-" else read_file(Path(document), limit=limit)
@@ -252,6 +254,32 @@ def status(root: WorkspaceOption = Path(), token: TokenOption = None, as_json: J
         else:
             for line in found.lines():
                 console.print(escaped(line), soft_wrap=True)
+
+
+def doctor(root: WorkspaceOption = Path(), as_json: JsonOption = False) -> None:
+    """Check this machine and, if there is one, the root: Python, Java, Spark, room, catalog, files, operators.
+
+    Example: `runnel doctor`
+    """
+    from runnel.cli.doctor import examine
+
+    findings = list(examine(root))
+    for finding in findings:
+        if as_json:
+            print_json(
+                {
+                    "check": finding.check,
+                    "well": finding.is_well,
+                    "detail": finding.detail,
+                    "hint": finding.hint,
+                }
+            )
+            continue
+        console.print(f"{finding.mark} {finding.check:<9} {escaped(finding.detail)}", soft_wrap=True)
+        if finding.hint:
+            console.print(f"  hint: {escaped(finding.hint)}", soft_wrap=True)
+    if not all(finding.is_well for finding in findings):
+        raise typer.Exit(5)
 
 
 app.add_typer(owner, name="owner")

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from runnel.algebra.nodes.render import render_name
 from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
 from runnel.cli.output import print_outcomes, reporting_errors
 
@@ -23,6 +22,8 @@ def operators(
 
     Example: `runnel operators mobPattern`
     """
+    from runnel.algebra.nodes.render import render_name
+
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         if name is None:
             print_outcomes([engine.show("operators")], as_json)

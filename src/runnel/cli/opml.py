@@ -10,9 +10,7 @@ import typer
 
 from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
 from runnel.cli.output import print_outcomes, reporting_errors
-from runnel.engine.opml import export_feeds, import_feeds
 from runnel.errors import InputError
-from runnel.sources.drop_folder import read_file
 
 opml = typer.Typer(
     no_args_is_help=True,
@@ -32,6 +30,9 @@ def import_opml(
 
     Example: `runnel opml import feeds.opml`
     """
+    from runnel.engine.opml import import_feeds
+    from runnel.sources.drop_folder import read_file
+
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         limit = engine.root.settings.max_document_bytes
         data = sys.stdin.buffer.read(limit + 1) if file == "-" else read_file(Path(file), limit=limit)
@@ -53,6 +54,8 @@ def export_opml(
 
     Example: `runnel opml export -o feeds.opml`
     """
+    from runnel.engine.opml import export_feeds
+
     with reporting_errors(False), open_for_command(root, token, acting) as engine:
         data = export_feeds(engine)
         if output is None:

@@ -7,13 +7,12 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import typer
 from rich.console import Console
 from rich.markup import escape
 
-from runnel.engine.outcome import Outcome
 from runnel.errors import (
     BacklogError,
     InputError,
@@ -26,6 +25,9 @@ from runnel.errors import (
     WorkspaceError,
     visible,
 )
+
+if TYPE_CHECKING:
+    from runnel.engine.outcome import Outcome
 
 EXIT_CODES: Final[dict[int, str]] = {
     0: "done",

@@ -7,7 +7,6 @@ from typing import Annotated
 
 import typer
 
-from runnel.catalog.access.owners import Quotas
 from runnel.cli.options import JsonOption, WorkspaceOption, open_for_command
 from runnel.cli.output import print_outcomes, reporting_errors
 
@@ -71,6 +70,8 @@ def set_quota(
 
     Example: `runnel owner quota ann --feeds 100`
     """
+    from runnel.catalog.access.owners import Quotas
+
     with reporting_errors(as_json), open_for_command(root) as engine:
         given = Quotas(feeds, subscriptions, size)
         print_outcomes([engine.owners.quota(name, given, reset=reset)], as_json)

@@ -9,7 +9,6 @@ import typer
 
 from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
 from runnel.cli.output import print_outcomes, reporting_errors
-from runnel.engine.ask.query_usage import ITEMS, SHOWN
 
 
 def queries(
@@ -19,8 +18,8 @@ def queries(
         bool, typer.Option("--slow", help="Those that cost most, the part of each that does, and what would help.")
     ] = False,
     tag: Annotated[str | None, typer.Option(help="Only queries with this tag, subscribed to or not.")] = None,
-    items: Annotated[int, typer.Option(help="How many of the newest items to look at.", min=1)] = ITEMS,
-    limit: Annotated[int, typer.Option(help="How many queries to list.", min=1)] = SHOWN,
+    items: Annotated[int, typer.Option(help="How many of the newest items to look at.", min=1)] = 100_000,
+    limit: Annotated[int, typer.Option(help="How many queries to list.", min=1)] = 20,
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from runnel.cli.output import console, print_json, reporting_errors
-from runnel.engine import open_engine
 from runnel.errors import InputError
 
 
@@ -26,6 +25,7 @@ def report(
 
     Example: `runnel report -o report.html`
     """
+    from runnel.engine import open_engine
     from runnel.web.collect_report import collect_report
     from runnel.web.report import render_report
 

@@ -11,15 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.live import Live
-from rich.text import Text
 
 from runnel.cli.output import console, counted, print_json, reporting_errors
-from runnel.engine import Engine, open_engine
-from runnel.engine.run.application_log import configure_logging
-from runnel.engine.run.health import Companion
 
 if TYPE_CHECKING:
+    from runnel.engine import Engine
+    from runnel.engine.run.health import Companion
     from runnel.engine.run.runner import Progress
 
 
@@ -35,6 +32,9 @@ def run(
 
     Example: `runnel run --once`
     """
+    from runnel.engine import open_engine
+    from runnel.engine.run.application_log import configure_logging
+
     settings: dict[str, Any] = {"master": master} if master else {}
     with reporting_errors(as_json), open_engine(root, create=False, **settings) as engine, stopped_by_signals(engine):
         logging.getLogger("py4j").setLevel(logging.ERROR)
@@ -84,6 +84,9 @@ def shown_progress() -> Iterator[Callable[[Progress], None]]:
 
         yield say
         return
+    from rich.live import Live
+    from rich.text import Text
+
     with Live(Text("starting Spark …"), console=console, transient=True, refresh_per_second=4) as live:
         yield lambda progress: live.update(Text(progress_line(progress)))
 

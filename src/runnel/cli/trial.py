@@ -11,9 +11,7 @@ import typer
 
 from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
 from runnel.cli.output import print_outcomes, reporting_errors
-from runnel.engine.trial.try_items import SHOWN
 from runnel.errors import InputError
-from runnel.sources.drop_folder import read_file
 
 
 def trial(
@@ -32,7 +30,7 @@ def trial(
     tag: Annotated[str | None, typer.Option(help="Only queries with this tag.")] = None,
     owner: Annotated[str | None, typer.Option(help="Only queries of this owner.")] = None,
     days: Annotated[float, typer.Option(help="How many days of the past to take.", min=0.001)] = 7,
-    limit: Annotated[int, typer.Option(help="How many items to show.", min=1)] = SHOWN,
+    limit: Annotated[int, typer.Option(help="How many items to show.", min=1)] = 20,
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
@@ -42,6 +40,8 @@ def trial(
 
     Example: `echo '{"id": "1", "title": "Rock am Ring"}' | runnel test - --tag music`
     """
+    from runnel.sources.drop_folder import read_file
+
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         queries = tuple(query or ())
         if document is None:

@@ -26,9 +26,6 @@ from runnel.errors import InputError
 ITEMS = 100_000
 """How many of the newest items are looked at, unless it is told."""
 
-SHOWN = 20
-"""How many queries a list shows, unless it is told."""
-
 
 @dataclass(frozen=True, slots=True)
 class QueryUsage:
