@@ -190,6 +190,7 @@ class Settings(BaseSettings):
         5
         """
         path = folder / FILE
+        _refuse_empty_places()
         try:
             given = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
             named = {name: value for name, value in given.items() if f"RUNNEL_{name.upper()}" not in os.environ}
@@ -202,3 +203,10 @@ class Settings(BaseSettings):
             raise WorkspaceError(
                 f"setting {name} of {folder}: {first['msg']}", hint=f"{REFERENCE} lists every setting"
             ) from error
+
+
+def _refuse_empty_places() -> None:
+    """A variable that is set but empty would silently name another place than the settings file does."""
+    for name in ("RUNNEL_CATALOG", "RUNNEL_STORAGE"):
+        if os.environ.get(name) == "":
+            raise WorkspaceError(f"{name} is set but empty", hint=f"unset {name}, or set it to a URL")

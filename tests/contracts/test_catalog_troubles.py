@@ -212,7 +212,7 @@ def test_a_root_does_not_forget_where_its_catalog_is(postgresql: PostgreSQL, tmp
     assert not (tmp_path / "root" / "catalog.sqlite").exists()
     again = open_workspace(tmp_path / "root", catalog=url)
     _declare(again.catalog, "A")
-    with pytest.raises(WorkspaceError, match="belongs to another root"):
+    with pytest.raises(WorkspaceError, match="belongs to another workspace"):
         create_workspace(tmp_path / "other", catalog=url)
     again.close()
 

@@ -16,6 +16,7 @@ from sqlalchemy import func, select, update
 from runnel.catalog.learned import operator_cache, operator_statistics
 from runnel.catalog.store import leases, schema
 from runnel.catalog.store.connection import Catalog, now
+from runnel.engine.identity import claim_new
 from runnel.engine.upkeep.merge_operator_cache import cache_steps
 from runnel.errors import FencedError
 from runnel.logs.garbage import collect_garbage
@@ -153,6 +154,7 @@ def test_retired_files_and_orphans_are_removed(timed: Catalog, storage: Storage,
     add(timed, *several)
     list(cache_steps(timed, storage, epoch=holder, most_bytes=LARGE))
     orphan = segment(storage, 99)
+    claim_new(timed, storage)
     assert all(storage.local(one.path).exists() for one in several), "somebody may still read them"
     clock.advance(timedelta(hours=2))
     old = time.time() - 7_200

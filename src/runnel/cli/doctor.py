@@ -15,6 +15,7 @@ from runnel.catalog.logs import item_segments, match_segments, plan_versions, un
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.workspace import Workspace, open_workspace
 from runnel.errors import CorruptDataError, OperatorRefusedError, RunnelError
+from runnel.logs.garbage import unknown_history
 from runnel.matching.operators.plugins.registry import check_source
 from runnel.model.operator import OperatorDeclaration
 from runnel.plan.store import PlanVersion, load, verify
@@ -63,6 +64,7 @@ def examine(folder: Path) -> Iterator[Finding]:
         yield Finding("catalog", False, error.message, error.hint)
         return
     yield Finding("catalog", True, f"version {root.catalog.version()}, {root.catalog.shown}")
+    yield _history(root)
     yield _checked("files", lambda: _files(root))
     yield _checked("plan", lambda: _plan(root))
     yield from _operators(root)
@@ -80,6 +82,18 @@ def _java() -> str:
     from runnel.streaming.java import java_version
 
     return f"version {java_version()}"
+
+
+def _history(root: Workspace) -> Finding:
+    """The catalog must know everything that happened to the files; otherwise orphans are not removed."""
+    try:
+        reason = unknown_history(root.catalog, root.storage)
+    except RunnelError as error:
+        return Finding("history", False, error.message, error.hint)
+    if reason is None:
+        return Finding("history", True, "the catalog and the files belong together")
+    hint = "restore the workspace from a backup; or accept the catalog as it is: `runnel adopt`"
+    return Finding("history", False, reason, hint)
 
 
 def _files(root: Workspace) -> str:

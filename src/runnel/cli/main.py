@@ -87,6 +87,32 @@ def init(
             console.print("next: [bold]runnel exec[/bold] declares feeds and subscriptions there")
 
 
+@app.command("adopt")
+def adopt_command(
+    force: Annotated[bool, typer.Option("--force", help="Adopt even if most files do not fit the catalog.")] = False,
+    root: WorkspaceOption = Path(),
+    as_json: JsonOption = False,
+) -> None:
+    """Declare that the catalog and the files of a workspace belong together.
+
+    A catalog that does not have the identity of the files is refused by all other commands. Use this only if you know
+    that it is the right one, for example after restoring the catalog from a copy of your own.
+
+    Example: `runnel adopt --root news`
+    """
+    from runnel.engine.workspace import adopt_workspace
+
+    with reporting_errors(as_json):
+        belonging = adopt_workspace(root, force=force)
+        if as_json:
+            print_json({"root": str(root.absolute()), "named": belonging.named, "present": belonging.present})
+        else:
+            console.print(
+                f"[green]✓[/green] the catalog and the files of {root.absolute()} belong together: "
+                f"{belonging.present} of {belonging.named} newest files are there"
+            )
+
+
 @app.command("exec", context_settings={"ignore_unknown_options": True})  # a script may begin with a `--` comment
 def execute(
     script: Annotated[

@@ -11,8 +11,9 @@ from typing import Any
 from sqlalchemy.engine import make_url
 
 from runnel.catalog.declared.feeds import feed_names
-from runnel.catalog.store.connection import Catalog, Clock, without_password
+from runnel.catalog.store.connection import Catalog, Clock, sqlite_file, without_password
 from runnel.catalog.store.sequencer import last_sequence
+from runnel.engine.identity import Belonging, adopt, check_identity, claim_new, refuse_files
 from runnel.errors import NotAWorkspaceError, WorkspaceError, WorkspaceExistsError
 from runnel.logs.items.item_log import ItemLog
 from runnel.logs.matches.match_log import MatchLog
@@ -64,9 +65,15 @@ def create_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any
     except OSError as error:
         raise WorkspaceError(f"{folder} cannot be made: {error.strerror}", hint="choose another folder") from error
     settings = Settings.load(folder, **overrides)
+    refuse_files(_storage(folder, settings))
     root = _open(folder, settings, clock)
-    root.catalog.migrate()
-    _refuse_used(root.catalog)
+    try:
+        root.catalog.migrate()
+        _refuse_used(root.catalog)
+        claim_new(root.catalog, root.storage)
+    except BaseException:
+        root.close()
+        raise
     # The settings file makes the folder a root, so it comes last. A root whose catalog is elsewhere says so: opened
     # without RUNNEL_CATALOG it must not quietly begin a catalog of its own.
     elsewhere = _CATALOG_LINES.format(url=json.dumps(without_password(settings.catalog))) if settings.catalog else ""
@@ -76,12 +83,38 @@ def create_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any
 
 def open_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> Workspace:
     """Open a root, bringing its catalog up to date."""
-    folder = folder.absolute()
+    root = _open_existing(folder.absolute(), clock, overrides)
+    try:
+        check_identity(root.catalog, root.storage)
+        root.catalog.migrate()
+    except BaseException:
+        root.close()
+        raise
+    return root
+
+
+def adopt_workspace(folder: Path, *, force: bool = False, **overrides: Any) -> Belonging:
+    """Declare that the catalog and the files that the settings of a workspace name belong together."""
+    root = _open_existing(folder.absolute(), time.time, overrides)
+    try:
+        return adopt(root.catalog, root.storage, force=force)
+    finally:
+        root.close()
+
+
+def _open_existing(folder: Path, clock: Clock, overrides: dict[str, Any]) -> Workspace:
+    """Open a workspace without looking into it; only `init` makes a catalog where there is none."""
     if not (folder / FILE).exists():
         raise NotAWorkspaceError(f"{folder} is not a Runnel root", hint=f"`runnel init {folder}` makes one")
-    root = _open(folder, Settings.load(folder, **overrides), clock)
-    root.catalog.migrate()
-    return root
+    settings = Settings.load(folder, **overrides)
+    file = sqlite_file(_catalog_url(folder, settings))
+    if file is not None and not file.exists():
+        raise WorkspaceError(
+            f"the catalog {file} is missing",
+            hint="restore the workspace from a backup, or set `catalog` in runnel.toml (or RUNNEL_CATALOG) to where "
+            "its catalog is",
+        )
+    return _open(folder, settings, clock)
 
 
 def _refuse_used(catalog: Catalog) -> None:
@@ -90,8 +123,8 @@ def _refuse_used(catalog: Catalog) -> None:
         used = last_sequence(connection) > 0 or feed_names(connection)
     if used:
         raise WorkspaceError(
-            f"the catalog {catalog.shown} belongs to another root",
-            hint="give every root a database or a schema of its own; to move a root, copy its folder",
+            f"the catalog {catalog.shown} belongs to another workspace",
+            hint="give every workspace a database or a schema of its own; to move a workspace, copy its folder",
         )
 
 
@@ -102,11 +135,19 @@ def _refuse_odd_name(folder: Path) -> None:
 
 def _open(folder: Path, settings: Settings, clock: Clock) -> Workspace:
     _refuse_odd_name(folder)
-    url = _with_password(settings) or f"sqlite:///{folder / 'catalog.sqlite'}"
+    url = _catalog_url(folder, settings)
     refuse_lone_catalog(settings.master, url)
     catalog = Catalog(url, max_bytes=settings.catalog_max_bytes, clock=clock)
-    storage = open_storage(settings.storage or folder.as_uri())
+    storage = _storage(folder, settings)
     return Workspace(folder, settings, catalog, storage, ItemLog(catalog, storage), MatchLog(catalog, storage))
+
+
+def _storage(folder: Path, settings: Settings) -> Storage:
+    return open_storage(settings.storage or folder.as_uri())
+
+
+def _catalog_url(folder: Path, settings: Settings) -> str:
+    return _with_password(settings) or f"sqlite:///{folder / 'catalog.sqlite'}"
 
 
 def _with_password(settings: Settings) -> str:

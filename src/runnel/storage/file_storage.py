@@ -10,6 +10,7 @@ import errno
 import os
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -54,6 +55,9 @@ class Storage(Protocol):
     def delete(self, path: str) -> None:
         """Remove a file if it is there."""
 
+    def move(self, path: str, target: str) -> None:
+        """Give a file another name, if it is there."""
+
     def files(self, prefix: str) -> Iterator[StoredFile]:
         """All files below a folder."""
 
@@ -86,6 +90,12 @@ class FileStorage:
 
     def delete(self, path: str) -> None:
         (self._folder / path).unlink(missing_ok=True)
+
+    def move(self, path: str, target: str) -> None:
+        moved = self._folder / target
+        _make_folder(moved.parent)
+        with suppress(FileNotFoundError):
+            (self._folder / path).rename(moved)
 
     def files(self, prefix: str) -> Iterator[StoredFile]:
         top = self._folder / prefix

@@ -62,6 +62,13 @@ class CrashingStorage:
             self._files.delete(path)
         self._die(fatal)
 
+    def move(self, path: str, target: str) -> None:
+        """As `FileStorage.move`, or the end."""
+        fatal = self._count(path)
+        if not (fatal and self._before):
+            self._files.move(path, target)
+        self._die(fatal)
+
     def files(self, prefix: str) -> Iterator[StoredFile]:
         """As `FileStorage.files`."""
         return self._files.files(prefix)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
@@ -129,6 +130,17 @@ def is_shared(url: str) -> bool:
     (False, True)
     """
     return _parsed(url).get_backend_name() != _SQLITE
+
+
+def sqlite_file(url: str) -> Path | None:
+    """The file of a SQLite catalog; None for other databases.
+
+    >>> sqlite_file("sqlite:////var/lib/runnel/catalog.sqlite"), sqlite_file("postgresql://db.example/runnel")
+    (PosixPath('/var/lib/runnel/catalog.sqlite'), None)
+    """
+    parsed = _parsed(url)
+    is_file = parsed.get_backend_name() == _SQLITE and parsed.database not in (None, "", ":memory:")
+    return Path(str(parsed.database)) if is_file else None
 
 
 def without_password(url: str) -> str:

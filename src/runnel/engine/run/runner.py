@@ -29,6 +29,7 @@ from runnel.engine.run.run_state import RunState
 from runnel.engine.upkeep.maintenance import run_maintenance
 from runnel.engine.workspace import Workspace
 from runnel.errors import CatalogUnavailableError, FencedError, RunnelError, StorageFullError
+from runnel.logs.garbage import record_history
 from runnel.logs.items.supplements import log_again
 from runnel.sources.acquire import Acquirer, Acquisition
 from runnel.sources.feed_address import is_web
@@ -135,6 +136,7 @@ class Runner:
         with self._root.catalog.write() as connection:
             self._lease = leases.acquire(connection, self._root.settings.lease_seconds)
             self._first_matched = match_segments.matched_upto(connection)
+        record_history(self._root.catalog, self._root.storage)
         self._keeper = QueryKeeper(self._root, self._lease, self.pulse, self._stop)
         self._keeper.on_hold_up = lambda error: self._pause("matching", error)
         finished = threading.Event()

@@ -25,7 +25,7 @@ from runnel.catalog.store.connection import now
 from runnel.engine.ask.slow_queries import log_slow_queries, sample_costs
 from runnel.engine.upkeep.merge_operator_cache import cache_steps
 from runnel.engine.workspace import Workspace
-from runnel.logs.garbage import remove_orphans, retired_steps
+from runnel.logs.garbage import empty_trash, record_history, remove_orphans, retired_steps
 from runnel.logs.items.archive import archive_steps
 from runnel.logs.matches.compaction import compaction_steps
 
@@ -163,9 +163,9 @@ class _Turn:
         self._forget_files()
         if not self._has_time():
             return done  # the next turn goes on; the walk over all files comes last, and once
-        done += MaintenanceReport(
-            removed=remove_orphans(root.catalog, root.storage, older_than=settings.orphan_seconds)
-        )
+        removed = remove_orphans(root.catalog, root.storage, older_than=settings.orphan_seconds)
+        done += MaintenanceReport(removed=removed + empty_trash(root.storage))
+        record_history(root.catalog, root.storage)
         with self._write() as connection:
             counters.set_counter(connection, counters.CHORES, now(connection))
         return done
@@ -238,14 +238,19 @@ class _Turn:
 
     def _forget_plans(self) -> int:
         """Drop plan versions that no batch can need, and lineages that nothing speaks of any more."""
-        settings = self._root.settings
+        settings, storage = self._root.settings, self._root.storage
         with self._write() as connection:
             old = now(connection) - int(settings.orphan_seconds * 1e6)
+            named = plan_versions.plan_folders(connection)
             gone = plan_versions.forget_plans(connection, before=match_segments.last_plan(connection), created=old)
-            partition_loads.forget_loads(connection, plan_versions.plan_folders(connection))
+            kept = plan_versions.plan_folders(connection)
+            partition_loads.forget_loads(connection, kept)
             if settings.keep_items_days:
                 match_segments.forget_lineages(connection, _ago(connection, settings.keep_items_days))
-            return gone
+        for folder in sorted(named - kept):  # after the rows: what a crash leaves here is an orphan
+            for file in list(storage.files(folder)):
+                storage.delete(file.path)
+        return gone
 
     def _drop_sheets(self) -> int:
         """Remove kept copies of stylesheets that nothing applies any more; people's own files stay.

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runnel.catalog.store.connection import Catalog, Clock, without_password
+from runnel.engine.identity import mark_restored
 from runnel.engine.upkeep.backup import Digest, Manifest, Report, digest_of, read_manifest
 from runnel.engine.upkeep.catalog_copy import copy_in, make_ready
 from runnel.errors import CorruptDataError, StorageFullError, WorkspaceError, WorkspaceExistsError
@@ -71,6 +72,7 @@ def restore(
                 raise CorruptDataError("the backup's catalog does not have the rows that it should", hint=_HINT)
             with opened.write() as connection:
                 make_ready(connection)
+            mark_restored(opened, kept)
         finally:
             opened.close()
         _write_folder(snapshot / "folder", folder, catalog, storage)

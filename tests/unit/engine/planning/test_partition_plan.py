@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from sqlalchemy import text
 from tests.unit.engine.planning.partitioned_workspaces import DECLARED, assert_divided_alike, current, epoch
 from typer.testing import CliRunner
 
@@ -16,7 +17,7 @@ from runnel.algebra.nodes.expressions import Contains
 from runnel.algebra.nodes.query import Filter, Node, Read
 from runnel.catalog.learned import partition_loads, stream_statistics
 from runnel.catalog.learned.partition_loads import PartitionLoad
-from runnel.catalog.logs import plan_versions
+from runnel.catalog.logs import match_segments, plan_versions
 from runnel.cli.main import app
 from runnel.engine import Engine, open_engine
 from runnel.engine.ask.status import read_status
@@ -242,15 +243,17 @@ def test_folders_of_a_partitioning_are_kept_as_long_as_they_are_named(divided: E
     with root.catalog.write() as connection:
         for folder in (row.partitioning or "", "plans/gone"):
             partition_loads.note_loads(connection, folder, [PartitionLoad(0, 1, 1, 1, 1)])
-        plan_versions.publish_plan(connection, row.base, None, row.queries)
-        plan_versions.forget_plans(connection, before=row.version + 1, created=1 << 62)
+        newest = plan_versions.publish_plan(connection, row.base, None, row.queries)
+        connection.execute(text("update plans set created = 0"))
+        segment = match_segments.MatchSegment(1, 0, 1, 1, newest, 0, 0)
+        match_segments.commit_segment(connection, segment, [], epoch=held)
     run_maintenance(root, held, chores=True)
     with root.catalog.read() as connection:
         assert not partition_loads.known_loads(connection, "plans/gone")
         assert not partition_loads.known_loads(connection, row.partitioning or "")
-    assert remove_orphans(root.catalog, root.storage, older_than=-1) > 0
     with pytest.raises(CorruptDataError):
         read_partitioning(root.storage, row.partitioning or "")
+    assert remove_orphans(root.catalog, root.storage, older_than=-1) == 0, "their folders went with the version"
 
 
 def test_a_backup_holds_what_a_version_is_divided_into(divided: Engine, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store import leases, schema, sequencer
 from runnel.catalog.store.connection import Catalog
+from runnel.catalog.store.identity import IDENTITY
 from runnel.cli.backup import backup
 from runnel.cli.backup import restore as restore_command
 from runnel.engine.upkeep.backup import MANIFEST, back_up, digest_of, read_manifest
@@ -74,9 +75,10 @@ _PLAN = PlanManifest("plans/p", "base", {}, {}, {}).to_json()
 
 
 def _rows(root: Workspace) -> dict[str, list[Any]]:
+    """All rows but those that a restored workspace has of its own."""
     with root.catalog.read() as connection:
         return {
-            table.name: sorted(repr(tuple(row)) for row in connection.execute(table.select()))
+            table.name: sorted(repr(tuple(row)) for row in connection.execute(table.select()) if row[0] != IDENTITY)
             for table in schema.metadata.sorted_tables
             if table.name not in ("leases", "lineages")
         }

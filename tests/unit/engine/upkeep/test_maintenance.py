@@ -424,7 +424,7 @@ def test_chores_are_rare(life: LongLife, monkeypatch: pytest.MonkeyPatch) -> Non
     for _ in range(120):
         life.advance(minutes=1)
         run_maintenance(life.root, life.epoch)
-    assert 0 < len(walks) <= 3 * 4
+    assert 0 < len(walks) <= 3 * 7
 
 
 # --- death at every boundary ---------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog
+from runnel.engine.identity import claim_new
 from runnel.errors import CorruptDataError, StorageFullError
 from runnel.logs.garbage import collect_garbage
 from runnel.logs.items.archive import archive_matched
@@ -27,6 +28,7 @@ class _Log:
         self.catalog = Catalog(f"sqlite:///{folder / 'catalog.sqlite'}")
         self.catalog.migrate()
         self.storage = FileStorage(folder.as_uri())
+        claim_new(self.catalog, self.storage)
         self.log = ItemLog(self.catalog, self.storage)
         self.folder = folder
 

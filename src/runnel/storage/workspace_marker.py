@@ -1,0 +1,56 @@
+"""The marker of a workspace: a small file next to the data files that names the workspace they belong to.
+
+In: the storage of a workspace. Out: its identity, and how far its history had come when the marker was written. The
+catalog has the same identity; a catalog with another one does not belong to these files.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from runnel.errors import CorruptDataError
+from runnel.storage.file_storage import Storage
+
+MARKER = "workspace.json"
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class WorkspaceMarker:
+    """The identity of a workspace, and the point of its history at which the marker was written."""
+
+    identity: str
+    sequence: int = 0
+    epoch: int = 0
+
+
+def read_marker(storage: Storage) -> WorkspaceMarker | None:
+    """The marker of the workspace whose files are in a storage; None if there is none."""
+    try:
+        value = json.loads(storage.read(MARKER))
+        identity = str(value["identity"])
+        int(identity, 16)
+        return WorkspaceMarker(identity, int(value["sequence"]), int(value["epoch"]))
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CorruptDataError(
+            f"{MARKER} cannot be read: {error}", hint="check the disk and the permissions"
+        ) from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptDataError(
+            f"{MARKER} of {storage.url} is damaged: {error}",
+            hint="`runnel adopt` writes it again, if the catalog and the files belong together",
+        ) from error
+
+
+def write_marker(storage: Storage, marker: WorkspaceMarker) -> None:
+    """Write the marker in place of the one that was there."""
+    value = {
+        "format": _FORMAT,
+        "identity": marker.identity,
+        "sequence": marker.sequence,
+        "epoch": marker.epoch,
+    }
+    storage.replace(MARKER, json.dumps(value).encode())
