@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -11,13 +12,14 @@ from hypothesis import strategies as st
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.calls import Call, Constraint, Literally, Variable
 from runnel.algebra.nodes.encode import decode_node, encode_node
-from runnel.algebra.nodes.expressions import And, Not
+from runnel.algebra.nodes.expressions import And, Exists, Not
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.semantics.bindings import solutions
 from runnel.errors import InvalidConditionError, StatementError, UnknownNameError
 from runnel.language.binding.bind_operators import bind_node, signature
 from runnel.language.binding.bind_query import bind_query
 from runnel.language.grammar.parser import parse
+from runnel.language.printing import print_statement
 from runnel.language.syntax.statements import CreateFeed
 from runnel.model.operator import OperatorDeclaration, Parameter, Rows, ValueType
 
@@ -221,3 +223,36 @@ def test_a_bound_condition_means_what_it_says(people: list[int], low: int, high:
     found = {one["n"] for one in solutions(node.condition, {}, lambda call: rows)}
     inside = {float(one) for one in people if min(low, high) <= one <= max(low, high)}
     assert found == (set() if low in people else inside)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "not (not mob(?x))",
+        "mob(?x) and not (not near('Bronx', ?x))",
+        "not (not (mob(?x) and ?x > 3))",
+        "not (not graph { ?x <urn:a> ?y })",
+        "graph { ?x <urn:a> ?y } and not (not graph { ?y <urn:b> ?z })",
+    ],
+)
+def test_double_negation_stays_where_it_makes_variables_local(text: str) -> None:
+    node = bound(text)
+    assert isinstance(node, Filter)
+    stored = decode_node(json.loads(json.dumps(encode_node(node))))
+    assert stored == node
+    assert "Not(part=Not(part=" in repr(stored)
+    (parsed,) = parse(f"create feed F from A as $a | B as $b where {text};")
+    assert parse(print_statement(parsed.statement))[0].statement == parsed.statement
+
+
+def test_double_negation_of_filters_is_removed() -> None:
+    assert condition("not (not title exists)") == Exists(Attribute("title"))
+
+
+def test_a_variable_under_two_negations_is_not_joined_with_its_namesake_outside() -> None:
+    def answers(call: Call) -> Rows:
+        return ((1.0,),) if call.operator == "mob" else ((2.0,),)
+
+    written = condition("mob(?x) and not (not near('Bronx', ?x))")
+    assert solutions(written, {}, answers) == [{"x": 1.0}]  # type: ignore[arg-type]
+    assert solutions(condition("mob(?x) and near('Bronx', ?x)"), {}, answers) == []  # type: ignore[arg-type]

@@ -237,14 +237,29 @@ def disjunction(parts: list[Expression]) -> Expression:
 
 
 def negation(part: Expression) -> Expression:
-    """The complement, without double negation."""
+    """The complement, without double negation; that stays where variables are under it, which `not` makes local.
+
+    >>> negation(Not(TRUE)) == TRUE, negation(Not(Call("mob"))) == Not(Not(Call("mob")))
+    (True, True)
+    """
     match part:
-        case Not(inner):
+        case Not(inner) if not _has_variables(inner):
             return inner
         case Truth(value):
             return Truth(not value)
         case _:
             return Not(part)
+
+
+def _has_variables(expression: Expression) -> bool:
+    """Whether a condition has calls, constraints or graph patterns as written; a term has no variables outside it."""
+    match expression:
+        case And(parts) | Or(parts):
+            return any(map(_has_variables, parts))
+        case Not(part):
+            return _has_variables(part)
+        case _:
+            return isinstance(expression, Call | Constraint | Graph)
 
 
 def atoms(expression: Expression) -> Iterator[Atom]:

@@ -381,3 +381,18 @@ def test_rows_are_those_of_matches_alone() -> None:
     assert {
         row: {query: one.rows for query, one in of.items()} for row, of in binder.bind(batch, matches).items()
     } == {0: {10: ({"p": "urn:1", "y": "1"},)}}
+
+
+def test_patterns_under_two_negations_are_neither_joined_nor_bound() -> None:
+    own, inner = Graph((edge("?x", "<urn:p>", "?y"),)), Graph((edge("?y", "<urn:q>", "?z"),))
+    definitions: dict[int, Node] = {
+        10: Filter(Read(1), And((own, Not(Not(inner))))),
+        11: Filter(Read(1), Not(Not(inner))),
+        12: Filter(Read(1), And((own, inner))),
+    }
+    triples = [("<urn:1>", "<urn:p>", "<urn:2>"), ("<urn:1>", "<urn:q>", '"a"')]
+    batch = batch_of([Item("One", "1", {"graph": (RdfGraph.of(triples),)})])
+    matches, bound = told(compiled(definitions, [10, 11, 12]), batch, Asked())
+    assert (matches, bound) == expected(definitions, [10, 11, 12], batch)
+    assert matches == [[10, 11]]
+    assert {query: one.rows for (_, query), one in bound.items()} == {10: ({"x": "urn:1", "y": "urn:2"},)}
