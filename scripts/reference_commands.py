@@ -29,7 +29,8 @@ def commands_page() -> str:
     return page(
         "# Commands",
         "`runnel COMMAND --help` says the same as this page. A command finds its root by `--root`, by `RUNNEL_ROOT`, "
-        "or in the current folder. `runnel --install-completion` lets the shell complete commands and options.",
+        "or in the current folder. `runnel --install-completion` lets the shell complete commands and options. "
+        "A command whose output is not read to its end, as in `runnel show feeds | head -1`, finishes its work.",
         *(_command(name, command) for name, command in commands().items()),
         "## Exit codes",
         table(["code", "meaning"], [(str(number), meaning) for number, meaning in EXIT_CODES.items()]),

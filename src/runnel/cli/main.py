@@ -12,6 +12,7 @@ import typer
 
 from runnel import __version__
 from runnel.cli.backup import backup, restore
+from runnel.cli.closed_pipes import tolerating_closed_pipes
 from runnel.cli.demo import demo
 from runnel.cli.letters import letters
 from runnel.cli.operators import operators
@@ -325,5 +326,6 @@ app.command()(demo)
 
 def main() -> None:
     """The entry point of the command `runnel`."""
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
-    app()
+    with tolerating_closed_pipes():
+        logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+        app()

@@ -52,10 +52,6 @@ def reporting_errors(as_json: bool) -> Iterator[None]:
     except RunnelError as error:
         report_error(error, as_json)
         raise typer.Exit(exit_code(error)) from error
-    except BrokenPipeError:
-        # The reader of our output went away, as `head` does.
-        sys.stderr.close()
-        raise typer.Exit(0) from None
 
 
 def exit_code(error: RunnelError) -> int:
