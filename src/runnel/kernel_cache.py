@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import time
 from functools import cache
@@ -12,6 +13,7 @@ from pathlib import Path
 _PACKAGE = Path(__file__).parent
 _WEEK = 7 * 86_400.0
 _COMPLETE = "complete"
+_HAS_KERNELS = re.compile(rb"runnel\.kernel\b")
 
 
 @cache
@@ -20,7 +22,7 @@ def kernel_folder() -> str | None:
     digest = hashlib.blake2b(digest_size=12)
     for file in sorted(_PACKAGE.rglob("*.py")):
         content = file.read_bytes()
-        if b"runnel.kernel" in content:
+        if _HAS_KERNELS.search(content) or file.name == "kernel.py":
             digest.update(content)
     for parent in (
         _PACKAGE / "__pycache__",
