@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import importlib
+import random
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -194,6 +195,35 @@ def test_clauses_are_simplified() -> None:
         frozenset([b]),
         frozenset([c]),
     }
+
+
+class CountedClause(frozenset[int]):
+    """A clause that counts how often it is compared with others."""
+
+    compared = 0
+
+    def __le__(self, other: object) -> bool:
+        CountedClause.compared += 1
+        return frozenset.__le__(self, other)  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_simplifying_many_clauses_does_not_compare_each_with_each(width: int) -> None:
+    CountedClause.compared = 0
+    clauses = [
+        CountedClause([2] * (width > 2) + [20 * n + 10 * k for k in range(1, width + 1)]) for n in range(5_000)
+    ]
+    assert len(simplify_clauses(clauses)) == len(clauses)
+    assert CountedClause.compared <= 3 * len(clauses)
+
+
+def test_simplifying_drops_exactly_the_clauses_that_contain_another() -> None:
+    chosen = random.Random(7)
+    for _ in range(300):
+        clauses = {frozenset(2 * chosen.randrange(1, 9) for _ in range(chosen.randrange(2, 6))) for _ in range(12)}
+        clauses = {clause for clause in clauses if len(clause) > 1}
+        minimal = {one for one in clauses if not any(other < one for other in clauses)}
+        assert simplify_clauses(clauses) == minimal
 
 
 def test_a_pass_that_breaks_an_invariant_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 Clauses = frozenset[frozenset[int]]
@@ -40,9 +41,16 @@ def _propagate(clauses: set[frozenset[int]]) -> set[frozenset[int]]:
 
 
 def _absorb(clauses: set[frozenset[int]]) -> Clauses:
-    """Drop every clause that contains another one."""
-    kept: list[frozenset[int]] = []
+    """Drop every clause that contains another one.
+
+    A clause that contains a smaller one contains the smaller one's rarest literal too. So each kept clause is listed
+    under its rarest literal, and a clause is compared only with those listed under its own literals: comparing every
+    pair would make a conjunction of many thousand terms quadratic.
+    """
+    counts = Counter(literal for clause in clauses for literal in clause)
+    kept: dict[int, list[frozenset[int]]] = {}
     for clause in sorted(clauses, key=len):
-        if not any(smaller <= clause for smaller in kept):
-            kept.append(clause)
-    return frozenset(kept)
+        if not any(smaller <= clause for literal in clause for smaller in kept.get(literal, ())):
+            rarest = min(clause, key=counts.__getitem__)
+            kept.setdefault(rarest, []).append(clause)
+    return frozenset(clause for listed in kept.values() for clause in listed)
