@@ -3,7 +3,7 @@
     python -m benchmarks.statements [--statements 20000] [--parts parse,bind,compile,whole,change] [--seed 7]
 
 A script declares queries of the workload M and a subscription to each, so half of its statements are `create feed`
-and half `subscribe`. The plain ways (the parser itself; everything in one transaction) are measured in the same run.
+and half `subscribe`. The plain way to parse (the parser itself) is measured in the same run.
 Meanwhile another process publishes an item every few milliseconds: `longest_wait` is how long one had to wait.
 """
 
@@ -28,7 +28,7 @@ from runnel.algebra.nodes.query import Node
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.store.connection import Catalog
 from runnel.engine import Engine, open_engine
-from runnel.engine.declare import script
+from runnel.engine.declare import commit_change
 from runnel.engine.planning.plan_change import compile_change, publish_draft, read_change
 from runnel.language.binding.bind_query import bind_query
 from runnel.language.bulk.gc_paused import gc_paused
@@ -49,12 +49,11 @@ def main() -> None:
     parser.add_argument("--statements", type=int, default=20_000)
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--changes", type=int, default=20, help="queries added and removed one by one")
-    parser.add_argument("--ways", default="locked,ahead", help="a very large script under the lock takes minutes")
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
     warm_up()
     queries = make_queries("M", options.statements // 2, options.seed)
-    run = Run(options.statements, options.changes, queries, options.ways.split(","))
+    run = Run(options.statements, options.changes, queries)
     for part in options.parts.split(","):
         PARTS[part](run)
 
@@ -66,7 +65,6 @@ class Run:
     statements: int
     changes: int
     queries: QuerySet
-    ways: list[str]
     text: str = field(init=False)
 
     def __post_init__(self) -> None:
@@ -131,28 +129,25 @@ def compile_queries(run: Run) -> None:
 
 
 def whole(run: Run) -> None:
-    """Text to live plan, ahead of the transaction and all inside it, while another process writes."""
-    ways = {"locked": ("declare under the lock", sys.maxsize), "ahead": ("declare ahead of the lock", script.LARGE)}
-    for way in run.ways:
-        figure, script.LARGE = ways[way]
-        with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder, open_engine(folder) as engine:
-            engine.execute(_FIRST)
-            with _writer(folder) as written, _locks() as held:
-                started = time.process_time()
-                seconds = _seconds(lambda: engine.execute(run.text))
-                used = time.process_time() - started
-            waits = written()
-            run.say(
-                figure,
-                seconds,
-                cpu_seconds=used,
-                statements_per_cpu_second=run.statements / used,
-                lock_held_seconds=max(held)[0],
-                lock_held_cpu_seconds=max(held)[1],
-                writes_meanwhile=len(waits),
-                longest_wait=max(waits, default=0.0),
-                queries_live=_live(engine),
-            )
+    """Text to live plan, while another process writes."""
+    with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder, open_engine(folder) as engine:
+        engine.execute(_FIRST)
+        with _writer(folder) as written, _locks() as held:
+            started = time.process_time()
+            seconds = _seconds(lambda: engine.execute(run.text))
+            used = time.process_time() - started
+        waits = written()
+        run.say(
+            "declare",
+            seconds,
+            cpu_seconds=used,
+            statements_per_cpu_second=run.statements / used,
+            lock_held_seconds=max(held)[0],
+            lock_held_cpu_seconds=max(held)[1],
+            writes_meanwhile=len(waits),
+            longest_wait=max(waits, default=0.0),
+            queries_live=_live(engine),
+        )
 
 
 @contextmanager
@@ -257,12 +252,12 @@ def _steps() -> Iterator[dict[str, float]]:
 
     names = {"read": "read_change", "compile": "compile_change", "publish": "publish_draft"}
     for step, name in names.items():
-        setattr(script, name, measured(step))
+        setattr(commit_change, name, measured(step))
     try:
         yield steps
     finally:
         for step, name in names.items():
-            setattr(script, name, original[step])
+            setattr(commit_change, name, original[step])
 
 
 def _live(engine: Engine) -> int:

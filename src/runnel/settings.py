@@ -129,6 +129,15 @@ class Settings(BaseSettings):
     owner_bytes: int = Field(
         1 << 30, ge=0, description="Bytes that an owner may publish in all, unless set for the owner."
     )
+    owner_query_conditions: int = Field(
+        1_000, ge=1, description="Conditions and feeds that one query of an owner may name."
+    )
+    owner_query_constants: int = Field(
+        10_000, ge=1, description="Constants (entries of lists, words, graph edges) in one query of an owner."
+    )
+    owner_script_conditions: int = Field(
+        100_000, ge=1, description="Conditions and constants of all queries that an owner declares in one script."
+    )
     sheet_seconds: float = Field(5.0, gt=0, description="Processor time that a stylesheet may take for a document.")
     sheet_megabytes: int = Field(512, ge=64, description="Memory that a stylesheet may take.")
     operator_modules: tuple[str, ...] = Field(

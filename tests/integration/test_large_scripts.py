@@ -16,7 +16,7 @@ from runnel.catalog.declared import feeds, subscriptions
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.store import schema
 from runnel.engine import Engine
-from runnel.engine.declare import script
+from runnel.engine.declare import commit_change, script
 from runnel.engine.planning import plan_change
 from runnel.engine.workspace import Workspace
 from runnel.errors import CorruptDataError, DuplicateNameError, QuotaExceededError, StatementError, UnknownNameError
@@ -95,7 +95,7 @@ def during_compiling(monkeypatch: pytest.MonkeyPatch, *actions: Callable[[], obj
             waiting.pop(0)()
         return compile_change(*arguments)
 
-    monkeypatch.setattr(script, "compile_change", compiled)
+    monkeypatch.setattr(commit_change, "compile_change", compiled)
     return happened
 
 
@@ -242,7 +242,7 @@ def test_a_name_that_means_another_feed_now_is_read_anew(
     check(engine)
 
 
-def test_at_last_it_is_declared_under_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_last_it_takes_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with runnel.open(tmp_path / "root") as engine, runnel.open(tmp_path / "root") as other:
         engine.execute("register feed News;")
         declared: list[str] = []
@@ -271,11 +271,11 @@ def test_a_plan_that_was_collected_meanwhile_is_no_damage(tmp_path: Path, monkey
 
     with runnel.open(tmp_path / "root") as engine:
         engine.execute("register feed News;")
-        monkeypatch.setattr(script, "compile_change", gone)
+        monkeypatch.setattr(commit_change, "compile_change", gone)
         engine.execute(many("Q"))
         assert {"Other", "Q0", f"Q{COUNT - 1}"} <= check(engine)
         assert len(tries) == 3, "the first, the other client's, and the second"
-        monkeypatch.setattr(script, "compile_change", lambda root, change: gone(root, change) and _raise())
+        monkeypatch.setattr(commit_change, "compile_change", lambda root, change: gone(root, change) and _raise())
         with pytest.raises(CorruptDataError):
             engine.execute(many("R"))
 

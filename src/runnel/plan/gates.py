@@ -8,9 +8,10 @@ say is settled in the order of the log, where a batch is committed.
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -89,12 +90,24 @@ def visible(ids: Array) -> Array:
     return ids[: int(np.searchsorted(ids, FIRST_DISJUNCT))]
 
 
+def gate_history(start: int, definition: bytes) -> bytes:
+    """The history of a gate whose feed counts after a sequence."""
+    return digest([start, definition.hex()])
+
+
+def digest(value: Any) -> bytes:
+    """A digest of a JSON value, of the size that gates use."""
+    return hashlib.blake2b(json.dumps(value).encode(), digest_size=DIGEST).digest()
+
+
 @dataclass(frozen=True, slots=True)
 class Gate:
     """The gate of a distinct feed: what it compares items by, and over how long.
 
     `history` stands for all that decides which items come to the gate and what counts there: another definition is
     another history. `shown` says whether the feed itself is among the queries that were compiled, or only read.
+    `definition` is the digest of what the feed reads and asks, without where it starts; plans that were written by
+    older versions do not have it.
     """
 
     feed: int
@@ -103,6 +116,11 @@ class Gate:
     since: int
     history: bytes
     shown: bool = True
+    definition: bytes = b""
+
+    def starting_after(self, sequence: int) -> Gate:
+        """The gate of the same feed, if that counts after another sequence."""
+        return replace(self, since=sequence, history=gate_history(sequence, self.definition))
 
     @property
     def microseconds(self) -> int:
@@ -118,6 +136,7 @@ class Gate:
             "since": self.since,
             "history": self.history.hex(),
             "shown": self.shown,
+            "definition": self.definition.hex(),
         }
 
     @staticmethod
@@ -131,6 +150,7 @@ class Gate:
                 int(value["since"]),
                 bytes.fromhex(value["history"]),
                 bool(value["shown"]),
+                bytes.fromhex(value.get("definition", "")),
             )
         except (KeyError, TypeError, ValueError, IndexError, OverflowError) as error:
             raise CorruptDataError(f"this is not a gate of a plan: {str(value)[:200]}") from error
@@ -173,6 +193,11 @@ class GateTable:
         ids = np.array(sorted(ways), dtype=np.int64)
         through = np.array([ways[one] for one in ids.tolist()], dtype=np.int64)
         return GateTable(ids, through, _texts(in_order(list(gates), ids, through)))
+
+    def starting_after(self, sequence: int, feeds: Set[int]) -> GateTable:
+        """This table, if some feeds count after another sequence."""
+        moved = (gate.starting_after(sequence) if gate.feed in feeds else gate for gate in self.gates())
+        return GateTable(self.way_ids, self.way_gates, _texts(moved))
 
     def without(self, queries: Array) -> GateTable:
         """This table without the ways of some queries."""

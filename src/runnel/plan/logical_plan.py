@@ -94,6 +94,10 @@ class QueryTable:
             **self.bound_graphs.arrays(),
         }
 
+    def start_arrays(self) -> dict[str, Array]:
+        """Those of the arrays of queries that say after which sequences they count."""
+        return {"query_since": self.query_since, **self.gates.arrays()}
+
 
 @dataclass(frozen=True, kw_only=True)
 class LogicalPlan(QueryTable):

@@ -33,6 +33,9 @@ ARRAYS = "arrays.npy"
 PREDICATES = "predicates.npy"
 """What is seldom looked at while items are matched: workers that never do have no memory for it."""
 
+STARTS = "starts.npy"
+"""The sequences after which queries count, where the other arrays were written before these were known."""
+
 LAYOUT = "layout."
 """The prefix of the arrays that belong to matchers, not to the logical plan."""
 
@@ -41,6 +44,9 @@ _MAPPED_ABOVE = 1 << 16
 
 _APART_ABOVE = 1 << 20
 """A smaller predicate table lies with the other arrays: a file more is one more wait."""
+
+_EARLY_ABOVE = 1 << 20
+"""A larger part is written before the sequences are known after which its queries count."""
 
 _KEPT = 6
 _LINE = 64
@@ -209,6 +215,28 @@ def write_delta(
     return _write(storage, folder, "delta", logical, layout, dead, parent)
 
 
+def start_base(storage: Storage, folder: str, logical: LogicalPlan, layout: Layout = NO_LAYOUT) -> UnfinishedPart:
+    """As `write_base`, up to the sequences after which queries count."""
+    part = UnfinishedPart(storage, folder, "base", layout, _tombstones(()), None)
+    part.write_early(logical)
+    return part
+
+
+def start_delta(
+    storage: Storage,
+    folder: str,
+    logical: LogicalPlan,
+    tombstones: Iterable[int],
+    parent: str,
+    layout: Layout = NO_LAYOUT,
+) -> UnfinishedPart:
+    """As `write_delta`, up to the sequences after which queries count."""
+    dead = np.union1d(_tombstones(tombstones), logical.query_ids)
+    part = UnfinishedPart(storage, folder, "delta", layout, dead, parent)
+    part.write_early(logical)
+    return part
+
+
 def _tombstones(ids: Iterable[int]) -> Array:
     return np.unique(np.array(sorted(ids), dtype=np.int64))
 
@@ -216,26 +244,63 @@ def _tombstones(ids: Iterable[int]) -> Array:
 def _write(
     storage: Storage, folder: str, kind: Kind, logical: LogicalPlan, layout: Layout, dead: Array, parent: str | None
 ) -> PlanManifest:
-    named = {LAYOUT + name: one for name, one in layout.arrays.items()}
-    seldom = {LAYOUT + name: one for name, one in layout.seldom.items()} | logical.predicate_arrays()
-    often = {**logical.query_arrays(), "tombstones": dead, **named}
-    groups = {ARRAYS: often, PREDICATES: seldom}
-    if sum(one.nbytes for one in seldom.values()) < _APART_ABOVE:
-        groups = {ARRAYS: often | seldom}
-    files: dict[str, PlanFile] = {}
-    placed: dict[str, PlanArray] = {}
-    for name, arrays in groups.items():
+    part = UnfinishedPart(storage, folder, kind, layout, dead, parent)
+    return part.finish(logical)
+
+
+@dataclass
+class UnfinishedPart:
+    """A folder in the making. Only the sequences after which queries count are still open.
+
+    `write_early` writes everything else where that is large, so that `finish`, which runs while the catalog's write
+    lock is held, never takes long. A folder without a manifest is no plan, so an unfinished one is an orphan.
+    """
+
+    storage: Storage
+    folder: str
+    kind: Kind
+    layout: Layout
+    dead: Array
+    parent: str | None
+    files: dict[str, PlanFile] = field(default_factory=dict)
+    placed: dict[str, PlanArray] = field(default_factory=dict)
+
+    def write_early(self, logical: LogicalPlan) -> None:
+        """Write what does not depend on where queries start, unless it is small enough for `finish`."""
+        groups = self._groups(logical)
+        if sum(one.nbytes for arrays in groups.values() for one in arrays.values()) < _EARLY_ABOVE:
+            return
+        late = logical.start_arrays()
+        for name, arrays in groups.items():
+            self._put(name, {one: array for one, array in arrays.items() if one not in late})
+
+    def finish(self, logical: LogicalPlan) -> PlanManifest:
+        """Write the rest, and the manifest; `logical` may differ from the early one in where queries start."""
+        groups = {STARTS: logical.start_arrays()} if self.files else self._groups(logical)
+        for name, arrays in groups.items():
+            self._put(name, arrays)
+        counts = {**logical.counts, "tombstones": len(self.dead)}
+        manifest = PlanManifest(self.folder, self.kind, counts, self.files, self.placed, logical.costs, self.parent)
+        # The manifest comes last: a reader that finds it finds every file that it names.
+        self.storage.write(f"{self.folder}/{MANIFEST}", manifest.to_json())
+        return manifest
+
+    def _groups(self, logical: LogicalPlan) -> dict[str, Arrays]:
+        """The arrays by the files that hold them."""
+        named = {LAYOUT + name: one for name, one in self.layout.arrays.items()}
+        seldom = {LAYOUT + name: one for name, one in self.layout.seldom.items()} | logical.predicate_arrays()
+        often = {**logical.query_arrays(), "tombstones": self.dead, **named}
+        if sum(one.nbytes for one in seldom.values()) < _APART_ABOVE:
+            return {ARRAYS: often | seldom}
+        return {ARRAYS: often, PREDICATES: seldom}
+
+    def _put(self, name: str, arrays: Arrays) -> None:
         data, places = _packed(
             name, {one: narrow_offsets(array) if one.endswith(".offsets") else array for one, array in arrays.items()}
         )
-        storage.write(f"{folder}/{name}", data, last=False)
-        files[name] = PlanFile(len(data), hashlib.sha256(data).hexdigest())
-        placed |= places
-    counts = {**logical.counts, "tombstones": len(dead)}
-    manifest = PlanManifest(folder, kind, counts, files, placed, logical.costs, parent)
-    # The manifest comes last: whoever finds it finds every file that it names.
-    storage.write(f"{folder}/{MANIFEST}", manifest.to_json())
-    return manifest
+        self.storage.write(f"{self.folder}/{name}", data, last=False)
+        self.files[name] = PlanFile(len(data), hashlib.sha256(data).hexdigest())
+        self.placed |= places
 
 
 def _packed(file: str, arrays: Arrays) -> tuple[memoryview, dict[str, PlanArray]]:

@@ -42,6 +42,8 @@ class NewFeed:
     every: timedelta | None = None
     tags: tuple[str, ...] = ()
     encoded: str | None = None
+    origin: int | None = None
+    sheet: str | None = None
 
 
 def encode_feed(node: Node) -> str:
@@ -107,6 +109,8 @@ def _feed_row(new: NewFeed, created: int, sequence: int, matched: Set[int]) -> d
         "created": created,
         "owner": new.owner,
         "period": None if new.every is None else new.every // _MICROSECOND,
+        "origin": new.origin,
+        "sheet": new.sheet,
         "bytes": 0,
     }
 

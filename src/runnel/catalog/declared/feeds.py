@@ -23,6 +23,11 @@ _FEEDS = (
     .outerjoin(schema.owners, _o.id == _f.owner)
 )
 _LIVE = _f.dropped.is_(None)
+_NODES = (
+    select(_f.id, _r.node, _f.paused)
+    .join(schema.revisions, (_r.feed == _f.id) & (_r.revision == _f.revision))
+    .where(_f.kind == FeedKind.VIRTUAL.value)
+)
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -63,13 +68,13 @@ def add_feed(
     return feed
 
 
-def replace_feed(connection: Connection, feed: Feed, statement: str, node: Node) -> None:
-    """Give a virtual feed another query; its id, subscriptions and readers stay."""
+def replace_feed(connection: Connection, feed: Feed, statement: str, node: Node, encoded: str | None = None) -> None:
+    """Give a virtual feed another query; its id, subscriptions and readers stay. `encoded` is the node as text."""
     revision = feed.revision + 1
     connection.execute(update(schema.feeds).where(_f.id == feed.id).values(revision=revision))
     connection.execute(delete(schema.reads).where(schema.reads.c.feed == feed.id))
     forget_uses(connection, [feed.id])
-    _add_revision(connection, feed.id, revision, statement, _encoded(node), paused=feed.paused)
+    _add_revision(connection, feed.id, revision, statement, encoded or _encoded(node), paused=feed.paused)
     _add_reads(connection, feed.id, node)
 
 
@@ -237,16 +242,19 @@ def definitions(
 
     A paused virtual feed reads nothing, so its readers get no items through it.
     """
-    query = (
-        select(_f.id, _r.node, _f.paused)
-        .join(schema.revisions, (_r.feed == _f.id) & (_r.revision == _f.revision))
-        .where(_f.kind == FeedKind.VIRTUAL.value)
-    )
-    if feeds is None:
-        rows: Iterable[Any] = connection.execute(query.where(_LIVE))
-    else:
-        ids = sorted(all_sources(connection, feeds))
-        rows = [row for chunk in chunks(ids) for row in connection.execute(query.where(_f.id.in_(chunk)))]
+    if feeds is not None:
+        return own_definitions(connection, all_sources(connection, feeds), with_paused=with_paused)
+    return _nodes(connection.execute(_NODES.where(_LIVE)), with_paused)
+
+
+def own_definitions(connection: Connection, feeds: Iterable[int], *, with_paused: bool = False) -> dict[int, Node]:
+    """As `definitions`, of these feeds alone."""
+    ids = sorted(feeds)
+    rows = (row for chunk in chunks(ids) for row in connection.execute(_NODES.where(_f.id.in_(chunk))))
+    return _nodes(rows, with_paused)
+
+
+def _nodes(rows: Iterable[Any], with_paused: bool) -> dict[int, Node]:
     return {row.id: decode_node(json.loads(row.node)) for row in rows if with_paused or not row.paused}
 
 

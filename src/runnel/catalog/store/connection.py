@@ -6,6 +6,7 @@ No password ever leaves this module in a message: errors and `shown` speak of th
 
 from __future__ import annotations
 
+import fcntl
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,11 +25,13 @@ from runnel.errors import CatalogUnavailableError, NewerWorkspaceError, Workspac
 
 _BUSY_SECONDS = 60.0
 _STATEMENT_SECONDS = 300.0
-_IDLE_SECONDS = 900.0  # a plan of very many queries is compiled inside its transaction
+_IDLE_SECONDS = 900.0  # a declarer compiles a plan of very many queries while it has its turn
 _CONNECT_SECONDS = 10
 _POOL_SIZE, _POOL_EXTRA = 4, 12
 _POOL_RECYCLE_SECONDS = 1800
 _WRITER_LOCK = 0x52554E4E
+_DECLARER_LOCK = 0x52554E4F
+_POLL_SECONDS = 0.01
 _CHUNK = 500
 _SQLITE = "sqlite"
 _T = TypeVar("_T")
@@ -61,10 +64,39 @@ class Catalog:
                 yield connection
 
     @contextmanager
+    def trial(self) -> Iterator[Connection]:
+        """As `write`, but rolled back at the end: shows what a change would come to."""
+        with self._translated(), self._engine.connect() as connection:
+            connection = connection.execution_options(runnel_write=True)
+            transaction = connection.begin()
+            try:
+                yield connection
+            finally:
+                transaction.rollback()
+
+    @contextmanager
     def read(self) -> Iterator[Connection]:
         """A transaction that only reads."""
         with self._translated(), self._engine.connect() as connection, connection.begin():
             yield connection
+
+    @contextmanager
+    def declaring(self) -> Iterator[None]:
+        """A turn to change what is declared: one declarer at a time has it, and other writers do not need it.
+
+        It ends with the process that holds it. CatalogUnavailable if others keep it for too long.
+        """
+        if self._engine.dialect.name != _SQLITE:
+            with self.read() as connection:
+                connection.exec_driver_sql(
+                    f"select pg_advisory_xact_lock({_DECLARER_LOCK}, hashtext(coalesce(current_schema(), '')))"
+                )
+                yield
+        elif self._engine.url.database in (None, "", ":memory:"):
+            yield
+        else:
+            with _locked_file(f"{self._engine.url.database}.declaring"):
+                yield
 
     def migrate(self) -> int:
         """Bring the catalog to this version of Runnel; gives the version. Each step is one transaction."""
@@ -106,6 +138,24 @@ class Catalog:
             if told is None:
                 raise
             raise told from error
+
+
+@contextmanager
+def _locked_file(path: str) -> Iterator[None]:
+    """Hold the lock of a file, which is made if it is not there."""
+    deadline = time.monotonic() + _BUSY_SECONDS
+    with open(path, "ab") as file:  # noqa: PTH123  (a database's name, as SQLite opens it)
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise CatalogUnavailableError(
+                        "another declaration is being compiled", hint="nothing was changed; try again"
+                    ) from None
+                time.sleep(_POLL_SECONDS)
+        yield
 
 
 def now(connection: Connection) -> int:

@@ -34,20 +34,13 @@ class Activation:
         feeds.set_since(connection, {**since, **dict.fromkeys(self.remove)})
 
 
-def activate(connection: Connection, touched: Iterable[int], redefined: Iterable[int]) -> Activation:
-    """Mark feeds as matched or not after a change.
-
-    `touched` are feeds whose subscriptions or readers changed, `redefined` those whose query did.
-    """
-    found = find_activation(connection, touched, redefined, Pending(connection))
-    found.write(connection)
-    return found
-
-
 def find_activation(
     connection: Connection, touched: Iterable[int], redefined: Iterable[int], pending: Pending
 ) -> Activation:
-    """What a change means; nothing is written."""
+    """What a change means; nothing is written.
+
+    `touched` are feeds whose subscriptions or readers changed, `redefined` those whose query did.
+    """
     region = pending.all_sources({*touched, *redefined})
     before = feeds.since_of(connection, region - pending.feeds.keys())
     needed = _needed(connection, region, pending)

@@ -6,12 +6,16 @@ something that is there already has that written first.
 
 from __future__ import annotations
 
-from runnel.algebra.nodes.query import Node, Read
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from runnel.algebra.nodes.query import Node, Read, reads
 from runnel.catalog.declared import feeds, subscriptions, tags
-from runnel.catalog.declared.bulk_insert import NewFeed, encode_feed
+from runnel.catalog.declared.bulk_insert import NewFeed, NewSubscription, encode_feed
 from runnel.catalog.declared.prefixes import all_prefixes
 from runnel.catalog.declared.subscriptions import INTERNAL
 from runnel.engine.declare import declare_operators, declare_prefixes, subscribe
+from runnel.engine.declare.refuse_large import SizeLimits
 from runnel.engine.declare.scope import DeclarationScope
 from runnel.engine.outcome import Outcome, listed
 from runnel.errors import CyclicFeedsError, InputError, StatementError, StillNeededError
@@ -20,17 +24,41 @@ from runnel.language.printing import print_statement
 from runnel.language.syntax import statements as said
 from runnel.language.syntax.iri_prefixes import write_out
 from runnel.model.feed import Feed, FeedKind
+from runnel.model.operator import OperatorDeclaration
 from runnel.net.http_client import check_url
 from runnel.sources.feed_address import parse_address
+
+
+@dataclass(frozen=True, slots=True)
+class BoundQuery:
+    """A `create feed` statement bound to the catalog, and what that rests on.
+
+    A script is applied more than once (see `commit_change`); as long as names, prefixes and operators mean the same,
+    its queries need not be bound again, least of all under the write lock.
+    """
+
+    feeds: Mapping[str, int | None]
+    prefixes: Mapping[str, str] | None
+    operators: Mapping[str, OperatorDeclaration | None]
+    node: Node
+    text: str
+    encoded: str
+
+
+BoundQueries = dict[int, BoundQuery]
+"""By the identity of the statement: hashing a large query takes as long as binding it."""
 
 
 class Declarer:
     """Applies declarations in one open transaction; its scope remembers what they touched."""
 
-    def __init__(self, scope: DeclarationScope) -> None:
+    def __init__(self, scope: DeclarationScope, bound: BoundQueries | None = None) -> None:
         self.scope = scope
         self._connection = scope.connection
         self._prefixes: dict[str, str] | None = None
+        self._bound: BoundQueries = {} if bound is None else bound
+        self._limits = SizeLimits(scope.root.settings, scope.actor)
+        self._origins: dict[int, int] | None = None
 
     def apply(self, statement: said.Declaration) -> Outcome:
         """Apply one declaration; raises a StatementError that knows its place."""
@@ -41,10 +69,10 @@ class Declarer:
                 return self._create(statement)
             case said.Subscribe():
                 return subscribe.subscribe(self.scope, statement)
-        self.scope.settle()
-        match statement:
             case said.MaterialiseFeed():
                 return self._materialise(statement)
+        self.scope.settle()
+        match statement:
             case said.RegisterOperator():
                 return declare_operators.register(self.scope, statement)
             case said.DropOperator():
@@ -105,40 +133,29 @@ class Declarer:
 
     def _materialise(self, statement: said.MaterialiseFeed) -> Outcome:
         scope = self.scope
+        self._origins = None
         scope.refuse_taken(statement.name)
         origin = scope.find(statement.origin)
         scope.refuse_disabled(statement.name.span)
         scope.allowance.take("queries")
         name, text, owner = statement.name.text, print_statement(statement), scope.actor.owner
         sheet = scope.sheets[statement.sheet]
-        feed = feeds.add_feed(
-            self._connection, name, FeedKind.SOURCE, text, owner=owner, origin=origin.id, sheet=sheet
-        )
-        subscriptions.add_subscription(
-            self._connection,
-            origin.id,
-            INTERNAL,
-            str(feed),
-            since=scope.sequence,
-            every=None,
-            lifetime=None,
-            owner=owner,
-            sheet=sheet,
-        )
-        scope.touched.add(origin.id)
+        feed = scope.pending.feed_id()
+        scope.pending.add_feed(NewFeed(feed, name, FeedKind.SOURCE, text, owner=owner, origin=origin.id, sheet=sheet))
+        number = scope.pending.subscription_id()
+        scope.subscribe(NewSubscription(number, origin.id, INTERNAL, str(feed), owner=owner, sheet=sheet))
         scope.remember(Feed(feed, name, FeedKind.SOURCE, text, owner=owner, origin=origin.id, sheet=sheet))
         data = {"feed": name, "id": feed, "origin": origin.name, "sheet": sheet}
         return Outcome(f"registered feed {name}, made from {origin.name}", data)
 
     def _create(self, statement: said.CreateFeed) -> Outcome:
         name, owner = statement.name.text, self.scope.actor.owner
+        self._limits.check(statement.query, statement.name.span)
         existing = self.scope.own(name)
         if existing is not None and (not statement.replace or existing.kind is FeedKind.SOURCE):
             self.scope.refuse_taken(statement.name)
-        query = write_out(statement.query, self._known_prefixes)
-        node = bind_query(query, self._resolve, self.scope.names, self.scope.operator, self.scope.operator_names)
-        # Stored without `or replace`: a declaration says what is, not how it came to be.
-        text = print_statement(said.CreateFeed(statement.name, query, tags=statement.tags))
+        bound = self.bind(statement)
+        node, text = bound.node, bound.text
         if existing is None:
             self.scope.allowance.take("queries")
             feed = self.scope.pending.feed_id()
@@ -151,14 +168,14 @@ class Declarer:
                     node=node,
                     owner=owner,
                     tags=statement.tags,
-                    encoded=encode_feed(node),
+                    encoded=bound.encoded,
                 )
             )
         else:
             self.scope.settle()
             self._refuse_cycle(statement, existing, node)
             feed = existing.id
-            feeds.replace_feed(self._connection, existing, text, node)
+            feeds.replace_feed(self._connection, existing, text, node, bound.encoded)
             self.scope.redefined.add(feed)
             self.scope.touched |= feeds.all_sources(self._connection, [feed])
             tags.set_tags(self._connection, feed, statement.tags)
@@ -167,6 +184,43 @@ class Declarer:
         self.scope.remember(Feed(feed, name, FeedKind.VIRTUAL, text, revision=revision, paused=paused, owner=owner))
         verb = "created" if existing is None else "replaced"
         return Outcome(f"{verb} feed {name}", {"feed": name, "id": feed})
+
+    def bind(self, statement: said.CreateFeed) -> BoundQuery:
+        """The query of a statement, bound to what names mean now."""
+        known = self._bound.get(id(statement))
+        if known is not None and self._is_current(known):
+            return known
+        names: dict[str, int | None] = {}
+        asked: dict[str, OperatorDeclaration | None] = {}
+        prefixes: dict[str, str] | None = None
+
+        def resolve(name: str) -> int | None:
+            names[name] = self._resolve(name)
+            return names[name]
+
+        def operator(name: str) -> OperatorDeclaration | None:
+            asked[name] = self.scope.operator(name)
+            return asked[name]
+
+        def known_prefixes() -> dict[str, str]:
+            nonlocal prefixes
+            prefixes = self._known_prefixes()
+            return prefixes
+
+        query = write_out(statement.query, known_prefixes)
+        node = bind_query(query, resolve, self.scope.names, operator, self.scope.operator_names)
+        # Stored without `or replace`: a declaration says what is, not how it came to be.
+        text = print_statement(said.CreateFeed(statement.name, query, tags=statement.tags))
+        bound = BoundQuery(names, prefixes, asked, node, text, encode_feed(node))
+        self._bound[id(statement)] = bound
+        return bound
+
+    def _is_current(self, bound: BoundQuery) -> bool:
+        return (
+            all(self._resolve(name) == feed for name, feed in bound.feeds.items())
+            and all(self.scope.operator(name) == one for name, one in bound.operators.items())
+            and (bound.prefixes is None or bound.prefixes == self._known_prefixes())
+        )
 
     def _known_prefixes(self) -> dict[str, str]:
         if self._prefixes is None:
@@ -179,9 +233,14 @@ class Declarer:
 
     def _refuse_cycle(self, statement: said.CreateFeed, feed: Feed, node: Node) -> None:
         self.scope.touched |= feeds.all_sources(self._connection, [feed.id])
-        definitions = feeds.definitions(self._connection, with_paused=True)
         # A materialised feed reads its origin as a view does, only later.
-        made_from: dict[int, Node] = {one: Read(origin) for one, origin in feeds.origins(self._connection).items()}
+        if self._origins is None:
+            self._origins = feeds.origins(self._connection)
+        made_from: dict[int, Node] = {one: Read(origin) for one, origin in self._origins.items()}
+        below = feeds.all_sources(self._connection, {*reads(node), *self._origins.values()})
+        if feed.id not in below:
+            return  # nearly always, and without decoding anybody's query
+        definitions = feeds.own_definitions(self._connection, below, with_paused=True)
         path = find_cycle(feed.id, node, definitions | made_from)
         if path is not None:
             names = feeds.feed_names(self._connection)
@@ -211,6 +270,7 @@ class Declarer:
     def _drop_all(self, doomed: set[int]) -> tuple[list[str], list[int]]:
         """Drop feeds on which no others depend, and end their subscriptions; gives the names and the numbers."""
         scope = self.scope
+        self._origins = None
         held = [one for each in doomed for one in subscriptions.live_subscriptions(self._connection, each)]
         # What the doomed feeds read may be needed no more; ask before the edges are gone.
         scope.touched |= feeds.all_sources(self._connection, doomed)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlalchemy import Connection
 
 from runnel.catalog.declared import subscriptions
 from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import match_segments
 from runnel.delivery.dispatcher import NO_MESSAGES
-from runnel.engine.declare.activation import activate
-from runnel.engine.planning.plan_change import publish_change
+from runnel.engine.declare.commit_change import Applied, commit_change
+from runnel.engine.declare.pending import NeedsLockError, Pending
 from runnel.engine.workspace import Workspace
 from runnel.model.subscription import Subscription
 
@@ -21,18 +23,21 @@ def end_expired(root: Workspace) -> int:
     if not expired:
         return 0
     last = {one.id: _last_sequence(root, one) for one in expired}
-    with root.catalog.write() as connection:
+
+    def end(connection: Connection, *, ahead: bool, numbers: Mapping[str, int]) -> Applied[int]:
         ended = [
             one
             for one in subscriptions.expired_subscriptions(connection)
             if one.id in last and _has_all(connection, one, last[one.id])
         ]
+        if ended and ahead:
+            raise NeedsLockError
         for one in ended:
             subscriptions.end_subscription(connection, one.id)
             ledger.drop_cursor(connection, one.id)
-        change = activate(connection, {one.feed for one in ended}, ())
-        publish_change(root, connection, change, ())
-    return len(ended)
+        return Applied(len(ended), Pending(connection), touched={one.feed for one in ended})
+
+    return commit_change(root, end)
 
 
 def _last_sequence(root: Workspace, subscription: Subscription) -> int:

@@ -18,6 +18,10 @@ from runnel.catalog.declared.changes import next_number
 from runnel.model.feed import FeedKind
 
 
+class NeedsLockError(Exception):
+    """A statement that changes what is there cannot be applied in a transaction that only reads."""
+
+
 @dataclass
 class Pending:
     """The catalog as one transaction sees it, and what is to be added to it."""
@@ -26,7 +30,12 @@ class Pending:
     feeds: dict[int, NewFeed] = field(default_factory=dict)
     subscriptions: list[NewSubscription] = field(default_factory=list)
     definitions: dict[int, Node] = field(default_factory=dict)
-    _first: dict[str, int] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
+    """The first id of new rows by table; given, where the same change was applied before with these ids."""
+    added: set[int] = field(default_factory=set)
+    """All new feeds, written or not."""
+    _next: dict[str, int] = field(default_factory=dict)
+    _written: set[str] = field(default_factory=set)
 
     def feed_id(self) -> int:
         """The id that the next new feed has."""
@@ -37,13 +46,16 @@ class Pending:
         return self._start("subscriptions") + len(self.subscriptions)
 
     def _start(self, table: str) -> int:
-        if table not in self._first:
-            self._first[table] = next_number(self.connection, table)
-        return self._first[table]
+        if table not in self._next:
+            following = next_number(self.connection, table)
+            self._next[table] = self.numbers.get(table, following) if table not in self._written else following
+            self.numbers.setdefault(table, self._next[table])
+        return self._next[table]
 
     def add_feed(self, new: NewFeed) -> None:
         """One more feed."""
         self.feeds[new.id] = new
+        self.added.add(new.id)
         if new.node is not None:
             self.definitions[new.id] = new.node
 
@@ -53,16 +65,16 @@ class Pending:
 
     def fits(self, connection: Connection) -> bool:
         """Whether the ids that were given are still those that are next in a catalog."""
-        return all(next_number(connection, table) == first for table, first in self._first.items())
+        return all(next_number(connection, table) == first for table, first in self._next.items())
 
     def write(self, connection: Connection, sequence: int, matched: Set[int] = frozenset()) -> None:
         """Write all of it; the feeds among `matched` are matched after a sequence, where subscriptions start too."""
         add_feeds(connection, list(self.feeds.values()), sequence, matched)
         add_subscriptions(connection, self.subscriptions, sequence)
         self.feeds.clear()
-        self.definitions.clear()
         self.subscriptions.clear()
-        self._first.clear()
+        self._written |= self._next.keys()
+        self._next.clear()
 
     # --- lookups that see both ------------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from runnel.catalog.declared.subscriptions import INTERNAL
 from runnel.catalog.delivery import ledger
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.actors import Actor, check_actor, names_for
-from runnel.engine.declare.pending import Pending
+from runnel.engine.declare.pending import NeedsLockError, Pending
 from runnel.engine.workspace import Workspace
 from runnel.errors import DuplicateNameError, Span, StatementError, UnknownNameError
 from runnel.language.nearest import did_you_mean
@@ -25,10 +25,6 @@ from runnel.model.subscription import Subscription
 
 _MANY = 100
 """Names from which on all targets are read at once, rather than asked for one by one."""
-
-
-class NeedsLockError(Exception):
-    """A statement that changes what is there cannot be prepared without the catalog's write lock."""
 
 
 class DeclarationScope:
@@ -48,8 +44,9 @@ class DeclarationScope:
         registrations: Mapping[RegisterOperator, OperatorDeclaration] = MappingProxyType({}),
         names: Iterable[str] = (),
         ahead: bool = False,
+        numbers: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """`names` are looked up at once, which is faster than one by one."""
+        """`names` are looked up at once, which is faster than one by one; `numbers` are the ids of new rows."""
         self.root = root
         self.connection = connection
         self.actor = actor
@@ -57,7 +54,7 @@ class DeclarationScope:
         self.registrations = registrations
         check_actor(connection, actor)
         self.allowance = QuotaAllowance(connection, actor.owner, root.settings)
-        self.pending = Pending(connection)
+        self.pending = Pending(connection, numbers=dict(numbers))
         self._ahead = ahead
         # Nobody else can accept or declare anything while this transaction is open, so these may be kept; and whoever
         # prepares a change ahead of one looks again later.

@@ -5,13 +5,15 @@ In: the token of a link, from anybody. Out: the name of the feed it speaks of, o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from sqlalchemy import Connection
 
 from runnel.catalog.access.workspace_secrets import UNSUBSCRIBE, check_unsubscribe_token, find_secret
 from runnel.catalog.declared import feeds, subscriptions
 from runnel.catalog.delivery import ledger
-from runnel.engine.declare.activation import activate
-from runnel.engine.planning.plan_change import publish_change
+from runnel.engine.declare.commit_change import Applied, commit_change
+from runnel.engine.declare.pending import NeedsLockError, Pending
 from runnel.engine.workspace import Workspace
 from runnel.model.subscription import Subscription
 
@@ -27,15 +29,19 @@ def end_by_link(root: Workspace, token: str) -> str | None:
     """End the subscription of a link; gives the name of its feed."""
     if feed_of_link(root, token) is None:
         return None  # whoever guesses tokens takes no lock
-    with root.catalog.write() as connection:
+
+    def end(connection: Connection, *, ahead: bool, numbers: Mapping[str, int]) -> Applied[str | None]:
         found = _subscription(connection, token)
         if found is None:
-            return None
+            return Applied(None, Pending(connection))
+        if ahead:
+            raise NeedsLockError
         name = _feed_name(connection, found)
         subscriptions.end_subscription(connection, found.id)
         ledger.drop_cursor(connection, found.id)
-        publish_change(root, connection, activate(connection, {found.feed}, ()), ())
-        return name
+        return Applied(name, Pending(connection), touched={found.feed})
+
+    return commit_change(root, end)
 
 
 def _subscription(connection: Connection, token: str) -> Subscription | None:

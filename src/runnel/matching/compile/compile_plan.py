@@ -22,10 +22,10 @@ from runnel.matching.graphs.patterns.graph_layout import lay_out_graphs
 from runnel.optimizer.merge_plans import merge_plans
 from runnel.optimizer.optimize import optimize
 from runnel.optimizer.optimizer_settings import OptimizerSettings
-from runnel.plan.gates import query_of
+from runnel.plan.gates import FIRST_DISJUNCT, query_of
 from runnel.plan.logical_plan import CostRecord, LogicalPlan, PlanQuery
 from runnel.plan.manifest import PlanManifest
-from runnel.plan.store import Layout, Plan, write_base, write_delta
+from runnel.plan.store import Layout, Plan, UnfinishedPart, start_base, start_delta, write_base, write_delta
 from runnel.storage.file_storage import Storage
 
 
@@ -119,16 +119,29 @@ class LaidOut:
         """Write it as a new delta folder of the base `parent`."""
         return write_delta(storage, folder, self.logical, tombstones, parent, self.layout)
 
-    def starting_after(self, sequence: int, queries: Iterable[int]) -> LaidOut | None:
-        """The same, with some queries that count after another sequence; None where only compiling again tells.
+    def start_base(self, storage: Storage, folder: str) -> UnfinishedPart:
+        """Write it as a new base folder, up to the sequences after which queries count."""
+        return start_base(storage, folder, self.logical, self.layout)
 
-        What a distinct feed has had depends on where it started, and so does what its gate is.
-        """
-        if len(self.logical.gates):
-            return None
-        since = self.logical.query_since.copy()
-        since[np.isin(query_of(self.logical.query_ids), np.fromiter(queries, dtype=np.int64))] = sequence
-        return replace(self, logical=replace(self.logical, query_since=since))
+    def start_delta(self, storage: Storage, folder: str, tombstones: Iterable[int], parent: str) -> UnfinishedPart:
+        """Write it as a new delta folder of the base `parent`, up to the sequences after which queries count."""
+        return start_delta(storage, folder, self.logical, tombstones, parent, self.layout)
+
+    def starting_after(self, sequence: int, queries: Iterable[int]) -> LaidOut:
+        """The same, with some queries that count after another sequence."""
+        moved = frozenset(queries)
+        logical = self.logical
+        ids = logical.query_ids
+        chosen = np.isin(query_of(ids), np.fromiter(moved, dtype=np.int64, count=len(moved)))
+        gates = logical.gates
+        if len(gates):
+            # A gate is asked about everything that reaches it; which items count there is decided behind the matcher.
+            behind = np.array([gate.feed for gate in gates.gates()], dtype=np.int64)
+            chosen &= (ids < FIRST_DISJUNCT) | ~np.isin(query_of(ids), behind)
+            gates = gates.starting_after(sequence, moved)
+        since = logical.query_since.copy()
+        since[chosen] = sequence
+        return replace(self, logical=replace(logical, query_since=since, gates=gates))
 
 
 def lay_out(

@@ -7,23 +7,19 @@ below it, besides what reaches it through none.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from runnel.algebra.nodes.encode import encode_node
 from runnel.algebra.nodes.expressions import Expression
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union, reads
 from runnel.algebra.semantics.close_conditions import close_condition, terms_of
-from runnel.algebra.semantics.distinct import DIGEST
 from runnel.errors import CyclicFeedsError, RunnelError
 from runnel.optimizer.draft import Draft, FlatFilter, FlatNodes, FlatRead, FlatUnion
 from runnel.optimizer.formulas import Formulas
 from runnel.optimizer.optimizer_settings import OptimizerSettings
 from runnel.optimizer.passes.name_graphs import binds_by_graphs, graphs_as_terms, named_graphs
-from runnel.plan.gates import NO_GATE, Gate, GateTable, disjunct_id
+from runnel.plan.gates import NO_GATE, Gate, GateTable, digest, disjunct_id, gate_history
 from runnel.plan.graph_bindings import NamedGraph
 from runnel.plan.logical_plan import PlanQuery
 
@@ -90,14 +86,10 @@ def _gate(feed: int, definitions: Mapping[int, Node], since: Mapping[int, int], 
             waiting += missing
             continue
         waiting.pop()
-        prints[view] = _digest([view, encode_node(definitions[view]), [prints[one].hex() for one in below]])
+        prints[view] = digest([view, encode_node(definitions[view]), [prints[one].hex() for one in below]])
     start = since.get(feed, 0)
-    history = _digest([start, prints[feed].hex()])
-    return Gate(feed, node.by, node.window, start, history, shown=feed in since)
-
-
-def _digest(value: Any) -> bytes:
-    return hashlib.blake2b(json.dumps(value).encode(), digest_size=DIGEST).digest()
+    history = gate_history(start, prints[feed])
+    return Gate(feed, node.by, node.window, start, history, shown=feed in since, definition=prints[feed])
 
 
 class _Flattener:

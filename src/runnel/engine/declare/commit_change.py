@@ -1,0 +1,215 @@
+"""Commit a change to what is declared, together with its plan. Compiling never holds up other writers.
+
+In: a function that applies the change in a transaction. Out: what it returned, committed with a new plan version.
+
+1. Apply the change without keeping it. A change that only adds things is applied in a transaction that only reads.
+   Any other change needs the write lock, so it is applied in a transaction that is rolled back.
+2. Compile the plan and write its files. No transaction is open.
+3. In a short write transaction, check that nothing was declared meanwhile, apply the change, and publish the plan.
+
+If something was declared meanwhile, all of it is done again. A declarer that was overtaken a few times takes its turn
+(`Catalog.declaring`) before step 1. All others need a turn for step 3, so they wait for it; publishers and the runner
+do not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from sqlalchemy import Connection
+
+from runnel.algebra.nodes.query import Node
+from runnel.catalog.access.owners import Owner, owner_by_id
+from runnel.catalog.declared import feeds
+from runnel.catalog.declared.changes import changes, note_change
+from runnel.catalog.logs import plan_versions
+from runnel.catalog.store.sequencer import last_sequence
+from runnel.engine.declare.activation import Activation, find_activation
+from runnel.engine.declare.pending import NeedsLockError, Pending
+from runnel.engine.planning.plan_change import (
+    CompiledChange,
+    PlanChange,
+    Uncommitted,
+    compile_change,
+    publish_draft,
+    read_change,
+)
+from runnel.engine.workspace import Workspace
+from runnel.errors import CatalogUnavailableError, CorruptDataError
+from runnel.model.feed import ADMIN
+
+OPTIMISTIC = 3
+"""How often a change is prepared before its declarer takes a turn that keeps other declarers waiting."""
+
+_TRIES = 20
+"""How often in all. With its turn taken, only the runner can overtake a declarer, a few times an hour."""
+
+_T = TypeVar("_T")
+
+
+@dataclass
+class Applied(Generic[_T]):
+    """What applying a change came to: its result, the feeds that it concerns, and rows that are to be written."""
+
+    result: _T
+    pending: Pending
+    touched: set[int] = field(default_factory=set)
+    redefined: set[int] = field(default_factory=set)
+    dropped: set[int] = field(default_factory=set)
+
+
+class Apply(Protocol[_T]):
+    """Applies a change. With `ahead` the connection only reads: what needs more raises NeedsLockError.
+
+    `numbers` are the ids that new rows had when the change was applied before, which they must have again.
+    """
+
+    def __call__(self, connection: Connection, *, ahead: bool, numbers: Mapping[str, int]) -> Applied[_T]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a prepared change rests on: as long as this is the same, so are all names, queries and quotas."""
+
+    changes: int
+    plan: int | None
+    owner: Owner
+
+
+@dataclass(frozen=True)
+class _Prepared(Generic[_T]):
+    """A change that was applied and not kept. `is_ahead` says whether only its pending rows have to be written."""
+
+    seen: _Seen
+    applied: Applied[_T]
+    activation: Activation
+    uncommitted: Uncommitted
+    is_ahead: bool
+
+
+class _OutdatedError(Exception):
+    """What was prepared does not fit the catalog any more."""
+
+
+def commit_change(
+    root: Workspace,
+    apply: Apply[_T],
+    *,
+    owner: int = ADMIN,
+    before_commit: Callable[[Connection], None] = lambda connection: None,
+) -> _T:
+    """Apply a change and make it current with its plan; gives the result of applying it.
+
+    `before_commit` is called with the transaction that writes, before anything is written.
+    """
+    change = _Change(root, apply, owner, before_commit)
+    for attempt in range(_TRIES):
+        with root.catalog.declaring() if attempt >= OPTIMISTIC else nullcontext():
+            result = change.try_once(has_turn=attempt >= OPTIMISTIC)
+        if result is not None:
+            return result.result
+    raise CatalogUnavailableError(
+        "other changes to the plan kept this one from being committed", hint="nothing was changed; try again"
+    )
+
+
+class _Change(Generic[_T]):
+    """One change on its way into the catalog."""
+
+    def __init__(
+        self, root: Workspace, apply: Apply[_T], owner: int, before_commit: Callable[[Connection], None]
+    ) -> None:
+        self._root = root
+        self._apply = apply
+        self._owner = owner
+        self._before_commit = before_commit
+
+    def try_once(self, *, has_turn: bool) -> Applied[_T] | None:
+        """Prepare, compile and commit; None if something was declared meanwhile, and nothing was written."""
+        prepared = self._prepare()
+        try:
+            draft = self._compile(prepared)
+            with nullcontext() if has_turn else self._root.catalog.declaring():
+                return self._commit(prepared, draft)
+        except _OutdatedError:
+            return None
+
+    def _prepare(self) -> _Prepared[_T]:
+        catalog = self._root.catalog
+        try:
+            with catalog.read() as connection:
+                seen = self._seen(connection)
+                applied = self._apply(connection, ahead=True, numbers={})
+                return self._prepared(connection, seen, applied, is_ahead=True)
+        except NeedsLockError:
+            pass
+        with catalog.trial() as connection:
+            seen = self._seen(connection)
+            applied = self._apply(connection, ahead=False, numbers={})
+            return self._prepared(connection, seen, applied, is_ahead=False)
+
+    def _prepared(
+        self, connection: Connection, seen: _Seen, applied: Applied[_T], *, is_ahead: bool
+    ) -> _Prepared[_T]:
+        activation = _settle(connection, applied)
+        definitions: dict[int, Node | None] = dict(applied.pending.definitions)
+        changed = applied.redefined - applied.dropped
+        if changed:
+            definitions |= {**dict.fromkeys(changed), **feeds.own_definitions(connection, changed)}
+        uncommitted = Uncommitted(definitions, frozenset(applied.pending.added), frozenset(applied.dropped))
+        return _Prepared(seen, applied, activation, uncommitted, is_ahead)
+
+    def _compile(self, prepared: _Prepared[_T]) -> CompiledChange | None:
+        try:
+            change = self._read_change(prepared)
+            return None if change is None else compile_change(self._root, change)
+        except CorruptDataError:
+            # A plan is collected when a newer one is in use; nothing holds on to it here.
+            with self._root.catalog.read() as connection:
+                if self._seen(connection) == prepared.seen:
+                    raise
+            raise _OutdatedError from None
+
+    def _read_change(self, prepared: _Prepared[_T]) -> PlanChange | None:
+        with self._root.catalog.read() as connection:
+            if self._seen(connection) != prepared.seen:
+                raise _OutdatedError
+            return read_change(self._root, connection, prepared.activation, prepared.uncommitted)
+
+    def _commit(self, prepared: _Prepared[_T], draft: CompiledChange | None) -> Applied[_T]:
+        with self._root.catalog.write() as connection:
+            self._before_commit(connection)
+            if self._seen(connection) != prepared.seen:
+                raise _OutdatedError
+            applied, activation = prepared.applied, prepared.activation
+            if prepared.is_ahead:
+                if not applied.pending.fits(connection):
+                    raise _OutdatedError
+            else:
+                numbers = applied.pending.numbers
+                applied = self._apply(connection, ahead=False, numbers=numbers)
+                activation = _settle(connection, applied)
+                if activation != prepared.activation or applied.dropped != prepared.uncommitted.dropped:
+                    raise _OutdatedError
+            note_change(connection)
+            new = frozenset(applied.pending.feeds)
+            applied.pending.write(connection, last_sequence(connection), activation.fresh)
+            activation.write(connection, but=new)
+            if draft is not None:
+                publish_draft(self._root, connection, draft)
+            return applied
+
+    def _seen(self, connection: Connection) -> _Seen:
+        current = plan_versions.current_plan(connection)
+        owner = owner_by_id(connection, self._owner)
+        return _Seen(changes(connection), None if current is None else current.version, owner)
+
+
+def _settle(connection: Connection, applied: Applied[_T]) -> Activation:
+    """What an applied change means for the plan."""
+    if applied.redefined or applied.dropped:
+        applied.pending.write(connection, last_sequence(connection))
+    return find_activation(connection, applied.touched, applied.redefined, applied.pending)

@@ -1,0 +1,285 @@
+"""Declarations are compiled while other writers work: no statement holds the catalog's write lock for long."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.services import PostgreSQL, postgresql
+
+import runnel
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import plan_versions
+from runnel.engine import Engine
+from runnel.engine.declare import commit_change
+from runnel.engine.declare.end_expired import end_expired
+from runnel.engine.planning import plan_change
+from runnel.errors import CatalogUnavailableError, CyclicFeedsError, StatementError
+from runnel.plan.store import PlanVersion, load
+from runnel.testing import FakeClock
+
+__all__ = ["postgresql"]
+
+_PUBLISH = """
+import sys, runnel
+with runnel.open(sys.argv[1], create=False, catalog=sys.argv[2]) as engine:
+    print(engine.publish("News", [{"id": sys.argv[3]}]).last_sequence)
+"""
+
+_BEFORE = """
+register feed News; register feed Other;
+create feed Rock from News where title contains 'rock'; subscribe to Rock output log;
+create feed View from Rock where n > 1; subscribe to View output log;
+create feed Jazz from News where title contains 'jazz'; subscribe to Jazz output log;
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    server: PostgreSQL | None = request.getfixturevalue("postgresql") if request.param == "postgresql" else None
+    with runnel.open(tmp_path / "root", catalog="" if server is None else server.schema()) as opened:
+        opened.execute(_BEFORE)
+        yield opened
+
+
+def while_compiling(monkeypatch: pytest.MonkeyPatch, *actions: Callable[[], object]) -> list[object]:
+    """Do one thing each time a change is compiled, before it is; gives what they returned."""
+    returned: list[object] = []
+    waiting = list(actions)
+    real = plan_change.compile_change
+
+    def compiled(*arguments: Any) -> Any:
+        if waiting:
+            returned.append(waiting.pop(0)())
+        return real(*arguments)
+
+    monkeypatch.setattr(commit_change, "compile_change", compiled)
+    return returned
+
+
+def publish_elsewhere(engine: Engine, item: str) -> int:
+    """Publish in another process, and wait until its transaction is committed."""
+    arguments = [sys.executable, "-c", _PUBLISH, str(engine.root.folder), engine.root.catalog.url, item]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=50, check=True)
+    return int(done.stdout)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "create feed New from News where n = 1; subscribe to New output log;",
+        "create or replace feed Rock from News where title contains 'pop';",
+        "create or replace feed Rock from Other where n = 2; create feed X from Rock; subscribe to X output log;",
+        "pause feed Rock;",
+        "register prefix ex as 'urn:ex:'; create feed G from News where graph { ?a ex:p ?b };"
+        " subscribe to G output log;",
+        "drop feed View cascade; create feed View from Jazz where n < 3; subscribe to View output log;",
+    ],
+)
+def test_another_process_publishes_while_a_statement_is_compiled(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    sequences = while_compiling(monkeypatch, lambda: publish_elsewhere(engine, "1"))
+    engine.execute(statement)
+    assert sequences == [1], "compiled once, and the publisher's transaction was committed before that was over"
+    assert_plan_is_current(engine)
+
+
+def test_expiry_is_compiled_outside_the_lock_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = FakeClock()
+    with runnel.open(tmp_path / "root", clock=clock) as engine, runnel.open(tmp_path / "root", clock=clock) as other:
+        engine.execute(_BEFORE + "create feed Soon from News; subscribe to Soon output log for 1 day;")
+        clock.advance(timedelta(days=2))
+        # More than 256 queries that go are not named but compiled.
+        monkeypatch.setattr(plan_change, "_NAMED_AT_MOST", 0)
+        sequences = while_compiling(monkeypatch, lambda: other.publish("News", [{"id": "1"}]).last_sequence)
+        assert end_expired(engine.root) == 1
+        assert sequences == [1]
+        assert_plan_is_current(engine)
+
+
+def test_a_distinct_feed_starts_after_what_was_published_while_it_was_compiled(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sequences = while_compiling(monkeypatch, lambda: publish_elsewhere(engine, "1"))
+    engine.execute("create feed Once from Rock distinct by title; subscribe to Once output log;")
+    assert sequences == [1], "compiled once, though the log has grown"
+    with engine.root.catalog.read() as connection:
+        current = plan_versions.current_plan(connection)
+        once = feeds.feed_by_name(connection, "Once")
+        since = feeds.since_of(connection)
+    assert current is not None
+    assert once is not None
+    assert since[once.id] == 1
+    plan = load(engine.root.storage, PlanVersion.of(current))
+    (gate,) = plan.gates.gates()
+    assert (gate.feed, gate.since) == (once.id, 1)
+    # Compiling the same again, without haste, gives the same gate: what it remembers stays valid.
+    engine.execute("create feed Later from News where n = 77; subscribe to Later output log;")
+    with engine.root.catalog.read() as connection:
+        newer = plan_versions.current_plan(connection)
+    assert newer is not None
+    assert load(engine.root.storage, PlanVersion.of(newer)).gates.gates() == [gate]
+
+
+def test_a_declarer_that_was_overtaken_takes_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others that declare wait for it then; those that publish do not."""
+    with runnel.open(tmp_path / "root") as engine, runnel.open(tmp_path / "root") as other:
+        engine.execute(_BEFORE)
+        waiting, declared = threading.Event(), threading.Event()
+        real = other.root.catalog.declaring
+
+        def declaring() -> Any:
+            waiting.set()
+            return real()
+
+        def declare_late() -> None:
+            other.execute("create feed Late from News where n = 5; subscribe to Late output log;")
+            declared.set()
+
+        late = threading.Thread(target=declare_late)
+
+        def overtake(number: int) -> Callable[[], object]:
+            return lambda: other.execute(f"register feed More{number};")
+
+        def start_late() -> tuple[int | None, bool]:
+            monkeypatch.setattr(other.root.catalog, "declaring", declaring)
+            late.start()
+            assert waiting.wait(60), "the other declarer has compiled, and waits for its turn to commit"
+            published = other.publish("News", [{"id": "1"}]).last_sequence
+            return published, declared.is_set()
+
+        happened = while_compiling(
+            monkeypatch, *(overtake(number) for number in range(commit_change.OPTIMISTIC)), start_late
+        )
+        engine.execute("create feed Early from News where n = 6; subscribe to Early output log;")
+        late.join(60)
+        assert happened[-1] == (1, False)
+        assert declared.is_set()
+        assert_plan_is_current(engine)
+
+
+def test_a_declarer_that_is_overtaken_again_and_again_gives_up_and_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with runnel.open(tmp_path / "root") as engine:
+        engine.execute(_BEFORE)
+        before = engine.show("feeds").data
+        monkeypatch.setattr(commit_change, "_TRIES", 4)
+
+        def publish_plan() -> None:
+            with engine.root.catalog.write() as connection:
+                current = plan_versions.current_plan(connection)
+                assert current is not None
+                plan_versions.publish_plan(connection, current.base, current.delta, current.queries)
+
+        while_compiling(monkeypatch, *(publish_plan for _ in range(4)))
+        with pytest.raises(CatalogUnavailableError, match="other changes to the plan"):
+            engine.execute("create or replace feed Rock from News where n = 6;")
+        assert engine.show("feeds").data == before
+        engine.execute("create or replace feed Rock from News where n = 6;")
+
+
+def test_a_cycle_is_found_without_reading_every_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with runnel.open(tmp_path / "root") as engine:
+        engine.execute(_BEFORE)
+        read: list[set[int]] = []
+        real = feeds.own_definitions
+
+        def own_definitions(connection: Any, some: Any, **options: Any) -> Any:
+            read.append(set(some))
+            return real(connection, some, **options)
+
+        monkeypatch.setattr(feeds, "definitions", None)
+        monkeypatch.setattr(feeds, "own_definitions", own_definitions)
+        with pytest.raises(CyclicFeedsError, match="Rock would read itself: it reads View, which reads Rock"):
+            engine.execute("create or replace feed Rock from View where n = 1;")
+        with engine.root.catalog.read() as connection:
+            jazz = feeds.feed_by_name(connection, "Jazz")
+        assert jazz is not None
+        assert all(jazz.id not in some for some in read)
+
+
+@pytest.mark.parametrize(
+    ("query", "message", "hint"),
+    [
+        (
+            "News where " + " and ".join(f"n > {n}" for n in range(40)),
+            "a query may have 20 conditions and feeds, this one has 41",
+            "owner_query_conditions",
+        ),
+        (
+            f"News where n in ({', '.join(map(str, range(60)))})",
+            "a query may have 50 constants, this one has 60",
+            "owner_query_constants",
+        ),
+    ],
+)
+def test_a_query_of_an_owner_has_a_limit(tmp_path: Path, query: str, message: str, hint: str) -> None:
+    limits: dict[str, Any] = {"owner_query_conditions": 20, "owner_query_constants": 50}
+    with runnel.open(tmp_path / "root", **limits) as engine:
+        engine.execute("register feed News;")
+        engine.owners.add("ada")
+        statement = f"create feed Large from {query};"
+        with pytest.raises(StatementError, match=message) as refused:
+            engine.acting_as("ada").execute(statement)
+        assert hint in (refused.value.hint or "")
+        assert refused.value.span is not None
+        engine.execute(statement)  # the admin has no such limit
+
+
+def test_a_script_of_an_owner_has_a_limit(tmp_path: Path) -> None:
+    with runnel.open(tmp_path / "root", owner_script_conditions=30) as engine:
+        engine.execute("register feed News;")
+        engine.owners.add("ada")
+        script = "".join(f"create feed Q{n} from News where n in (1, 2, 3);\n" for n in range(7))
+        with pytest.raises(StatementError, match="more than 30 conditions and constants in all") as refused:
+            engine.acting_as("ada").execute(script)
+        assert refused.value.span is not None
+        assert refused.value.span.line == 7
+        assert [row["name"] for row in engine.acting_as("ada").show("feeds").data["feeds"]] == ["News"]
+
+
+def assert_plan_is_current(engine: Engine) -> None:
+    """What is matched is what is in the plan, from the same sequences on."""
+    with engine.root.catalog.read() as connection:
+        since = feeds.since_of(connection)
+        current = plan_versions.current_plan(connection)
+    assert current is not None
+    plan = load(engine.root.storage, PlanVersion.of(current))
+    planned: dict[int, int] = {}
+    for part in plan.parts:
+        rows = zip(
+            part.queries.query_ids.tolist(), part.queries.query_since.tolist(), plan.removed(part), strict=True
+        )
+        planned |= {query: start for query, start, gone in rows if not gone and query < 1 << 61}
+    assert planned == since
+    assert current.queries == len(planned)
+
+
+def test_a_large_query_is_not_compiled_again_with_every_later_declaration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with runnel.open(tmp_path / "root") as engine:
+        engine.execute(_BEFORE)
+        words = " or ".join(f"title contains 'word{n}'" for n in range(200))
+        monkeypatch.setattr(plan_change, "_DELTA_BYTES", 20_000)
+        engine.execute(f"create feed Large from News where {words}; subscribe to Large output log;")
+        compiled: list[int] = []
+        real = plan_change.compile_change
+
+        def compile_change(root: Any, change: plan_change.PlanChange) -> Any:
+            compiled.append(len(change.queries))
+            return real(root, change)
+
+        monkeypatch.setattr(commit_change, "compile_change", compile_change)
+        for number in range(3):
+            engine.execute(f"create feed S{number} from News where n = {number}; subscribe to S{number} output log;")
+        assert compiled == [2, 1, 2], "the second merges the large query into the base"
+        assert_plan_is_current(engine)
