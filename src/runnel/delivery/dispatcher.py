@@ -17,7 +17,7 @@ from runnel.catalog.delivery.ledger import DueMessage
 from runnel.catalog.store.connection import Catalog, now
 from runnel.delivery.composer import Composer, SubscriptionQueue
 from runnel.delivery.match_reader import MatchReader
-from runnel.delivery.recorder import LOOK_AGAIN, NO_MESSAGES, Recorder
+from runnel.delivery.recorder import LOOK_AGAIN, Recorder
 from runnel.delivery.sender import Sender
 from runnel.delivery.settle_attempts import Attempt, AttemptRecorder
 from runnel.delivery.shape_messages import MessageShaper
@@ -29,8 +29,6 @@ from runnel.sinks.contract import RemoteSink, Sink
 from runnel.sinks.materialized_feed import Accept, MaterializedFeed
 from runnel.sinks.registry import open_sink
 from runnel.storage.file_storage import Storage, open_storage
-
-__all__ = ["NO_MESSAGES", "Dispatcher"]
 
 _PAGE = 2_000
 _LOCAL_BLOCK = 100

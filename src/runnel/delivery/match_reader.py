@@ -121,8 +121,8 @@ class MatchReader:
 
     # --- which items ---------------------------------------------------------------------------------------------
 
-    def matched_feeds(self, after: int, upto: int) -> set[int] | None:
-        """The feeds that anything in a range matched; None if they are too many to look at one by one."""
+    def matched_feeds(self, after: int, upto: int) -> set[int]:
+        """The feeds that any item in a range matched."""
         return self._stretches.feeds(after, upto)
 
     def of_runs(self, runs: Sequence[MessageRange], live_since: Mapping[int, int]) -> list[tuple[int, ...] | None]:
@@ -156,17 +156,18 @@ class MatchReader:
         sequences: Sequence[int],
         newest: int,
         outlines: Mapping[int, ItemOutline],
+        largest: int,
     ) -> list[MatchedRange]:
         """The shares of a subscription in a range: several where there is much, none where there is nothing.
 
         `newest` is the time of the newest item that was accepted, in microseconds since 1970; `outlines` are those
-        of the sequences.
+        of the sequences, and none of them is larger than `largest`.
         """
         until = self._until(subscription, newest)
         if subscription.since > after or until < upto:
             sequences = [one for one in sequences if subscription.since < one <= until]
         shares: list[MatchedRange] = []
-        start, pieces = after, list(_pieces(sequences, outlines))
+        start, pieces = after, list(_pieces(sequences, outlines, largest))
         for number, some in enumerate(pieces, 1):
             end = min(upto, until) if number == len(pieces) else some[-1]
             shares.append(MatchedRange(subscription, start, end, some))
@@ -184,9 +185,9 @@ class MatchReader:
         """The outlines of items by sequence."""
         found: dict[int, ItemOutline] = {}
         for batch in self._items.get(sorted(set(sequences))):
-            columns = batch.records.select(["sequence", "feed", "id", "version"]).to_pylist()
-            for row, size in zip(columns, _sizes(batch), strict=True):
-                found[row["sequence"]] = ItemOutline(f"{row['feed']}/{row['id']}/{row['version']}", size)
+            columns = (batch.records.column(name).to_pylist() for name in ("sequence", "feed", "id", "version"))
+            for sequence, feed, name, version, size in zip(*columns, _sizes(batch), strict=True):
+                found[sequence] = ItemOutline(f"{feed}/{name}/{version}", size)
         return found
 
     # --- the items themselves ------------------------------------------------------------------------------------
@@ -235,8 +236,11 @@ class MatchReader:
         return self._names
 
 
-def _pieces(sequences: Sequence[int], outlines: Mapping[int, ItemOutline]) -> Iterator[tuple[int, ...]]:
+def _pieces(sequences: Sequence[int], outlines: Mapping[int, ItemOutline], largest: int) -> Iterator[tuple[int, ...]]:
     """Runs of sequences that are not too much for one message, in number and in bytes; one item at least."""
+    if 0 < len(sequences) <= min(_MESSAGE_ITEMS, _MESSAGE_BYTES // max(largest, 1)):
+        yield tuple(sequences)  # as nearly always: their sizes need not be added up
+        return
     piece: list[int] = []
     size = 0
     for one in sequences:
@@ -255,7 +259,7 @@ def _sizes(batch: ItemBatch) -> list[int]:
     lengths = pc.fill_null(pc.binary_length(attributes.values.field("text")), 0).to_numpy(zero_copy_only=False)
     ends = np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)])
     texts = np.diff(ends[attributes.offsets.to_numpy(zero_copy_only=False)])
-    return [_ITEM_BYTES + int(size) for size in texts]
+    return list((_ITEM_BYTES + texts).tolist())
 
 
 def digest_of(keys: Iterable[str]) -> str:

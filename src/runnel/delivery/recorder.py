@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from runnel.catalog.declared import feeds
 from runnel.catalog.delivery import ledger, outbox
 from runnel.catalog.delivery.ledger import SHARED
-from runnel.catalog.delivery.outbox import SubscriptionCursor
+from runnel.catalog.delivery.outbox import NO_MESSAGES, SubscriptionCursor
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog
@@ -26,9 +26,6 @@ from runnel.model.subscription import Subscription
 
 logger = logging.getLogger("runnel")
 
-NO_MESSAGES = frozenset({"log"})
-"""Kinds whose subscribers read the match log themselves: nothing is sent, so nothing is recorded."""
-
 LOOK_AGAIN = 20.0
 """What took a second to look through is looked through again after so many seconds."""
 
@@ -36,6 +33,8 @@ _TURN_ITEMS = 20_000
 _TURN_MATCHES = 4_000_000
 _OUTLINES = 200_000
 _PAGE = 5_000
+_FEW_SUBSCRIPTIONS = 500
+"""At most this many subscriptions are served without asking first which feeds matched at all."""
 
 _Goal = tuple[SubscriptionCursor, int]
 """A subscription at its place, and the sequence up to which it is to be served."""
@@ -52,6 +51,7 @@ class Recorder:
         self._shares = shares
         self._digests: dict[tuple[int, ...], str] = {}
         self._outlines: dict[int, ItemOutline] = {}
+        self._largest = 0
         self._root = 0
         self._looking = self._look_again = 0.0
         self.recorded = 0
@@ -71,6 +71,7 @@ class Recorder:
             self._look_again = time.monotonic() + LOOK_AGAIN * self._looking
         self._digests.clear()
         self._outlines.clear()
+        self._largest = 0
         return goes_on
 
     # --- those that share a cursor -------------------------------------------------------------------------------
@@ -81,13 +82,14 @@ class Recorder:
             start = ledger.cursor(connection, SHARED) or 0
             last = match_segments.matched_upto(connection)
             newest = outbox.newest_acceptance(connection)
-            turn = _turn(connection, start, start + _TURN_ITEMS)
-        if last <= start:
-            return False
-        upto = min(last, start + turn)
-        matched = self._shares.matched_feeds(start, upto)
-        with self._catalog.read() as connection:
-            sharing = outbox.sharing(connection, matched, NO_MESSAGES)
+            if last <= start:
+                return False
+            upto = min(last, start + _turn(connection, start, start + _TURN_ITEMS))
+            sharing = outbox.sharing(connection, limit=_FEW_SUBSCRIPTIONS + 1)
+        if len(sharing) > _FEW_SUBSCRIPTIONS:
+            matched = self._shares.matched_feeds(start, upto)
+            with self._catalog.read() as connection:
+                sharing = outbox.sharing(connection, matched)
         runs = [MessageRange(one.feed, start, upto) for one in sharing]
         # They follow the shared cursor, so their queries were live in all of the run: nothing of it is the past.
         found = self._shares.of_runs(runs, dict.fromkeys({one.feed for one in sharing}, 0))
@@ -95,13 +97,13 @@ class Recorder:
         shares = [
             share
             for one, sequences in zip(sharing, found, strict=True)
-            for share in self._shares.cut(one, start, upto, _readable(sequences, one), newest, self._outlines)
+            for share in self._shares.cut(one, start, upto, _readable(sequences, one), newest, *self._outlined())
         ]
         self._digest(shares)
         with self._catalog.write() as connection:
             leases.check(connection, epoch)
             # Somebody may have paused or ended a subscription meanwhile; a paused one has its own cursor by now.
-            live = outbox.sharing_numbers(connection, matched, NO_MESSAGES) if shares else set()
+            live = outbox.sharing_numbers(connection, {share.subscription.feed for share in shares})
             self._write(connection, [share for share in shares if share.subscription.id in live], _plan(connection))
             ledger.set_cursor(connection, SHARED, upto)
         return upto < last
@@ -159,7 +161,7 @@ class Recorder:
             sequences = next(found) if want else ()
             if sequences is not None:
                 subscription = place.subscription
-                shares += self._shares.cut(subscription, place.sequence, end, sequences, newest, self._outlines)
+                shares += self._shares.cut(subscription, place.sequence, end, sequences, newest, *self._outlined())
                 able.append((place, end, goal))
         self._digest(shares)
         with self._catalog.write() as connection:
@@ -209,8 +211,14 @@ class Recorder:
             self._outlines.clear()
             self._digests.clear()
         distinct = {id(sequences): sequences for sequences in found if sequences is not None}.values()
-        missing = {sequence for sequences in distinct for sequence in sequences} - self._outlines.keys()
-        self._outlines |= self._shares.outlines(missing)
+        missing = set[int]().union(*distinct) - self._outlines.keys()
+        fresh = self._shares.outlines(missing)
+        self._outlines |= fresh
+        self._largest = max([self._largest, *(one.size for one in fresh.values())])
+
+    def _outlined(self) -> tuple[Mapping[int, ItemOutline], int]:
+        """The outlines that were found, and a size that none of them exceeds."""
+        return self._outlines, self._largest
 
     def _digest(self, shares: Sequence[MatchedRange]) -> None:
         """Find the digests of shares, outside the transaction."""

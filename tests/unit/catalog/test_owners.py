@@ -117,7 +117,7 @@ def test_disabling_an_owner_holds_what_they_have_and_enabling_lets_it_go(catalog
     ann = _owner(catalog)
     feed = _source(catalog, "Mine", ann.id)
     plain, ended_by_itself = _subscribe(catalog, feed, ann.id), _subscribe(catalog, feed, ann.id)
-    others = _subscribe(catalog, feed, ADMIN)
+    others = _subscribe(catalog, feed, ADMIN, "jsonl")
     with catalog.write() as connection:
         gone = subscriptions.subscription_by_number(connection, ended_by_itself)
         assert gone is not None
@@ -127,7 +127,7 @@ def test_disabling_an_owner_holds_what_they_have_and_enabling_lets_it_go(catalog
         assert owners.owner_by_name(connection, "ann").disabled
         found = {one.id: one.disabled for one in subscriptions.live_subscriptions(connection)}
         assert found == {plain: owners.OWNER_DISABLED, ended_by_itself: "its endpoint is gone", others: None}
-        assert [one.id for one in outbox.sharing(connection, None, ())] == [others]
+        assert [one.id for one in outbox.sharing(connection)] == [others]
         source = feeds.feed_by_name(connection, "Mine", ann.id)
         assert source is not None
         assert source.paused

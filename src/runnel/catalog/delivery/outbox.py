@@ -10,15 +10,20 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, delete, exists, or_, select, update
+from sqlalchemy import Connection, Select, bindparam, delete, exists, literal_column, or_, select, update
 
 from runnel.catalog.declared.subscriptions import subscription_of
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now
 from runnel.model.subscription import Subscription
 
+NO_MESSAGES = frozenset({"log"})
+"""Kinds whose subscribers read the match log themselves: nothing is sent, so nothing is recorded."""
+
 _s, _c, _f = schema.subscriptions.c, schema.cursors.c, schema.feeds.c
 _SENDS = (_s.ended.is_(None), _s.paused == 0, _s.disabled.is_(None))
+# Written out, as in the index over these: a partial index is not used where its condition has a parameter.
+_IMMEDIATE = (_s.period.is_(None), *(_s.kind != literal_column(f"'{kind}'") for kind in sorted(NO_MESSAGES)))
 _MICROSECOND = timedelta(microseconds=1)
 _FEW_FEEDS = 5_000
 
@@ -31,21 +36,23 @@ class SubscriptionCursor:
     sequence: int
 
 
-def sharing(connection: Connection, feeds: Collection[int] | None, but: Iterable[str]) -> list[Subscription]:
-    """The immediate subscriptions to these feeds (None: any) that follow the shared cursor, `but` for some kinds."""
-    return [subscription_of(row) for row in _sharing(connection, select(schema.subscriptions), feeds, but)]
+def sharing(
+    connection: Connection, feeds: Collection[int] | None = None, *, limit: int | None = None
+) -> list[Subscription]:
+    """The immediate subscriptions to these feeds (None: any) that follow the shared cursor and get messages."""
+    return [subscription_of(row) for row in _sharing(connection, select(schema.subscriptions), feeds, limit)]
 
 
-def sharing_numbers(connection: Connection, feeds: Collection[int] | None, but: Iterable[str]) -> set[int]:
+def sharing_numbers(connection: Connection, feeds: Collection[int]) -> set[int]:
     """The numbers of those that `sharing` gives."""
-    return {row.id for row in _sharing(connection, select(_s.id), feeds, but)}
+    return {row.id for row in _sharing(connection, select(_s.id), feeds, None)}
 
 
 def _sharing(
-    connection: Connection, query: Select[Any], feeds: Collection[int] | None, but: Iterable[str]
+    connection: Connection, query: Select[Any], feeds: Collection[int] | None, limit: int | None
 ) -> Iterable[Any]:
     own = exists().where(_c.subscription == _s.id)
-    query = query.where(*_SENDS, _s.period.is_(None), _s.kind.not_in(list(but)), ~own)
+    query = query.where(*_SENDS, *_IMMEDIATE, ~own).limit(limit)
     if feeds is None or len(feeds) > _FEW_FEEDS:
         return connection.execute(query).all()
     return [row for some in chunks(sorted(feeds)) for row in connection.execute(query.where(_s.feed.in_(some))).all()]

@@ -232,6 +232,11 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             matches bigint not null, microseconds bigint not null, loads bigint not null, noted bigint not null,
             primary key (partitioning, partition_number))""",
     ),
+    (
+        # The immediate subscriptions that get messages: asked for after every batch.
+        """create index subscriptions_immediate on subscriptions (feed)
+            where ended is null and period is null and kind <> 'log'""",
+    ),
 )
 
 DIALECTS: Final[dict[str, dict[str, str]]] = {

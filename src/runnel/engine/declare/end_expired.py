@@ -8,8 +8,8 @@ from sqlalchemy import Connection
 
 from runnel.catalog.declared import subscriptions
 from runnel.catalog.delivery import ledger
+from runnel.catalog.delivery.outbox import NO_MESSAGES
 from runnel.catalog.logs import match_segments
-from runnel.delivery.dispatcher import NO_MESSAGES
 from runnel.engine.declare.commit_change import Applied, commit_change
 from runnel.engine.declare.pending import NeedsLockError, Pending
 from runnel.engine.workspace import Workspace

@@ -105,6 +105,17 @@ class MatchRows:
         return found
 
 
+@dataclass(frozen=True)
+class SteppedRows:
+    """Matches as a file has them, not decoded: row i has the steps of the queries that `sequences[i]` satisfies.
+
+    An item may have several rows.
+    """
+
+    sequences: npt.NDArray[np.int64]
+    steps: Steps
+
+
 def match_records(sequences: npt.NDArray[np.int64], matches: Matches, bindings: MatchBindings | None = None) -> Any:
     """A record batch of the items that matched something: of MATCH_SCHEMA, or, if any has bindings, BOUND_SCHEMA.
 
@@ -180,14 +191,24 @@ def read_part(storage: Storage, path: str) -> MatchRows:
     return united(_rows(batches[0]))
 
 
-def _rows(batch: Any) -> MatchRows:
+def read_steps(storage: Storage, path: str) -> list[SteppedRows]:
+    """The matches of a part as they are stored, mapped into memory; nothing is decoded."""
+    return [_stepped_rows(batch) for batch in read_arrow(storage, path).to_batches()]
+
+
+def _stepped_rows(batch: Any) -> SteppedRows:
     sequences = batch.column("sequence").to_numpy()
     if "queries" in batch.schema.names:  # matches/1: the ids as they are
-        offsets, queries = _listed(batch.column("queries"))
-        return MatchRows(sequences, offsets, queries)
-    steps = Steps(*_listed(batch.column("steps")), *_listed(batch.column("leaps")))
+        return SteppedRows(sequences, _steps_of(*_listed(batch.column("queries"))))
+    return SteppedRows(sequences, Steps(*_listed(batch.column("steps")), *_listed(batch.column("leaps"))))
+
+
+def _rows(batch: Any) -> MatchRows:
+    if "queries" in batch.schema.names:  # matches/1
+        return MatchRows(batch.column("sequence").to_numpy(), *_listed(batch.column("queries")))
+    stepped = _stepped_rows(batch)
     bound = batch.column(_BINDINGS.name) if _BINDINGS.name in batch.schema.names else None
-    return MatchRows(sequences, steps.offsets, steps.ids(), bound)
+    return MatchRows(stepped.sequences, stepped.steps.offsets, stepped.steps.ids(), bound)
 
 
 def _listed(column: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +20,13 @@ from runnel.catalog.logs.item_segments import kept_after
 from runnel.catalog.logs.match_segments import KeptPart
 from runnel.catalog.store.connection import Catalog
 from runnel.errors import CorruptDataError
-from runnel.logs.matches.match_files import MatchRows, has_bindings, joined, read_part
+from runnel.logs.matches.match_files import MatchRows, SteppedRows, has_bindings, joined, read_part, read_steps
 from runnel.logs.matches.query_index import QueryIndex
 from runnel.model.bindings import Bindings
 from runnel.storage.file_storage import Storage
+
+if TYPE_CHECKING:
+    from runnel.logs.matches.query_sequences import QuerySequences
 
 __all__ = ["MatchLog", "MatchRows"]
 
@@ -84,6 +87,27 @@ class MatchLog:
                 found.setdefault(query, []).append(sequences)
         return {query: np.concatenate(several) for query, several in found.items()}
 
+    def matched_queries(self, after: int, upto: int) -> Ids:
+        """The queries that any item in (after, upto] matched, ascending; matches are neither decoded nor sorted."""
+        from runnel.logs.matches.query_sequences import matched_queries
+
+        def queries_of(layers: Layers, behind: int) -> Ids:
+            return matched_queries(self._read_steps(layers), behind, upto)
+
+        found = list(self._each(after, upto, queries_of))
+        return np.unique(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+
+    def by_query(self, after: int, upto: int, most: int) -> QuerySequences | None:
+        """All matches of (after, upto] by query; None if they are more than `most`."""
+        from runnel.logs.matches.query_sequences import matched_queries, sequences_by_query
+
+        rows: list[SteppedRows] = []
+        for some in self._each(after, upto, lambda layers, _: self._read_steps(layers)):
+            rows += some
+            if sum(len(one.steps.steps) for one in rows) > most:
+                return None
+        return sequences_by_query(rows, matched_queries(rows, after, upto), after, upto)
+
     def bindings(self, query: int, sequences: Collection[int]) -> dict[int, Bindings]:
         """The bindings with which a query matched items, for those that have any."""
         found = self.bindings_of({query: sequences})
@@ -129,6 +153,9 @@ class MatchLog:
             self._note_unbound(part)
         return rows
 
+    def _read_steps(self, layers: Layers) -> list[SteppedRows]:
+        return [rows for part in layers for rows in read_steps(self._storage, part.path)]
+
     def _note_unbound(self, part: KeptPart) -> None:
         if len(self._unbound) >= _MOST_KNOWN:
             self._unbound = set()
@@ -153,12 +180,11 @@ class MatchLog:
             return None
 
     def _scan(self, part: KeptPart, wanted: Ids, after: int, upto: int) -> dict[int, Ids]:
-        """The same, by looking at every match."""
-        sequences, of = self._read(part).between(after, upto).of_queries(wanted)
-        order = np.argsort(of, kind="stable")
-        present, starts = np.unique(of[order], return_index=True)
-        runs = np.split(sequences[order], starts[1:])
-        return dict(zip(present.tolist(), runs, strict=True)) if len(present) else {}
+        """The same, from the steps of all matches."""
+        # Imported here: an index answers without a compiler.
+        from runnel.logs.matches.query_sequences import sequences_by_query
+
+        return sequences_by_query(read_steps(self._storage, part.path), wanted, after, upto).to_dict()
 
     def _each(self, after: int, upto: int, look: Callable[[Layers, int], _T]) -> Iterator[_T]:
         """What `look` makes of the layers of each run of items, in order, and of what it is wanted behind."""
