@@ -4,12 +4,14 @@ A condition has solutions: bindings of its variables that satisfy it. An item ma
 graph patterns are joined on the variables they share, by their plain values; what a constraint speaks of is bound
 beside it, which `terms.close` has checked. An operator that is given variables of a graph is asked for each solution.
 Variables under `not` are local: that part has no solution of its own. An operator that failed leaves all unknown that
-depends on it, and what is unknown does not match (Kleene's three values).
+depends on it, and what is unknown does not match (Kleene's three values): what other calls rule out does not depend
+on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
 
 from runnel.algebra.nodes.attributes import Ago, Attribute, Constant
@@ -215,50 +217,95 @@ def is_of_type(value: Value, kind: ValueType) -> bool:
 def term_solutions(
     term: Term, answers: Answers, accepted: datetime | None = None, graphs: GraphRows = no_graph
 ) -> list[dict[str, Value]] | None:
-    """The bindings that satisfy a term; None where an operator failed that it needs, or there is too much to join.
+    """The bindings that satisfy a term; None where it may have some and an operator failed, or there is too much to
+    join.
 
-    An operator that failed for some solutions of a graph leaves a term unknown that no other solution satisfies.
+    An operator that failed, for all or for some solutions of a graph, may have had any rows. So a term without
+    bindings is unknown if such rows could give it one, and false if the other calls rule that out.
+
+    >>> both = Term((Call("p", (Variable("x"),), 1, (0,)), Call("q", (Variable("x"),), 1, (0,))))
+    >>> term_solutions(both, lambda call: None if call.operator == "p" else ())
+    []
+    >>> term_solutions(both, lambda call: None if call.operator == "p" else ((1.0,),)) is None
+    True
     """
-    found: list[dict[str, Value]] | None = [{}] if term.graph is None else graphs(term.graph)
-    if not found:
-        return found
-    relations = [_relation(call, found, answers) for call in term.calls]
-    waiting = list(term.constraints)
-    bound = set(found[0])
-    pairs, failed = 0, False
-    for call, relation in zip(term.calls, relations, strict=True):
-        if relation is None:
-            return None
-        own, missing = relation
-        failed |= missing
-        pairs += len(found) * len(own)
+    rows: list[dict[str, Value]] | None = [{}] if term.graph is None else graphs(term.graph)
+    if not rows:
+        return rows
+    relations = [_relation(call, rows, answers) for call in term.calls]
+    joins = [_Join(rows, frozenset(rows[0]), term.constraints)]
+    pairs = 0
+    for relation in relations:
+        pairs += sum(len(one.found) * (len(relation.rows) + len(relation.failed)) for one in joins)
         if pairs > MOST_PAIRS:
             return None
-        found = joined(found, own)
-        bound |= {variable.name for variable in variables_of(call)}
+        joins = [other for one in joins for other in one.joined(relation, accepted) if other.found]
+    sure = [one.found for one in joins if one.is_certain]
+    return sure[0] if sure else None if joins else []
+
+
+@dataclass(frozen=True, slots=True)
+class _Relation:
+    """What a call says beside rows of a graph: its rows with what it was given, and what it failed for."""
+
+    rows: list[dict[str, Value]]
+    variables: frozenset[str]
+    failed: Sequence[Binding] = ()
+    given: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """Bindings of the calls so far, and the constraints that wait for their variables; uncertain ones stand for what
+    a call that failed may have said.
+    """
+
+    found: list[dict[str, Value]]
+    bound: frozenset[str]
+    waiting: tuple[Constraint, ...]
+    is_certain: bool = True
+
+    def joined(self, relation: _Relation, accepted: datetime | None) -> Iterator[_Join]:
+        """The bindings with those of one more call."""
+        if relation.rows:
+            yield self._with(relation.rows, relation.variables, self.is_certain, accepted)
+        if relation.failed:
+            yield self._with(relation.failed, relation.given, False, accepted)
+
+    def _with(
+        self, rows: Sequence[Binding], names: frozenset[str], is_certain: bool, accepted: datetime | None
+    ) -> _Join:
+        bound = self.bound | names
         # A constraint is looked at as soon as all that it speaks of is bound: fewer bindings are joined on.
-        ready = [one for one in waiting if {variable.name for variable in variables_of(one)} <= bound]
-        waiting = [one for one in waiting if one not in ready]
-        found = [one for one in found if all(satisfied(each, one, accepted) for each in ready)]
-    return None if failed and not found else found
+        ready = [one for one in self.waiting if {variable.name for variable in variables_of(one)} <= bound]
+        waiting = tuple(one for one in self.waiting if one not in ready)
+        found = [
+            one
+            for one in joined(self.found, rows)
+            if all(satisfied(constraint, one, accepted) for constraint in ready)
+        ]
+        return _Join(found, bound, waiting, is_certain)
 
 
-def _relation(call: Call, rows: Sequence[Binding], answers: Answers) -> tuple[list[dict[str, Value]], bool] | None:
-    """What a call says beside rows of a graph, with what it was given, and whether some of it is missing."""
+def _relation(call: Call, rows: Sequence[Binding], answers: Answers) -> _Relation:
+    """What a call says beside rows of a graph."""
+    given = frozenset(one.name for one in call.given)
+    names = given | {variable.name for variable in variables_of(call)}
     if not call.given:
-        some = answers(call)
-        return None if some is None else (fitting(call, some), False)
+        said = answers(call)
+        return _Relation([], names, [{}]) if said is None else _Relation(fitting(call, said), names)
     asked = grounded(call, rows)
     if len(asked) > MOST_INPUTS:
-        return None
+        return _Relation([], names, [{}])
     found: list[dict[str, Value]] = []
-    missing = False
-    for given, one in asked.items():
-        some = answers(one)
-        missing |= some is None
+    failed: list[dict[str, Value]] = []
+    for values, one in asked.items():
+        said = answers(one)
+        if said is None:
+            failed.append(dict(values))
         # What is a result under the name of an input must be what was given.
-        found += joined([dict(given)], fitting(one, some or ()))
-    return found, missing
+        found += joined([dict(values)], fitting(one, said or ()))
+    return _Relation(found, names, failed, given)
 
 
 def truth(

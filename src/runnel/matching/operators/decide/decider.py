@@ -184,6 +184,7 @@ class _Work:
         self.passed = np.zeros(decider.problem.tests, dtype=np.int64)
         self.rounds = 0
         self._too_many: list[tuple[int, int, Term]] = []
+        self._decided_later: dict[tuple[int, int], bool] = {}
 
     def run(self) -> None:
         """Ask until nothing is undecided."""
@@ -199,6 +200,46 @@ class _Work:
             # Where some of a call's questions were answered, whether a term holds is seen when it is checked.
             passed |= np.repeat(partly, np.diff(self._rounds.answer_offsets(calls)))
             self._rounds.settle(items, calls, passed, missing & ~partly)
+        self._decide_without_failed()
+
+    def _decide_without_failed(self) -> None:
+        """Decide ways that a failed call left unknown, where the other calls may show that they hold all the same.
+
+        That is so where only joins that must not hold need the failed call: one of the others may have no rows.
+        """
+        pairs = np.flatnonzero(self._rounds.outcomes == UNKNOWN)
+        unknown = zip(self._pair_items[pairs].tolist(), self._pair_ways[pairs].tolist(), strict=True)
+        waiting = [(item, way) for item, way in unknown if self._may_hold(item, way)]
+        if not waiting:
+            return
+        left = {(item, call) for item, way in waiting for call in self._calls_of(way)}
+        missing = sorted(pair for pair in left if not self._questions.was_asked(*pair))
+        if missing:
+            self.rounds += 1
+            self._questions.ask(missing)
+        for item, way in waiting:
+            truth = self._truth(item, way)
+            if truth is not None:
+                self._decided_later[item, way] = truth
+
+    def _may_hold(self, item: int, way: int) -> bool:
+        """Whether a way may hold although calls of it failed: a test of what such a call must say cannot pass."""
+        tests = self._ways.way_tests[way]
+        failed = (test for test in tests if self._questions.failure(item, self._ways.test_calls[test]) is not None)
+        return all(self._ways.tests[test].term is None for test in failed)
+
+    def _calls_of(self, way: int) -> Iterator[int]:
+        return (self._ways.test_calls[test] for test in self._ways.way_tests[way])
+
+    def _truth(self, item: int, way: int) -> bool | None:
+        """Whether all literals of a way hold, in three values."""
+        unknown = False
+        for literal in self._ways.way_literals[way]:
+            found = self._solutions(literal.term, item)
+            if found is not None and bool(found) == literal.negated:
+                return False
+            unknown |= found is None
+        return None if unknown else True
 
     @property
     def calls(self) -> int:
@@ -218,7 +259,8 @@ class _Work:
         """The items and ways, by place, that hold: their tests have passed, and so do their joins."""
         pairs = np.flatnonzero(self._rounds.outcomes == ACCEPTED)
         found = zip(self._pair_items[pairs].tolist(), self._pair_ways[pairs].tolist(), strict=True)
-        return [(item, way) for item, way in found if self._joins(item, way)]
+        joined = [(item, way) for item, way in found if self._joins(item, way)]
+        return joined + [pair for pair, holds in self._decided_later.items() if holds]
 
     def _joins(self, item: int, way: int) -> bool:
         unknown: Term | None = None
@@ -283,7 +325,7 @@ class _Work:
         for item, way in zip(self._pair_items[pairs].tolist(), self._pair_ways[pairs].tolist(), strict=True):
             row, target = self.row(item), self.target(way)
             query = query_of_id(target)
-            if (row, query) in known:
+            if (row, query) in known or (item, way) in self._decided_later:
                 continue
             for operator, failure in self._failures(item, way):
                 key = (row, query, operator)

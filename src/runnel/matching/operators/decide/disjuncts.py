@@ -52,6 +52,8 @@ class OperatorDisjuncts:
     test_calls: tuple[int, ...]
     way_tests: tuple[tuple[int, ...], ...]
     way_checks: tuple[tuple[Check, ...], ...]
+    way_literals: tuple[tuple[Check, ...], ...]
+    """All that operators must decide of a way, whether a test of one call does or not."""
     way_terms: tuple[tuple[tuple[Term, tuple[str, ...]], ...], ...]
     """The terms of a way that bind variables of its query, and what these are called there."""
 
@@ -128,11 +130,14 @@ class _Laying:
         terms = [_term(self._table.terms.text(number)) for number in range(len(self._table.terms))]
         way_tests: list[tuple[int, ...]] = []
         way_checks: list[tuple[Check, ...]] = []
+        way_literals: list[tuple[Check, ...]] = []
         way_terms: list[tuple[tuple[Term, tuple[str, ...]], ...]] = []
         for way, literals in enumerate(self._table.literals.lists()):
             laid = [self._literal(literal, terms) for literal in literals]
             way_tests.append(tuple(dict.fromkeys(test for tests, _ in laid for test in tests)))
             way_checks.append(tuple(check for _, check in laid if check is not None))
+            asked = (Check(terms[one >> 1], bool(one & 1)) for one in literals)
+            way_literals.append(tuple(one for one in asked if one.term.calls))
             names = self._table.names_of(way, len(literals))
             way_terms.append(tuple((terms[one >> 1], own) for one, own in zip(literals, names, strict=True) if own))
         return OperatorDisjuncts(
@@ -143,6 +148,7 @@ class _Laying:
             tuple(call for call, _ in self._tests),
             tuple(way_tests),
             tuple(way_checks),
+            tuple(way_literals),
             tuple(way_terms),
         )
 

@@ -107,6 +107,10 @@ class Questions:
         worst = next((one for one in failures if one.passing), failures[0])
         return Answered(tuple(rows), worst, partly=len(failures) < len(said))
 
+    def was_asked(self, item: int, call: int) -> bool:
+        """Whether a call was asked about an item, with or without an answer."""
+        return (item, call) in self._answers
+
     def failure(self, item: int, call: int) -> Failed | None:
         """Why a call had no answer, or not all of it."""
         return self._answers[item, call].failure if (item, call) in self._answers else None

@@ -11,15 +11,22 @@ from pathlib import Path
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from tests.unit.matching.operators.decide.operator_worlds import OperatorWorld, conditions, operator_worlds
+from tests.unit.matching.operators.decide.operator_worlds import (
+    SIGNATURES,
+    TEXTS,
+    VALUES,
+    OperatorWorld,
+    conditions,
+    operator_worlds,
+)
 
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.calls import Call, Literally, Variable
 from runnel.algebra.nodes.encode import decode_expression, encode_expression
-from runnel.algebra.nodes.expressions import Expression, Not
+from runnel.algebra.nodes.expressions import And, Expression, Not, Or
 from runnel.algebra.nodes.query import Filter, Node, Read
-from runnel.algebra.semantics.bindings import asking, solutions, truth
-from runnel.algebra.semantics.close_conditions import close_condition, leaves
+from runnel.algebra.semantics.bindings import Answers, asking, solutions, term_solutions, truth
+from runnel.algebra.semantics.close_conditions import close_condition, leaves, terms_of
 from runnel.algebra.semantics.evaluate import accepts
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged
@@ -28,6 +35,7 @@ from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
 from runnel.matching.operators.orders.registry import ORDERS
 from runnel.matching.operators.plugins.contract import Answer, Failed, Question
 from runnel.model.item import Attributes, Item
+from runnel.model.operator import Rows
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
 from runnel.storage.file_storage import FileStorage
@@ -171,6 +179,80 @@ def test_what_stays_unknown_is_told_once_with_the_operator() -> None:
         (0, 10, ("flag", 1), "it failed"),
         (1, 10, ("flag", 1), "it failed"),
     ]
+
+
+@settings(max_examples=150, deadline=None, derandomize=True)
+@given(conditions(), operator_worlds((2,)))
+def test_a_term_is_unknown_only_if_failed_calls_could_satisfy_it(condition: Expression, world: OperatorWorld) -> None:
+    """Failed calls are replaced by no rows, and by all rows that there are."""
+    for term in terms_of(close_condition(condition)):
+        for attributes in world.batch.attributes():
+            said = world.answers(attributes)
+            found = term_solutions(term, said)
+            least = term_solutions(term, lambda call, said=said: said(call) or ())  # type: ignore[misc]
+            most = term_solutions(term, lambda call, said=said: _all_rows(call, said))  # type: ignore[misc]
+            assert least is not None
+            assert most is not None
+            if found is None:
+                assert not least
+            elif found:
+                assert _sorted(found) == _sorted(least)
+            else:
+                assert not most
+
+
+def _all_rows(call: Call, answers: Answers) -> Rows:
+    said = answers(call)
+    values = TEXTS if call.operator == "kind" else VALUES
+    return tuple(itertools.product(values, repeat=SIGNATURES[call.operator])) if said is None else said
+
+
+def _joined(*calls: tuple[str, str]) -> Expression:
+    """Calls without inputs, each with one result, as a conjunction."""
+    return And(tuple(Call(operator, (Variable(name),), 1, (0,)) for operator, name in calls))
+
+
+@dataclass
+class Said:
+    """Answers by operator; None fails."""
+
+    rows: Mapping[str, Rows | None]
+    questions: list[Question] = field(default_factory=list)
+
+    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        self.questions += questions
+        return [Failed("it failed") if (said := self.rows[one.operator[0]]) is None else said for one in questions]
+
+    def answer(self, call: Call) -> Rows | None:
+        return self.rows[call.operator]
+
+
+@pytest.mark.parametrize("order", sorted(ORDERS))
+@pytest.mark.parametrize("failing", ["count", "kind"])
+def test_a_call_without_rows_makes_a_join_false_although_another_failed(order: str, failing: str) -> None:
+    both = _joined(("count", "x"), ("kind", "x"))
+    definitions: dict[int, Node] = {
+        10: Filter(Read(1), Not(both)),
+        11: Filter(Read(1), And((Not(both), Call("flag", (), 1)))),
+        12: Filter(Read(1), both),
+        13: Filter(Read(1), Or((Not(both), Call("flag", (), 1)))),
+    }
+    plan = compiled(definitions, sorted(definitions))
+    ways = OperatorDisjuncts.of(plan.operators)
+    problem = ways.problem(lambda digest: 0.5, lambda operator: 1.0)
+    batch = OperatorWorld(definitions, operator_items()[:1], 0, 0).batch
+    made = ORDERS[order](problem)
+    for other, matching, unknown in (((), [10, 11, 13], {12}), (((1.0,),), [13], {10, 11, 12})):
+        said = Said({failing: None, "flag": ((),)} | {"kind" if failing == "count" else "count": other})
+        found = Decider(ways, problem, lambda *_: made, said).decide(batch, build_matcher(plan).match(batch))
+        assert rows(found) == [matching]
+        # A query that must be true of a failed call is reported even if another call would have made it false.
+        assert {one.query for one in found.unknown} | {12} == unknown
+        (attributes,) = batch.attributes()
+        for query, node in definitions.items():
+            assert isinstance(node, Filter)
+            wanted = truth(close_condition(node.condition), attributes, said.answer)
+            assert wanted is (True if query in matching else False if query == 12 and not other else None)
 
 
 def operator_items() -> tuple[Item, ...]:
