@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from datetime import UTC, date, datetime, timedelta
 
@@ -256,3 +257,26 @@ def test_a_variable_under_two_negations_is_not_joined_with_its_namesake_outside(
     written = condition("mob(?x) and not (not near('Bronx', ?x))")
     assert solutions(written, {}, answers) == [{"x": 1.0}]  # type: ignore[arg-type]
     assert solutions(condition("mob(?x) and near('Bronx', ?x)"), {}, answers) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("?x in (1, 6 / ?y)", {(1, 2), (3, 2)}),
+        ("?x not in (1, 6 / ?y)", {(5, 2)}),
+        ("?x between 6 / ?y and 3", {(3, 2)}),
+        ("?x not between 6 / ?y and 4", {(1, 2), (5, 2)}),
+    ],
+)
+def test_lists_and_ranges_with_a_part_without_value_do_not_hold(text: str, values: set[tuple[int, int]]) -> None:
+    written = condition(f"mob(?x) and near('Bronx', ?y) and {text}")
+    for x, y in itertools.product((1, 3, 5), (0, 2)):
+        found = solutions(written, {}, lambda call, x=x, y=y: ((float(x if call.operator == "mob" else y),),))  # type: ignore[misc,arg-type]
+        assert bool(found) == ((x, y) in values), (x, y)
+    (parsed,) = parse(f"create feed F from A where mob(?x) and near('Bronx', ?y) and {text};")
+    assert parse(print_statement(parsed.statement))[0].statement == parsed.statement
+
+
+@pytest.mark.parametrize("text", ["?x in (1, 2 / 0)", "?x < 1 / (2 - 2)", "?x > ?x + 3 / 0", "?x not in (1, 2 / 0)"])
+def test_a_calculation_with_constants_that_has_no_value_is_refused(text: str) -> None:
+    assert "has no value" in refused(f"mob(?x) and {text}").message

@@ -155,10 +155,15 @@ def test_what_an_operator_is_set_up_with_is_not_in_a_statement_s_shape() -> None
         ),
         (
             "?x not between 1 and ?y + 1",
-            Or(
+            And(
                 (
-                    Constraint(X, "<", Literally(1.0)),
-                    Constraint(X, ">", Arithmetic("+", Y, Literally(1.0))),
+                    Or(
+                        (
+                            Constraint(X, "<", Literally(1.0)),
+                            Constraint(X, ">", Arithmetic("+", Y, Literally(1.0))),
+                        )
+                    ),
+                    Constraint(Arithmetic("+", Y, Literally(1.0)), "=", Arithmetic("+", Y, Literally(1.0))),
                 )
             ),
         ),

@@ -153,7 +153,7 @@ def render_operators(part: Call | Constraint | Term) -> str:
         case Call(operator, arguments):
             return f"{render_name(operator)}({', '.join(map(_render_argument, arguments))})"
         case Constraint(left, relation, right):
-            return f"{_render_quantity(left)} {relation} {_render_quantity(right)}"
+            return f"{render_quantity(left)} {relation} {render_quantity(right)}"
         case Term(calls, constraints, graph=graph):
             own = [*map(render_operators, calls), *map(render_operators, constraints)]
             return " and ".join(own if graph is None else [render_graph(graph), *own])
@@ -207,10 +207,11 @@ def _render_argument(argument: Argument) -> str:
         case Given(name):
             return f"?{name}"
         case _:
-            return _render_quantity(argument)
+            return render_quantity(argument)
 
 
-def _render_quantity(one: Quantity, inside: str = "") -> str:
+def render_quantity(one: Quantity, inside: str = "") -> str:
+    """A quantity as written; `inside` is the sign of the calculation that it stands in, with `)` on its right."""
     match one:
         case Variable(name):
             return f"?{name}"
@@ -218,7 +219,7 @@ def _render_quantity(one: Quantity, inside: str = "") -> str:
             return render_constant(value)
         case Arithmetic(sign, left, right):
             # The right operand of equal rank needs its parentheses: a - (b - c).
-            text = f"{_render_quantity(left, sign)} {sign} {_render_quantity(right, sign + ')')}"
+            text = f"{render_quantity(left, sign)} {sign} {render_quantity(right, sign + ')')}"
             loose = inside[:1] in ("*", "/") and sign in ("+", "-")
             return (
                 f"({text})" if loose or (inside.endswith(")") and not (inside[0] in "+-" and sign in "*/")) else text

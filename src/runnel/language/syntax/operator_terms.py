@@ -6,7 +6,7 @@ on the left of constants, `between` and `in` are spelt out. Whether an operator 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 
 from lark import Token
@@ -25,7 +25,8 @@ from runnel.algebra.nodes.calls import (
     variables_of,
 )
 from runnel.algebra.nodes.expressions import Expression, conjunction, disjunction
-from runnel.algebra.nodes.render import render_attribute
+from runnel.algebra.nodes.render import render_attribute, render_quantity
+from runnel.algebra.semantics.bindings import quantity
 from runnel.errors import InvalidConditionError, Span, StatementSyntaxError
 from runnel.language.syntax.conditions import arithmetic_depth, check_order
 from runnel.language.syntax.literals import Literal, Located, place_of, span_of
@@ -73,7 +74,16 @@ def build_arithmetic(left: Written, sign: Token, right: Written) -> Arithmetic:
             span=span_of(sign),
             hint="let an operator compute it",
         )
+    if next(variables_of(made), None) is None and not _has_value(made):
+        raise InvalidConditionError(
+            f"{render_quantity(made)} has no value, so nothing compares with it", span=span_of(sign)
+        )
     return made
+
+
+def _has_value(constant: Arithmetic) -> bool:
+    value = quantity(constant, {})
+    return value is not None and value == value  # infinity less infinity is none
 
 
 def _quantity(written: Written) -> Quantity:
@@ -107,19 +117,29 @@ def _refuse_passing(written: Written) -> None:
 
 
 def build_range(one: Written, low: Written, high: Written, *, outside: bool = False) -> Expression:
-    """`one between low and high`, both included, or the complement."""
+    """`one between low and high`, both included, or the complement; neither holds where a bound has no value."""
     if isinstance(low, Literal) and isinstance(high, Literal):
         check_order(low, high)
     below, above = ("<", ">") if outside else (">=", "<=")
-    combine = disjunction if outside else conjunction
-    return combine([build_constraint(one, _sign(below, one), low), build_constraint(one, _sign(above, one), high)])
+    made: list[Expression] = [
+        build_constraint(one, _sign(below, one), low),
+        build_constraint(one, _sign(above, one), high),
+    ]
+    return conjunction([disjunction(made), *_have_values((low, high))]) if outside else conjunction(made)
 
 
 def build_choice(one: Written, others: Sequence[Written], *, without: bool = False) -> Expression:
-    """`one in (…)`: it equals one of the others, or with `without` none."""
-    combine: Callable[[list[Expression]], Expression] = conjunction if without else disjunction
+    """`one in (…)`: it equals one of the others, or with `without` none; neither holds where one has no value."""
     sign = _sign("!=" if without else "=", one)
-    return combine([build_constraint(one, sign, other) for other in others])
+    made: list[Expression] = [build_constraint(one, sign, other) for other in others]
+    return conjunction(made if without else [disjunction(made), *_have_values(others)])
+
+
+def _have_values(others: Sequence[Written]) -> Iterator[Constraint]:
+    """What holds if calculations have values: each equals itself. Of constants that is known already."""
+    for other in others if len(others) > 1 else ():
+        if isinstance(other, Arithmetic) and next(variables_of(other), None) is not None:
+            yield Constraint(other, "=", other)
 
 
 def _sign(text: str, near: Written) -> Token:
