@@ -27,11 +27,12 @@ import pytest
 _PDEATHSIG = 1
 
 
-def free_port() -> int:
-    """A port of loopback that nobody uses now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+@contextlib.contextmanager
+def refusing_port() -> Iterator[int]:
+    """A port of loopback that refuses every connection: it is bound, so nobody else gets it, but not listening."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield int(held.getsockname()[1])
 
 
 def _die_with_parent() -> None:
@@ -52,7 +53,7 @@ class PostgreSQL:
 
     def __init__(self) -> None:
         self.password = f"p@ss:{secrets.token_hex(8)}/%"
-        self.port = free_port()
+        self.port = 0
         self._folder = Path(tempfile.mkdtemp(prefix="runnel-postgresql-"))
         self._user = "nobody" if os.geteuid() == 0 else getpass.getuser()  # it refuses to run as root
         self._process: subprocess.Popen[bytes] | None = None
@@ -100,7 +101,20 @@ class PostgreSQL:
         secret.unlink()
 
     def start(self) -> None:
-        """Start the server, or start it again, on the same port and data."""
+        """Start the server on a free port, or start it again on the same port and data."""
+        is_new = self.port == 0
+        for _ in range(20):
+            if is_new:
+                with refusing_port() as port:
+                    self.port = port
+            if self._start():
+                return
+            # PostgreSQL cannot choose a port by itself, and another process was quicker to take this one.
+            assert is_new, self._log()
+        raise AssertionError(self._log())
+
+    def _start(self) -> bool:
+        """Whether the server started; false if its port is taken."""
         options = {
             "listen_addresses": "127.0.0.1",
             "port": str(self.port),
@@ -123,11 +137,17 @@ class PostgreSQL:
                 preexec_fn=_die_with_parent,
                 **self._as_user(),
             )
-        _until(self._answers, "PostgreSQL starts")
+        process = self._process
+        _until(lambda: self._answers() or process.poll() is not None, "PostgreSQL starts")
+        if process.poll() is None:
+            return True
+        assert "could not create any TCP/IP sockets" in self._log(), self._log()
+        return False
+
+    def _log(self) -> str:
+        return (self._folder / "log").read_text()
 
     def _answers(self) -> bool:
-        assert self._process is not None
-        assert self._process.poll() is None, (self._folder / "log").read_text()
         try:
             self._connect().close()
         except psycopg.OperationalError:
@@ -196,13 +216,12 @@ class SparkCluster:
 
     def __init__(self, folder: Path, *, workers: int = 2, memory: str = "1g") -> None:
         self._folder = folder
-        self._port = free_port()
         self._running: list[subprocess.Popen[bytes]] = []
-        self.url = f"spark://127.0.0.1:{self._port}"
         atexit.register(self.close)
         master = "org.apache.spark.deploy.master.Master"
-        self._start("master", master, "--host", "127.0.0.1", "--port", str(self._port), "--webui-port", "0")
+        self._start("master", master, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
         self._until_log("master", r"I have been elected leader|New state: ALIVE")
+        self.url = self._until_log("master", r"Starting Spark master at (spark://\S+)")
         for number in range(workers):
             self._start(
                 f"worker-{number}",
@@ -237,9 +256,13 @@ class SparkCluster:
             )
         self._running.append(process)
 
-    def _until_log(self, name: str, sign: str) -> None:
+    def _until_log(self, name: str, sign: str) -> str:
+        """Wait for a line in a log; gives the last group of `sign`, or all that it matched."""
         log = self._folder / f"{name}.log"
         _until(lambda: re.search(sign, log.read_text("utf-8", "replace")) is not None, f"{name} starts: {log}")
+        seen = re.search(sign, log.read_text("utf-8", "replace"))
+        assert seen is not None
+        return seen[seen.lastindex or 0]
 
     def executors(self, worker: int) -> int:
         """How many processes a worker has started."""

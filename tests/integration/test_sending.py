@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 import time
 from collections import Counter, defaultdict
@@ -19,6 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 from tests.integration.in_process import InProcess
+from tests.services import refusing_port
 
 import runnel
 from runnel.catalog.access.workspace_secrets import UNSUBSCRIBE, check_unsubscribe_token, find_secret
@@ -215,24 +215,28 @@ def test_a_slow_host_holds_up_no_other(tmp_path: Path, endpoints: Endpoints, clo
 
 
 def test_an_endpoint_that_hangs_and_one_that_refuses_delay_nobody_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _put_in_place(monkeypatch, WebhookSink())
-    with _tcp_server(None) as hanging, _tcp_server(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n") as fine:
-        refused = _unused_port()
-        with _running(tmp_path / "root", send_seconds=1.0, allowed_addresses=("127.0.0.1/32",)) as runner:
-            ports = [hanging] * 30 + [refused] * 30 + [fine] * 10
-            _subscribe(runner.engine, *(f"http://127.0.0.1:{port}/{number}" for number, port in enumerate(ports)))
-            _publish(runner.engine, 1)
-            runner.match()
-            assert runner.deliver() == 10
-            messages = [_messages(runner.engine, number)[0] for number in range(1, 71)]
-            assert Counter(one.state for one in messages[:60]) == {MessageState.OPEN: 60}
-            assert Counter(one.state for one in messages[60:]) == {MessageState.DONE: 10}
-            for line in (messages[:30], messages[30:60]):
-                not_tried = sum("not tried" in (one.outcome or "") for one in line)
-                assert 10 <= not_tried <= 25, "the line of a silent host is let go"
-                assert all(one.attempts == 1 and one.not_before / 1e6 > time.time() for one in line)
+    taken = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
+    with (
+        _tcp_server(None) as hanging,
+        _tcp_server(taken) as fine,
+        refusing_port() as refused,
+        _running(tmp_path / "root", clock, send_seconds=5.0, allowed_addresses=("127.0.0.1/32",)) as runner,
+    ):
+        ports = [hanging] * 30 + [refused] * 30 + [fine] * 10
+        _subscribe(runner.engine, *(f"http://127.0.0.1:{port}/{number}" for number, port in enumerate(ports)))
+        _publish(runner.engine, 1)
+        runner.match()
+        assert runner.deliver() == 10
+        messages = [_messages(runner.engine, number)[0] for number in range(1, 71)]
+        assert Counter(one.state for one in messages[:60]) == {MessageState.OPEN: 60}
+        assert Counter(one.state for one in messages[60:]) == {MessageState.DONE: 10}
+        for line in (messages[:30], messages[30:60]):
+            not_tried = sum("not tried" in (one.outcome or "") for one in line)
+            assert 10 <= not_tried <= 25, "the line of a silent host is let go"
+            assert all(one.attempts == 1 and one.not_before / 1e6 > clock() for one in line)
 
 
 # --- failures ------------------------------------------------------------------------------------------------------
@@ -664,17 +668,11 @@ def test_whatever_endpoints_answer_each_item_arrives_once_in_order(
 # --- servers -------------------------------------------------------------------------------------------------------
 
 
-def _until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+def _until(condition: Callable[[], bool], seconds: float = 180.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it never came about"
         time.sleep(0.01)
-
-
-def _unused_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 @contextmanager

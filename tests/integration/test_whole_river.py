@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import socket
 import threading
 from collections.abc import Iterator
 from email import message_from_bytes
@@ -19,8 +18,8 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from aiosmtpd.controller import Controller
 from tests.integration.in_process import InProcess
+from tests.unit.sinks.mail.smtp_server import serving
 
 from runnel.engine import Engine, open_engine
 
@@ -107,13 +106,8 @@ def town() -> Iterator[Town]:
 @pytest.fixture
 def post() -> Iterator[tuple[Post, int]]:
     handler = Post()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    controller = Controller(handler, hostname="127.0.0.1", port=port)
-    controller.start()
-    yield handler, port
-    controller.stop()
+    with serving(handler) as port:
+        yield handler, port
 
 
 @pytest.fixture

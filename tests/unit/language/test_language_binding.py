@@ -125,16 +125,16 @@ def test_find_cycle_is_linear_and_does_not_recurse() -> None:
     count = 50_000
     # Every feed reads the two before it: there are exponentially many ways, and a chain longer than Python's stack.
     definitions: dict[int, Node] = {i: Union((Read(i - 1), Read(i - 2))) for i in range(2, count)}
-    started = time.perf_counter()
+    started = time.process_time()
     path = find_cycle(0, Read(count - 1), definitions)
     assert path is not None
     assert (path[0], path[-1], len(path)) == (count - 1, 0, count // 2 + 1)
     assert find_cycle(count, Read(count - 1), definitions) is None
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_nearest_does_not_search_a_million_names_for_long() -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     assert nearest("x" * 100, ["x" * 99]) is None
     nearest("Feed123x", (f"Feed{i}" for i in range(300_000)))
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

@@ -277,10 +277,10 @@ def test_syntax_problems(text: str, message: str, hint: str | None) -> None:
     ids=range(8),
 )
 def test_hostile_texts_are_refused_quickly(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     error = refused(text)
     assert len(error.message) < 400
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_depth_of_calculations_counts_with_that_of_conditions() -> None:

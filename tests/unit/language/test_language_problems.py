@@ -257,12 +257,12 @@ def test_render_shows_the_caret_under_the_place() -> None:
     ids=range(19),
 )
 def test_hostile_texts_are_refused_quickly(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     error = refused(text)
     error.render().encode("utf-8", "replace")
     error.message.encode("utf-8")
     assert len(error.message) < 400
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize(
@@ -271,9 +271,9 @@ def test_hostile_texts_are_refused_quickly(text: str) -> None:
 )
 def test_a_long_condition_takes_linear_time(joiner: str, part: str) -> None:
     text = "create feed A from B as $b where " + joiner.join(part.format(i) for i in range(20_000))
-    started = time.perf_counter()
+    started = time.process_time()
     assert len(parse(text)) == 1
-    assert time.perf_counter() - started < 15
+    assert time.process_time() - started < 15
 
 
 FRAGMENTS = """

@@ -17,6 +17,7 @@ from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from standardwebhooks.webhooks import Webhook, WebhookVerificationError
+from tests.services import refusing_port
 
 from runnel.catalog.access.signing_keys import key_text
 from runnel.errors import DeliveryError, InputError
@@ -283,12 +284,14 @@ def test_an_endless_answer_after_200_counts_as_taken_and_after_500_is_cut(signed
 
 def test_an_endpoint_that_is_away_is_tried_again(signed: Make) -> None:
     delivery = signed()
-    target = replace(delivery, subscription=replace(delivery.subscription, target="http://127.0.0.1:64999/hook"))
 
     async def run() -> str:
-        door = HttpClient(allowed=("127.0.0.1",), user_agent="x", max_bytes=1000, seconds=5)
-        async with door:
-            return await WebhookRoute(door, seconds=5).deliver(target)
+        door = HttpClient(allowed=("127.0.0.1",), user_agent="x", max_bytes=1000, seconds=60)
+        with refusing_port() as port:
+            target = f"http://127.0.0.1:{port}/hook"
+            away = replace(delivery, subscription=replace(delivery.subscription, target=target))
+            async with door:
+                return await WebhookRoute(door, seconds=60).deliver(away)
 
     with pytest.raises(DeliveryError) as caught:
         asyncio.run(run())
@@ -300,7 +303,7 @@ def test_a_private_address_is_refused_for_good_and_a_private_name_is_tried_again
     assert error.permanent
     assert "allowed_addresses" in str(error)
 
-    named = replace(signed(), subscription=replace(signed().subscription, target="http://localhost:64999/hook"))
+    named = replace(signed(), subscription=replace(signed().subscription, target="http://localhost:8080/hook"))
 
     async def run() -> str:
         async with HttpClient(user_agent="x", max_bytes=1000, seconds=5) as door:

@@ -6,7 +6,7 @@ import asyncio
 import email
 import email.policy
 import socket
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import EmailMessage
@@ -65,16 +65,25 @@ class Post:
         return [one for one in found if isinstance(one, EmailMessage)]
 
 
+class FreePortController(Controller):
+    """A controller that listens on a free port of loopback and then knows which."""
+
+    def __init__(self, handler: Any, **options: Any) -> None:
+        super().__init__(handler, hostname="127.0.0.1", ready_timeout=60.0, **options)
+
+    def _create_server(self) -> Coroutine[Any, Any, asyncio.AbstractServer]:
+        listening = socket.create_server(("127.0.0.1", 0))
+        self.port = int(listening.getsockname()[1])
+        return self.loop.create_server(self._factory_invoker, sock=listening, ssl=self.ssl_context)
+
+
 @contextmanager
-def serving(post: Post, **options: Any) -> Iterator[int]:
-    """A server with that mind; gives its port."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    controller = Controller(post, hostname="127.0.0.1", port=port, **options)
+def serving(post: Any, **options: Any) -> Iterator[int]:
+    """A server with that handler; gives its port."""
+    controller = FreePortController(post, **options)
     controller.start()
     try:
-        yield port
+        yield controller.port
     finally:
         controller.stop()
 
@@ -85,7 +94,7 @@ def settings_for(port: int, **changed: Any) -> Settings:
         "smtp_port": port,
         "smtp_security": "none",
         "mail_from": "Runnel <runnel@muse.example>",
-        "send_seconds": 5,
+        "send_seconds": 60,
     }
     return Settings.load(Path("/nowhere"), **(given | changed))
 

@@ -51,13 +51,13 @@ BROKEN = {
 
 @pytest.mark.parametrize("name", BROKEN)
 def test_broken_documents_are_refused_with_a_place(name: str) -> None:
-    started = time.monotonic()
+    started = time.process_time()
     with pytest.raises(BrokenDocumentError) as caught:
         adapt(decode(BROKEN[name].encode(), "a.xml"), "F")
     assert caught.value.place is not None
     assert caught.value.place.startswith("a.xml:")
     assert "root:" not in str(caught.value)
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_hints_name_the_cause() -> None:

@@ -94,12 +94,12 @@ class FeedServer:
     @contextmanager
     def running(self) -> Iterator[FeedServer]:
         self._thread.start()
-        runner, port = asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(10)
+        runner, port = asyncio.run_coroutine_threadsafe(self._serve(), self._loop).result(60)
         self.address = f"http://127.0.0.1:{port}"
         try:
             yield self
         finally:
-            asyncio.run_coroutine_threadsafe(runner.cleanup(), self._loop).result(10)
+            asyncio.run_coroutine_threadsafe(runner.cleanup(), self._loop).result(60)
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
             self._loop.close()
@@ -117,7 +117,7 @@ class PollWorld:
     def __init__(self, folder: Path, server: FeedServer, **overrides: Any) -> None:
         self.clock = FakeClock()
         self.server = server
-        given = {"allowed_addresses": ("127.0.0.1/32",), "http_seconds": 5.0, "poll_seconds": 600.0} | overrides
+        given = {"allowed_addresses": ("127.0.0.1/32",), "http_seconds": 60.0, "poll_seconds": 600.0} | overrides
         self.root = create_workspace(folder, clock=self.clock, **given)
         self.acquirer = Acquirer(
             self.root.catalog, self.root.storage, self.root.items, self.root.folder, self.root.settings

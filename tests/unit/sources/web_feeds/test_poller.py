@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 from sqlalchemy import select
+from tests.services import refusing_port
 from tests.unit.sources.web_feeds.feed_server import FeedServer, Page, PollWorld, rss
 
 from runnel.catalog.access import owners
@@ -375,10 +376,11 @@ def test_an_answer_of_304_to_a_first_question_is_a_failure(world: PollWorld, ser
 
 
 def test_nobody_at_home_is_a_failure_like_others(world: PollWorld) -> None:
-    feed = world.register("http://127.0.0.1:9/", name="Nobody")
-    world.register("http://127.0.0.1:18080/none", name="Closed")
-    world.poll()
-    assert world.state(feed).failures == 1
+    feed = world.register("http://127.0.0.1:9/", name="Nobody")  # port 9 is refused before anything is sent
+    with refusing_port() as port:
+        closed = world.register(f"http://127.0.0.1:{port}/none", name="Closed")
+        world.poll()
+    assert world.state(feed).failures == world.state(closed).failures == 1
     assert world.counts().failing == 2
 
 
@@ -556,12 +558,13 @@ def test_one_hanging_host_does_not_delay_the_others(tmp_path: Path, server: Feed
 
 def test_a_host_that_does_not_answer_rests(tmp_path: Path, server: FeedServer) -> None:
     world = PollWorld(tmp_path / "root", server, poll_host_concurrency=1)
-    for row in range(6):
-        world.register(f"http://127.0.0.1:18081/{row}", name=f"Dead{row}")
-    world.poll()
-    assert world.counts().requests == 2, "after two silences in a row the others are spared"
-    world.poll_after(61)
-    assert world.counts().requests == 3, "one silence more, and it rests again"
+    with refusing_port() as port:
+        for row in range(6):
+            world.register(f"http://127.0.0.1:{port}/{row}", name=f"Dead{row}")
+        world.poll()
+        assert world.counts().requests == 2, "after two silences in a row the others are spared"
+        world.poll_after(61)
+        assert world.counts().requests == 3, "one silence more, and it rests again"
     world.close()
 
 

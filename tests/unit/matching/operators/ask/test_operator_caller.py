@@ -218,13 +218,11 @@ def test_an_operator_that_is_always_late_rests(made: Made) -> None:
     clock = Seconds()
     caller = made(declared("moody", "number", limit=0.3, batch=4), clock=clock)
     loops = [about("moody", {"mood": ("sleep",), "number": (float(number),)}) for number in range(40)]
-    began = time.monotonic()
     answers = reasons(caller.ask(loops))
     assert "moody: it took more than 0.3 seconds" in answers
     assert sum("failed several times in a row" in reason for reason in answers) >= 36
     calls = caller.take_learned().operators["moody 1"].calls
-    assert calls <= 4 + 4
-    assert time.monotonic() - began < 60, "forty time limits were not waited for, nor four hundred starts"
+    assert calls <= 4 + 4, "neither forty time limits nor four hundred starts are waited for"
     clock.now += FIRST_REST - 1
     assert "in a row" in reasons(caller.ask([titled("moody", 1)]))[0]
     clock.now += 1

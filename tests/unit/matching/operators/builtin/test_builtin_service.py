@@ -15,7 +15,7 @@ import pytest
 from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.services import free_port
+from tests.services import refusing_port
 
 from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.builtin import service as module
@@ -315,8 +315,9 @@ def test_a_slow_service_fails_at_the_time_limit(endpoint: Endpoint, opened: Open
 
 
 def test_a_service_that_is_away_fails_for_now(opened: Opened) -> None:
-    service = opened(Endpoint(url=f"http://127.0.0.1:{free_port()}/ask"), seconds=0.3)
-    (found,) = service.answer(numbered(1))
+    with refusing_port() as port:
+        service = opened(Endpoint(url=f"http://127.0.0.1:{port}/ask"), seconds=2)
+        (found,) = service.answer(numbered(1))
     assert isinstance(found, Failed)
     assert found.passing
     assert "cannot be reached" in found.reason
