@@ -127,7 +127,7 @@ def read_change(
 
 def read_everything(connection: Connection) -> PlanChange:
     """All queries as they are declared, to compile a base from their definitions."""
-    return _Reader(connection, Pending(connection), Activation(frozenset(), frozenset())).everything()
+    return _Reader(connection, Uncommitted(), Activation(frozenset(), frozenset())).everything()
 
 
 class _Reader:
