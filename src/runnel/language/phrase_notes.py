@@ -73,7 +73,7 @@ def _ignored(phrase: str) -> str:
     for span in found:
         outside[span.start : span.end] = bytes(span.end - span.start)
     starts = {span.start for span in found}
-    characters = {}
+    characters: dict[str, None] = {}
     for index, character in enumerate(phrase):
         if not outside[index] or unicodedata.category(character) in _SEPARATING_KINDS:
             continue
