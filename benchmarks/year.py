@@ -131,9 +131,10 @@ class Year:
                 [item] = self.items(first, 1)
                 path = f"items/log/{first:032x}.arrow"
                 stored = ItemBatch.of([item], {"Wire": self.feed}).records.select(STORED_SCHEMA.names)
-                size = write_arrow(self.storage, path, [stored], stored.schema)
+                file = write_arrow(self.storage, path, [stored], stored.schema)
+                times = (accepted, accepted)
                 manifest.add_segment(
-                    connection, Tier.LOG, path, sequences=(first, first), times=(accepted, accepted), size=size
+                    connection, Tier.LOG, file.path, sequences=(first, first), times=times, size=file.size
                 )
                 seen[item_key(item.id)] = SeenItem(1, b"0" * 16, first)
                 self._commit(connection, first, first)

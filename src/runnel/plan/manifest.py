@@ -6,17 +6,19 @@ array lies) and what its making cost. Nothing in it is trusted before it is chec
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
 from runnel.errors import CorruptDataError, NewerWorkspaceError
 from runnel.plan.logical_plan import CostRecord
+from runnel.storage.checksums import sealed_json, unsealed_json
 
 FORMAT = 3
-"""Raised when the arrays change, or the words that they hold: since format 3, apostrophes separate words."""
+"""Raised when the arrays or the words that they hold change: since format 3, apostrophes separate words, and a
+manifest begins with its own checksum."""
 
+_WITH_CHECKSUM = 3
 Kind = Literal["base", "delta"]
 _TYPES = frozenset({"bool", "uint8", "uint16", "uint32", "uint64", "int32", "int64", "float32", "float64"})
 
@@ -72,17 +74,19 @@ class PlanManifest:
             "costs": [cost.to_json() for cost in self.costs],
         }
         # On one line: with line breaks Python encodes it step by step, which takes longer than all of a small delta.
-        return json.dumps(value, sort_keys=True).encode()
+        return sealed_json(value)
 
     @staticmethod
     def from_json(folder: str, data: bytes) -> PlanManifest:
         """The manifest of a folder, checked."""
         try:
-            value = json.loads(data)
+            value, has_checksum = unsealed_json(data)
             if value["format"] > FORMAT:
                 raise NewerWorkspaceError(f"the plan {folder} has format {value['format']}", hint="update Runnel")
+            if value["format"] >= _WITH_CHECKSUM and not has_checksum:
+                raise ValueError("it has no checksum")
             return _checked(folder, value)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise CorruptDataError(f"{folder}/manifest.json is not a plan's manifest: {error!r}") from error
 
 

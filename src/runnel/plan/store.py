@@ -13,6 +13,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from threading import Lock
 from typing import Protocol
 
@@ -26,6 +27,7 @@ from runnel.plan.logical_plan import LogicalPlan, QueryTable
 from runnel.plan.manifest import FORMAT, Kind, PlanArray, PlanFile, PlanManifest
 from runnel.plan.operator_table import OperatorTable
 from runnel.plan.validate import validate_predicates, validate_queries
+from runnel.storage.checksums import is_verified, note_verified, status_of
 from runnel.storage.file_storage import Storage
 
 MANIFEST = "manifest.json"
@@ -407,6 +409,7 @@ def _array(storage: Storage, folder: str, name: str, file: PlanFile) -> Array:
         size = local.stat().st_size
         if size != file.size:
             raise CorruptDataError(f"{path} has {size} bytes, its manifest says {file.size}")
+        _check_digest(path, local, file)
         mode = "r" if size > _MAPPED_ABOVE else None
         array: Array = np.load(local, mmap_mode=mode, allow_pickle=False)  # type: ignore[arg-type]
     except (OSError, ValueError, EOFError) as error:
@@ -418,15 +421,26 @@ def _array(storage: Storage, folder: str, name: str, file: PlanFile) -> Array:
     return array
 
 
-def verify(storage: Storage, folder: str) -> None:
-    """Read every file of a plan folder and compare its digest with the manifest's.
+def _check_digest(path: str, local: Path, file: PlanFile) -> None:
+    """Compare a file with the digest in its manifest, once per process unless the file changes.
 
-    Slow, for `check` and for tests.
+    The file is read, not mapped: what is seldom looked at must not take memory in every worker.
     """
+    status = status_of(local)
+    if is_verified(local, status):
+        return
+    with local.open("rb", buffering=0) as opened:
+        found = hashlib.file_digest(opened, "sha256").hexdigest()
+    if found != file.sha256:
+        raise CorruptDataError(f"{path} does not have the digest of its manifest")
+    note_verified(local, status)
+
+
+def verify(storage: Storage, folder: str) -> None:
+    """Read every file of a plan folder and compare its digest with the manifest's. Slow."""
     for name, file in read_manifest(storage, folder).files.items():
+        path = f"{folder}/{name}"
         try:
-            data = storage.read(f"{folder}/{name}")
+            _check_digest(path, storage.local(path), file)
         except OSError as error:
-            raise CorruptDataError(f"{folder}/{name} cannot be read: {error}") from error
-        if hashlib.sha256(data).hexdigest() != file.sha256:
-            raise CorruptDataError(f"{folder}/{name} does not have the digest of its manifest")
+            raise CorruptDataError(f"{path} cannot be read: {error}") from error

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import json
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -22,9 +21,11 @@ import numpy as np
 from runnel.arrays import Array
 from runnel.errors import CorruptDataError, NewerWorkspaceError
 from runnel.plan.store import is_written
+from runnel.storage.checksums import sealed_json, unsealed_json
 from runnel.storage.file_storage import Storage
 
-FORMAT = 1
+FORMAT = 2
+_WITH_CHECKSUM = 2
 MANIFEST = "partitioning.json"
 ASSIGNMENT = "assignment.npz"
 
@@ -110,7 +111,7 @@ def write_partitioning(storage: Storage, made: Partitioning, assignment: Assignm
     data = buffer.getvalue()
     storage.write(f"{made.folder}/{ASSIGNMENT}", data, last=False)
     value = asdict(made) | {"format": FORMAT, "sha256": hashlib.sha256(data).hexdigest()}
-    storage.write(f"{made.folder}/{MANIFEST}", json.dumps(value, sort_keys=True).encode())
+    storage.write(f"{made.folder}/{MANIFEST}", sealed_json(value))
 
 
 _MICROSECONDS = "microseconds"
@@ -120,9 +121,11 @@ _COLUMNS = ("query_ids", "partitions", "groups", _MICROSECONDS)
 def read_partitioning(storage: Storage, folder: str) -> Partitioning:
     """The partitioning of a folder, checked."""
     try:
-        value = json.loads(storage.read(f"{folder}/{MANIFEST}"))
+        value, has_checksum = unsealed_json(storage.read(f"{folder}/{MANIFEST}"))
         if value["format"] > FORMAT:
             raise NewerWorkspaceError(f"the partitioning {folder} has format {value['format']}", hint="update Runnel")
+        if value["format"] >= _WITH_CHECKSUM and not has_checksum:
+            raise ValueError("it has no checksum")
         return _checked(folder, value)
     except OSError as error:
         raise CorruptDataError(f"{folder}/{MANIFEST} cannot be read: {error}", hint=ANEW) from error
@@ -175,10 +178,7 @@ def is_whole(storage: Storage, made: Partitioning) -> bool:
 def verify_partitioning(storage: Storage, folder: str) -> Partitioning:
     """The partitioning of a folder, after its files were read and compared with their digest. Slow, for `doctor`."""
     made = read_partitioning(storage, folder)
-    told = json.loads(storage.read(f"{folder}/{MANIFEST}")).get("sha256")
     assignment = read_assignment(storage, folder)
-    if hashlib.sha256(storage.read(f"{folder}/{ASSIGNMENT}")).hexdigest() != told:
-        raise CorruptDataError(f"{folder}/{ASSIGNMENT} does not have the digest of its manifest", hint=ANEW)
     if len(assignment.partitions) and not 0 <= int(assignment.partitions.min()) <= int(
         assignment.partitions.max()
     ) < len(made.partitions):
@@ -189,7 +189,10 @@ def verify_partitioning(storage: Storage, folder: str) -> Partitioning:
 def read_assignment(storage: Storage, folder: str) -> Assignment:
     """Which query is in which partition."""
     try:
-        with np.load(io.BytesIO(storage.read(f"{folder}/{ASSIGNMENT}")), allow_pickle=False) as stored:
+        data = storage.read(f"{folder}/{ASSIGNMENT}")
+        if hashlib.sha256(data).hexdigest() != _digest_of_assignment(storage, folder):
+            raise CorruptDataError(f"{folder}/{ASSIGNMENT} does not have the digest of its manifest", hint=ANEW)
+        with np.load(io.BytesIO(data), allow_pickle=False) as stored:
             found = Assignment(**{name: stored[name] for name in _COLUMNS})
     except OSError as error:
         raise CorruptDataError(f"{folder}/{ASSIGNMENT} cannot be read: {error}", hint=ANEW) from error
@@ -204,3 +207,12 @@ def read_assignment(storage: Storage, folder: str) -> Assignment:
     if len({len(one) for one in columns.values()}) != 1:
         raise CorruptDataError(f"{folder}/{ASSIGNMENT} has columns of different lengths", hint=ANEW)
     return found
+
+
+def _digest_of_assignment(storage: Storage, folder: str) -> str | None:
+    """The digest of the assignment as the manifest has it."""
+    try:
+        digest: str | None = unsealed_json(storage.read(f"{folder}/{MANIFEST}"))[0].get("sha256")
+        return digest
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        raise CorruptDataError(f"{folder}/{MANIFEST} cannot be read: {error}", hint=ANEW) from error

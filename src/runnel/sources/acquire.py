@@ -30,6 +30,7 @@ from runnel.sources.drop_folder import ChangedFile, FileState, digest_of, read_f
 from runnel.sources.feed_address import is_web, parse_address
 from runnel.sources.first_fetch import FirstFetch, first_fetch
 from runnel.sources.rdf.decode_rdf import form_of
+from runnel.storage.checksums import write_sealed
 from runnel.storage.file_storage import Storage
 
 logger = logging.getLogger("runnel")
@@ -157,8 +158,7 @@ class Acquirer:
         """Keep what was refused, with its bytes, for inspection."""
         path = None
         if data is not None:
-            path = f"quarantine/{uuid.uuid4().hex}"
-            self._storage.write(path, data)
+            path = write_sealed(self._storage, f"quarantine/{uuid.uuid4().hex}", data).path
         with self._catalog.write() as connection:
             for problem in problems[:_PROBLEMS_KEPT]:
                 reason = f"{problem.message} ({problem.hint})" if problem.hint else problem.message

@@ -2,40 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from runnel.errors import CorruptDataError
+from runnel.storage.checksums import SealedFile, check_file, damaged, is_sealed, write_sealed
 from runnel.storage.file_storage import Storage
 
 _ROW_GROUP = 5_000
 
 
-def write_arrow(storage: Storage, path: str, batches: list[Any], schema: Any) -> int:
-    """Write record batches as an Arrow file; gives its size in bytes."""
+def write_arrow(storage: Storage, path: str, batches: list[Any], schema: Any) -> SealedFile:
+    """Write record batches as an Arrow file, whose name gets its size and checksum."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, schema) as writer:
         for batch in batches:
             writer.write_batch(batch)
-    data = sink.getvalue()
-    storage.write(path, memoryview(data))
-    return int(data.size)
+    return write_sealed(storage, path, memoryview(sink.getvalue()))
 
 
 def read_arrow(storage: Storage, path: str) -> Any:
-    """The table of an Arrow file, mapped into memory."""
-    try:
-        with pa.memory_map(str(storage.local(path))) as source:
-            return pa.ipc.open_file(source).read_all()
-    except (OSError, pa.ArrowInvalid) as error:
-        raise CorruptDataError(f"{path} cannot be read: {error}") from error
+    """The table of an Arrow file, mapped into memory, after it was compared with its checksum."""
+    with _reading(storage, path), pa.memory_map(str(storage.local(path))) as source:
+        table = pa.ipc.open_file(source).read_all()
+        if not is_sealed(path):
+            table.validate(full=True)  # without a checksum, offsets may lead out of the file
+        return table
 
 
-def write_parquet(storage: Storage, path: str, batches: Iterable[Any], schema: Any) -> int:
-    """Write record batches, one after the other, as a Parquet file; gives its size in bytes."""
+def write_parquet(storage: Storage, path: str, batches: Iterable[Any], schema: Any) -> SealedFile:
+    """Write record batches, one after the other, as a Parquet file, whose name gets its size and checksum."""
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(sink, schema, compression="zstd") as writer:
         waiting: list[Any] = []
@@ -48,16 +47,14 @@ def write_parquet(storage: Storage, path: str, batches: Iterable[Any], schema: A
                 waiting, rows = [], 0
         if waiting:
             writer.write_table(pa.Table.from_batches(waiting, schema), row_group_size=_ROW_GROUP)
-    data = sink.getvalue()
-    storage.write(path, memoryview(data))
-    return int(data.size)
+    return write_sealed(storage, path, memoryview(sink.getvalue()))
 
 
 def read_parquet_rows(
     storage: Storage, path: str, first: int, count: int, columns: Sequence[str] | None = None
 ) -> Any:
-    """Some consecutive rows of a Parquet file; only the row groups, and columns, that hold them are read."""
-    try:
+    """Some consecutive rows of a Parquet file; only the row groups, and columns, that hold them are decoded."""
+    with _reading(storage, path):
         file = pq.ParquetFile(storage.local(path))
         groups: list[int] = []
         start = skip = 0
@@ -68,13 +65,19 @@ def read_parquet_rows(
                 groups.append(group)
             start += rows
         return file.read_row_groups(groups, columns).slice(skip, count)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise CorruptDataError(f"{path} cannot be read: {error}") from error
 
 
 def read_parquet_column(storage: Storage, path: str, name: str) -> Any:
-    """One column of a Parquet file; the others are not read."""
-    try:
+    """One column of a Parquet file; the others are not decoded."""
+    with _reading(storage, path):
         return pq.ParquetFile(storage.local(path)).read(columns=[name]).column(name).combine_chunks()
-    except (OSError, pa.ArrowInvalid) as error:
-        raise CorruptDataError(f"{path} cannot be read: {error}") from error
+
+
+@contextmanager
+def _reading(storage: Storage, path: str) -> Iterator[None]:
+    """Compare a file with its checksum, and report what the reader finds wrong with it under its name."""
+    check_file(storage, path)
+    try:
+        yield
+    except (OSError, pa.ArrowException, ValueError, KeyError) as error:
+        raise damaged(path, str(error)) from error

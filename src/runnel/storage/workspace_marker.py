@@ -6,10 +6,10 @@ catalog has the same identity; a catalog with another one does not belong to the
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
 from runnel.errors import CorruptDataError
+from runnel.storage.checksums import sealed_json, unsealed_json
 from runnel.storage.file_storage import Storage
 
 MARKER = "workspace.json"
@@ -28,7 +28,7 @@ class WorkspaceMarker:
 def read_marker(storage: Storage) -> WorkspaceMarker | None:
     """The marker of the workspace whose files are in a storage; None if there is none."""
     try:
-        value = json.loads(storage.read(MARKER))
+        value, _ = unsealed_json(storage.read(MARKER))
         identity = str(value["identity"])
         int(identity, 16)
         return WorkspaceMarker(identity, int(value["sequence"]), int(value["epoch"]))
@@ -38,7 +38,7 @@ def read_marker(storage: Storage) -> WorkspaceMarker | None:
         raise CorruptDataError(
             f"{MARKER} cannot be read: {error}", hint="check the disk and the permissions"
         ) from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptDataError(
             f"{MARKER} of {storage.url} is damaged: {error}",
             hint="`runnel adopt` writes it again, if the catalog and the files belong together",
@@ -53,4 +53,4 @@ def write_marker(storage: Storage, marker: WorkspaceMarker) -> None:
         "sequence": marker.sequence,
         "epoch": marker.epoch,
     }
-    storage.replace(MARKER, json.dumps(value).encode())
+    storage.replace(MARKER, sealed_json(value))

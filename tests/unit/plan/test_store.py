@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +24,9 @@ from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.optimizer.optimize import optimize
 from runnel.plan.logical_plan import PlanQuery
-from runnel.plan.manifest import PlanManifest
+from runnel.plan.manifest import PlanFile, PlanManifest
 from runnel.plan.store import Plan, PlanVersion, load, load_part, verify, write_base
+from runnel.storage.checksums import sealed_json, unsealed_json
 from runnel.storage.file_storage import FileStorage
 
 
@@ -137,14 +140,28 @@ def changed(storage: FileStorage, plan: Plan, name: str, value: int) -> FileStor
     whole[place.start :].view(place.type)[: place.count] = value
     buffer = io.BytesIO()
     np.save(buffer, whole)
-    return damaged(storage, place.file, buffer.getvalue())
+    data = buffer.getvalue()
+    # The manifest vouches for it, as if a faulty compiler had written it: a checksum alone does not make a plan sound.
+    files = {**plan.base.manifest.files, place.file: PlanFile(len(data), hashlib.sha256(data).hexdigest())}
+    storage.replace("base/manifest.json", replace(plan.base.manifest, files=files).to_json())
+    return damaged(storage, place.file, data)
 
 
 def test_ids_that_lead_nowhere_are_refused(storage: FileStorage, plan: Plan) -> None:
     with pytest.raises(CorruptDataError, match="targets"):
         load(changed(storage, plan, "targets.values", 2**30), PlanVersion(1, "base"))
-    with pytest.raises(CorruptDataError, match="digest"):
-        verify(storage, "base")
+
+
+@pytest.mark.parametrize("name", ["arrays.npy", "manifest.json"])
+def test_flipped_byte_anywhere_is_refused(storage: FileStorage, plan: Plan, name: str) -> None:
+    whole = storage.read(f"base/{name}")
+    for position in range(0, len(whole), max(1, len(whole) // 97)):
+        data = bytearray(whole)
+        data[position] ^= 0x10
+        with pytest.raises(CorruptDataError, match=f"base/{name}"):
+            load(damaged(storage, name, bytes(data)), PlanVersion(1, "base"))
+        with pytest.raises(CorruptDataError, match=f"base/{name}"):
+            verify(storage, "base")
 
 
 @pytest.mark.parametrize(
@@ -212,7 +229,7 @@ def test_a_folder_of_the_first_format_is_read_and_laid_out_anew(storage: FileSto
         buffer = io.BytesIO()
         np.save(buffer, np.concatenate([array for _, array in named]))
         storage.write(f"first/{file}", buffer.getvalue())
-        files[file] = {"size": len(buffer.getvalue()), "sha256": ""}
+        files[file] = {"size": len(buffer.getvalue()), "sha256": hashlib.sha256(buffer.getvalue()).hexdigest()}
     told = {"format": 1, "kind": "base", "parent": None, "counts": {}, "files": files, "arrays": arrays, "costs": []}
     storage.write("first/manifest.json", json.dumps(told).encode())
     first = load(storage, PlanVersion(1, "first"))
@@ -236,9 +253,9 @@ def test_a_folder_of_the_first_format_is_read_and_laid_out_anew(storage: FileSto
 def test_a_manifest_is_not_trusted(
     storage: FileStorage, plan: Plan, change: dict[str, Any], error: type[Exception]
 ) -> None:
-    value = json.loads(storage.read("base/manifest.json")) | change
+    value, _ = unsealed_json(storage.read("base/manifest.json"))
     with pytest.raises(error):
-        load(damaged(storage, "manifest.json", json.dumps(value).encode()), PlanVersion(1, "base"))
+        load(damaged(storage, "manifest.json", sealed_json(value | change)), PlanVersion(1, "base"))
     with pytest.raises(CorruptDataError, match=r"manifest\.json"):
         PlanManifest.from_json("base", b"{")
 

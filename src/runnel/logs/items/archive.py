@@ -59,20 +59,23 @@ def _merge(catalog: Catalog, storage: Storage, run: MergeRun[ItemSegment], epoch
     first, last = run.sequences
     day = datetime.fromtimestamp(run.pieces[0].accepted / 1e6, UTC).date().isoformat()
     path = f"items/day/{day}/{first:020d}-{uuid.uuid4().hex[:8]}.parquet"
-    size = write_parquet(storage, path, _checked(_batches(storage, run), first, last), ITEM_SCHEMA)
+    file = write_parquet(storage, path, _checked(_batches(storage, run), first, last), ITEM_SCHEMA)
     with catalog.write() as connection:
         leases.check(connection, epoch)
-        if manifest.retire_segments(connection, run.pieces) != len(run.pieces) or not storage.local(path).exists():
+        if (
+            manifest.retire_segments(connection, run.pieces) != len(run.pieces)
+            or not storage.local(file.path).exists()
+        ):
             raise RunnelError(
                 f"items {first}-{last} were archived by somebody else", hint="the next turn tries again"
             )
         manifest.add_segment(
             connection,
             Tier.DAY,
-            path,
+            file.path,
             sequences=(first, last),
             times=(run.pieces[0].accepted, run.pieces[-1].last_accepted),
-            size=size,
+            size=file.size,
             level=run.level,
         )
 

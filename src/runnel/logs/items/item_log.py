@@ -29,6 +29,7 @@ from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.model.segment import Slice, Tier
 from runnel.storage.arrow_files import read_parquet_column, write_arrow
+from runnel.storage.checksums import SealedFile
 from runnel.storage.file_storage import Storage
 
 _RSS_ITEM = re.compile(r"#type> <http://[a-z./]+/(?:rss/1\.0|rdf/simple/0\.9)/item> \.\n")
@@ -109,13 +110,13 @@ class ItemLog:
             if not sifted.fresh and not sifted.remember:
                 self._touch(feed, sifted.shown)
                 return Accepted(unchanged=len(items))
-            path = f"items/log/{uuid.uuid4().hex}.arrow"
-            size = self._write(path, feed, sifted.fresh) if sifted.fresh else 0
-            done = self._commit(feed, path, size, sifted)
+            file = self._write(feed, sifted.fresh) if sifted.fresh else None
+            done = self._commit(feed, file, sifted)
             if done is not None:
                 return replace(done, unchanged=len(items) - done.accepted)
             # Another publisher accepted one of these ids since we looked, say: look again, with a new file.
-            self._storage.delete(path)
+            if file is not None:
+                self._storage.delete(file.path)
 
     def _sift(self, feed: int, items: Sequence[Item], remember: Sequence[Item]) -> _Sifted:
         """Which of the items are new or edited, as far as the seen-set tells now."""
@@ -143,27 +144,27 @@ class ItemLog:
             with self._catalog.write() as connection:
                 manifest.touch_seen(connection, feed, shown)
 
-    def _write(self, path: str, feed: int, fresh: Sequence[_Fresh]) -> int:
+    def _write(self, feed: int, fresh: Sequence[_Fresh]) -> SealedFile:
         batch = ItemBatch.of([one.item for one in fresh], {one.item.feed: feed for one in fresh})
         stored = batch.records.select(STORED_SCHEMA.names).replace_schema_metadata(STORED_SCHEMA.metadata)
-        return write_arrow(self._storage, path, [stored], stored.schema)
+        return write_arrow(self._storage, f"items/log/{uuid.uuid4().hex}.arrow", [stored], stored.schema)
 
-    def _commit(self, feed: int, path: str, size: int, sifted: _Sifted) -> Accepted | None:
+    def _commit(self, feed: int, file: SealedFile | None, sifted: _Sifted) -> Accepted | None:
         """The transaction that makes items accepted; None if the seen-set changed since it was asked."""
         with self._catalog.write() as connection:
             if manifest.seen_of(connection, feed, sifted.keys) != sifted.known:
                 return None
-            if sifted.fresh and not self._storage.local(path).exists():
+            if file is not None and not self._storage.local(file.path).exists():
                 return None  # so much time has passed that it was taken for an orphan
             seen = {key: SeenItem(1, print_, None) for key, print_ in sifted.remember.items()}
             result = Accepted()
-            if sifted.fresh:
+            if file is not None:
                 count = len(sifted.fresh)
                 first, accepted = take_sequences(connection, count)
                 result = Accepted(first, first + count - 1, count)
                 sequences = (first, first + count - 1)
                 manifest.add_segment(
-                    connection, Tier.LOG, path, sequences=sequences, times=(accepted, accepted), size=size
+                    connection, Tier.LOG, file.path, sequences=sequences, times=(accepted, accepted), size=file.size
                 )
                 for row, one in enumerate(sifted.fresh):
                     seen[one.key] = SeenItem(one.item.version, one.fingerprint, first + row)

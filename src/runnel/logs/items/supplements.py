@@ -22,6 +22,7 @@ from runnel.logs.items.item_log import ItemLog
 from runnel.model.segment import Tier
 from runnel.model.undecided import Undecided
 from runnel.storage.arrow_files import write_arrow
+from runnel.storage.checksums import SealedFile
 from runnel.storage.file_storage import Storage
 
 _MOST = 5_000
@@ -42,33 +43,32 @@ def log_again(catalog: Catalog, storage: Storage, *, epoch: int, limit: int = _M
     waiting = sorted((one for one in due if one.sequence > kept_after), key=lambda one: (one.sequence, one.id))
     if not waiting:
         return 0
-    path = f"items/log/{uuid.uuid4().hex}.arrow"
-    size = _write(catalog, storage, path, waiting)
-    if _commit(catalog, storage, path, size, waiting, epoch):
+    file = _write(catalog, storage, waiting)
+    if _commit(catalog, storage, file, waiting, epoch):
         return len(waiting)
-    storage.delete(path)
+    storage.delete(file.path)
     return 0
 
 
-def _write(catalog: Catalog, storage: Storage, path: str, waiting: Sequence[Undecided]) -> int:
+def _write(catalog: Catalog, storage: Storage, waiting: Sequence[Undecided]) -> SealedFile:
     """The items, each as often as it waits, in their order."""
     sequences = sorted({one.sequence for one in waiting})
     rows = {sequence: row for row, sequence in enumerate(sequences)}
     found = pa.Table.from_batches([batch.records for batch in ItemLog(catalog, storage).get(sequences)])
     stored = found.take(pa.array([rows[one.sequence] for one in waiting])).select(STORED_SCHEMA.names)
+    path = f"items/log/{uuid.uuid4().hex}.arrow"
     return write_arrow(storage, path, stored.cast(STORED_SCHEMA).combine_chunks().to_batches(), STORED_SCHEMA)
 
 
-def _commit(
-    catalog: Catalog, storage: Storage, path: str, size: int, waiting: Sequence[Undecided], epoch: int
-) -> bool:
+def _commit(catalog: Catalog, storage: Storage, file: SealedFile, waiting: Sequence[Undecided], epoch: int) -> bool:
     with catalog.write() as connection:
         leases.check(connection, epoch)
         taken = undecided.still_undecided(connection, [one.id for one in waiting])
-        if len(taken) < len(waiting) or not storage.local(path).exists():
+        if len(taken) < len(waiting) or not storage.local(file.path).exists():
             return False
         first, accepted = take_sequences(connection, len(waiting))
         sequences = (first, first + len(waiting) - 1)
-        manifest.add_segment(connection, Tier.LOG, path, sequences=sequences, times=(accepted, accepted), size=size)
+        times = (accepted, accepted)
+        manifest.add_segment(connection, Tier.LOG, file.path, sequences=sequences, times=times, size=file.size)
         undecided.supplement(connection, ((one, first + row) for row, one in enumerate(waiting)))
     return True

@@ -59,7 +59,7 @@ def _merge(catalog: Catalog, storage: Storage, run: MergeRun[KeptPart], epoch: i
     by_query = _index(storage, run, rows, path, indexed)
     with catalog.write() as connection:
         leases.check(connection, epoch)
-        there = all(storage.local(one).exists() for one in (path, by_query) if one)
+        there = all(storage.local(one).exists() for one in (part.path, by_query) if one)
         if not there or not match_segments.replace_parts(connection, run.pieces, part, run.level, by_query):
             raise RunnelError(
                 f"matches {part.first_sequence}-{part.last_sequence} were merged by somebody else",
@@ -92,9 +92,7 @@ def _index(
     """Write the index of a part, if it is one that lasts and there is anybody to read it."""
     if run.level < Level.HOUR or not indexed or not len(rows.queries):
         return None
-    by_query = path.replace(".arrow", ".queries.arrow")
-    write_index(storage, by_query, rows, indexed)
-    return by_query
+    return write_index(storage, path.replace(".arrow", ".queries.arrow"), rows, indexed)
 
 
 def _path(run: MergeRun[KeptPart]) -> str:

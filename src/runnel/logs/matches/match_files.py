@@ -158,10 +158,10 @@ def write_part(storage: Storage, lineage: int, batches: Sequence[Any], sequences
     """Write one part under a name that no other attempt uses."""
     path = f"matches/{lineage}/{sequences[0]:020d}-{uuid.uuid4().hex}.arrow"
     if any(_BINDINGS.name in batch.schema.names for batch in batches):
-        size = write_arrow(storage, path, [_with_bindings(batch) for batch in batches], BOUND_SCHEMA)
+        file = write_arrow(storage, path, [_with_bindings(batch) for batch in batches], BOUND_SCHEMA)
     else:
-        size = write_arrow(storage, path, list(batches), MATCH_SCHEMA)
-    return MatchPart(path, sequences[0], sequences[1], size)
+        file = write_arrow(storage, path, list(batches), MATCH_SCHEMA)
+    return MatchPart(file.path, sequences[0], sequences[1], file.size)
 
 
 def _with_bindings(batch: Any) -> Any:
@@ -319,5 +319,5 @@ def write_rows(storage: Storage, path: str, rows: MatchRows, sequences: tuple[in
     if bound is not None and bound.null_count == len(bound):
         bound = None
     records = _records(rows.sequences, _steps_of(rows.offsets, rows.queries), bound)
-    size = write_arrow(storage, path, [records], records.schema)
-    return MatchPart(path, sequences[0], sequences[1], size)
+    file = write_arrow(storage, path, [records], records.schema)
+    return MatchPart(file.path, sequences[0], sequences[1], file.size)

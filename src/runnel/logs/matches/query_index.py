@@ -27,8 +27,8 @@ BY_QUERY_SCHEMA = pa.schema(
 Ids = npt.NDArray[np.int64]
 
 
-def write_index(storage: Storage, path: str, rows: MatchRows, queries: Collection[int]) -> None:
-    """Write the index of some matches for these queries."""
+def write_index(storage: Storage, path: str, rows: MatchRows, queries: Collection[int]) -> str:
+    """Write the index of some matches for these queries; gives the file's name."""
     covered = np.unique(np.fromiter(queries, dtype=np.int64, count=len(queries)))
     sequences, of = rows.of_queries(covered)
     order = np.argsort(of, kind="stable")
@@ -37,12 +37,8 @@ def write_index(storage: Storage, path: str, rows: MatchRows, queries: Collectio
     values = pa.ListArray.from_arrays(
         pa.array(ends), pa.array(sequences[order]), type=BY_QUERY_SCHEMA.field("sequences").type
     )
-    write_arrow(
-        storage,
-        path,
-        [pa.RecordBatch.from_arrays([pa.array(covered), values], schema=BY_QUERY_SCHEMA)],
-        BY_QUERY_SCHEMA,
-    )
+    records = pa.RecordBatch.from_arrays([pa.array(covered), values], schema=BY_QUERY_SCHEMA)
+    return write_arrow(storage, path, [records], BY_QUERY_SCHEMA).path
 
 
 class QueryIndex:

@@ -185,8 +185,8 @@ def route_into_file(
         from runnel.streaming.partitioned.two_stages import ROUTED_SCHEMA, routed_batches
 
         batches = list(routed_batches(storage_url, lineage, shards, budget, rows))
-        path = f"{_FOLDER}/{uuid.uuid4().hex}.arrow"
-        write_arrow(open_storage(storage_url), path, batches, ROUTED_SCHEMA)
+        name = f"{_FOLDER}/{uuid.uuid4().hex}.arrow"
+        path = write_arrow(open_storage(storage_url), name, batches, ROUTED_SCHEMA).path
         return path, rows[0]["first_sequence"], rows[-1]["first_sequence"] + rows[-1]["rows"] - 1
 
     return run

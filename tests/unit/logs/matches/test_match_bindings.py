@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import text
 
 from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.match_segments import MatchSegment
@@ -106,8 +107,8 @@ def test_bindings_go_where_their_matches_go(
     assert (pairs_in(rows), bindings_in(rows, count)) == (pairs, expected_of(pairs, bound))
     # Compaction joins, and writes anew.
     halves = [rows.between(0, cut), rows.between(cut, count)]
-    write_rows(storage, "merged.arrow", joined([one.matched() for one in halves]), (1, count))
-    merged = read_part(storage, "merged.arrow")
+    whole = write_rows(storage, "merged.arrow", joined([one.matched() for one in halves]), (1, count))
+    merged = read_part(storage, whole.path)
     assert (pairs_in(merged), bindings_in(merged, count)) == (pairs, expected_of(pairs, bound))
     assert 0 not in np.diff(merged.offsets)
 
@@ -119,18 +120,19 @@ def test_parts_without_bindings_are_what_they_were(tmp_path: Path) -> None:
     without: list[Given] = [{}, {1: {}}, {2: {7: []}, 1: {7: [{}]}}, {99: {7: [{"x": 1.0}]}}]
     for none in without:
         part = write_part(storage, 1, [match_records(np.arange(1, 4), found, none)], (1, 3))
-        write_arrow(storage, f"{part.path}.before", plain, MATCH_SCHEMA)
-        assert storage.read(part.path) == storage.read(f"{part.path}.before")
+        before = write_arrow(storage, f"before-{len(none)}.arrow", plain, MATCH_SCHEMA)
+        assert storage.read(part.path) == storage.read(before.path)
+        storage.delete(before.path)
     rows = read_part(storage, part.path)
     assert rows.bindings is None
-    write_rows(storage, "again.arrow", joined([rows, rows]), (1, 3))
-    assert read_arrow(storage, "again.arrow").schema.metadata == {b"runnel.format": b"matches/2"}
+    again = write_rows(storage, "again.arrow", joined([rows, rows]), (1, 3))
+    assert read_arrow(storage, again.path).schema.metadata == {b"runnel.format": b"matches/2"}
     bound = write_part(storage, 1, [match_records(np.arange(1, 4), found, {2: {7: [{"x": 1.0}]}})], (1, 3))
     assert read_arrow(storage, bound.path).schema.metadata == {b"runnel.format": b"matches/3"}
     # The only bindings are of an item that came to no match: what is merged has none.
-    write_rows(storage, "merged.arrow", read_part(storage, bound.path).matched(), (1, 3))
-    write_rows(storage, "plain.arrow", rows, (1, 3))
-    assert storage.read("merged.arrow") == storage.read("plain.arrow")
+    merged = write_rows(storage, "merged.arrow", read_part(storage, bound.path).matched(), (1, 3))
+    unbound = write_rows(storage, "plain.arrow", rows, (1, 3))
+    assert storage.read(merged.path) == storage.read(unbound.path)
 
 
 class Log:
@@ -186,8 +188,8 @@ def test_an_item_with_bindings_alone_did_not_match(written: Log) -> None:
     }
     with written.catalog.read() as connection:
         first = match_segments.match_parts(connection, 0, 3)[0]
-    write_index(written.storage, "index.arrow", read_part(written.storage, first.path), [7, 8])
-    found = QueryIndex(written.storage, "index.arrow").of_queries(np.array([7, 8]), 0, 3)
+    index = write_index(written.storage, "index.arrow", read_part(written.storage, first.path), [7, 8])
+    found = QueryIndex(written.storage, index).of_queries(np.array([7, 8]), 0, 3)
     assert {one: some.tolist() for one, some in found.items()} == {7: [1], 8: [2]}
 
 
@@ -231,7 +233,11 @@ def test_damaged_bindings_are_told_to_those_who_need_them(written: Log) -> None:
     column = pa.array(['[{"queries":', batch.column("bindings")[1].as_py()], pa.large_string())
     written.storage.delete(part.path)
     damaged = pa.RecordBatch.from_arrays([*batch.columns[:3], column], schema=BOUND_SCHEMA)
-    write_arrow(written.storage, part.path, [damaged], BOUND_SCHEMA)
+    path = write_arrow(written.storage, "matches/1/other.arrow", [damaged], BOUND_SCHEMA).path
+    with written.catalog.write() as connection:
+        connection.execute(
+            text("update match_parts set path = :new where path = :old"), {"new": path, "old": part.path}
+        )
     assert written.log.bindings(7, [8]) == {8: Bindings(({"x": 2.0},), 1)}
     with pytest.raises(CorruptDataError, match="not the bindings"):
         written.log.bindings(7, [7, 8])

@@ -71,8 +71,7 @@ def test_parts_of_the_first_form_are_still_read(tmp_path: Path) -> None:
     batch = pa.RecordBatch.from_pylist(
         [{"sequence": 4, "queries": [2, 9]}, {"sequence": 6, "queries": [70_000]}], schema=first
     )
-    write_arrow(storage, "old.arrow", [batch], first)
-    found = read_part(storage, "old.arrow")
+    found = read_part(storage, write_arrow(storage, "old.arrow", [batch], first).path)
     assert found.sequences.tolist() == [4, 6]
     assert found.offsets.tolist() == [0, 2, 3]
     assert found.queries.tolist() == [2, 9, 70_000]

@@ -57,8 +57,8 @@ def write_stored(storage: Storage, stored: Iterable[tuple[bytes, bytes]]) -> Cac
     keys = pa.array([key for key, _ in ordered], _SCHEMA.field("key").type)
     rows = pa.array([rows for _, rows in ordered], _SCHEMA.field("rows").type)
     path = f"{FOLDER}/{uuid.uuid4().hex}.arrow"
-    size = write_arrow(storage, path, [pa.RecordBatch.from_arrays([keys, rows], schema=_SCHEMA)], _SCHEMA)
-    return CacheSegment(path, size, len(ordered))
+    file = write_arrow(storage, path, [pa.RecordBatch.from_arrays([keys, rows], schema=_SCHEMA)], _SCHEMA)
+    return CacheSegment(file.path, file.size, len(ordered))
 
 
 class CacheFile:
