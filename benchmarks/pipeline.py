@@ -142,7 +142,7 @@ def _matchers(engine: Engine, items: Sequence[Item]) -> None:
 def _bounded(engine: Engine) -> None:
     """`run --once`: Spark's start, the first batch, and all items from the item log to the match log."""
     started = time.perf_counter()
-    engine._session()
+    engine._spark.session()
     say("spark_session", seconds=time.perf_counter() - started)
     peaks = _Memory()
     peaks.start()

@@ -60,7 +60,7 @@ def measure(run: Run) -> None:
         return
     queries = run.queries.head(_MOST_QUERIES)
     count = min(_MOST_ITEMS, len(run.items))
-    spark = open_session(master="local[2]", driver_memory="4g", logs=run.folder / "logs")
+    spark = open_session(master="local[2]", driver_memory="4g", logs=run.folder / "logs", local_folder=run.folder)
     try:
         for name, table in query_tables(queries).items():
             spark.createDataFrame(table).cache().createOrReplaceTempView(name)

@@ -31,6 +31,7 @@
     ├── CorruptDataError                  a file of the root does not hold what its manifest says
     │   └── LineageConflictError          a batch does not continue the match log; a new lineage starts
     ├── DeliveryError                     an endpoint did not take a message
+    ├── SparkLostError                    the JVM that Spark runs in has ended
     └── JavaMissingError                  Spark needs Java 17 or newer and none was found
 
 Every error has a `message` (what happened) and may have a `hint` (what to do about it).
@@ -274,6 +275,10 @@ class DeliveryError(RunnelError):
         self.retry_after = retry_after
         self.permanent = permanent
         self.gone = gone
+
+
+class SparkLostError(RunnelError):
+    """The JVM that Spark runs in has ended, and not because Runnel stopped it: killed, or out of memory."""
 
 
 class JavaMissingError(RunnelError):

@@ -130,6 +130,14 @@ class Victim:
         """SIGKILL to the runner, its JVM and all its workers."""
         self._signal(signal.SIGKILL)
 
+    def kill_jvm(self) -> int:
+        """SIGKILL to the JVM alone, as the kernel does when memory runs out; gives its process number."""
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
+        jvms = [int(one) for one in children if Path(f"/proc/{one}/comm").read_text().strip() == "java"]
+        assert len(jvms) == 1, f"{len(jvms)} JVMs"
+        os.kill(jvms[0], signal.SIGKILL)
+        return jvms[0]
+
     def terminate(self) -> None:
         """SIGTERM to the runner alone."""
         self._process.terminate()

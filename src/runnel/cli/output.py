@@ -20,6 +20,7 @@ from runnel.errors import (
     NotAllowedError,
     NotFoundError,
     RunnelError,
+    SparkLostError,
     StatementError,
     StorageFullError,
     WorkspaceError,
@@ -37,6 +38,7 @@ EXIT_CODES: Final[dict[int, str]] = {
     4: "the root cannot be used so: there is none, a runner is active, or too many items wait",
     5: "the machine lacks something: Java, or room on the disk",
     6: "what was asked for is not there",
+    7: "Spark's JVM ended (killed, or out of memory), and starting it again did not help",
 }
 """Exit codes and what they mean; the reference is made from this."""
 
@@ -69,6 +71,8 @@ def exit_code(error: RunnelError) -> int:
             return 5
         case NotFoundError():
             return 6
+        case SparkLostError():
+            return 7
         case _:
             return 1
 

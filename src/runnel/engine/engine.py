@@ -25,6 +25,7 @@ from runnel.engine.declare.locate_errors import locate_errors
 from runnel.engine.declare.script import declare
 from runnel.engine.open_delivery import dispatcher_of
 from runnel.engine.outcome import Outcome
+from runnel.engine.own_spark import OwnSpark
 from runnel.engine.owners import Owners
 from runnel.engine.publish import Publisher
 from runnel.engine.trial.preview import DEFAULT_SPAN, PreviewResult, preview_feed, preview_query
@@ -91,8 +92,7 @@ class Engine:
     def __init__(self, root: Workspace, actor: Actor = ADMIN_ACTOR) -> None:
         self.root = root
         self.actor = actor
-        self._spark: Any = None
-        self._owns_spark = False
+        self._spark = OwnSpark(root)
         self._owns_root = True
         self._runner: Runner | None = None
         self._stopping = threading.Event()
@@ -107,9 +107,7 @@ class Engine:
 
     def close(self) -> None:
         """Let go of the catalog, and of Spark if this engine started it."""
-        if self._spark is not None and self._owns_spark:
-            self._spark.stop()
-        self._spark = None
+        self._spark.close()
         if self._owns_root:
             self.root.close()
 
@@ -196,10 +194,10 @@ class Engine:
             case said.Why(item, feed):
                 return self.why(item, feed.text)
             case said.Preview(said.CreateFeed() as query, _, back):
-                return preview_query(self.root, query, back, self._session, self.actor).outcome()
+                return preview_query(self.root, query, back, self._spark.session, self.actor).outcome()
             case said.Preview(_, feed_or_none, back):
                 name = "" if feed_or_none is None else feed_or_none.text
-                return preview_feed(self.root, name, back, self._session, self.actor).outcome()
+                return preview_feed(self.root, name, back, self._spark.session, self.actor).outcome()
 
     def show(self, what: str) -> Outcome:
         """`feeds`, `subscriptions`, `quarantine`, `dead letters`, `operators`, `prefixes`, or a feed by its name."""
@@ -242,7 +240,7 @@ class Engine:
         self._check_actor()
         if not re.match(r"(create|preview)\s", text.strip(), re.IGNORECASE):
             try:
-                return preview_feed(self.root, text.strip(), since, self._session, self.actor, tell)
+                return preview_feed(self.root, text.strip(), since, self._spark.session, self.actor, tell)
             except NotFoundError as error:
                 error.hint = error.hint or "give a whole `create feed … from … where …`, or the name of a feed"
                 raise
@@ -250,12 +248,12 @@ class Engine:
         match [one.statement for one in parsed]:
             case [said.CreateFeed() as query]:
                 with locate_errors(text, parsed[0].span):
-                    return preview_query(self.root, query, since, self._session, self.actor, tell)
+                    return preview_query(self.root, query, since, self._spark.session, self.actor, tell)
             case [said.Preview(said.CreateFeed() as query, _, back)]:
                 with locate_errors(text, parsed[0].span):
-                    return preview_query(self.root, query, since or back, self._session, self.actor, tell)
+                    return preview_query(self.root, query, since or back, self._spark.session, self.actor, tell)
             case [said.Preview(None, said.Name(name), back)]:
-                return preview_feed(self.root, name, since or back, self._session, self.actor, tell)
+                return preview_feed(self.root, name, since or back, self._spark.session, self.actor, tell)
         raise StatementError("one `create feed` statement can be previewed", text=text, hint="give just one")
 
     def test(
@@ -358,7 +356,7 @@ class Engine:
         self._operator_only("run the root")
         from runnel.engine.run.runner import Runner  # only a runner needs Spark, whose import takes a second
 
-        self._runner = Runner(self.root, self._session, self._parts(companions))
+        self._runner = Runner(self.root, self._spark.session, self._parts(companions))
         if self._stopping.is_set():  # asked for while Spark and the rest were being imported
             self._runner.stop()
         try:
@@ -385,23 +383,3 @@ class Engine:
 
     def _dispatcher(self) -> Dispatcher:
         return dispatcher_of(self.root, self._acquirer)
-
-    def _session(self) -> Any:
-        """Spark, started when it is first needed; a session that the caller already has is used and kept."""
-        from pyspark.sql import SparkSession
-
-        from runnel.streaming.session import open_session
-
-        active = self._spark or SparkSession.getActiveSession()
-        if active is not None:
-            return active
-        settings = self.root.settings
-        self._spark = open_session(
-            master=settings.master,
-            driver_memory=settings.driver_memory,
-            logs=self.root.folder / "logs",
-            executor_memory=settings.executor_memory,
-            executor_cores=settings.executor_cores,
-        )
-        self._owns_spark = True
-        return self._spark

@@ -50,6 +50,11 @@ class Workspace:
         """Where relative targets of subscriptions are."""
         return self.folder / "out"
 
+    @property
+    def spark_folder(self) -> Path:
+        """Where processes that use Spark have their private folders for temporary files."""
+        return self.folder / "spark"
+
     def close(self) -> None:
         """Let go of the catalog."""
         self.catalog.close()

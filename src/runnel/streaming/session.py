@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
 
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
+from runnel.errors import SparkLostError
 from runnel.kernel_cache import kernels_are_kept
 from runnel.streaming.cluster_checks import explained, is_local, refuse_silent_master
 from runnel.streaming.java import java_version
+from runnel.streaming.jvm import keep_quiet, noticing_loss
 
 
 def open_session(
@@ -25,13 +29,15 @@ def open_session(
     master: str,
     driver_memory: str,
     logs: Path,
-    local_folder: Path | None = None,
+    local_folder: Path,
     executor_memory: str = "1g",
     executor_cores: int = 0,
 ) -> SparkSession:
-    """A Spark session; raises JavaMissing with the fix where there is no Java, RootError where there is no cluster.
+    """A Spark session; raises JavaMissingError with the fix where there is no Java, WorkspaceError where there is no
+    cluster, SparkLostError where the JVM ends while it starts.
 
-    Spark's own log goes to `logs/spark.log`, so that a terminal shows only what Runnel says.
+    Spark's own log goes to `logs/spark.log`, so that a terminal shows only what Runnel says. Its temporary files, and
+    those of its workers on this machine, go to `local_folder`.
     """
     java_version()
     refuse_silent_master(master)
@@ -40,7 +46,12 @@ def open_session(
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     with as_file(files("runnel.streaming") / "log4j2.properties") as log4j:
-        options = f"-Dlog4j2.configurationFile={log4j} -Drunnel.log={logs / 'spark.log'}"
+        options = _java_options(
+            f"-Dlog4j2.configurationFile={log4j}",
+            f"-Drunnel.log={logs / 'spark.log'}",
+            f"-Djava.io.tmpdir={local_folder}",
+            "-XX:-UsePerfData",  # files in the system's temporary folder that nothing reads
+        )
         builder = (
             SparkSession.builder.appName("runnel")
             .master(master)
@@ -65,10 +76,41 @@ def open_session(
             builder = builder.config("spark.executor.memory", executor_memory)
             if executor_cores:
                 builder = builder.config("spark.executor.cores", str(executor_cores))
-        if local_folder is not None:
+        if "," not in str(local_folder):  # it separates folders there
             builder = builder.config("spark.local.dir", str(local_folder))
-        with _warming(master), _stderr_into(logs / "spark-stderr.log"), explained(master):
-            return builder.getOrCreate()
+        with (
+            _warming(master),
+            _stderr_into(logs / "spark-stderr.log"),
+            _temporary_files_in(local_folder),
+            explained(master),
+            noticing_loss(),
+            _noticing_failed_start(),
+        ):
+            session = builder.getOrCreate()
+        keep_quiet(session.sparkContext)
+        return session
+
+
+def _java_options(*options: str) -> str:
+    r"""Options of a JVM as one text, in the quotes that Spark takes off again.
+
+    >>> _java_options("-Da=b c", "-Dd=e")
+    '"-Da=b c" "-Dd=e"'
+    """
+    return " ".join('"' + option.replace("\\", "\\\\").replace('"', '\\"') + '"' for option in options)
+
+
+@contextmanager
+def _noticing_failed_start() -> Iterator[None]:
+    """Say in a sentence that the JVM ended before PySpark could connect to it."""
+    try:
+        yield
+    except PySparkRuntimeError as error:
+        if error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise SparkLostError(
+            "Spark's JVM ended while it started", hint="logs/spark-stderr.log says why; is driver_memory too large?"
+        ) from error
 
 
 @contextmanager
@@ -97,6 +139,22 @@ def make_active(spark: SparkSession) -> None:
     jvm = spark.sparkContext._jvm
     if jvm is not None:
         SparkSession._get_j_spark_session_class(jvm).setActiveSession(spark._jsparkSession)
+
+
+@contextmanager
+def _temporary_files_in(folder: Path) -> Iterator[None]:
+    """Let PySpark, and child processes started inside, make their temporary files in a folder."""
+    usual = tempfile.gettempdir()
+    before = os.environ.get("TMPDIR")
+    tempfile.tempdir = os.environ["TMPDIR"] = str(folder)
+    try:
+        yield
+    finally:
+        tempfile.tempdir = usual
+        if before is None:
+            del os.environ["TMPDIR"]
+        else:
+            os.environ["TMPDIR"] = before
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from runnel.catalog.logs import match_segments, plan_versions
@@ -17,9 +18,17 @@ from runnel.catalog.store.leases import Lease
 from runnel.engine.planning.partition_plan import repair_partitioning
 from runnel.engine.run.run_state import RunState
 from runnel.engine.workspace import Workspace
-from runnel.errors import CatalogUnavailableError, CorruptDataError, FencedError, RunnelError, StorageFullError
+from runnel.errors import (
+    CatalogUnavailableError,
+    CorruptDataError,
+    FencedError,
+    RunnelError,
+    SparkLostError,
+    StorageFullError,
+)
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.streaming.job import Job, form_of
+from runnel.streaming.jvm import UNANSWERED, is_slow_start, noticing_loss
 from runnel.streaming.partitioned.route_ahead import RouteAhead, forget_ahead
 from runnel.streaming.partitioned.shards import shard_count
 from runnel.streaming.streaming_query import checkpoint_path, choose_lineage, drop_old_checkpoints, start_query
@@ -27,11 +36,22 @@ from runnel.streaming.streaming_query import checkpoint_path, choose_lineage, dr
 logger = logging.getLogger("runnel")
 
 MATCHING = "matching"
+SPARK = "Spark"
 _TICK = 0.05
 _RETRIES = 5
 _LOOK_SECONDS = 2.0
 _FRESH_START = 3
 """Failures without progress after which the checkpoint is not trusted any more."""
+
+
+_BUSY_SECONDS = 1800.0
+"""How long starting Python processes is tried on a machine that is too busy to start them in time."""
+_BUSY_PAUSE = 5.0
+_RESTARTS = 5
+_RESTART_SECONDS = 2.0
+"""The first wait before Spark is started again; it doubles each time."""
+_STEADY_SECONDS = 600.0
+"""A JVM that lived for so long was not lost for the reason of the one before it."""
 
 
 class QueryKeeper:
@@ -42,8 +62,13 @@ class QueryKeeper:
         self._lease = lease
         self._pulse = pulse
         self._stop = stop
+        self._open_spark: Callable[[], Any] = lambda: None
         self._spark: Any = None
         self._query: Any = None
+        self._losses = 0
+        self._lost_after = 0.0
+        self._slow_starts = 0
+        self._slow_since = 0.0
         self._failures = 0
         self._last_seen = -1
         self._shards = 0
@@ -52,13 +77,52 @@ class QueryKeeper:
         self.on_hold_up: Callable[[RunnelError], None] = lambda error: None
 
     def open(self, spark: Callable[[], Any]) -> None:
-        """Open Spark, which takes seconds."""
-        self._spark = spark()
+        """Open Spark, which takes seconds; `spark` is called again where its JVM is lost."""
+        self._open_spark = spark
+        try:
+            self._spark = spark()
+        except SparkLostError as error:
+            self._reopen(error)
+
+    def _reopen(self, error: SparkLostError) -> None:
+        """Start Spark again after its JVM ended; raises the error where that has not helped before.
+
+        Nothing is lost with the JVM: a batch that was under way is run again, from the checkpoint.
+        """
+        while True:
+            self._count_loss(error)
+            self._pulse.hold_up(SPARK, error.message)
+            wait = _RESTART_SECONDS * 2.0 ** (self._losses - 1)
+            logger.error("%s; starting Spark again in %.0f seconds", error.message, wait)
+            if self._stop.wait(wait):
+                raise error
+            self._query = None
+            try:
+                self._spark = self._open_spark()
+            except SparkLostError as again:
+                error = again
+                continue
+            logger.info("Spark was started again")
+            self._pulse.count("Spark restarts")
+            self._pulse.release(SPARK)
+            return
+
+    def _count_loss(self, error: SparkLostError) -> None:
+        """Count a loss; raises the error after too many in a row."""
+        self.notice_progress()
+        if time.monotonic() > self._lost_after + _STEADY_SECONDS:
+            self._losses = 0
+        self._lost_after = time.monotonic()
+        self._losses += 1
+        if self._losses > _RESTARTS:
+            raise error
 
     @property
     def is_active(self) -> bool:
         """Whether a query is under way."""
-        return self._query is not None and bool(self._query.isActive)
+        with suppress(*UNANSWERED):
+            return self._query is not None and bool(self._query.isActive)
+        return False
 
     def start(self, *, once: bool = False, force: str | None = None) -> None:
         """Start the query; `force` is a reason to begin a new lineage."""
@@ -96,25 +160,52 @@ class QueryKeeper:
             self._ahead.stop()
             self._ahead = None
 
-    def match_all(self, lag: Callable[[], int]) -> None:
-        """Match what there is, in bounded queries, until nothing waits or the run is stopped."""
+    def match_all(self, lag: Callable[[], int], note_progress: Callable[[], None] = lambda: None) -> None:
+        """Match what there is, in bounded queries, until nothing waits or the run is stopped.
+
+        `note_progress` is called every second meanwhile.
+        """
         force: str | None = None
         while lag() and not self._stop.is_set():
-            self.start(once=True, force=force)
             try:
-                while not self._query.awaitTermination(_TICK):
-                    if self._stop.is_set():
-                        self._query.stop()
+                with noticing_loss():
+                    self._match_bounded(force, note_progress)
                 force = None
                 self.notice_progress()
+            except SparkLostError as error:
+                self._reopen(error)
+                force = None
+            except RunnelError:
+                raise
             except Exception as error:
                 force = self._after_failure(error)
             finally:
                 self._stop_routing()
 
+    def _match_bounded(self, force: str | None, note_progress: Callable[[], None]) -> None:
+        """Run one bounded query to its end, or until the run is stopped."""
+        self.start(once=True, force=force)
+        noted = time.monotonic()
+        while not self._query.awaitTermination(_TICK):
+            if self._stop.is_set():
+                self._query.stop()
+            if time.monotonic() - noted >= 1.0:
+                noted = time.monotonic()
+                self.notice_progress()
+                note_progress()
+
     def keep_going(self) -> None:
-        """Start the query again if it has ended; raises what cannot be mended."""
-        if not self.is_active:
+        """Start the query again if it has ended, and Spark if its JVM has; raises what cannot be fixed here."""
+        try:
+            with noticing_loss():
+                self._keep_query_going()
+        except SparkLostError as error:
+            self._reopen(error)
+
+    def _keep_query_going(self) -> None:
+        if self._query is None:  # Spark was started again
+            self.start()
+        elif not self.is_active:
             error = self._query.exception()
             force = None if error is None else self._after_failure(error)
             self.start(force=force)
@@ -145,7 +236,8 @@ class QueryKeeper:
             matched = match_segments.matched_upto(connection)
         if matched > self._last_seen:
             self._last_seen = matched
-            self._failures = 0
+            self._failures = self._slow_starts = 0
+            self._losses = 0
             self._pulse.release(MATCHING)
 
     def drain(self, goal: int, seconds: float) -> None:
@@ -159,7 +251,8 @@ class QueryKeeper:
         """End the query if it is under way."""
         self._stop_routing()
         if self.is_active:
-            self._query.stop()
+            with suppress(*UNANSWERED):
+                self._query.stop()
 
     def _matched(self) -> int:
         with self._root.catalog.read() as connection:
@@ -177,6 +270,8 @@ class QueryKeeper:
             self.on_hold_up(CatalogUnavailableError("the catalog does not answer"))
             return None
         self.notice_progress()
+        if is_slow_start(error) and self._has_patience():
+            return None
         self._failures += 1
         reason = reason_of(text)
         if "LineageConflictError" in text and self._failures < _RETRIES:
@@ -199,6 +294,26 @@ class QueryKeeper:
         self._stop.wait(min(2.0**self._failures, 30.0))
         # A checkpoint that only Spark finds unreadable fails every time; the match log knows how far it has come.
         return "matching failed three times with this checkpoint" if self._failures == _FRESH_START else None
+
+    def _has_patience(self) -> bool:
+        """Wait a little for a machine that is too busy to start processes; False if it has been so for too long."""
+        if self._slow_starts == 0:
+            self._slow_since = time.monotonic()
+        self._slow_starts += 1
+        waited = time.monotonic() - self._slow_since
+        if waited > _BUSY_SECONDS:
+            return False
+        reason = "the machine is too busy: a Python process of Spark did not start within 10 seconds"
+        self._pulse.hold_up(MATCHING, reason)
+        logger.warning(
+            "%s (%d times in %.0f seconds); matching is tried again for up to %.0f minutes",
+            reason,
+            self._slow_starts,
+            waited,
+            _BUSY_SECONDS / 60,
+        )
+        self._stop.wait(_BUSY_PAUSE)
+        return True
 
 
 def reason_of(text: str) -> str:

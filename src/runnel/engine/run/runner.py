@@ -33,6 +33,7 @@ from runnel.logs.garbage import record_history
 from runnel.logs.items.supplements import log_again
 from runnel.sources.acquire import Acquirer, Acquisition
 from runnel.sources.feed_address import is_web
+from runnel.streaming.spark_folder import remove_abandoned
 
 logger = logging.getLogger("runnel")
 
@@ -137,6 +138,7 @@ class Runner:
             self._lease = leases.acquire(connection, self._root.settings.lease_seconds)
             self._first_matched = match_segments.matched_upto(connection)
         record_history(self._root.catalog, self._root.storage)
+        remove_abandoned(self._root.spark_folder)
         self._keeper = QueryKeeper(self._root, self._lease, self.pulse, self._stop)
         self._keeper.on_hold_up = lambda error: self._pause("matching", error)
         finished = threading.Event()
@@ -181,8 +183,8 @@ class Runner:
         self._poll_once(report)
         self._recompile_outdated()
         self._divide_first()
-        self._say("starting Spark", report)
-        keeper.open(self._open_spark)
+        if self._stop.is_set() or not self._start_spark(keeper, report):
+            return
         while True:
             self._say("matching", report)
             keeper.match_all(lambda: self.progress().lag)
@@ -193,13 +195,19 @@ class Runner:
                 break
         self._tidy(at_least=1)
 
+    def _start_spark(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> bool:
+        """Open Spark; False where the run was stopped meanwhile, and must not start to match."""
+        self._say("starting Spark", report)
+        keeper.open(self._open_spark)
+        return not self._stop.is_set()
+
     # --- unbounded run -------------------------------------------------------------------------------------------
 
     def _run_on(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> None:
         self._recompile_outdated()
         self._divide_first()
-        self._say("starting Spark", report)
-        keeper.open(self._open_spark)
+        if self._stop.is_set() or not self._start_spark(keeper, report):
+            return
         settings = self._root.settings
         loops = [
             threading.Thread(target=self._loop, args=(step, pause), name=f"runnel-{name}", daemon=True)

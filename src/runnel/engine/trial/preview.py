@@ -151,6 +151,7 @@ def _preview(
 def _with_spark(
     root: Workspace, query: int, nodes: Mapping[int, Node], after: int, last: int, spark: Any
 ) -> npt.NDArray[np.int64]:
+    from runnel.streaming.jvm import noticing_loss
     from runnel.streaming.match_past import match_past
 
     folder = f"plans/preview-{uuid.uuid4().hex}"
@@ -159,7 +160,8 @@ def _with_spark(
     manifest = compile_base(root.storage, folder, [PlanQuery(query, 0)], nodes)
     try:
         slices = root.items.slices(after, last, rows=root.settings.slice_items)
-        return match_past(spark, root.storage.url, slices, folder, _brief(root, spark, after, last))
+        with noticing_loss():
+            return match_past(spark, root.storage.url, slices, folder, _brief(root, spark, after, last))
     finally:
         for file in (*manifest.files, "manifest.json"):
             root.storage.delete(f"{folder}/{file}")

@@ -16,6 +16,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -114,8 +115,11 @@ class RouteAhead(threading.Thread):
 
     def stop(self) -> None:
         """Route no more."""
+        from runnel.streaming.jvm import UNANSWERED  # workers import this module too, and have no JVM
+
         self._ended.set()
-        self._spark.sparkContext.cancelJobGroup(_GROUP)
+        with suppress(*UNANSWERED):  # a JVM that is gone routes no more
+            self._spark.sparkContext.cancelJobGroup(_GROUP)
         if self.is_alive():
             self.join(_REST)
 

@@ -15,7 +15,7 @@ from runnel.engine import Engine, open_engine
 from runnel.engine.run import query_keeper, runner
 from runnel.engine.run.run_state import RunState
 from runnel.engine.run.runner import Progress, Runner
-from runnel.errors import CorruptDataError, FencedError, RunnelError, StorageFullError
+from runnel.errors import CorruptDataError, FencedError, RunnelError, SparkLostError, StorageFullError
 
 
 class _Query:
@@ -158,6 +158,65 @@ def test_a_full_disk_is_waited_for_wherever_it_shows(engine: Engine, monkeypatch
     made.run(once=False, report=report)
     assert told.count("running") >= 2
     assert next(turns, None) is None, "it must have met the full disk"
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_spark_is_not_opened_for_a_run_that_was_stopped(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, once: bool
+) -> None:
+    _runner(engine, monkeypatch, None)
+    opened: list[str] = []
+    made = Runner(engine.root, lambda: opened.append("Spark"), engine._parts())
+    made.stop()
+    assert made.run(once=once).state == "stopped"
+    assert (opened, _Query.started, _loops()) == ([], 0, [])
+    assert engine.status().runner == "none"
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_a_run_that_is_stopped_while_spark_opens_starts_no_query(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, once: bool
+) -> None:
+    _runner(engine, monkeypatch, None)
+
+    def open_spark() -> object:
+        made.stop()
+        return _SPARK
+
+    made = Runner(engine.root, open_spark, engine._parts())
+    assert made.run(once=once).lag == 1
+    assert (_Query.started, _loops()) == (0, [])
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_spark_is_started_again_a_few_times(engine: Engine, monkeypatch: pytest.MonkeyPatch, once: bool) -> None:
+    _runner(engine, monkeypatch, None)
+    waits: list[float] = []
+    opened: list[str] = []
+
+    def open_spark() -> object:
+        opened.append("Spark")
+        raise SparkLostError("Spark's JVM was killed by signal 9; out of memory?")
+
+    made = Runner(engine.root, open_spark, engine._parts())
+    monkeypatch.setattr(made._stop, "wait", lambda seconds=None: waits.append(seconds))
+    with pytest.raises(SparkLostError, match="killed by signal 9"):
+        made.run(once=once)
+    assert (len(opened), waits, _loops()) == (6, [2.0, 4.0, 8.0, 16.0, 32.0], [])
+
+
+def test_progress_makes_earlier_losses_of_spark_count_no_more(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = _runner(engine, monkeypatch, None)
+    monkeypatch.setattr(made._stop, "wait", lambda seconds=None: False)
+    keeper = query_keeper.QueryKeeper(engine.root, leases.Lease("runner", 1, ""), made.pulse, made._stop)
+    keeper.open(lambda: _SPARK)
+    matched = iter(range(10))
+    monkeypatch.setattr(query_keeper.match_segments, "matched_upto", lambda connection: next(matched))
+    for _ in range(10):
+        keeper._reopen(SparkLostError("killed"))
+    assert made.pulse.counted("Spark restarts") == 10
 
 
 class _SimulatedTime:

@@ -1,0 +1,72 @@
+"""The Spark session of an engine: opened when it is first needed, opened again after its JVM was lost."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from runnel.engine.workspace import Workspace
+from runnel.errors import WorkspaceError
+
+if TYPE_CHECKING:
+    from runnel.streaming.spark_folder import SparkFolder
+
+
+class OwnSpark:
+    """Spark for one workspace. A session that the caller already has is used, and never closed."""
+
+    def __init__(self, root: Workspace) -> None:
+        self._root = root
+        self._session: Any = None
+        self._folder: SparkFolder | None = None
+        self._started_jvm = False
+
+    def session(self) -> Any:
+        """The session; raises SparkLostError where the JVM that ended is the caller's."""
+        from pyspark.sql import SparkSession
+
+        from runnel.streaming.jvm import jvm_process, lost_jvm
+        from runnel.streaming.session import open_session
+
+        lost = lost_jvm()
+        if lost is None:
+            active = self._session or SparkSession.getActiveSession()
+            if active is not None:
+                return active
+        elif not self._started_jvm:
+            raise lost
+        self.close()
+        self._started_jvm = jvm_process() is None
+        self._folder = self._claim_folder()
+        settings = self._root.settings
+        self._session = open_session(
+            master=settings.master,
+            driver_memory=settings.driver_memory,
+            logs=self._root.folder / "logs",
+            local_folder=self._folder.path,
+            executor_memory=settings.executor_memory,
+            executor_cores=settings.executor_cores,
+        )
+        return self._session
+
+    def _claim_folder(self) -> SparkFolder:
+        from runnel.streaming.spark_folder import claim_folder
+
+        try:
+            return claim_folder(self._root.spark_folder)
+        except OSError as error:
+            raise WorkspaceError(
+                f"{self._root.spark_folder} cannot be written: {error.strerror}",
+                hint="Spark keeps its temporary files there",
+            ) from error
+
+    def close(self) -> None:
+        """Close the session and the JVM, if they were opened here, and remove their temporary files."""
+        if self._session is not None or self._started_jvm:
+            from runnel.streaming.jvm import close_session
+
+            close_session(self._session, with_jvm=self._started_jvm)
+            self._session = None
+            self._started_jvm = False
+        if self._folder is not None:
+            self._folder.remove()
+            self._folder = None
