@@ -40,7 +40,10 @@ Every error has a `message` (what happened) and may have a `hint` (what to do ab
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
+
+DISTRIBUTION: Final = "runnel-pubsub"
+"""The name to install Runnel by. The name `runnel` belongs to another project on the Python package index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +73,15 @@ class RunnelError(Exception):
     def __reduce__(self) -> tuple[Any, ...]:
         # Exceptions cross process borders (Spark workers); the default would lose keyword arguments.
         return (_rebuild, (type(self), self.args, self.__dict__))
+
+
+def install_hint(extra: str) -> str:
+    """The command that installs an extra of this distribution, whose name differs from that of the package.
+
+    >>> install_hint("postgresql")
+    "pip install 'runnel-pubsub[postgresql]'"
+    """
+    return f"pip install '{DISTRIBUTION}[{extra}]'"
 
 
 def _rebuild(kind: type[RunnelError], args: tuple[Any, ...], state: dict[str, Any]) -> RunnelError:

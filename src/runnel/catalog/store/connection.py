@@ -21,7 +21,7 @@ from sqlalchemy.pool import QueuePool
 
 from runnel.catalog.store.db_errors import translate_db_error
 from runnel.catalog.store.migrations import MIGRATIONS, statements
-from runnel.errors import CatalogUnavailableError, NewerWorkspaceError, WorkspaceError
+from runnel.errors import CatalogUnavailableError, NewerWorkspaceError, WorkspaceError, install_hint
 
 _BUSY_SECONDS = 60.0
 _STATEMENT_SECONDS = 300.0
@@ -261,7 +261,7 @@ def _open_postgresql(url: URL) -> Engine:
         )
     except ModuleNotFoundError as error:
         raise WorkspaceError(
-            f"{error.name} is not installed", hint="PostgreSQL needs its driver: `pip install 'runnel[postgresql]'`"
+            f"{error.name} is not installed", hint=f"PostgreSQL needs its driver: `{install_hint('postgresql')}`"
         ) from error
     event.listen(engine, "connect", _configure_postgresql)
 

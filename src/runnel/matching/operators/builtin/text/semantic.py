@@ -2,7 +2,7 @@
 
 In: a phrase in the call, and items. Out: the cosine of the angle between the two texts' embeddings, from -1 to 1. The
 embeddings are WordLlama's: 32,000 pieces of words with 256 numbers each, averaged over a text. They come in a wheel
-of the extra `runnel[semantic]`; nothing is loaded from elsewhere. They know English best.
+of the extra `semantic`; nothing is loaded from elsewhere. They know English best.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from runnel.errors import OperatorRefusedError
+from runnel.errors import OperatorRefusedError, install_hint
 from runnel.matching.operators.builtin.configuration import Configuration
 from runnel.matching.operators.builtin.recent_values import RecentValues
 from runnel.matching.operators.builtin.text.input_texts import TEXT, only_text, text_of
@@ -25,7 +25,6 @@ from runnel.model.operator import Parameter
 LONGEST = 2000
 """Characters of a text that are looked at."""
 
-EXTRA = "runnel[semantic]"
 _SETTINGS = ("attributes", "least")
 _PHRASES = 10_000
 _ITEMS = 4096
@@ -117,5 +116,7 @@ def _folder_of_model() -> Path:
 
 def _missing() -> OperatorRefusedError:
     return OperatorRefusedError(
-        "the model for meanings is not installed", place="semantic", hint=f"install the extra: pip install '{EXTRA}'"
+        "the model for meanings is not installed",
+        place="semantic",
+        hint=f"install the extra: {install_hint('semantic')}",
     )

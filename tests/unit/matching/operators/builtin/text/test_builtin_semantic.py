@@ -74,7 +74,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(OperatorRefusedError, match="not installed") as caught:
         Semantic(OperatorContext())
-    assert "pip install 'runnel[semantic]'" in (caught.value.hint or "")
+    assert "pip install 'runnel-pubsub[semantic]'" in (caught.value.hint or "")
 
 
 def test_nothing_comes_over_the_network_and_logging_stays_as_it_was() -> None:
