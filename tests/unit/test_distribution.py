@@ -85,6 +85,10 @@ def test_hints_and_pages_install_our_distribution() -> None:
     assert set(named) == {DISTRIBUTION}
 
 
+def test_changelog_describes_this_version() -> None:
+    assert re.search(rf"^## {re.escape(__version__)} - ", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+
+
 def _metadata(wheel: ZipFile) -> Message:
     (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
     return Parser().parsestr(wheel.read(name).decode("utf-8"))

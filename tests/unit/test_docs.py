@@ -35,7 +35,7 @@ from runnel.settings import Settings
 ROOT = Path(__file__).parent.parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 README = ROOT / "README.md"
-PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS_SPARK = "# needs Spark"
 
 sys.path.insert(0, str(ROOT))
