@@ -141,7 +141,7 @@ def changed(storage: FileStorage, plan: Plan, name: str, value: int) -> FileStor
     buffer = io.BytesIO()
     np.save(buffer, whole)
     data = buffer.getvalue()
-    # The manifest vouches for it, as if a faulty compiler had written it: a checksum alone does not make a plan sound.
+    # The manifest vouches for it, as if a faulty compiler had written it: a checksum does not make a plan sound.
     files = {**plan.base.manifest.files, place.file: PlanFile(len(data), hashlib.sha256(data).hexdigest())}
     storage.replace("base/manifest.json", replace(plan.base.manifest, files=files).to_json())
     return damaged(storage, place.file, data)
