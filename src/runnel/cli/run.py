@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from runnel.cli.output import console, counted, print_json, reporting_errors
+from runnel.cli.output import console, counted, exit_code, print_json, reporting_errors
+from runnel.errors import RunnelError
 
 if TYPE_CHECKING:
     from runnel.engine import Engine
@@ -33,16 +36,25 @@ def run(
     Example: `runnel run --once`
     """
     from runnel.engine import open_engine
-    from runnel.engine.run.application_log import configure_logging
+    from runnel.engine.run.application_log import configure_logging, is_json_log, log_to_stderr_as_json
 
     settings: dict[str, Any] = {"master": master} if master else {}
-    with reporting_errors(as_json), open_engine(root, create=False, **settings) as engine, stopped_by_signals(engine):
-        logging.getLogger("py4j").setLevel(logging.ERROR)
+    if os.environ.get("RUNNEL_LOG_FORMAT") == "json":
+        log_to_stderr_as_json()
+    with (
+        reporting_errors(as_json),
+        _logging_errors(),
+        open_engine(root, create=False, **settings) as engine,
+        stopped_by_signals(engine),
+    ):
         configure_logging(engine.root.settings, engine.root.folder)
         beside = companions(engine)
         if as_json:
             final = engine.run(once=once, report=lambda progress: print_json(_row(progress)), companions=beside)
             print_json(_row(final))
+            return
+        if is_json_log():  # it has all that a person would be shown
+            engine.run(once=once, companions=beside)
             return
         with shown_progress() as report:
             final = engine.run(once=once, report=report, companions=beside)
@@ -50,6 +62,23 @@ def run(
             f"[green]✓[/green] {counted(final.matched, 'item')} matched, "
             f"{counted(final.delivered, 'message')} delivered, {final.lag:,} waiting"
         )
+
+
+@contextmanager
+def _logging_errors() -> Iterator[None]:
+    """Where the log is JSON, errors are lines of it, and nothing else is printed."""
+    from runnel.engine.run.application_log import is_json_log, stop_logging
+
+    try:
+        yield
+    except RunnelError as error:
+        if not is_json_log():
+            raise
+        fields = {"kind": type(error).__name__, "hint": error.hint}
+        logging.getLogger("runnel").error("%s", error.message, extra=fields)
+        raise typer.Exit(exit_code(error)) from error
+    finally:
+        stop_logging()
 
 
 def companions(engine: Engine) -> list[Companion]:
@@ -63,6 +92,9 @@ def companions(engine: Engine) -> list[Companion]:
 
 def _row(progress: Progress) -> dict[str, int | str]:
     return {
+        "time": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "level": "info",
+        "event": "progress",
         "state": progress.state,
         "accepted": progress.accepted,
         "matched": progress.matched,

@@ -45,6 +45,7 @@ class OwnSpark:
             local_folder=self._folder.path,
             executor_memory=settings.executor_memory,
             executor_cores=settings.executor_cores,
+            log_format=settings.log_format,
         )
         return self._session
 

@@ -32,6 +32,7 @@ def open_session(
     local_folder: Path,
     executor_memory: str = "1g",
     executor_cores: int = 0,
+    log_format: str = "text",
 ) -> SparkSession:
     """A Spark session; raises JavaMissingError with the fix where there is no Java, WorkspaceError where there is no
     cluster, SparkLostError where the JVM ends while it starts.
@@ -45,7 +46,7 @@ def open_session(
     # Workers must run this interpreter, not the first python3 on the PATH.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    with as_file(files("runnel.streaming") / "log4j2.properties") as log4j:
+    with as_file(files("runnel.streaming") / f"log4j2-{log_format}.properties") as log4j:
         options = _java_options(
             f"-Dlog4j2.configurationFile={log4j}",
             f"-Drunnel.log={logs / 'spark.log'}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ from runnel.streaming.session import make_active
 from runnel.streaming.worker.match_buffer import PART_DDL
 from runnel.streaming.worker.match_job import match_slices
 
+logger = logging.getLogger("runnel")
+
 _SHARED_LOOK = "50ms"
 _STAGE = "RUNNEL_STAGE"
 
@@ -36,8 +39,11 @@ def choose_lineage(
         committed = None if lineage is None else last_batch(connection, lineage.id)
         reason = force_new or _unfit(storage, lineage, form, committed, matched_upto(connection))
         if lineage is not None and reason is None:
+            logger.info("matching continues lineage %d after batch %s", lineage.id, committed)
             return lineage
-        return start_lineage(connection, form, reason=reason or "first run")
+        lineage = start_lineage(connection, form, reason=reason or "first run")
+        logger.info("matching starts lineage %d after item %d: %s", lineage.id, lineage.after_sequence, reason)
+        return lineage
 
 
 def _unfit(storage: Storage, lineage: Lineage | None, form: str, committed: int | None, matched: int) -> str | None:

@@ -1,7 +1,8 @@
-"""The runner's journal: what happened, for the people who look after it.
+"""The application log: what the runner did, for the people who look after it.
 
-In: log records of the logger `runnel`, with fields (`extra={"feed": …}`). Out: lines on standard error and in
-`logs/runnel.log` of the root, as text or as one JSON object each. Secrets are scrubbed from both.
+In: log records of the logger `runnel`, with fields (`extra={"feed": …}`), and warnings and errors of libraries. Out:
+lines on standard error and in `logs/runnel.log` of the workspace, as text or as one JSON object each. Secrets are
+scrubbed from both.
 """
 
 from __future__ import annotations
@@ -10,15 +11,39 @@ import json
 import logging
 import re
 import sys
+import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
+from types import TracebackType
 from typing import Final, TextIO
 
 from runnel.settings import Settings
 
-FIELDS: Final = ("feed", "subscription", "message", "batch", "endpoint", "attempt", "status", "owner")
-"""What a record may say besides its text; the same names in every line, so that they can be searched."""
+FIELDS: Final = (
+    "feed",
+    "subscription",
+    "message",
+    "messages",
+    "batch",
+    "items",
+    "matches",
+    "seconds",
+    "plan",
+    "endpoint",
+    "attempt",
+    "status",
+    "owner",
+    "version",
+    "master",
+    "workspace",
+    "epoch",
+    "kind",
+    "hint",
+    "logger",
+)
+"""The fields that a record may have besides its text; the same names in every line, so that they can be searched."""
 
 _FILE_BYTES = 10 << 20
 _FILES_KEPT = 5
@@ -65,33 +90,84 @@ class JsonLines(logging.Formatter):
             "level": record.levelname.lower(),
             "event": _message(record),
         }
-        told.update({name: str(value) for name, value in _fields(record).items()})
+        told.update(_fields(record))
         if record.exc_info is not None:
             told["trace"] = self.formatException(record.exc_info)
         scrubbed = {name: scrub(value) if isinstance(value, str) else value for name, value in told.items()}
         return json.dumps(scrubbed, ensure_ascii=False)
 
 
+_installed: list[logging.Handler] = []
+_restorers: list[Callable[[], None]] = []
+
+
 def configure_logging(settings: Settings, folder: Path, *, stream: TextIO | None = None) -> None:
-    """Send the journal of this process to standard error and to the root's `logs/runnel.log`.
+    """Send the log of this process to standard error and to `logs/runnel.log` of the workspace.
 
     Calling it again replaces what was configured before. Spark's own log stays in `logs/spark.log`.
     """
-    logger = logging.getLogger("runnel")
-    for handler in list(logger.handlers):
-        logger.removeHandler(handler)
-        handler.close()
     logs = folder / "logs"
     logs.mkdir(parents=True, exist_ok=True)
-    lines: logging.Formatter = JsonLines() if settings.log_format == "json" else TextLines()
     file = RotatingFileHandler(logs / "runnel.log", maxBytes=_FILE_BYTES, backupCount=_FILES_KEPT, encoding="utf-8")
+    _install(settings.log_format, stream, file)
+
+
+def log_to_stderr_as_json() -> None:
+    """Send the log to standard error alone, as JSON: for errors that come before the settings are known."""
+    _install("json", None)
+
+
+def is_json_log() -> bool:
+    """Whether the log of this process is written as JSON."""
+    return any(isinstance(handler.formatter, JsonLines) for handler in _installed)
+
+
+def _install(form: str, stream: TextIO | None, *files: logging.Handler) -> None:
+    stop_logging()
+    ours, root = logging.getLogger("runnel"), logging.getLogger()
+    before = (root.level, ours.level, ours.propagate, sys.excepthook, threading.excepthook)
     terminal = logging.StreamHandler(stream or sys.stderr)
-    terminal.setLevel(logging.INFO if settings.log_format == "json" else logging.WARNING)
-    for handler in (file, terminal):
-        handler.setFormatter(lines)
-        logger.addHandler(handler)
-    logger.setLevel(logging.INFO)
-    logger.propagate = False
+    terminal.setLevel(logging.INFO if form == "json" else logging.WARNING)
+    _installed[:] = [*files, terminal]
+    for handler in _installed:
+        handler.setFormatter(JsonLines() if form == "json" else TextLines())
+        ours.addHandler(handler)
+        root.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    ours.propagate = False
+    # What libraries and Python itself would print on standard error becomes lines of the log.
+    root.setLevel(logging.WARNING)
+    logging.getLogger("py4j").setLevel(logging.ERROR)
+    logging.captureWarnings(True)
+    sys.excepthook = _log_uncaught
+    threading.excepthook = lambda failed: _log_uncaught(
+        failed.exc_type, failed.exc_value or failed.exc_type(), failed.exc_traceback
+    )
+
+    def restore() -> None:
+        level, ours.level, ours.propagate, sys.excepthook, threading.excepthook = before
+        root.setLevel(level)
+        logging.captureWarnings(False)
+
+    _restorers.append(restore)
+
+
+def stop_logging() -> None:
+    """Undo what was configured."""
+    for handler in _installed:
+        logging.getLogger("runnel").removeHandler(handler)
+        logging.getLogger().removeHandler(handler)
+        handler.close()
+    _installed.clear()
+    while _restorers:
+        _restorers.pop()()
+
+
+def _log_uncaught(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+    else:
+        logging.getLogger("runnel").critical("internal error: %s", error, exc_info=(kind, error, trace))
 
 
 def _message(record: logging.LogRecord) -> str:
@@ -100,7 +176,10 @@ def _message(record: logging.LogRecord) -> str:
 
 
 def _fields(record: logging.LogRecord) -> dict[str, object]:
-    return {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
+    fields = {name: getattr(record, name) for name in FIELDS if getattr(record, name, None) is not None}
+    if record.name != "runnel":
+        fields["logger"] = record.name
+    return {name: value if isinstance(value, int | float) else str(value) for name, value in fields.items()}
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -25,6 +25,7 @@ from runnel.engine.planning.rebalance import rebalance
 from runnel.engine.planning.reoptimize import recompile_outdated, reoptimize
 from runnel.engine.run.health import Companion, Health
 from runnel.engine.run.query_keeper import QueryKeeper
+from runnel.engine.run.run_log import RunLog
 from runnel.engine.run.run_state import RunState
 from runnel.engine.upkeep.maintenance import run_maintenance
 from runnel.engine.workspace import Workspace
@@ -102,6 +103,7 @@ class Runner:
         self.pulse = RunState()
         self._lease: Lease | None = None
         self._keeper: QueryKeeper | None = None
+        self._log = RunLog(root, self.pulse)
         self._first_matched = 0
         self._error: BaseException | None = None
 
@@ -141,6 +143,7 @@ class Runner:
         remove_abandoned(self._root.spark_folder)
         self._keeper = QueryKeeper(self._root, self._lease, self.pulse, self._stop)
         self._keeper.on_hold_up = lambda error: self._pause("matching", error)
+        self._log.note_start(self._lease, self._first_matched)
         finished = threading.Event()
         heart = threading.Thread(target=self._beat, args=(finished,), name="runnel-lease", daemon=True)
         heart.start()
@@ -155,9 +158,14 @@ class Runner:
                 self._run_on(self._keeper, report)
             if self._error is not None:
                 raise self._error
+            self._note_progress()
             self.pulse.state = "stopped"
             report(self.progress())
+            self._note_end("it was stopped" if self._stop.is_set() else "nothing is left to do")
             return self.progress()
+        except BaseException as error:
+            self._note_end(error)
+            raise
         finally:
             for companion in reversed(started):
                 companion.close()
@@ -166,6 +174,20 @@ class Runner:
             finished.set()
             heart.join()
             self._release()
+
+    def _note_progress(self) -> None:
+        """Log what happened since the last call; a log that cannot be written now holds nothing up."""
+        try:
+            self._log.note_progress()
+        except RunnelError as error:
+            logger.debug("progress could not be read: %s", error)
+
+    def _note_end(self, reason: BaseException | str) -> None:
+        try:
+            lag: int | None = self._parts.acquirer.lag()
+        except RunnelError:
+            lag = None
+        self._log.note_end(reason, lag)
 
     def _release(self) -> None:
         try:
@@ -187,7 +209,7 @@ class Runner:
             return
         while True:
             self._say("matching", report)
-            keeper.match_all(lambda: self.progress().lag)
+            keeper.match_all(lambda: self.progress().lag, self._note_progress)
             self._deliver_all(report)
             end_expired(self._root)
             self._acquire()
@@ -248,6 +270,7 @@ class Runner:
                 keeper.keep_going()
                 if time.monotonic() - last_report >= 1.0:
                     keeper.notice_progress()
+                    self._note_progress()
                     report(self.progress())
                     last_report = time.monotonic()
                 self._goes_on(_WATCHING)
@@ -396,6 +419,7 @@ class Runner:
         self._say("delivering", report)
         delivered = self._parts.dispatcher.deliver(self._held().epoch, wait=True, seconds=seconds)
         self.pulse.count("messages delivered", delivered)
+        self._note_progress()
         report(self.progress())
 
     def _tidy(self, at_least: int | None = None) -> None:

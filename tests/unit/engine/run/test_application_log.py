@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 import logging
+import sys
+import threading
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
@@ -13,18 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from runnel.engine.run.application_log import configure_logging, scrub
+from runnel.engine.run.application_log import configure_logging, scrub, stop_logging
 from runnel.settings import Settings
 
 
 @pytest.fixture(autouse=True)
 def _quiet_again() -> Iterator[None]:
-    logger = logging.getLogger("runnel")
-    before = (list(logger.handlers), logger.level, logger.propagate)
     yield
-    for handler in logger.handlers:
-        handler.close()
-    logger.handlers, logger.level, logger.propagate = before
+    stop_logging()
 
 
 def lines_of(folder: Path, form: Literal["text", "json"]) -> io.StringIO:
@@ -41,7 +40,7 @@ def test_json_lines_have_the_fields_and_are_the_same_in_the_file(tmp_path: Path)
         "warning",
         "the feed could not be read",
         "News",
-        "503",
+        503,
     )
     assert (tmp_path / "logs" / "runnel.log").read_text() == stream.getvalue()
 
@@ -55,6 +54,25 @@ def test_an_exception_stays_within_its_line(tmp_path: Path) -> None:
     assert len(stream.getvalue().splitlines()) == 1
     assert "ValueError" in json.loads(stream.getvalue())["trace"]
     assert "s3cret" not in stream.getvalue()
+
+
+def test_lines_of_libraries_and_of_python_itself_have_the_same_form(tmp_path: Path) -> None:
+    hooks = (sys.excepthook, threading.excepthook)
+    stream = lines_of(tmp_path, "json")
+    logging.getLogger("uvicorn.error").error("a request was broken")
+    logging.getLogger("uvicorn.error").info("a connection came")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        warnings.warn("this is old", UserWarning, stacklevel=1)
+    failing = threading.Thread(target=lambda: 1 / 0)
+    failing.start()
+    failing.join()
+    told = [json.loads(line) for line in stream.getvalue().splitlines()]
+    assert [line["level"] for line in told] == ["error", "warning", "critical"]
+    assert [line.get("logger") for line in told] == ["uvicorn.error", "py.warnings", None]
+    assert "ZeroDivisionError" in told[2]["trace"]
+    stop_logging()
+    assert (sys.excepthook, threading.excepthook) == hooks
 
 
 def test_configuring_again_does_not_double_the_lines(tmp_path: Path) -> None:

@@ -213,7 +213,9 @@ def test_progress_makes_earlier_losses_of_spark_count_no_more(
     keeper = query_keeper.QueryKeeper(engine.root, leases.Lease("runner", 1, ""), made.pulse, made._stop)
     keeper.open(lambda: _SPARK)
     matched = iter(range(10))
-    monkeypatch.setattr(query_keeper.match_segments, "matched_upto", lambda connection: next(matched))
+    monkeypatch.setattr(
+        "runnel.engine.run.query_keeper.match_segments.matched_upto", lambda connection: next(matched)
+    )
     for _ in range(10):
         keeper._reopen(SparkLostError("killed"))
     assert made.pulse.counted("Spark restarts") == 10
