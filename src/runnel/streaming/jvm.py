@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from pyspark import SparkContext
+from pyspark import SparkContext, java_gateway
 from pyspark.sql import SparkSession
 
 from runnel.errors import SparkLostError
@@ -26,6 +26,7 @@ UNANSWERED: Final = (Py4JError, OSError)
 _EXIT_SECONDS = 10.0
 """How long a JVM may take to end, after it was asked to or stopped answering."""
 
+_starting: list[subprocess.Popen[bytes]] = []
 _DEEPEST = 20
 _OUT_OF_MEMORY = 52
 """Exit code of Spark's own handler of uncaught exceptions."""
@@ -36,6 +37,30 @@ def jvm_process() -> subprocess.Popen[bytes] | None:
     gateway = SparkContext._gateway
     # Attributes that a gateway does not have are looked up in the JVM.
     return None if gateway is None else gateway.__dict__.get("proc")
+
+
+@contextmanager
+def abortable_start() -> Iterator[None]:
+    """Let `abort_start` end a JVM that is started inside; PySpark itself hands its process out only later."""
+    start = java_gateway.Popen
+
+    def start_and_note(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        process: subprocess.Popen[bytes] = start(*arguments, **options)
+        _starting.append(process)
+        return process
+
+    java_gateway.Popen = start_and_note
+    try:
+        yield
+    finally:
+        java_gateway.Popen = start
+        _starting.clear()
+
+
+def abort_start() -> None:
+    """End the JVM that is being started, if one is: whoever waits for it receives SparkLostError."""
+    for process in _starting:
+        process.kill()
 
 
 def lost_jvm(*, seconds: float = 0.0) -> SparkLostError | None:

@@ -21,7 +21,7 @@ from runnel.errors import SparkLostError
 from runnel.kernel_cache import kernels_are_kept
 from runnel.streaming.cluster_checks import explained, is_local, refuse_silent_master
 from runnel.streaming.java import java_version
-from runnel.streaming.jvm import keep_quiet, noticing_loss
+from runnel.streaming.jvm import abortable_start, keep_quiet, noticing_loss
 
 
 def open_session(
@@ -84,6 +84,7 @@ def open_session(
             _stderr_into(logs / "spark-stderr.log"),
             _temporary_files_in(local_folder),
             explained(master),
+            abortable_start(),
             noticing_loss(),
             _noticing_failed_start(),
         ):

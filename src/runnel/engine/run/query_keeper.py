@@ -90,6 +90,8 @@ class QueryKeeper:
         Nothing is lost with the JVM: a batch that was under way is run again, from the checkpoint.
         """
         while True:
+            if self._stop.is_set():
+                raise error
             self._count_loss(error)
             self._pulse.hold_up(SPARK, error.message)
             wait = _RESTART_SECONDS * 2.0 ** (self._losses - 1)

@@ -29,11 +29,12 @@ from runnel.engine.run.run_log import RunLog
 from runnel.engine.run.run_state import RunState
 from runnel.engine.upkeep.maintenance import run_maintenance
 from runnel.engine.workspace import Workspace
-from runnel.errors import CatalogUnavailableError, FencedError, RunnelError, StorageFullError
+from runnel.errors import CatalogUnavailableError, FencedError, RunnelError, SparkLostError, StorageFullError
 from runnel.logs.garbage import record_history
 from runnel.logs.items.supplements import log_again
 from runnel.sources.acquire import Acquirer, Acquisition
 from runnel.sources.feed_address import is_web
+from runnel.streaming.jvm import abort_start
 from runnel.streaming.spark_folder import remove_abandoned
 
 logger = logging.getLogger("runnel")
@@ -220,8 +221,24 @@ class Runner:
     def _start_spark(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> bool:
         """Open Spark; False where the run was stopped meanwhile, and must not start to match."""
         self._say("starting Spark", report)
-        keeper.open(self._open_spark)
+        is_open = threading.Event()
+        aborting = threading.Thread(target=self._abort_start_when_stopped, args=(is_open,), daemon=True)
+        aborting.start()
+        try:
+            keeper.open(self._open_spark)
+        except SparkLostError:
+            if not self._stop.is_set():
+                raise
+        finally:
+            is_open.set()
+            aborting.join()
         return not self._stop.is_set()
+
+    def _abort_start_when_stopped(self, is_open: threading.Event) -> None:
+        """Nobody waits for the many seconds that Spark takes to start once the run is to end."""
+        while not is_open.wait(_TICK):
+            if self._stop.is_set():
+                abort_start()
 
     # --- unbounded run -------------------------------------------------------------------------------------------
 

@@ -189,6 +189,24 @@ def test_a_run_that_is_stopped_while_spark_opens_starts_no_query(
 
 
 @pytest.mark.parametrize("once", [True, False])
+def test_a_start_of_spark_that_is_under_way_is_aborted(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, once: bool
+) -> None:
+    _runner(engine, monkeypatch, None)
+    aborted = threading.Event()
+    monkeypatch.setattr(runner, "abort_start", aborted.set)
+
+    def open_spark() -> object:
+        made.stop()
+        assert aborted.wait(60)
+        raise SparkLostError("Spark's JVM was killed by signal 9; out of memory?")
+
+    made = Runner(engine.root, open_spark, engine._parts())
+    assert made.run(once=once).state == "stopped"
+    assert (_Query.started, _loops()) == (0, [])
+
+
+@pytest.mark.parametrize("once", [True, False])
 def test_spark_is_started_again_a_few_times(engine: Engine, monkeypatch: pytest.MonkeyPatch, once: bool) -> None:
     _runner(engine, monkeypatch, None)
     waits: list[float] = []
