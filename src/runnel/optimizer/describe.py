@@ -120,10 +120,11 @@ def describe_disjunct(table: OperatorTable, way: int) -> str:
     """What operators must say on a way, by its place, as written; variables of views have numbers for names."""
     row = table.literals.row(way).tolist()
     found: list[str] = []
-    for literal, names in zip(row, table.names_of(way, len(row)), strict=True):
+    for literal, several in zip(row, table.names_of(way, len(row)), strict=True):
         term = decode_expression(json.loads(table.terms.text(literal >> 1)))
-        text = render(rename_term(term, names) if isinstance(term, Term) else term)
-        found.append(f"not ({text})" if literal & 1 else text)
+        for names in several or ((),):
+            text = render(rename_term(term, names) if isinstance(term, Term) else term)
+            found.append(f"not ({text})" if literal & 1 else text)
     return " and ".join(found)
 
 

@@ -56,7 +56,7 @@ class Formulas:
         self.terms: list[str] = []
         self.graph_terms: set[int] = set()
         """The terms that ask no operator: the pattern beside them says whether they hold."""
-        self._terms: dict[str, int] = {}
+        self._terms: dict[tuple[str, tuple[str, ...], int | None], int] = {}
         self._atoms: dict[str, int] = {}
         self._words: dict[Contains, int] = {}
         self._formulas: dict[tuple[int, tuple[int, ...]], int] = {}
@@ -74,10 +74,13 @@ class Formulas:
             self.atom_texts.append(text)
         return number
 
-    def term(self, term: Term) -> int:
-        """The number of a term, by its stored form (not of a formula)."""
+    def term(self, term: Term, feed: int | None = None) -> int:
+        """The number of a term, by its stored form (not of a formula).
+
+        A term that binds variables of a feed has a number for itself: others with this form bind other variables.
+        """
         text = json.dumps(encode_expression(term), separators=(",", ":"))
-        number = self._terms.setdefault(text, len(self.terms))
+        number = self._terms.setdefault((text, term.names, feed if term.names else None), len(self.terms))
         if number == len(self.terms):
             self.terms.append(text)
             if not term.calls:
@@ -108,8 +111,8 @@ class Formulas:
             case _:
                 return self._node(FormulaKind.NOT, (part,))
 
-    def expression(self, expression: Expression) -> int:
-        """The formula of an expression, without recursion: conditions may be nested deeply."""
+    def expression(self, expression: Expression, feed: int | None = None) -> int:
+        """The formula of an expression in the definition of a feed, without recursion: it may be nested deeply."""
         results: list[int] = []
         stack: list[tuple[Expression, bool]] = [(expression, False)]
         while stack:
@@ -132,7 +135,7 @@ class Formulas:
                 case Term():
                     # What has no graph of that pattern needs no operator to be decided.
                     pattern = [] if one.graph is None else [self._of_atom(canonical(one.graph))]
-                    term = self._node(FormulaKind.TERM, (self.term(one),))
+                    term = self._node(FormulaKind.TERM, (self.term(one, feed),))
                     results.append(self.conjunction([*pattern, term]))
                 case Call() | Constraint():
                     raise RunnelError("a condition with operators is closed before it is optimised")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,8 @@ from runnel.plan.gates import query_of
 class TermLiteral:
     """A term in its stored form that must hold, or must not; `names` are what its variables are called in the query.
 
-    Without names it is a condition of a view that the query reads, and its variables are none of the query's.
+    A disjunct may have a term several times, each time with other names. Without names it is a condition of a view
+    that the query reads, and its variables are none of the query's.
     """
 
     term: str
@@ -41,7 +43,8 @@ class OperatorDisjunct:
 class OperatorTable:
     """The ways of a plan part by ascending ids, their targets and literals, and the terms in their stored form.
 
-    The names of a way are a JSON list, one for each of its literals, or nothing where it has none.
+    The names of a way are a JSON list, or nothing where it has none. For each of its literals it has a list of names,
+    or a list of such lists where the query has the term under several names.
     """
 
     way_ids: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -92,11 +95,13 @@ class OperatorTable:
         rows: list[list[int]] = []
         names: list[str] = []
         for way in sorted(ways):
-            found = {
-                2 * terms.setdefault(one.term, len(terms)) + one.negated: one.names for one in ways[way].literals
-            }
+            found: dict[int, dict[tuple[str, ...], None]] = {}
+            for one in ways[way].literals:
+                own = found.setdefault(2 * terms.setdefault(one.term, len(terms)) + one.negated, {})
+                own |= {one.names: None} if one.names else {}
             rows.append(sorted(found))
-            names.append(json.dumps([found[one] for one in sorted(found)]) if any(found.values()) else "")
+            told = [next(iter(found[one]), ()) if len(found[one]) < 2 else [*found[one]] for one in sorted(found)]
+            names.append(json.dumps(told) if any(told) else "")
         ids = np.array(sorted(ways), dtype=np.int64)
         targets = np.array([ways[way].target for way in ids.tolist()], dtype=np.int64)
         return OperatorTable(ids, targets, Rows.of(rows), Texts.of(names), Texts.of(terms))
@@ -109,15 +114,17 @@ class OperatorTable:
             row = self.literals.row(place).tolist()
             literals = (
                 TermLiteral(texts[one >> 1], bool(one & 1), own)
-                for one, own in zip(row, self.names_of(place, len(row)), strict=True)
+                for one, several in zip(row, self.names_of(place, len(row)), strict=True)
+                for own in several or ((),)
             )
             found[way] = OperatorDisjunct(target, tuple(literals))
         return found
 
-    def names_of(self, place: int, literals: int) -> list[tuple[str, ...]]:
-        """What the variables of the literals of a way, which has so many, are called in its query."""
+    def names_of(self, place: int, literals: int) -> list[tuple[tuple[str, ...], ...]]:
+        """What the variables of the literals of a way, which has so many, are called in its query: several lists of
+        names where the query has the term under several."""
         text = self.names.text(place)
-        return [tuple(one) for one in json.loads(text)] if text else [()] * literals
+        return [_names_of_literal(one) for one in json.loads(text)] if text else [()] * literals
 
     def without(self, queries: Array) -> OperatorTable:
         """The table without the ways of these queries."""
@@ -135,3 +142,9 @@ class OperatorTable:
         if not len(delta):
             return kept
         return OperatorTable.of(kept.ways() | delta.ways()) if len(kept) else delta
+
+
+def _names_of_literal(stored: list[Any]) -> tuple[tuple[str, ...], ...]:
+    if not stored:
+        return ()
+    return tuple(map(tuple, stored)) if isinstance(stored[0], list) else (tuple(stored),)

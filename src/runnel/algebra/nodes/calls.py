@@ -119,14 +119,15 @@ class Call:
 class Term:
     """Calls, constraints and a graph that share their variables: it holds if some binding of these satisfies all.
 
-    Variables are named by their order of occurrence, so that terms that differ by names alone are equal. A term
-    without calls is a graph pattern whose variables somebody wants to know.
+    Variables are named by their order of occurrence, so that terms that differ by names alone have one stored form.
+    A term without calls is a graph pattern whose variables somebody wants to know.
     """
 
     calls: tuple[Call, ...]
     constraints: tuple[Constraint, ...] = ()
-    names: tuple[str, ...] = field(default=(), compare=False, repr=False)
-    """What the variables were called where the term was written: the first is now named 1."""
+    names: tuple[str, ...] = field(default=(), repr=False)
+    """What the variables were called where the term was written: the first is now named 1. They are no part of the
+    stored form, but two terms with different names bind different variables, so one does not replace the other."""
     graph: Graph | None = None
 
 

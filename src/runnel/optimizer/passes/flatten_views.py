@@ -191,8 +191,8 @@ class _Flattener:
             names = self.names.setdefault(feed, {})
             for term in terms_of(closed):
                 if term.names:
-                    names.setdefault(self._formulas.term(term), term.names)
-        return self._formulas.expression(closed)
+                    names[self._formulas.term(term, feed)] = term.names
+        return self._formulas.expression(closed, feed)
 
     def _filtered(self, flow: Flow, formula: int) -> Flow:
         if isinstance(flow, int):

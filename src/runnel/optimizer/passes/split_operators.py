@@ -74,7 +74,8 @@ def _named(draft: Draft, way: int, literals: Literals, texts: list[str]) -> tupl
     """The literals of a way, with the names that the query itself gives to the variables of those that must hold."""
     names = draft.names.get(query_of_id(way), {})
     return tuple(
-        TermLiteral(texts[one >> 1], bool(one & 1), () if one & 1 else names.get(one >> 1, ())) for one in literals
+        TermLiteral(texts[one >> 1], bool(one & 1), () if one & 1 else names.get(one >> 1, ()))
+        for one in sorted(literals)
     )
 
 

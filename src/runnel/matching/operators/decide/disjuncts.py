@@ -139,7 +139,8 @@ class _Laying:
             asked = (Check(terms[one >> 1], bool(one & 1)) for one in literals)
             way_literals.append(tuple(one for one in asked if one.term.calls))
             names = self._table.names_of(way, len(literals))
-            way_terms.append(tuple((terms[one >> 1], own) for one, own in zip(literals, names, strict=True) if own))
+            named = zip(literals, names, strict=True)
+            way_terms.append(tuple((terms[one >> 1], own) for one, several in named for own in several))
         return OperatorDisjuncts(
             self._table,
             tuple(call for call, _ in self._calls),
