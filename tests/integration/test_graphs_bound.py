@@ -11,9 +11,13 @@ from tests.integration.in_process import InProcess
 
 from runnel.catalog.declared import feeds
 from runnel.engine import Engine, open_engine
+from runnel.engine.trial.adhoc_matching import past_bindings
 from runnel.errors import InvalidConditionError
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
+from runnel.model.bindings import Bindings
+from runnel.sinks.show_bindings import bindings_json
 from runnel.streaming.worker import operator_work
+from runnel.testing import MemorySink
 
 MODULE = "tests.integration.city_operators"
 INTEGER = "http://www.w3.org/2001/XMLSchema#integer"
@@ -142,3 +146,70 @@ def test_what_cannot_be_said_is_refused_with_its_place(engine: Engine, condition
         engine.execute(f"create feed Wrong from Pages where {condition}")
     assert refused.value.span is not None
     assert refused.value.hint
+
+
+def _shown(bindings: Bindings) -> list[dict[str, Any]]:
+    return [dict(row) for row in bindings.rows]
+
+
+def test_trials_previews_and_the_past_have_the_bindings_of_the_match_log(engine: Engine) -> None:
+    runner = InProcess(engine)
+    engine.publish("Pages", ITEMS)
+    runner.run()
+    for past in (False, True):
+        tried = engine.test() if past else engine.test(ITEMS, feed="Pages")
+        found = {(one.item.id, name): _shown(own) for one in tried.items for name, own in one.bindings.items()}
+        assert found == {(str(n), name): rows for name in NAMES for n, rows in bound(engine, name).items()}
+        assert any("Boats:" in line for line in tried.outcome().lines)
+        (row,) = [one for one in tried.outcome().data["items"] if one["id"] == "2"]
+        assert (
+            row["bindings"]["Boats"]["bindings"]
+            == bindings_json(Bindings(tuple(bound(engine, "Boats")[2]), 2))["bindings"]
+        )
+    for name in NAMES:
+        previewed = engine.preview(name)
+        assert {n: _shown(own) for n, own in previewed.bindings.items()} == bound(engine, name)
+    lines = engine.preview("Late").outcome().lines
+    assert any("where p: urn:a, y: 2010" in line for line in lines)
+    runner.close()
+
+
+def test_items_that_were_found_elsewhere_are_bound_afterward(engine: Engine) -> None:
+    """A preview in Spark gives sequences alone; the newest of them are bound in this process."""
+    engine.publish("Pages", ITEMS)
+    with engine.root.catalog.read() as connection:
+        feed = next(one.id for one in feeds.live_feeds(connection) if one.name == "Boats")
+        definitions = feeds.definitions(connection, [feed])
+    found = past_bindings(engine.root, feed, definitions, [1, 2])
+    assert {n: _shown(own) for n, own in found.items()} == {
+        2: [{"kind": "coast guard", "n": 7.0, "p": "urn:a"}, {"kind": "tour", "n": 5.0, "p": "urn:a"}]
+    }
+
+
+def test_a_subscription_that_starts_in_the_past_gets_bindings(tmp_path: Path) -> None:
+    MemorySink.clear()
+    operator_work.operators.cache_clear()
+    with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,)) as engine:
+        OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
+        engine.execute(SCRIPT)
+        engine.publish("Pages", ITEMS)
+        runner = InProcess(engine)
+        runner.run()
+        engine.execute(
+            "subscribe to Boats output memory 'boats' from last 2 days;"
+            "subscribe to Tied output memory 'tied' from last 2 days;"
+        )
+        runner.run()
+        delivered = {
+            key: {one.item.id: _shown(one.bindings) for message in MemorySink.delivered(key) for one in message.items}
+            for key in ("boats", "tied")
+        }
+        assert delivered == {
+            "boats": {
+                "2": [{"kind": "coast guard", "n": 7.0, "p": "urn:a"}, {"kind": "tour", "n": 5.0, "p": "urn:a"}]
+            },
+            "tied": {"1": [{"p": "urn:b", "who": "urn:me", "y": 2003.0}]},
+        }
+        runner.close()
+    operator_work.operators.cache_clear()
+    MemorySink.clear()

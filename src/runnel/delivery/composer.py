@@ -226,7 +226,8 @@ class Composer:
             for one in messages
         ]
         found: dict[str, tuple[int, ...] | None] = {}
-        for message, sequences in zip(messages, self._shares.of_runs(runs, known.live_since), strict=True):
+        contents = self._shares.of_runs(runs, known.live_since, bound=True)
+        for message, sequences in zip(messages, contents, strict=True):
             since = known.subscriptions[message.subscription].since
             if sequences is not None and message.first_sequence <= since:
                 sequences = tuple(one for one in sequences if one > since)

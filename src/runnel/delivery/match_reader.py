@@ -38,9 +38,9 @@ _CACHED_BYTES = 64 << 20
 _ITEM_BYTES = 600
 _FOR_EVER = 1 << 62
 
-History = Callable[[int, int, int, int | None], list[int]]
-"""The sequences in (after, upto] of the items that a query, by its id, would have matched; with the definitions as
-they were in a plan version, or as they are."""
+History = Callable[[int, int, int, int | None, bool], Mapping[int, Bindings]]
+"""The sequences in (after, upto] of the items that a query, by its id, would have matched, in order; with the
+definitions as they were in a plan version, or as they are. Each with its bindings, if these are wanted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +106,7 @@ class MatchReader:
         self._history = history
         self._stretches = MatchesByQuery(matched)
         self._names: dict[int, str] = {}
+        self._past: dict[tuple[int, int], Bindings] = {}
         self._kept: OrderedDict[int, tuple[DeliveredItem, int]] = OrderedDict()
         self._kept_bytes = 0
 
@@ -125,21 +126,28 @@ class MatchReader:
         """The feeds that any item in a range matched."""
         return self._stretches.feeds(after, upto)
 
-    def of_runs(self, runs: Sequence[MessageRange], live_since: Mapping[int, int]) -> list[tuple[int, ...] | None]:
-        """What matched in each run; None for one that could not be found out, which holds back only itself."""
+    def of_runs(
+        self, runs: Sequence[MessageRange], live_since: Mapping[int, int], *, bound: bool = False
+    ) -> list[tuple[int, ...] | None]:
+        """What matched in each run; None for one that could not be found out, which holds back only itself.
+
+        With `bound`, `bindings` knows those of the past, which no log has, until this is called again.
+        """
+        self._past.clear()
         answers: dict[MessageRange, tuple[int, ...] | None] = {}
         stretches: dict[int, list[MessageRange]] = {}
         for one in dict.fromkeys(runs):
             stretches.setdefault(one.after // SPAN, []).append(one)
         for alike in stretches.values():
             self._stretches.load([(one.feed, one.after, one.upto) for one in alike])
-            answers |= {one: self._of_run(one, live_since.get(one.feed)) for one in alike}
+            answers |= {one: self._of_run(one, live_since.get(one.feed), bound) for one in alike}
         return [answers[one] for one in runs]
 
-    def _of_run(self, run: MessageRange, live_since: int | None) -> tuple[int, ...] | None:
+    def _of_run(self, run: MessageRange, live_since: int | None, bound: bool) -> tuple[int, ...] | None:
         try:
             border = min(run.upto, max(run.after, live_since if live_since is not None else run.upto))
-            past = self._history(run.feed, run.after, border, run.plan) if border > run.after else []
+            past = self._history(run.feed, run.after, border, run.plan, bound) if border > run.after else {}
+            self._past |= {(run.feed, sequence): one for sequence, one in past.items() if one.rows}
             logged = self._stretches.of(run.feed, border, run.upto)
             return (*past, *logged) if past else logged
         except (StorageFullError, WorkspaceError):
@@ -217,8 +225,9 @@ class MatchReader:
         return LoadedItems(found, sizes)
 
     def bindings(self, wanted: Mapping[int, Collection[int]]) -> dict[tuple[int, int], Bindings]:
-        """The bindings with which items matched feeds, by feed and sequence, as far as the match log has them."""
-        return self._matched.bindings_of(wanted)
+        """The bindings with which items matched feeds, by feed and sequence: of the match log, and of the past."""
+        past = {(feed, one) for feed, several in wanted.items() for one in several} if self._past else set()
+        return self._matched.bindings_of(wanted) | {key: self._past[key] for key in past & self._past.keys()}
 
     def _keep(self, sequence: int, item: DeliveredItem, size: int) -> None:
         self._kept[sequence] = (item, size)

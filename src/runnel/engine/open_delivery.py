@@ -13,6 +13,7 @@ from runnel.engine.trial.adhoc_matching import past_matches
 from runnel.engine.trial.find_duplicates import first_sequence_needed, gates_in
 from runnel.engine.workspace import Workspace
 from runnel.errors import BacklogError, DeliveryError
+from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.item import Attributes, Item
 from runnel.sources.acquire import Acquirer
 from runnel.sources.documents.adapt import adapt
@@ -25,7 +26,7 @@ _SHOWN_BINDING = "runnel:binding"
 def match_reader_of(root: Workspace) -> MatchReader:
     """Finds the items of messages; what was before a query was live is found by evaluating it on the past."""
 
-    def history(feed: int, after: int, upto: int, plan: int | None) -> list[int]:
+    def history(feed: int, after: int, upto: int, plan: int | None, bound: bool) -> dict[int, Bindings]:
         with root.catalog.read() as connection:
             nodes = (
                 feeds.definitions(connection, [feed])
@@ -33,7 +34,8 @@ def match_reader_of(root: Workspace) -> MatchReader:
                 else feeds.definitions_at(connection, feed, plan)
             )
         start = first_sequence_needed(root, nodes, after + 1) if gates_in(nodes) else None
-        return [int(one) for one in past_matches(root, feed, nodes, after, upto, start=start)]
+        found = past_matches(root, feed, nodes, after, upto, start=start, bound=None if bound else 0)
+        return {sequence: found.bindings.get(sequence, NO_BINDINGS) for sequence in found.sequences.tolist()}
 
     return MatchReader(root.catalog, root.items, root.matches, history)
 

@@ -12,6 +12,9 @@ from typing import Any
 from runnel.model.bindings import Binding, Bindings
 from runnel.model.item import Value
 
+_LINES = 5
+"""Rows of a match that are shown below it."""
+
 _WHOLE = 1e15
 """Numbers from here on are printed as doubles are."""
 
@@ -75,6 +78,17 @@ def binding_text(row: Binding) -> str:
     'people: 60, place: Bronx'
     """
     return ", ".join(f"{name}: {printed(value)}" for name, value in row.items())
+
+
+def binding_lines(bindings: Bindings) -> list[str]:
+    """The first rows of a match as lines below it, and how many others there are.
+
+    >>> binding_lines(Bindings(({"people": 60.0},), 3))
+    ['  where people: 60', '  and 2 more rows']
+    """
+    lines = [f"  where {binding_text(row)}" for row in bindings.rows[:_LINES]]
+    more = bindings.count - len(lines)
+    return [*lines, f"  and {more:,} more row{'s' if more > 1 else ''}"] if more else lines
 
 
 def _is_whole(value: float) -> bool:

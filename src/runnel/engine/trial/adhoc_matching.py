@@ -5,8 +5,10 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +23,7 @@ from runnel.catalog.logs.undecided import supplements_between
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.workspace import Workspace
 from runnel.matching.contract import Matcher, MatchStatistics
+from runnel.model.bindings import Bindings, bounded
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
 from runnel.plan.logical_plan import PlanQuery
@@ -29,6 +32,8 @@ from runnel.storage.file_storage import FileStorage
 
 if TYPE_CHECKING:
     from runnel.matching.distinct.settle_gates import OrderedMatcher
+    from runnel.matching.graphs.bind_variables import GraphBinder
+    from runnel.matching.operators.decide.operators_in_process import DecidingMatcher
 
 
 @contextmanager
@@ -43,43 +48,130 @@ def adhoc_plan(queries: Sequence[PlanQuery], definitions: Mapping[int, Node]) ->
         yield load(storage, PlanVersion(0, "plan", None))
 
 
+@dataclass(frozen=True)
+class PastMatches:
+    """The sequences of the items that a feed would have had, and the bindings of its query by sequence."""
+
+    sequences: npt.NDArray[np.int64]
+    bindings: Mapping[int, Bindings] = field(default_factory=dict)
+
+
 def past_matches(
-    root: Workspace, feed: int, definitions: Mapping[int, Node], after: int, upto: int, *, start: int | None = None
-) -> npt.NDArray[np.int64]:
-    """The sequences in (after, upto] of the items that a feed would have had.
+    root: Workspace,
+    feed: int,
+    definitions: Mapping[int, Node],
+    after: int,
+    upto: int,
+    *,
+    start: int | None = None,
+    bound: int | None = 0,
+) -> PastMatches:
+    """The items in (after, upto] that a feed would have had, the newest `bound` of them (None: all) with bindings.
 
     Duplicates are looked for among the items after `start`; without it, among those of the range alone.
     """
     found = [np.empty(0, dtype=np.int64)]
+    bindings: dict[int, Bindings] = {}
     with adhoc_plan([PlanQuery(feed)], definitions) as plan, whole_matcher(root, plan) as matcher:
         for batch in root.items.read(after if start is None else start, upto):
             matches = matcher.match(batch)
-            found.append(batch.sequences[np.diff(matches.offsets) > 0])
+            rows = np.flatnonzero((np.diff(matches.offsets) > 0) & (batch.sequences > after))
+            found.append(batch.sequences[rows])
+            wanted = rows if bound is None else rows[max(0, len(rows) - bound) :]
+            bindings |= {int(batch.sequences[row]): one for (row, _), one in matcher.bindings(wanted).items()}
     with root.catalog.read() as connection:
         again = [one.sequence for one in supplements_between(connection, after, upto)]
     sequences = np.concatenate(found)
     # An item that is in the log again is no other item, and was asked about under its first sequence.
-    return sequences[(sequences > after) & ~np.isin(sequences, again)]
+    return PastMatches(sequences[~np.isin(sequences, again)], bindings)
+
+
+def past_bindings(
+    root: Workspace, feed: int, definitions: Mapping[int, Node], sequences: Sequence[int]
+) -> dict[int, Bindings]:
+    """The bindings of a feed's query on items that it matches, by sequence."""
+    found: dict[int, Bindings] = {}
+    with adhoc_plan([PlanQuery(feed)], definitions) as plan, whole_matcher(root, plan) as matcher:
+        for batch in root.items.get(sequences):
+            matcher.match(batch)
+            every = matcher.bindings(np.arange(len(batch)))
+            found |= {int(batch.sequences[row]): one for (row, _), one in every.items()}
+    return found
+
+
+class BindingMatcher:
+    """A matcher that also tells the bindings of the matches in the batch before, as far as they are asked for."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        matcher: Matcher | OrderedMatcher,
+        deciding: DecidingMatcher | None = None,
+        stopped: Mapping[tuple[int, int], int] | None = None,
+    ) -> None:
+        """`deciding` is the matcher below `matcher` that asks operators, if any does.
+
+        `stopped` has the duplicates that distinct feeds have stopped so far, by gate and sequence.
+        """
+        self.stopped = {} if stopped is None else stopped
+        self.statistics = matcher.statistics
+        self._matcher = matcher
+        self._deciding = deciding
+        self._plan = plan
+        self._last: tuple[ItemBatch, Matches] | None = None
+
+    @cached_property
+    def _binder(self) -> GraphBinder:
+        from runnel.matching.graphs.bind_variables import GraphBinder
+
+        return GraphBinder(self._plan)
+
+    def match(self, items: ItemBatch) -> Matches:
+        """The queries that each item of the batch matches."""
+        matches = self._matcher.match(items)
+        self._last = items, matches
+        return matches
+
+    def bindings(self, rows: npt.NDArray[np.int64]) -> dict[tuple[int, int], Bindings]:
+        """By row and query, the bindings of the last batch's matches in these rows."""
+        if self._last is None or not len(rows):
+            return {}
+        items, matches = self._last
+        found: dict[tuple[int, int], Bindings] = {}
+        if self._deciding is not None and self._deciding.decided is not None:
+            decided = self._deciding.decided.bindings_by_query(np.arange(len(items)))
+            for row in rows.tolist():
+                found |= {(row, query): bounded(one) for query, one in decided.get(row, {}).items()}
+        if self._binder.is_needed:
+            some = ItemBatch(items.records.take(rows))
+            own = Matches.of([matches.row(row).tolist() for row in rows.tolist()])
+            for place, of_row in self._binder.bind(some, own).items():
+                found |= {(int(rows[place]), query): one for query, one in of_row.items()}
+        held = {row: set(matches.row(row).tolist()) for row in rows.tolist()}
+        return {(row, query): one for (row, query), one in found.items() if query in held[row] and one.rows}
 
 
 @contextmanager
-def whole_matcher(root: Workspace, plan: Plan) -> Iterator[OrderedMatcher]:
+def whole_matcher(root: Workspace, plan: Plan) -> Iterator[BindingMatcher]:
     """A matcher of all that a plan says: operators are asked in this process, distinct feeds know what came by."""
     from runnel.matching.compile.build_matcher import build_matcher
     from runnel.matching.distinct.settle_gates import OrderedMatcher
 
     matcher = build_matcher(plan)
     if not len(plan.operators):
-        yield OrderedMatcher(plan, matcher)
+        ordered = OrderedMatcher(plan, matcher)
+        yield BindingMatcher(plan, ordered, stopped=ordered.stopped)
         return
     from runnel.engine.trial.operator_session import open_operator_session
 
     with open_operator_session(root) as asked:
-        yield OrderedMatcher(plan, asked.matcher(plan, matcher))
+        deciding = asked.matcher(plan, matcher)
+        ordered = OrderedMatcher(plan, deciding)
+        yield BindingMatcher(plan, ordered, deciding, ordered.stopped)
 
 
 @contextmanager
-def chosen_matcher(root: Workspace, queries: Collection[int], items: int) -> Iterator[Matcher]:
+def chosen_matcher(root: Workspace, queries: Collection[int], items: int) -> Iterator[TogetherMatcher]:
     """A matcher of some declared queries, whether somebody subscribes to them or not, for about so many items.
 
     Where that is faster it is the running plan's, with a selection; what is not in that is compiled beside it. What
@@ -93,13 +185,15 @@ def chosen_matcher(root: Workspace, queries: Collection[int], items: int) -> Ite
         current = plan_versions.current_plan(connection)
         running = _running(connection, queries)
         last = last_sequence(connection)
-    matchers: list[Matching] = []
+    matchers: list[BindingMatcher] = []
     if current is None or select_queries.compiling_pays(len(running), current.queries, items):
         running = set()
     else:
         plan = load(root.storage, PlanVersion.of(current))
         running -= select_queries.gated_queries(plan)
-        matchers += [build_matcher(select_queries.select_queries(plan, running))] if running else []
+        if running:
+            selected = select_queries.select_queries(plan, running)
+            matchers.append(BindingMatcher(selected, build_matcher(selected)))
     alone = set(queries) - running
     with root.catalog.read() as connection:
         definitions = feeds.definitions(connection, alone, with_paused=True)
@@ -117,18 +211,10 @@ def _running(connection: Connection, queries: Collection[int]) -> set[int]:
     return live - feeds.all_readers(connection, held) if held else live
 
 
-class Matching(Protocol):
-    """Whatever matches batches."""
-
-    def match(self, items: ItemBatch) -> Matches:
-        """The queries that each item of the batch matches."""
-        ...
-
-
 class TogetherMatcher:
     """Several matchers of different queries as one; to them all items were accepted after the sequence `last`."""
 
-    def __init__(self, matchers: Sequence[Matching], last: int) -> None:
+    def __init__(self, matchers: Sequence[BindingMatcher], last: int) -> None:
         self.statistics = MatchStatistics()
         self._matchers = matchers
         self._last = last
@@ -144,6 +230,10 @@ class TogetherMatcher:
         self.statistics.matches += matches.total
         self.statistics.failures += len(matches.failures)
         return matches
+
+    def bindings(self, rows: npt.NDArray[np.int64]) -> dict[tuple[int, int], Bindings]:
+        """By row and query, the bindings of the last batch's matches in these rows."""
+        return {key: one for matcher in self._matchers for key, one in matcher.bindings(rows).items()}
 
 
 def _joined(several: Sequence[Matches], count: int) -> Matches:

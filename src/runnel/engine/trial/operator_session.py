@@ -25,7 +25,7 @@ from runnel.model.operator import Rows
 from runnel.plan.store import Plan
 
 if TYPE_CHECKING:
-    from runnel.matching.operators.decide.operators_in_process import Operators
+    from runnel.matching.operators.decide.operators_in_process import DecidingMatcher, Operators
 
 
 _ALL = 1_000
@@ -49,10 +49,8 @@ class OperatorSession:
         self.reasons: dict[str, str] = {}
         """Why operators gave no answer, by name."""
 
-    def matcher(self, plan: Plan, matcher: Matcher) -> Matcher:
-        """The matcher of a plan, with its ways decided; the same if it has none."""
-        if not len(plan.operators):
-            return matcher
+    def matcher(self, plan: Plan, matcher: Matcher) -> DecidingMatcher:
+        """The matcher of a plan, with its ways decided."""
         from runnel.matching.operators.decide.operators_in_process import DecidingMatcher
 
         return DecidingMatcher(matcher, self._operators.decider(plan, self._learned))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from functools import partial
 from typing import Any
@@ -22,15 +22,17 @@ from runnel.catalog.store.connection import now
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.actors import Actor, feed_named, names_for
 from runnel.engine.outcome import Outcome
-from runnel.engine.trial.adhoc_matching import past_matches
+from runnel.engine.trial.adhoc_matching import past_bindings, past_matches
 from runnel.engine.trial.find_duplicates import gates_in
 from runnel.engine.trial.preview_cost import PreviewCost, preview_cost
 from runnel.engine.workspace import Workspace
 from runnel.language.binding.bind_query import bind_query
 from runnel.language.syntax.iri_prefixes import write_out
 from runnel.language.syntax.statements import CreateFeed
+from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.item import Item
 from runnel.plan.logical_plan import PlanQuery
+from runnel.sinks.show_bindings import binding_lines, bindings_json
 
 Tell = Callable[[str], None]
 
@@ -48,6 +50,8 @@ class PreviewResult:
     looked_at: int
     matched: int
     newest: tuple[Item, ...]
+    bindings: Mapping[int, Bindings] = field(default_factory=dict)
+    """The bindings of the newest items by sequence, where the query has variables."""
     used_spark: bool = False
     distinct: bool = False
     """Whether duplicates were left out; they were looked for among the items of that time alone."""
@@ -58,9 +62,12 @@ class PreviewResult:
         """As the answer to a statement."""
         shown = [
             {"feed": item.feed, "id": item.id, "version": item.version, "title": item.first("title")}
+            | bindings_json(self._bound(item))
             for item in self.newest
         ]
-        lines = tuple(f"{row['feed']}  {row['title'] or row['id']}" for row in shown)
+        lines: tuple[str, ...] = ()
+        for item in self.newest:
+            lines += (f"{item.feed}  {item.first('title') or item.id}", *binding_lines(self._bound(item)))
         data = {"feed": self.name, "looked_at": self.looked_at, "matched": self.matched, "newest": shown}
         without = "; duplicates were looked for among these items" if self.distinct else ""
         if self.cost is not None:
@@ -72,6 +79,9 @@ class PreviewResult:
             data,
             lines,
         )
+
+    def _bound(self, item: Item) -> Bindings:
+        return self.bindings.get(item.sequence or 0, NO_BINDINGS)
 
 
 def _silently(text: str) -> None:
@@ -137,14 +147,23 @@ def _preview(
     if cost is not None:
         tell(cost.told())
     if is_small:
-        found = past_matches(root, query, nodes, after, last)
+        found = past_matches(root, query, nodes, after, last, bound=_SHOWN)
+        sequences, bindings = found.sequences, found.bindings
     else:
-        found = _with_spark(root, query, nodes, after, last, spark())
-    newest = [item for batch in root.items.get(found[-_SHOWN:].tolist()) for item in batch.items(names)]
+        sequences = _with_spark(root, query, nodes, after, last, spark())
+        bindings = past_bindings(root, query, nodes, sequences[-_SHOWN:].tolist())
+    newest = [item for batch in root.items.get(sequences[-_SHOWN:].tolist()) for item in batch.items(names)]
     # How much comes in for others is nothing that an owner is told.
     looked_at = last - after if actor.is_admin else root.items.count(names.keys(), after, last)
     return PreviewResult(
-        name, looked_at, len(found), tuple(reversed(newest)), not is_small, bool(gates_in(nodes)), cost
+        name,
+        looked_at,
+        len(sequences),
+        tuple(reversed(newest)),
+        {item.sequence or 0: bindings[item.sequence or 0] for item in newest if item.sequence in bindings},
+        not is_small,
+        bool(gates_in(nodes)),
+        cost,
     )
 
 

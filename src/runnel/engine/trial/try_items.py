@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
@@ -23,15 +23,16 @@ from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.actors import Actor, check_actor, feed_named, names_for
 from runnel.engine.ask.selection import Selection, select_for
 from runnel.engine.outcome import Outcome
-from runnel.engine.trial.adhoc_matching import chosen_matcher
+from runnel.engine.trial.adhoc_matching import TogetherMatcher, chosen_matcher
 from runnel.engine.trial.preview_cost import preview_cost
 from runnel.engine.workspace import Workspace
 from runnel.errors import InputError, TooExpensiveError
-from runnel.matching.contract import Matcher
+from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
+from runnel.sinks.show_bindings import binding_lines, bindings_json
 
 SHOWN = 20
 """How many items a trial shows, unless it is told."""
@@ -43,10 +44,11 @@ _MOST_ASKING = 20
 
 @dataclass(frozen=True, slots=True)
 class TriedItem:
-    """An item, and the names of the queries that match it, in order."""
+    """An item, the names of the queries that match it, in order, and the bindings of those that have some."""
 
     item: Item
     queries: tuple[str, ...]
+    bindings: Mapping[str, Bindings] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,11 @@ class TrialResult:
                 "title": one.item.first("title"),
                 "queries": list(one.queries),
             }
+            | (
+                {"bindings": {name: bindings_json(bound) for name, bound in one.bindings.items()}}
+                if one.bindings
+                else {}
+            )
             for one in self.items
         ]
         data: dict[str, Any] = {
@@ -86,7 +93,11 @@ class TrialResult:
             "failures": list(self.failures),
             "refused": list(self.refused),
         }
-        lines = [f"{row['title'] or row['id']}: {', '.join(row['queries']) or '-'}" for row in rows]
+        lines = []
+        for one in self.items:
+            lines.append(f"{one.item.first('title') or one.item.id}: {', '.join(one.queries) or '-'}")
+            for name, bound in one.bindings.items():
+                lines += [f"  {name}:", *(f"  {line}" for line in binding_lines(bound))]
         lines += [f"and {self.more:,} more items"] if self.more else []
         lines += [f"{count:>8,}  {name}" for name, count in self.counts[:SHOWN] if count]
         lines += [f"matched nothing: {', '.join(never[:SHOWN])}{' …' if len(never) > SHOWN else ''}"] if never else []
@@ -168,28 +179,30 @@ class _Found:
         self._limit = limit
         self._newest = newest
         self._counts: Counter[int] = Counter()
-        self._rows: deque[tuple[int, list[int]]] = deque(maxlen=limit)
+        self._rows: deque[tuple[int, dict[int, Bindings]]] = deque(maxlen=limit)
         self._matched_items = 0
         self._failures: list[tuple[int, int, str]] = []
 
-    def match(self, matcher: Matcher, batches: Iterable[ItemBatch]) -> None:
+    def match(self, matcher: TogetherMatcher, batches: Iterable[ItemBatch]) -> None:
         for batch in batches:
             matches = matcher.match(batch)
             queries, counts = np.unique(matches.queries, return_counts=True)
             self._counts.update(dict(zip(queries.tolist(), counts.tolist(), strict=True)))
-            self._keep(batch, matches)
+            self._keep(batch, matches, matcher)
             room = _MOST_FAILURES - len(self._failures)
             self._failures += [
                 (int(batch.sequences[one.row]), one.query, one.reason) for one in matches.failures[:room]
             ]
 
-    def _keep(self, batch: ItemBatch, matches: Matches) -> None:
+    def _keep(self, batch: ItemBatch, matches: Matches, matcher: TogetherMatcher) -> None:
         rows = np.flatnonzero(np.diff(matches.offsets))
         self._matched_items += len(rows)
         room = max(0, self._limit - len(self._rows))
         chosen = rows[-self._limit :] if self._newest else rows[:room]
+        bound = matcher.bindings(chosen)
         for row in chosen.tolist():
-            self._rows.append((int(batch.sequences[row]), matches.row(row).tolist()))
+            found = {query: bound.get((row, query), NO_BINDINGS) for query in matches.row(row).tolist()}
+            self._rows.append((int(batch.sequences[row]), found))
 
     def sequences(self) -> list[int]:
         """The items that will be shown, ascending."""
@@ -205,13 +218,18 @@ class _Found:
         """The whole, with the names that the actor knows; `items` are those to show, with their sequences."""
         queries = dict(self._rows)
         counts = sorted(((names[one], self._counts[one]) for one in names), key=lambda pair: (-pair[1], pair[0]))
-        shown = tuple(TriedItem(item, tuple(names[one] for one in queries.get(at, ()))) for item, at in items)
+        shown = tuple(_tried(item, queries.get(at, {}), names) for item, at in items)
         failures = tuple(
             f"{names.get(query, 'a feed that is read')} on item {at}: {reason}"
             for at, query, reason in self._failures
         )
         whole = self._matched_items if self._newest else looked_at
         return TrialResult(looked_at, tuple(counts), shown, max(0, whole - len(shown)), failures, refused)
+
+
+def _tried(item: Item, queries: Mapping[int, Bindings], names: Mapping[int, str]) -> TriedItem:
+    bound = {names[query]: one for query, one in queries.items() if one.rows}
+    return TriedItem(item, tuple(names[one] for one in queries), bound)
 
 
 def _chosen(root: Workspace, actor: Actor, selection: Selection) -> dict[int, str]:

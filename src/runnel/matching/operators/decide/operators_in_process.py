@@ -116,15 +116,16 @@ class CheapestOrder:
 
 
 class DecidingMatcher:
-    """A matcher whose ways are decided: for those who have no log, and no bindings to keep."""
+    """A matcher whose ways are decided, for callers without a log; `decided` has the decisions on the last batch."""
 
     def __init__(self, matcher: Matcher, decider: Decider) -> None:
         self._matcher = matcher
         self._decider = decider
         self.statistics: MatchStatistics = matcher.statistics
+        self.decided: Decisions | None = None
 
     def match(self, items: ItemBatch) -> Matches:
         """The queries that each item of the batch matches; what stays unknown is a failure."""
-        decided = self._decider.decide(items, self._matcher.match(items))
+        decided = self.decided = self._decider.decide(items, self._matcher.match(items))
         unknown = (Failure(one.row, one.query, one.reason) for one in decided.unknown)
         return replace(decided.matches, failures=(*decided.matches.failures, *unknown))
