@@ -158,6 +158,13 @@ STATEMENTS: tuple[Entry, ...] = (
         "replay message '5f3a-12-7';\nreplay subscription 12;",
     ),
     Entry(
+        "send now",
+        "send subscription number now;\nsend all now;",
+        "Sends messages that wait for another attempt at once, after an endpoint was repaired. For one"
+        " subscription it also resumes what was disabled. Dead letters are sent again by `replay`.",
+        "send subscription 12 now;\nsend all now;",
+    ),
+    Entry(
         "why item",
         "why item 'id' in Feed;",
         "Shows which conditions made an item match, or not match, a feed.",

@@ -119,6 +119,12 @@ class Settings(BaseSettings):
         (5, 300, 1800, 7200, 18_000, 36_000, 50_400, 72_000, 86_400),
         description="Waits before a message is tried again; after the last the message is dead.",
     )
+    refusals_to_disable: int = Field(
+        3,
+        ge=1,
+        description="Messages in a row that an endpoint or a stylesheet refuses for good before nothing more is sent"
+        " to the subscription until it is resumed.",
+    )
     subscription_days: int = Field(
         365, ge=0, description="How long a subscription without `for` lasts; 0 means until somebody ends it."
     )

@@ -159,8 +159,12 @@ def test_numbers_go_on_and_given_up_neighbours_are_known(timed: Catalog) -> None
         assert ledger.next_places(connection, [one])[one][0] == ledger.next_number(connection, one) == 3
         ledger.settle_all(connection, [SettledAttempt(first, MessageState.DEAD, "500")])
         assert ledger.gave_up_before(connection, second, 1)
+        assert ledger.gave_up_before(connection, first, 0)
+        assert not ledger.gave_up_before(connection, second, 1, attempts=2)
         assert not ledger.gave_up_before(connection, second, 2)
         assert not ledger.gave_up_before(connection, first, 1)
+        subscriptions.enable_subscription(connection, one)
+        assert not ledger.gave_up_before(connection, second, 1), "what was before it was resumed does not count"
 
 
 # --- the outbox ----------------------------------------------------------------------------------------------------

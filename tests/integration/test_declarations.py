@@ -141,6 +141,7 @@ REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int], str]] = [
     ("rotate key of subscription 5;", UnknownNameError, "there is no subscription 5", (1, 28), ""),
     ("rotate key of subscription 1;", StatementError, "are not signed", (1, 28), "output webhook"),
     ("replay message 'a';", UnknownNameError, "there is no message a", (1, 16), "show dead letters"),
+    ("send subscription 5 now;", UnknownNameError, "there is no subscription 5", (1, 19), ""),
     ("replay subscription 5;", UnknownNameError, "there is no subscription 5", (1, 21), ""),
     ("replay subscription 1;", UnknownNameError, "there is no dead letter", (1, 21), ""),
     ("explain message 'a';", StatementError, "there is no message a", (1, 1), "show dead letters"),

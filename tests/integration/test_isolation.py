@@ -109,6 +109,7 @@ class World:
                 f"drop feed {feed};",
                 f"drop feed {feed} cascade;",
                 f"replay subscription {number};",
+                f"send subscription {number} now;",
                 f"replay message '{key}';",
                 f"explain message '{key}';",
                 f"explain feed {feed};",

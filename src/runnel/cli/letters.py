@@ -67,3 +67,25 @@ def replay_letter(
 
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
         print_outcomes([engine.apply(Replay(message=key))], as_json)
+
+
+@letters.command("send-now")
+def send_now(
+    subscription: Annotated[
+        int | None, typer.Argument(help="The number of a subscription; without it, messages of all subscriptions.")
+    ] = None,
+    root: WorkspaceOption = Path(),
+    token: TokenOption = None,
+    acting: ActingOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Send messages that wait for another attempt at once, for instance after an endpoint was repaired.
+
+    A subscription that is given by its number is also resumed if it was disabled. The runner sends the messages.
+
+    Example: `runnel letters send-now 12`
+    """
+    from runnel.language.syntax.statements import SendNow
+
+    with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
+        print_outcomes([engine.apply(SendNow(subscription))], as_json)

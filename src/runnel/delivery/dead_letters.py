@@ -229,12 +229,14 @@ def _advice(row: Row[Any]) -> Sequence[str]:
         return ["nothing: the subscription has ended"] if row.state != MessageState.DONE.value else []
     advice = []
     if row.disabled is not None:
-        advice.append(f"mend the endpoint, then `resume subscription {number};` (disabled: {row.disabled})")
+        advice.append(f"repair the endpoint, then `resume subscription {number};` (disabled: {row.disabled})")
     elif row.paused:
         advice.append(f"`resume subscription {number};` lets it go on")
+    elif row.state == MessageState.OPEN.value and row.attempts:
+        advice.append(f"`send subscription {number} now;` tries it at once")
     if row.state == MessageState.DEAD.value:
         if row.sheet is not None:
-            advice.append("if its stylesheet failed: mend it and subscribe again")
+            advice.append("if its stylesheet failed: fix it and subscribe again")
         advice.append(f"`replay message '{row.key}';` sends it again under the same key")
         advice.append(f"`replay subscription {number};` sends all dead letters of the subscription again")
     return advice

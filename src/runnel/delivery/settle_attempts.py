@@ -2,7 +2,8 @@
 
 In: how attempts ended. Out: one transaction for many of them, under the runner's lease. A failure is tried again by
 the schedule of the settings, or later if the endpoint asked for that; `permanent` ones and those at the end of the
-schedule are dead letters; an endpoint that is gone, or was silent for very long, disables its subscription.
+schedule are dead letters. A subscription is disabled when its endpoint is gone, refuses messages for good several
+times in a row, or was silent for very long.
 """
 
 from __future__ import annotations
@@ -116,6 +117,7 @@ class AttemptRecorder:
     def __init__(self, catalog: Catalog, settings: Settings) -> None:
         self._catalog = catalog
         self._schedule = settings.retry_seconds
+        self._refusals = settings.refusals_to_disable
         self.transactions = 0
         self.seconds = 0.0
 
@@ -155,16 +157,26 @@ class AttemptRecorder:
         return SettledAttempt(message, MessageState.OPEN, reason, not_before=moment + int(wait * 1e6))
 
     def _consider_disabling(self, connection: Connection, attempt: Attempt) -> None:
-        """Stop what wants no more: an endpoint that said so, or one that took no message for very long."""
+        """Stop sending to an endpoint that wants no more, refuses every message, or took none for very long."""
         message, error, given_up = attempt.message, attempt.error, len(self._schedule) + 1
+        is_refusal = message.attempts + 1 < given_up
+        if error is None:
+            return
         if isinstance(error, DeliveryError) and error.gone:
             reason = reason_of(error)
-        elif message.attempts + 1 >= given_up and ledger.gave_up_before(connection, message, given_up):
-            reason = "two messages in a row were given up"
+        elif is_refusal and ledger.gave_up_before(connection, message, self._refusals - 1):
+            count = "a message was" if self._refusals == 1 else f"{self._refusals} messages in a row were"
+            reason = f"{count} refused for good, the last with: {reason_of(error)}"
+        elif not is_refusal and ledger.gave_up_before(connection, message, 1, attempts=given_up):
+            reason = f"two messages in a row were given up, the last with: {reason_of(error)}"
         else:
             return
         held = subscriptions.subscription_by_number(connection, message.subscription)
         if held is not None:
             subscriptions.disable_subscription(connection, held, reason)
-            ledger.bury(connection, [held.id], f"not sent: the subscription is disabled ({reason})")
-            logger.warning("subscription %d is disabled: %s", held.id, reason)
+            logger.warning(
+                "subscription %d is disabled, and `resume subscription %d;` sends what waits: %s",
+                held.id,
+                held.id,
+                reason,
+            )

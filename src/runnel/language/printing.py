@@ -31,6 +31,7 @@ from runnel.language.syntax.statements import (
     Renew,
     Replay,
     RotateKey,
+    SendNow,
     Show,
     Statement,
     Subscribe,
@@ -83,6 +84,8 @@ def _text(statement: Statement) -> str:
         case Replay(message, subscription_or_none):
             subject = f"subscription {subscription_or_none}" if message is None else f"message {quote(message)}"
             return f"replay {subject}"
+        case SendNow(subscription_or_none):
+            return f"send {'all' if subscription_or_none is None else f'subscription {subscription_or_none}'} now"
         case Drop(name, cascade):
             return f"drop feed {_name(name)}{' cascade' if cascade else ''}"
         case DropOperator(name, cascade):

@@ -11,6 +11,7 @@ from sqlalchemy import Connection
 
 from runnel.catalog.declared import feeds, operators, subscriptions
 from runnel.catalog.declared.subscriptions import moment_of
+from runnel.catalog.delivery import delivery_health
 from runnel.catalog.learned import operator_statistics
 from runnel.catalog.logs import match_segments, plan_versions, quarantine
 from runnel.catalog.store.connection import now
@@ -63,6 +64,7 @@ def collect_report(
         live = feeds.since_of(connection)
         segments = match_segments.match_segments(connection)
         aside = quarantine.quarantined_things(connection, _FAILURES)
+        disabled = delivery_health.disabled_subscriptions(connection, _FAILURES)
         generated = moment_of(now(connection))
         asked = _operators(connection)
         divided = _partitions(engine, connection)
@@ -92,7 +94,10 @@ def collect_report(
         ),
         outputs=_outputs(engine, tally),
         samples=_samples(engine, ranked, {feed.name: feed for feed in declared.values()}),
-        failures=tuple(f"{one.kind} {one.place}: {one.reason}" for one in aside),
+        failures=(
+            *(f"subscription {number} is disabled: {reason}" for number, reason in disabled),
+            *(f"{one.kind} {one.place}: {one.reason}" for one in aside),
+        ),
         next_steps=tuple(NextStep(command, purpose) for command, purpose in next_steps),
     )
 

@@ -98,4 +98,10 @@ def test_what_somebody_needs_is_known(tmp_path_factory: pytest.TempPathFactory) 
         assert ledger.cursor(connection, 1) == 60, "if it is used again it goes on with what is kept"
         ledger.record_messages(connection, [Message(2, 1, 21, 30, 1, "k", "d")])
         assert receipts.needed_after(connection) == 20, "an open message"
+        connection.execute(update(schema.subscriptions).where(schema.subscriptions.c.id == 2).values(disabled="gone"))
+        assert receipts.needed_after(connection) == 90, "not one of a disabled subscription"
+        ledger.bury_unkept(connection, 20)
+        assert ledger.has_open(connection, 2), "its items are kept"
+        ledger.bury_unkept(connection, 21)
+        assert not ledger.has_open(connection, 2)
     catalog.close()

@@ -100,6 +100,8 @@ WHERE = "create feed A from B where "
         ("unsubscribe ticket ''", "a ticket cannot be empty", (1, 20, 22), None),
         ("rotate keys of subscription 1", "expected `key` but found `keys`", (1, 8, 12), "did you mean key?"),
         ("show dead letter", "expected `letters` but found `letter`", (1, 11, 17), "did you mean letters?"),
+        ("send 12", "expected `all` or `subscription` but found `12`", (1, 6, 8), None),
+        ("send all", "expected `now` but the text ends", (1, 9, 10), None),
         ("replay 12", "expected `message` or `subscription` but found `12`", (1, 8, 10), None),
         ("explain 'x'", "expected `feed` or `message` but found `'x'`", (1, 9, 12), None),
         ("register feed http://muse.mu/rss as M", "but found `:`", (1, 19, 20), "the address in single quotes"),

@@ -12,7 +12,12 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from runnel.catalog.declared.subscriptions import INTERNAL, disable_subscription, live_subscriptions
+from runnel.catalog.declared.subscriptions import (
+    INTERNAL,
+    disable_subscription,
+    enable_subscription,
+    live_subscriptions,
+)
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import now
 from runnel.errors import InputError, NotFoundError, QuotaExceededError
@@ -107,7 +112,7 @@ def disable_owner(connection: Connection, owner: Owner, disabled: bool) -> None:
         if disabled and one.disabled is None:
             disable_subscription(connection, one, OWNER_DISABLED)
         elif not disabled and one.disabled == OWNER_DISABLED:
-            disable_subscription(connection, one, None)
+            enable_subscription(connection, one.id)
 
 
 def set_quotas(connection: Connection, owner: Owner, quotas: Quotas) -> None:

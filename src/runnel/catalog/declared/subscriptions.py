@@ -82,11 +82,17 @@ def renew_subscription(connection: Connection, subscription: int, lifetime: time
     return expires
 
 
-def disable_subscription(connection: Connection, subscription: Subscription, reason: str | None) -> None:
-    """Send nothing more, for a reason that is shown; None ends that. What matches meanwhile is kept for it."""
-    if reason is not None:
-        keep_place(connection, subscription)
+def disable_subscription(connection: Connection, subscription: Subscription, reason: str) -> None:
+    """Send nothing more, for a reason that is shown. Open messages, and what matches meanwhile, wait for it."""
+    keep_place(connection, subscription)
     connection.execute(update(schema.subscriptions).where(_s.id == subscription.id).values(disabled=reason))
+
+
+def enable_subscription(connection: Connection, subscription: int) -> int:
+    """Send again to a subscription that was disabled, at once; gives how many messages waited for an attempt."""
+    values = {"disabled": None, "resumed": now(connection)}
+    connection.execute(update(schema.subscriptions).where(_s.id == subscription).values(**values))
+    return ledger.send_now(connection, [subscription])
 
 
 def keep_place(connection: Connection, subscription: Subscription) -> None:

@@ -303,13 +303,50 @@ def bury(connection: Connection, subscriptions: Sequence[int], reason: str) -> N
         )
 
 
-def gave_up_before(connection: Connection, message: Message, attempts: int) -> bool:
-    """Whether the message before this one was given up too, after so many attempts."""
-    query = select(_m.state, _m.attempts).where(
-        _m.subscription == message.subscription, _m.number == message.number - 1
+def gave_up_before(connection: Connection, message: Message, count: int, *, attempts: int = 1) -> bool:
+    """Whether the `count` messages before this one were given up too, each after at least so many attempts.
+
+    What was given up before the subscription was resumed does not count.
+    """
+    query = (
+        select(_m.state, _m.attempts, _m.finished, _s.resumed)
+        .join(schema.subscriptions, _s.id == _m.subscription)
+        .where(_m.subscription == message.subscription, _m.number < message.number)
+        .order_by(_m.number.desc())
+        .limit(count)
     )
-    row = connection.execute(query).one_or_none()
-    return row is not None and row.state == MessageState.DEAD.value and row.attempts >= attempts
+    rows = connection.execute(query).all()
+    return len(rows) == count and all(
+        row.state == MessageState.DEAD.value and row.attempts >= attempts and row.finished > (row.resumed or 0)
+        for row in rows
+    )
+
+
+def send_now(connection: Connection, subscriptions: Sequence[int]) -> int:
+    """Make the messages of subscriptions due that wait for another attempt; gives how many.
+
+    Their attempts are counted from 0 again, as those of a dead letter that is sent again: a message at the end of its
+    schedule is not given up because somebody tried it too early.
+    """
+    moment, count = now(connection), 0
+    for some in chunks(subscriptions):
+        waiting = update(schema.messages).where(_m.subscription.in_(some), _OPEN, _m.not_before > moment)
+        count += connection.execute(waiting.values(not_before=moment, attempts=0)).rowcount
+    return count
+
+
+def bury_unkept(connection: Connection, upto: int) -> None:
+    """Give up open messages of disabled subscriptions whose items are no longer kept: those up to a sequence."""
+    disabled = select(_s.id).where(_s.disabled.is_not(None))
+    connection.execute(
+        update(schema.messages)
+        .where(_OPEN, _m.first_sequence <= upto, _m.subscription.in_(disabled))
+        .values(
+            state=MessageState.DEAD.value,
+            outcome="not sent: the subscription was disabled until the items were no longer kept",
+            finished=now(connection),
+        )
+    )
 
 
 # --- looking -------------------------------------------------------------------------------------------------------

@@ -109,8 +109,9 @@ def _add(connection: Connection, subscription: int, rows: Sequence[Any]) -> None
 def needed_after(connection: Connection) -> int:
     """The sequence after which items and matches are still needed, by delivery or by a batch that is run again."""
     last_start = match_segments.last_segment_start(connection)
+    held = exists().where(_s.id == _m.subscription, _s.disabled.is_not(None), _s.ended.is_(None))
     first_open = connection.execute(
-        select(func.min(_m.first_sequence)).where(_m.state == MessageState.OPEN.value)
+        select(func.min(_m.first_sequence)).where(_m.state == MessageState.OPEN.value, ~held)
     ).scalar()
     shared = connection.execute(select(_c.sequence).where(_c.subscription == _SHARED)).scalar_one_or_none()
     live = exists().where(_s.id == _c.subscription, _s.ended.is_(None), _s.disabled.is_(None))

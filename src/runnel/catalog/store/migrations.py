@@ -236,6 +236,8 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         # The immediate subscriptions that get messages: asked for after every batch.
         """create index subscriptions_immediate on subscriptions (feed)
             where ended is null and period is null and kind <> 'log'""",
+        # When a disabled subscription was resumed: what was refused before does not count against it.
+        "alter table subscriptions add column resumed bigint",
     ),
 )
 

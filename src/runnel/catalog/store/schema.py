@@ -50,6 +50,7 @@ subscriptions = _table(
     ticket=_B,
     sheet=_T,
     disabled=_T,
+    resumed=_I,
 )
 item_segments = _table(
     "item_segments",

@@ -86,7 +86,14 @@ class Status:
                 [f"subscription {one['subscription']}: {one['reason']}" for one in self.disabled_subscriptions],
                 "runnel show subscriptions",
             ),
+            *self._resuming(),
         ]
+
+    def _resuming(self) -> list[str]:
+        if not self.disabled_subscriptions:
+            return []
+        number = self.disabled_subscriptions[0]["subscription"]
+        return [f"{'':<15}after the repair, `resume subscription {number};` sends what waits"]
 
     def _partitions(self) -> list[str]:
         told = self.partitions or self.undivided

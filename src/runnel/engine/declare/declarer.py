@@ -94,6 +94,8 @@ class Declarer:
                 return subscribe.rotate(self.scope, statement)
             case said.Replay():
                 return subscribe.replay(self.scope, statement)
+            case said.SendNow():
+                return subscribe.send_now(self.scope, statement)
 
     def _register(self, statement: said.RegisterFeed) -> Outcome:
         self.scope.refuse_taken(statement.name)

@@ -10,6 +10,7 @@ from runnel.catalog.access.tokens import new_ticket, ticket_digest
 from runnel.catalog.declared import subscriptions
 from runnel.catalog.declared.bulk_insert import NewSubscription
 from runnel.catalog.declared.subscriptions import INTERNAL, moment_of
+from runnel.catalog.delivery import ledger
 from runnel.catalog.store.connection import now
 from runnel.delivery.dead_letters import replay as open_again
 from runnel.engine.declare.scope import DeclarationScope
@@ -24,7 +25,7 @@ from runnel.errors import (
     StatementError,
     UnknownNameError,
 )
-from runnel.language.syntax.statements import Pause, Renew, Replay, RotateKey, Subscribe, Unsubscribe
+from runnel.language.syntax.statements import Pause, Renew, Replay, RotateKey, SendNow, Subscribe, Unsubscribe
 from runnel.model.feed import ADMIN
 from runnel.model.subscription import Subscription
 from runnel.net.http_client import check_url
@@ -234,15 +235,46 @@ def replay(scope: DeclarationScope, statement: Replay) -> Outcome:
     return Outcome(f"{count} {noun} sent again", {"messages": count})
 
 
+def send_now(scope: DeclarationScope, statement: SendNow) -> Outcome:
+    """`send subscription 12 now` also resumes what was disabled; `send all now` leaves that as it is."""
+    if statement.subscription is None:
+        owner = None if scope.actor.is_admin else scope.actor.owner
+        held = subscriptions.live_subscriptions(scope.connection, owner=owner)
+        count = ledger.send_now(scope.connection, [one.id for one in held if one.disabled is None])
+        disabled = [one.id for one in held if one.disabled is not None]
+        lines = (f"disabled: {listed('subscription', disabled)}; resume each after its repair",) if disabled else ()
+        return Outcome(_sent_now(count), {"messages": count, "disabled": disabled}, lines)
+    found = scope.subscription(statement.subscription, statement.span)
+    if found.paused:
+        raise StatementError(
+            f"subscription {found.id} is paused", span=statement.span, hint=f"`resume subscription {found.id};` first"
+        )
+    count = _enable(scope, found, statement.span)
+    return Outcome(_sent_now(count), {"subscription": found.id, "messages": count})
+
+
+def _sent_now(count: int) -> str:
+    if not count:
+        return "no message waits for another attempt"
+    return "1 message is sent now" if count == 1 else f"{count:,} messages are sent now"
+
+
+def _enable(scope: DeclarationScope, found: Subscription, span: Span) -> int:
+    """Let a subscription be served, and its messages be sent at once; gives how many waited for an attempt."""
+    if found.disabled == OWNER_DISABLED:
+        raise StatementError(OWNER_DISABLED, span=span, hint="`runnel owner disable NAME --undo`")
+    if found.disabled is None:
+        return ledger.send_now(scope.connection, [found.id])
+    return subscriptions.enable_subscription(scope.connection, found.id)
+
+
 def pause(scope: DeclarationScope, statement: Pause) -> Outcome:
     """`pause subscription 12` and `resume subscription 12`; resuming also takes back that it was disabled."""
     verb = "paused" if statement.paused else "resumed"
     found = scope.subscription(statement.subscription or 0, statement.span)
-    if not statement.paused and found.disabled == OWNER_DISABLED:
-        raise StatementError(OWNER_DISABLED, span=statement.span, hint="`runnel owner disable NAME --undo`")
     if statement.paused:
         subscriptions.keep_place(scope.connection, found)
+    elif found.disabled is not None:
+        _enable(scope, found, statement.span)
     subscriptions.pause_subscription(scope.connection, found.id, statement.paused)
-    if not statement.paused and found.disabled is not None:
-        subscriptions.disable_subscription(scope.connection, found, None)
     return Outcome(f"{verb} subscription {found.id}", {"subscription": found.id, "paused": statement.paused})

@@ -17,7 +17,7 @@ from sqlalchemy import Connection
 
 from runnel.catalog.access import signing_keys
 from runnel.catalog.declared import stylesheets
-from runnel.catalog.delivery import receipts
+from runnel.catalog.delivery import ledger, receipts
 from runnel.catalog.learned import partition_loads, stream_statistics
 from runnel.catalog.logs import item_segments, match_segments, plan_versions, quarantine, seen_keys, undecided
 from runnel.catalog.store import counters, leases
@@ -182,6 +182,7 @@ class _Turn:
                 gone += match_segments.retain_matches(connection, upto)
                 gone += undecided.forget_supplements(connection, upto)
                 receipts.lift_cursors(connection, upto)
+                ledger.bury_unkept(connection, upto)
             return gone
 
     def _drop_asides(self) -> int:

@@ -89,6 +89,7 @@ _STATEMENT = frozenset(
         "RENEW",
         "ROTATE",
         "REPLAY",
+        "SEND",
         "DROP",
         "PAUSE",
         "RESUME",

@@ -78,6 +78,7 @@ from runnel.language.syntax.statements import (
     Renew,
     Replay,
     RotateKey,
+    SendNow,
     Show,
     Statement,
     Subscribe,
@@ -180,6 +181,12 @@ class StatementTransformer(GraphRules):
 
     def replay_subscription(self, keyword: Token, number: Token) -> Parsed:
         return _parsed(keyword, Replay(subscription=read_integer(number), span=span_of(number)))
+
+    def send_subscription(self, keyword: Token, number: Token) -> Parsed:
+        return _parsed(keyword, SendNow(read_integer(number), span_of(number)))
+
+    def send_all(self, keyword: Token) -> Parsed:
+        return _parsed(keyword, SendNow(span=span_of(keyword)))
 
     def unsubscribe_ticket(self, keyword: Token, ticket: Token) -> Parsed:
         return _parsed(keyword, Unsubscribe(ticket=read_exact(ticket, "a ticket"), span=span_of(ticket)))

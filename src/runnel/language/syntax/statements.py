@@ -199,6 +199,14 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
+class SendNow:
+    """`send subscription 12 now`, or `send all now`: messages that wait for another attempt are sent at once."""
+
+    subscription: int | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Drop:
     """`drop feed Name [cascade]`."""
 
@@ -282,6 +290,7 @@ Declaration = (
     | Renew
     | RotateKey
     | Replay
+    | SendNow
     | Drop
     | DropOperator
     | DropPrefix
