@@ -268,6 +268,27 @@ def test_a_graph_that_would_take_for_ever_is_put_aside_for_its_query_alone(decla
     assert "too many ways" in json.dumps(row)
 
 
+def test_why_explains_what_matching_decides_or_gives_up(declared: Engine) -> None:
+    wide = " . ".join(f"?s{place} ex:p ?o{place}" for place in range(6))
+    declared.execute(
+        # As written, sixty triples to the power of five come before the edge that decides.
+        f"create feed Cut from Pages where graph {{ {wide} . ?s5 ex:missing ?z }};"
+        f"create feed Hit from Pages where graph {{ {wide} . ?s5 ex:once ?z . filter(?z = ex:here) }};"
+        f"create feed Endless from Pages where graph {{ {wide} . filter(?s0 = ?o5) }};"
+        "subscribe to Cut output log; subscribe to Hit output log; subscribe to Endless output log;"
+    )
+    base = "https://ex.example/"
+    graph = "".join(f"<{base}s{n}> <{base}p> <{base}o{n}> .\n" for n in range(60))
+    declared.publish("Pages", [{"id": "wide", "graph": f"{graph}<{base}s59> <{base}once> <{base}here> .\n"}])
+    InProcess(declared).run()
+    for name in ("Cut", "Hit", "Endless"):
+        told = declared.why("wide", name)
+        assert told.data["holds"] is told.data["recorded"] is (name == "Hit"), name
+    assert any("✓" in line and "once" in line and "here" in line for line in declared.why("wide", "Hit").lines)
+    assert any("✗ ?s5" in line and "missing" in line for line in declared.why("wide", "Cut").lines)
+    assert any("unknown: the graph has too many ways" in line for line in declared.why("wide", "Endless").lines)
+
+
 # --- asking --------------------------------------------------------------------------------------------------------
 
 

@@ -30,7 +30,7 @@ from runnel.algebra.nodes.expressions import And, Expression, Not, Or
 from runnel.algebra.nodes.graph_patterns import Graph
 from runnel.algebra.semantics.close_conditions import alternatives, close_condition, gather
 from runnel.algebra.semantics.evaluate import Holding, compare, graphs_of, holds
-from runnel.algebra.semantics.graph_solutions import graph_bindings
+from runnel.algebra.semantics.graph_solutions import Solution, graph_bindings, solve
 from runnel.model.bindings import Binding
 from runnel.model.item import Attributes, Value
 from runnel.model.operator import Rows, ValueType
@@ -181,6 +181,25 @@ def graph_rows(attributes: Attributes) -> GraphRows:
     )
 
 
+class GraphSearch:
+    """How graph patterns are decided on one item: by definition, which gives up early where there is much to try."""
+
+    def __init__(self, attributes: Attributes) -> None:
+        self._attributes = attributes
+
+    def holds(self, graph: Graph) -> Truth3:
+        """Whether a pattern holds."""
+        return holds(graph, self._attributes)
+
+    def solutions(self, graph: Graph) -> Iterator[Solution]:
+        """The solutions of a pattern as terms."""
+        return (found for one in graphs_of(self._attributes) for found in solve(graph, one.triples()))
+
+    def rows(self, graph: Graph) -> list[dict[str, Value]] | None:
+        """The solutions as plain values; None where there are too many to look at."""
+        return graph_rows(self._attributes)(graph)
+
+
 def grounded(call: Call, rows: Iterable[Binding]) -> dict[tuple[tuple[str, Value], ...], Call]:
     """The calls that rows of a graph pattern make of one that is given variables of it, by these and their values.
 
@@ -309,9 +328,13 @@ def _relation(call: Call, rows: Sequence[Binding], answers: Answers) -> _Relatio
 
 
 def truth(
-    expression: Expression, attributes: Attributes, answers: Answers, accepted: datetime | None = None
+    expression: Expression,
+    attributes: Attributes,
+    answers: Answers,
+    accepted: datetime | None = None,
+    search: GraphSearch | None = None,
 ) -> Truth3:
-    """Whether a closed condition (see `terms.close`) holds, in three values.
+    """Whether a closed condition (see `terms.close`) holds, in three values. `search` decides graph patterns.
 
     >>> mob = Term((Call("mob", (), 1),))
     >>> truth(mob, {}, lambda call: ((),)), truth(mob, {}, lambda call: ()), truth(mob, {}, lambda call: None)
@@ -319,26 +342,28 @@ def truth(
     """
     match expression:
         case And(parts):
-            values = [truth(part, attributes, answers, accepted) for part in parts]
+            values = [truth(part, attributes, answers, accepted, search) for part in parts]
             return False if False in values else None if None in values else True
         case Or(parts):
-            values = [truth(part, attributes, answers, accepted) for part in parts]
+            values = [truth(part, attributes, answers, accepted, search) for part in parts]
             return True if True in values else None if None in values else False
         case Not(part):
-            value = truth(part, attributes, answers, accepted)
+            value = truth(part, attributes, answers, accepted, search)
             return None if value is None else not value
         case Term():
-            found = term_solutions(expression, answers, accepted, graph_rows(attributes))
+            found = term_solutions(expression, answers, accepted, (search or GraphSearch(attributes)).rows)
             return None if found is None else bool(found)
+        case Graph():
+            return (search or GraphSearch(attributes)).holds(expression)
         case _:
             return holds(expression, attributes, accepted)
 
 
-def asking(answers: Answers) -> Holding:
+def asking(answers: Answers, search: GraphSearch | None = None) -> Holding:
     """How a condition is decided, as written, by one who knows what operators say: what is unknown does not hold."""
 
     def holding(expression: Expression, attributes: Attributes, accepted: datetime | None) -> bool:
-        return bool(truth(close_condition(expression), attributes, answers, accepted))
+        return bool(truth(close_condition(expression), attributes, answers, accepted, search))
 
     return holding
 

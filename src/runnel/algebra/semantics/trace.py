@@ -13,7 +13,7 @@ from runnel.algebra.nodes.expressions import And, Expression, Not, Or, Truth, co
 from runnel.algebra.nodes.graph_patterns import Graph
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.nodes.render import render
-from runnel.algebra.semantics.bindings import MOST_INPUTS, Answers, asking, fitting, grounded, solutions
+from runnel.algebra.semantics.bindings import MOST_INPUTS, Answers, GraphSearch, asking, fitting, grounded, solutions
 from runnel.algebra.semantics.close_conditions import free_variables
 from runnel.algebra.semantics.distinct import describe_distinct
 from runnel.algebra.semantics.evaluate import accepts, satisfies, values_of
@@ -120,9 +120,13 @@ def trace_expression(
     attributes: Attributes,
     accepted: datetime | None = None,
     answers: Answers = unanswered,
+    search: GraphSearch | None = None,
 ) -> Trace:
-    """The evaluation of a condition on an item's attributes. `answers` is what operators say of the item."""
-    return _Conditions(attributes, accepted, answers).trace(expression)
+    """The evaluation of a condition on an item's attributes.
+
+    `answers` is what operators say of the item, `search` decides graph patterns on it.
+    """
+    return _Conditions(attributes, accepted, answers, search or GraphSearch(attributes)).trace(expression)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +136,7 @@ class _Conditions:
     attributes: Attributes
     accepted: datetime | None
     answers: Answers
+    search: GraphSearch
 
     def trace(self, expression: Expression, beside: tuple[Expression, ...] = ()) -> Trace:
         """A condition; `beside` are the calls and graphs of the conjunctions around it, which bind its variables."""
@@ -171,20 +176,23 @@ class _Conditions:
                 *(one for one in tied if isinstance(one, Call)),
             ]
         whole = conjunction([*tied, expression]) if tied else expression
-        return asking(self.answers)(whole, self.attributes, self.accepted)
+        return asking(self.answers, self.search)(whole, self.attributes, self.accepted)
 
     def _graph(self, graph: Graph, beside: tuple[Expression, ...]) -> Trace:
         others = [one for one in beside if isinstance(one, Graph)]
-        bound = solutions(And(tuple(others)), self.attributes, self.answers) if len(others) > 1 else ()
+        bound = self._bound(others) if len(others) > 1 else ()
         parts = [
             Trace(f"{one.text}{f'  [{one.by}]' if one.by else ''}", one.holds)
-            for one in matched_edges(graph, self.attributes, bound)
+            for one in matched_edges(graph, self.attributes, bound, self.search)
         ]
         return Trace(render(graph), self._holds(graph, ()), parts=tuple(parts))
 
+    def _bound(self, graphs: Sequence[Graph]) -> list[dict[str, Value]]:
+        return solutions(And(tuple(graphs)), self.attributes, self.answers, graphs=self.search.rows)
+
     def _call(self, call: Call, beside: tuple[Expression, ...]) -> Trace:
         graphs = [one for one in beside if isinstance(one, Graph)]
-        rows = solutions(And(tuple(graphs)), self.attributes, self.answers) if call.given else []
+        rows = self._bound(graphs) if call.given else []
         asked = list(grounded(call, rows).values())[:MOST_INPUTS] if call.given else [call]
         said = [(one, self.answers(one)) for one in asked]
         found = [(one, row) for one, some in said for row in fitting(one, some or ())]
@@ -206,13 +214,15 @@ def trace_node(
     *,
     duplicates: Mapping[int, str] | None = None,
     answers: Answers = unanswered,
+    search: GraphSearch | None = None,
 ) -> Trace:
     """The evaluation of a query on an item of the source feed `feed`, through views down to the source.
 
     A view that is reached by several ways is shown once; below a good many views nobody reads on. `duplicates` are
     the distinct feeds in which the item is one, each with what is said of the earlier item.
     """
-    return _Tracer(feed, attributes, definitions, names, accepted, duplicates or {}, answers).node(node)
+    decides = search or GraphSearch(attributes)
+    return _Tracer(feed, attributes, definitions, names, accepted, duplicates or {}, answers, decides).node(node)
 
 
 @dataclass
@@ -226,6 +236,7 @@ class _Tracer:
     accepted: datetime | None
     duplicates: Mapping[int, str]
     answers: Answers
+    search: GraphSearch
     shown: set[int] = field(default_factory=set)
 
     def node(self, node: Node) -> Trace:
@@ -237,11 +248,11 @@ class _Tracer:
             case Union(inputs):
                 return self._union(inputs, self._reached(node))
             case Filter(inner, condition):
-                told = trace_expression(condition, self.attributes, self.accepted, self.answers)
+                told = trace_expression(condition, self.attributes, self.accepted, self.answers, self.search)
                 return Trace("both", self._reached(node), parts=(self.node(inner), told))
 
     def _reached(self, node: Node) -> bool:
-        holding = asking(self.answers)
+        holding = asking(self.answers, self.search)
         return accepts(
             node, self.feed, self.attributes, self.definitions, self.accepted, self.duplicates, holding=holding
         )

@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from runnel.algebra.nodes.calls import Variable
 from runnel.algebra.nodes.graph_patterns import Edge, Graph, Node, comparisons
 from runnel.algebra.nodes.render import render_graph, render_term
+from runnel.algebra.semantics.bindings import GraphSearch
 from runnel.algebra.semantics.evaluate import graphs_of
-from runnel.algebra.semantics.graph_solutions import Solution, matches_graph, solve
+from runnel.algebra.semantics.graph_solutions import Solution
 from runnel.algebra.semantics.rdf_terms import plain_value
 from runnel.model.bindings import Binding
-from runnel.model.graph import Triple
 from runnel.model.item import Attributes
 
 _LONGEST = 80
@@ -33,7 +33,9 @@ class MatchedEdge:
     by: str = ""
 
 
-def matched_edges(graph: Graph, attributes: Attributes, bound: Sequence[Binding] = ()) -> list[MatchedEdge]:
+def matched_edges(
+    graph: Graph, attributes: Attributes, bound: Sequence[Binding] = (), search: GraphSearch | None = None
+) -> list[MatchedEdge]:
     """The edges of a pattern, and its filter, under one of its solutions; one that fits a binding, if there is.
 
     >>> from runnel.model.graph import read_ntriples
@@ -41,17 +43,18 @@ def matched_edges(graph: Graph, attributes: Attributes, bound: Sequence[Binding]
     >>> matched_edges(Graph((Edge(Variable("p"), "<urn:year>", Variable("y")),)), item)
     [MatchedEdge(text='?p <urn:year> ?y', holds=True, by='<urn:a> <urn:year> "2003"')]
     """
-    for one in graphs_of(attributes):
-        triples = list(one.triples())
-        solution = _solution(graph, triples, bound)
-        if solution is not None:
-            return [*_edges(graph, solution), *_filtered(graph, solution, True)]
-    return _missing(graph, attributes)
+    if not graphs_of(attributes):
+        return [MatchedEdge("the item has a graph", False)]
+    search = search or GraphSearch(attributes)
+    solution = _solution(graph, search, bound)
+    if solution is not None:
+        return [*_edges(graph, solution), *_filtered(graph, solution, True)]
+    return _missing(graph, search)
 
 
-def _solution(graph: Graph, triples: Sequence[Triple], bound: Sequence[Binding]) -> Solution | None:
+def _solution(graph: Graph, search: GraphSearch, bound: Sequence[Binding]) -> Solution | None:
     first: Solution | None = None
-    for tried, one in enumerate(solve(graph, triples)):
+    for tried, one in enumerate(search.solutions(graph)):
         first = first or one
         if _fits(one, bound) or tried >= _MOST_TRIED:
             return one if _fits(one, bound) else first
@@ -73,17 +76,17 @@ def _term(node: Node, solution: Solution) -> str:
     return solution[node.name] if isinstance(node, Variable) else node
 
 
-def _missing(graph: Graph, attributes: Attributes) -> list[MatchedEdge]:
+def _missing(graph: Graph, search: GraphSearch) -> list[MatchedEdge]:
     """What a pattern without a solution lacks."""
-    graphs = graphs_of(attributes)
-    if not graphs:
-        return [MatchedEdge("the item has a graph", False)]
-    triples = list(graphs[0].triples())
-    alone = [MatchedEdge(_shown(edge), matches_graph(Graph((edge,)), triples)) for edge in graph.edges]
+    alone = [MatchedEdge(_shown(edge), bool(search.holds(Graph((edge,))))) for edge in graph.edges]
     if not all(one.holds for one in alone):
         return alone
-    unfiltered = replace(graph, filter=None)
-    solution = next(solve(unfiltered, triples), None)
+    held = search.holds(graph)
+    if held is not False:
+        # The search was given up, before it was decided or before its solutions were found.
+        told = "the graph has too many ways to show one" if held else "unknown: the graph has too many ways to try"
+        return [*alone, MatchedEdge(told, bool(held))]
+    solution = next(iter(search.solutions(replace(graph, filter=None))), None)
     if solution is None:
         return [*alone, MatchedEdge("all of these together", False)]
     return [*_edges(graph, solution), *_filtered(graph, solution, False)]

@@ -9,8 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from runnel.algebra.nodes.query import Node, Read
-from runnel.algebra.semantics.bindings import Answers
+from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.query import Node, Read, conditions_of
+from runnel.algebra.semantics.bindings import Answers, GraphSearch
+from runnel.algebra.semantics.close_conditions import leaves
+from runnel.algebra.semantics.evaluate import graphs_of
 from runnel.algebra.semantics.trace import Trace, trace_node
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import item_segments, match_segments, undecided
@@ -119,8 +122,26 @@ def _traced(
 ) -> Trace:
     repeated = {gate: _earlier(one) for gate, one in found.earlier.items()}
     return trace_node(
-        Read(feed), source, item.attributes, definitions, names, item.time, duplicates=repeated, answers=answers
+        Read(feed),
+        source,
+        item.attributes,
+        definitions,
+        names,
+        item.time,
+        duplicates=repeated,
+        answers=answers,
+        search=_search(item, definitions),
     )
+
+
+def _search(item: Item, definitions: Mapping[int, Node]) -> GraphSearch | None:
+    """The search of matching, so that what it decided is explained; nothing is loaded where no pattern is asked."""
+    every = (leaf for node in definitions.values() for one in conditions_of(node) for leaf in leaves(one))
+    if not graphs_of(item.attributes) or not any(isinstance(leaf, Graph) for leaf in every):
+        return None
+    from runnel.matching.graphs.search.match_single import ItemSearch
+
+    return ItemSearch(item.attributes)
 
 
 def _earlier(item: Item | None) -> str:

@@ -14,6 +14,7 @@ from tests.unit.matching.graphs.generated_graphs import LITERALS, graphs, patter
 
 from runnel.algebra.nodes.calls import RELATIONS, Variable
 from runnel.algebra.nodes.graph_patterns import AllOf, Comparison, Edge, Graph, canonical
+from runnel.algebra.semantics.bindings import GraphSearch
 from runnel.algebra.semantics.graph_solutions import matches_graph, solve
 from runnel.algebra.semantics.rdf_terms import XSD
 from runnel.errors import TooExpensiveError
@@ -233,3 +234,15 @@ def test_the_rarest_edge_is_the_one_that_a_sample_says() -> None:
     first = [one.table.graph(0).edges[0].label for one in (usual, sampled)]
     assert first == ["<urn:type>", "<urn:q>"]
     assert replace(sampled.table, shape_edges=usual.table.shape_edges).graph(0) == usual.table.graph(0)
+
+
+@settings(deadline=None, max_examples=60, derandomize=True)
+@given(patterns(), graphs)
+def test_the_search_of_one_item_is_the_definition(pattern: Graph, graph: RdfGraph) -> None:
+    attributes = {"graph": (graph,)}
+    search, wanted = match_single.ItemSearch(attributes), GraphSearch(attributes)
+    assert search.holds(pattern) == wanted.holds(pattern)
+    every = {tuple(sorted(one.items())) for one in wanted.solutions(pattern)}
+    found = {tuple(sorted(one.items())) for one in search.solutions(pattern)}
+    assert found == every if len(every) < 300 else len(found) == 300
+    assert sorted(search.rows(pattern) or [], key=repr) == sorted(wanted.rows(pattern) or [], key=repr)
