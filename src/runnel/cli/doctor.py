@@ -9,18 +9,21 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
-from runnel.catalog.declared import operators
+from runnel.catalog.declared import operators, stylesheets
 from runnel.catalog.learned import operator_cache
-from runnel.catalog.logs import item_segments, match_segments, plan_versions, undecided
+from runnel.catalog.logs import item_segments, match_segments, plan_versions, quarantine, undecided
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.workspace import Workspace, open_workspace
 from runnel.errors import CorruptDataError, OperatorRefusedError, RunnelError
 from runnel.logs.garbage import unknown_history
 from runnel.matching.operators.plugins.registry import check_source
 from runnel.model.operator import OperatorDeclaration
+from runnel.model.segment import Tier
 from runnel.plan.store import PlanVersion, load, verify
 from runnel.scaleout.partitioning import ANEW, verify_partitioning
 from runnel.settings import FILE
+from runnel.storage.arrow_files import read_arrow, read_parquet
+from runnel.storage.checksums import HINT, check_file, check_size, is_sealed
 
 _LITTLE_ROOM = 1 << 30
 _FOR_EVER = 1 << 62
@@ -46,8 +49,8 @@ class Finding:
         return "[yellow]![/yellow]" if self.hint else "[green]✓[/green]"
 
 
-def examine(folder: Path) -> Iterator[Finding]:
-    """All checks, in the order in which they matter."""
+def examine(folder: Path, *, deep: bool = False) -> Iterator[Finding]:
+    """All checks, in the order in which they matter; a deep look reads every file."""
     yield Finding("Python", sys.version_info >= (3, 11), sys.version.split()[0])
     yield _checked("Java", _java)
     yield _checked("Spark", lambda: f"pyspark {version('pyspark')}")
@@ -65,9 +68,11 @@ def examine(folder: Path) -> Iterator[Finding]:
         return
     yield Finding("catalog", True, f"version {root.catalog.version()}, {root.catalog.shown}")
     yield _history(root)
-    yield _checked("files", lambda: _files(root))
+    if deep:
+        yield _checked("database", lambda: _database(root))
+    yield _checked("files", lambda: _files(root, deep))
     yield _checked("plan", lambda: _plan(root))
-    yield from _operators(root)
+    yield from _operators(root, deep)
     root.close()
 
 
@@ -96,19 +101,61 @@ def _history(root: Workspace) -> Finding:
     return Finding("history", False, reason, hint)
 
 
-def _files(root: Workspace) -> str:
-    """Every file that a manifest names must be there."""
+def _database(root: Workspace) -> str:
+    """What SQLite itself finds wrong with the catalog; PostgreSQL looks after its files itself."""
+    with root.catalog.read() as connection:
+        if connection.dialect.name != "sqlite":
+            return "checked by its server"
+        found = str(connection.exec_driver_sql("pragma integrity_check(1)").scalar())
+    if found != "ok":
+        raise CorruptDataError(f"the catalog is damaged: {found}", hint="restore the workspace from a backup")
+    return "sound"
+
+
+def _files(root: Workspace, deep: bool) -> str:
+    """Every file that the catalog names must be there, with its size; a deep look compares checksums."""
     with root.catalog.read() as connection:
         segments = item_segments.segments_between(connection, 0, _FOR_EVER)
         parts = match_segments.match_parts(connection, 0, _FOR_EVER)
-    paths = [segment.path for segment in segments]
-    paths += [path for part in parts for path in (part.path, part.by_query) if path is not None]
-    missing = [path for path in paths if not root.storage.local(path).exists()]
-    if missing:
+        sizes = {segment.path: segment.bytes for segment in segments if segment.tier != Tier.LOST}
+        sizes |= {part.path: part.bytes for part in parts}
+        paths = [*sizes, *(part.by_query for part in parts if part.by_query is not None)]
+        paths += sorted(quarantine.quarantined_paths(connection) - quarantine.damaged_paths(connection))
+        paths += sorted(stylesheets.stylesheets_in_use(connection))
+    problems = [problem for path in paths if (problem := _problem(root, path, sizes.get(path), deep)) is not None]
+    if problems:
         raise CorruptDataError(
-            f"{len(missing)} files are missing, {missing[0]} first", hint="restore them from a backup"
+            f"{len(problems)} of {len(paths)} files are damaged or missing: {problems[0]}", hint=HINT
         )
-    return f"{len(paths)} log files, all there"
+    if not deep:
+        return f"{len(paths)} files, all there and of the right size"
+    unchecked = sum(1 for path in paths if not is_sealed(path) and not stylesheets.is_kept(path))
+    old = f"; {unchecked} are from before checksums and could be read" if unchecked else ""
+    return f"{len(paths)} files, all read and sound{old}"
+
+
+def _problem(root: Workspace, path: str, size: int | None, deep: bool) -> str | None:
+    """What is wrong with a file; None if nothing is."""
+    try:
+        check_size(root.storage, path)
+        if size is not None and root.storage.local(path).stat().st_size != size:
+            return f"{path} is damaged: it should have {size:,} bytes"
+        if deep:
+            _read(root, path)
+    except CorruptDataError as error:
+        return error.message
+    return None
+
+
+def _read(root: Workspace, path: str) -> None:
+    if is_sealed(path):
+        check_file(root.storage, path)
+    elif path.endswith(".parquet"):
+        read_parquet(root.storage, path)
+    elif path.endswith(".arrow"):
+        read_arrow(root.storage, path)
+    elif stylesheets.is_kept(path) and stylesheets.kept_path(root.storage.read(path)) != path:
+        raise CorruptDataError(f"{path} is damaged: its digest differs")
 
 
 def _plan(root: Workspace) -> str:
@@ -116,7 +163,10 @@ def _plan(root: Workspace) -> str:
         current = plan_versions.current_plan(connection)
     if current is None:
         return "none yet"
-    load(root.storage, PlanVersion.of(current))
+    try:
+        load(root.storage, PlanVersion.of(current))
+    except CorruptDataError as error:
+        raise CorruptDataError(error.message, hint="nothing to do: the runner compiles the plan again") from error
     for folder in filter(None, (current.base, current.delta)):
         verify(root.storage, folder)
     divided = "" if current.partitioning is None else _divided(root, current)
@@ -139,7 +189,7 @@ def _divided(root: Workspace, current: plan_versions.PlanRow) -> str:
     return f", in {len(made.partitions)} partitions"
 
 
-def _operators(root: Workspace) -> Iterator[Finding]:
+def _operators(root: Workspace, deep: bool) -> Iterator[Finding]:
     """What concerns operators, where there are any: their sources, items that wait, and files with known answers."""
     with root.catalog.read() as connection:
         declared, used = operators.live_operators(connection), operators.use_counts(connection)
@@ -147,7 +197,7 @@ def _operators(root: Workspace) -> Iterator[Finding]:
     if declared:
         yield _sources(declared, used, root.settings.operator_modules)
     if declared or named:
-        yield _answers(root, named)
+        yield _answers(root, named, deep)
     tried = _tried_again(root)
     if declared or not tried.is_well or tried.hint:
         yield tried
@@ -175,10 +225,10 @@ def _sources(
     return Finding("operators", True, detail, hint)
 
 
-def _answers(root: Workspace, named: Sequence[str]) -> Finding:
-    missing = [path for path in named if not root.storage.local(path).exists()]
+def _answers(root: Workspace, named: Sequence[str], deep: bool) -> Finding:
+    missing = [path for path in named if _problem(root, path, None, deep) is not None]
     if missing:
-        detail = f"{len(missing)} of {len(named)} files with known answers are missing, {missing[0]} first"
+        detail = f"{len(missing)} of {len(named)} files with known answers are missing or damaged, {missing[0]} first"
         return Finding("answers", True, detail, "nothing to do: operators are asked again")
     return Finding("answers", True, f"{len(named)} files with known answers, all there")
 

@@ -283,14 +283,22 @@ def status(root: WorkspaceOption = Path(), token: TokenOption = None, as_json: J
                 console.print(escaped(line), soft_wrap=True)
 
 
-def doctor(root: WorkspaceOption = Path(), as_json: JsonOption = False) -> None:
+def doctor(
+    root: WorkspaceOption = Path(),
+    deep: Annotated[
+        bool, typer.Option("--deep", help="Read every file and compare it with its checksum; takes as long as that.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Check this machine and, if there is one, the root: Python, Java, Spark, room, catalog, files, operators.
 
-    Example: `runnel doctor`
+    Of files it checks that they are there and have the right size; with `--deep` it reads them all.
+
+    Example: `runnel doctor --deep`
     """
     from runnel.cli.doctor import examine
 
-    findings = list(examine(root))
+    findings = list(examine(root, deep=deep))
     for finding in findings:
         if as_json:
             print_json(

@@ -171,6 +171,7 @@ class MatchReader:
         `newest` is the time of the newest item that was accepted, in microseconds since 1970; `outlines` are those
         of the sequences, and none of them is larger than `largest`.
         """
+        sequences = [one for one in sequences if one in outlines]  # items of damaged files are gone
         until = self._until(subscription, newest)
         if subscription.since > after or until < upto:
             sequences = [one for one in sequences if subscription.since < one <= until]

@@ -158,7 +158,10 @@ def _belonging(connection: Connection, storage: Storage) -> Belonging:
 
 def _named_files(connection: Connection) -> list[str]:
     """Newest files that the catalog names; the statements fit catalogs of every version."""
-    segments = text("select path from item_segments where retired is null order by last_sequence desc limit :most")
+    segments = text(
+        "select path from item_segments where retired is null and tier <> 'lost'"
+        " order by last_sequence desc limit :most"
+    )
     plans = text("select base from plans order by version desc limit 1")
     return [row.path for row in connection.execute(segments, {"most": _SAMPLE})] + [
         row.base for row in connection.execute(plans)

@@ -7,10 +7,14 @@ from enum import StrEnum
 
 
 class Tier(StrEnum):
-    """Where a segment of items is: as accepted (Arrow; sequence and time implied), or archived by day (Parquet)."""
+    """Where a segment of items is: as accepted (Arrow; sequence and time implied), or archived by day (Parquet).
+
+    The items of a lost segment are gone, because its file was damaged; their sequences stay taken.
+    """
 
     LOG = "log"
     DAY = "day"
+    LOST = "lost"
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from runnel.plan.logical_plan import LogicalPlan, QueryTable
 from runnel.plan.manifest import FORMAT, Kind, PlanArray, PlanFile, PlanManifest
 from runnel.plan.operator_table import OperatorTable
 from runnel.plan.validate import validate_predicates, validate_queries
-from runnel.storage.checksums import is_verified, note_verified, status_of
+from runnel.storage.checksums import is_verified, note_damaged, note_verified, status_of
 from runnel.storage.file_storage import Storage
 
 MANIFEST = "manifest.json"
@@ -343,7 +343,11 @@ def load_part(storage: Storage, folder: str) -> PlanPart:
         if key in _parts:
             _parts.move_to_end(key)
             return _parts[key]
-    part = read_part(storage, folder)
+    try:
+        part = read_part(storage, folder)
+    except CorruptDataError:
+        note_damaged(storage, folder)
+        raise
     keep_part(storage, part)
     return part
 
@@ -421,13 +425,13 @@ def _array(storage: Storage, folder: str, name: str, file: PlanFile) -> Array:
     return array
 
 
-def _check_digest(path: str, local: Path, file: PlanFile) -> None:
+def _check_digest(path: str, local: Path, file: PlanFile, *, again: bool = False) -> None:
     """Compare a file with the digest in its manifest, once per process unless the file changes.
 
     The file is read, not mapped: what is seldom looked at must not take memory in every worker.
     """
     status = status_of(local)
-    if is_verified(local, status):
+    if not again and is_verified(local, status):
         return
     with local.open("rb", buffering=0) as opened:
         found = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -441,6 +445,6 @@ def verify(storage: Storage, folder: str) -> None:
     for name, file in read_manifest(storage, folder).files.items():
         path = f"{folder}/{name}"
         try:
-            _check_digest(path, storage.local(path), file)
+            _check_digest(path, storage.local(path), file, again=True)
         except OSError as error:
             raise CorruptDataError(f"{path} cannot be read: {error}") from error

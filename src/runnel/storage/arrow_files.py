@@ -67,6 +67,12 @@ def read_parquet_rows(
         return file.read_row_groups(groups, columns).slice(skip, count)
 
 
+def read_parquet(storage: Storage, path: str) -> Any:
+    """The whole table of a Parquet file."""
+    with _reading(storage, path):
+        return pq.ParquetFile(storage.local(path)).read()
+
+
 def read_parquet_column(storage: Storage, path: str, name: str) -> Any:
     """One column of a Parquet file; the others are not decoded."""
     with _reading(storage, path):
@@ -80,4 +86,4 @@ def _reading(storage: Storage, path: str) -> Iterator[None]:
     try:
         yield
     except (OSError, pa.ArrowException, ValueError, KeyError) as error:
-        raise damaged(path, str(error)) from error
+        raise damaged(storage, path, str(error)) from error

@@ -25,6 +25,11 @@ _MOST_VERIFIED = 100_000
 _verified: dict[str, tuple[int, int]] = {}
 """Files that were compared with their checksums, by path, with their size and time of modification."""
 
+_damaged: dict[tuple[str, str], None] = {}
+"""Files that were found damaged, by storage and path, in order."""
+
+_MOST_DAMAGED = 10_000
+
 HINT = "a runner quarantines the file and goes on; to get it back, restore the workspace from a backup"
 
 
@@ -65,22 +70,25 @@ def check_size(storage: Storage, path: str) -> None:
     size = _status(storage, path)[0]
     mark = _MARK.search(path)
     if mark is not None and size != int(mark[1], 16):
-        raise damaged(path, f"it has {size:,} bytes instead of {int(mark[1], 16):,}")
+        raise damaged(storage, path, f"it has {size:,} bytes instead of {int(mark[1], 16):,}")
 
 
-def check_file(storage: Storage, path: str) -> None:
-    """Raise CorruptData if a file is missing or does not have the size and the checksum that its name has."""
+def check_file(storage: Storage, path: str, *, again: bool = False) -> None:
+    """Raise CorruptData if a file is missing or does not have the size and the checksum that its name has.
+
+    A file that was compared before is compared `again` only if that is asked for.
+    """
     mark = _MARK.search(path)
     if mark is None:
         return
     local = storage.local(path)
     status = _status(storage, path)
-    if _verified.get(str(local)) == status:
+    if not again and _verified.get(str(local)) == status:
         return
     check_size(storage, path)
-    found = crc32_of(path, local)
+    found = _crc32_of(storage, path)
     if found != mark[2]:
-        raise damaged(path, f"its checksum is {found} instead of {mark[2]}")
+        raise damaged(storage, path, f"its checksum is {found} instead of {mark[2]}")
     note_verified(local, status)
 
 
@@ -96,20 +104,35 @@ def note_verified(local: Path, status: tuple[int, int]) -> None:
     _verified[str(local)] = status
 
 
-def damaged(path: str, reason: str) -> CorruptDataError:
-    """The error for a file that is not as it was written."""
+def damaged(storage: Storage, path: str, reason: str) -> CorruptDataError:
+    """The error for a file that is not as it was written. The file is noted for those who can contain the damage."""
+    note_damaged(storage, path)
     return CorruptDataError(f"{path} is damaged: {reason}", hint=HINT)
 
 
-def crc32_of(path: str, local: Path) -> str:
+def note_damaged(storage: Storage, path: str) -> None:
+    """Note that a file was found damaged, whoever handles the error."""
+    if len(_damaged) < _MOST_DAMAGED:
+        _damaged[storage.url, path] = None
+
+
+def take_damaged(storage: Storage) -> list[str]:
+    """The files of a storage that were found damaged in this process since this was last asked."""
+    found = [path for url, path in list(_damaged) if url == storage.url]
+    for path in found:
+        _damaged.pop((storage.url, path), None)
+    return found
+
+
+def _crc32_of(storage: Storage, path: str) -> str:
     """The CRC-32 of a file. It is read, not mapped: a mapping of a bad disk ends the process."""
     value = 0
     try:
-        with local.open("rb", buffering=0) as file:
+        with storage.local(path).open("rb", buffering=0) as file:
             while data := file.read(_CHUNK):
                 value = zlib.crc32(data, value)
     except OSError as error:
-        raise damaged(path, f"it cannot be read: {error.strerror}") from error
+        raise damaged(storage, path, f"it cannot be read: {error.strerror}") from error
     return f"{value:08x}"
 
 
@@ -123,7 +146,7 @@ def _status(storage: Storage, path: str) -> tuple[int, int]:
     try:
         return status_of(storage.local(path))
     except OSError as error:
-        raise damaged(path, f"it cannot be read: {error.strerror}") from error
+        raise damaged(storage, path, f"it cannot be read: {error.strerror}") from error
 
 
 def sealed_json(value: Any) -> bytes:

@@ -138,6 +138,46 @@ def all_paths(connection: Connection) -> set[str]:
     return {row.path for row in connection.execute(select(_i.path))}
 
 
+def live_segment(connection: Connection, path: str) -> ItemSegment | None:
+    """The segment of a file that is part of the log now."""
+    row = connection.execute(select(schema.item_segments).where(_i.path == path, _i.retired.is_(None))).first()
+    return None if row is None else _segment(row)
+
+
+def retired_within(connection: Connection, segment: ItemSegment) -> list[ItemSegment]:
+    """The retired segments whose items are all in another one: those that it was merged from are among them."""
+    inside = (_i.first_sequence >= segment.first_sequence, _i.last_sequence <= segment.last_sequence)
+    query = select(schema.item_segments).where(_i.retired.is_not(None), *inside)
+    return [_segment(row) for row in connection.execute(query)]
+
+
+def revive_segments(connection: Connection, segment: ItemSegment, pieces: Sequence[ItemSegment]) -> bool:
+    """Put retired segments back in the place of the one that they were merged into; False if one of them is gone."""
+    ids = [piece.id for piece in pieces]
+    there = sum(
+        len(connection.execute(select(_i.id).where(_i.id.in_(some), _i.retired.is_not(None))).all())
+        for some in chunks(ids)
+    )
+    if there != len(ids):
+        return False
+    for some in chunks(ids):
+        connection.execute(update(schema.item_segments).where(_i.id.in_(some)).values(retired=None))
+    connection.execute(update(schema.item_segments).where(_i.id == segment.id).values(retired=now(connection)))
+    return True
+
+
+def lose_segment(connection: Connection, segment: ItemSegment, matched: int) -> int:
+    """Take a damaged file out of the log; its sequences stay taken, and nothing is read for them.
+
+    Items after the sequence `matched` leave the seen-set, so that they are accepted again. Gives how many.
+    """
+    values = {"tier": Tier.LOST.value, "path": f"{Tier.LOST.value}/{segment.id}", "bytes": 0, "level": _LARGEST_LEVEL}
+    connection.execute(update(schema.item_segments).where(_i.id == segment.id).values(**values))
+    first = max(segment.first_sequence, matched + 1)
+    unmatched = (_e.sequence >= first, _e.sequence <= segment.last_sequence)
+    return connection.execute(delete(schema.seen).where(*unmatched)).rowcount
+
+
 def is_live(connection: Connection, path: str) -> bool:
     """Whether a file is part of the log now."""
     query = select(_i.id).where(_i.path == path, _i.retired.is_(None))

@@ -230,6 +230,40 @@ def set_level(connection: Connection, part: KeptPart, level: int, by_query: str 
     connection.execute(statement.values(level=level, by_query=by_query))
 
 
+def live_part(connection: Connection, path: str) -> KeptPart | None:
+    """The part of the log whose file, or index, has this path."""
+    query = select(schema.match_parts).where(or_(_p.path == path, _p.by_query == path), _p.retired.is_(None))
+    row = connection.execute(query).first()
+    return None if row is None else _part(row)
+
+
+def retired_within(connection: Connection, part: KeptPart) -> list[KeptPart]:
+    """The retired files whose items are all in another one: those that it was merged from are among them."""
+    inside = (_p.first_sequence >= part.first_sequence, _p.last_sequence <= part.last_sequence)
+    query = select(schema.match_parts).where(_p.retired.is_not(None), *inside).order_by(_p.path)
+    return [_part(row) for row in connection.execute(query)]
+
+
+def revive_parts(connection: Connection, part: KeptPart, pieces: Sequence[KeptPart]) -> bool:
+    """Put retired files back in the place of the one that they were merged into; False if one of them is gone."""
+    paths = [piece.path for piece in pieces]
+    there = sum(
+        len(connection.execute(select(_p.path).where(_p.path.in_(some), _p.retired.is_not(None))).all())
+        for some in chunks(paths)
+    )
+    if there != len(paths):
+        return False
+    for some in chunks(paths):
+        connection.execute(update(schema.match_parts).where(_p.path.in_(some)).values(retired=None))
+    connection.execute(update(schema.match_parts).where(_p.path == part.path).values(retired=now(connection)))
+    return True
+
+
+def lose_part(connection: Connection, part: KeptPart) -> None:
+    """Take a damaged file out of the log; batches that it belonged to stay committed."""
+    connection.execute(delete(schema.match_parts).where(_p.path == part.path))
+
+
 def is_live(connection: Connection, path: str) -> bool:
     """Whether a file is part of the log now."""
     query = select(_p.path).where(_p.path == path, _p.retired.is_(None))

@@ -11,7 +11,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from runnel.catalog.store import counters, schema
 from runnel.catalog.store.connection import chunks, now
 
-DOCUMENT, ITEM, EVALUATION, OPERATOR = "document", "item", "evaluation", "operator"
+DOCUMENT, ITEM, EVALUATION, OPERATOR, FILE = "document", "item", "evaluation", "operator", "file"
 NO_BYTES = "; its bytes are no longer kept"
 _q, _s = schema.quarantine.c, schema.source_files.c
 
@@ -88,6 +88,11 @@ def quarantined_things(connection: Connection, limit: int = 1000, *, owner: int 
 def quarantined_count(connection: Connection) -> int:
     """How many things are put aside."""
     return counters.read_counter(connection, counters.QUARANTINED)
+
+
+def damaged_paths(connection: Connection) -> set[str]:
+    """Files of the workspace that are quarantined because they are damaged."""
+    return {row.path for row in connection.execute(select(_q.path).where(_q.kind == FILE, _q.path.is_not(None)))}
 
 
 def unmeasured_quarantined(connection: Connection, limit: int) -> list[str]:

@@ -9,6 +9,7 @@ changed in between.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.declare.activation import Activation
 from runnel.engine.workspace import Workspace
-from runnel.errors import RunnelError
+from runnel.errors import CorruptDataError, RunnelError
 from runnel.plan.gates import visible
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Layout, Plan, PlanPart, PlanVersion, UnfinishedPart, keep_part, load
@@ -35,6 +36,8 @@ from runnel.scaleout.partitioning import Partitioning
 
 if TYPE_CHECKING:
     from runnel.matching.compile.compile_plan import LaidOut
+
+logger = logging.getLogger("runnel")
 
 _DELTA_AT_LEAST = 500
 _DELTA_SHARE = 0.1
@@ -104,7 +107,11 @@ def read_change(
     reader = _Reader(connection, uncommitted, activation)
     if current is None:
         return reader.everything()
-    loaded = load(root.storage, PlanVersion.of(current))
+    try:
+        loaded = load(root.storage, PlanVersion.of(current))
+    except CorruptDataError as error:
+        logger.warning("the plan cannot be read, and is compiled again from what is declared: %s", error)
+        return reader.everything()
     if loaded.is_outdated:
         return reader.everything()
     fewer = None if activation.compile else reader.named(loaded, current, removed)

@@ -17,6 +17,7 @@ from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store.leases import Lease
 from runnel.engine.planning.partition_plan import repair_partitioning
 from runnel.engine.run.run_state import RunState
+from runnel.engine.upkeep.contain_damage import Containment, contain_damage
 from runnel.engine.workspace import Workspace
 from runnel.errors import (
     CatalogUnavailableError,
@@ -284,6 +285,12 @@ class QueryKeeper:
             if self._failures < _RETRIES and repair_partitioning(self._root, self._lease.epoch):
                 logger.warning("a partition is damaged, and not needed: a new lineage starts: %s", reason)
                 return "a partition was damaged"
+            path = damaged_path(text)
+            contained = None if path is None else contain_damage(self._root, self._lease.epoch, path)
+            if contained is not None:
+                self._failures = 0  # each time a file less: that is progress
+                self._pulse.count("files contained")
+                return "a plan was damaged" if contained is Containment.PLAN else None
             raise CorruptDataError(
                 reason, hint="restore the file from a backup; `runnel doctor` checks the rest"
             ) from error
@@ -327,3 +334,13 @@ def reason_of(text: str) -> str:
     ours = re.findall(r"runnel\.errors\.\w+: (.+)", text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return (ours or lines or ["no reason given"])[0][:300]
+
+
+def damaged_path(text: str) -> str | None:
+    """The file that an error of ours in Spark's story names as damaged.
+
+    >>> damaged_path("x\\n  runnel.errors.CorruptDataError: items/log/1.arrow is damaged: …")
+    'items/log/1.arrow'
+    """
+    found = re.search(r"CorruptDataError: ((?:items|matches|plans|operators)/[^\s:,]+)", text)
+    return None if found is None else found[1]

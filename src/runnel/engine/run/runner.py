@@ -27,13 +27,22 @@ from runnel.engine.run.health import Companion, Health
 from runnel.engine.run.query_keeper import QueryKeeper
 from runnel.engine.run.run_log import RunLog
 from runnel.engine.run.run_state import RunState
+from runnel.engine.upkeep.contain_damage import contain_damage
 from runnel.engine.upkeep.maintenance import run_maintenance
 from runnel.engine.workspace import Workspace
-from runnel.errors import CatalogUnavailableError, FencedError, RunnelError, SparkLostError, StorageFullError
+from runnel.errors import (
+    CatalogUnavailableError,
+    CorruptDataError,
+    FencedError,
+    RunnelError,
+    SparkLostError,
+    StorageFullError,
+)
 from runnel.logs.garbage import record_history
 from runnel.logs.items.supplements import log_again
 from runnel.sources.acquire import Acquirer, Acquisition
 from runnel.sources.feed_address import is_web
+from runnel.storage.checksums import take_damaged
 from runnel.streaming.jvm import abort_start
 from runnel.streaming.spark_folder import remove_abandoned
 
@@ -202,7 +211,7 @@ class Runner:
     def _run_once(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> None:
         end_expired(self._root)
         self._acquire()
-        self._log_again()
+        self._past_damage(self._log_again)
         self._poll_once(report)
         self._recompile_outdated()
         self._divide_first()
@@ -211,12 +220,14 @@ class Runner:
         while True:
             self._say("matching", report)
             keeper.match_all(lambda: self.progress().lag, self._note_progress)
-            self._deliver_all(report)
+            self._past_damage(lambda: self._deliver_all(report))
+            while self._contain():  # what delivery could not read
+                self._past_damage(lambda: self._deliver_all(report))
             end_expired(self._root)
             self._acquire()
             if self.progress().lag == 0 or self._stop.is_set():
                 break
-        self._tidy(at_least=1)
+        self._past_damage(lambda: self._tidy(at_least=1))
 
     def _start_spark(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> bool:
         """Open Spark; False where the run was stopped meanwhile, and must not start to match."""
@@ -306,8 +317,27 @@ class Runner:
             self._deliver_all(report, _DRAIN_SECONDS)
             self._tidy()
 
+    def _contain(self) -> int:
+        """Take files out of the workspace that were found damaged in this process; gives how many."""
+        contained = 0
+        for path in take_damaged(self._root.storage):
+            if contain_damage(self._root, self._held().epoch, path) is not None:
+                contained += 1
+                self.pulse.count("files contained")
+        return contained
+
+    def _past_damage(self, step: Callable[[], None]) -> None:
+        """Repeat a step for as long as damaged files that it meets can be contained."""
+        while True:
+            try:
+                return step()
+            except CorruptDataError:
+                if not self._contain():
+                    raise
+
     def _log_again(self) -> None:
         """Log items once more that operators could not decide, when their time has come."""
+        self._contain()
         root = self._root
         self.pulse.count("tried again", log_again(root.catalog, root.storage, epoch=self._held().epoch))
 

@@ -43,11 +43,13 @@ from runnel.errors import (
 )
 from runnel.matching.operators.ask.cache_files import FOLDER as ANSWERS
 from runnel.matching.operators.ask.operator_environment import FOLDER as OPERATORS
+from runnel.model.segment import Tier
 from runnel.plan.store import MANIFEST as PLAN_MANIFEST
 from runnel.plan.store import read_manifest as read_plan
 from runnel.scaleout.partitioning import ASSIGNMENT
 from runnel.scaleout.partitioning import MANIFEST as DIVISION
 from runnel.settings import FILE
+from runnel.storage.checksums import check_file
 from runnel.storage.file_storage import Storage
 
 MANIFEST = "backup.json"
@@ -192,6 +194,8 @@ def _attempt(
         if path in known and kept.exists():
             files[path] = known[path]  # it never changes, and its digest is from when it was copied
             continue
+        if root.storage.local(path).exists():
+            check_file(root.storage, path)  # what is damaged must not replace a good copy unnoticed
         files[path] = _copy(root.storage.local(path), kept, link=link)
         copied += 1
     report(len(named), len(named))
@@ -203,7 +207,8 @@ def _attempt(
 def _named_files(root: Workspace, connection: Connection) -> Iterator[str]:
     """Every file that the catalog needs."""
     for segment in item_segments.segments_between(connection, 0, _FOR_EVER):
-        yield segment.path
+        if segment.tier != Tier.LOST:
+            yield segment.path
     for part in match_segments.match_parts(connection, 0, _FOR_EVER):
         yield part.path
         if part.by_query is not None:

@@ -22,7 +22,9 @@ STORED_SCHEMA = pa.schema(list(ITEM_SCHEMA)[2:], metadata=ITEM_SCHEMA.metadata)
 
 
 def read_items(storage: Storage, one: Slice) -> ItemBatch:
-    """The items of a slice, with their sequences and times."""
+    """The items of a slice, with their sequences and times; none of a lost segment."""
+    if one.tier == Tier.LOST:
+        return ItemBatch(pa.RecordBatch.from_pylist([], schema=ITEM_SCHEMA))
     if one.tier != Tier.LOG:
         table = read_parquet_rows(storage, one.path, one.first_row, one.rows)
         return ItemBatch(_single_batch(table.select(ITEM_SCHEMA.names), ITEM_SCHEMA))
@@ -33,7 +35,9 @@ def read_items(storage: Storage, one: Slice) -> ItemBatch:
 
 
 def read_feeds(storage: Storage, one: Slice) -> npt.NDArray[np.int64]:
-    """The source feed of every item of a slice; of archived segments nothing else is read."""
+    """The source feed of every item of a slice; of archived segments nothing else is decoded."""
+    if one.tier == Tier.LOST:
+        return np.empty(0, dtype=np.int64)
     if one.tier != Tier.LOG:
         table = read_parquet_rows(storage, one.path, one.first_row, one.rows, ["feed"])
     else:

@@ -228,7 +228,7 @@ class ItemLog:
             with self._catalog.read() as connection:
                 last, across = manifest.segments_before(connection, accepted)
             # A fresh segment was accepted at one moment, so only an archived one can go across another.
-            if not across:
+            if not across or across[0].tier == Tier.LOST:
                 return last
             try:
                 times = read_parquet_column(self._storage, across[0].path, "accepted").cast(pa.int64()).to_numpy()
@@ -251,7 +251,7 @@ class ItemLog:
             reached = segments[-1].last_sequence
             for one in (one for segment in segments for one in _slices_of(segment, 0, reached, _SEGMENT_ITEMS)):
                 low, high = np.searchsorted(wanted, [one.first_sequence, one.last_sequence + 1])
-                if low == high:
+                if low == high or one.tier == Tier.LOST:
                     continue
                 batch = self._read_live(one, read_items)
                 if batch is None:

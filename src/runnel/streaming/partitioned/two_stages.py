@@ -23,7 +23,7 @@ import pandas as pd
 import pyarrow as pa
 
 from runnel.errors import CorruptDataError, RunnelError
-from runnel.model.segment import Slice
+from runnel.model.segment import Slice, Tier
 from runnel.plan.store import PlanVersion
 from runnel.storage.arrow_files import read_arrow
 from runnel.storage.file_storage import Storage, open_storage
@@ -121,7 +121,7 @@ class _RoutingTask:
             yield from self.finish()
             self._stretch = stretch
         version, one = version_of(row), slice_of(row)
-        if version is None or version.partitioning is None:
+        if version is None or version.partitioning is None or one.tier == Tier.LOST:
             match_slice(self._storage, row, self._found, self._budget)
             return
         self._found.plan = version.version

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runnel.logs.items.item_files import read_items
-from runnel.model.segment import Slice
+from runnel.model.segment import Slice, Tier
 from runnel.plan.store import PlanVersion
 from runnel.storage.file_storage import Storage, open_storage
 from runnel.streaming.operator_snapshot import OperatorSnapshot
@@ -76,7 +76,7 @@ def match_slice(storage: Storage, row: dict[str, Any], found: MatchBuffer, budge
     one = slice_of(row)
     found.plan = row["plan"]
     version = version_of(row)
-    if version is None:
+    if version is None or one.tier == Tier.LOST:
         return one
     brief = OperatorSnapshot.load(row["operators"])
     if version.partitioning is None:

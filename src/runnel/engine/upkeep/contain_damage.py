@@ -1,0 +1,187 @@
+"""Damaged files: taken out of the workspace, so that the runner goes on with the rest.
+
+In: the path of a file that was found damaged. Out: a catalog that does not need it any more. Where the files that it
+was merged from are still there, they take its place; a plan is compiled again; an index and answers of operators are
+done without. Otherwise the file is quarantined: its row goes, the file stays for inspection, and the application log
+says which items or matches are lost.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from enum import Enum
+from typing import TypeVar
+
+from sqlalchemy import Connection
+
+from runnel.catalog.learned import operator_cache
+from runnel.catalog.logs import item_segments, match_segments, plan_versions
+from runnel.catalog.logs.item_segments import ItemSegment
+from runnel.catalog.logs.match_segments import KeptPart
+from runnel.catalog.logs.quarantine import FILE, Quarantined, add_quarantined
+from runnel.catalog.store import leases
+from runnel.engine.planning.plan_change import compile_change, publish_draft, read_everything
+from runnel.engine.workspace import Workspace
+from runnel.errors import CorruptDataError
+from runnel.matching.operators.ask.cache_files import FOLDER as ANSWERS
+from runnel.plan.store import forget_parts, read_part, verify
+from runnel.storage.arrow_files import read_arrow, read_parquet
+from runnel.storage.checksums import check_file, is_sealed
+from runnel.storage.file_storage import Storage
+from runnel.storage.workspace_marker import read_marker
+
+logger = logging.getLogger("runnel")
+
+_S = TypeVar("_S", ItemSegment, KeptPart)
+
+
+class Containment(Enum):
+    """What was done about a damaged file: a log file was replaced or quarantined, or a plan was compiled again."""
+
+    FILE = "file"
+    PLAN = "plan"
+
+
+def contain_damage(root: Workspace, epoch: int, path: str) -> Containment | None:
+    """Take a damaged file out of the workspace.
+
+    None if there is nothing to do: the catalog does not name the file, or the file is sound, or the whole storage is
+    away. What is only away must not be given up.
+    """
+    if read_marker(root.storage) is None:
+        return None
+    if path.startswith("plans/"):
+        return _contain_plan(root, epoch, path)
+    if _is_sound(root.storage, path):
+        return None
+    if path.startswith("items/"):
+        return _contain_items(root, epoch, path)
+    if path.startswith("matches/"):
+        return _contain_matches(root, epoch, path)
+    if path.startswith(f"{ANSWERS}/"):
+        return _contain_answers(root, epoch, path)
+    return None
+
+
+def _contain_items(root: Workspace, epoch: int, path: str) -> Containment | None:
+    with root.catalog.read() as connection:
+        segment = item_segments.live_segment(connection, path)
+        retired = [] if segment is None else item_segments.retired_within(connection, segment)
+    if segment is None:
+        return None
+    pieces = _covering(root.storage, segment, retired)
+    first, last = segment.first_sequence, segment.last_sequence
+    with root.catalog.write() as connection:
+        leases.check(connection, epoch)
+        if item_segments.live_segment(connection, path) is None:
+            return Containment.FILE
+        if pieces and item_segments.revive_segments(connection, segment, pieces):
+            logger.warning("%s is damaged; the files that it was merged from take its place", path)
+            return Containment.FILE
+        matched = match_segments.matched_upto(connection)
+        again = item_segments.lose_segment(connection, segment, matched)
+        reason = f"the file is damaged: items {first}-{last} are lost"
+        if again:
+            reason += f"; {again} of them were not matched yet, and are accepted if their sources show them again"
+        _quarantine(connection, path, reason, first)
+    logger.error("%s is quarantined: %s", path, reason)
+    return Containment.FILE
+
+
+def _contain_matches(root: Workspace, epoch: int, path: str) -> Containment | None:
+    with root.catalog.read() as connection:
+        part = match_segments.live_part(connection, path)
+        retired = [] if part is None else match_segments.retired_within(connection, part)
+    if part is None:
+        return None
+    if part.by_query == path:
+        with root.catalog.write() as connection:
+            leases.check(connection, epoch)
+            match_segments.set_level(connection, part, part.level, None)
+            _quarantine(connection, path, "the index is damaged: matches are found without it", part.first_sequence)
+        logger.warning("%s is damaged: matches are found without this index", path)
+        return Containment.FILE
+    pieces = _covering(root.storage, part, retired)
+    with root.catalog.write() as connection:
+        leases.check(connection, epoch)
+        if match_segments.live_part(connection, path) is None:
+            return Containment.FILE
+        if pieces and match_segments.revive_parts(connection, part, pieces):
+            logger.warning("%s is damaged; the files that it was merged from take its place", path)
+            return Containment.FILE
+        match_segments.lose_part(connection, part)
+        reason = f"the file is damaged: matches of items {part.first_sequence}-{part.last_sequence} are lost"
+        _quarantine(connection, path, reason, part.first_sequence)
+    logger.error("%s is quarantined: %s", path, reason)
+    return Containment.FILE
+
+
+def _contain_answers(root: Workspace, epoch: int, path: str) -> Containment | None:
+    with root.catalog.write() as connection:
+        leases.check(connection, epoch)
+        found = [one for one in operator_cache.live_segments(connection) if one.path == path]
+        operator_cache.retire_segments(connection, found)
+    if not found:
+        return None
+    logger.warning("%s is damaged: operators are asked again", path)
+    return Containment.FILE
+
+
+def _contain_plan(root: Workspace, epoch: int, path: str) -> Containment | None:
+    """Compile the plan again from what is declared, if the damaged folder belongs to the current version."""
+    folder = "/".join(path.split("/")[:2])
+    forget_parts()
+    try:
+        verify(root.storage, folder)
+        read_part(root.storage, folder)
+        return None
+    except CorruptDataError:
+        pass
+    with root.catalog.read() as connection:
+        current = plan_versions.current_plan(connection)
+        if folder not in plan_versions.plan_folders(connection):
+            return None
+        change = read_everything(connection)
+    if current is None or folder not in (current.base, current.delta):
+        return Containment.PLAN  # only a batch that was begun needs it: the next one uses the current version
+    draft = compile_change(root, change)
+    with root.catalog.write() as connection:
+        leases.check(connection, epoch)
+        newest = plan_versions.current_plan(connection)
+        if newest is not None and newest.version == current.version:
+            version = publish_draft(root, connection, draft)
+            logger.warning("%s is damaged: the plan was compiled again as version %s", path, version)
+    return Containment.PLAN
+
+
+def _quarantine(connection: Connection, path: str, reason: str, sequence: int) -> None:
+    add_quarantined(connection, Quarantined(FILE, path, reason, sequence=sequence, path=path))
+
+
+def _covering(storage: Storage, whole: _S, retired: Sequence[_S]) -> list[_S]:
+    """Sound files that were merged into another one and hold all that it held; none where something is missing."""
+    found: list[_S] = []
+    position = whole.first_sequence
+    while position <= whole.last_sequence:
+        begun = [one for one in retired if one.first_sequence == position]
+        longest = max((one.last_sequence for one in begun), default=None)
+        layers = [one for one in begun if one.last_sequence == longest and _is_sound(storage, one.path)]
+        if longest is None or len(layers) < sum(one.last_sequence == longest for one in begun):
+            return []
+        found += layers
+        position = longest + 1
+    return found
+
+
+def _is_sound(storage: Storage, path: str) -> bool:
+    try:
+        if is_sealed(path):
+            check_file(storage, path, again=True)
+        elif path.endswith(".parquet"):
+            read_parquet(storage, path)
+        else:
+            read_arrow(storage, path)
+    except CorruptDataError:
+        return False
+    return True

@@ -1,0 +1,96 @@
+"""A run over damaged files: what can be made again is made again, the rest is quarantined, and the run ends well."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+import runnel
+from runnel.catalog.logs import plan_versions
+from runnel.engine import Engine
+from runnel.errors import CorruptDataError
+
+SCRIPT = """
+register feed Wire;
+create feed Rock from Wire where title contains 'rock'; subscribe to Rock output jsonl 'rock.jsonl';
+"""
+
+
+def _runnel(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The command as users run it, in a process of its own."""
+    command = [sys.executable, "-c", "from runnel.cli.main import main; main()", *arguments, "--root", str(folder)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=500)
+
+
+def _publish(engine: Engine, *numbers: int) -> None:
+    for number in numbers:
+        engine.publish("Wire", [{"id": f"{number}-{one}", "title": "rock"} for one in range(3)])
+
+
+def _flip(path: Path, position: int) -> None:
+    data = bytearray(path.read_bytes())
+    data[position % len(data)] ^= 0x21
+    path.write_bytes(data)
+
+
+def _segments(engine: Engine) -> list[str]:
+    with engine.root.catalog.read() as connection:
+        rows = connection.execute(text("select path from item_segments where tier = 'log' order by id"))
+        return [str(path) for path in rows.scalars()]
+
+
+@pytest.mark.spark
+def test_run_goes_on_over_damaged_segments_and_a_damaged_plan(tmp_path: Path) -> None:
+    folder = tmp_path / "root"
+    with runnel.open(folder) as engine:
+        engine.execute(SCRIPT)
+        _publish(engine, 0, 1, 2, 3)
+        with engine.root.catalog.read() as connection:
+            plan = plan_versions.current_plan(connection)
+        assert plan is not None
+        flipped, _, truncated, last = _segments(engine)
+    _flip(folder / flipped, 700)
+    os.truncate(folder / truncated, 100)
+    _flip(folder / last, 900)
+    _flip(folder / plan.base / "arrays.npy", 400)
+
+    assert _runnel("doctor", "--deep", folder=folder).returncode == 5
+    done = _runnel("run", "--once", folder=folder)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    log = (folder / "logs" / "runnel.log").read_text()
+    for path in (flipped, truncated, last):
+        assert f"{path} is quarantined" in log
+    assert f"{plan.base}" in log
+    delivered = [json.loads(line)["id"] for line in (folder / "out" / "rock.jsonl").read_text().splitlines()]
+    assert [one["id"] if isinstance(one, dict) else one for one in delivered] == ["1-0", "1-1", "1-2"]
+    assert _runnel("doctor", "--deep", folder=folder).returncode == 0
+
+    with runnel.open(folder) as engine:
+        status = engine.status()
+        assert (status.lag, status.put_aside) == (0, 3)
+        _publish(engine, 0, 1, 2)  # the lost ones are taken again, the others are known
+        assert engine.status().lag == 6
+        [part] = _live(engine, "match_parts")
+    _flip(folder / part, 60)
+    again = _runnel("run", "--once", folder=folder)
+    assert again.returncode == 0, again.stderr
+    assert len((folder / "out" / "rock.jsonl").read_text().splitlines()) == 9
+    # Nobody has read the matches that were delivered long ago; who does is told.
+    told = _runnel("doctor", "--deep", folder=folder)
+    assert told.returncode == 5
+    assert part in told.stdout.replace("\n", "")
+    with runnel.open(folder) as engine, pytest.raises(CorruptDataError, match="is damaged"):
+        list(engine.matches("Rock"))
+
+
+def _live(engine: Engine, table: str) -> list[str]:
+    with engine.root.catalog.read() as connection:
+        rows = connection.execute(text(f"select path from {table} where retired is null"))
+        return [str(path) for path in rows.scalars()]

@@ -1,0 +1,223 @@
+"""Damaged files: never silent, named, and taken out of the workspace so that the rest goes on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from tests.unit.engine.upkeep.long_life import LongLife
+
+import runnel
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import match_segments, plan_versions, quarantine
+from runnel.catalog.logs.quarantine import FILE
+from runnel.catalog.store import leases
+from runnel.cli.doctor import examine
+from runnel.engine.upkeep.backup import back_up
+from runnel.engine.upkeep.contain_damage import Containment, contain_damage
+from runnel.engine.upkeep.maintenance import run_maintenance
+from runnel.errors import BrokenDocumentError, CorruptDataError
+from runnel.plan.store import PlanVersion, forget_parts, load
+from runnel.storage.checksums import take_damaged
+
+KINDS = ["item segment", "archived items", "matches", "merged matches", "query index"]
+
+
+@pytest.fixture
+def life(tmp_path: Path) -> Iterator[LongLife]:
+    """A workspace with fresh and archived items, and fresh and merged matches with an index."""
+    made = LongLife.make(tmp_path / "root", keep_items_days=0, archive_segments=8, orphan_seconds=3600.0)
+    for _ in range(4):
+        made.accept(3)
+        made.match(3)
+    made.advance(days=2)
+    run_maintenance(made.root, made.epoch, at_least=1, asked=[1, 2, 3])
+    for _ in range(3):
+        made.accept(3)
+        made.match(3)
+    made.accept(2)
+    yield made
+    made.root.close()
+
+
+def _path(life: LongLife, kind: str) -> str:
+    statement = {
+        "item segment": "select path from item_segments where retired is null and tier = 'log' order by id desc",
+        "archived items": "select path from item_segments where retired is null and tier = 'day'",
+        "matches": "select path from match_parts where retired is null and level = 0",
+        "merged matches": "select path from match_parts where retired is null and level > 0",
+        "query index": "select by_query from match_parts where retired is null and by_query is not null",
+    }[kind]
+    with life.root.catalog.read() as connection:
+        return str(connection.execute(text(statement)).scalars().first())
+
+
+def _flip(path: Path, position: int) -> None:
+    """Flip a bit as a bad disk does: nothing else of the file changes."""
+    status = path.stat()
+    data = bytearray(path.read_bytes())
+    data[position] ^= 1 << (position % 8)
+    path.write_bytes(data)
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+
+
+def _truncate(path: Path, position: int) -> None:
+    os.truncate(path, position)
+
+
+def _read_all(life: LongLife) -> None:
+    list(life.root.items.read(0, 1 << 40))
+    list(life.root.matches.read(0, 1 << 40))
+    life.root.matches.of_queries([1, 2, 3], 0, 1 << 40)
+
+
+@pytest.mark.parametrize("damage", [_flip, _truncate])
+@pytest.mark.parametrize("kind", KINDS)
+def test_damage_anywhere_in_a_file_is_never_silent(
+    life: LongLife, kind: str, damage: Callable[[Path, int], None]
+) -> None:
+    path = _path(life, kind)
+    local = life.root.storage.local(path)
+    whole = local.read_bytes()
+    _read_all(life)
+    for position in range(0, len(whole), max(1, len(whole) // 61)):
+        damage(local, position)
+        if kind == "query index":  # the matches themselves say the same
+            life.check()
+        else:
+            with pytest.raises(CorruptDataError, match="is damaged") as raised:
+                _read_all(life)
+            assert path in raised.value.message
+        assert path in take_damaged(life.root.storage)
+        deep = {one.check: one for one in examine(life.root.folder, deep=True)}["files"]
+        assert not deep.is_well
+        assert path in deep.detail
+        local.write_bytes(whole)
+    _read_all(life)
+
+
+def test_doctor_notices_another_size_without_reading(life: LongLife) -> None:
+    assert {one.check: one for one in examine(life.root.folder)}["files"].is_well
+    path = _path(life, "archived items")
+    _truncate(life.root.storage.local(path), 9)
+    found = {one.check: one for one in examine(life.root.folder)}["files"]
+    assert not found.is_well
+    assert path in found.detail
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_damaged_file_is_contained_and_the_rest_goes_on(life: LongLife, kind: str) -> None:
+    path = _path(life, kind)
+    root = life.root
+    if kind in ("archived items", "merged matches"):  # what they were merged from is gone
+        life.advance(days=1)
+        run_maintenance(root, life.epoch, at_least=1)
+        path = _path(life, kind)
+    _flip(root.storage.local(path), 40)
+    assert contain_damage(root, life.epoch, path) is Containment.FILE
+    _read_all(life)
+    with root.catalog.read() as connection:
+        [thing] = [one for one in quarantine.quarantined_things(connection) if one.kind == FILE]
+        assert path in quarantine.quarantined_paths(connection), "the file is kept for inspection"
+    assert thing.path == path
+    assert {one.check: one for one in examine(root.folder, deep=True)}["files"].is_well
+    assert root.storage.local(path).exists()
+    if kind == "query index":
+        life.check()
+    life.accept(4)
+    life.match(100)
+    life.advance(days=3)
+    assert run_maintenance(root, life.epoch, at_least=1, chores=True).finished
+    _read_all(life)
+    assert root.storage.local(path).exists(), "it is not an orphan"
+    assert contain_damage(root, life.epoch, path) is None, "there is nothing more to do"
+
+
+@pytest.mark.parametrize("kind", ["archived items", "merged matches"])
+def test_damaged_file_is_rebuilt_from_what_it_was_merged_from(life: LongLife, kind: str) -> None:
+    path = _path(life, kind)
+    _flip(life.root.storage.local(path), 40)
+    assert contain_damage(life.root, life.epoch, path) is Containment.FILE
+    life.check()
+    with life.root.catalog.read() as connection:
+        assert not [one for one in quarantine.quarantined_things(connection) if one.kind == FILE]
+    life.advance(days=1)
+    run_maintenance(life.root, life.epoch, at_least=1)
+    life.check()
+    assert {one.check: one for one in examine(life.root.folder, deep=True)}["files"].is_well
+
+
+def test_items_that_were_not_matched_yet_can_come_again(life: LongLife) -> None:
+    root = life.root
+    path = _path(life, "item segment")
+    with root.catalog.read() as connection:
+        before = connection.execute(text("select count(*) from seen")).scalar_one()
+        assert match_segments.matched_upto(connection) == root.items.last_sequence() - 2
+    _flip(root.storage.local(path), 40)
+    contain_damage(root, life.epoch, path)
+    with root.catalog.read() as connection:
+        assert connection.execute(text("select count(*) from seen")).scalar_one() == before - 2
+
+
+def test_sound_file_and_storage_that_is_away_are_not_given_up(life: LongLife, tmp_path: Path) -> None:
+    path = _path(life, "item segment")
+    assert contain_damage(life.root, life.epoch, path) is None
+    life.root.folder.rename(tmp_path / "unplugged")
+    life.root.folder.mkdir()
+    try:
+        assert contain_damage(life.root, life.epoch, path) is None
+    finally:
+        life.root.folder.rmdir()
+        (tmp_path / "unplugged").rename(life.root.folder)
+    life.check()
+
+
+def test_backup_of_a_damaged_file_is_refused_by_name(life: LongLife, tmp_path: Path) -> None:
+    path = _path(life, "archived items")
+    _flip(life.root.storage.local(path), 40)
+    with pytest.raises(CorruptDataError, match="is damaged") as raised:
+        back_up(life.root, tmp_path / "backup")
+    assert path in raised.value.message
+
+
+def test_quarantined_document_is_checked(tmp_path: Path) -> None:
+    with runnel.open(tmp_path / "root") as engine:
+        engine.execute("register feed Wire;")
+        with engine.root.catalog.read() as connection:
+            [feed] = feeds.live_feeds(connection)
+        engine._acquirer.keep_aside(feed, [BrokenDocumentError("not XML")], quarantine.DOCUMENT, b"<rss")
+        with engine.root.catalog.read() as connection:
+            [path] = quarantine.quarantined_paths(connection)
+        _flip(engine.root.storage.local(path), 2)
+        found = {one.check: one for one in examine(engine.root.folder, deep=True)}["files"]
+    assert not found.is_well
+    assert path in found.detail
+
+
+def test_declaring_over_a_damaged_plan_compiles_it_again(tmp_path: Path) -> None:
+    with runnel.open(tmp_path / "root") as engine:
+        engine.execute("register feed Wire; create feed Rock from Wire where title contains 'rock';")
+        engine.execute("subscribe to Rock output log;")
+        root = engine.root
+        with root.catalog.read() as connection:
+            before = plan_versions.current_plan(connection)
+        assert before is not None
+        _flip(root.storage.local(f"{before.base}/manifest.json"), 70)
+        forget_parts()
+        assert not {one.check: one for one in examine(root.folder)}["plan"].is_well
+        engine.execute("create feed Jazz from Wire where title contains 'jazz'; subscribe to Jazz output log;")
+        with root.catalog.read() as connection:
+            after = plan_versions.current_plan(connection)
+        assert after is not None
+        assert after.base != before.base
+        assert load(root.storage, PlanVersion.of(after)).base.manifest.counts["queries"] == 2
+        assert {one.check: one for one in examine(root.folder, deep=True)}["plan"].is_well
+        with root.catalog.write() as connection:
+            lease = leases.acquire(connection, 60)
+        assert contain_damage(root, lease.epoch, after.base) is None, "it is sound"
+        _flip(root.storage.local(f"{after.base}/arrays.npy"), 300)
+        assert contain_damage(root, lease.epoch, f"{after.base}/arrays.npy") is Containment.PLAN
+        assert {one.check: one for one in examine(root.folder, deep=True)}["plan"].is_well
