@@ -15,6 +15,7 @@ from runnel.algebra.nodes.calls import RELATIONS, Relation, Variable
 from runnel.algebra.nodes.graph_patterns import (
     AllOf,
     AnyOf,
+    Certain,
     Comparison,
     Complement,
     Edge,
@@ -205,6 +206,7 @@ def patterns(draw: st.DrawFn) -> Graph:
             st.lists(inner, min_size=1, max_size=3).map(lambda parts: AllOf(tuple(parts))),
             st.lists(inner, min_size=1, max_size=3).map(lambda parts: AnyOf(tuple(parts))),
             inner.map(Complement),
+            inner.map(Certain),
         ),
         max_leaves=5,
     )
@@ -259,6 +261,8 @@ def _filter(one: GraphFilter) -> str:
             return f"({' || '.join(map(_filter, parts))})"
         case Complement(part):
             return f"(!{_filter(part)})"
+        case Certain(part):
+            return f"COALESCE({_filter(part)}, false)"
 
 
 def _ordered(left: str, relation: str, right: str) -> str:

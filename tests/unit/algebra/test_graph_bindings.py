@@ -17,10 +17,11 @@ from runnel.algebra.nodes.graph_patterns import Edge, Graph
 from runnel.algebra.nodes.query import Filter, Read
 from runnel.algebra.semantics.bindings import MOST_INPUTS, Answers, solutions, truth
 from runnel.algebra.semantics.close_conditions import close_condition
-from runnel.algebra.semantics.evaluate import accepts
+from runnel.algebra.semantics.evaluate import accepts, holds_as_written
 from runnel.algebra.semantics.graph_solutions import graph_bindings
 from runnel.algebra.semantics.rdf_terms import plain_value
 from runnel.errors import InvalidConditionError
+from runnel.matching.graphs.search.match_single import ItemSearch
 from runnel.model.graph import RdfGraph, read_ntriples
 from runnel.model.item import Attributes
 from runnel.model.operator import Rows
@@ -171,6 +172,35 @@ def test_a_day_means_all_of_it(moment: datetime, day: date, relation: Relation, 
     for term in (f'"{moment.isoformat()}Z"^^<{XSD}dateTime>', f'"{moment.date()}"^^<{XSD}date>'):
         held = bool(graph_bindings(Graph((edge("?s", "<urn:p>", "?o"),), told), [("<urn:s>", "<urn:p>", term)]))
         assert held == satisfied(constraint, {"o": plain_value(term)})
+
+
+@pytest.mark.parametrize(
+    ("term", "differs"),
+    [
+        (f'"2026-01-02"^^<{XSD}date>', False),
+        (f'"2026-01-03"^^<{XSD}date>', True),
+        (f'"2026-01-02T23:59:59Z"^^<{XSD}dateTime>', False),
+        (f'"2026-01-03T00:00:00Z"^^<{XSD}dateTime>', True),
+        ('"2026-01-02"', True),
+        ('"cold"@en', True),
+        (f'"5"^^<{XSD}integer>', True),
+        (f'"true"^^<{XSD}boolean>', True),
+        ("<urn:x>", True),
+        ("_:x", True),
+        ('"odd"^^<urn:type>', False),  # it may be equal: an error, as in a filter
+    ],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_whatever_is_not_the_day_differs_from_it(term: str, differs: bool, turned: bool) -> None:
+    day, own = Literally(date(2026, 1, 2)), Variable("o")
+    apart = Constraint(day, "!=", own) if turned else Constraint(own, "!=", day)
+    condition = And((Graph((edge("?s", "<urn:p>", "?o"),)), apart))
+    item: Attributes = {"graph": (RdfGraph.of([("<urn:s>", "<urn:p>", term)]),)}
+    assert holds_as_written(condition, item) is differs
+    closed = close_condition(condition)
+    assert isinstance(closed, Graph)
+    assert ItemSearch(item).holds(closed) is differs
+    assert decode_expression(encode_expression(closed)) == closed
 
 
 REGION = Call("region", (Given("where", "text"), Variable("n")), 1, (1,))

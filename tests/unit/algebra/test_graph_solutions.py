@@ -11,7 +11,7 @@ from tests.unit.algebra.generated_graphs import VALUES, graphs, known_of, patter
 
 from runnel.algebra.nodes.calls import Variable
 from runnel.algebra.nodes.expressions import Not
-from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Comparison, Complement, Edge, Graph
+from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Certain, Comparison, Complement, Edge, Graph
 from runnel.algebra.semantics import graph_solutions
 from runnel.algebra.semantics.evaluate import holds
 from runnel.algebra.semantics.graph_solutions import graph_bindings, matches_graph, solve, truth_of
@@ -103,6 +103,10 @@ def test_edges_compare_terms_and_filters_compare_values() -> None:
         (ERROR, None),
         (Complement(TRUE), False),
         (Complement(ERROR), None),
+        (Certain(ERROR), False),
+        (Certain(FALSE), False),
+        (Complement(Certain(ERROR)), True),
+        (Certain(TRUE), True),
         (AllOf((TRUE, ERROR)), None),
         (AllOf((ERROR, FALSE)), False),
         (AnyOf((ERROR, TRUE)), True),
@@ -111,7 +115,7 @@ def test_edges_compare_terms_and_filters_compare_values() -> None:
         (AnyOf((Complement(ERROR), ERROR)), None),
     ],
 )
-def test_an_error_is_unknown(part: Comparison | AllOf | AnyOf | Complement, truth: bool | None) -> None:
+def test_an_error_is_unknown(part: Comparison | AllOf | AnyOf | Complement | Certain, truth: bool | None) -> None:
     assert truth_of(part, {}) is truth
     assert matches_graph(Graph((Edge(PAGE, "<urn:project>", Variable("p")),), part), PROJECTS.triples()) is (
         truth is True

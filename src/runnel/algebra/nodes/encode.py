@@ -43,7 +43,16 @@ from runnel.algebra.nodes.expressions import (
     TextAtom,
     Truth,
 )
-from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Comparison, Complement, Edge, Graph, GraphFilter
+from runnel.algebra.nodes.graph_patterns import (
+    AllOf,
+    AnyOf,
+    Certain,
+    Comparison,
+    Complement,
+    Edge,
+    Graph,
+    GraphFilter,
+)
 from runnel.algebra.nodes.graph_patterns import Node as GraphNode
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
 from runnel.algebra.values.word_patterns import word_patterns
@@ -199,6 +208,8 @@ def _encode_filter(one: GraphFilter) -> Any:
             return ["or", *map(_encode_filter, parts)]
         case Complement(part):
             return ["not", _encode_filter(part)]
+        case Certain(part):
+            return ["certain", _encode_filter(part)]
 
 
 def _decode_filter(value: Any) -> GraphFilter:
@@ -209,6 +220,8 @@ def _decode_filter(value: Any) -> GraphFilter:
             return AnyOf(tuple(map(_decode_filter, parts)))
         case ["not", part]:
             return Complement(_decode_filter(part))
+        case ["certain", part]:
+            return Certain(_decode_filter(part))
         case [relation, left, right]:
             return Comparison(_decode_node(left), cast(Relation, relation), _decode_node(right))
     raise ValueError(f"unknown filter {value!r}")

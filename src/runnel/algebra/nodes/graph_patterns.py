@@ -69,7 +69,14 @@ class Complement:
     part: GraphFilter
 
 
-GraphFilter = Comparison | AllOf | AnyOf | Complement
+@dataclass(frozen=True, slots=True)
+class Certain:
+    """A part of a filter holds; where it is an error this is false (SPARQL's `coalesce(part, false)`)."""
+
+    part: GraphFilter
+
+
+GraphFilter = Comparison | AllOf | AnyOf | Complement | Certain
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +103,7 @@ def comparisons(one: GraphFilter | None) -> Iterator[Comparison]:
         case AllOf(parts) | AnyOf(parts):
             for part in parts:
                 yield from comparisons(part)
-        case Complement(part):
+        case Complement(part) | Certain(part):
             yield from comparisons(part)
         case None:
             pass
@@ -177,8 +184,8 @@ def _ordered(one: GraphFilter) -> GraphFilter:
             for part in map(_ordered, parts):
                 flat.update(dict.fromkeys(part.parts if isinstance(part, kind) else (part,)))
             return next(iter(flat)) if len(flat) == 1 else kind(tuple(sorted(flat, key=repr)))
-        case Complement(part):
-            return Complement(_ordered(part))
+        case Complement(part) | Certain(part):
+            return type(one)(_ordered(part))
         case _:
             return one
 
@@ -197,8 +204,8 @@ def renamed_filter(one: GraphFilter, names: dict[str, str]) -> GraphFilter:
             return AllOf(tuple(renamed_filter(part, names) for part in parts))
         case AnyOf(parts):
             return AnyOf(tuple(renamed_filter(part, names) for part in parts))
-        case Complement(part):
-            return Complement(renamed_filter(part, names))
+        case Complement(part) | Certain(part):
+            return type(one)(renamed_filter(part, names))
 
 
 def as_written(graph: Graph) -> Graph:

@@ -43,6 +43,7 @@ from runnel.algebra.nodes.expressions import (
 from runnel.algebra.nodes.graph_patterns import (
     AllOf,
     AnyOf,
+    Certain,
     Comparison,
     Complement,
     Graph,
@@ -197,6 +198,9 @@ def _render_filter(one: GraphFilter, inside: str = "") -> str:
             text = " or ".join(_render_filter(part, "or") for part in parts)
         case Complement(part):
             return f"not ({_render_filter(part)})"
+        case Certain(part):
+            # Nobody writes it: it says in `explain` what a comparison beside the braces means.
+            return f"coalesce({_render_filter(part)}, false)"
     return f"({text})" if inside else text
 
 

@@ -13,6 +13,7 @@ from runnel.algebra.nodes.calls import Variable
 from runnel.algebra.nodes.graph_patterns import (
     AllOf,
     AnyOf,
+    Certain,
     Comparison,
     Complement,
     Edge,
@@ -105,6 +106,8 @@ def truth_of(one: GraphFilter, solution: Solution) -> bool | None:
         case Complement(part):
             value = truth_of(part, solution)
             return None if value is None else not value
+        case Certain(part):
+            return bool(truth_of(part, solution))
 
 
 def _term(node: Node, solution: Solution) -> str:

@@ -18,7 +18,9 @@ from runnel.algebra.nodes.graph_patterns import (
     MOST_VARIABLES,
     AllOf,
     AnyOf,
+    Certain,
     Comparison,
+    Complement,
     Edge,
     Graph,
     GraphFilter,
@@ -147,20 +149,22 @@ def _term(value: Constant) -> str | None:
 
 
 def _of_day(variable: Variable, relation: Relation, day: date) -> GraphFilter | None:
-    """What is said of a whole day holds of days and of moments in it, as everywhere in Runnel."""
+    """What is said of a whole day holds of days and of moments in it, as everywhere in Runnel.
+
+    Of other terms it says what a filter says of them and the day: `!=` holds of a text, a number or an IRI.
+    """
     own = Variable(variable.name)
     try:
         begin, end = (_term(datetime.combine(one, time(), UTC)) or "" for one in (day, day + timedelta(days=1)))
     except OverflowError:
         return None
     whole = f'"{day.isoformat()}"^^<{XSD}date>'
+    within = AllOf((Comparison(own, ">=", begin), Comparison(own, "<", end)))
     match relation:
         case "=":
-            within = AllOf((Comparison(own, ">=", begin), Comparison(own, "<", end)))
             return AnyOf((Comparison(own, "=", whole), within))
         case "!=":
-            apart = (Comparison(own, "<", whole), Comparison(own, ">", whole))
-            return AnyOf((*apart, Comparison(own, "<", begin), Comparison(own, ">=", end)))
+            return AllOf((Comparison(own, "!=", whole), Complement(Certain(within))))
         case "<" | ">=":
             return AnyOf((Comparison(own, relation, whole), Comparison(own, relation, begin)))
         case _:

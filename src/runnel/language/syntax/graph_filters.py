@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import cast
 
 from runnel.algebra.nodes.calls import Relation, Variable
-from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Comparison, Complement, GraphFilter, Node
+from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Certain, Comparison, Complement, GraphFilter, Node
 from runnel.errors import InvalidConditionError, StatementError
 from runnel.language.syntax.conditions import DEEPEST, too_deep
 from runnel.language.syntax.graph_blocks import BlockReader
@@ -191,7 +191,7 @@ def _nesting(one: GraphFilter) -> int:
     match one:
         case AllOf(parts) | AnyOf(parts):
             return 1 + max(map(_nesting, parts))
-        case Complement(part):
+        case Complement(part) | Certain(part):
             return 1 + _nesting(part)
         case Comparison():
             return 0

@@ -15,6 +15,7 @@ from runnel.algebra.nodes.expressions import And, Expression, Not, Or, conjuncti
 from runnel.algebra.nodes.graph_patterns import (
     AllOf,
     AnyOf,
+    Certain,
     Comparison,
     Complement,
     Edge,
@@ -166,5 +167,5 @@ def _full_filter(one: GraphFilter, prefixes: Mapping[str, str]) -> GraphFilter:
             return AllOf(tuple(_full_filter(part, prefixes) for part in parts))
         case AnyOf(parts):
             return AnyOf(tuple(_full_filter(part, prefixes) for part in parts))
-        case Complement(part):
-            return Complement(_full_filter(part, prefixes))
+        case Complement(part) | Certain(part):
+            return type(one)(_full_filter(part, prefixes))

@@ -13,7 +13,17 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from runnel.algebra.nodes.calls import Relation, Variable
-from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Comparison, Complement, Edge, Graph, GraphFilter, Node
+from runnel.algebra.nodes.graph_patterns import (
+    AllOf,
+    AnyOf,
+    Certain,
+    Comparison,
+    Complement,
+    Edge,
+    Graph,
+    GraphFilter,
+    Node,
+)
 from runnel.algebra.semantics.rdf_terms import Sort, compare_known, compare_terms, known_term
 
 TURNED: dict[Relation, Relation] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
@@ -173,8 +183,8 @@ def mapped(one: GraphFilter, laid: Laid) -> GraphFilter:
             return AllOf(tuple(mapped(part, laid) for part in parts))
         case AnyOf(parts):
             return AnyOf(tuple(mapped(part, laid) for part in parts))
-        case Complement(part):
-            return Complement(mapped(part, laid))
+        case Complement(part) | Certain(part):
+            return type(one)(mapped(part, laid))
 
 
 def _onto(node: Node, laid: Laid) -> Node:

@@ -30,7 +30,7 @@ STEPS_EXHAUSTED = -1
 """The answer of a search that came to its end before it knew."""
 
 _FREE = np.int32(-(2**31))
-_AND, _OR, _NOT = int(Code.AND), int(Code.OR), int(Code.NOT)
+_AND, _NOT, _CERTAIN = int(Code.AND), int(Code.NOT), int(Code.CERTAIN)
 
 
 class StoredPatterns(NamedTuple):
@@ -189,6 +189,8 @@ def _holds(held: StoredPatterns, place: Number, length: Number, bound: Array) ->
         if code == _NOT:
             if stack[top - 1] != UNKNOWN:
                 stack[top - 1] = YES - stack[top - 1]
+        elif code == _CERTAIN:
+            stack[top - 1] = YES if stack[top - 1] == YES else NO
         elif code >= _AND:
             parts = held.steps[offset + 1]
             decisive = NO if code == _AND else YES

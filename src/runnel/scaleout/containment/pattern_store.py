@@ -13,7 +13,17 @@ from typing import NamedTuple
 import numpy as np
 
 from runnel.algebra.nodes.calls import RELATIONS, Variable
-from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Comparison, Complement, Edge, Graph, GraphFilter, Node
+from runnel.algebra.nodes.graph_patterns import (
+    AllOf,
+    AnyOf,
+    Certain,
+    Comparison,
+    Complement,
+    Edge,
+    Graph,
+    GraphFilter,
+    Node,
+)
 from runnel.algebra.semantics.rdf_terms import known_term
 from runnel.arrays import Array, encode_text
 from runnel.matching.graphs.patterns.pattern_table import Code
@@ -136,6 +146,8 @@ class PatternStore:
             match steps[place]:
                 case Code.NOT:
                     stack.append(Complement(stack.pop()))
+                case Code.CERTAIN:
+                    stack.append(Certain(stack.pop()))
                 case Code.AND | Code.OR as code:
                     parts = tuple(stack[-steps[place + 1] :])
                     del stack[-len(parts) :]
@@ -179,6 +191,8 @@ class PatternStore:
                 return [RELATIONS.index(relation), self._number(left, variables), self._number(right, variables)]
             case Complement(part):
                 return [*self._steps(part, variables), Code.NOT, 0, 0]
+            case Certain(part):
+                return [*self._steps(part, variables), Code.CERTAIN, 0, 0]
             case AllOf(parts) | AnyOf(parts):
                 inner = [step for part in parts for step in self._steps(part, variables)]
                 return [*inner, Code.AND if isinstance(one, AllOf) else Code.OR, len(parts), 0]

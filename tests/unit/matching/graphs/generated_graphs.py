@@ -8,6 +8,7 @@ from runnel.algebra.nodes.calls import RELATIONS, Variable
 from runnel.algebra.nodes.graph_patterns import (
     AllOf,
     AnyOf,
+    Certain,
     Comparison,
     Complement,
     Edge,
@@ -58,7 +59,12 @@ def filters(draw: st.DrawFn, names: list[str], depth: int = 2) -> GraphFilter:
     """A filter over variables of these names."""
     if depth and draw(st.integers(0, 2)) == 0:
         parts = draw(st.lists(filters(names, depth - 1), min_size=1, max_size=3))
-        several: list[GraphFilter] = [AnyOf(tuple(parts)), AllOf(tuple(parts)), Complement(parts[0])]
+        several: list[GraphFilter] = [
+            AnyOf(tuple(parts)),
+            AllOf(tuple(parts)),
+            Complement(parts[0]),
+            Certain(parts[0]),
+        ]
         return draw(st.sampled_from(several))
     variables = st.sampled_from(names).map(Variable)
     terms = st.sampled_from((*LITERALS, *LITERALS, *RESOURCES))

@@ -10,6 +10,7 @@ from runnel.algebra.nodes.calls import RELATIONS, Variable
 from runnel.algebra.nodes.graph_patterns import (
     AllOf,
     AnyOf,
+    Certain,
     Comparison,
     Complement,
     Edge,
@@ -66,7 +67,7 @@ def draw_filter(chance: random.Random, variables: list[Variable]) -> GraphFilter
         if chance.random() < 0.15:
             one = AnyOf((one, draw_comparison(chance, variables)))
         if chance.random() < 0.1:
-            one = Complement(one)
+            one = Complement(Certain(one) if chance.random() < 0.3 else one)
         parts.append(one)
     return parts[0] if len(parts) == 1 else AllOf(tuple(parts))
 

@@ -17,7 +17,7 @@ from runnel.plan.validate import check_ids, check_rows, check_texts
 if TYPE_CHECKING:
     from runnel.matching.graphs.patterns.graph_layout import GraphLayout
 
-_AND, _OR, _NOT = Code.AND.value, Code.OR.value, Code.NOT.value
+_AND, _OR, _NOT, _CERTAIN = Code.AND.value, Code.OR.value, Code.NOT.value, Code.CERTAIN.value
 
 
 def check_layout(layout: GraphLayout, keys: int) -> None:
@@ -119,7 +119,7 @@ def programs_are_whole(offsets: Array, values: Array, variables: Array, terms: i
                         return False
                 place += 2
                 height += 1
-            elif code != _NOT:
+            elif code not in (_NOT, _CERTAIN):
                 return False
             if height < 1:
                 return False

@@ -15,7 +15,17 @@ from typing import Any
 import numpy as np
 
 from runnel.algebra.nodes.calls import RELATIONS, Relation, Variable
-from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Comparison, Complement, Edge, Graph, GraphFilter, Node
+from runnel.algebra.nodes.graph_patterns import (
+    AllOf,
+    AnyOf,
+    Certain,
+    Comparison,
+    Complement,
+    Edge,
+    Graph,
+    GraphFilter,
+    Node,
+)
 from runnel.algebra.semantics.rdf_terms import Sort, known_term
 from runnel.arrays import IDENTIFIER, Array, Arrays, Rows, Texts
 
@@ -31,6 +41,7 @@ class Code(IntEnum):
     AND = 6
     OR = 7
     NOT = 8
+    CERTAIN = 9
 
 
 @dataclass(frozen=True)
@@ -108,6 +119,8 @@ class PatternTable:
             place += 1
             if step == Code.NOT:
                 stack.append(Complement(stack.pop()))
+            elif step == Code.CERTAIN:
+                stack.append(Certain(stack.pop()))
             elif step in (Code.AND, Code.OR):
                 right, left = stack.pop(), stack.pop()
                 stack.append(AllOf((left, right)) if step == Code.AND else AnyOf((left, right)))
@@ -182,6 +195,8 @@ class _Collecting:
                 return [RELATIONS.index(relation), self._number(left), self._number(right)]
             case Complement(inner):
                 return [*self._program(inner), Code.NOT]
+            case Certain(inner):
+                return [*self._program(inner), Code.CERTAIN]
             case AllOf(parts) | AnyOf(parts):
                 code = Code.AND if isinstance(part, AllOf) else Code.OR
                 found = self._program(parts[0])

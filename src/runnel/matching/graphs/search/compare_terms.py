@@ -15,7 +15,7 @@ FALSE, UNKNOWN, TRUE = 0, 1, 2
 _EQUAL, _NOT_EQUAL, _AT_MOST = 0, 1, 3
 """Relations by their places in RELATIONS; from 2 on the odd ones allow equality."""
 _TAGGED, _OTHER, _TEXT = Sort.TAGGED.value, Sort.OTHER.value, Sort.TEXT.value
-_AND, _OR, _NOT = Code.AND.value, Code.OR.value, Code.NOT.value
+_AND, _OR, _NOT, _CERTAIN = Code.AND.value, Code.OR.value, Code.NOT.value, Code.CERTAIN.value
 
 
 @step
@@ -76,6 +76,8 @@ def program_holds(
         place += 1
         if code == _NOT:
             stack[height - 1] = TRUE - stack[height - 1]
+        elif code == _CERTAIN:
+            stack[height - 1] = TRUE if stack[height - 1] == TRUE else FALSE
         elif code == _AND:
             height -= 1
             stack[height - 1] = min(stack[height - 1], stack[height])
