@@ -114,6 +114,7 @@ class SteppedRows:
 
     sequences: npt.NDArray[np.int64]
     steps: Steps
+    has_bindings: bool = False
 
 
 def match_records(sequences: npt.NDArray[np.int64], matches: Matches, bindings: MatchBindings | None = None) -> Any:
@@ -200,7 +201,8 @@ def _stepped_rows(batch: Any) -> SteppedRows:
     sequences = batch.column("sequence").to_numpy()
     if "queries" in batch.schema.names:  # matches/1: the ids as they are
         return SteppedRows(sequences, _steps_of(*_listed(batch.column("queries"))))
-    return SteppedRows(sequences, Steps(*_listed(batch.column("steps")), *_listed(batch.column("leaps"))))
+    steps = Steps(*_listed(batch.column("steps")), *_listed(batch.column("leaps")))
+    return SteppedRows(sequences, steps, _BINDINGS.name in batch.schema.names)
 
 
 def _rows(batch: Any) -> MatchRows:

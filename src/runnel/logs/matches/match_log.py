@@ -154,7 +154,13 @@ class MatchLog:
         return rows
 
     def _read_steps(self, layers: Layers) -> list[SteppedRows]:
-        return [rows for part in layers for rows in read_steps(self._storage, part.path)]
+        found: list[SteppedRows] = []
+        for part in layers:
+            rows = read_steps(self._storage, part.path)
+            if not any(one.has_bindings for one in rows):
+                self._note_unbound(part)
+            found += rows
+        return found
 
     def _note_unbound(self, part: KeptPart) -> None:
         if len(self._unbound) >= _MOST_KNOWN:
@@ -184,7 +190,7 @@ class MatchLog:
         # Imported here: an index answers without a compiler.
         from runnel.logs.matches.query_sequences import sequences_by_query
 
-        return sequences_by_query(read_steps(self._storage, part.path), wanted, after, upto).to_dict()
+        return sequences_by_query(self._read_steps((part,)), wanted, after, upto).to_dict()
 
     def _each(self, after: int, upto: int, look: Callable[[Layers, int], _T]) -> Iterator[_T]:
         """What `look` makes of the layers of each run of items, in order, and of what it is wanted behind."""
