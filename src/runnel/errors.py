@@ -20,6 +20,7 @@
     │   ├── NotAWorkspaceError            no installation there
     │   ├── WorkspaceExistsError          an installation is there already
     │   ├── NewerWorkspaceError           written by a newer Runnel
+    │   ├── ReadOnlyError                 the catalog or the files cannot be written; reading still works
     │   ├── CatalogUnavailableError       the catalog does not answer now; what was not committed can be tried again
     │   ├── RunnerActiveError             another runner holds the lease
     │   └── FencedError                   this runner lost its lease; nothing more may be committed
@@ -225,6 +226,10 @@ class WorkspaceExistsError(WorkspaceError):
 
 class NewerWorkspaceError(WorkspaceError):
     """The root was written by a newer Runnel than this one."""
+
+
+class ReadOnlyError(WorkspaceError):
+    """The catalog or the files of the workspace cannot be written by this process. Commands that only read work."""
 
 
 class CatalogUnavailableError(WorkspaceError):

@@ -19,6 +19,7 @@ from runnel.errors import (
     JavaMissingError,
     NotAllowedError,
     NotFoundError,
+    ReadOnlyError,
     RunnelError,
     SparkLostError,
     StatementError,
@@ -54,6 +55,13 @@ def reporting_errors(as_json: bool) -> Iterator[None]:
     except RunnelError as error:
         report_error(error, as_json)
         raise typer.Exit(exit_code(error)) from error
+    except PermissionError as error:
+        refused = ReadOnlyError(
+            f"{error.filename or 'a file'}: {error.strerror or 'permission denied'}",
+            hint="run the command as the user who owns the workspace, or choose another folder",
+        )
+        report_error(refused, as_json)
+        raise typer.Exit(exit_code(refused)) from error
 
 
 def exit_code(error: RunnelError) -> int:

@@ -8,13 +8,14 @@ from before identities gets one when it is opened, if the files that its catalog
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, text
 
 from runnel.catalog.store.connection import Catalog
 from runnel.catalog.store.identity import read_history, read_identity, set_identity
-from runnel.errors import WorkspaceError
+from runnel.errors import ReadOnlyError, WorkspaceError
 from runnel.logs.garbage import DATA_FOLDERS
 from runnel.storage.file_storage import Storage
 from runnel.storage.workspace_marker import WorkspaceMarker, read_marker, write_marker
@@ -126,7 +127,8 @@ def _adopt_unmarked(catalog: Catalog, storage: Storage) -> None:
     with catalog.read() as connection:
         belonging = _belonging(connection, storage)
     if belonging.is_clear:
-        _mark(catalog, storage)
+        with suppress(ReadOnlyError):  # whoever can write does it; reading needs no marker
+            _mark(catalog, storage)
         return
     if belonging.named:
         raise WorkspaceError(

@@ -10,7 +10,7 @@ import errno
 import os
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
-from runnel.errors import StorageFullError, WorkspaceError
+from runnel.errors import ReadOnlyError, StorageFullError, WorkspaceError
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,16 +72,18 @@ class FileStorage:
 
     def write(self, path: str, data: bytes | memoryview, *, last: bool = True) -> None:
         target = self._folder / path
-        self._put(target, data, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        if last:
-            _sync_folder(target.parent)
+        with self._writing():
+            self._put(target, data, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            if last:
+                _sync_folder(target.parent)
 
     def replace(self, path: str, data: bytes | memoryview) -> None:
         target = self._folder / path
         draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
-        self._put(draft, data, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
-        draft.replace(target)
-        _sync_folder(target.parent)
+        with self._writing():
+            self._put(draft, data, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            draft.replace(target)
+            _sync_folder(target.parent)
 
     def read(self, path: str) -> bytes:
         return (self._folder / path).read_bytes()
@@ -89,13 +92,15 @@ class FileStorage:
         return self._folder / path
 
     def delete(self, path: str) -> None:
-        (self._folder / path).unlink(missing_ok=True)
+        with self._writing():
+            (self._folder / path).unlink(missing_ok=True)
 
     def move(self, path: str, target: str) -> None:
         moved = self._folder / target
-        _make_folder(moved.parent)
-        with suppress(FileNotFoundError):
-            (self._folder / path).rename(moved)
+        with self._writing():
+            _make_folder(moved.parent)
+            with suppress(FileNotFoundError):
+                (self._folder / path).rename(moved)
 
     def files(self, prefix: str) -> Iterator[StoredFile]:
         top = self._folder / prefix
@@ -107,6 +112,18 @@ class FileStorage:
                 except FileNotFoundError:
                     continue
                 yield StoredFile(found.relative_to(self._folder).as_posix(), status.st_size, status.st_mtime)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in _READ_ONLY:
+                raise
+            raise ReadOnlyError(
+                f"{self._folder} cannot be written: {error.strerror}",
+                hint="run the command as the user who owns the workspace, or make the disk and the folder writable",
+            ) from error
 
     def _put(self, target: Path, data: bytes | memoryview, flags: int) -> None:
         try:

@@ -7,6 +7,8 @@ No password ever leaves this module in a message: errors and `shown` speak of th
 from __future__ import annotations
 
 import fcntl
+import os
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,9 +21,15 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
-from runnel.catalog.store.db_errors import translate_db_error
+from runnel.catalog.store.db_errors import READ_ONLY_HINT, translate_db_error
 from runnel.catalog.store.migrations import MIGRATIONS, statements
-from runnel.errors import CatalogUnavailableError, NewerWorkspaceError, WorkspaceError, install_hint
+from runnel.errors import (
+    CatalogUnavailableError,
+    NewerWorkspaceError,
+    ReadOnlyError,
+    WorkspaceError,
+    install_hint,
+)
 
 _BUSY_SECONDS = 60.0
 _STATEMENT_SECONDS = 300.0
@@ -50,7 +58,8 @@ class Catalog:
         parsed = _parsed(url)
         self.url = parsed.render_as_string(hide_password=False)
         self.shown = without_password(parsed.set(query={}).render_as_string(hide_password=False))
-        self._engine = _open(parsed, max_bytes).execution_options(runnel_clock=clock)
+        self.is_read_only = _is_read_only(parsed)
+        self._engine = _open(parsed, max_bytes, self.is_read_only).execution_options(runnel_clock=clock)
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -58,6 +67,8 @@ class Catalog:
 
         CatalogUnavailable at the end leaves open whether it was committed: who tries again must find out.
         """
+        if self.is_read_only:
+            raise ReadOnlyError(f"{self.shown} cannot be written by this user", hint=READ_ONLY_HINT)
         with self._translated(), self._engine.connect() as connection:
             connection = connection.execution_options(runnel_write=True)
             with connection.begin():
@@ -233,8 +244,39 @@ def _parsed(url: str) -> URL:
     raise WorkspaceError(f"{parsed.get_backend_name()} cannot hold a catalog", hint=hint)
 
 
-def _open(url: URL, max_bytes: int) -> Engine:
-    return _open_sqlite(url, max_bytes) if url.get_backend_name() == _SQLITE else _open_postgresql(url)
+def _open(url: URL, max_bytes: int, read_only: bool) -> Engine:
+    if url.get_backend_name() != _SQLITE:
+        return _open_postgresql(url)
+    return _open_sqlite(url, max_bytes, read_only)
+
+
+def _is_read_only(url: URL) -> bool:
+    """Whether a catalog is a file that is there and that this process cannot write, or not beside it."""
+    file = sqlite_file(url.render_as_string(hide_password=False))
+    if file is None or not file.exists():
+        return False
+    effective = os.access in os.supports_effective_ids
+    return not all(os.access(one, os.W_OK, effective_ids=effective) for one in (file, file.parent))
+
+
+def _connect_read_only(file: Path) -> Callable[[], sqlite3.Connection]:
+    """How to open a catalog that cannot be written.
+
+    While another process uses it, SQLite follows that process's log. Otherwise the file is all there is, and SQLite
+    must be told so, as it would make files next to it.
+    """
+
+    def connect() -> sqlite3.Connection:
+        log, index = (file.with_name(f"{file.name}{end}") for end in ("-wal", "-shm"))
+        is_whole = not log.exists() or log.stat().st_size == 0
+        if not is_whole and not index.exists():
+            raise ReadOnlyError(
+                f"{file} was not closed properly, and cannot be read without being written", hint=READ_ONLY_HINT
+            )
+        mode = "immutable=1" if is_whole else "mode=ro"
+        return sqlite3.connect(f"{file.absolute().as_uri()}?{mode}", uri=True, timeout=_BUSY_SECONDS)
+
+    return connect
 
 
 def _open_postgresql(url: URL) -> Engine:
@@ -314,19 +356,18 @@ def _configure_postgresql(connection: Any, record: Any) -> None:
     connection.commit()
 
 
-def _open_sqlite(url: URL, max_bytes: int) -> Engine:
+def _open_sqlite(url: URL, max_bytes: int, read_only: bool) -> Engine:
     # Connections are kept: closing the last one would write the log back and remove it, at every turn.
-    engine = create_engine(
-        url,
-        poolclass=QueuePool,
-        max_overflow=_POOL_EXTRA,
-        hide_parameters=True,
-        connect_args={"timeout": _BUSY_SECONDS},
-    )
+    given: dict[str, Any] = {"connect_args": {"timeout": _BUSY_SECONDS}}
+    if read_only:
+        given = {"creator": _connect_read_only(Path(str(url.database)))}
+    engine = create_engine(url, poolclass=QueuePool, max_overflow=_POOL_EXTRA, hide_parameters=True, **given)
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, record: Any) -> None:
         connection.isolation_level = None  # transactions begin where `begin` below says so
+        if read_only:
+            return
         cursor = connection.cursor()
         cursor.execute("pragma journal_mode = wal")
         cursor.execute("pragma synchronous = full")  # an accepted item survives a power cut

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from sqlalchemy.exc import DBAPIError, OperationalError
 
-from runnel.errors import CatalogUnavailableError, CorruptDataError, RunnelError, StorageFullError, WorkspaceError
+from runnel.errors import (
+    CatalogUnavailableError,
+    CorruptDataError,
+    ReadOnlyError,
+    RunnelError,
+    StorageFullError,
+    WorkspaceError,
+)
 
+READ_ONLY_HINT = (
+    "run the command as the user who owns the workspace, or make the disk and the folder writable; commands that "
+    "only read work all the same"
+)
 _ROOM_HINT = "free some space; work goes on by itself"
 _BUSY = "the catalog is busy"
 _BUSY_HINT = "another transaction takes long; try again"
@@ -58,6 +69,12 @@ def _by_words(error: DBAPIError, reason: str, place: str) -> RunnelError | None:
     words = str(error.orig).lower()
     if any(sign in words for sign in ("disk is full", "no space left", "disk i/o error")):
         return StorageFullError("no room left for the catalog", hint=_ROOM_HINT)
+    if "readonly database" in words:
+        return ReadOnlyError(f"{place} cannot be written: {reason}", hint=READ_ONLY_HINT)
+    if "unable to open database file" in words:
+        return ReadOnlyError(
+            f"{place} cannot be opened: {reason}", hint="check that its folder is there, and the permissions of both"
+        )
     if "not a database" in words or "malformed" in words:
         return CorruptDataError(f"the catalog cannot be read: {error.orig}", hint="restore it from a backup")
     if not isinstance(error, OperationalError):

@@ -85,11 +85,17 @@ def log_clock(connection: Connection) -> int:
 
 def workspace_number(connection: Connection) -> int:
     """A number that tells this root from others; chosen when it is first asked for, in a transaction that writes."""
-    found = connection.execute(select(_c.value).where(_c.name == "root")).scalar_one_or_none()
+    found = known_number(connection)
     if found is None:
         found = secrets.randbits(62)
         connection.execute(insert(schema.counters).values(name="root", value=found))
-    return int(found)
+    return found
+
+
+def known_number(connection: Connection) -> int | None:
+    """The number of this workspace, if it was chosen already."""
+    found = connection.execute(select(_c.value).where(_c.name == "root")).scalar_one_or_none()
+    return None if found is None else int(found)
 
 
 def _value(connection: Connection, name: str) -> int:

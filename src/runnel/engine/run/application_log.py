@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, TextIO
 
+from runnel.errors import ReadOnlyError
 from runnel.settings import Settings
 
 FIELDS: Final = (
@@ -107,8 +108,15 @@ def configure_logging(settings: Settings, folder: Path, *, stream: TextIO | None
     Calling it again replaces what was configured before. Spark's own log stays in `logs/spark.log`.
     """
     logs = folder / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
-    file = RotatingFileHandler(logs / "runnel.log", maxBytes=_FILE_BYTES, backupCount=_FILES_KEPT, encoding="utf-8")
+    try:
+        logs.mkdir(parents=True, exist_ok=True)
+        file = RotatingFileHandler(
+            logs / "runnel.log", maxBytes=_FILE_BYTES, backupCount=_FILES_KEPT, encoding="utf-8"
+        )
+    except OSError as error:
+        raise ReadOnlyError(
+            f"{logs} cannot be written: {error.strerror}", hint="run as the user who owns the workspace"
+        ) from error
     _install(settings.log_format, stream, file)
 
 

@@ -23,6 +23,7 @@ from runnel.errors import (
     CatalogUnavailableError,
     CorruptDataError,
     FencedError,
+    ReadOnlyError,
     RunnelError,
     SparkLostError,
     StorageFullError,
@@ -268,6 +269,9 @@ class QueryKeeper:
             raise FencedError("another runner took this root over", hint="stop one of them")
         if any(sign in text for sign in ("StorageFullError", "No space left on device", "disk is full")):
             self.on_hold_up(StorageFullError("no room left in the root"))
+            return None
+        if "ReadOnlyError" in text:
+            self.on_hold_up(ReadOnlyError(reason_of(text)))
             return None
         if "CatalogUnavailableError" in text:
             self.on_hold_up(CatalogUnavailableError("the catalog does not answer"))

@@ -34,6 +34,7 @@ from runnel.errors import (
     CatalogUnavailableError,
     CorruptDataError,
     FencedError,
+    ReadOnlyError,
     RunnelError,
     SparkLostError,
     StorageFullError,
@@ -54,7 +55,7 @@ _AGAIN_TICK = 2.0
 _DIVIDE_TICK = 5.0
 _DRAIN_SECONDS = 60.0
 _WATCHING = "watching"
-_PASSING = (StorageFullError, CatalogUnavailableError)
+_PASSING = (StorageFullError, CatalogUnavailableError, ReadOnlyError)
 """What passes by itself: it is waited for, wherever it shows."""
 
 

@@ -30,7 +30,7 @@ from runnel.catalog.declared import stylesheets
 from runnel.catalog.logs import item_segments, match_segments, plan_versions, quarantine
 from runnel.catalog.store.connection import now
 from runnel.catalog.store.migrations import MIGRATIONS
-from runnel.catalog.store.sequencer import last_sequence, workspace_number
+from runnel.catalog.store.sequencer import known_number, last_sequence, workspace_number
 from runnel.engine.upkeep.catalog_copy import copy_out, identities
 from runnel.engine.workspace import Workspace
 from runnel.errors import (
@@ -116,8 +116,7 @@ def back_up(
     With `link` files on the same disk are not copied but get a second name there.
     """
     target = target.absolute()
-    with root.catalog.write() as connection:
-        number = workspace_number(connection)
+    number = _number(root)
     before = _prepare(root, target, number)
     try:
         manifest, copied = _attempts(root, target, number, before, link, report)
@@ -132,6 +131,16 @@ def back_up(
     return BackupReport(
         target, len(manifest.files), size, copied, manifest.last_sequence, sum(manifest.tables.values())
     )
+
+
+def _number(root: Workspace) -> int:
+    """The number of a workspace. It is there unless nothing was ever sent or backed up: then it must be written."""
+    with root.catalog.read() as connection:
+        known = known_number(connection)
+    if known is not None:
+        return known
+    with root.catalog.write() as connection:
+        return workspace_number(connection)
 
 
 def _attempts(

@@ -1,0 +1,145 @@
+"""A workspace that cannot be written: who writes gets a clear error, and who reads an answer."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.in_process import InProcess
+
+import runnel
+
+SCRIPT = """
+register feed Wire;
+create feed Rock from Wire where title contains 'rock'; subscribe to Rock output jsonl 'rock.jsonl';
+"""
+_PR_CAPBSET_DROP = 24
+_PRIVILEGES = (1, 2, 3)
+"""What lets root write where permissions forbid it: CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER."""
+
+
+def _give_up_privileges() -> None:
+    """Let permissions hold for a process of root too."""
+    if os.getuid() == 0:
+        for one in _PRIVILEGES:
+            ctypes.CDLL(None).prctl(_PR_CAPBSET_DROP, one, 0, 0, 0)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """A workspace that this test's commands may read and not write."""
+    folder = tmp_path / "root"
+    with runnel.open(folder) as engine:
+        engine.execute(SCRIPT)
+        engine.publish("Wire", [{"id": "1", "title": "rock"}, {"id": "2", "title": "jazz"}])
+        InProcess(engine).run()
+    gc.collect()  # connections to the catalog
+    paths = [folder, *folder.rglob("*")]
+    for path in paths:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    yield folder
+    for path in paths:
+        if path.exists():
+            path.chmod(0o755 if path.is_dir() else 0o644)
+
+
+def _runnel(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command as users run it, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-c", "from runnel.cli.main import main; main()", *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        preexec_fn=_give_up_privileges,
+    )
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status",),
+        ("show", "feeds"),
+        ("show", "quarantine"),
+        ("show", "Rock"),
+        ("explain", "Rock"),
+        ("why", "1", "Rock"),
+        ("exec", "show subscriptions;"),
+        ("preview", "create feed Jazz from Wire where title contains 'jazz';"),
+        ("queries",),
+        ("doctor", "--deep"),
+    ],
+)
+def test_commands_that_only_read_work(folder: Path, arguments: tuple[str, ...]) -> None:
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    done = _runnel(*arguments, "--root", str(folder))
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("exec", "register feed Other;"),
+        ("publish", "Wire", "{document}"),
+        ("run", "--once"),
+        ("owner", "add", "ann"),
+        ("adopt",),
+    ],
+)
+def test_commands_that_write_say_what_is_wrong(folder: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    document = tmp_path / "document.json"
+    document.write_text('{"id": "3", "title": "rock"}')
+    document.chmod(0o644)
+    given = (argument.format(document=document) for argument in arguments)
+    done = _runnel(*given, "--root", str(folder))
+    assert done.returncode == 4, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "cannot be written" in done.stderr
+    assert "hint:" in done.stderr
+
+
+def test_init_in_a_folder_that_cannot_be_written_says_so(folder: Path) -> None:
+    done = _runnel("init", str(folder / "inside"))
+    assert done.returncode == 4
+    assert "Traceback" not in done.stderr
+    assert "hint:" in done.stderr
+
+
+def test_catalog_that_another_process_writes_is_read_as_it_is_now(folder: Path) -> None:
+    folder.chmod(0o755)
+    for path in folder.glob("catalog.sqlite*"):
+        path.chmod(0o644)
+    (folder / "items").chmod(0o755)
+    (folder / "items" / "log").mkdir(exist_ok=True)
+    (folder / "items" / "log").chmod(0o755)
+    with runnel.open(folder) as engine:
+        engine.publish("Wire", [{"id": "3", "title": "rock"}])
+        assert (folder / "catalog.sqlite-wal").stat().st_size > 0
+        for path in folder.glob("catalog.sqlite*"):
+            path.chmod(0o444)
+        folder.chmod(0o555)
+        done = _runnel("status", "--json", "--root", str(folder))
+        folder.chmod(0o755)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["accepted"] == 3
+
+
+def test_log_that_a_crash_left_is_not_ignored(folder: Path) -> None:
+    """Read without it, the catalog would be older than it is."""
+    folder.chmod(0o755)
+    (folder / "catalog.sqlite-wal").write_bytes(b"changes")
+    folder.chmod(0o555)
+    done = _runnel("status", "--root", str(folder))
+    assert done.returncode == 4
+    assert "not closed properly" in done.stderr
+    folder.chmod(0o755)
+    (folder / "catalog.sqlite-wal").unlink()
