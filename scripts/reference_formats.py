@@ -89,6 +89,7 @@ _TABLES = {
     "feeds": "feeds; `since` is set while a feed is matched",
     "revisions": "every definition that a feed had",
     "reads": "which feed's query reads which feed",
+    "reads_groups": "Which queries read which groups of feeds (`all feeds tagged …`).",
     "subscriptions": "subscriptions, ended ones too",
     "item_segments": "the item log's manifest",
     "seen": "newest version and fingerprint of every item id",

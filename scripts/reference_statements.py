@@ -18,10 +18,13 @@ class Entry:
 STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "register feed",
-        "register feed 'path or URL' as Name [every duration];\nregister feed Name;",
+        "register feed 'path or URL' as Name [clause]…;\nregister feed Name [clause]…;\n\n"
+        "clause: every duration | title 'text' | home 'URL' | tagged tag [, tag]…",
         "Declares a source feed. With an address its items are read from there; without one they come by `publish`. "
-        "`every` says how often an address on the web is asked.",
-        "register feed 'https://muse.example/rss' as MuseNews every 10 minutes;\nregister feed Friends;",
+        "`every` says how often an address on the web is asked. The title, the home page and the tags are for "
+        "people, for `all feeds tagged …` and for OPML lists. Clauses stand in any order, each once.",
+        "register feed 'https://muse.example/rss' as MuseNews every 10 minutes title 'News of Muse' tagged music;\n"
+        "register feed Friends;",
     ),
     Entry(
         "register feed … apply",
@@ -60,10 +63,14 @@ STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "create feed",
         "create [or replace] feed Name [tagged tag [, tag]…] from term [| term]… [distinct …] [where conditions];\n\n"
-        "term: Feed [as $variable] | ( term [| term]… ) [as $variable]",
+        "term: Feed [as $variable] | all feeds [tagged tag [, tag]…] [as $variable]\n"
+        "  | ( term [| term]… ) [as $variable]",
         "Declares a virtual feed: the items of all its terms that satisfy the conditions. `|` is a union; a group in "
-        "parentheses, or a single feed, may be named by a variable. `or replace` keeps the subscriptions. Tags are "
-        "names by which commands select queries; case makes no difference in them.",
+        "parentheses, or a single feed, may be named by a variable. `all feeds` are the registered feeds of the "
+        "query's owner and of the admin, at any time: a feed that is registered later is read from then on. With "
+        "`tagged` they are those that have all of the tags. Materialized feeds are not among them. "
+        "`or replace` keeps the subscriptions. Tags are names by which commands "
+        "select queries; case makes no difference in them.",
         "create feed RockConcerts tagged music, beta from (Friends | Events as $e | Followed) as $r\n"
         "  where $e[title contains 'rock'] and $r[description contains 'concert'];",
     ),
@@ -106,6 +113,13 @@ STATEMENTS: tuple[Entry, ...] = (
         "rotate key of subscription number;",
         "Gives a webhook's subscription a new signing key, shown this once. The old one signs as well for a day.",
         "rotate key of subscription 12;",
+    ),
+    Entry(
+        "tag feed",
+        "tag feed Name as tag [, tag]…;\nuntag feed Name;",
+        "A source feed has these tags from now on, and no others. Queries that read `all feeds tagged …` follow at "
+        "once.",
+        "tag feed MuseNews as music, beta;\nuntag feed Friends;",
     ),
     Entry(
         "drop feed",

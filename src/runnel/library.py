@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from runnel.algebra.nodes.query import Node, reads
+from runnel.algebra.nodes.query import Node, Read, ReadAll, Union, expand_groups, reads
 from runnel.errors import CyclicFeedsError, DuplicateNameError, StatementError, UnknownNameError
 from runnel.language.binding.bind_query import bind_query
 from runnel.language.grammar.parser import parse
@@ -122,6 +122,7 @@ def compile(queries: str | Sequence[str]) -> CompiledPlan:
     """
     texts = [queries] if isinstance(queries, str) else list(queries)
     created: dict[str, tuple[int, CreateFeed, str]] = {}
+    registered: dict[str, frozenset[str]] = {}
     for text in texts:
         for parsed in parse(text):
             match parsed.statement:
@@ -129,8 +130,8 @@ def compile(queries: str | Sequence[str]) -> CompiledPlan:
                     if name.text in created:
                         raise DuplicateNameError(f"there is a feed {name.text} already", span=name.span, text=text)
                     created[name.text] = (len(created) + 1, statement, text)
-                case RegisterFeed():
-                    pass
+                case RegisterFeed(name, tags=tags):
+                    registered[name.text] = frozenset(tags)
                 case _:
                     raise StatementError("only `create feed` statements are compiled", span=parsed.span, text=text)
     sources: dict[str, int] = {}
@@ -156,6 +157,13 @@ def compile(queries: str | Sequence[str]) -> CompiledPlan:
             ) from None
         except StatementError as error:
             raise error.located(text) from None
+
+    def members(group: ReadAll) -> Node:
+        """The registered feeds, and those that queries name."""
+        known = {resolve(name): registered.get(name, frozenset()) for name in (*registered, *sources)}
+        return Union(tuple(Read(feed) for feed, tags in known.items() if tags.issuperset(group.tags)))
+
+    nodes = {number: expand_groups(node, members) for number, node in nodes.items()}
     _refuse_cycles(nodes, created)
     return CompiledPlan(sources, {number: name for name, (number, _, _) in created.items()}, nodes)
 

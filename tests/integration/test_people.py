@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -826,11 +827,17 @@ def test_the_commands_about_people(engine: Engine) -> None:
     assert "no token 7" in _command(root, "token", "revoke", "7", code=6)
 
 
+def _registered(engine: Engine) -> list[dict[str, Any]]:
+    with engine.root.catalog.read() as connection:
+        addresses = {feed.id: feed.address for feed in feeds.live_feeds(connection)}
+    return [{**row, "address": addresses[row["id"]]} for row in engine.show("feeds").data["feeds"]]
+
+
 def test_lists_of_feeds_come_and_go(engine: Engine, tmp_path: Path) -> None:
     root = engine.root.folder
     listed = tmp_path / "feeds.opml"
     outlines = "".join(
-        f'<outline text="{title}" xmlUrl="{address}"/>'
+        f'<outline text="{title}" xmlUrl="{address}" htmlUrl="https://muse.example/"/>'
         for title, address in [
             ("Muse", "https://muse.example/rss"),
             ("Muse", "https://muse.example/tour"),
@@ -849,4 +856,11 @@ def test_lists_of_feeds_come_and_go(engine: Engine, tmp_path: Path) -> None:
     written = tmp_path / "mine.opml"
     _command(root, "opml", "export", "-o", str(written))
     assert written.read_text().count("xmlUrl") == 2
+    assert '<outline text="music">' in written.read_text(), "the folder has become a tag, which is a folder again"
+    shown = {row["address"]: row for row in _registered(engine)}
+    muse = shown["https://muse.example/rss"]
+    assert (muse["title"], muse["home"], muse["tags"]) == ("Muse", "https://muse.example/", ["music"])
+    listed.write_text('<opml><body><outline text="The "Bad" one" xmlUrl="https://bad.example/"/></body></opml>')
+    repaired = json.loads(_command(root, "opml", "import", str(listed), "--json"))
+    assert len(repaired["registered"]) == len(repaired["repairs"]) == 1
     assert "cannot be written" in _command(root, "opml", "export", "-o", "/nowhere/x", code=3)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from runnel.catalog.declared import feeds
+from runnel.catalog.declared import feeds, tags
 from runnel.engine.engine import Engine
 from runnel.engine.outcome import Outcome
 from runnel.errors import InputError
 from runnel.language.printing import print_script
 from runnel.language.syntax.statements import Name, RegisterFeed
+from runnel.language.syntax.tag_names import LONGEST_TAG, MOST_TAGS, fold_tag
 from runnel.model.feed import Feed
 from runnel.net.http_client import check_url
 from runnel.sources.feed_address import is_web
@@ -21,14 +22,28 @@ def import_feeds(engine: Engine, data: bytes) -> Outcome:
     passed = sum(one.address in known for one in listed.feeds)
     fresh, problems = _usable(engine, [one for one in listed.feeds if one.address not in known])
     names = feed_names(fresh, _taken(engine))
-    statements = [RegisterFeed(Name(name), one.address) for name, one in zip(names, fresh, strict=True)]
+    statements = [
+        RegisterFeed(Name(name), one.address, title=one.title, home=one.home or None, tags=tags_of_folders(one))
+        for name, one in zip(names, fresh, strict=True)
+    ]
     engine.execute(print_script(statements))
     problems = [str(one) for one in listed.problems] + problems
     return Outcome(
         f"registered {len(names)} feeds, {passed} were known already, {len(problems)} could not be used",
-        {"registered": names, "known": passed, "problems": problems},
-        (*names, *problems),
+        {"registered": names, "known": passed, "problems": problems, "repairs": list(listed.repairs)},
+        (*names, *problems, *listed.repairs),
     )
+
+
+def tags_of_folders(feed: OpmlFeed) -> tuple[str, ...]:
+    """The folders and categories of a feed as tags.
+
+    >>> tags_of_folders(OpmlFeed("Muse", "https://muse.example/rss", ("Music", "Rock"), categories=("/Music/Live",)))
+    ('live', 'music', 'rock')
+    """
+    words = (*feed.folders, *(part for one in feed.categories for part in one.split("/")))
+    tags = {fold_tag(word)[:LONGEST_TAG].strip() for word in words}
+    return tuple(sorted(tag for tag in tags if tag)[:MOST_TAGS])
 
 
 def _usable(engine: Engine, listed: list[OpmlFeed]) -> tuple[list[OpmlFeed], list[str]]:
@@ -45,8 +60,24 @@ def _usable(engine: Engine, listed: list[OpmlFeed]) -> tuple[list[OpmlFeed], lis
 
 
 def export_feeds(engine: Engine) -> bytes:
-    """The actor's own web feeds as an OPML document."""
-    return write_opml([OpmlFeed(feed.name, feed.address or "") for feed in _web_feeds(engine)])
+    """The actor's own web feeds as an OPML document: a folder for the first tag of each, and all tags as categories.
+
+    A tag has lost the order of the folders that it came from, so one folder is all that can be made again.
+    """
+    found = _web_feeds(engine)
+    with engine.root.catalog.read() as connection:
+        tagged = tags.tags_of(connection, [feed.id for feed in found])
+    listed = [
+        OpmlFeed(
+            feed.title or feed.name,
+            feed.address or "",
+            tagged.get(feed.id, ())[:1],
+            feed.home or "",
+            tagged.get(feed.id, ()),
+        )
+        for feed in found
+    ]
+    return write_opml(sorted(listed, key=lambda one: one.folders))
 
 
 def _web_feeds(engine: Engine) -> list[Feed]:

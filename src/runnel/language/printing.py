@@ -11,6 +11,7 @@ from runnel.algebra.nodes.render import quote, render, render_name
 from runnel.algebra.semantics.distinct import render_distinct
 from runnel.language.syntax.operator_registrations import ATTRIBUTE, render_budget, render_span
 from runnel.language.syntax.statements import (
+    AllTerm,
     Condition,
     CreateFeed,
     Drop,
@@ -35,6 +36,7 @@ from runnel.language.syntax.statements import (
     Show,
     Statement,
     Subscribe,
+    TagFeed,
     Term,
     Unsubscribe,
     Why,
@@ -65,13 +67,16 @@ def _text(statement: Statement) -> str:
     match statement:
         case RegisterFeed():
             return _register(statement)
+        case TagFeed(name, ()):
+            return f"untag feed {_name(name)}"
+        case TagFeed(name, tags):
+            return f"tag feed {_name(name)} as {', '.join(map(render_name, tags))}"
         case MaterialiseFeed(name, origin, sheet):
             return f"register feed {_name(origin)} apply {quote(sheet)} as {_name(name)}"
         case RegisterOperator():
             return _register_operator(statement)
         case CreateFeed(name, query, replace, tags):
-            tagged = f" tagged {', '.join(map(render_name, tags))}" if tags else ""
-            return f"create {'or replace ' if replace else ''}feed {_name(name)}{tagged} {_query(query)}"
+            return f"create {'or replace ' if replace else ''}feed {_name(name)}{_tagged(tags)} {_query(query)}"
         case Subscribe():
             return _subscribe(statement)
         case Unsubscribe():
@@ -111,10 +116,19 @@ def _text(statement: Statement) -> str:
 
 
 def _register(statement: RegisterFeed) -> str:
-    if statement.address is None:
-        return f"register feed {_name(statement.name)}"
-    text = f"register feed {quote(statement.address)} as {_name(statement.name)}"
-    return text + _clause("every", statement.every)
+    text = f"register feed {_name(statement.name)}"
+    if statement.address is not None:
+        text = f"register feed {quote(statement.address)} as {_name(statement.name)}"
+    text += _clause("every", statement.every)
+    if statement.title is not None:
+        text += f" title {quote(statement.title)}"
+    if statement.home is not None:
+        text += f" home {quote(statement.home)}"
+    return text + _tagged(statement.tags)
+
+
+def _tagged(tags: tuple[str, ...]) -> str:
+    return f" tagged {', '.join(map(render_name, tags))}" if tags else ""
 
 
 def _register_operator(said: RegisterOperator) -> str:
@@ -213,6 +227,8 @@ def _term(term: Term) -> str:
     match term:
         case FeedTerm(feed, variable):
             text = _name(feed)
+        case AllTerm(tags, variable):
+            text = f"all feeds{_tagged(tags)}"
         case GroupTerm(terms, variable):
             text = f"({' | '.join(map(_term, terms))})"
     return text if variable is None else f"{text} as ${variable.text}"

@@ -24,7 +24,7 @@ class Feed:
     `id` is the catalog's, never reused; it is also the query's id in match logs. `statement` is the canonical
     text that declares the feed. `address` is where a source feed's items come from (empty: only by `publish`) and
     `every` how often it is asked. A materialised feed is a source feed whose items are made from those of the feed
-    `origin` by the stylesheet at the path `sheet`.
+    `origin` by the stylesheet at the path `sheet`. `title` is what people call a source feed, `home` its home page.
     """
 
     id: int
@@ -38,3 +38,5 @@ class Feed:
     every: timedelta | None = None
     origin: int | None = None
     sheet: str | None = None
+    title: str | None = None
+    home: str | None = None

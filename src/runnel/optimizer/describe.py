@@ -30,6 +30,16 @@ WIDTH = 78
 Children = Mapping[int, tuple[int, ...]]
 
 
+def shortened(names: Sequence[str], most: int = 20) -> str:
+    """Names in a row, the first of them if they are many.
+
+    >>> shortened(["A", "B", "C", "D"], most=2)
+    'A, B and 2 more'
+    """
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more:,} more" if more > 0 else "")
+
+
 def counted(number: int, thing: str) -> str:
     """A number of things.
 

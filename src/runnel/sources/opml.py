@@ -1,8 +1,9 @@
 """Lists of feeds as other readers keep them (OPML): read on the way in, written on the way out.
 
 In: the bytes of an OPML document. Out: `read_opml` gives its feeds, each with a title, an address and the folders
-that it stands in, and the problems of the outlines that are no feeds; `feed_names` makes names for them that
-statements can use. `write_opml` is the way back.
+that it stands in, and its home page; the problems of the outlines that are no feeds; and what had to be repaired to
+read the document at all. `feed_names` makes names for the feeds that statements can use. `write_opml` is the way
+back.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from html import unescape
 from xml.sax.saxutils import quoteattr
 
 from lxml import etree
@@ -25,27 +27,49 @@ from runnel.sources.documents.safe_xml import parse_xml
 MAX_OPML = 15 << 20
 MAX_FEEDS = 100_000
 _LONGEST_ADDRESS = 8192
-_LONGEST_TITLE = 1000
+_LONGEST_TITLE = 500
+_LONGEST_HOME = 500
 _LONGEST_NAME = 60
+_OUTLINE = re.compile(
+    r"(?P<end></outline\s{0,9}>)"
+    r"|<outline\b(?P<attributes>[^<>]{0,9000}(?:[<>][^<>]{0,9000}?){0,20}?)>(?=\s{0,99}(?:<|\Z))",
+    re.IGNORECASE,
+)
+"""An outline ends where a tag or the text's end follows: quotes and brackets in its title end nothing."""
+
+_OUTLINE_ATTRIBUTE = re.compile(
+    r"""(?P<key>[A-Za-z_][\w.-]{0,60})\s{0,9}=\s{0,9}
+    (?:(?P<quote>["'])(?P<value>.{0,9000}?)(?P=quote)(?=\s{1,99}[A-Za-z_][\w.:-]{0,60}\s{0,9}=|\s{0,99}\Z)
+    |(?P<bare>[^\s"'<>]{1,9000}))""",
+    re.DOTALL | re.VERBOSE,
+)
+"""An attribute's value ends at the quote that another attribute follows, or nothing."""
+
 _ADDRESS = re.compile(r"(?:https?|feed)://[^\s/?#]", re.IGNORECASE)
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff\ud800-\udfff]")
 
 
 @dataclass(frozen=True, slots=True)
 class OpmlFeed:
-    """A feed of a list: what it is called there, where it is, and the folders around it, outermost first."""
+    """A feed of a list: what it is called there, where it is, the folders around it, outermost first, and its home.
+
+    `categories` are those that the outline itself names (OPML 2.0), as paths: `/Boston/Weather` or `weather`.
+    """
 
     title: str
     address: str
     folders: tuple[str, ...] = ()
+    home: str = ""
+    categories: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class OpmlList:
-    """The feeds of a document, in its order, and what was wrong with other outlines."""
+    """The feeds of a document, in its order, what was wrong with other outlines, and what was repaired."""
 
     feeds: tuple[OpmlFeed, ...]
     problems: tuple[InputError, ...] = ()
+    repairs: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[OpmlFeed]:
         return iter(self.feeds)
@@ -59,13 +83,13 @@ def read_opml(data: bytes, name: str = "opml", *, limit: int = MAX_OPML) -> Opml
 
     >>> outline = b'<outline text="Music"><outline xmlUrl="https://muse.example/rss"/></outline>'
     >>> read_opml(b"<opml><body>" + outline + b"</body></opml>").feeds
-    (OpmlFeed(title='muse.example', address='https://muse.example/rss', folders=('Music',)),)
+    (OpmlFeed(title='muse.example', address='https://muse.example/rss', folders=('Music',), home='', categories=()),)
     """
     if len(data) > limit:
         raise BrokenDocumentError(
             f"the list has {len(data)} bytes, more than the {limit} that are taken", place=f"{name}:1"
         )
-    root = _parse(data, name)
+    root, repairs = _parse(data, name)
     body = next((child for child in root if split_name(child)[1].lower() == "body"), None)
     if split_name(root)[1].lower() != "opml" or body is None:
         raise BrokenDocumentError(
@@ -89,24 +113,61 @@ def read_opml(data: bytes, name: str = "opml", *, limit: int = MAX_OPML) -> Opml
             problems.append(problem)
         else:
             feeds[feed.address] = feed
-    return OpmlList(tuple(feeds.values()), tuple(problems))
+    return OpmlList(tuple(feeds.values()), tuple(problems), tuple(repairs))
 
 
-def _parse(data: bytes, name: str) -> etree._Element:
+def _parse(data: bytes, name: str) -> tuple[etree._Element, list[str]]:
+    """The root of a document, and what was repaired in it: one bad character must not refuse the whole list."""
+    repairs: list[str] = []
     try:
         text = decode_text(data, name).lstrip("\ufeff")
-    except BrokenDocumentError:
+    except BrokenDocumentError as problem:
         text = guess_text(data)
+        repairs.append(f"{problem}; the characters were guessed")
     try:
-        return parse_xml(text, name)
-    except BrokenDocumentError as refusal:
-        mended = repair_xml(text) if isinstance(refusal.__cause__, etree.XMLSyntaxError) else None
-        if mended is None:
+        return parse_xml(text, name), repairs
+    except BrokenDocumentError as problem:
+        if not isinstance(problem.__cause__, etree.XMLSyntaxError):
             raise
+        refusal = problem
+    for repair in (repair_xml, _repair_outlines):
+        repaired = repair(text)
+        if repaired is None:
+            continue
         try:
-            return parse_xml(mended, name)
+            return parse_xml(repaired, name), [*repairs, f"{refusal}; this was repaired"]
         except BrokenDocumentError:
-            raise refusal from None
+            continue
+    raise refusal
+
+
+def _repair_outlines(text: str) -> str | None:
+    """The outlines of a text, written again with their attributes escaped; everything else is left out.
+
+    Folders that are not closed, or closed too often, are closed where the text ends.
+
+    >>> _repair_outlines('<opml><body><outline text="The "Muse" & b" xmlUrl="https://a.example/"/></body>')
+    '<opml><body><outline text="The &quot;Muse&quot; &amp; b" xmlUrl="https://a.example/"/></body></opml>'
+    """
+    parts = ["<opml><body>"]
+    depth = 0
+    for tag in _OUTLINE.finditer(_FORBIDDEN.sub("", text)):
+        if tag["end"]:
+            if depth:
+                depth -= 1
+                parts.append("</outline>")
+            continue
+        inner = tag["attributes"].rstrip()
+        is_empty = inner.endswith("/")
+        found = _OUTLINE_ATTRIBUTE.finditer(inner.removesuffix("/"))
+        values = {one["key"]: one["bare"] or one["value"] for one in found}
+        written = "".join(f" {key}={_quoted(unescape(value))}" for key, value in values.items())
+        parts.append(f"<outline{written}{'/' if is_empty else ''}>")
+        depth += not is_empty
+    if len(parts) == 1:
+        return None
+    parts.extend("</outline>" for _ in range(depth))
+    return "".join(parts) + "</body></opml>"
 
 
 def _outlines(body: etree._Element) -> Iterator[tuple[etree._Element, tuple[str, ...]]]:
@@ -136,7 +197,11 @@ def _feed(outline: etree._Element, folders: tuple[str, ...], place: str) -> Opml
         )
     if address[:5].lower() == "feed:":
         address = "http" + address[4:]
-    return OpmlFeed(title or _host(address), address, folders)
+    home = _attribute(outline, "htmlurl")
+    if len(home) > _LONGEST_HOME or not re.match(r"https?://[^\s/?#]", home, re.IGNORECASE) or not home.isprintable():
+        home = ""
+    named = (one.strip() for one in _attribute(outline, "category").split(","))
+    return OpmlFeed(title or _host(address), address, folders, home, tuple(one for one in named if one))
 
 
 def _attribute(outline: etree._Element, name: str) -> str:
@@ -175,7 +240,10 @@ def write_opml(feeds: Sequence[OpmlFeed], title: str = "Runnel") -> bytes:
         lines.extend(f"<outline text={_quoted(folder)}>" for folder in feed.folders[shared:])
         open_folders = feed.folders
         named = _quoted(feed.title)
-        lines.append(f'<outline type="rss" text={named} title={named} xmlUrl={_quoted(feed.address)}/>')
+        more = f" htmlUrl={_quoted(feed.home)}" if feed.home else ""
+        if feed.categories:
+            more += f" category={_quoted(','.join(one.replace(',', ' ') for one in feed.categories))}"
+        lines.append(f'<outline type="rss" text={named} title={named} xmlUrl={_quoted(feed.address)}{more}/>')
     lines.extend("</outline>" for _ in open_folders)
     lines.append("</body></opml>\n")
     return "\n".join(lines).encode()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from runnel.errors import StatementSyntaxError
 from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_statement
-from runnel.language.syntax.statements import CreateFeed, Name
+from runnel.language.syntax.statements import AllTerm, CreateFeed, Name
 from runnel.language.syntax.tag_names import LONGEST_TAG, MOST_TAGS, fold_tag, read_tags
 
 
@@ -44,8 +44,7 @@ def test_a_feed_may_be_named_tagged() -> None:
 @pytest.mark.parametrize(
     ("text", "message", "column"),
     [
-        ("create feed X tagged 'sport' from Y", "expected a name", 22),
-        ("create feed X tagged from Y", "expected a name but found `from`", 22),
+        ("create feed X tagged from Y", "expected a name or a text in single quotes but found `from`", 22),
         ("create feed X tagged a b from Y", "expected", 24),
         (f'create feed X tagged a, "{"b" * (LONGEST_TAG + 1)}" from Y', "at most 64 characters, not 65", 25),
         (f"create feed X tagged {', '.join(f't{n}' for n in range(MOST_TAGS + 1))} from Y", "at most 16 tags", 92),
@@ -73,3 +72,10 @@ def test_canonical_tags_stay_as_they_are(texts: list[str]) -> None:
     assert list(again.tags) == sorted(set(again.tags))
     assert read_tags([Name(tag) for tag in again.tags]) == again.tags
     assert all(fold_tag(tag) == tag for tag in again.tags)
+
+
+def test_a_tag_may_be_written_as_a_text() -> None:
+    (parsed,) = parse("create feed X tagged 'Sport', beta from all feeds tagged 'Two words'")
+    assert isinstance(parsed.statement, CreateFeed)
+    assert parsed.statement.tags == ("beta", "sport")
+    assert parsed.statement.query.source == AllTerm(("two words",))

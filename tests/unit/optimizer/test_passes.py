@@ -16,7 +16,7 @@ from tests.unit.optimizer.generated_worlds import NAMES, SOURCES, GeneratedWorld
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.calls import Call, Constraint, Literally, Variable
 from runnel.algebra.nodes.expressions import And, Compare, Contains, Expression, In, Not, Or
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union
 from runnel.algebra.nodes.render import render, render_attribute
 from runnel.errors import CyclicFeedsError, RunnelError
 from runnel.optimizer import optimize as optimizer
@@ -95,6 +95,8 @@ def _definition(node: Node) -> str:
     match node:
         case Read(feed):
             return str(feed)
+        case ReadAll():
+            raise AssertionError("groups are expanded before a plan is made")
         case Union(inputs):
             return f"({' | '.join(map(_definition, inputs))})"
         case Filter(inner, condition):

@@ -120,3 +120,42 @@ def test_names_are_valid_and_like_no_other(rows: list[tuple[str, str]], taken: s
 def test_ten_thousand_feeds_of_one_name_are_named_in_no_time() -> None:
     names = feed_names([OpmlFeed("News", f"https://{number}.example/") for number in range(10_000)])
     assert (names[0], names[-1]) == ("News", "News10000")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b'<outline text="The "Muse" blog" xmlUrl="https://a.example/"/>',
+        b'<outline text="1 < 2 & 3" xmlUrl="https://a.example/"/>',
+        b'<outline text="a <b>bold</b> title" xmlUrl="https://a.example/"/>',
+        b'<outline text="null\x00 and \x1f" xmlUrl="https://a.example/"/>',
+        b'<outline text="caf\xe9" xmlUrl="https://a.example/"/>',
+        b'<outline text="&nosuch; &#xFFFF;" xmlUrl="https://a.example/"/>',
+        b'<outline text="open folder"><outline text="a" xmlUrl="https://a.example/"/>',
+        b'</outline><outline text="a" xmlUrl="https://a.example/"/>',
+        b'<outline text=unquoted xmlUrl="https://a.example/"/>',
+    ],
+)
+def test_a_bad_character_does_not_refuse_the_list(bad: bytes) -> None:
+    listed = (
+        b'<?xml version="1.0" encoding="utf-8"?><opml version="2.0"><body>'
+        b'<outline text="Folder"><outline text="One" xmlUrl="https://one.example/" htmlUrl="https://one.example/home"/>'
+        b"</outline>\n" + bad + b'\n<outline text="Two" xmlUrl="https://two.example/?a=1"/></body></opml>'
+    )
+    found = read_opml(listed, "list.opml")
+    assert [feed.address for feed in found.feeds] == [
+        "https://one.example/",
+        "https://a.example/",
+        "https://two.example/?a=1",
+    ]
+    assert found.feeds[0].folders == ("Folder",)
+    assert found.feeds[0].home == "https://one.example/home"
+    assert len(found.repairs) == 1
+    assert found.repairs[0].startswith("list.opml:")
+
+
+def test_a_list_without_faults_needs_no_repairs_and_keeps_homes_and_categories() -> None:
+    feeds = [OpmlFeed("Muse", "https://muse.example/rss", ("Music",), "https://muse.example/", ("/Music/Live", "x"))]
+    found = read_opml(write_opml(feeds))
+    assert list(found) == feeds
+    assert found.repairs == ()

@@ -54,7 +54,7 @@ from runnel.algebra.nodes.graph_patterns import (
     GraphFilter,
 )
 from runnel.algebra.nodes.graph_patterns import Node as GraphNode
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union
 from runnel.algebra.values.word_patterns import word_patterns
 from runnel.algebra.values.words import words
 from runnel.model.operator import ValueType
@@ -337,6 +337,8 @@ def encode_node(node: Node) -> Any:
     match node:
         case Read(feed):
             return feed
+        case ReadAll(owner, tags):
+            return {"all": owner, "tagged": list(tags)}
         case Union(inputs):
             return {"union": [encode_node(one) for one in inputs]}
         case Filter(inner, condition):
@@ -351,6 +353,8 @@ def decode_node(value: Any) -> Node:
     match value:
         case int():
             return Read(value)
+        case {"all": owner, "tagged": tags}:
+            return ReadAll(int(owner), tuple(map(str, tags)))
         case {"union": inputs}:
             return Union(tuple(decode_node(one) for one in inputs))
         case {"filter": inner, "where": condition}:

@@ -6,12 +6,14 @@ a condition on a variable filters the term that the variable names, and nothing 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from hashlib import blake2b
 
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import Expression
+from runnel.errors import RunnelError
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,18 @@ class Read:
     """All items of a feed, source or virtual, by its catalog id."""
 
     feed: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAll:
+    """All items of all source feeds that an owner may read and that have all of the tags.
+
+    Which feeds these are changes as feeds are registered, tagged and dropped. The catalog knows them at any moment,
+    and `expand_groups` says what the node means then: the union of them.
+    """
+
+    owner: int
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +63,13 @@ class Distinct:
     window: timedelta
 
 
-Node = Read | Union | Filter | Distinct
+Node = Read | ReadAll | Union | Filter | Distinct
 
 
 def conditions_of(node: Node) -> Iterator[Expression]:
     """The conditions of a node's own filters, from the outermost on."""
     match node:
-        case Read():
+        case Read() | ReadAll():
             pass
         case Union(inputs):
             for one in inputs:
@@ -68,7 +82,7 @@ def conditions_of(node: Node) -> Iterator[Expression]:
 
 
 def reads(node: Node) -> Iterator[int]:
-    """The ids of the feeds that a node reads directly, from left to right.
+    """The ids of the feeds that a node names and reads directly, from left to right.
 
     >>> list(reads(Union((Read(1), Read(4)))))
     [1, 4]
@@ -76,8 +90,61 @@ def reads(node: Node) -> Iterator[int]:
     match node:
         case Read(feed):
             yield feed
+        case ReadAll():
+            pass
         case Union(inputs):
             for one in inputs:
                 yield from reads(one)
         case Filter(inner, _) | Distinct(inner, _, _):
             yield from reads(inner)
+
+
+def groups_of(node: Node) -> Iterator[ReadAll]:
+    """The groups of feeds that a node reads directly, from left to right."""
+    match node:
+        case ReadAll():
+            yield node
+        case Union(inputs):
+            for one in inputs:
+                yield from groups_of(one)
+        case Filter(inner, _) | Distinct(inner, _, _):
+            yield from groups_of(inner)
+        case Read():
+            pass
+
+
+def unexpanded(group: ReadAll) -> RunnelError:
+    """The error of meeting a group of feeds where only its members can be evaluated."""
+    return RunnelError(f"a group of feeds of owner {group.owner} was not expanded")
+
+
+def group_view(group: ReadAll) -> int:
+    """The id of a view that stands for a group in a plan: below zero, where no feed has its id.
+
+    >>> group_view(ReadAll(1)) == group_view(ReadAll(1)) != group_view(ReadAll(1, ("news",)))
+    True
+    """
+    text = "\n".join((str(group.owner), *group.tags))
+    return -1 - int.from_bytes(blake2b(text.encode(), digest_size=7).digest())
+
+
+def expand_groups(node: Node, meaning: Callable[[ReadAll], Node]) -> Node:
+    """A node with every group replaced by what it means: the union of its members, or a view of them.
+
+    >>> expand_groups(Union((Read(9), ReadAll(1))), lambda group: Union((Read(3), Read(4))))
+    Union(inputs=(Read(feed=9), Union(inputs=(Read(feed=3), Read(feed=4)))))
+    """
+    match node:
+        case ReadAll():
+            return meaning(node)
+        case Read():
+            return node
+        case Union(inputs):
+            expanded = tuple(expand_groups(one, meaning) for one in inputs)
+            return node if expanded == inputs else Union(expanded)
+        case Filter(inner, condition):
+            below = expand_groups(inner, meaning)
+            return node if below is inner else Filter(below, condition)
+        case Distinct(inner, by, window):
+            below = expand_groups(inner, meaning)
+            return node if below is inner else Distinct(below, by, window)

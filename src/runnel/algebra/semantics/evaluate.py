@@ -36,7 +36,7 @@ from runnel.algebra.nodes.expressions import (
     WordAtom,
 )
 from runnel.algebra.nodes.graph_patterns import Graph
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union, reads
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union, reads, unexpanded
 from runnel.algebra.semantics.close_conditions import close_condition
 from runnel.algebra.semantics.graph_solutions import matches_graph
 from runnel.algebra.values.links import leads_to, lies_below, links_in
@@ -252,6 +252,8 @@ def _reaches(
     match node:
         case Read(read):
             return inside.get(read, read == feed)
+        case ReadAll():
+            raise unexpanded(node)
         case Union(inputs):
             return any(_reaches(one, feed, attributes, inside, accepted, holding) for one in inputs)
         case Filter(inner, condition):

@@ -12,7 +12,7 @@ from typing import Any
 
 from runnel.algebra.nodes.calls import Call
 from runnel.algebra.nodes.encode import decode_node, encode_node
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union
 from runnel.algebra.semantics.bindings import GraphRows, distinct, graph_rows, joined, solutions
 from runnel.algebra.semantics.evaluate import accepts, views_below
 from runnel.model.item import Attributes, Value
@@ -47,7 +47,7 @@ def _solved(
     graphs: GraphRows,
 ) -> list[dict[str, Value]]:
     match node:
-        case Read():
+        case Read() | ReadAll():
             return [{}] if accepts(node, feed, attributes, definitions, accepted) else []
         case Union(inputs):
             return [row for one in inputs for row in _solved(one, feed, attributes, definitions, accepted, graphs)]

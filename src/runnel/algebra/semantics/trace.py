@@ -11,7 +11,7 @@ from runnel.algebra.nodes.attributes import WHOLE
 from runnel.algebra.nodes.calls import Call, Constraint, Term
 from runnel.algebra.nodes.expressions import And, Expression, Not, Or, Truth, conjunction
 from runnel.algebra.nodes.graph_patterns import Graph
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union, unexpanded
 from runnel.algebra.nodes.render import render
 from runnel.algebra.semantics.bindings import MOST_INPUTS, Answers, GraphSearch, asking, fitting, grounded, solutions
 from runnel.algebra.semantics.close_conditions import free_variables
@@ -23,6 +23,8 @@ from runnel.model.item import Attributes, Value
 from runnel.model.operator import Rows
 
 _MOST_VIEWS = 40
+_MOST_WAYS = 20
+"""Ways of a union that are told of."""
 _CONTEXT = 60
 _LONGEST_TEXT = 4096
 
@@ -243,6 +245,8 @@ class _Tracer:
         match node:
             case Read(read):
                 return self._read(read, self._reached(node))
+            case ReadAll():
+                raise unexpanded(node)
             case Distinct(inner, _, _):
                 return self.node(inner)
             case Union(inputs):
@@ -276,7 +280,7 @@ class _Tracer:
     def _union(self, inputs: Sequence[Node], reached: bool) -> Trace:
         ways = [self.node(one) for one in inputs]
         # Where a way leads in, the ways that do not are no answer to "why".
-        told = tuple(way for way in ways if way.holds or not reached)
+        told = tuple(way for way in ways if way.holds or not reached)[:_MOST_WAYS]
         missing = len(ways) - len(told)
         others = f", {missing} {'other does' if missing == 1 else 'others do'} not lead here" if missing else ""
         return Trace(f"by one of {len(ways)} ways{others}", reached, parts=told)

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, Table, func, insert, select
 from runnel.algebra.nodes.encode import encode_node
 from runnel.algebra.nodes.query import Node, reads
 from runnel.catalog.declared.changes import take_numbers
+from runnel.catalog.declared.feed_groups import note_groups
 from runnel.catalog.declared.operators import may_call, note_uses
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import now
@@ -44,6 +45,8 @@ class NewFeed:
     encoded: str | None = None
     origin: int | None = None
     sheet: str | None = None
+    title: str | None = None
+    home: str | None = None
 
 
 def encode_feed(node: Node) -> str:
@@ -92,6 +95,7 @@ def add_feeds(connection: Connection, new: Sequence[NewFeed], sequence: int, mat
             for source in set(reads(one.node))
         ),
     )
+    note_groups(connection, {one.id: one.node for one in new if one.node is not None})
     note_uses(connection, {one.id: one.node for one in new if one.node is not None and may_call(one.encoded)})
     _insert(connection, schema.tags, ({"feed": one.id, "tag": tag} for one in new for tag in one.tags))
     take_numbers(connection, "feeds", new[-1].id)
@@ -112,6 +116,8 @@ def _feed_row(new: NewFeed, created: int, sequence: int, matched: Set[int]) -> d
         "origin": new.origin,
         "sheet": new.sheet,
         "bytes": 0,
+        "title": new.title,
+        "home": new.home,
     }
 
 

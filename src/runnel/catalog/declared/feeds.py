@@ -11,6 +11,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 
 from runnel.algebra.nodes.encode import decode_node, encode_node
 from runnel.algebra.nodes.query import Node, reads
+from runnel.catalog.declared.feed_groups import SourceFeed, expand, expand_as_views, forget_groups, note_groups
 from runnel.catalog.declared.operators import forget_uses, note_uses
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now
@@ -73,6 +74,7 @@ def replace_feed(connection: Connection, feed: Feed, statement: str, node: Node,
     revision = feed.revision + 1
     connection.execute(update(schema.feeds).where(_f.id == feed.id).values(revision=revision))
     connection.execute(delete(schema.reads).where(schema.reads.c.feed == feed.id))
+    forget_groups(connection, [feed.id])
     forget_uses(connection, [feed.id])
     _add_revision(connection, feed.id, revision, statement, encoded or _encoded(node), paused=feed.paused)
     _add_reads(connection, feed.id, node)
@@ -98,7 +100,9 @@ def _add_revision(
 def _add_reads(connection: Connection, feed: int, node: Node | None) -> None:
     if node is not None:
         rows = [{"feed": feed, "source": source} for source in sorted(set(reads(node)))]
-        connection.execute(insert(schema.reads), rows)
+        if rows:
+            connection.execute(insert(schema.reads), rows)
+        note_groups(connection, {feed: node})
         note_uses(connection, {feed: node})
 
 
@@ -110,7 +114,15 @@ def drop_feed(connection: Connection, feed: int) -> None:
     """Forget a feed: its name is free again, its id is not."""
     connection.execute(update(schema.feeds).where(_f.id == feed).values(dropped=now(connection), since=None))
     connection.execute(delete(schema.reads).where(schema.reads.c.feed == feed))
+    forget_groups(connection, [feed])
     forget_uses(connection, [feed])
+
+
+def set_statement(connection: Connection, feed: Feed, statement: str) -> None:
+    """Keep another text of the statement that declares a feed, which says the same of its items."""
+    connection.execute(
+        update(schema.revisions).where(_r.feed == feed.id, _r.revision == feed.revision).values(statement=statement)
+    )
 
 
 def pause_feed(connection: Connection, feed: Feed, paused: bool) -> None:
@@ -244,11 +256,27 @@ def definitions(
     """
     if feeds is not None:
         return own_definitions(connection, all_sources(connection, feeds), with_paused=with_paused)
-    return _nodes(connection.execute(_NODES.where(_LIVE)), with_paused)
+    return expand(connection, _nodes(connection.execute(_NODES.where(_LIVE)), with_paused))
+
+
+def planned_definitions(
+    connection: Connection, feeds: Iterable[int] | None = None, new: Iterable[SourceFeed] = ()
+) -> dict[int, Node]:
+    """The nodes of these feeds, or of all live ones, to make a plan of, with views for the groups that they read.
+
+    `new` source feeds are in the groups too.
+    """
+    if feeds is None:
+        return expand_as_views(connection, _nodes(connection.execute(_NODES.where(_LIVE)), False), new)
+    return expand_as_views(connection, _own_nodes(connection, feeds, False), new)
 
 
 def own_definitions(connection: Connection, feeds: Iterable[int], *, with_paused: bool = False) -> dict[int, Node]:
     """As `definitions`, of these feeds alone."""
+    return expand(connection, _own_nodes(connection, feeds, with_paused))
+
+
+def _own_nodes(connection: Connection, feeds: Iterable[int], with_paused: bool) -> dict[int, Node]:
     ids = sorted(feeds)
     rows = (row for chunk in chunks(ids) for row in connection.execute(_NODES.where(_f.id.in_(chunk))))
     return _nodes(rows, with_paused)
@@ -268,7 +296,7 @@ def definitions_at(connection: Connection, feed: int, plan: int) -> dict[int, No
         if node is not None:
             found[current] = node
             waiting.extend(reads(node))
-    return found
+    return expand(connection, found, plan=plan)
 
 
 def _node_in(connection: Connection, feed: int, plan: int) -> Node | None:
@@ -328,4 +356,6 @@ def _feed(row: Any) -> Feed:
         every=None if row.period is None else timedelta(microseconds=row.period),
         origin=row.origin,
         sheet=row.sheet,
+        title=row.title,
+        home=row.home,
     )

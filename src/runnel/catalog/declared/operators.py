@@ -15,7 +15,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 from runnel.algebra.nodes.calls import Call, Term
 from runnel.algebra.nodes.encode import decode_node, encode_node
 from runnel.algebra.nodes.expressions import Expression
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union
 from runnel.algebra.semantics.close_conditions import leaves
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now
@@ -100,7 +100,7 @@ def calls_in(node: Node) -> Iterator[Call]:
             yield from _calls_of(condition)
         case Distinct(inner, _, _):
             yield from calls_in(inner)
-        case Read():
+        case Read() | ReadAll():
             pass
 
 

@@ -239,6 +239,15 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         # When a disabled subscription was resumed: what was refused before does not count against it.
         "alter table subscriptions add column resumed bigint",
     ),
+    (
+        # Source feeds have titles and home pages; queries may read groups of feeds (`all feeds tagged …`).
+        "alter table feeds add column title text",
+        "alter table feeds add column home text",
+        """create table reads_groups (
+            feed bigint not null references feeds (id), owner bigint not null, tags text not null,
+            primary key (feed, owner, tags))""",
+        "create index reads_groups_owner on reads_groups (owner)",
+    ),
 )
 
 DIALECTS: Final[dict[str, dict[str, str]]] = {

@@ -30,6 +30,8 @@ feeds = _table(
     origin=_I,
     sheet=_T,
     bytes=_I,
+    title=_T,
+    home=_T,
 )
 revisions = _table("revisions", feed=_I, revision=_S, statement=_T, node=_T, paused=_S, plan=_I, created=_I)
 reads = _table("reads", feed=_I, source=_I)
@@ -200,6 +202,7 @@ statistics = _table("statistics", feed=_I, content=_B, learned=_I)
 observations = _table("observations", id=_I, content=_B, created=_I)
 seen_keys = _table("seen_keys", key=_B, feed=_I, sequence=_I, accepted=_I, expires=_I)
 tags = _table("tags", feed=_I, tag=_T)
+reads_groups = _table("reads_groups", feed=_I, owner=_I, tags=_T)
 costs = _table("costs", query=_I, content=_T, noted=_I, told=_I)
 operators = _table("operators", name=_T, version=_S, content=_T, created=_I, dropped=_I)
 uses_operators = _table("uses_operators", feed=_I, operator=_T)

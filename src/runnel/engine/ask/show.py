@@ -5,14 +5,16 @@ Every answer is for an actor: what that one may not read is neither shown nor co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from runnel.algebra.nodes.durations import render_duration
+from runnel.algebra.nodes.query import reads as sources_of
 from runnel.catalog.access.owners import owner_names
 from runnel.catalog.declared import feeds, subscriptions
 from runnel.catalog.declared.subscriptions import INTERNAL, moment_of
+from runnel.catalog.declared.tags import tags_of
 from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import quarantine
 from runnel.catalog.polling import polls
@@ -21,6 +23,7 @@ from runnel.engine.actors import Actor, feed_named, names_for
 from runnel.engine.outcome import Outcome
 from runnel.engine.workspace import Workspace
 from runnel.model.feed import Feed, FeedKind
+from runnel.optimizer.describe import shortened
 
 
 def show_feeds(root: Workspace, actor: Actor) -> Outcome:
@@ -29,7 +32,8 @@ def show_feeds(root: Workspace, actor: Actor) -> Outcome:
         declared = feeds.live_feeds(connection, actor.owner)
         live = feeds.since_of(connection)
         owners = owner_names(connection)
-    rows = [_feed_row(feed, feed.id in live, owners[feed.owner]) for feed in declared]
+        tagged = tags_of(connection, [feed.id for feed in declared])
+    rows = [_feed_row(feed, feed.id in live, owners[feed.owner], tagged.get(feed.id, ())) for feed in declared]
     # Whose a feed is stands behind it as a comment: the lines are still a script.
     lines = tuple(
         row["statement"] if feed.owner == actor.owner else f"{row['statement']}  -- of {row['owner']}"
@@ -43,7 +47,10 @@ def show_feed(root: Workspace, name: str, actor: Actor) -> Outcome:
     with root.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
         names = names_for(connection, actor)
-        reads = _named(names, feeds.direct_sources(connection, [feed.id]) | {feed.origin or 0})
+        definitions = feeds.own_definitions(connection, [feed.id], with_paused=True)
+        read = {source for node in definitions.values() for source in sources_of(node)}
+        reads = _named(names, read | {feed.origin or 0})
+        tagged = tags_of(connection, [feed.id]).get(feed.id, ())
         using = feeds.direct_readers(connection, [feed.id]) | feeds.materialised_from(connection, [feed.id])
         readers = _named(names, using)
         held = [
@@ -54,12 +61,12 @@ def show_feed(root: Workspace, name: str, actor: Actor) -> Outcome:
         is_live = feed.id in feeds.since_of(connection, [feed.id])
         owner = owner_names(connection)[feed.owner]
         polled = polls.poll_states(connection, [feed.id])
-    row = _feed_row(feed, is_live, owner) | {"reads": reads, "read_by": readers, "subscriptions": held}
+    row = _feed_row(feed, is_live, owner, tagged) | {"reads": reads, "read_by": readers, "subscriptions": held}
     row |= {"poll": _poll_row(polled[0])} if polled else {}
     lines = (
         feed.statement,
-        f"reads: {', '.join(reads) or '-'}",
-        f"read by: {', '.join(readers) or '-'}",
+        f"reads: {shortened(reads) or '-'}",
+        f"read by: {shortened(readers) or '-'}",
         f"subscriptions: {', '.join(map(str, held)) or '-'}",
         feed_state(feed, is_live),
         *(f"{name}: {value}" for name, value in row.get("poll", {}).items() if value not in (None, "")),
@@ -95,7 +102,8 @@ def feed_state(feed: Feed, is_live: bool) -> str:
     return "matched" if is_live else "not matched: nobody subscribes to it"
 
 
-def _feed_row(feed: Feed, is_live: bool, owner: str) -> dict[str, Any]:
+def _feed_row(feed: Feed, is_live: bool, owner: str, tags: Sequence[str]) -> dict[str, Any]:
+    described = {"title": feed.title, "home": feed.home} if feed.kind is FeedKind.SOURCE else {}
     return {
         "id": feed.id,
         "name": feed.name,
@@ -105,6 +113,8 @@ def _feed_row(feed: Feed, is_live: bool, owner: str) -> dict[str, Any]:
         "paused": feed.paused,
         "revision": feed.revision,
         "statement": feed.statement,
+        "tags": list(tags),
+        **described,
     }
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from runnel.algebra.nodes.graph_patterns import Graph
-from runnel.algebra.nodes.query import Node, Read, conditions_of
+from runnel.algebra.nodes.query import Node, Read, conditions_of, reads
 from runnel.algebra.semantics.bindings import Answers, GraphSearch
 from runnel.algebra.semantics.close_conditions import leaves
 from runnel.algebra.semantics.evaluate import graphs_of
@@ -33,9 +33,10 @@ def why(root: Workspace, item_id: str, name: str, actor: Actor) -> Outcome:
     with root.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
         names = names_for(connection, actor)
-        reads = feeds.all_sources(connection, [feed.id])
+        current = feeds.definitions(connection, [feed.id], with_paused=True)
+        read = {feed.id, *(source for node in current.values() for source in reads(node))}
         found = [one for one in item_segments.newest_sequences(connection, item_key(item_id)) if one[0] in names]
-        near = [one for one in found if one[0] in reads] or found
+        near = [one for one in found if one[0] in read] or found
         if not near:
             raise NotFoundError(f"no item {item_id} was accepted", hint="ids are those that the publisher gave")
         source, sequence = near[-1]

@@ -25,6 +25,7 @@ from runnel.algebra.nodes.query import Node
 from runnel.catalog.access.owners import Owner, owner_by_id
 from runnel.catalog.declared import feeds
 from runnel.catalog.declared.changes import changes, note_change
+from runnel.catalog.declared.feed_groups import expand_as_views
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.declare.activation import Activation, find_activation
@@ -59,6 +60,8 @@ class Applied(Generic[_T]):
     touched: set[int] = field(default_factory=set)
     redefined: set[int] = field(default_factory=set)
     dropped: set[int] = field(default_factory=set)
+    regrouped: set[int] = field(default_factory=set)
+    """Queries that read groups of feeds which have other members now."""
 
 
 class Apply(Protocol[_T]):
@@ -155,10 +158,11 @@ class _Change(Generic[_T]):
         self, connection: Connection, seen: _Seen, applied: Applied[_T], *, is_ahead: bool
     ) -> _Prepared[_T]:
         activation = _settle(connection, applied)
-        definitions: dict[int, Node | None] = dict(applied.pending.definitions)
-        changed = applied.redefined - applied.dropped
+        new = applied.pending.source_feeds()
+        definitions: dict[int, Node | None] = {**expand_as_views(connection, applied.pending.definitions, new)}
+        changed = (applied.redefined | applied.regrouped) - applied.dropped
         if changed:
-            definitions |= {**dict.fromkeys(changed), **feeds.own_definitions(connection, changed)}
+            definitions |= {**dict.fromkeys(changed), **feeds.planned_definitions(connection, changed, new)}
         uncommitted = Uncommitted(definitions, frozenset(applied.pending.added), frozenset(applied.dropped))
         return _Prepared(seen, applied, activation, uncommitted, is_ahead)
 
@@ -212,4 +216,4 @@ def _settle(connection: Connection, applied: Applied[_T]) -> Activation:
     """What an applied change means for the plan."""
     if applied.redefined or applied.dropped:
         applied.pending.write(connection, last_sequence(connection))
-    return find_activation(connection, applied.touched, applied.redefined, applied.pending)
+    return find_activation(connection, applied.touched, applied.redefined | applied.regrouped, applied.pending)

@@ -7,11 +7,12 @@ something that is there already has that written first.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from runnel.algebra.nodes.query import Node, Read, reads
 from runnel.catalog.declared import feeds, subscriptions, tags
 from runnel.catalog.declared.bulk_insert import NewFeed, NewSubscription, encode_feed
+from runnel.catalog.declared.feed_groups import SourceFeed, source_feed
 from runnel.catalog.declared.prefixes import all_prefixes
 from runnel.catalog.declared.subscriptions import INTERNAL
 from runnel.engine.declare import declare_operators, declare_prefixes, subscribe
@@ -20,6 +21,7 @@ from runnel.engine.declare.scope import DeclarationScope
 from runnel.engine.outcome import Outcome, listed
 from runnel.errors import CyclicFeedsError, InputError, StatementError, StillNeededError
 from runnel.language.binding.bind_query import bind_query, find_cycle
+from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_statement
 from runnel.language.syntax import statements as said
 from runnel.language.syntax.iri_prefixes import write_out
@@ -80,6 +82,8 @@ class Declarer:
             case said.RegisterPrefix() | said.DropPrefix():
                 self._prefixes = None
                 return declare_prefixes.change_prefixes(self.scope, statement)
+            case said.TagFeed():
+                return self._tag(statement)
             case said.Drop():
                 return self._drop(statement)
             case said.Pause(_, None):
@@ -105,10 +109,32 @@ class Declarer:
         name, text, owner = statement.name.text, print_statement(statement), self.scope.actor.owner
         feed = self.scope.pending.feed_id()
         self.scope.pending.add_feed(
-            NewFeed(feed, name, FeedKind.SOURCE, text, statement.address, owner=owner, every=statement.every)
+            NewFeed(
+                feed,
+                name,
+                FeedKind.SOURCE,
+                text,
+                statement.address,
+                owner=owner,
+                every=statement.every,
+                tags=statement.tags,
+                title=statement.title,
+                home=statement.home,
+            )
         )
+        self.scope.regroup(SourceFeed(feed, owner, frozenset(statement.tags)))
         self.scope.remember(
-            Feed(feed, name, FeedKind.SOURCE, text, statement.address, owner=owner, every=statement.every)
+            Feed(
+                feed,
+                name,
+                FeedKind.SOURCE,
+                text,
+                statement.address,
+                owner=owner,
+                every=statement.every,
+                title=statement.title,
+                home=statement.home,
+            )
         )
         return Outcome(f"registered feed {name}", {"feed": name, "id": feed})
 
@@ -210,7 +236,8 @@ class Declarer:
             return prefixes
 
         query = write_out(statement.query, known_prefixes)
-        node = bind_query(query, resolve, self.scope.names, operator, self.scope.operator_names)
+        actor = self.scope.actor
+        node = bind_query(query, resolve, self.scope.names, operator, self.scope.operator_names, actor.owner)
         # Stored without `or replace`: a declaration says what is, not how it came to be.
         text = print_statement(said.CreateFeed(statement.name, query, tags=statement.tags))
         bound = BoundQuery(names, prefixes, asked, node, text, encode_feed(node))
@@ -249,6 +276,27 @@ class Declarer:
             shown = ", which reads ".join(names[one] for one in path)
             raise CyclicFeedsError(f"{feed.name} would read itself: it reads {shown}", span=statement.name.span)
 
+    def _tag(self, statement: said.TagFeed) -> Outcome:
+        scope = self.scope
+        feed = scope.find_own(statement.name)
+        before = source_feed(self._connection, feed.id)
+        if before is None:
+            raise StatementError(
+                f"{feed.name} is not a registered feed",
+                span=statement.name.span,
+                hint="a virtual feed has the tags of its statement: `create or replace feed Name tagged …`",
+            )
+        (declared,) = parse(feed.statement)
+        if isinstance(declared.statement, said.RegisterFeed):
+            text = print_statement(replace(declared.statement, tags=statement.tags))
+            feeds.set_statement(self._connection, feed, text)
+        tags.set_tags(self._connection, feed.id, statement.tags)
+        scope.forget(feed.name)
+        scope.regroup(before)
+        scope.regroup(SourceFeed(feed.id, feed.owner, frozenset(statement.tags)))
+        tagged = f"tagged {', '.join(statement.tags)}" if statement.tags else "without tags"
+        return Outcome(f"feed {feed.name} is {tagged}", {"feed": feed.name, "tags": list(statement.tags)})
+
     def _drop(self, statement: said.Drop) -> Outcome:
         scope = self.scope
         feed = scope.find_own(statement.name)
@@ -283,6 +331,9 @@ class Declarer:
         names = feeds.feed_names(self._connection)
         for one in doomed:
             scope.forget(names[one])
+            source = source_feed(self._connection, one)
+            if source is not None:
+                scope.regroup(source)
             feeds.drop_feed(self._connection, one)
             if owners[one] == scope.actor.owner:
                 scope.allowance.give_back("queries")

@@ -15,6 +15,7 @@ from runnel.algebra.nodes.query import Node, reads
 from runnel.catalog.declared import feeds, subscriptions
 from runnel.catalog.declared.bulk_insert import NewFeed, NewSubscription, add_feeds, add_subscriptions
 from runnel.catalog.declared.changes import next_number
+from runnel.catalog.declared.feed_groups import SourceFeed
 from runnel.model.feed import FeedKind
 
 
@@ -75,6 +76,14 @@ class Pending:
         self.subscriptions.clear()
         self._written |= self._next.keys()
         self._next.clear()
+
+    def source_feeds(self) -> list[SourceFeed]:
+        """The new feeds that groups of feeds have."""
+        return [
+            SourceFeed(one.id, one.owner, frozenset(one.tags))
+            for one in self.feeds.values()
+            if one.kind is FeedKind.SOURCE and one.origin is None
+        ]
 
     # --- lookups that see both ------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from sqlalchemy import Connection
 from runnel.catalog.access.owners import Owner, QuotaAllowance, owner_by_id
 from runnel.catalog.declared import feeds, operators, subscriptions
 from runnel.catalog.declared.bulk_insert import NewSubscription
+from runnel.catalog.declared.feed_groups import SourceFeed, group_readers
 from runnel.catalog.declared.subscriptions import INTERNAL
 from runnel.catalog.delivery import ledger
 from runnel.catalog.store.sequencer import last_sequence
@@ -68,6 +69,7 @@ class DeclarationScope:
         self._operators: dict[str, OperatorDeclaration] | None = None
         self.touched: set[int] = set()
         self.redefined: set[int] = set()
+        self.regrouped: set[int] = set()
         self.dropped: set[int] = set()
 
     def refuse_disabled(self, span: Span) -> None:
@@ -149,6 +151,10 @@ class DeclarationScope:
         """Feeds by the names under which the actor knows them, in order."""
         names = names_for(self.connection, self.actor)
         return sorted(names[one] for one in ids if one in names)
+
+    def regroup(self, feed: SourceFeed) -> None:
+        """A source feed comes into the groups of feeds that have it, or leaves them: their readers change."""
+        self.regrouped |= group_readers(self.connection, feed)
 
     # --- operators -----------------------------------------------------------------------------------------------
 

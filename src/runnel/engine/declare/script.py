@@ -79,7 +79,9 @@ class _Script:
                 except NeedsLockError:
                     self._bind_rest(declarer, number)
                     raise
-        return Applied(outcomes, scope.pending, scope.touched, scope.redefined, scope.dropped)
+        return Applied(
+            outcomes, scope.pending, scope.touched, scope.redefined, scope.dropped, scope.regrouped - scope.dropped
+        )
 
     def before_commit(self, connection: Connection) -> None:
         """Check that the actor may still declare, and keep the stylesheets again that were tidied away meanwhile."""

@@ -153,7 +153,7 @@ class _Reader:
     def everything(self) -> PlanChange:
         """All that is matched."""
         changed = self._uncommitted.definitions
-        nodes = {**feeds.definitions(self._connection), **changed}
+        nodes = {**feeds.planned_definitions(self._connection), **changed}
         definitions = {
             feed: node for feed, node in nodes.items() if node is not None and feed not in self._uncommitted.dropped
         }
@@ -208,9 +208,10 @@ class _Reader:
             seen |= waiting
             known = waiting - changed.keys()
             nodes = {feed: changed[feed] for feed in waiting & changed.keys()}
-            step = {**feeds.own_definitions(self._connection, known - self._uncommitted.new), **nodes}
+            step = {**feeds.planned_definitions(self._connection, known - self._uncommitted.new), **nodes}
             fresh = {feed: node for feed, node in step.items() if node is not None}
             found |= fresh
+            seen |= fresh.keys()
             waiting = {source for node in fresh.values() for source in reads(node)} - seen
         return found
 

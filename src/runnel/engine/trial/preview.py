@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from runnel.algebra.nodes.query import Node, reads
 from runnel.catalog.declared import feeds, operators
+from runnel.catalog.declared.feed_groups import expand
 from runnel.catalog.declared.prefixes import all_prefixes
 from runnel.catalog.store.connection import now
 from runnel.catalog.store.sequencer import last_sequence
@@ -106,7 +107,8 @@ def preview_query(
         known = operators.live_operators(connection)
         names = partial(feeds.live_names, connection, actor.owner)
         written = write_out(query.query, partial(all_prefixes, connection))
-        node = bind_query(written, resolve, names, known.get, lambda: known)
+        node = bind_query(written, resolve, names, known.get, lambda: known, actor.owner)
+        node = expand(connection, {_PREVIEWED: node})[_PREVIEWED]
         nodes = feeds.definitions(connection, set(reads(node)))
     return _preview(root, query.name.text, _PREVIEWED, {**nodes, _PREVIEWED: node}, back, spark, actor, tell)
 

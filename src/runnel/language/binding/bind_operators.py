@@ -12,7 +12,7 @@ from runnel.algebra.nodes.attributes import Attribute, Constant
 from runnel.algebra.nodes.calls import Argument, Call, Constraint, Given, Literally, Variable, variables_of
 from runnel.algebra.nodes.expressions import And, Expression, Not, Or, conjunction, disjunction
 from runnel.algebra.nodes.graph_patterns import Graph
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union
 from runnel.algebra.nodes.render import render_constant, render_name
 from runnel.algebra.semantics.close_conditions import alternatives, close_condition, free_variables, leaves
 from runnel.algebra.semantics.join_graphs import open_variables
@@ -83,7 +83,7 @@ def bind_condition(expression: Expression, find: OperatorNamed, names: Names) ->
 def bind_node(node: Node, find: OperatorNamed, names: Names) -> Node:
     """A query node that is bound already, bound again to what its operators are now."""
     match node:
-        case Read():
+        case Read() | ReadAll():
             return node
         case Union(inputs):
             return Union(tuple(bind_node(one, find, names) for one in inputs))

@@ -6,12 +6,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from runnel.algebra.nodes.expressions import Expression, conjunction
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union, reads
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union, reads
 from runnel.errors import DuplicateNameError, UnknownNameError
 from runnel.language.binding.bind_operators import OperatorNamed, asks_operators, bind_conditions
 from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.iri_prefixes import write_out
-from runnel.language.syntax.statements import Condition, FeedTerm, GroupTerm, Name, QueryText, Term
+from runnel.language.syntax.statements import AllTerm, Condition, FeedTerm, GroupTerm, Name, QueryText, Term
+from runnel.model.feed import ADMIN
 from runnel.model.operator import OperatorDeclaration
 
 Resolve = Callable[[str], int | None]
@@ -29,11 +30,13 @@ def bind_query(
     names: Names,
     operators: OperatorNamed = no_operator,
     operator_names: Names = tuple,
+    owner: int = ADMIN,
 ) -> Node:
     """The node of a query: each condition on a variable filters the term that the variable names (RoSeS §3.1, §3.2).
 
     `resolve` gives the id of a feed's name, `operators` the registration of an operator's; `names` and
-    `operator_names` give all names, and are called only to help after an error.
+    `operator_names` give all names, and are called only to help after an error. `all feeds` means those that `owner`
+    may read.
 
     >>> from runnel.language.grammar.parser import parse
     >>> query = parse("create feed Rock from (A | B as $b) where $b[false]")[0].statement.query
@@ -51,7 +54,7 @@ def bind_query(
         if variable is not None and variable.text not in variables:
             raise _unknown_variable(variable, variables)
         conditions.setdefault(variable.text if variable else None, []).append(condition.expression)
-    node = _filtered(_bound(query.source, conditions, resolve, names), conditions.get(None))
+    node = _filtered(_bound(query.source, conditions, resolve, names, owner), conditions.get(None))
     return node if query.distinct is None else Distinct(node, query.distinct.by, query.distinct.window)
 
 
@@ -117,13 +120,17 @@ def _unknown_variable(variable: Name, variables: Mapping[str, Name]) -> UnknownN
     )
 
 
-def _bound(term: Term, conditions: Mapping[str | None, list[Expression]], resolve: Resolve, names: Names) -> Node:
+def _bound(
+    term: Term, conditions: Mapping[str | None, list[Expression]], resolve: Resolve, names: Names, owner: int
+) -> Node:
     node: Node
     match term:
         case FeedTerm(feed):
             node = Read(_feed_id(feed, resolve, names))
+        case AllTerm(tags):
+            node = ReadAll(owner, tags)
         case GroupTerm(terms):
-            inputs = tuple(_bound(one, conditions, resolve, names) for one in terms)
+            inputs = tuple(_bound(one, conditions, resolve, names, owner) for one in terms)
             node = inputs[0] if len(inputs) == 1 else Union(inputs)
     return node if term.variable is None else _filtered(node, conditions.get(term.variable.text))
 

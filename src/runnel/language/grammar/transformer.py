@@ -59,7 +59,10 @@ from runnel.language.syntax.literals import (
     read_variable,
     span_of,
 )
+from runnel.language.syntax.register_clauses import FeedClause, register_feed
 from runnel.language.syntax.statements import (
+    NOWHERE,
+    AllTerm,
     Condition,
     CreateFeed,
     DistinctText,
@@ -74,7 +77,6 @@ from runnel.language.syntax.statements import (
     Pause,
     Preview,
     QueryText,
-    RegisterFeed,
     Renew,
     Replay,
     RotateKey,
@@ -83,6 +85,7 @@ from runnel.language.syntax.statements import (
     Statement,
     Subscribe,
     SubscribeSpans,
+    TagFeed,
     Term,
     Unsubscribe,
     Why,
@@ -110,14 +113,24 @@ class StatementTransformer(GraphRules):
 
     # Statements.
 
-    def register_address(
-        self, keyword: Token, address: Token, name: Name, every: Token | None, period: Duration | None
-    ) -> Parsed:
+    def register_address(self, keyword: Token, address: Token, name: Name, *clauses: FeedClause) -> Parsed:
         text = read_exact(address, "an address")
-        return _parsed(keyword, RegisterFeed(name, text, period and period.length, span_of(address)))
+        return _parsed(keyword, register_feed(name, text, span_of(address), clauses))
 
-    def register_published(self, keyword: Token, name: Name) -> Parsed:
-        return _parsed(keyword, RegisterFeed(name))
+    def register_published(self, keyword: Token, name: Name, *clauses: FeedClause) -> Parsed:
+        return _parsed(keyword, register_feed(name, None, name.span, clauses))
+
+    def feed_every(self, keyword: Token, period: Duration) -> FeedClause:
+        return FeedClause("every", period.length, span_of(keyword))
+
+    def feed_text(self, keyword: Token, text: Token) -> FeedClause:
+        return FeedClause(keyword.lower(), read_exact(text, f"a {keyword.lower()}"), span_of(keyword))
+
+    def feed_tags(self, tags: tuple[str, ...]) -> FeedClause:
+        return FeedClause("tagged", tags, NOWHERE)
+
+    def tag_feed(self, keyword: Token, name: Name, *tags: Name) -> Parsed:
+        return _parsed(keyword, TagFeed(name, read_tags(tags)))
 
     def create(
         self,
@@ -236,6 +249,9 @@ class StatementTransformer(GraphRules):
     def tags(self, *names: Name) -> tuple[str, ...]:
         return read_tags(names)
 
+    def tag(self, word: Name | Token) -> Name:
+        return Name(read_exact(word, "a tag"), span_of(word)) if isinstance(word, Token) else word
+
     # The `from` clause.
 
     def source(self, *terms: Term) -> tuple[Term, ...]:
@@ -243,6 +259,9 @@ class StatementTransformer(GraphRules):
 
     def feed_term(self, feed: Name, variable: Token | None) -> Term:
         return FeedTerm(feed, None if variable is None else read_variable(variable))
+
+    def all_term(self, keyword: Token, tags: tuple[str, ...] | None, variable: Token | None) -> Term:
+        return AllTerm(tags or (), None if variable is None else read_variable(variable), span_of(keyword))
 
     def group_term(self, terms: tuple[Term, ...], variable: Token | None) -> Term:
         return GroupTerm(terms, None if variable is None else read_variable(variable))

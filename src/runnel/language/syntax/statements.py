@@ -42,7 +42,16 @@ class GroupTerm:
     variable: Name | None = None
 
 
-Term = FeedTerm | GroupTerm
+@dataclass(frozen=True, slots=True)
+class AllTerm:
+    """`all feeds [tagged tag, …]`: the source feeds that the owner may read and that have all of these tags."""
+
+    tags: tuple[str, ...] = ()
+    variable: Name | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+Term = FeedTerm | AllTerm | GroupTerm
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,13 +81,27 @@ class QueryText:
 
 @dataclass(frozen=True, slots=True)
 class RegisterFeed:
-    """`register feed 'address' as Name [every …]`; without an address items come by `publish` only."""
+    """`register feed 'address' as Name [every …] [title …] [home …] [tagged …]`.
+
+    Without an address items come by `publish` only. The tags ascend, each is there once.
+    """
 
     name: Name
     address: str | None = None
     every: timedelta | None = None
     place: Span = field(default=NOWHERE, compare=False)
     """Where the address stands."""
+    title: str | None = None
+    home: str | None = None
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TagFeed:
+    """`tag feed Name as tag, …` and `untag feed Name`: a source feed has these tags from now on, and no others."""
+
+    name: Name
+    tags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +304,7 @@ class Preview:
 
 Declaration = (
     RegisterFeed
+    | TagFeed
     | MaterialiseFeed
     | RegisterOperator
     | RegisterPrefix

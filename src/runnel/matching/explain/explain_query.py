@@ -16,6 +16,7 @@ from runnel.optimizer.describe import (
     counted,
     describe_disjunct,
     describe_stored_formula,
+    shortened,
     stored_atom,
     stored_clause,
     stored_predicate,
@@ -231,7 +232,7 @@ def _shared_atoms(logical: LogicalPlan, clauses: Array) -> tuple[Sharing, ...]:
 def _branch_lines(branch: BranchExplanation) -> list[str]:
     anchor = branch.anchor or "none: asked of every item"
     lines = [
-        f"  on {', '.join(branch.sources)}:",
+        f"  on {shortened(branch.sources)}:",
         f"    predicate: {branch.predicate}",
         f"    found by: {anchor}",
         f"    shared by {counted(branch.queries, 'query')}",

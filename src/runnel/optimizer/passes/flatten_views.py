@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from runnel.algebra.nodes.encode import encode_node
 from runnel.algebra.nodes.expressions import Expression
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union, reads
+from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union, reads, unexpanded
 from runnel.algebra.semantics.close_conditions import close_condition, terms_of
 from runnel.errors import CyclicFeedsError, RunnelError
 from runnel.optimizer.draft import Draft, FlatFilter, FlatNodes, FlatRead, FlatUnion
@@ -86,7 +86,9 @@ def _gate(feed: int, definitions: Mapping[int, Node], since: Mapping[int, int], 
             waiting += missing
             continue
         waiting.pop()
-        prints[view] = digest([view, encode_node(definitions[view]), [prints[one].hex() for one in below]])
+        # A group of feeds is the same group with one more member: what was a duplicate before still is.
+        definition = [] if view < 0 else encode_node(definitions[view])
+        prints[view] = digest([view, definition, [prints[one].hex() for one in below]])
     start = since.get(feed, 0)
     history = gate_history(start, prints[feed])
     return Gate(feed, node.by, node.window, start, history, shown=feed in since, definition=prints[feed])
@@ -136,6 +138,8 @@ class _Flattener:
                 case Read(read):
                     if read not in self._done:
                         found[read] = None
+                case ReadAll() as group:
+                    raise unexpanded(group)
                 case Union(inputs):
                     stack.extend(inputs)
                 case Filter(inner, _) | Distinct(inner, _, _):
@@ -178,6 +182,8 @@ class _Flattener:
                     stack.extend([(node, True), (inner, False)])
                 case Filter(_, condition):
                     results.append(self._filtered(results.pop(), self._condition(condition, feed)))
+                case ReadAll():
+                    raise unexpanded(node)
                 case Distinct():
                     raise RunnelError("distinct stands at the top of a query alone")
         return results[0]

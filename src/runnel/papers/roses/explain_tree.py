@@ -17,7 +17,7 @@ import numpy as np
 from runnel.arrays import IDENTIFIER, Array, Rows, Texts, offsets_of
 from runnel.matching.compile.matcher_choice import MatcherChoice
 from runnel.matching.explain.explain_query import disjuncts_of, part_of, targets_of
-from runnel.optimizer.describe import counted
+from runnel.optimizer.describe import counted, shortened
 from runnel.optimizer.matcher_costs import ExpectedWork
 from runnel.papers.roses.describe_tree import (
     ClauseText,
@@ -103,7 +103,7 @@ class SourceExplanation:
 
     def lines(self) -> list[str]:
         """The explanation as text."""
-        names, work = ", ".join(self.sources), [] if self.work is None else self.work.lines()
+        names, work = shortened(self.sources), [] if self.work is None else self.work.lines()
         if self.tree is None:
             asked = counted(self.predicates, "predicate")
             why = f"{asked}; the filter tree is shown for {MOST_PREDICATES:,} at most"
