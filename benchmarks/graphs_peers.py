@@ -9,7 +9,16 @@ import pyoxigraph
 from benchmarks.measuring import say
 
 from runnel.algebra.nodes.calls import Variable
-from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Comparison, Complement, Graph, GraphFilter, Node
+from runnel.algebra.nodes.graph_patterns import (
+    AllOf,
+    AnyOf,
+    Certain,
+    Comparison,
+    Complement,
+    Graph,
+    GraphFilter,
+    Node,
+)
 from runnel.algebra.semantics.graph_solutions import matches_graph
 from runnel.model.graph import RdfGraph, read_ntriples
 
@@ -47,6 +56,8 @@ def _condition(one: GraphFilter) -> str:
             return " || ".join(f"({_condition(part)})" for part in parts)
         case Complement(part):
             return f"!({_condition(part)})"
+        case Certain(part):
+            return f"COALESCE({_condition(part)}, false)"
 
 
 def measure_ask(patterns: list[Graph], graphs: list[RdfGraph], sample: int, some: int, seed: int) -> None:

@@ -333,6 +333,7 @@ _NEW_TABLES = (
     "operator_learning",
     "prefixes",
     "partition_loads",
+    "reads_groups",
 )
 _NEW_COLUMNS = {
     "item_segments": {"level"},
@@ -340,6 +341,8 @@ _NEW_COLUMNS = {
     "seen": {"day"},
     "quarantine": {"bytes"},
     "plans": {"removed", "partitioning", "pieces"},
+    "feeds": {"title", "home"},
+    "subscriptions": {"resumed"},
 }
 
 
