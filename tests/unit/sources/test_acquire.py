@@ -112,10 +112,10 @@ def test_a_feed_that_cannot_be_read_hurts_no_other(
     engine.execute(f"register feed '{other}' as Other;")
     take = engine._acquirer.acquire
 
-    def fail_on_wire(feed):  # type: ignore[no-untyped-def]
+    def fail_on_wire(feed, *rest):  # type: ignore[no-untyped-def]
         if feed.name == "Wire":
             raise ValueError("unforeseen")
-        return take(feed)
+        return take(feed, *rest)
 
     monkeypatch.setattr(engine._acquirer, "acquire", fail_on_wire)
     engine._acquirer.acquire_all()
