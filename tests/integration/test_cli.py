@@ -272,10 +272,10 @@ def test_a_folder_that_is_no_demo_is_not_overwritten(declared: Command, tmp_path
 
 def test_doctor_finds_missing_files_and_a_broken_plan(declared: Command) -> None:
     declared("publish", "Wire", "-", given=LINES)
-    assert "1 log files, all there" in declared("doctor").stdout
+    assert "1 files, all there and of the right size" in declared("doctor").stdout
     next(declared.root.glob("items/log/*")).unlink()
     found = declared("doctor", code=5)
-    assert "1 files are missing" in found.stdout
+    assert "1 of 1 files are" in found.stdout
     for manifest in declared.root.glob("plans/*/manifest.json"):
         manifest.write_text("{")
     store._parts.clear()  # another process would not have the plan in memory
@@ -292,10 +292,12 @@ def test_doctor_misses_the_index_of_a_file_of_matches(tmp_path: Path) -> None:
     run_maintenance(life.root, life.epoch, asked=[5])
     life.root.close()
     command = Command(tmp_path / "root")
-    assert "3 log files, all there" in command("doctor").stdout, "items, matches, and the index of those by query"
+    assert "3 files, all there" in command("doctor").stdout, "items, matches, and the index of those by query"
     [index] = (tmp_path / "root" / "matches").rglob("*.queries.arrow")
     index.unlink()
-    assert f"1 files are missing, matches/day/{index.parent.name}/{index.name}" in command("doctor", code=5).stdout
+    found = command("doctor", code=5).stdout
+    assert "1 of 3 files are" in found
+    assert f"matches/day/{index.parent.name}/{index.name}" in found
 
 
 def test_doctor_without_a_root_says_how_to_make_one(command: Command) -> None:
@@ -317,7 +319,7 @@ def test_doctor_survives_a_catalog_that_is_none(declared: Command) -> None:
 def test_every_command_has_help_with_an_example(command: Command) -> None:
     names = [one.name or (one.callback.__name__ if one.callback else "") for one in app.registered_commands]
     groups = [str(group.name) for group in app.registered_groups]
-    declaring = ["init", "exec", "publish", "show", "explain", "why", "preview", "test", "status"]
+    declaring = ["init", "adopt", "exec", "publish", "show", "explain", "why", "preview", "test", "status"]
     assert sorted(names) == sorted(
         [*declaring, "run", "report", "queries", "operators", "doctor", "demo", "backup", "restore"]
     )
