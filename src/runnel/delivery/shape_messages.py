@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from runnel.catalog.declared.stylesheets import is_kept, kept_path
 from runnel.catalog.declared.subscriptions import INTERNAL
 from runnel.errors import DeliveryError
 from runnel.sandbox.stylesheet_process import StylesheetTransformer, transformer_of
@@ -64,6 +65,11 @@ class MessageShaper:
                     f"the stylesheet {path} cannot be read: {error.strerror or error}",
                     hint="if it is gone for good, subscribe again",
                 ) from None
+            if is_kept(path) and kept_path(sheet) != path:
+                raise DeliveryError(
+                    f"the stylesheet {path} is damaged: its digest differs",
+                    hint="declare what applies it again, with the original file",
+                )
             if len(self._sheets) >= _KEPT:
                 self._sheets.clear()
             self._sheets[path] = sheet

@@ -12,16 +12,23 @@ from tests.unit.engine.upkeep.long_life import LongLife
 
 import runnel
 from runnel.catalog.declared import feeds
+from runnel.catalog.declared.stylesheets import kept_path
+from runnel.catalog.learned import operator_cache
 from runnel.catalog.logs import match_segments, plan_versions, quarantine
 from runnel.catalog.logs.quarantine import FILE
 from runnel.catalog.store import leases
 from runnel.cli.doctor import examine
+from runnel.delivery.shape_messages import MessageShaper
 from runnel.engine.upkeep.backup import back_up
 from runnel.engine.upkeep.contain_damage import Containment, contain_damage
 from runnel.engine.upkeep.maintenance import run_maintenance
-from runnel.errors import BrokenDocumentError, CorruptDataError
+from runnel.errors import BrokenDocumentError, CorruptDataError, DeliveryError
+from runnel.matching.operators.ask.cache_files import CacheDraft, open_segment, write_segment
+from runnel.matching.operators.ask.question_keys import KEY_BYTES
 from runnel.plan.store import PlanVersion, forget_parts, load
+from runnel.settings import Settings
 from runnel.storage.checksums import take_damaged
+from runnel.storage.file_storage import FileStorage
 
 KINDS = ["item segment", "archived items", "matches", "merged matches", "query index"]
 
@@ -221,3 +228,34 @@ def test_declaring_over_a_damaged_plan_compiles_it_again(tmp_path: Path) -> None
         _flip(root.storage.local(f"{after.base}/arrays.npy"), 300)
         assert contain_damage(root, lease.epoch, f"{after.base}/arrays.npy") is Containment.PLAN
         assert {one.check: one for one in examine(root.folder, deep=True)}["plan"].is_well
+
+
+def test_damaged_stylesheet_is_not_applied(tmp_path: Path) -> None:
+    storage = FileStorage(tmp_path.as_uri())
+    path = kept_path(b"<sheet/>")
+    storage.write(path, b"<sheet/>")
+    assert MessageShaper(storage, Settings(), None)._sheet(path) == b"<sheet/>"
+    _flip(storage.local(path), 3)
+    with pytest.raises(DeliveryError, match=f"{path} is damaged"):
+        MessageShaper(storage, Settings(), None)._sheet(path)
+
+
+@pytest.mark.parametrize("damage", [_flip, _truncate])
+def test_damaged_answers_of_operators_are_not_used(life: LongLife, damage: Callable[[Path, int], None]) -> None:
+    storage = life.root.storage
+    segment = write_segment(storage, CacheDraft(tuple((bytes([n]) * KEY_BYTES, b"[]") for n in range(20))))
+    assert segment is not None
+    with life.root.catalog.write() as connection:
+        operator_cache.add_segments(connection, [segment])
+    local = storage.local(segment.path)
+    whole = local.read_bytes()
+    assert open_segment(storage, segment.path) is not None
+    for position in range(0, len(whole), max(1, len(whole) // 61)):
+        damage(local, position)
+        assert open_segment(storage, segment.path) is None
+        assert segment.path in take_damaged(storage)
+        local.write_bytes(whole)
+    _flip(local, 9)
+    assert contain_damage(life.root, life.epoch, segment.path) is Containment.FILE
+    with life.root.catalog.read() as connection:
+        assert operator_cache.live_segments(connection) == [], "operators are asked again"
