@@ -175,9 +175,9 @@ def _logs() -> tuple[str, ...]:
         "matched nothing.",
         _schema(BOUND_SCHEMA, _MATCH),
         "The JSON is a list of objects. `queries` are ids of feeds, `rows` their bindings (for every variable a "
-        'number, a text, a truth value, or `{"moment": …}`), and `count` is how many rows were found (a '
-        "pattern is asked for 300 solutions of a graph and no more), of which at "
-        f"most {MOST_ROWS} are kept.",
+        'number, a text, a truth value, or `{"moment": …}`), and `count` is how many rows were found, of which at '
+        f"most {MOST_ROWS} are kept. `partial` is true where there may be more than were looked for (a pattern is "
+        "asked for 300 solutions of a graph).",
     )
 
 

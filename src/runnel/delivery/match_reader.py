@@ -147,7 +147,7 @@ class MatchReader:
         try:
             border = min(run.upto, max(run.after, live_since if live_since is not None else run.upto))
             past = self._history(run.feed, run.after, border, run.plan, bound) if border > run.after else {}
-            self._past |= {(run.feed, sequence): one for sequence, one in past.items() if one.rows}
+            self._past |= {(run.feed, sequence): one for sequence, one in past.items() if not one.is_empty}
             logged = self._stretches.of(run.feed, border, run.upto)
             return (*past, *logged) if past else logged
         except (StorageFullError, WorkspaceError):

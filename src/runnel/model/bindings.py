@@ -31,14 +31,21 @@ LONGEST_TEXT = 4096
 """Characters of a text that are kept: bindings go with every message, and are no place for documents."""
 
 _VALUE_BYTES = 40
+_PARTIAL = ',"partial":true'
 
 
 @dataclass(frozen=True, slots=True)
 class Bindings:
-    """The rows of one match, as many as are kept, and how many there were."""
+    """The rows of one match, as many as are kept, and how many were found; all there are, if it `is_whole`."""
 
     rows: tuple[Binding, ...] = ()
     count: int = 0
+    is_whole: bool = True
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to say: no row, and none that was not looked for."""
+        return not self.rows and self.is_whole
 
     @property
     def more(self) -> int:
@@ -70,11 +77,13 @@ MatchBindings = Mapping[int, Mapping[int, Bindings | Collection[Binding]]]
 """By sequence and query, the rows under which an item matched; or would, if it passes a gate."""
 
 
-def bounded(rows: Bindings | Iterable[Binding]) -> Bindings:
+def bounded(rows: Bindings | Iterable[Binding], *, is_whole: bool = True) -> Bindings:
     """Rows in canonical order, each once, and no more than are kept. Rows without a variable say nothing.
 
+    Unless it `is_whole`, the search for rows was ended before all were found.
+
     >>> bounded([{"x": 2.0}, {"x": 1.0}, {"x": 2.0}, {}])
-    Bindings(rows=({'x': 1.0}, {'x': 2.0}), count=2)
+    Bindings(rows=({'x': 1.0}, {'x': 2.0}), count=2, is_whole=True)
     """
     if isinstance(rows, Bindings):
         return rows
@@ -88,7 +97,7 @@ def bounded(rows: Bindings | Iterable[Binding]) -> Bindings:
         if kept and room < 0:
             break
         kept.append(row)
-    return Bindings(tuple(kept), len(ranked))
+    return Bindings(tuple(kept), len(ranked), is_whole)
 
 
 def encode_bindings(by_query: Mapping[int, Bindings | Collection[Binding]]) -> str | None:
@@ -97,14 +106,15 @@ def encode_bindings(by_query: Mapping[int, Bindings | Collection[Binding]]) -> s
     >>> encode_bindings({7: [{"people": 60.0}], 9: [{"people": 60.0}], 8: [{}]})
     '[{"queries":[7,9],"rows":[{"people":60.0}],"count":1}]'
     """
-    alike: dict[tuple[str, int], list[int]] = {}
+    alike: dict[tuple[str, int, bool], list[int]] = {}
     for query in sorted(by_query):
         one = bounded(by_query[query])
-        if one.rows:
+        if not one.is_empty:
             rows = _encoded([_encode_row(row) for row in one.rows])
-            alike.setdefault((rows, one.count), []).append(query)
+            alike.setdefault((rows, one.count, one.is_whole), []).append(query)
     groups = (
-        f'{{"queries":{_encoded(queries)},"rows":{rows},"count":{count}}}' for (rows, count), queries in alike.items()
+        f'{{"queries":{_encoded(queries)},"rows":{rows},"count":{count}{"" if is_whole else _PARTIAL}}}'
+        for (rows, count, is_whole), queries in alike.items()
     )
     return f"[{','.join(groups)}]" if alike else None
 
@@ -113,14 +123,15 @@ def decode_bindings(text: str, queries: Collection[int] | None = None) -> dict[i
     """The bindings of some queries, or of all, in JSON made by `encode_bindings`; CorruptData where it is damaged.
 
     >>> decode_bindings('[{"queries":[7,9],"rows":[{"people":60.0}],"count":3}]', {9})
-    {9: Bindings(rows=({'people': 60.0},), count=3)}
+    {9: Bindings(rows=({'people': 60.0},), count=3, is_whole=True)}
     """
     found: dict[int, Bindings] = {}
     try:
         for group in json.loads(text, parse_constant=_refuse):
             wanted = [_whole(one) for one in group["queries"] if queries is None or one in queries]
             if wanted:
-                found |= dict.fromkeys(wanted, _decode_rows(group["rows"], _whole(group["count"])))
+                rows = _decode_rows(group["rows"], _whole(group["count"]), group.get("partial") is not True)
+                found |= dict.fromkeys(wanted, rows)
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
         raise CorruptDataError(f"these are not the bindings of an item: {str(text)[:80]!r}") from error
     return found
@@ -173,11 +184,11 @@ def _encoded(value: Any) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _decode_rows(rows: Any, count: int) -> Bindings:
+def _decode_rows(rows: Any, count: int, is_whole: bool) -> Bindings:
     decoded = tuple({str(name): _decode_value(value) for name, value in row.items()} for row in rows)
     if count < len(decoded):
         raise ValueError("more rows than there were")
-    return Bindings(decoded, count)
+    return Bindings(decoded, count, is_whole)
 
 
 def _decode_value(value: Any) -> Value:

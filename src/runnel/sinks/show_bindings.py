@@ -12,6 +12,9 @@ from typing import Any
 from runnel.model.bindings import Binding, Bindings
 from runnel.model.item import Value
 
+INCOMPLETE = "there are more than were looked for"
+"""What is shown where not all bindings of a match were searched for."""
+
 _LINES = 5
 """Rows of a match that are shown below it."""
 
@@ -25,10 +28,11 @@ def bindings_json(bindings: Bindings) -> dict[str, Any]:
     >>> bindings_json(Bindings(({"people": 60.0},), 3)), bindings_json(Bindings())
     ({'bindings': [{'people': 60}], 'more_bindings': 2}, {})
     """
-    if not bindings.rows:
+    if bindings.is_empty:
         return {}
     rows = [{name: _json_value(value) for name, value in row.items()} for row in bindings.rows]
-    return {"bindings": rows} | ({"more_bindings": bindings.more} if bindings.more else {})
+    more = {"more_bindings": bindings.more} if bindings.more else {}
+    return {"bindings": rows} | more | ({} if bindings.is_whole else {"bindings_incomplete": True})
 
 
 def _json_value(value: Value) -> str | int | float | bool:
@@ -88,7 +92,8 @@ def binding_lines(bindings: Bindings) -> list[str]:
     """
     lines = [f"  where {binding_text(row)}" for row in bindings.rows[:_LINES]]
     more = bindings.count - len(lines)
-    return [*lines, f"  and {more:,} more row{'s' if more > 1 else ''}"] if more else lines
+    lines += [f"  and {more:,} more row{'s' if more > 1 else ''}"] if more else []
+    return lines if bindings.is_whole else [*lines, f"  {INCOMPLETE}"]
 
 
 def _is_whole(value: float) -> bool:

@@ -148,7 +148,7 @@ class BindingMatcher:
             for place, of_row in self._binder.bind(some, own).items():
                 found |= {(int(rows[place]), query): one for query, one in of_row.items()}
         held = {row: set(matches.row(row).tolist()) for row in rows.tolist()}
-        return {(row, query): one for (row, query), one in found.items() if query in held[row] and one.rows}
+        return {(row, query): one for (row, query), one in found.items() if query in held[row] and not one.is_empty}
 
 
 @contextmanager

@@ -228,7 +228,7 @@ class _Found:
 
 
 def _tried(item: Item, queries: Mapping[int, Bindings], names: Mapping[int, str]) -> TriedItem:
-    bound = {names[query]: one for query, one in queries.items() if one.rows}
+    bound = {names[query]: one for query, one in queries.items() if not one.is_empty}
     return TriedItem(item, tuple(names[one] for one in queries), bound)
 
 

@@ -27,7 +27,7 @@ from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.index.index_layout import stored_atoms
 from runnel.matching.graphs.item_graph import MOST_SOLUTIONS, ItemGraph
 from runnel.matching.graphs.search.graph_part import GraphPart, GraphSolutions
-from runnel.model.bindings import NO_BINDINGS, Binding, Bindings, MatchBindings, bounded
+from runnel.model.bindings import Binding, Bindings, MatchBindings, bounded
 from runnel.model.item import Value
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
@@ -83,7 +83,7 @@ class GraphBinder:
             told = part.bind_alone(items, of_rows[alone], first[alone])
             told += part.bind_others(items, of_rows[~alone], first[~alone], last[~alone])
             for row, query, bound in told:
-                if bound.rows:
+                if not bound.is_empty:
                     found.setdefault(row, {})[query] = bound
         return found
 
@@ -140,13 +140,17 @@ class _Part:
         atoms = self.bound.atoms[places]
         found = self.graphs.solutions(columns, numbers, atoms, named=self._named(places))
         sets: list[list[Array]] = [[] for _ in rows]
+        whole = np.ones(len(rows), dtype=np.bool_)
+        np.logical_and.at(whole, found.pairs, found.solutions.is_whole)
         for number, pair in enumerate(found.pairs.tolist()):
             sets[pair].append(found.solutions.rows(number))
         tell = _Telling(found, self.bound)
         queries, names = self.bound.queries[places].tolist(), self.bound.names[places].tolist()
         return [
-            (row, query, tell.bindings(own, name, place))
-            for row, query, own, name, place in zip(rows.tolist(), queries, sets, names, places.tolist(), strict=True)
+            (row, query, tell.bindings(own, name, place, is_whole))
+            for row, query, own, name, place, is_whole in zip(
+                rows.tolist(), queries, sets, names, places.tolist(), whole.tolist(), strict=True
+            )
         ]
 
     def _named(self, places: Array) -> Array:
@@ -172,17 +176,24 @@ class _Part:
     def _bounded(self, items: _Items, row: int, begin: int, end: int) -> Bindings:
         """The bindings of a match; none where finding them takes too long: it is a match all the same."""
         try:
-            return bounded(self._rows(items, row, begin, end))
+            rows, is_whole = self._rows(items, row, begin, end)
+            return bounded(rows, is_whole=is_whole)
         except TooExpensiveError:
-            return NO_BINDINGS
+            return Bindings(is_whole=False)
 
-    def _rows(self, items: _Items, row: int, begin: int, end: int) -> Sequence[Binding]:
+    def _rows(self, items: _Items, row: int, begin: int, end: int) -> tuple[Sequence[Binding], bool]:
+        """The rows, and whether these are all."""
         found: list[dict[str, Value]] = [{}]
+        is_whole = True
         for place in range(begin, end):
             one = self.bound.named(place, self.part.stored.atoms)
-            own = items.named(row, _pattern(one.text), one.names) if one.names else items.solved(row, one.text)
-            found = joined(found, own)[:MOST_SOLUTIONS]
-        return found
+            own, is_known = (
+                items.named(row, _pattern(one.text), one.names) if one.names else items.solved(row, one.text)
+            )
+            every = joined(found, own)
+            is_whole &= is_known and len(every) <= MOST_SOLUTIONS
+            found = every[:MOST_SOLUTIONS]
+        return found, is_whole
 
 
 def _named(solutions: Sequence[Solution], names: Sequence[str]) -> list[dict[str, Value]]:
@@ -200,18 +211,19 @@ class _Telling:
         self._bound = bound
         self._values: dict[int, Value] = {}
         self._names: dict[int, list[tuple[int, str]]] = {}
-        self._told: dict[tuple[int, tuple[bytes, ...]], Bindings] = {}
+        self._told: dict[tuple[int, tuple[bytes, ...], bool], Bindings] = {}
 
-    def bindings(self, sets: list[Array], names: int, place: int) -> Bindings:
+    def bindings(self, sets: list[Array], names: int, place: int, is_whole: bool) -> Bindings:
         """The bindings of solution sets, whose columns have the names at a place of the table."""
-        key = names, tuple(one.tobytes() for one in sets)
+        key = names, tuple(one.tobytes() for one in sets), is_whole
         if key not in self._told:
             if names not in self._names:
                 self._names[names] = [(at, name) for at, name in enumerate(self._bound.names_at(place)) if name]
             told = self._names[names]
             rows = dict.fromkeys(tuple(row[at] for at, _ in told) for one in sets for row in one.tolist())
             self._told[key] = bounded(
-                {name: self._value(number) for (_, name), number in zip(told, row, strict=True)} for row in rows
+                ({name: self._value(number) for (_, name), number in zip(told, row, strict=True)} for row in rows),
+                is_whole=is_whole,
             )
         return self._told[key]
 
@@ -232,19 +244,21 @@ class _Items:
         self._accepted: list[datetime] = records.column("accepted").to_pylist()
         self._graphs = [ItemGraph(one) for one in self._attributes]
 
-    def named(self, row: int, pattern: Graph, names: Sequence[str]) -> list[dict[str, Value]]:
-        """The solutions of a stored pattern on the item of a row, under the names of a query."""
-        return _named(self._graphs[self._places[row]].found(pattern).solutions, names)
+    def named(self, row: int, pattern: Graph, names: Sequence[str]) -> tuple[list[dict[str, Value]], bool]:
+        """The solutions of a stored pattern on the item of a row, under the names of a query, and whether these are
+        all."""
+        found = self._graphs[self._places[row]].found(pattern)
+        return _named(found.solutions, names), found.whole
 
-    def solved(self, row: int, text: str) -> list[dict[str, Value]]:
-        """The solutions of a whole query on the item of a row."""
+    def solved(self, row: int, text: str) -> tuple[list[dict[str, Value]], bool]:
+        """The solutions of a whole query on the item of a row, and whether these are all."""
         place = self._places[row]
         node, views = _whole(text)
-        return node_solutions(
-            node,
-            self._feeds[place],
-            self._attributes[place],
-            views,
-            self._accepted[place],
-            self._graphs[place].first_rows,
-        )
+        graph, asked = self._graphs[place], list[Graph]()
+
+        def rows(pattern: Graph) -> list[dict[str, Value]]:
+            asked.append(pattern)
+            return graph.first_rows(pattern)
+
+        found = node_solutions(node, self._feeds[place], self._attributes[place], views, self._accepted[place], rows)
+        return found, all(graph.found(one).whole for one in asked)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from html import escape
 from typing import Any, Protocol
@@ -193,7 +193,7 @@ def _html(item: Item, name: str) -> str | None:
 
 def _readable(bindings: Bindings) -> Bindings:
     """Bindings whose texts XML can carry, and a reader can take in."""
-    return Bindings(tuple(map(_readable_row, bindings.rows)), bindings.count) if bindings.rows else NO_BINDINGS
+    return NO_BINDINGS if bindings.is_empty else replace(bindings, rows=tuple(map(_readable_row, bindings.rows)))
 
 
 def _readable_row(row: Binding) -> Binding:

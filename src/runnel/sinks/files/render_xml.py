@@ -61,8 +61,9 @@ def add_mark(node: etree._Element, shown: ShownItem) -> None:
         version=str(shown.version),
         sequence=str(shown.sequence),
     )
-    if shown.bindings.rows:
+    if not shown.bindings.is_empty:
         more = {"more": str(shown.bindings.more)} if shown.bindings.more else {}
+        more |= {} if shown.bindings.is_whole else {"incomplete": "true"}
         listed = add(node, _BINDINGS, **more)
         for row in shown.bindings.rows:
             group = add(listed, _ROW)

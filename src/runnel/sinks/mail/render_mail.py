@@ -19,7 +19,7 @@ from runnel.model.item import Item
 from runnel.sinks.contract import Content, DeliveredItem, Delivery
 from runnel.sinks.files.feed_entries import ShownItem, show
 from runnel.sinks.mail.mail_html import HtmlTooLargeError, one_line, safe_html, text_of_html
-from runnel.sinks.show_bindings import binding_text
+from runnel.sinks.show_bindings import INCOMPLETE, binding_text
 
 WIDTH = 78
 """Columns of the text part; addresses of links may be longer, since a broken one is of no use."""
@@ -187,7 +187,8 @@ def _bound(shown: ShownItem) -> list[str]:
     """The bindings of an item, a line for each of the first rows."""
     lines = [one_line(binding_text(row), _LONGEST_ROW) for row in shown.bindings.rows[:_ROWS]]
     more = shown.bindings.count - len(lines)
-    return [line for line in lines if line] + ([f"and {more:,} more"] if more else [])
+    lines = [line for line in lines if line] + ([f"and {more:,} more"] if more else [])
+    return lines if shown.bindings.is_whole else [*lines, INCOMPLETE]
 
 
 def _date(moment: datetime) -> str:

@@ -25,7 +25,7 @@ from runnel.algebra.semantics.bindings import asking, solutions
 from runnel.algebra.semantics.close_conditions import close_condition
 from runnel.algebra.semantics.evaluate import accepts
 from runnel.algebra.semantics.node_bindings import node_solutions
-from runnel.errors import InvalidConditionError
+from runnel.errors import InvalidConditionError, TooExpensiveError
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base
 from runnel.matching.graphs import item_graph
@@ -35,7 +35,7 @@ from runnel.matching.operators.decide.decider import Decider, Decisions
 from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
 from runnel.matching.operators.orders.registry import ORDERS
 from runnel.matching.operators.plugins.contract import Answer, Failed, Question
-from runnel.model.bindings import bounded
+from runnel.model.bindings import bounded, decode_bindings, encode_bindings
 from runnel.model.graph import RdfGraph
 from runnel.model.item import Attributes, Item
 from runnel.model.item_batch import ItemBatch
@@ -45,6 +45,7 @@ from runnel.optimizer.merge_plans import merge_plans
 from runnel.optimizer.optimize import optimize
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load, write_base, write_delta
+from runnel.sinks.show_bindings import bindings_json
 from runnel.storage.file_storage import FileStorage
 
 _folders = itertools.count()
@@ -396,3 +397,53 @@ def test_patterns_under_two_negations_are_neither_joined_nor_bound() -> None:
     assert (matches, bound) == expected(definitions, [10, 11, 12], batch)
     assert matches == [[10, 11]]
     assert {query: one.rows for (_, query), one in bound.items()} == {10: ({"x": "urn:1", "y": "urn:2"},)}
+
+
+def test_a_match_with_more_bindings_than_are_looked_for_says_so() -> None:
+    own, other = Graph((edge("?x", "<urn:p>", "?y"),)), Graph((edge("?a", "<urn:q>", "?b"),))
+    near = Call("near", (Literally("a"), Variable("n")), 1, (1,))
+    definitions: dict[int, Node] = {
+        10: Filter(Read(1), own),
+        11: Filter(Read(1), And((own, other))),
+        12: Filter(Read(1), Or((own, other))),
+        13: Filter(Read(1), And((own, near))),
+        14: Filter(Read(1), other),
+    }
+    queries = sorted(definitions)
+    for count, is_whole in ((300, True), (301, False), (10_001, False)):
+        triples = [(f"<urn:{n}>", "<urn:p>", f'"{n}"') for n in range(count)]
+        attributes = {"graph": (RdfGraph.of([*triples, ("<urn:1>", "<urn:q>", '"a"')]),)}
+        batch = batch_of([Item("One", "1", attributes)])
+
+        class _Near(Asked):
+            def said(self, operator: str, inputs: Sequence[object], attributes: Attributes) -> Rows | None:
+                return (("b",),)
+
+        plan = compiled(definitions, queries)
+        found = decided(plan, batch, _Near())
+        bound = dict(GraphBinder(plan).bind(batch, found.matches)[0])
+        bound |= {query: bounded(some) for query, some in found.bindings_by_query(np.array([0]))[0].items()}
+        assert bound[14].is_whole
+        for query in (10, 13):
+            assert (bound[query].is_whole, bound[query].count) == (is_whole, min(count, 300)), query
+        # Queries of several patterns, or of another shape, are looked through further.
+        for query in (11, 12):
+            assert bound[query].is_whole == (count <= 10_000), query
+            assert bound[query].count >= min(count, 300)
+        assert decode_bindings(encode_bindings(bound) or "") == bound
+
+
+def test_bindings_that_took_too_long_are_told_as_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    either = Or((Graph((edge("?x", "<urn:p>", "?y"),)), Graph((edge("?x", "<urn:q>", "?y"),))))
+    definitions: dict[int, Node] = {10: Filter(Read(1), either)}
+    batch = batch_of([Item("One", "1", {"graph": (RdfGraph.of([("<urn:1>", "<urn:p>", '"a"')]),)})])
+    plan = compiled(definitions, [10])
+
+    def too_long(*_: object) -> None:
+        raise TooExpensiveError("too long")
+
+    monkeypatch.setattr("runnel.matching.graphs.bind_variables.node_solutions", too_long)
+    bound = GraphBinder(plan).bind(batch, matched(plan, batch))[0][10]
+    assert (bound.rows, bound.is_whole) == ((), False)
+    assert bindings_json(bound) == {"bindings": [], "bindings_incomplete": True}
+    assert decode_bindings(encode_bindings({10: bound}) or "") == {10: bound}

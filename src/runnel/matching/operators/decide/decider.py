@@ -27,7 +27,7 @@ from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.matching.operators.orders.rounds import Rounds
 from runnel.matching.operators.plugins.contract import Asker, Failed
-from runnel.model.bindings import Binding, MatchBindings
+from runnel.model.bindings import Binding, Bindings, MatchBindings, bounded
 from runnel.model.item import Value
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Failure, Matches
@@ -59,6 +59,8 @@ class Decisions:
 
     matches: Matches
     bindings: Mapping[int, Mapping[int, Sequence[Binding]]] = field(default_factory=dict)
+    partial: frozenset[tuple[int, int]] = frozenset()
+    """The rows and queries that have more bindings than were looked for."""
     unknown: tuple[UndecidedQuery, ...] = ()
     asked: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     passed: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -67,11 +69,16 @@ class Decisions:
 
     def bindings_by_query(self, sequences: Array) -> MatchBindings:
         """The bindings by the sequences of the items and by queries, also of those that a gate is before."""
-        found: dict[int, dict[int, list[Binding]]] = {}
+        found: dict[int, dict[int, Bindings | list[Binding]]] = {}
         for row, of_row in self.bindings.items():
-            of_item = found.setdefault(int(sequences[row]), {})
+            of_queries: dict[int, list[Binding]] = {}
             for target, some in of_row.items():
-                of_item.setdefault(query_of_id(target), []).extend(some)
+                of_queries.setdefault(query_of_id(target), []).extend(some)
+            partial = {query_of_id(target) for target in of_row if (row, target) in self.partial}
+            found[int(sequences[row])] = {
+                query: bounded(some, is_whole=False) if query in partial else some
+                for query, some in of_queries.items()
+            }
         return found
 
 
@@ -140,6 +147,7 @@ class Decider:
         return Decisions(
             found,
             work.bindings(accepted),
+            frozenset(work.partial),
             tuple(work.unknown(accepted, certain)),
             work.asked,
             work.passed,
@@ -185,6 +193,7 @@ class _Work:
         self.rounds = 0
         self._too_many: list[tuple[int, int, Term]] = []
         self._decided_later: dict[tuple[int, int], bool] = {}
+        self.partial: set[tuple[int, int]] = set()
 
     def run(self) -> None:
         """Ask until nothing is undecided."""
@@ -301,17 +310,26 @@ class _Work:
             terms = self._ways.way_terms[way]
             if terms:
                 of_row = found.setdefault(self.row(item), {})
-                of_row.setdefault(self.target(way), []).extend(self._bound(item, terms))
+                rows, is_whole = self._bound(item, terms)
+                of_row.setdefault(self.target(way), []).extend(rows)
+                if not is_whole:
+                    self.partial.add((self.row(item), self.target(way)))
         return {row: {one: distinct(some) for one, some in of.items()} for row, of in found.items()}
 
-    def _bound(self, item: int, terms: Sequence[tuple[Term, tuple[str, ...]]]) -> list[dict[str, Value]]:
-        """The joint bindings of some terms, under the names of the query; of very many the first."""
+    def _bound(self, item: int, terms: Sequence[tuple[Term, tuple[str, ...]]]) -> tuple[list[dict[str, Value]], bool]:
+        """The joint bindings of some terms, under the names of the query, of very many the first; and whether these
+        are all."""
         bound: list[dict[str, Value]] = [{}]
+        is_whole = True
         for term, names in terms:
-            rows = (self._solutions(term, item) or [])[:MOST_BINDINGS]
-            own = [{names[int(name) - 1]: one for name, one in row.items()} for row in rows]
-            bound = joined(bound, own)[:MOST_BINDINGS]
-        return bound
+            rows = self._solutions(term, item) or []
+            own = [{names[int(name) - 1]: one for name, one in row.items()} for row in rows[:MOST_BINDINGS]]
+            every = joined(bound, own)
+            is_whole &= len(rows) <= MOST_BINDINGS and len(every) <= MOST_BINDINGS
+            if term.graph is not None and not term.calls:
+                is_whole &= self._questions.graphs[item].found(term.graph).whole
+            bound = every[:MOST_BINDINGS]
+        return bound, is_whole
 
     def unknown(self, accepted: Sequence[tuple[int, int]], certain: tuple[Array, Array]) -> list[UndecidedQuery]:
         """What could not be decided: once for each item, query and operator; not where the query matches anyway."""
