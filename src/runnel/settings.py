@@ -106,6 +106,11 @@ class Settings(BaseSettings):
     public_url: str = Field(
         "", description="Where others reach what `listen` offers; needed for WebSub and unsubscribe links."
     )
+    out_url: str = Field(
+        "",
+        description="Where readers find the files of the `out` folder, such as `https://news.example/feeds`;"
+        " feed files then say their own address.",
+    )
     smtp_host: str = Field("", description="Mail server that takes messages; empty means that mail is refused.")
     smtp_port: int = Field(587, ge=1, le=65535, description="Port of the mail server.")
     smtp_security: Literal["starttls", "tls", "none"] = Field("starttls", description="How mail is kept private.")
@@ -183,6 +188,14 @@ class Settings(BaseSettings):
         """Refuse `true` where a number is wanted: Python would take it for 1, and nobody means that."""
         if isinstance(value, bool) and cls.model_fields[info.field_name or ""].annotation in (int, float):
             raise PydanticCustomError("number_wanted", "Input should be a number, not true or false")
+        return value
+
+    @field_validator("out_url")
+    @classmethod
+    def _an_address(cls, value: str) -> str:
+        """Refuse what would make addresses of files that nobody can open."""
+        if value and not value.startswith(("http://", "https://")):
+            raise PydanticCustomError("address_wanted", "Input should begin with http:// or https://")
         return value
 
     @classmethod

@@ -308,8 +308,8 @@ def _verify_deliveries(engine: Engine, found: dict[str, list[str]]) -> None:
     if "Stories" in found:
         assert 0 < len(found["Stories"]) < len(found["Everything"]), "a distinct feed leaves nothing out"
     newest = set(found["Loud"][-200:])
-    assert _entries(out / "loud.xml", ".//item/{urn:runnel:feed/1}entry") == newest
-    assert _entries(out / "loud.atom", ".//{urn:runnel:feed/1}entry") == newest
+    assert _entries(out / "loud.xml", ".//item/{https://runnel.example/ns/feed/1}entry") == newest
+    assert _entries(out / "loud.atom", ".//{https://runnel.example/ns/feed/1}entry") == newest
     page = json.loads((out / "everything.json").read_text("utf-8"))
     assert len(page["items"]) == min(200, len(found["Everything"]))
     torn = [path.name for path in out.rglob("*") if path.name.startswith(".") or "foreign" in path.name]

@@ -246,6 +246,7 @@ class Composer:
             sent=known.sent,
             out=self._out,
             allowed=self._settings.out_folders,
+            out_url=self._settings.out_url,
             max_entries=self._settings.feed_entries,
             signing_keys=known.keys.get(subscription.id, ()),
             unsubscribe=self._unsubscribe(subscription),

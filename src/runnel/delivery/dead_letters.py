@@ -20,7 +20,7 @@ from runnel.catalog.store.connection import now
 from runnel.delivery.match_reader import MatchReader, MessageRange
 from runnel.errors import NotFoundError, RunnelError
 from runnel.model.message import MessageState
-from runnel.sinks.files.feed_entries import xml_text
+from runnel.sinks.files.valid_texts import xml_text
 
 _m, _s, _a, _f = schema.messages.c, schema.subscriptions.c, schema.attempts.c, schema.feeds.c
 _DEAD = _m.state == literal_column("'dead'")

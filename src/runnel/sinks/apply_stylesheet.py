@@ -10,14 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from lxml import etree
 
 from runnel.errors import DeliveryError, InputError, StylesheetError
 from runnel.model.item import Item
 from runnel.sinks.contract import Content, DeliveredItem, Delivery
-from runnel.sinks.files.feed_entries import FeedHead, entry_id, show, xml_text
+from runnel.sinks.files.feed_entries import entry_id, head_of, show
 from runnel.sinks.files.render_rss import Rss
 from runnel.sinks.registry import open_sink
 
@@ -59,14 +58,7 @@ def rss_document(delivery: Delivery) -> bytes:
     """A message as the RSS 2.0 document that stylesheets get, newest item first."""
     form = Rss()
     entries = [form.entry(show(one, delivery.sent)) for one in reversed(delivery.items)]
-    name = xml_text(delivery.feed_name)
-    head = FeedHead(
-        id=f"urn:runnel:feed:{quote(delivery.feed_name, safe='', errors='replace')}",
-        title=" ".join(xml_text(delivery.feed_title).split()) or name,
-        description=f"Items of the feed {name}, as matched by Runnel",
-        updated=delivery.sent,
-    )
-    return form.render(head, entries)
+    return form.render(head_of(delivery), entries)
 
 
 def is_feed(data: bytes) -> bool:

@@ -52,7 +52,8 @@ class Delivery:
 
     `key` stays the same over retries. `out` is the folder for relative targets; absolute ones must lie in one of the
     `allowed` folders. `content` stands in place of the items where a stylesheet made something else of them.
-    `signing_keys` are those of the subscription, newest first; `unsubscribe` is a link that ends it.
+    `signing_keys` are those of the subscription, newest first; `unsubscribe` is a link that ends it. `out_url` is
+    where readers find the files of the `out` folder, if that is known.
     """
 
     key: str
@@ -67,6 +68,7 @@ class Delivery:
     content: Content | None = None
     signing_keys: tuple[bytes, ...] = ()
     unsubscribe: str | None = None
+    out_url: str = ""
 
 
 @runtime_checkable

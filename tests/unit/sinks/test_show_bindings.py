@@ -34,7 +34,7 @@ from runnel.sinks.materialized_feed import MaterializedFeed, bound_attributes
 from runnel.sinks.webhook import webhook_body
 
 Make = Callable[..., Any]
-RUNNEL = "{urn:runnel:feed/1}"
+RUNNEL = "{https://runnel.example/ns/feed/1}"
 PEOPLE = bounded([{"people": 60.0, "place": "Bronx"}, {"people": 70.5, "place": "Queens"}])
 HOSTILE = "<b>&\"'</runnel:binding>]]>\x01\r\nBcc: you@mail.example \u202e"
 SINKS = [(RssFile(), "a.xml"), (AtomFile(), "a.xml"), (JsonFeedFile(), "a.json"), (JsonLinesFile(), "a.jsonl")]
@@ -205,7 +205,7 @@ def test_mails_without_bindings_are_what_they_were(delivery: Delivery) -> None:
 
 def test_stylesheets_see_bindings_and_what_they_shape_keeps_them(delivery: Delivery) -> None:
     sheet = b"""<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform"
-      xmlns:runnel="urn:runnel:feed/1">
+      xmlns:runnel="https://runnel.example/ns/feed/1">
       <xsl:template match="@*|node()"><xsl:copy><xsl:apply-templates select="@*|node()"/></xsl:copy></xsl:template>
       <xsl:template match="item/title"><title><xsl:value-of
         select="count(../runnel:bindings/runnel:row[runnel:binding[@name='people'] &gt; 65])"/> crowds</title>

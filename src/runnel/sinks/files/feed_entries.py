@@ -11,28 +11,39 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from html import escape
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 import nh3
 
 from runnel.model.bindings import NO_BINDINGS, Binding, Bindings
 from runnel.model.item import Item
-from runnel.sinks.contract import DeliveredItem
+from runnel.sinks.contract import DeliveredItem, Delivery
+from runnel.sinks.files.valid_texts import (
+    feed_id,
+    file_address,
+    html_of,
+    language,
+    media_type,
+    plain_text,
+    web_address,
+    xml_text,
+)
 
 GENERATOR = "Runnel"
-NAMESPACE = "urn:runnel:feed/1"
+NAMESPACE = "https://runnel.example/ns/feed/1"
 """The namespace of what Runnel adds to an entry, and the mark by which it knows its own files."""
 
-_NOT_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _MOST_TAGS = 2000
 _MOST_LABELS = 50
 _LONGEST_LABEL = 200
 _LONGEST_TITLE = 1000
 _LONGEST_TEXT = 1 << 18
-_LONGEST_LINK = 8192
-_CLEANER = nh3.Cleaner(url_schemes={"http", "https", "mailto"})
+_UNKNOWN_TYPE = "application/octet-stream"
+_SCHEMES = {"http", "https", "mailto"}
+_CLEANER = nh3.Cleaner(url_schemes=_SCHEMES, url_relative="deny")
+
+
+_RELATIVE = re.compile(r"(?:href|src|cite)\s*=\s*[\"']?\s*(?!https?:|mailto:)", re.IGNORECASE)
 
 
 class ForeignFileError(Exception):
@@ -57,6 +68,8 @@ class FeedHead:
     title: str
     description: str
     updated: datetime
+    address: str | None = None
+    """Where readers find the file, if that is known."""
 
 
 class FeedFormat(Protocol):
@@ -112,7 +125,7 @@ def show(delivered: DeliveredItem, sent: datetime) -> ShownItem:
     """What a reader sees of a delivered item. `summary` and `content` are HTML."""
     item = delivered.item
     published = _moment(item, "published")
-    link = next(filter(None, map(_web_link, _texts(item, "link"))), None)
+    link = next(filter(None, map(web_address, _texts(item, "link"))), None)
     return ShownItem(
         id=entry_id(item),
         feed=xml_text(item.feed),
@@ -121,27 +134,31 @@ def show(delivered: DeliveredItem, sent: datetime) -> ShownItem:
         sequence=item.sequence or 0,
         title=_title(item),
         link=link,
-        summary=_html(item, "description"),
-        content=_html(item, "content"),
+        summary=_html(item, "description", link),
+        content=_html(item, "content", link),
         authors=_labels(item, "author"),
         categories=_labels(item, "category"),
-        language=next(iter(_labels(item, "language")), None),
+        language=next(filter(None, map(language, _labels(item, "language"))), None),
         published=published,
         updated=_moment(item, "updated") or published or item.time or sent,
-        enclosure=next(filter(None, map(_web_link, _texts(item, "enclosure"))), None),
-        enclosure_type=next(iter(_labels(item, "enclosure:type")), "application/octet-stream"),
-        source=xml_text(delivered.feed_title),
+        enclosure=next(filter(None, map(web_address, _texts(item, "enclosure"))), None),
+        enclosure_type=next(filter(None, map(media_type, _labels(item, "enclosure:type"))), _UNKNOWN_TYPE),
+        source=" ".join(plain_text(xml_text(delivered.feed_title)).split()) or GENERATOR,
         bindings=_readable(delivered.bindings),
     )
 
 
-def xml_text(text: str) -> str:
-    """The text without what XML 1.0 cannot carry.
-
-    >>> xml_text("a\\x01b")
-    'ab'
-    """
-    return _NOT_XML.sub("", text)
+def head_of(delivery: Delivery) -> FeedHead:
+    """What the feed of a delivery says of itself. Its id is its address, or made of its name if that is unknown."""
+    name = " ".join(xml_text(delivery.feed_name).split())
+    address = file_address(delivery.out_url, delivery.subscription.target)
+    return FeedHead(
+        id=address or feed_id(delivery.feed_name),
+        title=" ".join(xml_text(delivery.feed_title).split()) or name or GENERATOR,
+        description=f"Items of the feed {name}, as matched by {GENERATOR}",
+        updated=delivery.sent,
+        address=address,
+    )
 
 
 def merge(present: Iterable[FeedEntry], arriving: Iterable[FeedEntry], most: int) -> list[FeedEntry]:
@@ -169,7 +186,8 @@ def _texts(item: Item, name: str) -> list[str]:
 
 def _labels(item: Item, name: str) -> tuple[str, ...]:
     """Short texts; a feed file is for readers, the whole item is in the log."""
-    return tuple(" ".join(text[:_LONGEST_LABEL].split()) for text in _texts(item, name)[:_MOST_LABELS])
+    labels = (" ".join(plain_text(text[:_LONGEST_LABEL]).split()) for text in _texts(item, name)[:_MOST_LABELS])
+    return tuple(dict.fromkeys(filter(None, labels)))
 
 
 def _moment(item: Item, name: str) -> datetime | None:
@@ -179,16 +197,22 @@ def _moment(item: Item, name: str) -> datetime | None:
     return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 
-def _html(item: Item, name: str) -> str | None:
-    """HTML for a reader: what came as HTML is cleaned here again, since an item may come from anywhere."""
+def _html(item: Item, name: str, base: str | None) -> str | None:
+    """HTML for a reader: what came as HTML is cleaned here again, since an item may come from anywhere.
+
+    Relative addresses in it are completed with the item's own, or left out where it has none.
+    """
     html = "".join(_texts(item, f"{name}:html"))
     # Cleaning takes more than linear time for elements nested without end; then the text has to do.
     if html and len(html) <= _LONGEST_TEXT and html.count("<") <= _MOST_TAGS:
-        cleaned = xml_text(_CLEANER.clean(html)).strip()
+        cleaner = _CLEANER
+        if base is not None and _RELATIVE.search(html):
+            cleaner = nh3.Cleaner(url_schemes=_SCHEMES, url_relative=("rewrite_with_base", base))
+        cleaned = xml_text(cleaner.clean(html)).strip()
         if cleaned:
             return cleaned
     text = "\n\n".join(_texts(item, name))[:_LONGEST_TEXT]
-    return escape(text, quote=False).replace("\n", "<br>\n") if text else None
+    return html_of(text).replace("\n", "<br>\n") if text else None
 
 
 def _readable(bindings: Bindings) -> Bindings:
@@ -201,18 +225,3 @@ def _readable_row(row: Binding) -> Binding:
         xml_text(name): xml_text(value)[:_LONGEST_TITLE] if isinstance(value, str) else value
         for name, value in row.items()
     }
-
-
-def _web_link(text: str) -> str | None:
-    try:
-        split = urlsplit(text)
-        usable = (
-            len(text) <= _LONGEST_LINK
-            and split.scheme in ("http", "https")
-            and bool(split.hostname)
-            and text.isprintable()
-            and " " not in text
-        )
-    except ValueError:
-        return None
-    return text if usable else None

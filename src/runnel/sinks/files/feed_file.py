@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from urllib.parse import quote
 
 from runnel.sinks.contract import Delivery
-from runnel.sinks.files.feed_entries import FeedEntry, FeedFormat, FeedHead, ForeignFileError, merge, show, xml_text
+from runnel.sinks.files.feed_entries import FeedEntry, FeedFormat, FeedHead, ForeignFileError, head_of, merge, show
 from runnel.sinks.files.render_atom import Atom
 from runnel.sinks.files.render_json_feed import JsonFeed
 from runnel.sinks.files.render_rss import Rss
@@ -41,7 +40,7 @@ class _FeedFile:
             entries = merge(present or (), arriving, delivery.max_entries)
             if present is not None and _shows(entries) == _shows(present):
                 return "nothing new"
-            replace_whole(file, self._bounded(_head(delivery), entries))
+            replace_whole(file, self._bounded(head_of(delivery), entries))
         known = _shows(present or ())
         added = sum(shown not in known for shown in _shows(entries))
         note = f"; the file that was there is now {aside}" if aside else ""
@@ -67,16 +66,6 @@ class _FeedFile:
 
 def _shows(entries: Sequence[FeedEntry]) -> list[tuple[str, int]]:
     return [(entry.id, entry.version) for entry in entries]
-
-
-def _head(delivery: Delivery) -> FeedHead:
-    title = " ".join(xml_text(delivery.feed_title or delivery.feed_name).split()) or "Runnel"
-    return FeedHead(
-        id=f"urn:runnel:feed:{quote(delivery.feed_name, safe='', errors='replace')}",
-        title=title,
-        description=f"Items of the feed {xml_text(delivery.feed_name)}, as matched by Runnel",
-        updated=delivery.sent,
-    )
 
 
 class RssFile(_FeedFile):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from runnel.sinks.files.feed_entries import GENERATOR, FeedEntry, FeedHead, ForeignFileError, ShownItem
+from runnel.sinks.files.valid_texts import html_of, language, media_type, plain_text, web_address
 from runnel.sinks.show_bindings import bindings_json
 
 _VERSION = "https://jsonfeed.org/version/1.1"
@@ -32,8 +33,8 @@ class JsonFeed:
             "id": shown.id,
             "url": shown.link,
             "title": shown.title,
-            "summary": shown.summary if shown.content else None,
-            "content_html": shown.content or shown.summary or "",
+            "summary": plain_text(shown.summary) if shown.summary and shown.content else None,
+            "content_html": shown.content or shown.summary or html_of(shown.title),
             "date_published": shown.published.isoformat() if shown.published else None,
             "date_modified": shown.updated.isoformat(),
             "authors": [{"name": author} for author in shown.authors],
@@ -48,7 +49,7 @@ class JsonFeed:
                 **bindings_json(shown.bindings),
             },
         }
-        kept = {key: value for key, value in node.items() if value not in (None, []) or key == "content_html"}
+        kept = {key: value for key, value in node.items() if value not in (None, [], "")}
         return FeedEntry(shown.id, shown.version, shown.sequence, kept)
 
     def render(self, head: FeedHead, entries: Sequence[FeedEntry]) -> bytes:
@@ -56,6 +57,7 @@ class JsonFeed:
         document = {
             "version": _VERSION,
             "title": head.title,
+            **({"feed_url": head.address} if head.address else {}),
             "description": head.description,
             _MARK: {"generator": GENERATOR, "id": head.id, "updated": head.updated.isoformat()},
             "items": [entry.node for entry in entries],
@@ -72,4 +74,20 @@ def _own_entry(item: dict[str, Any]) -> FeedEntry:
     version, sequence = mark["version"], mark["sequence"]
     if not (isinstance(item["id"], str) and isinstance(version, int) and isinstance(sequence, int)):
         raise ForeignFileError
-    return FeedEntry(item["id"], version, sequence, item)
+    return FeedEntry(item["id"], version, sequence, _upgraded(item))
+
+
+def _upgraded(item: dict[str, Any]) -> dict[str, Any]:
+    """An entry as it would be written now: older ones had addresses as they came, and could have no content."""
+    item = item | {"content_html": item.get("content_html") or html_of(str(item.get("title") or item["id"]))}
+    for name, repair in (("url", web_address), ("summary", plain_text), ("language", language)):
+        if name in item:
+            item[name] = repair(str(item[name]))
+    if "attachments" in item:
+        urls = [(one, web_address(str(one["url"]))) for one in item["attachments"]]
+        item["attachments"] = [
+            one | {"url": url, "mime_type": media_type(str(one["mime_type"])) or "application/octet-stream"}
+            for one, url in urls
+            if url
+        ]
+    return {key: value for key, value in item.items() if value not in (None, [], "")}

@@ -8,11 +8,21 @@ from email.utils import format_datetime
 from lxml import etree
 
 from runnel.sinks.files.feed_entries import GENERATOR, NAMESPACE, FeedEntry, FeedHead, ForeignFileError, ShownItem
-from runnel.sinks.files.render_xml import add, add_mark, parse_own, read_entries, write_document
+from runnel.sinks.files.render_xml import (
+    add,
+    add_mark,
+    parse_own,
+    read_entries,
+    upgrade_address,
+    upgrade_text,
+    write_document,
+)
+from runnel.sinks.files.valid_texts import language, plain_text, web_address
 
 _CONTENT = "http://purl.org/rss/1.0/modules/content/"
 _DC = "http://purl.org/dc/elements/1.1/"
-_NAMESPACES = {"content": _CONTENT, "dc": _DC, "runnel": NAMESPACE}
+_ATOM = "http://www.w3.org/2005/Atom"
+_NAMESPACES = {"atom": _ATOM, "content": _CONTENT, "dc": _DC, "runnel": NAMESPACE}
 
 
 class Rss:
@@ -23,12 +33,12 @@ class Rss:
         channel = parse_own(data, "rss").find("channel")
         if channel is None or channel.findtext("generator") != GENERATOR:
             raise ForeignFileError
-        return read_entries(iter(channel.findall("item")), "guid")
+        return read_entries(iter(channel.findall("item")), "guid", _upgrade)
 
     def entry(self, shown: ShownItem) -> FeedEntry:
         """A new entry."""
         node = etree.Element("item", nsmap=_NAMESPACES)
-        add(node, "title", shown.title)
+        add(node, "title", _title(shown.title, shown.item))
         if shown.link:
             add(node, "link", shown.link)
         add(node, "guid", shown.id, isPermaLink="false")
@@ -53,11 +63,28 @@ class Rss:
         """The whole document."""
         root = etree.Element("rss", {"version": "2.0"}, nsmap=_NAMESPACES)
         channel = add(root, "channel")
-        add(channel, "title", head.title)
+        add(channel, "title", _title(head.title, GENERATOR))
         add(channel, "link", head.id)
-        add(channel, "description", head.description)
+        add(channel, "description", plain_text(head.description))
+        if head.address:
+            add(channel, f"{{{_ATOM}}}link", rel="self", href=head.address, type="application/rss+xml")
         add(channel, "lastBuildDate", format_datetime(head.updated))
         add(channel, "generator", GENERATOR)
         for entry in entries:
             channel.append(entry.node)
         return write_document(root)
+
+
+def _title(text: str, instead: str) -> str:
+    """A title in RSS is plain text: there is no way to declare markup."""
+    return plain_text(text) or plain_text(instead) or "(untitled)"
+
+
+def _upgrade(node: etree._Element) -> None:
+    """Repair an entry that was written before entries were held against the rules of validators."""
+    upgrade_text(node.find("title"), lambda text: _title(text, ""))
+    upgrade_text(node.find("link"), web_address)
+    upgrade_text(node.find(f"{{{_DC}}}language"), language)
+    for label in [*node.findall("category"), *node.findall(f"{{{_DC}}}creator")]:
+        upgrade_text(label, plain_text)
+    upgrade_address(node.find("enclosure"), "url")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from lxml import etree
 
 from runnel.sinks.files.feed_entries import NAMESPACE, FeedEntry, ForeignFileError, ShownItem
+from runnel.sinks.files.valid_texts import media_type, web_address, xml_text
 from runnel.sinks.show_bindings import kind_of, printed
+
+_OLD_NAMESPACE = "urn:runnel:feed/1"
+"""Of files that were written before; it is no valid URN."""
 
 _MARK = f"{{{NAMESPACE}}}entry"
 _BINDINGS, _ROW, _BINDING = (f"{{{NAMESPACE}}}{local}" for local in ("bindings", "row", "binding"))
@@ -27,10 +32,15 @@ def parse_own(data: bytes, root_tag: str) -> etree._Element:
     return root
 
 
-def read_entries(nodes: Iterator[etree._Element], id_tag: str) -> list[FeedEntry]:
-    """The entries with our mark; one without it makes the file a foreign one."""
+def read_entries(
+    nodes: Iterator[etree._Element], id_tag: str, upgrade: Callable[[etree._Element], None]
+) -> list[FeedEntry]:
+    """The entries with our mark; one without it makes the file a foreign one. Those of an older form are upgraded."""
     entries = []
     for node in nodes:
+        if node.find(f"{{{_OLD_NAMESPACE}}}entry") is not None:
+            node = _with_todays_marks(node)
+            upgrade(node)
         mark = node.find(_MARK)
         identifier = node.findtext(id_tag)
         if mark is None or not identifier:
@@ -42,6 +52,52 @@ def read_entries(nodes: Iterator[etree._Element], id_tag: str) -> list[FeedEntry
         node.tail = None
         entries.append(FeedEntry(str(identifier), version, sequence, node))
     return entries
+
+
+def _with_todays_marks(node: etree._Element) -> etree._Element:
+    """A copy of an entry without the declaration of the older namespace, its marks in today's."""
+    spaces: dict[Any, str] = {
+        prefix: NAMESPACE if uri == _OLD_NAMESPACE else uri for prefix, uri in node.nsmap.items()
+    }
+    made = etree.Element(node.tag, {str(key): str(value) for key, value in node.items()}, nsmap=spaces)
+    made.text = node.text
+    for child in node:
+        made.append(child)
+    for element in made.iter(f"{{{_OLD_NAMESPACE}}}*"):
+        element.tag = f"{{{NAMESPACE}}}{etree.QName(element).localname}"
+    for element in made.iter():
+        if isinstance(element.tag, str) and element.text is not None:
+            element.text = xml_text(element.text)
+    etree.cleanup_namespaces(made, keep_ns_prefixes=[prefix for prefix in spaces if prefix])
+    return made
+
+
+def upgrade_text(element: etree._Element | None, repair: Callable[[str], str | None]) -> None:
+    """Repair the text of an element; one of which nothing is left goes."""
+    if element is not None:
+        element.text = repair(element.text or "")
+        if not element.text:
+            _remove(element)
+
+
+def upgrade_address(element: etree._Element | None, attribute: str) -> None:
+    """Repair an address in an attribute, and the media type beside it; an element without an address goes."""
+    if element is None:
+        return
+    address = web_address(element.get(attribute) or "")
+    if address is None:
+        _remove(element)
+        return
+    element.set(attribute, address)
+    kind = element.get("type")
+    if kind is not None and media_type(kind) is None:
+        element.set("type", "application/octet-stream")
+
+
+def _remove(element: etree._Element) -> None:
+    parent = element.getparent()
+    if parent is not None:
+        parent.remove(element)
 
 
 def add(parent: etree._Element, tag: str, text: str | None = None, **attributes: str) -> etree._Element:
