@@ -19,12 +19,16 @@ STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "register feed",
         "register feed 'path or URL' as Name [clause]…;\nregister feed Name [clause]…;\n\n"
-        "clause: every duration | title 'text' | home 'URL' | tagged tag [, tag]…",
+        "clause: every duration | title 'text' | home 'URL' | tagged tag [, tag]…\n"
+        "  | open [to number items per minute]",
         "Declares a source feed. With an address its items are read from there; without one they come by `publish`. "
         "`every` says how often an address on the web is asked. The title, the home page and the tags are for "
-        "people, for `all feeds tagged …` and for OPML lists. Clauses stand in any order, each once.",
+        "people, for `all feeds tagged …` and for OPML lists. With `open`, anybody may publish "
+        "into the feed over HTTP ([Let anybody publish](../how-to/let-anybody-publish.md)). Clauses stand in any "
+        "order, each once.",
         "register feed 'https://muse.example/rss' as MuseNews every 10 minutes title 'News of Muse' tagged music;\n"
-        "register feed Friends;",
+        "register feed Friends;\n"
+        "register feed Tips open to 100 items per minute;",
     ),
     Entry(
         "register feed … apply",

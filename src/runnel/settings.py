@@ -5,6 +5,7 @@ Every setting has a default that works; the defaults are the embedded installati
 
 from __future__ import annotations
 
+import ipaddress
 import os
 import tomllib
 from pathlib import Path
@@ -149,6 +150,17 @@ class Settings(BaseSettings):
     owner_script_conditions: int = Field(
         100_000, ge=1, description="Conditions and constants of all queries that an owner declares in one script."
     )
+    open_items_per_minute: int = Field(
+        600, ge=1, description="Items per minute that an open feed takes, unless its statement says how many."
+    )
+    open_client_items_per_minute: int = Field(
+        60, ge=1, description="Items per minute that open feeds take from one client address."
+    )
+    open_body_bytes: int = Field(1 << 20, ge=1, description="Largest request that publishes into an open feed.")
+    trusted_proxies: tuple[str, ...] = Field(
+        (),
+        description="Networks (`10.1.0.0/16`) of reverse proxies whose `X-Forwarded-For` names the client's address.",
+    )
     sheet_seconds: float = Field(5.0, gt=0, description="Processor time that a stylesheet may take for a document.")
     sheet_megabytes: int = Field(512, ge=64, description="Memory that a stylesheet may take.")
     operator_modules: tuple[str, ...] = Field(
@@ -181,6 +193,17 @@ class Settings(BaseSettings):
     preview_items: int = Field(
         5_000, ge=1, description="Items that `preview` looks at in the client; more are a Spark batch."
     )
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _only_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """Refuse what is no network when the settings are read, not when the first request comes."""
+        for network in value:
+            try:
+                ipaddress.ip_network(network, strict=False)
+            except ValueError:
+                raise PydanticCustomError("network_wanted", f"{network!r} is not an IP network") from None
+        return value
 
     @field_validator("*", mode="before")
     @classmethod

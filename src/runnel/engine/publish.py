@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from runnel.catalog.access import owners
+from runnel.catalog.declared import feeds
 from runnel.engine.actors import Actor, check_actor, own_feed, size_of
 from runnel.engine.workspace import Workspace
 from runnel.errors import BacklogError, BrokenDocumentError, InputError, NotFoundError
 from runnel.logs.items.item_log import Accepted
-from runnel.model.feed import Feed, FeedKind
+from runnel.model.feed import ADMIN, Feed, FeedKind
 from runnel.sources.acquire import Acquirer
 from runnel.sources.documents.adapt import item_of_object
 
@@ -30,6 +31,15 @@ class Publisher:
         target = self._source(feed)
         adapted = [item_of_object(one, feed, f"item {number}") for number, one in enumerate(items, 1)]
         self._wait_for_room()
+        with self._charged(target, lambda: size_of(adapted)):
+            return self._root.items.accept(target.id, adapted)
+
+    def publish_open(self, owner: str | None, feed: str, items: Sequence[Mapping[str, Any]]) -> Accepted:
+        """Accept items of somebody without a token into an open feed, as `publish` does; it never waits for room."""
+        target = find_open_feed(self._root, owner, feed)
+        adapted = [item_of_object(one, feed, f"item {number}") for number, one in enumerate(items, 1)]
+        if (lag := self._acquirer.lag()) >= self._root.settings.lag_limit:
+            raise BacklogError(f"{lag} items wait for matching", hint="try later")
         with self._charged(target, lambda: size_of(adapted)):
             return self._root.items.accept(target.id, adapted)
 
@@ -91,3 +101,18 @@ class Publisher:
             with self._root.catalog.write() as connection:
                 owners.add_bytes(connection, feed.id, -count)
             raise
+
+
+def find_open_feed(root: Workspace, owner: str | None, name: str) -> Feed:
+    """The open feed of an owner, or of the admin, by its name.
+
+    Whether another feed has that name is nobody's business: closed, paused and unknown feeds are all not found.
+    """
+    with root.catalog.read() as connection:
+        whose = ADMIN
+        if owner is not None:
+            whose = next((number for number, one in owners.owner_names(connection).items() if one == owner), 0)
+        feed = feeds.feed_by_name(connection, name, whose)
+    if feed is None or feed.owner != whose or feed.open_items is None or feed.paused:
+        raise NotFoundError("there is no open feed of this name", hint="ask who runs this for the right address")
+    return feed

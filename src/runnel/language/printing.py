@@ -124,7 +124,10 @@ def _register(statement: RegisterFeed) -> str:
         text += f" title {quote(statement.title)}"
     if statement.home is not None:
         text += f" home {quote(statement.home)}"
-    return text + _tagged(statement.tags)
+    text += _tagged(statement.tags)
+    if statement.open_items is not None:
+        text += f" open to {statement.open_items} items per minute" if statement.open_items else " open"
+    return text
 
 
 def _tagged(tags: tuple[str, ...]) -> str:

@@ -25,6 +25,7 @@ class Feed:
     text that declares the feed. `address` is where a source feed's items come from (empty: only by `publish`) and
     `every` how often it is asked. A materialised feed is a source feed whose items are made from those of the feed
     `origin` by the stylesheet at the path `sheet`. `title` is what people call a source feed, `home` its home page.
+    Into a feed with `open_items` anybody may publish as many items per minute (0: as the settings say).
     """
 
     id: int
@@ -40,3 +41,4 @@ class Feed:
     sheet: str | None = None
     title: str | None = None
     home: str | None = None
+    open_items: int | None = None

@@ -47,6 +47,7 @@ class NewFeed:
     sheet: str | None = None
     title: str | None = None
     home: str | None = None
+    open_items: int | None = None
 
 
 def encode_feed(node: Node) -> str:
@@ -118,6 +119,7 @@ def _feed_row(new: NewFeed, created: int, sequence: int, matched: Set[int]) -> d
         "bytes": 0,
         "title": new.title,
         "home": new.home,
+        "open_items": new.open_items,
     }
 
 

@@ -358,4 +358,5 @@ def _feed(row: Any) -> Feed:
         sheet=row.sheet,
         title=row.title,
         home=row.home,
+        open_items=row.open_items,
     )

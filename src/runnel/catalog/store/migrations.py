@@ -248,6 +248,10 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
             primary key (feed, owner, tags))""",
         "create index reads_groups_owner on reads_groups (owner)",
     ),
+    (
+        # Feeds into which anybody may publish, and how many items per minute.
+        "alter table feeds add column open_items bigint",
+    ),
 )
 
 DIALECTS: Final[dict[str, dict[str, str]]] = {

@@ -32,6 +32,7 @@ feeds = _table(
     bytes=_I,
     title=_T,
     home=_T,
+    open_items=_I,
 )
 revisions = _table("revisions", feed=_I, revision=_S, statement=_T, node=_T, paused=_S, plan=_I, created=_I)
 reads = _table("reads", feed=_I, source=_I)

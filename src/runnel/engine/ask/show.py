@@ -103,7 +103,7 @@ def feed_state(feed: Feed, is_live: bool) -> str:
 
 
 def _feed_row(feed: Feed, is_live: bool, owner: str, tags: Sequence[str]) -> dict[str, Any]:
-    described = {"title": feed.title, "home": feed.home} if feed.kind is FeedKind.SOURCE else {}
+    described = {"title": feed.title, "home": feed.home, "open": feed.open_items is not None}
     return {
         "id": feed.id,
         "name": feed.name,
@@ -114,7 +114,7 @@ def _feed_row(feed: Feed, is_live: bool, owner: str, tags: Sequence[str]) -> dic
         "revision": feed.revision,
         "statement": feed.statement,
         "tags": list(tags),
-        **described,
+        **(described if feed.kind is FeedKind.SOURCE else {}),
     }
 
 

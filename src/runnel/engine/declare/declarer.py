@@ -120,6 +120,7 @@ class Declarer:
                 tags=statement.tags,
                 title=statement.title,
                 home=statement.home,
+                open_items=statement.open_items,
             )
         )
         self.scope.regroup(SourceFeed(feed, owner, frozenset(statement.tags)))
@@ -134,9 +135,11 @@ class Declarer:
                 every=statement.every,
                 title=statement.title,
                 home=statement.home,
+                open_items=statement.open_items,
             )
         )
-        return Outcome(f"registered feed {name}", {"feed": name, "id": feed})
+        how = ", open for everybody" if statement.open_items is not None else ""
+        return Outcome(f"registered feed {name}{how}", {"feed": name, "id": feed})
 
     def _check_address(self, statement: said.RegisterFeed, text: str) -> None:
         try:

@@ -129,6 +129,14 @@ class StatementTransformer(GraphRules):
     def feed_tags(self, tags: tuple[str, ...]) -> FeedClause:
         return FeedClause("tagged", tags, NOWHERE)
 
+    def feed_open(self, keyword: Token, items: Token | None) -> FeedClause:
+        limit = None if items is None else read_integer(items)
+        if items is not None and not limit:
+            raise StatementSyntaxError(
+                "an open feed takes at least one item per minute", span=span_of(items), hint="leave `open` out"
+            )
+        return FeedClause("open", limit or 0, span_of(keyword))
+
     def tag_feed(self, keyword: Token, name: Name, *tags: Name) -> Parsed:
         return _parsed(keyword, TagFeed(name, read_tags(tags)))
 

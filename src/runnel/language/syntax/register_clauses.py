@@ -19,7 +19,7 @@ class FeedClause:
     """One clause: the word that begins it, and what follows."""
 
     word: str
-    value: timedelta | str | tuple[str, ...]
+    value: timedelta | str | int | tuple[str, ...]
     span: Span
 
 
@@ -39,6 +39,12 @@ def register_feed(name: Name, address: str | None, place: Span, clauses: Sequenc
                 span=clause.span,
                 hint="leave `every` out: items come when they are published",
             )
+        if clause.word == "open" and address is not None:
+            raise StatementSyntaxError(
+                "a feed with an address cannot be open",
+                span=clause.span,
+                hint="register a feed without an address for what others publish, and read the union of both",
+            )
         if isinstance(clause.value, str) and len(clause.value) > LONGEST_TITLE:
             raise StatementSyntaxError(
                 f"a {clause.word} has at most {LONGEST_TITLE} characters, not {len(clause.value)}", span=clause.span
@@ -52,4 +58,5 @@ def register_feed(name: Name, address: str | None, place: Span, clauses: Sequenc
         given.get("title"),
         given.get("home"),
         given.get("tagged", ()),
+        given.get("open"),
     )

@@ -81,7 +81,7 @@ class QueryText:
 
 @dataclass(frozen=True, slots=True)
 class RegisterFeed:
-    """`register feed 'address' as Name [every …] [title …] [home …] [tagged …]`.
+    """`register feed 'address' as Name [every …] [title …] [home …] [tagged …] [open …]`.
 
     Without an address items come by `publish` only. The tags ascend, each is there once.
     """
@@ -94,6 +94,8 @@ class RegisterFeed:
     title: str | None = None
     home: str | None = None
     tags: tuple[str, ...] = ()
+    open_items: int | None = None
+    """Items per minute that anybody may publish without a token; 0 stands for the setting, None for a closed feed."""
 
 
 @dataclass(frozen=True, slots=True)

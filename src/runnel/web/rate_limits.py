@@ -1,0 +1,71 @@
+"""Limits on what strangers may send: so many in a minute, by feed and by client address."""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sequence
+
+_MINUTE = 60.0
+_KEPT = 50_000
+"""Keys that are remembered; the one that was used longest ago is forgotten first."""
+
+
+class RateLimiter:
+    """A token bucket for each key: it holds a minute's tokens and fills steadily. Safe to share between threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._buckets: OrderedDict[Hashable, tuple[float, float]] = OrderedDict()
+
+    def take(self, key: Hashable, count: int, per_minute: int) -> float:
+        """Take tokens; gives 0 if there were enough, else the seconds to wait, and nothing is taken.
+
+        >>> limiter = RateLimiter(clock=lambda: 0.0)
+        >>> limiter.take("a", 3, per_minute=4), limiter.take("a", 2, per_minute=4), limiter.take("b", 2, per_minute=4)
+        (0.0, 15.0, 0.0)
+        """
+        with self._lock:
+            moment = self._clock()
+            left, noted = self._buckets.pop(key, (float(per_minute), moment))
+            left = min(float(per_minute), left + (moment - noted) * per_minute / _MINUTE)
+            wait = 0.0
+            if count <= left:
+                left -= count
+            else:
+                wait = (min(count, per_minute) - left) * _MINUTE / per_minute
+            self._buckets[key] = (left, moment)
+            while len(self._buckets) > _KEPT:
+                self._buckets.popitem(last=False)
+            return wait
+
+
+def client_key(address: str, forwarded: str, trusted: Sequence[str]) -> str:
+    """What counts as one client: an IPv4 address, or the IPv6 network of 64 bits that one subscriber has.
+
+    Behind a trusted proxy it is the address that the proxy saw, the last one that it names.
+
+    >>> client_key("2001:db8::1:2", "", ()), client_key("10.0.0.1", "1.2.3.4, 5.6.7.8", ["10.0.0.0/8"])
+    ('2001:db8::/64', '5.6.7.8')
+    """
+    if forwarded and _is_in(address, trusted):
+        address = forwarded.rpartition(",")[2].strip()
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return address[:64]
+    if isinstance(parsed, ipaddress.IPv6Address):
+        mapped = parsed.ipv4_mapped
+        return str(mapped) if mapped else str(ipaddress.ip_network((parsed, 64), strict=False))
+    return str(parsed)
+
+
+def _is_in(address: str, networks: Sequence[str]) -> bool:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return any(parsed in ipaddress.ip_network(network, strict=False) for network in networks)

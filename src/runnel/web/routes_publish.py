@@ -1,0 +1,151 @@
+"""Publishing into open feeds: anybody may send items there, without a token and within limits.
+
+In: a JSON object, a list of objects, or JSON lines. Out: how many were accepted, or a JSON error; all of a request is
+accepted, or nothing. Feeds are closed unless their statement says `open`, and a closed feed is not told from one that
+does not exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from runnel.engine.actors import ADMIN_ACTOR
+from runnel.engine.publish import Publisher, find_open_feed
+from runnel.engine.workspace import Workspace
+from runnel.errors import (
+    BacklogError,
+    CatalogUnavailableError,
+    InputError,
+    InvalidItemError,
+    NotFoundError,
+    QuotaExceededError,
+    StorageFullError,
+)
+from runnel.sources.acquire import Acquirer
+from runnel.web.rate_limits import RateLimiter, client_key
+from runnel.web.request_body import BodyTooLargeError, read_body
+
+_AT_ONCE = 8
+"""Bodies that are read at the same time."""
+
+
+def add_publish_routes(app: FastAPI, root: Workspace, limiter: RateLimiter | None = None) -> None:
+    """`/feeds/{name}/items` for open feeds of the admin, `/owners/{owner}/feeds/{name}/items` for those of owners."""
+    settings = root.settings
+    acquirer = Acquirer(root.catalog, root.storage, root.items, root.folder, settings)
+    publisher = Publisher(root, acquirer, ADMIN_ACTOR)
+    limits = limiter or RateLimiter()
+    reading = asyncio.Semaphore(_AT_ONCE)
+
+    async def publish(owner: str | None, name: str, request: Request) -> Response:
+        client = client_key(
+            request.client.host if request.client else "",
+            request.headers.get("x-forwarded-for", ""),
+            settings.trusted_proxies,
+        )
+        by_client = settings.open_client_items_per_minute
+        # Every request counts as an item, whatever becomes of it.
+        if wait := limits.take(("client", client), 1, by_client):
+            return _too_many(wait, by_client, "this address may publish")
+        feed = await run_in_threadpool(find_open_feed, root, owner, name)
+        async with reading:
+            items = read_items(await read_body(request, settings.open_body_bytes))
+        by_feed = feed.open_items or settings.open_items_per_minute
+        if len(items) > min(by_client, by_feed):
+            raise InputError(
+                f"a request may have {min(by_client, by_feed):,} items, this one has {len(items):,}",
+                hint="send fewer at a time",
+            )
+        if wait := limits.take(("client", client), len(items) - 1, by_client):
+            return _too_many(wait, by_client, "this address may publish")
+        if wait := limits.take(("feed", feed.id), len(items), by_feed):
+            return _too_many(wait, by_feed, "this feed takes")
+        accepted = await run_in_threadpool(publisher.publish_open, owner, name, items)
+        return JSONResponse({"accepted": accepted.accepted, "known": accepted.unchanged}, status_code=202)
+
+    async def answer(owner: str | None, name: str, request: Request) -> Response:
+        try:
+            return await publish(owner, name, request)
+        except BodyTooLargeError:
+            return _error(413, f"a request may have {settings.open_body_bytes:,} bytes", "send fewer items at a time")
+        except TimeoutError:
+            return _error(408, "the request came too slowly")
+        except NotFoundError as error:
+            return _error(404, error.message, error.hint)
+        except QuotaExceededError:
+            return _error(403, "this feed takes no more items", "ask who runs it for more room")
+        except (BacklogError, CatalogUnavailableError, StorageFullError):
+            return _error(503, "items cannot be accepted now", "try again later", {"Retry-After": "60"})
+        except InputError as error:
+            return _error(400, str(error) if error.place else error.message, error.hint)
+
+    @app.post("/feeds/{name}/items")
+    async def publish_to_admin(name: str, request: Request) -> Response:
+        return await answer(None, name, request)
+
+    @app.post("/owners/{owner}/feeds/{name}/items")
+    async def publish_to_owner(owner: str, name: str, request: Request) -> Response:
+        return await answer(owner, name, request)
+
+
+def read_items(body: bytes) -> list[dict[str, Any]]:
+    """The items of a body: an object, a list of objects, or an object on each line.
+
+    >>> read_items(b'{"id": "1"}'), read_items(b'[{"id": "1"}]'), len(read_items(b'{"id": "1"}\\n{"id": "2"}\\n'))
+    ([{'id': '1'}], [{'id': '1'}], 2)
+    """
+    try:
+        text = body.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise InvalidItemError(f"byte {error.start + 1} is not UTF-8", hint="send JSON in UTF-8") from None
+    try:
+        whole = json.loads(text, parse_constant=_refuse_constant)
+        found = whole if isinstance(whole, list) else [whole]
+        places = [f"item {number}" for number in range(1, len(found) + 1)]
+    except (ValueError, RecursionError):
+        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+        found = [_read_line(number, line) for number, line in lines]
+        places = [f"line {number}" for number, _ in lines]
+    if not found:
+        raise InvalidItemError("there are no items", hint=_HINT)
+    for place, one in zip(places, found, strict=True):
+        if not isinstance(one, dict):
+            raise InvalidItemError("an item is a JSON object", place=place, hint=_HINT)
+    return found
+
+
+_HINT = 'send {"id": "1", "title": "…"}, a list of such objects, or one on each line'
+
+
+def _read_line(number: int, line: str) -> Any:
+    try:
+        return json.loads(line, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        reason = error.msg if isinstance(error, json.JSONDecodeError) else "it is nested too deeply, or not JSON"
+        raise InvalidItemError(f"this is not JSON: {reason}", place=f"line {number}", hint=_HINT) from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _too_many(wait: float, per_minute: int, what: str) -> Response:
+    seconds = max(1, math.ceil(wait))
+    return _error(
+        429,
+        f"{what} {per_minute:,} items per minute",
+        f"try again in {seconds} seconds",
+        {"Retry-After": str(seconds)},
+    )
+
+
+def _error(status: int, message: str, hint: str | None = None, headers: dict[str, str] | None = None) -> Response:
+    body = {"error": message} if hint is None else {"error": message, "hint": hint}
+    return JSONResponse(body, status_code=status, headers=headers)

@@ -1,0 +1,163 @@
+"""Publishing into open feeds over HTTP: real requests to a real server."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from tests.unit.web.test_server import Asked, Run
+
+from runnel.catalog.access.owners import Quotas
+from runnel.engine import Engine, open_engine
+from runnel.errors import StatementSyntaxError
+from runnel.web import routes_publish
+from runnel.web.rate_limits import RateLimiter, client_key
+from runnel.web.server import Server
+
+
+@dataclass
+class Strangers:
+    """People without a token, in front of a server whose limits have a clock that stands still."""
+
+    engine: Engine
+    address: str
+    now: list[float] = field(default_factory=lambda: [0.0])
+
+    def post(self, path: str, body: Any, **headers: str) -> tuple[int, dict[str, Any], dict[str, str]]:
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        connection = http.client.HTTPConnection(urlsplit(self.address).netloc, timeout=20)
+        try:
+            connection.request("POST", path, data, {name.replace("_", "-"): value for name, value in headers.items()})
+            response = connection.getresponse()
+            told = {name.lower(): value for name, value in response.getheaders()}
+            return response.status, json.loads(response.read()), told
+        finally:
+            connection.close()
+
+    def accepted(self) -> list[tuple[str, str]]:
+        names = {row["id"]: row["name"] for row in self.engine.show("feeds").data["feeds"]}
+        last = self.engine.root.items.last_sequence()
+        return [(item.feed, item.id) for batch in self.engine.root.items.read(0, last) for item in batch.items(names)]
+
+
+@pytest.fixture
+def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Strangers]:
+    now = [0.0]
+    monkeypatch.setattr(routes_publish, "RateLimiter", lambda: RateLimiter(clock=lambda: now[0]))
+    limits = {"open_body_bytes": 2000, "open_client_items_per_minute": 6, "trusted_proxies": ("127.0.0.1",)}
+    with open_engine(tmp_path / "root", **limits) as engine:  # type: ignore[arg-type]
+        engine.execute("register feed Box open; register feed Closed; register feed Few open to 3 items per minute;")
+        server = Server(engine.root, Asked(), "127.0.0.1:0")
+        server.start(Run())
+        try:
+            yield Strangers(engine, server.address, now)
+        finally:
+            server.close()
+
+
+@pytest.mark.parametrize(
+    ("body", "count"),
+    [
+        ({"id": "1", "title": "rock"}, 1),
+        ([{"id": "1"}, {"id": "2"}], 2),
+        (b'{"id": "1"}\n\n{"id": "2"}\n{"id": "3"}', 3),
+        (b'\xef\xbb\xbf{"id": "1"}\r\n', 1),
+    ],
+)
+def test_anybody_publishes_into_an_open_feed(strangers: Strangers, body: Any, count: int) -> None:
+    status, told, _ = strangers.post("/feeds/Box/items", body)
+    assert (status, told) == (202, {"accepted": count, "known": 0})
+    assert strangers.accepted() == [("Box", str(number)) for number in range(1, count + 1)]
+    status, told, _ = strangers.post("/feeds/Box/items", body)
+    assert (status, told) == (202, {"accepted": 0, "known": count})
+
+
+def test_a_closed_feed_is_not_told_from_one_that_does_not_exist(strangers: Strangers) -> None:
+    strangers.engine.execute("create feed View from Box; register feed Held open; pause feed Held;")
+    strangers.engine.owners.add("ann")
+    strangers.engine.acting_as("ann").execute("register feed Mine open; register feed Secret;")
+    paths = ["/feeds/Closed/items", "/feeds/Nothing/items", "/feeds/View/items", "/feeds/Held/items"]
+    paths += ["/feeds/Mine/items", "/owners/ann/feeds/Secret/items", "/owners/ann/feeds/Box/items"]
+    paths += ["/owners/nobody/feeds/Mine/items"]
+    answers = []
+    for number, path in enumerate(paths):
+        answers.append(strangers.post(path, {"id": "1"}, X_Forwarded_For=f"192.0.2.{number}"))
+    assert {status for status, _, _ in answers} == {404}
+    assert len({json.dumps(told) for _, told, _ in answers}) == 1
+    assert strangers.accepted() == []
+    status, _, _ = strangers.post("/owners/ann/feeds/Mine/items", {"id": "1"}, X_Forwarded_For="192.0.2.99")
+    assert status == 202
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "message"),
+    [
+        (b"not json", 400, "line 1: this is not JSON"),
+        (b'{"id": "1"}\n{"id": ', 400, "line 2: this is not JSON"),
+        (b"[1]", 400, "item 1: an item is a JSON object"),
+        (b"", 400, "there are no items"),
+        (b"\xff", 400, "byte 1 is not UTF-8"),
+        (b'{"id": "1", "n": NaN}', 400, "line 1: this is not JSON"),
+        (b'[{"id": "1"}, {"id": {"a": 1}}]', 400, "item 2: the id is neither text nor a number"),
+        (b"[" * 1999, 400, "not JSON"),
+        ([{"id": str(n)} for n in range(7)], 400, "a request may have 6 items, this one has 7"),
+        (b" " * 2001, 413, "a request may have 2,000 bytes"),
+    ],
+)
+def test_what_is_wrong_is_a_json_error_and_nothing_is_accepted(
+    strangers: Strangers, body: Any, status: int, message: str
+) -> None:
+    found, told, headers = strangers.post("/feeds/Box/items", body)
+    assert (found, headers["content-type"]) == (status, "application/json")
+    assert message in told["error"]
+    assert strangers.accepted() == []
+
+
+def test_a_client_and_a_feed_have_limits(strangers: Strangers) -> None:
+    def send(feed: str, first: int, count: int, client: str) -> tuple[int, str, str | None]:
+        items = [{"id": str(number)} for number in range(first, first + count)]
+        status, told, headers = strangers.post(f"/feeds/{feed}/items", items, X_Forwarded_For=f"6.6.6.6, {client}")
+        return status, told.get("error", ""), headers.get("retry-after")
+
+    assert send("Box", 0, 5, "192.0.2.1")[0] == 202
+    status, error, wait = send("Box", 5, 3, "192.0.2.1")
+    assert (status, error, wait) == (429, "this address may publish 6 items per minute", "20")
+    assert send("Box", 5, 3, "192.0.2.2")[0] == 202, "another address is another client"
+    assert send("Few", 0, 3, "192.0.2.3")[0] == 202
+    status, error, wait = send("Few", 3, 1, "192.0.2.4")
+    assert (status, error, wait) == (429, "this feed takes 3 items per minute", "20")
+    strangers.now[0] += 60
+    assert send("Few", 3, 1, "192.0.2.4")[0] == 202
+    assert send("Box", 5, 3, "192.0.2.1")[0] == 202
+
+
+def test_the_quota_of_the_owner_counts(strangers: Strangers) -> None:
+    strangers.engine.owners.add("ann")
+    strangers.engine.acting_as("ann").execute("register feed Mine open;")
+    strangers.engine.owners.quota("ann", Quotas(bytes=10))
+    path = "/owners/ann/feeds/Mine/items"
+    status, told, _ = strangers.post(path, {"id": "1", "title": "more than ten bytes"})
+    assert (status, told["error"]) == (403, "this feed takes no more items")
+
+
+def test_a_client_is_an_address_that_nobody_can_make_up() -> None:
+    assert client_key("192.0.2.1", "6.6.6.6", ()) == "192.0.2.1", "no proxy is trusted"
+    assert client_key("10.0.0.1", "6.6.6.6, 192.0.2.9", ["10.0.0.0/8"]) == "192.0.2.9"
+    assert client_key("2001:db8::1", "", ()) == client_key("2001:db8::2:3", "", ())
+    assert client_key("::ffff:192.0.2.1", "", ()) == "192.0.2.1"
+
+
+def test_the_statement_says_that_a_feed_is_open(strangers: Strangers) -> None:
+    shown = {row["name"]: row for row in strangers.engine.show("feeds").data["feeds"]}
+    assert (shown["Box"]["open"], shown["Closed"]["open"]) == (True, False)
+    assert shown["Few"]["statement"] == "register feed Few open to 3 items per minute;"
+    with pytest.raises(StatementSyntaxError, match="a feed with an address cannot be open"):
+        strangers.engine.execute("register feed 'https://a.example/' as A open;")
+    with pytest.raises(StatementSyntaxError, match="at least one item"):
+        strangers.engine.execute("register feed A open to 0 items per minute;")
