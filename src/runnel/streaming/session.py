@@ -51,6 +51,8 @@ def open_session(
             f"-Dlog4j2.configurationFile={log4j}",
             f"-Drunnel.log={logs / 'spark.log'}",
             f"-Djava.io.tmpdir={local_folder}",
+            # A driver plans small batches: compiling its code again, fully optimized, costs more than it saves.
+            "-XX:TieredStopAtLevel=1",
             "-XX:-UsePerfData",  # files in the system's temporary folder that nothing reads
         )
         builder = (
