@@ -341,7 +341,7 @@ _NEW_COLUMNS = {
     "seen": {"day"},
     "quarantine": {"bytes"},
     "plans": {"removed", "partitioning", "pieces"},
-    "feeds": {"title", "home"},
+    "feeds": {"title", "home", "open_items"},
     "subscriptions": {"resumed"},
 }
 

@@ -232,12 +232,13 @@ def test_declaring_over_a_damaged_plan_compiles_it_again(tmp_path: Path) -> None
 
 def test_damaged_stylesheet_is_not_applied(tmp_path: Path) -> None:
     storage = FileStorage(tmp_path.as_uri())
+    settings = Settings.load(tmp_path)
     path = kept_path(b"<sheet/>")
     storage.write(path, b"<sheet/>")
-    assert MessageShaper(storage, Settings(), None)._sheet(path) == b"<sheet/>"
+    assert MessageShaper(storage, settings, None)._sheet(path) == b"<sheet/>"
     _flip(storage.local(path), 3)
     with pytest.raises(DeliveryError, match=f"{path} is damaged"):
-        MessageShaper(storage, Settings(), None)._sheet(path)
+        MessageShaper(storage, settings, None)._sheet(path)
 
 
 @pytest.mark.parametrize("damage", [_flip, _truncate])
