@@ -150,6 +150,9 @@ class Settings(BaseSettings):
     owner_script_conditions: int = Field(
         100_000, ge=1, description="Conditions and constants of all queries that an owner declares in one script."
     )
+    owner_script_changes: int = Field(
+        200, ge=1, description="Declarations of an owner's script that replace, drop, pause or end something."
+    )
     open_items_per_minute: int = Field(
         600, ge=1, description="Items per minute that an open feed takes, unless its statement says how many."
     )

@@ -246,6 +246,21 @@ def test_a_script_of_an_owner_has_a_limit(tmp_path: Path) -> None:
         assert [row["name"] for row in engine.acting_as("ada").show("feeds").data["feeds"]] == ["News"]
 
 
+def test_a_script_of_an_owner_changes_a_limited_number_of_things(tmp_path: Path) -> None:
+    with runnel.open(tmp_path / "root", owner_script_changes=2) as engine:
+        engine.execute("register feed News;")
+        engine.owners.add("ada")
+        ada = engine.acting_as("ada")
+        ada.execute("".join(f"create feed Q{n} from News;" for n in range(5)))
+        script = "create or replace feed Q0 from News where n = 1;\ndrop feed Q1;\npause feed Q2;\n"
+        with pytest.raises(StatementError, match="a script may replace, drop, pause or end 2 things") as refused:
+            ada.execute(script)
+        assert refused.value.span is not None
+        assert refused.value.span.line == 3
+        ada.execute(script.rpartition("pause")[0])
+        engine.execute("register feed A; register feed B; register feed C; drop feed A; drop feed B; drop feed C;")
+
+
 def assert_plan_is_current(engine: Engine) -> None:
     """What is matched is what is in the plan, from the same sequences on."""
     with engine.root.catalog.read() as connection:

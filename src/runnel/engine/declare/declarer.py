@@ -73,6 +73,7 @@ class Declarer:
                 return subscribe.subscribe(self.scope, statement)
             case said.MaterialiseFeed():
                 return self._materialise(statement)
+        self._limits.count_change()
         self.scope.settle()
         match statement:
             case said.RegisterOperator():
@@ -203,6 +204,7 @@ class Declarer:
                 )
             )
         else:
+            self._limits.count_change()
             self.scope.settle()
             self._refuse_cycle(statement, existing, node)
             feed = existing.id

@@ -51,6 +51,7 @@ class SizeLimits:
         self._settings = settings
         self._is_limited = not actor.is_admin
         self._total = 0
+        self._changes = 0
 
     def check(self, query: QueryText, span: Span) -> None:
         """Count one more query; raises a StatementError where it, or the script so far, is too large."""
@@ -69,6 +70,16 @@ class SizeLimits:
                 " constants in all",
                 span=span,
                 hint="declare them in several scripts; the setting owner_script_conditions is the limit",
+            )
+
+    def count_change(self) -> None:
+        """Count one more declaration that changes or ends something; it is written under the write lock."""
+        self._changes += 1
+        most = self._settings.owner_script_changes
+        if self._is_limited and self._changes > most:
+            raise StatementError(
+                f"a script may replace, drop, pause or end {most:,} things",
+                hint="declare them in several scripts; the setting owner_script_changes is the limit",
             )
 
 
