@@ -23,6 +23,7 @@ from runnel.matching.explain.explain_query import explain_query
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.optimizer.optimize import optimize
+from runnel.plan import store
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.manifest import PlanFile, PlanManifest
 from runnel.plan.store import Plan, PlanVersion, load, load_part, verify, write_base
@@ -288,3 +289,22 @@ def test_a_query_that_is_removed_or_unknown_is_not_explained(plan: Plan) -> None
     for missing in (11, 99):
         with pytest.raises(NotFoundError, match=f"#{missing} is not in the plan"):
             explain_query(missing, plan)
+
+
+def test_a_part_written_early_has_the_starts_that_it_is_finished_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = FileStorage(f"file://{tmp_path}")
+    logical = optimize(QUERIES, VIEWS)
+    monkeypatch.setattr(store, "_EARLY_ABOVE", 0)
+    part = store.start_base(storage, "base", logical)
+    assert not store.is_written(storage, "base"), "nobody takes an unfinished folder for a plan"
+    written = {file.path: file.modified for file in storage.files("base")}
+    moved = replace(logical, query_since=logical.query_since + 77)
+    part.finish(moved)
+    verify(storage, "base")
+    loaded = load(storage, PlanVersion(1, "base")).base.logical
+    assert loaded.query_since.tolist() == moved.query_since.tolist()
+    assert loaded.query_ids.tolist() == logical.query_ids.tolist()
+    now = {file.path: file.modified for file in storage.files("base")}
+    assert {path: now[path] for path in written} == written, "what was written early was not written again"
