@@ -108,7 +108,7 @@ class ComingAndGoing(RuleBasedStateMachine):
 def test_whatever_comes_and_goes_matching_equals_brute_force() -> None:
     SEEN.clear()
     run_state_machine_as_test(
-        ComingAndGoing, settings=settings(max_examples=30, stateful_step_count=12, deadline=None, derandomize=True)
+        ComingAndGoing, settings=settings(max_examples=80, stateful_step_count=12, deadline=None, derandomize=True)
     )
     assert min(SEEN[one] for one in ("contained", "merged", "merged members gone", "matched", "false positives")) > 5
 
