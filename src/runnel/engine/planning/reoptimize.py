@@ -8,6 +8,7 @@ anybody has to map it.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,9 +18,12 @@ from runnel.catalog.store import leases
 from runnel.engine.planning.partition_plan import new_folder, partition_if_wanted
 from runnel.engine.planning.plan_change import frequencies, has_grown, publish_base, read_everything
 from runnel.engine.workspace import Workspace
+from runnel.errors import CorruptDataError
 from runnel.plan import store as plan_store
 from runnel.plan.store import is_written
 from runnel.scaleout.partitioning import is_whole
+
+logger = logging.getLogger("runnel")
 
 ENOUGH = 0.2
 """The part of the walk that must be saved for a plan to be compiled again."""
@@ -68,15 +72,32 @@ def reoptimize(
     return ReoptimizationReport(gain.now, gain.then, _publish(root, epoch, current, folder, proceed))
 
 
-def recompile_outdated(root: Workspace, epoch: int, *, proceed: Callable[[], None] = lambda: None) -> int | None:
-    """Compile all queries from their definitions if an older release wrote the plan; the version that was published.
+def recompile_unusable(root: Workspace, epoch: int, *, proceed: Callable[[], None] = lambda: None) -> int | None:
+    """Compile all queries again if the plan is damaged or an older release wrote it; the version that was published.
 
-    Old folders can be read, but their words were cut by older rules, so queries would miss items.
+    Folders of older releases can be read, but their words were cut by older rules, so queries would miss items.
     """
     with root.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
-        if current is None or not plan_store.load(root.storage, plan_store.PlanVersion.of(current)).is_outdated:
-            return None
+    if current is None or _is_usable(root, current):
+        return None
+    return recompile(root, epoch, current, proceed=proceed)
+
+
+def _is_usable(root: Workspace, current: PlanRow) -> bool:
+    try:
+        return not plan_store.load(root.storage, plan_store.PlanVersion.of(current)).is_outdated
+    except CorruptDataError as error:
+        logger.warning("the plan cannot be read: %s", error)
+        return False
+
+
+def recompile(
+    root: Workspace, epoch: int, current: PlanRow, *, proceed: Callable[[], None] = lambda: None
+) -> int | None:
+    """Compile all queries from their definitions, in place of the current version; gives the version, or None where
+    another one was published in the meantime."""
+    with root.catalog.read() as connection:
         change = read_everything(connection)
     from runnel.matching.compile.compile_plan import lay_out
     from runnel.optimizer.optimize import optimize

@@ -22,7 +22,7 @@ from runnel.delivery.dispatcher import Dispatcher
 from runnel.engine.declare.end_expired import end_expired
 from runnel.engine.planning.partition_plan import ensure_partitioning
 from runnel.engine.planning.rebalance import rebalance
-from runnel.engine.planning.reoptimize import recompile_outdated, reoptimize
+from runnel.engine.planning.reoptimize import recompile_unusable, reoptimize
 from runnel.engine.run.health import Companion, Health
 from runnel.engine.run.query_keeper import QueryKeeper
 from runnel.engine.run.run_log import RunLog
@@ -214,7 +214,7 @@ class Runner:
         self._acquire()
         self._past_damage(self._log_again)
         self._poll_once(report)
-        self._recompile_outdated()
+        self._recompile_unusable()
         self._divide_first()
         if self._stop.is_set() or not self._start_spark(keeper, report):
             return
@@ -255,7 +255,7 @@ class Runner:
     # --- unbounded run -------------------------------------------------------------------------------------------
 
     def _run_on(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> None:
-        self._recompile_outdated()
+        self._recompile_unusable()
         self._divide_first()
         if self._stop.is_set() or not self._start_spark(keeper, report):
             return
@@ -352,14 +352,16 @@ class Runner:
                 done.now,
             )
 
-    def _recompile_outdated(self) -> None:
-        """Replace a plan that an older release wrote, before anything is matched with it."""
+    def _recompile_unusable(self) -> None:
+        """Replace a plan that is damaged or that an older release wrote, before anything is matched with it."""
         try:
-            version = recompile_outdated(self._root, self._held().epoch, proceed=self._proceed)
+            version = recompile_unusable(self._root, self._held().epoch, proceed=self._proceed)
         except _StoppedError:
             return
         if version is not None:
-            logger.info("an older release wrote the plan; compiled all queries again as version %d", version)
+            logger.info(
+                "compiled all queries again as version %d: the plan was damaged or of an older release", version
+            )
 
     def _divide_first(self) -> None:
         """Divide the queries as the settings want it, before workers load them. They can be matched undivided too."""

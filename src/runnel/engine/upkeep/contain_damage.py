@@ -21,7 +21,7 @@ from runnel.catalog.logs.item_segments import ItemSegment
 from runnel.catalog.logs.match_segments import KeptPart
 from runnel.catalog.logs.quarantine import FILE, Quarantined, add_quarantined
 from runnel.catalog.store import leases
-from runnel.engine.planning.plan_change import compile_change, publish_draft, read_everything
+from runnel.engine.planning.reoptimize import recompile
 from runnel.engine.workspace import Workspace
 from runnel.errors import CorruptDataError
 from runnel.matching.operators.ask.cache_files import FOLDER as ANSWERS
@@ -142,16 +142,11 @@ def _contain_plan(root: Workspace, epoch: int, path: str) -> Containment | None:
         current = plan_versions.current_plan(connection)
         if folder not in plan_versions.plan_folders(connection):
             return None
-        change = read_everything(connection)
     if current is None or folder not in (current.base, current.delta):
         return Containment.PLAN  # only a batch that was begun needs it: the next one uses the current version
-    draft = compile_change(root, change)
-    with root.catalog.write() as connection:
-        leases.check(connection, epoch)
-        newest = plan_versions.current_plan(connection)
-        if newest is not None and newest.version == current.version:
-            version = publish_draft(root, connection, draft)
-            logger.warning("%s is damaged: the plan was compiled again as version %s", path, version)
+    version = recompile(root, epoch, current)
+    if version is not None:
+        logger.warning("%s is damaged: the plan was compiled again as version %d", path, version)
     return Containment.PLAN
 
 

@@ -143,13 +143,27 @@ def test_a_plan_of_an_older_release_is_compiled_with_the_words_of_today(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held = epoch(engine)
-    assert reoptimize.recompile_outdated(engine.root, held) is None, "it is of this release"
+    assert reoptimize.recompile_unusable(engine.root, held) is None, "it is of this release"
     _declare_as_before(engine, monkeypatch)
     assert matcher(engine).match(MUSE).total == 0
-    version = reoptimize.recompile_outdated(engine.root, held)
+    version = reoptimize.recompile_unusable(engine.root, held)
     assert version is not None
     assert matcher(engine).match(MUSE).total == 1
-    assert reoptimize.recompile_outdated(engine.root, held) is None
+    assert reoptimize.recompile_unusable(engine.root, held) is None
+
+
+def test_a_damaged_plan_is_compiled_again_before_anything_is_matched(engine: Engine) -> None:
+    engine.execute("create feed Album from News where title contains 'album'; subscribe to Album output log;")
+    with engine.root.catalog.read() as connection:
+        row = plan_versions.current_plan(connection)
+    assert row is not None
+    arrays = engine.root.storage.local(f"{row.base}/arrays.npy")
+    arrays.write_bytes(arrays.read_bytes()[:-1] + b"?")
+    store.forget_parts()
+    version = reoptimize.recompile_unusable(engine.root, epoch(engine))
+    assert version is not None
+    assert version > row.version
+    assert matcher(engine).match(MUSE).total == 1
 
 
 def test_a_declaration_replaces_a_plan_of_an_older_release(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
