@@ -26,6 +26,7 @@ from runnel.errors import (
     InvalidItemError,
     NotFoundError,
     QuotaExceededError,
+    ReadOnlyError,
     StorageFullError,
 )
 from runnel.sources.acquire import Acquirer
@@ -81,7 +82,7 @@ def add_publish_routes(app: FastAPI, root: Workspace, limiter: RateLimiter | Non
             return _error(404, error.message, error.hint)
         except QuotaExceededError:
             return _error(403, "this feed takes no more items", "ask who runs it for more room")
-        except (BacklogError, CatalogUnavailableError, StorageFullError):
+        except (BacklogError, CatalogUnavailableError, ReadOnlyError, StorageFullError):
             return _error(503, "items cannot be accepted now", "try again later", {"Retry-After": "60"})
         except InputError as error:
             return _error(400, str(error) if error.place else error.message, error.hint)
