@@ -131,7 +131,7 @@ def test_the_same_on_spark(declared: Engine) -> None:
 
 
 @settings(deadline=None, max_examples=6)
-@given(st.lists(patterns(), min_size=4, max_size=10), st.lists(graphs, min_size=2, max_size=6))
+@given(st.lists(patterns(is_written=True), min_size=4, max_size=10), st.lists(graphs, min_size=2, max_size=6))
 def test_generated_patterns_match_what_the_definition_says(
     written: list[Graph], given_graphs: list[RdfGraph]
 ) -> None:

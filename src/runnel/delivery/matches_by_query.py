@@ -9,13 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from runnel.errors import CorruptDataError, NotFoundError
 from runnel.logs.matches.match_log import MatchLog
-from runnel.logs.matches.query_sequences import QuerySequences
+
+if TYPE_CHECKING:
+    from runnel.logs.matches.query_sequences import QuerySequences  # compiled loops
 
 logger = logging.getLogger("runnel")
 

@@ -187,8 +187,11 @@ _edges = st.lists(st.builds(Edge, _subjects, _labels, _objects), min_size=1, max
 
 
 @st.composite
-def patterns(draw: st.DrawFn) -> Graph:
-    """A pattern whose filter asks for its own variables alone."""
+def patterns(draw: st.DrawFn, *, is_written: bool = False) -> Graph:
+    """A pattern whose filter asks for its own variables alone; `is_written` leaves out what the language cannot say.
+
+    `Certain` comes from comparisons next to the braces.
+    """
     edges = tuple(draw(_edges))
     bound = sorted({node.name for edge in edges for node in edge.nodes if isinstance(node, Variable)})
     names = [name for name in bound if not is_local(name)]
@@ -206,7 +209,7 @@ def patterns(draw: st.DrawFn) -> Graph:
             st.lists(inner, min_size=1, max_size=3).map(lambda parts: AllOf(tuple(parts))),
             st.lists(inner, min_size=1, max_size=3).map(lambda parts: AnyOf(tuple(parts))),
             inner.map(Complement),
-            inner.map(Certain),
+            *(() if is_written else (inner.map(Certain),)),
         ),
         max_leaves=5,
     )
