@@ -52,7 +52,7 @@ def client_key(address: str, forwarded: str, trusted: Sequence[str]) -> str:
     ('2001:db8::/64', '5.6.7.8')
     """
     if forwarded and _is_in(address, trusted):
-        address = forwarded.rpartition(",")[2].strip()
+        address = _without_port(forwarded.rpartition(",")[2].strip())
     try:
         parsed = ipaddress.ip_address(address)
     except ValueError:
@@ -61,6 +61,17 @@ def client_key(address: str, forwarded: str, trusted: Sequence[str]) -> str:
         mapped = parsed.ipv4_mapped
         return str(mapped) if mapped else str(ipaddress.ip_network((parsed, 64), strict=False))
     return str(parsed)
+
+
+def _without_port(address: str) -> str:
+    """An address as some proxies name it, with the port of the connection, which is another one each time.
+
+    >>> _without_port("192.0.2.1:5060"), _without_port("[2001:db8::1]:5060"), _without_port("2001:db8::1")
+    ('192.0.2.1', '2001:db8::1', '2001:db8::1')
+    """
+    if address.startswith("["):
+        return address[1:].partition("]")[0]
+    return address.partition(":")[0] if address.count(":") == 1 else address
 
 
 def _is_in(address: str, networks: Sequence[str]) -> bool:

@@ -48,7 +48,8 @@ def add_publish_routes(app: FastAPI, root: Workspace, limiter: RateLimiter | Non
     async def publish(owner: str | None, name: str, request: Request) -> Response:
         client = client_key(
             request.client.host if request.client else "",
-            request.headers.get("x-forwarded-for", ""),
+            # A proxy may add a header of its own after those of the client: together they are one list.
+            ",".join(request.headers.getlist("x-forwarded-for")),
             settings.trusted_proxies,
         )
         by_client = settings.open_client_items_per_minute
@@ -111,7 +112,7 @@ def read_items(body: bytes) -> list[dict[str, Any]]:
         found = whole if isinstance(whole, list) else [whole]
         places = [f"item {number}" for number in range(1, len(found) + 1)]
     except (ValueError, RecursionError):
-        lines = [(number, line) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+        lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         found = [_read_line(number, line) for number, line in lines]
         places = [f"line {number}" for number, _ in lines]
     if not found:

@@ -99,6 +99,7 @@ class Server:
             loop="asyncio",
             http=_Impatient,
             ws="none",
+            proxy_headers=False,  # the setting trusted_proxies decides whose headers count
         )
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(

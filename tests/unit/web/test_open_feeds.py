@@ -68,6 +68,7 @@ def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stran
         ([{"id": "1"}, {"id": "2"}], 2),
         (b'{"id": "1"}\n\n{"id": "2"}\n{"id": "3"}', 3),
         (b'\xef\xbb\xbf{"id": "1"}\r\n', 1),
+        ('{"id": "1", "title": "a\u2028b\u0085c"}\n{"id": "2"}\n'.encode(), 2),
     ],
 )
 def test_anybody_publishes_into_an_open_feed(strangers: Strangers, body: Any, count: int) -> None:
@@ -161,3 +162,40 @@ def test_the_statement_says_that_a_feed_is_open(strangers: Strangers) -> None:
         strangers.engine.execute("register feed 'https://a.example/' as A open;")
     with pytest.raises(StatementSyntaxError, match="at least one item"):
         strangers.engine.execute("register feed A open to 0 items per minute;")
+
+
+def _send_raw(address: str, *forwarded: str) -> int:
+    """Publish an item with several headers of the same name, as behind a proxy that adds one of its own."""
+    connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=20)
+    try:
+        body = b'{"id": "1"}'
+        connection.putrequest("POST", "/feeds/Box/items")
+        connection.putheader("Content-Length", str(len(body)))
+        for one in forwarded:
+            connection.putheader("X-Forwarded-For", one)
+        connection.endheaders(body)
+        return connection.getresponse().status
+    finally:
+        connection.close()
+
+
+def test_client_cannot_hide_behind_a_forwarded_header_of_its_own(strangers: Strangers) -> None:
+    statuses = [_send_raw(strangers.address, f"198.51.100.{number}", "192.0.2.1") for number in range(7)]
+    assert statuses == [202] * 6 + [429]
+
+
+def test_client_is_the_same_on_every_port(strangers: Strangers) -> None:
+    statuses = [_send_raw(strangers.address, f"192.0.2.1:{5000 + number}") for number in range(7)]
+    assert statuses == [202] * 6 + [429]
+
+
+def test_forwarded_header_counts_only_from_trusted_proxies(tmp_path: Path) -> None:
+    with open_engine(tmp_path / "root", open_client_items_per_minute=2) as engine:
+        engine.execute("register feed Box open;")
+        server = Server(engine.root, Asked(), "127.0.0.1:0")
+        server.start(Run())
+        try:
+            statuses = [_send_raw(server.address, f"198.51.100.{number}") for number in range(3)]
+        finally:
+            server.close()
+    assert statuses == [202, 202, 429]
