@@ -68,18 +68,16 @@ def claim_new(catalog: Catalog, storage: Storage) -> None:
 
     The marker comes first, so that an interrupted `init` can be repeated.
     """
-    marker = read_marker(storage)
-    with catalog.read() as connection:
-        identity = read_identity(connection)
-    if identity is not None and (marker is None or marker.identity != identity):
-        raise WorkspaceError(
-            f"the catalog {catalog.shown} belongs to another workspace",
-            hint="give every workspace a database or a schema of its own; to move a workspace, copy its folder",
-        )
-    if marker is None:
-        marker = WorkspaceMarker(new_identity())
-        write_marker(storage, marker)
-    with catalog.write() as connection:
+    with catalog.write() as connection:  # others that make the same workspace now wait, and find its identity
+        marker, identity = read_marker(storage), read_identity(connection)
+        if identity is not None and (marker is None or marker.identity != identity):
+            raise WorkspaceError(
+                f"the catalog {catalog.shown} belongs to another workspace",
+                hint="give every workspace a database or a schema of its own; to move a workspace, copy its folder",
+            )
+        if marker is None:
+            marker = WorkspaceMarker(new_identity())
+            write_marker(storage, marker)
         set_identity(connection, marker.identity)
 
 

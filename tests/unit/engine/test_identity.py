@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import shutil
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -17,14 +18,15 @@ import runnel
 from runnel.catalog.store import leases
 from runnel.catalog.store.identity import read_identity
 from runnel.cli.doctor import examine
-from runnel.engine import Engine
+from runnel.engine import Engine, identity
 from runnel.engine.upkeep.backup import back_up
 from runnel.engine.upkeep.maintenance import run_maintenance
 from runnel.engine.upkeep.restore import restore
 from runnel.engine.workspace import Workspace, adopt_workspace, create_workspace, open_workspace
 from runnel.errors import CorruptDataError, WorkspaceError
 from runnel.logs.garbage import TRASH, empty_trash, remove_orphans
-from runnel.storage.workspace_marker import MARKER
+from runnel.storage.file_storage import Storage
+from runnel.storage.workspace_marker import MARKER, WorkspaceMarker
 
 __all__ = ["postgresql"]
 
@@ -250,6 +252,37 @@ def test_restored_workspace_in_postgresql_opens(folder: Path, tmp_path: Path, po
     again = open_workspace(tmp_path / "again", catalog=url)
     assert sum(len(batch) for batch in again.items.read(0, 10)) == 4
     again.close()
+
+
+def test_two_processes_that_make_the_same_workspace_give_it_one_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worst order: both find no marker, the other's marker is written last and the first one's identity is."""
+    first, found_none, marked = threading.current_thread(), threading.Event(), threading.Event()
+    other = threading.Thread(target=lambda: create_workspace(tmp_path / "news").close())
+    new, write = identity.new_identity, identity.write_marker
+
+    def new_identity() -> str:
+        if threading.current_thread() is first:
+            other.start()
+            found_none.wait(1)  # it may have to wait for this one
+        else:
+            found_none.set()
+            marked.wait(20)
+        return new()
+
+    def write_marker(storage: Storage, marker: WorkspaceMarker) -> None:
+        write(storage, marker)
+        if threading.current_thread() is first:
+            marked.set()
+            other.join(1)
+
+    monkeypatch.setattr(identity, "new_identity", new_identity)
+    monkeypatch.setattr(identity, "write_marker", write_marker)
+    (tmp_path / "news").mkdir()
+    create_workspace(tmp_path / "news").close()
+    other.join(20)
+    open_workspace(tmp_path / "news").close()
 
 
 # --- orphans -------------------------------------------------------------------------------------------------------
