@@ -89,6 +89,7 @@ def test_commands_that_only_read_work(folder: Path, arguments: tuple[str, ...]) 
     "arguments",
     [
         ("exec", "register feed Other;"),
+        ("exec", "drop feed Rock cascade;"),
         ("publish", "Wire", "{document}"),
         ("run", "--once"),
         ("owner", "add", "ann"),
@@ -105,6 +106,16 @@ def test_commands_that_write_say_what_is_wrong(folder: Path, tmp_path: Path, arg
     assert "Traceback" not in done.stderr
     assert "cannot be written" in done.stderr
     assert "hint:" in done.stderr
+
+
+def test_declaring_needs_no_right_to_write_the_file_that_is_only_locked(tmp_path: Path) -> None:
+    """Root makes it with the rights of root; the user who owns the workspace declares after that."""
+    folder = tmp_path / "root"
+    with runnel.open(folder) as engine:
+        engine.execute(SCRIPT)
+    (folder / "catalog.sqlite.declaring").chmod(0o444)
+    done = _runnel("exec", "register feed Other;", "--root", str(folder))
+    assert done.returncode == 0, done.stderr
 
 
 def test_init_in_a_folder_that_cannot_be_written_says_so(folder: Path) -> None:

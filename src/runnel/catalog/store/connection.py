@@ -9,11 +9,12 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.engine import make_url
@@ -60,6 +61,7 @@ class Catalog:
         self.shown = without_password(parsed.set(query={}).render_as_string(hide_password=False))
         self.is_read_only = _is_read_only(parsed)
         self._engine = _open(parsed, max_bytes, self.is_read_only).execution_options(runnel_clock=clock)
+        self._turn = threading.Lock()
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -67,8 +69,7 @@ class Catalog:
 
         CatalogUnavailable at the end leaves open whether it was committed: who tries again must find out.
         """
-        if self.is_read_only:
-            raise ReadOnlyError(f"{self.shown} cannot be written by this user", hint=READ_ONLY_HINT)
+        self._refuse_read_only()
         with self._translated(), self._engine.connect() as connection:
             connection = connection.execution_options(runnel_write=True)
             with connection.begin():
@@ -77,6 +78,7 @@ class Catalog:
     @contextmanager
     def trial(self) -> Iterator[Connection]:
         """As `write`, but rolled back at the end: shows what a change would come to."""
+        self._refuse_read_only()
         with self._translated(), self._engine.connect() as connection:
             connection = connection.execution_options(runnel_write=True)
             transaction = connection.begin()
@@ -97,8 +99,11 @@ class Catalog:
 
         It ends with the process that holds it. CatalogUnavailable if others keep it for too long.
         """
+        self._refuse_read_only()
         if self._engine.dialect.name != _SQLITE:
-            with self.read() as connection:
+            # Of one process only one declarer waits in the server: each needs a connection while it waits, and the
+            # one whose turn it is needs another.
+            with _held(self._turn), self.read() as connection:
                 connection.exec_driver_sql(
                     f"select pg_advisory_xact_lock({_DECLARER_LOCK}, hashtext(coalesce(current_schema(), '')))"
                 )
@@ -134,6 +139,10 @@ class Catalog:
             known = self._engine.dialect.has_table(connection, "catalog_version")
             return _version(connection) if known else 0
 
+    def _refuse_read_only(self) -> None:
+        if self.is_read_only:
+            raise ReadOnlyError(f"{self.shown} cannot be written by this user", hint=READ_ONLY_HINT)
+
     def close(self) -> None:
         """Let go of all connections."""
         self._engine.dispose()
@@ -152,21 +161,44 @@ class Catalog:
 
 
 @contextmanager
+def _held(lock: threading.Lock) -> Iterator[None]:
+    if not lock.acquire(timeout=_BUSY_SECONDS):
+        raise _others_turn()
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+@contextmanager
 def _locked_file(path: str) -> Iterator[None]:
     """Hold the lock of a file, which is made if it is not there."""
     deadline = time.monotonic() + _BUSY_SECONDS
-    with open(path, "ab") as file:  # noqa: PTH123  (a database's name, as SQLite opens it)
+    with _opened_for_lock(path) as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise CatalogUnavailableError(
-                        "another declaration is being compiled", hint="nothing was changed; try again"
-                    ) from None
+                    raise _others_turn() from None
                 time.sleep(_POLL_SECONDS)
         yield
+
+
+def _opened_for_lock(path: str) -> IO[bytes]:
+    """A file to lock. One that another user made, for instance root, need not be writable for that."""
+    file = Path(path)
+    try:
+        return file.open("ab")
+    except PermissionError:
+        if file.exists():
+            return file.open("rb")
+        raise
+
+
+def _others_turn() -> CatalogUnavailableError:
+    return CatalogUnavailableError("another declaration is being compiled", hint="nothing was changed; try again")
 
 
 def now(connection: Connection) -> int:
