@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -15,13 +16,18 @@ from tests.services import PostgreSQL, postgresql
 
 import runnel
 from runnel.catalog.declared import feeds
+from runnel.catalog.declared.changes import changes
 from runnel.catalog.logs import plan_versions
+from runnel.catalog.store import connection as catalog_connection
+from runnel.catalog.store.connection import Catalog
 from runnel.engine import Engine
 from runnel.engine.declare import commit_change
 from runnel.engine.declare.end_expired import end_expired
 from runnel.engine.planning import plan_change
+from runnel.engine.workspace import Workspace
 from runnel.errors import CatalogUnavailableError, CyclicFeedsError, StatementError
-from runnel.plan.store import PlanVersion, load
+from runnel.plan import store
+from runnel.plan.store import PlanVersion, forget_parts, load
 from runnel.testing import FakeClock
 
 __all__ = ["postgresql"]
@@ -126,6 +132,69 @@ def test_a_distinct_feed_starts_after_what_was_published_while_it_was_compiled(
         newer = plan_versions.current_plan(connection)
     assert newer is not None
     assert load(engine.root.storage, PlanVersion.of(newer)).gates.gates() == [gate]
+
+
+def test_plan_that_was_collected_before_it_was_published_is_compiled_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "_EARLY_ABOVE", 0)
+    real, collected = plan_change.compile_change, list[str]()
+
+    def compiled(root: Workspace, change: plan_change.PlanChange) -> plan_change.CompiledChange:
+        draft = real(root, change)
+        if draft.part is not None and not collected:
+            collected.append(draft.part.folder)
+            for file in list(root.storage.files(draft.part.folder)):
+                root.storage.move(file.path, f"trash/{file.path}")
+        return draft
+
+    with runnel.open(tmp_path / "root") as engine:
+        monkeypatch.setattr(commit_change, "compile_change", compiled)
+        engine.execute(_BEFORE)
+        assert collected
+        forget_parts()
+        assert_plan_is_current(engine)
+
+
+def test_expired_subscription_that_still_has_to_be_served_disturbs_no_declarer(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with runnel.open(tmp_path / "root", clock=clock) as engine:
+        engine.execute(_BEFORE + "create feed Soon from News; subscribe to Soon output jsonl 'soon.jsonl' for 1 day;")
+        engine.publish("News", [{"id": "1"}])
+        clock.advance(timedelta(days=2))
+        with engine.root.catalog.read() as connection:
+            before = changes(connection)
+        assert end_expired(engine.root) == 0
+        with engine.root.catalog.read() as connection:
+            assert changes(connection) == before
+
+
+def test_declarers_that_wait_leave_connections_for_the_one_whose_turn_it_is(
+    postgresql: PostgreSQL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(catalog_connection, "_BUSY_SECONDS", 5.0)
+    catalog = Catalog(postgresql.schema())
+    catalog.migrate()
+    turns: list[int] = []
+
+    def take_turn(number: int) -> None:
+        with catalog.declaring(), catalog.write():
+            turns.append(number)
+
+    threads = [threading.Thread(target=take_turn, args=(number,)) for number in range(30)]
+    try:
+        with catalog.declaring():
+            for thread in threads:
+                thread.start()
+            time.sleep(0.5)  # until they wait
+            assert turns == []
+            with catalog.write():
+                pass
+        for thread in threads:
+            thread.join(60)
+        assert sorted(turns) == list(range(30))
+    finally:
+        catalog.close()
 
 
 def test_a_declarer_that_was_overtaken_takes_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -276,6 +276,11 @@ class UnfinishedPart:
         for name, arrays in groups.items():
             self._put(name, {one: array for one, array in arrays.items() if one not in late})
 
+    @property
+    def is_there(self) -> bool:
+        """Whether all that was written early still is: after a long while it was collected as an orphan."""
+        return all(self.storage.local(f"{self.folder}/{name}").exists() for name in self.files)
+
     def finish(self, logical: LogicalPlan) -> PlanManifest:
         """Write the rest, and the manifest; `logical` may differ from the early one in where queries start."""
         groups = {STARTS: logical.start_arrays()} if self.files else self._groups(logical)

@@ -188,6 +188,8 @@ class _Change(Generic[_T]):
             self._before_commit(connection)
             if self._seen(connection) != prepared.seen:
                 raise _OutdatedError
+            if draft is not None and draft.part is not None and not draft.part.is_there:
+                raise _OutdatedError
             applied, activation = prepared.applied, prepared.activation
             if prepared.is_ahead:
                 if not applied.pending.fits(connection):
