@@ -89,17 +89,20 @@ class QueryKeeper:
     def _reopen(self, error: SparkLostError) -> None:
         """Start Spark again after its JVM ended; raises the error where that has not helped before.
 
-        Nothing is lost with the JVM: a batch that was under way is run again, from the checkpoint.
+        Nothing is lost with the JVM: a batch that was under way is run again, from the checkpoint. A run that is to
+        end does without Spark: a supervisor that stops it often ends the JVM at the same time.
         """
         while True:
             if self._stop.is_set():
-                raise error
+                self._do_without(error)
+                return
             self._count_loss(error)
             self._pulse.hold_up(SPARK, error.message)
             wait = _RESTART_SECONDS * 2.0 ** (self._losses - 1)
             logger.error("%s; starting Spark again in %.0f seconds", error.message, wait)
             if self._stop.wait(wait):
-                raise error
+                self._do_without(error)
+                return
             self._query = None
             try:
                 self._spark = self._open_spark()
@@ -110,6 +113,11 @@ class QueryKeeper:
             self._pulse.count("Spark restarts")
             self._pulse.release(SPARK)
             return
+
+    def _do_without(self, error: SparkLostError) -> None:
+        logger.info("%s; the run is being stopped, so Spark is not started again", error.message)
+        self._query = None
+        self._pulse.release(SPARK)
 
     def _count_loss(self, error: SparkLostError) -> None:
         """Count a loss; raises the error after too many in a row."""

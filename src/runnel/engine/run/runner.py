@@ -36,7 +36,6 @@ from runnel.errors import (
     FencedError,
     ReadOnlyError,
     RunnelError,
-    SparkLostError,
     StorageFullError,
 )
 from runnel.logs.garbage import record_history
@@ -150,8 +149,6 @@ class Runner:
         with self._root.catalog.write() as connection:
             self._lease = leases.acquire(connection, self._root.settings.lease_seconds)
             self._first_matched = match_segments.matched_upto(connection)
-        record_history(self._root.catalog, self._root.storage)
-        remove_abandoned(self._root.spark_folder)
         self._keeper = QueryKeeper(self._root, self._lease, self.pulse, self._stop)
         self._keeper.on_hold_up = lambda error: self._pause("matching", error)
         self._log.note_start(self._lease, self._first_matched)
@@ -160,6 +157,8 @@ class Runner:
         heart.start()
         started: list[Companion] = []
         try:
+            record_history(self._root.catalog, self._root.storage)
+            remove_abandoned(self._root.spark_folder)
             for companion in self._parts.companions:
                 companion.start(self)
                 started.append(companion)
@@ -233,18 +232,19 @@ class Runner:
     def _start_spark(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> bool:
         """Open Spark; False where the run was stopped meanwhile, and must not start to match."""
         self._say("starting Spark", report)
+        keeper.open(self._open_abortably)
+        return not self._stop.is_set()
+
+    def _open_abortably(self) -> Any:
+        """Open Spark, for the first time or again; SparkLostError if the run is stopped meanwhile."""
         is_open = threading.Event()
         aborting = threading.Thread(target=self._abort_start_when_stopped, args=(is_open,), daemon=True)
         aborting.start()
         try:
-            keeper.open(self._open_spark)
-        except SparkLostError:
-            if not self._stop.is_set():
-                raise
+            return self._open_spark()
         finally:
             is_open.set()
             aborting.join()
-        return not self._stop.is_set()
 
     def _abort_start_when_stopped(self, is_open: threading.Event) -> None:
         """Nobody waits for the many seconds that Spark takes to start once the run is to end."""
@@ -273,7 +273,7 @@ class Runner:
                 ("rebalance", self._rebalance, settings.rebalance_seconds),
             )
         ]
-        keeper.start()
+        keeper.keep_going()
         for loop in loops:
             loop.start()
         try:

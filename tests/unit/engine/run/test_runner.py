@@ -16,6 +16,7 @@ from runnel.engine.run import query_keeper, runner
 from runnel.engine.run.run_state import RunState
 from runnel.engine.run.runner import Progress, Runner
 from runnel.errors import CorruptDataError, FencedError, RunnelError, SparkLostError, StorageFullError
+from runnel.storage.workspace_marker import MARKER
 
 
 class _Query:
@@ -204,6 +205,63 @@ def test_a_start_of_spark_that_is_under_way_is_aborted(
     made = Runner(engine.root, open_spark, engine._parts())
     assert made.run(once=once).state == "stopped"
     assert (_Query.started, _loops()) == (0, [])
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_jvm_that_ends_with_a_stopped_run_is_no_failure(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, once: bool
+) -> None:
+    """A supervisor sends its signal to every process of a run."""
+    made = _runner(engine, monkeypatch, None)
+
+    class Ended(_Query):
+        isActive = property(lambda self: self._end())  # type: ignore[assignment]  # noqa: N815
+
+        def __init__(self) -> None:
+            pass
+
+        def _end(self) -> bool:
+            made.stop()
+            raise SparkLostError("Spark's JVM was ended by signal 15")
+
+        def awaitTermination(self, seconds: float) -> bool:  # noqa: N802
+            return self._end()
+
+    monkeypatch.setattr(query_keeper, "start_query", lambda spark, job, once: Ended())
+    assert made.run(once=once).state == "stopped"
+    assert _loops() == []
+
+
+@pytest.mark.parametrize("once", [True, False])
+def test_start_of_spark_is_aborted_also_after_a_loss(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, once: bool
+) -> None:
+    _runner(engine, monkeypatch, None)
+    aborted = threading.Event()
+    monkeypatch.setattr(runner, "abort_start", aborted.set)
+    monkeypatch.setattr(query_keeper, "_RESTART_SECONDS", 0.01)
+    opened: list[str] = []
+
+    def open_spark() -> object:
+        opened.append("Spark")
+        if len(opened) > 1:
+            made.stop()
+            assert aborted.wait(60)
+        raise SparkLostError("Spark's JVM was killed by signal 9; out of memory?")
+
+    made = Runner(engine.root, open_spark, engine._parts())
+    assert made.run(once=once).state == "stopped"
+    assert (len(opened), _loops()) == (2, [])
+
+
+def test_run_that_cannot_begin_gives_the_lease_back(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = _runner(engine, monkeypatch, None)
+    marker = engine.root.storage.local(MARKER)
+    marker.write_bytes(b"damaged")
+    with pytest.raises(CorruptDataError, match="is damaged"):
+        made.run(once=True)
+    assert _loops() == []
+    assert engine.status().runner == "none"
 
 
 @pytest.mark.parametrize("once", [True, False])
