@@ -28,14 +28,14 @@ from runnel.streaming.job import FORM
 _PLACES = (
     ("runnel.toml", "the settings; this file makes a folder a root"),
     ("catalog.sqlite", "the catalog, unless `catalog` names another"),
-    ("workspace.json", "the identity of the workspace, which its catalog has too, and how far its history had come"),
+    ("workspace.json", "the identity of the workspace, and its last sequence and epoch when this file was written"),
     ("items/log/", "the item log's newest segments, in Arrow"),
     ("items/day/DAY/", "matched items by day of acceptance, in Parquet"),
     ("matches/LINEAGE/", "the match log, in Arrow; merged ones are in `matches/day/DAY/`"),
     ("plans/ID/", "plan folders"),
     ("checkpoints/LINEAGE/", "Spark's checkpoint of the current lineage"),
     ("quarantine/", "the bytes of what was put aside"),
-    ("trash/TIME/", "files that nothing in the catalog named at that time; deleted after a day"),
+    ("trash/TIME/", "orphans, which the catalog did not name at that time; deleted after a day"),
     ("sheets/", "stylesheets, as people put them there; those in use are kept by their digest"),
     ("out/", "what subscriptions write"),
     ("logs/", "`runnel.log`, the runner's journal; Spark's own: `spark.log`, `spark-stderr.log`"),
@@ -175,9 +175,9 @@ def _logs() -> tuple[str, ...]:
         "matched nothing.",
         _schema(BOUND_SCHEMA, _MATCH),
         "The JSON is a list of objects. `queries` are ids of feeds, `rows` their bindings (for every variable a "
-        'number, a text, a truth value, or `{"moment": …}`), and `count` is how many rows were found, of which at '
-        f"most {MOST_ROWS} are kept. `partial` is true where there may be more than were looked for (a pattern is "
-        "asked for 300 solutions of a graph).",
+        'number, a text, a truth value, or `{"moment": …}`), and `count` is the number of rows found, of which at '
+        f"most {MOST_ROWS} are kept. `partial` is true if the search reached a limit and there may be more rows "
+        "(at most 300 solutions of a pattern are searched).",
     )
 
 

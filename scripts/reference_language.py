@@ -189,7 +189,7 @@ _SEMANTICS = """\
 - Variables of operators (`?x`) are shared within one condition: it holds if some values satisfy all of it. Under
   `not` they are local, and a feed that reads another sees none of its variables.
 - An operator that fails says nothing: what depends on it is unknown, and an item for which that is so is no match.
-- Words are compared without regard to case; punctuation separates them, apostrophes too: `contains 'openai'` finds
+- Words are compared without regard to case; punctuation separates them, even an apostrophe: `contains 'openai'` finds
   "OpenAI's". Only *n't* stays in its word. Texts compared with `=` must be equal letter
   by letter.
 - Relative times count from the item's acceptance and never from the clock, so that a replay gives the same answer.

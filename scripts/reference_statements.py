@@ -22,10 +22,10 @@ STATEMENTS: tuple[Entry, ...] = (
         "clause: every duration | title 'text' | home 'URL' | tagged tag [, tag]…\n"
         "  | open [to number items per minute]",
         "Declares a source feed. With an address its items are read from there; without one they come by `publish`. "
-        "`every` says how often an address on the web is asked. The title, the home page and the tags are for "
-        "people, for `all feeds tagged …` and for OPML lists. With `open`, anybody may publish "
-        "into the feed over HTTP ([Let anybody publish](../how-to/let-anybody-publish.md)). Clauses stand in any "
-        "order, each once.",
+        "`every` is how often a web address is polled. The title, the home page and the tags are shown to people "
+        "and written to OPML lists. `all feeds tagged …` selects feeds by their tags. With `open`, anybody may "
+        "publish into the feed over HTTP ([Let anybody publish](../how-to/let-anybody-publish.md)). Clauses may be "
+        "written in any order, each once.",
         "register feed 'https://muse.example/rss' as MuseNews every 10 minutes title 'News of Muse' tagged music;\n"
         "register feed Friends;\n"
         "register feed Tips open to 100 items per minute;",
@@ -71,8 +71,8 @@ STATEMENTS: tuple[Entry, ...] = (
         "  | ( term [| term]… ) [as $variable]",
         "Declares a virtual feed: the items of all its terms that satisfy the conditions. `|` is a union; a group in "
         "parentheses, or a single feed, may be named by a variable. `all feeds` are the registered feeds of the "
-        "query's owner and of the admin, at any time: a feed that is registered later is read from then on. With "
-        "`tagged` they are those that have all of the tags. Materialized feeds are not among them. "
+        "query's owner and of the admin; a feed that is registered later is read from then on. With "
+        "`tagged`, only feeds that have all of the tags are read. Materialized feeds are not included. "
         "`or replace` keeps the subscriptions. Tags are names by which commands "
         "select queries; case makes no difference in them.",
         "create feed RockConcerts tagged music, beta from (Friends | Events as $e | Followed) as $r\n"
@@ -121,7 +121,7 @@ STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "tag feed",
         "tag feed Name as tag [, tag]…;\nuntag feed Name;",
-        "A source feed has these tags from now on, and no others. Queries that read `all feeds tagged …` follow at "
+        "Replaces the tags of a source feed, or removes them. Queries that read `all feeds tagged …` are updated at "
         "once.",
         "tag feed MuseNews as music, beta;\nuntag feed Friends;",
     ),
@@ -178,8 +178,8 @@ STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "send now",
         "send subscription number now;\nsend all now;",
-        "Sends messages that wait for another attempt at once, after an endpoint was repaired. For one"
-        " subscription it also resumes what was disabled. Dead letters are sent again by `replay`.",
+        "Sends messages that wait for another attempt now, for example after an endpoint was repaired. With a"
+        " number it also resumes the subscription if it was disabled. `replay` sends dead letters again.",
         "send subscription 12 now;\nsend all now;",
     ),
     Entry(

@@ -44,7 +44,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 DISTRIBUTION: Final = "runnel-pubsub"
-"""The name to install Runnel by. The name `runnel` belongs to another project on the Python package index."""
+"""The name for `pip install`. The name `runnel` belongs to another project on the Python package index."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,7 +295,7 @@ class DeliveryError(RunnelError):
 
 
 class SparkLostError(RunnelError):
-    """The JVM that Spark runs in has ended, and not because Runnel stopped it: killed, or out of memory."""
+    """Spark's JVM has ended although Runnel did not stop it: it was killed or ran out of memory."""
 
 
 class JavaMissingError(RunnelError):

@@ -86,7 +86,9 @@ class Settings(BaseSettings):
     )
     archive_seconds: float = Field(60.0, gt=0, description="How often matched log segments move to the archive.")
     archive_segments: int = Field(64, ge=1, description="Matched log segments that are enough to archive.")
-    orphan_seconds: float = Field(3600.0, ge=0, description="Age at which a file that no manifest names is removed.")
+    orphan_seconds: float = Field(
+        3600.0, ge=0, description="Age at which files that are not used any more are removed."
+    )
     lease_seconds: float = Field(20.0, gt=0, description="How long a runner's lease holds without renewal.")
     allowed_addresses: tuple[str, ...] = Field(
         (),
@@ -109,8 +111,8 @@ class Settings(BaseSettings):
     )
     out_url: str = Field(
         "",
-        description="Where readers find the files of the `out` folder, such as `https://news.example/feeds`;"
-        " feed files then say their own address.",
+        description="The public URL of the `out` folder, such as `https://news.example/feeds`. If it is set,"
+        " feed files contain their own address.",
     )
     smtp_host: str = Field("", description="Mail server that takes messages; empty means that mail is refused.")
     smtp_port: int = Field(587, ge=1, le=65535, description="Port of the mail server.")
@@ -128,8 +130,8 @@ class Settings(BaseSettings):
     refusals_to_disable: int = Field(
         3,
         ge=1,
-        description="Messages in a row that an endpoint or a stylesheet refuses for good before nothing more is sent"
-        " to the subscription until it is resumed.",
+        description="A subscription is disabled after this many messages in a row that its endpoint or stylesheet"
+        " refused for good.",
     )
     subscription_days: int = Field(
         365, ge=0, description="How long a subscription without `for` lasts; 0 means until somebody ends it."
@@ -142,27 +144,31 @@ class Settings(BaseSettings):
         1 << 30, ge=0, description="Bytes that an owner may publish in all, unless set for the owner."
     )
     owner_query_conditions: int = Field(
-        1_000, ge=1, description="Conditions and feeds that one query of an owner may name."
+        1_000, ge=1, description="Most conditions and feeds in one query of an owner."
     )
     owner_query_constants: int = Field(
-        10_000, ge=1, description="Constants (entries of lists, words, graph edges) in one query of an owner."
+        10_000, ge=1, description="Most constants (entries of lists, words, graph edges) in one query of an owner."
     )
     owner_script_conditions: int = Field(
-        100_000, ge=1, description="Conditions and constants of all queries that an owner declares in one script."
+        100_000, ge=1, description="Most conditions and constants of all queries in one script of an owner."
     )
     owner_script_changes: int = Field(
-        200, ge=1, description="Declarations of an owner's script that replace, drop, pause or end something."
+        200,
+        ge=1,
+        description="Most declarations in a script of an owner that replace, drop, pause or end something.",
     )
     open_items_per_minute: int = Field(
-        600, ge=1, description="Items per minute that an open feed takes, unless its statement says how many."
+        600, ge=1, description="Most items per minute into an open feed whose statement gives no number."
     )
     open_client_items_per_minute: int = Field(
-        60, ge=1, description="Items per minute that open feeds take from one client address."
+        60, ge=1, description="Most items per minute from one client address into all open feeds."
     )
-    open_body_bytes: int = Field(1 << 20, ge=1, description="Largest request that publishes into an open feed.")
+    open_body_bytes: int = Field(
+        1 << 20, ge=1, description="Largest body, in bytes, of a request that publishes into an open feed."
+    )
     trusted_proxies: tuple[str, ...] = Field(
         (),
-        description="Networks (`10.1.0.0/16`) of reverse proxies whose `X-Forwarded-For` names the client's address.",
+        description="Networks (`10.1.0.0/16`) of reverse proxies whose `X-Forwarded-For` is trusted to name clients.",
     )
     sheet_seconds: float = Field(5.0, gt=0, description="Processor time that a stylesheet may take for a document.")
     sheet_megabytes: int = Field(512, ge=64, description="Memory that a stylesheet may take.")
@@ -200,7 +206,7 @@ class Settings(BaseSettings):
     @field_validator("trusted_proxies")
     @classmethod
     def _only_networks(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        """Refuse what is no network when the settings are read, not when the first request comes."""
+        """Refuse an invalid network when the settings are read, not at the first request."""
         for network in value:
             try:
                 ipaddress.ip_network(network, strict=False)
@@ -219,7 +225,7 @@ class Settings(BaseSettings):
     @field_validator("out_url")
     @classmethod
     def _an_address(cls, value: str) -> str:
-        """Refuse what would make addresses of files that nobody can open."""
+        """Refuse URLs that would make unusable addresses of files."""
         if value and not value.startswith(("http://", "https://")):
             raise PydanticCustomError("address_wanted", "Input should begin with http:// or https://")
         return value
@@ -260,7 +266,7 @@ class Settings(BaseSettings):
 
 
 def _refuse_empty_places() -> None:
-    """A variable that is set but empty would silently name another place than the settings file does."""
+    """Refuse an empty variable, which would silently override the settings file."""
     for name in ("RUNNEL_CATALOG", "RUNNEL_STORAGE"):
         if os.environ.get(name) == "":
             raise WorkspaceError(f"{name} is set but empty", hint=f"unset {name}, or set it to a URL")

@@ -82,7 +82,7 @@ def test_every_line_on_every_stream_is_json_and_tells_the_story(tmp_path: Path) 
     for expected in (
         "plan version 1 has 8 queries",
         "matching starts lineage 1 after item 0: first run",
-        "Spark's JVM was killed by signal 9; out of memory?; starting Spark again in 2 seconds",
+        "Spark's JVM was killed by signal 9 (out of memory?); starting Spark again in 2 seconds",
         "Spark was started again",
         "matching continues lineage 1 after batch",
     ):

@@ -36,7 +36,7 @@ def test_a_runner_goes_on_after_its_jvm_was_killed(tmp_path: Path) -> None:
         verify(engine, 2050)
     told = (root / "victim.log").read_text()
     assert "Traceback" not in told, told
-    assert told.count("Spark's JVM was killed by signal 9; out of memory?; starting Spark again") == 2
+    assert told.count("Spark's JVM was killed by signal 9 (out of memory?); starting Spark again") == 2
 
 
 def test_a_bounded_run_goes_on_after_its_jvm_was_killed(tmp_path: Path) -> None:

@@ -261,4 +261,4 @@ def test_what_was_paused_by_hand_is_not_sent_now(runner: InProcess, clock: FakeC
     engine.execute(f"subscribe to Rock output mail '{READER}'; pause subscription 1;")
     with pytest.raises(StatementError, match="subscription 1 is paused") as raised:
         engine.execute("send subscription 1 now;")
-    assert raised.value.hint == "`resume subscription 1;` first"
+    assert raised.value.hint == "resume it first: `resume subscription 1;`"

@@ -50,7 +50,7 @@ class Finding:
 
 
 def examine(folder: Path, *, deep: bool = False) -> Iterator[Finding]:
-    """All checks, in the order in which they matter; a deep look reads every file."""
+    """All checks, in the order in which they matter; with `deep` every file is read."""
     yield Finding("Python", sys.version_info >= (3, 11), sys.version.split()[0])
     yield _checked("Java", _java)
     yield _checked("Spark", lambda: f"pyspark {version('pyspark')}")
@@ -97,12 +97,12 @@ def _history(root: Workspace) -> Finding:
         return Finding("history", False, error.message, error.hint)
     if reason is None:
         return Finding("history", True, "the catalog and the files belong together")
-    hint = "restore the workspace from a backup; or accept the catalog as it is: `runnel adopt`"
+    hint = "restore the workspace from a backup, or accept the catalog as it is with `runnel adopt`"
     return Finding("history", False, reason, hint)
 
 
 def _database(root: Workspace) -> str:
-    """What SQLite itself finds wrong with the catalog; PostgreSQL looks after its files itself."""
+    """Run SQLite's integrity check on the catalog; PostgreSQL checks its own files."""
     with root.catalog.read() as connection:
         if connection.dialect.name != "sqlite":
             return "checked by its server"
@@ -113,7 +113,7 @@ def _database(root: Workspace) -> str:
 
 
 def _files(root: Workspace, deep: bool) -> str:
-    """Every file that the catalog names must be there, with its size; a deep look compares checksums."""
+    """Every file that the catalog names must be there, with its size; with `deep` checksums are compared."""
     with root.catalog.read() as connection:
         segments = item_segments.segments_between(connection, 0, _FOR_EVER)
         parts = match_segments.match_parts(connection, 0, _FOR_EVER)
@@ -130,7 +130,7 @@ def _files(root: Workspace, deep: bool) -> str:
     if not deep:
         return f"{len(paths)} files, all there and of the right size"
     unchecked = sum(1 for path in paths if not is_sealed(path) and not stylesheets.is_kept(path))
-    old = f"; {unchecked} are from before checksums and could be read" if unchecked else ""
+    old = f"; {unchecked} of them were written before checksums existed, and are readable" if unchecked else ""
     return f"{len(paths)} files, all read and sound{old}"
 
 

@@ -72,16 +72,17 @@ def replay_letter(
 @letters.command("send-now")
 def send_now(
     subscription: Annotated[
-        int | None, typer.Argument(help="The number of a subscription; without it, messages of all subscriptions.")
+        int | None, typer.Argument(help="The number of a subscription. Default: all subscriptions.")
     ] = None,
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send messages that wait for another attempt at once, for instance after an endpoint was repaired.
+    """Send messages now that wait for another attempt, for example after an endpoint was repaired.
 
-    A subscription that is given by its number is also resumed if it was disabled. The runner sends the messages.
+    With a number, the subscription is also resumed if it was disabled. The messages become due, and the runner sends
+    them.
 
     Example: `runnel letters send-now 12`
     """

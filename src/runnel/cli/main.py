@@ -90,14 +90,16 @@ def init(
 
 @app.command("adopt")
 def adopt_command(
-    force: Annotated[bool, typer.Option("--force", help="Adopt even if most files do not fit the catalog.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Accept the catalog even if most of its files are missing.")
+    ] = False,
     root: WorkspaceOption = Path(),
     as_json: JsonOption = False,
 ) -> None:
     """Declare that the catalog and the files of a workspace belong together.
 
-    A catalog that does not have the identity of the files is refused by all other commands. Use this only if you know
-    that it is the right one, for example after restoring the catalog from a copy of your own.
+    All other commands refuse a catalog whose identity differs from that of the files. Use this command only if you
+    know that the catalog is the right one, for example because you restored it from your own copy.
 
     Example: `runnel adopt --root news`
     """
@@ -110,7 +112,7 @@ def adopt_command(
         else:
             console.print(
                 f"[green]✓[/green] the catalog and the files of {root.absolute()} belong together: "
-                f"{belonging.present} of {belonging.named} newest files are there"
+                f"{belonging.present} of {belonging.named} files that were checked are there"
             )
 
 
@@ -286,13 +288,14 @@ def status(root: WorkspaceOption = Path(), token: TokenOption = None, as_json: J
 def doctor(
     root: WorkspaceOption = Path(),
     deep: Annotated[
-        bool, typer.Option("--deep", help="Read every file and compare it with its checksum; takes as long as that.")
+        bool,
+        typer.Option("--deep", help="Read every file and compare it with its checksum. Slow for much data."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check this machine and, if there is one, the root: Python, Java, Spark, room, catalog, files, operators.
 
-    Of files it checks that they are there and have the right size; with `--deep` it reads them all.
+    Data files must exist and have the right size. With `--deep` they are also read and compared with their checksums.
 
     Example: `runnel doctor --deep`
     """

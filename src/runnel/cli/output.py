@@ -39,7 +39,7 @@ EXIT_CODES: Final[dict[int, str]] = {
     4: "the root cannot be used so: there is none, a runner is active, or too many items wait",
     5: "the machine lacks something: Java, or room on the disk",
     6: "what was asked for is not there",
-    7: "Spark's JVM ended (killed, or out of memory), and starting it again did not help",
+    7: "Spark's JVM was killed or ran out of memory, and starting it again did not help",
 }
 """Exit codes and what they mean; the reference is made from this."""
 

@@ -175,7 +175,7 @@ class AttemptRecorder:
         if held is not None:
             subscriptions.disable_subscription(connection, held, reason)
             logger.warning(
-                "subscription %d is disabled, and `resume subscription %d;` sends what waits: %s",
+                "subscription %d is disabled, its messages wait for `resume subscription %d;`: %s",
                 held.id,
                 held.id,
                 reason,

@@ -68,7 +68,7 @@ class MessageShaper:
             if is_kept(path) and kept_path(sheet) != path:
                 raise DeliveryError(
                     f"the stylesheet {path} is damaged: its digest differs",
-                    hint="declare what applies it again, with the original file",
+                    hint="put the original file back, and declare the feed or subscription that uses it again",
                 )
             if len(self._sheets) >= _KEPT:
                 self._sheets.clear()

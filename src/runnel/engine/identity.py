@@ -22,7 +22,7 @@ from runnel.storage.workspace_marker import WorkspaceMarker, read_marker, write_
 
 _RIGHT_CATALOG = (
     "set `catalog` in runnel.toml (or RUNNEL_CATALOG) to the catalog of this workspace, or restore the workspace "
-    "from a backup; `runnel adopt` accepts this catalog for these files"
+    "from a backup; if you are sure that this catalog is the right one, accept it with `runnel adopt`"
 )
 _SAMPLE = 1_000
 """Files that are looked for to find out whether a catalog and a storage belong together."""
@@ -82,10 +82,10 @@ def claim_new(catalog: Catalog, storage: Storage) -> None:
 
 
 def refuse_files(storage: Storage) -> None:
-    """Raise WorkspaceError if a storage in which a new workspace is to be has data files already."""
+    """Raise WorkspaceError if the storage of a new workspace already has data files."""
     if _has_files(storage):
         raise WorkspaceError(
-            f"{storage.url} holds the files of a workspace already",
+            f"{storage.url} already holds the files of a workspace",
             hint="choose another folder; if its runnel.toml or its catalog was lost, restore them from a backup",
         )
 
@@ -109,7 +109,7 @@ def adopt(catalog: Catalog, storage: Storage, *, force: bool = False) -> Belongi
         raise WorkspaceError(
             f"the catalog {catalog.shown} names {belonging.named} files, of which {belonging.present} are in "
             f"{storage.url}" + ("; other data files are there" if belonging.has_files else ""),
-            hint="this looks like the wrong catalog or the wrong storage; --force adopts it all the same",
+            hint="check that `catalog` and `storage` in runnel.toml are right; `--force` accepts the catalog anyway",
         )
     _mark(catalog, storage)
     return belonging
@@ -125,14 +125,14 @@ def _adopt_unmarked(catalog: Catalog, storage: Storage) -> None:
     with catalog.read() as connection:
         belonging = _belonging(connection, storage)
     if belonging.is_clear:
-        with suppress(ReadOnlyError):  # whoever can write does it; reading needs no marker
+        with suppress(ReadOnlyError):  # reading needs no marker; the next process that can write makes it
             _mark(catalog, storage)
         return
     if belonging.named:
         raise WorkspaceError(
             f"{belonging.named - belonging.present} of {belonging.named} files that the catalog {catalog.shown} "
             f"names are not in {storage.url}",
-            hint=f"is the storage mounted, and is it the right one? {_RIGHT_CATALOG}",
+            hint=f"check that the storage is mounted and is the right one; {_RIGHT_CATALOG}",
         )
     raise WorkspaceError(
         f"the catalog {catalog.shown} names no files, but there are files in {storage.url}", hint=_RIGHT_CATALOG

@@ -57,7 +57,7 @@ class OwnSpark:
         except OSError as error:
             raise WorkspaceError(
                 f"{self._root.spark_folder} cannot be written: {error.strerror}",
-                hint="Spark keeps its temporary files there",
+                hint="make the folder writable for this user: Spark keeps its temporary files there",
             ) from error
 
     def close(self) -> None:

@@ -39,7 +39,7 @@ class Publisher:
         target = find_open_feed(self._root, owner, feed)
         adapted = [item_of_object(one, feed, f"item {number}") for number, one in enumerate(items, 1)]
         if (lag := self._acquirer.lag()) >= self._root.settings.lag_limit:
-            raise BacklogError(f"{lag} items wait for matching", hint="try later")
+            raise BacklogError(f"{lag} items wait for matching", hint="try again later")
         with self._charged(target, lambda: size_of(adapted)):
             return self._root.items.accept(target.id, adapted)
 
@@ -106,7 +106,7 @@ class Publisher:
 def find_open_feed(root: Workspace, owner: str | None, name: str) -> Feed:
     """The open feed of an owner, or of the admin, by its name.
 
-    Whether another feed has that name is nobody's business: closed, paused and unknown feeds are all not found.
+    Closed, paused and unknown feeds give the same error, so that strangers cannot find out which feeds exist.
     """
     with root.catalog.read() as connection:
         whose = ADMIN
@@ -114,5 +114,7 @@ def find_open_feed(root: Workspace, owner: str | None, name: str) -> Feed:
             whose = next((number for number, one in owners.owner_names(connection).items() if one == owner), 0)
         feed = feeds.feed_by_name(connection, name, whose)
     if feed is None or feed.owner != whose or feed.open_items is None or feed.paused:
-        raise NotFoundError("there is no open feed of this name", hint="ask who runs this for the right address")
+        raise NotFoundError(
+            "there is no open feed of this name", hint="ask the admin of this server for the right name"
+        )
     return feed

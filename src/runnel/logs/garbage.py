@@ -78,8 +78,8 @@ def remove_orphans(catalog: Catalog, storage: Storage, *, older_than: float) -> 
         orphans = _unnamed(connection, [file.path for file in files if file.modified < limit])
     if 2 * len(orphans) > len(files):
         logger.warning(
-            "%d of %d data files are named by nothing in the catalog, and are kept: removing most files is refused; "
-            "if they are not needed, move them away by hand, %s first",
+            "%d of %d data files, such as %s, are not named in the catalog. They are kept, because the runner never "
+            "removes more than half of all files. If they are not needed, delete them by hand",
             len(orphans),
             len(files),
             orphans[0],
@@ -91,7 +91,7 @@ def remove_orphans(catalog: Catalog, storage: Storage, *, older_than: float) -> 
         with catalog.write() as connection:
             for path in _unnamed(connection, some):
                 storage.move(path, f"{trash}/{path}")
-                logger.info("%s is named by nothing in the catalog: moved to %s", path, trash)
+                logger.info("%s is an orphan, which the catalog does not name: moved to %s", path, trash)
                 removed += 1
     return removed
 
@@ -120,8 +120,8 @@ def unknown_history(catalog: Catalog, storage: Storage) -> str | None:
         return f"the catalog {catalog.shown} does not belong to the files in {storage.url}"
     if not history.includes(History(marker.sequence, marker.epoch)):
         return (
-            f"the catalog {catalog.shown} is older than the files: it ends at item {history.sequence}, the files had "
-            f"reached item {marker.sequence}"
+            f"the catalog {catalog.shown} is older than the files: it ends at item {history.sequence}, and the files "
+            f"at item {marker.sequence} or later"
         )
     return None
 

@@ -441,7 +441,7 @@ def _check_digest(path: str, local: Path, file: PlanFile, *, again: bool = False
     with local.open("rb", buffering=0) as opened:
         found = hashlib.file_digest(opened, "sha256").hexdigest()
     if found != file.sha256:
-        raise CorruptDataError(f"{path} does not have the digest of its manifest")
+        raise CorruptDataError(f"{path} is damaged: its digest differs from the one in the manifest")
     note_verified(local, status)
 
 

@@ -191,7 +191,9 @@ def read_assignment(storage: Storage, folder: str) -> Assignment:
     try:
         data = storage.read(f"{folder}/{ASSIGNMENT}")
         if hashlib.sha256(data).hexdigest() != _digest_of_assignment(storage, folder):
-            raise CorruptDataError(f"{folder}/{ASSIGNMENT} does not have the digest of its manifest", hint=ANEW)
+            raise CorruptDataError(
+                f"{folder}/{ASSIGNMENT} is damaged: its digest differs from the one in the manifest", hint=ANEW
+            )
         with np.load(io.BytesIO(data), allow_pickle=False) as stored:
             found = Assignment(**{name: stored[name] for name in _COLUMNS})
     except OSError as error:

@@ -12,7 +12,7 @@ from typing import Any
 from runnel.model.bindings import Binding, Bindings
 from runnel.model.item import Value
 
-INCOMPLETE = "there are more than were looked for"
+INCOMPLETE = "there may be more: the search was limited"
 """What is shown where not all bindings of a match were searched for."""
 
 _LINES = 5

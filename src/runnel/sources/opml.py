@@ -123,7 +123,7 @@ def _parse(data: bytes, name: str) -> tuple[etree._Element, list[str]]:
         text = decode_text(data, name).lstrip("\ufeff")
     except BrokenDocumentError as problem:
         text = guess_text(data)
-        repairs.append(f"{problem}; the characters were guessed")
+        repairs.append(f"{problem}; the character encoding was guessed")
     try:
         return parse_xml(text, name), repairs
     except BrokenDocumentError as problem:

@@ -1,8 +1,8 @@
-"""Checksums of files: part of a file's name, so that everyone who knows the name can tell whether the file is whole.
+"""Checksums of files: part of a file's name, so that every reader can check that the file is whole.
 
 In: the bytes of a file that is to be written. Out: a name with their size and CRC-32 in it, `…~1f40-89abcdef.arrow`.
-The row that names the file so has both, and a worker that only knows the name needs nothing else. A file is read and
-compared once per process, unless its size or its time of modification changes.
+So the catalog row that names the file has both, and a worker that only knows the name needs nothing else. A file is
+read and compared once per process, unless its size or its time of modification changes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _damaged: dict[tuple[str, str], None] = {}
 
 _MOST_DAMAGED = 10_000
 
-HINT = "a runner quarantines the file and goes on; to get it back, restore the workspace from a backup"
+HINT = "the runner replaces or quarantines the file and goes on; to recover its content, restore a backup"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +105,13 @@ def note_verified(local: Path, status: tuple[int, int]) -> None:
 
 
 def damaged(storage: Storage, path: str, reason: str) -> CorruptDataError:
-    """The error for a file that is not as it was written. The file is noted for those who can contain the damage."""
+    """The error for a file that is not as it was written; it is noted, so that the runner contains the damage."""
     note_damaged(storage, path)
     return CorruptDataError(f"{path} is damaged: {reason}", hint=HINT)
 
 
 def note_damaged(storage: Storage, path: str) -> None:
-    """Note that a file was found damaged, whoever handles the error."""
+    """Note that a file was found damaged, even if the error is handled elsewhere."""
     if len(_damaged) < _MOST_DAMAGED:
         _damaged[storage.url, path] = None
 
@@ -125,7 +125,7 @@ def take_damaged(storage: Storage) -> list[str]:
 
 
 def _crc32_of(storage: Storage, path: str) -> str:
-    """The CRC-32 of a file. It is read, not mapped: a mapping of a bad disk ends the process."""
+    """The CRC-32 of a file. It is read, not mapped: an I/O error in a mapped file kills the process (SIGBUS)."""
     value = 0
     try:
         with storage.local(path).open("rb", buffering=0) as file:
@@ -137,7 +137,7 @@ def _crc32_of(storage: Storage, path: str) -> str:
 
 
 def status_of(local: Path) -> tuple[int, int]:
-    """What a file is known by while nobody changes it: its size and its time of modification."""
+    """The size and the time of modification of a file, which show whether it changed."""
     status = local.stat()
     return status.st_size, status.st_mtime_ns
 

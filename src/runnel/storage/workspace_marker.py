@@ -36,12 +36,12 @@ def read_marker(storage: Storage) -> WorkspaceMarker | None:
         return None
     except OSError as error:
         raise CorruptDataError(
-            f"{MARKER} cannot be read: {error}", hint="check the disk and the permissions"
+            f"{MARKER} cannot be read: {error}", hint="check the disk, and that this user may read the file"
         ) from error
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise CorruptDataError(
             f"{MARKER} of {storage.url} is damaged: {error}",
-            hint="`runnel adopt` writes it again, if the catalog and the files belong together",
+            hint="if the catalog and the files belong together, write it again with `runnel adopt`",
         ) from error
 
 

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 from runnel.errors import SparkLostError
 
 UNANSWERED: Final = (Py4JError, OSError)
-"""What a call to a JVM raises that is gone; Py4JJavaError among them is an answer, from a JVM that is about to go."""
+"""Errors that calls raise after their JVM has ended; Py4JJavaError comes from one that is about to end."""
 
 _EXIT_SECONDS = 10.0
 """How long a JVM may take to end, after it was asked to or stopped answering."""
@@ -58,7 +58,7 @@ def abortable_start() -> Iterator[None]:
 
 
 def abort_start() -> None:
-    """End the JVM that is being started, if one is: whoever waits for it receives SparkLostError."""
+    """End the JVM that is being started, if there is one: a caller that waits for it receives SparkLostError."""
     for process in _starting:
         process.kill()
 
@@ -84,7 +84,7 @@ def noticing_loss() -> Iterator[None]:
         is_silent = isinstance(error, UNANSWERED) and not isinstance(error, Py4JJavaError)
         lost = lost_jvm(seconds=_EXIT_SECONDS if is_silent else 0.0)
         if lost is None and is_silent and isinstance(error, Py4JError):
-            lost = SparkLostError("Spark's JVM does not answer", hint="logs/spark.log may say why")
+            lost = SparkLostError("Spark's JVM does not answer", hint="look for the cause in logs/spark.log")
         if lost is None:
             raise
         raise lost from error
@@ -96,13 +96,13 @@ def _lost(status: int) -> SparkLostError:
     number = -status if status < 0 else status - 128 if 128 < status < 160 else 0
     if number == signal.SIGKILL:
         return SparkLostError(
-            "Spark's JVM was killed by signal 9; out of memory?",
-            hint="the kernel log says whether its OOM killer did it; add memory, or lower driver_memory",
+            "Spark's JVM was killed by signal 9 (out of memory?)",
+            hint="check the kernel log for the OOM killer; add memory, or lower the setting driver_memory",
         )
     if status == _OUT_OF_MEMORY:
         return SparkLostError("Spark's JVM ran out of heap", hint="raise the setting driver_memory")
     how = f"was ended by signal {number}" if number else f"ended with exit code {status}"
-    return SparkLostError(f"Spark's JVM {how}", hint="logs/spark.log and logs/spark-stderr.log may say why")
+    return SparkLostError(f"Spark's JVM {how}", hint="look for the cause in logs/spark.log and logs/spark-stderr.log")
 
 
 def is_slow_start(error: BaseException) -> bool:

@@ -106,14 +106,15 @@ def _java_options(*options: str) -> str:
 
 @contextmanager
 def _noticing_failed_start() -> Iterator[None]:
-    """Say in a sentence that the JVM ended before PySpark could connect to it."""
+    """Raise SparkLostError if the JVM ended before PySpark could connect to it."""
     try:
         yield
     except PySparkRuntimeError as error:
         if error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         raise SparkLostError(
-            "Spark's JVM ended while it started", hint="logs/spark-stderr.log says why; is driver_memory too large?"
+            "Spark's JVM ended while it started",
+            hint="logs/spark-stderr.log has the cause; driver_memory may be too large for this machine",
         ) from error
 
 

@@ -40,7 +40,11 @@ METRICS: Final = (
     Figure("runnel_batch_seconds", "gauge", "Seconds since the last batch was committed."),
     Figure("runnel_messages_open", "gauge", "Messages recorded and not yet handed over."),
     Figure("runnel_messages_dead", "gauge", "Dead letters: messages that were given up."),
-    Figure("runnel_subscriptions_disabled", "gauge", "Subscriptions that get nothing until they are resumed."),
+    Figure(
+        "runnel_subscriptions_disabled",
+        "gauge",
+        "Disabled subscriptions: nothing is sent until they are resumed.",
+    ),
     Figure("runnel_feeds_failing", "gauge", "Source feeds whose last look failed."),
     Figure("runnel_feeds_stopped", "gauge", "Web feeds that are no longer asked because they are gone."),
     Figure("runnel_quarantine_last", "gauge", "Number of the newest thing put aside; it grows with each."),

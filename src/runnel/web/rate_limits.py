@@ -1,4 +1,4 @@
-"""Limits on what strangers may send: so many in a minute, by feed and by client address."""
+"""Rate limits for open feeds: items per minute, by feed and by client address."""
 
 from __future__ import annotations
 

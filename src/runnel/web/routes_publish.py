@@ -1,8 +1,8 @@
 """Publishing into open feeds: anybody may send items there, without a token and within limits.
 
 In: a JSON object, a list of objects, or JSON lines. Out: how many were accepted, or a JSON error; all of a request is
-accepted, or nothing. Feeds are closed unless their statement says `open`, and a closed feed is not told from one that
-does not exist.
+accepted, or nothing. Feeds are closed unless their statement says `open`, and a closed feed gets
+the same answer as one that does not exist.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def add_publish_routes(app: FastAPI, root: Workspace, limiter: RateLimiter | Non
         by_feed = feed.open_items or settings.open_items_per_minute
         if len(items) > min(by_client, by_feed):
             raise InputError(
-                f"a request may have {min(by_client, by_feed):,} items, this one has {len(items):,}",
+                f"a request may have at most {min(by_client, by_feed):,} items, this one has {len(items):,}",
                 hint="send fewer at a time",
             )
         if wait := limits.take(("client", client), len(items) - 1, by_client):
@@ -76,13 +76,15 @@ def add_publish_routes(app: FastAPI, root: Workspace, limiter: RateLimiter | Non
         try:
             return await publish(owner, name, request)
         except BodyTooLargeError:
-            return _error(413, f"a request may have {settings.open_body_bytes:,} bytes", "send fewer items at a time")
+            return _error(
+                413, f"a request may have at most {settings.open_body_bytes:,} bytes", "send fewer items at a time"
+            )
         except TimeoutError:
-            return _error(408, "the request came too slowly")
+            return _error(408, "the request body took too long to arrive", "send it again")
         except NotFoundError as error:
             return _error(404, error.message, error.hint)
         except QuotaExceededError:
-            return _error(403, "this feed takes no more items", "ask who runs it for more room")
+            return _error(403, "the quota of this feed is used up", "ask the admin of this server for a higher quota")
         except (BacklogError, CatalogUnavailableError, ReadOnlyError, StorageFullError):
             return _error(503, "items cannot be accepted now", "try again later", {"Retry-After": "60"})
         except InputError as error:
@@ -116,10 +118,10 @@ def read_items(body: bytes) -> list[dict[str, Any]]:
         found = [_read_line(number, line) for number, line in lines]
         places = [f"line {number}" for number, _ in lines]
     if not found:
-        raise InvalidItemError("there are no items", hint=_HINT)
+        raise InvalidItemError("the request has no items", hint=_HINT)
     for place, one in zip(places, found, strict=True):
         if not isinstance(one, dict):
-            raise InvalidItemError("an item is a JSON object", place=place, hint=_HINT)
+            raise InvalidItemError("an item must be a JSON object", place=place, hint=_HINT)
     return found
 
 

@@ -187,7 +187,7 @@ def test_init_beside_the_files_of_a_workspace_is_refused(folder: Path) -> None:
     (folder / "runnel.toml").unlink()
     for file in folder.glob("catalog.sqlite*"):
         file.unlink()
-    with pytest.raises(WorkspaceError, match="holds the files of a workspace already"):
+    with pytest.raises(WorkspaceError, match="already holds the files of a workspace"):
         create_workspace(folder)
     assert not (folder / "catalog.sqlite").exists()
 

@@ -32,7 +32,7 @@ def _process(monkeypatch: pytest.MonkeyPatch, program: str) -> Iterator[subproce
 @pytest.mark.parametrize(
     ("program", "message"),
     [
-        ("import os; os.kill(os.getpid(), 9)", "Spark's JVM was killed by signal 9; out of memory?"),
+        ("import os; os.kill(os.getpid(), 9)", "Spark's JVM was killed by signal 9 (out of memory?)"),
         ("import os; os.kill(os.getpid(), 6)", "Spark's JVM was ended by signal 6"),
         ("raise SystemExit(143)", "Spark's JVM was ended by signal 15"),
         ("raise SystemExit(52)", "Spark's JVM ran out of heap"),

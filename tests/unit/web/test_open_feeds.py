@@ -101,14 +101,14 @@ def test_a_closed_feed_is_not_told_from_one_that_does_not_exist(strangers: Stran
     [
         (b"not json", 400, "line 1: this is not JSON"),
         (b'{"id": "1"}\n{"id": ', 400, "line 2: this is not JSON"),
-        (b"[1]", 400, "item 1: an item is a JSON object"),
-        (b"", 400, "there are no items"),
+        (b"[1]", 400, "item 1: an item must be a JSON object"),
+        (b"", 400, "the request has no items"),
         (b"\xff", 400, "byte 1 is not UTF-8"),
         (b'{"id": "1", "n": NaN}', 400, "line 1: this is not JSON"),
         (b'[{"id": "1"}, {"id": {"a": 1}}]', 400, "item 2: the id is neither text nor a number"),
         (b"[" * 1999, 400, "not JSON"),
-        ([{"id": str(n)} for n in range(7)], 400, "a request may have 6 items, this one has 7"),
-        (b" " * 2001, 413, "a request may have 2,000 bytes"),
+        ([{"id": str(n)} for n in range(7)], 400, "a request may have at most 6 items, this one has 7"),
+        (b" " * 2001, 413, "a request may have at most 2,000 bytes"),
     ],
 )
 def test_what_is_wrong_is_a_json_error_and_nothing_is_accepted(
@@ -144,7 +144,7 @@ def test_the_quota_of_the_owner_counts(strangers: Strangers) -> None:
     strangers.engine.owners.quota("ann", Quotas(bytes=10))
     path = "/owners/ann/feeds/Mine/items"
     status, told, _ = strangers.post(path, {"id": "1", "title": "more than ten bytes"})
-    assert (status, told["error"]) == (403, "this feed takes no more items")
+    assert (status, told["error"]) == (403, "the quota of this feed is used up")
 
 
 def test_a_client_is_an_address_that_nobody_can_make_up() -> None:

@@ -77,7 +77,7 @@ class Catalog:
 
     @contextmanager
     def trial(self) -> Iterator[Connection]:
-        """As `write`, but rolled back at the end: shows what a change would come to."""
+        """As `write`, but rolled back at the end, to find out what a change would do."""
         self._refuse_read_only()
         with self._translated(), self._engine.connect() as connection:
             connection = connection.execution_options(runnel_write=True)
@@ -95,9 +95,9 @@ class Catalog:
 
     @contextmanager
     def declaring(self) -> Iterator[None]:
-        """A turn to change what is declared: one declarer at a time has it, and other writers do not need it.
+        """Hold the turn of declarers: one declarer at a time has it, and other writers do not need it.
 
-        It ends with the process that holds it. CatalogUnavailable if others keep it for too long.
+        It ends with the process that holds it. Raises CatalogUnavailableError if others hold it for too long.
         """
         self._refuse_read_only()
         if self._engine.dialect.name != _SQLITE:
@@ -198,7 +198,10 @@ def _opened_for_lock(path: str) -> IO[bytes]:
 
 
 def _others_turn() -> CatalogUnavailableError:
-    return CatalogUnavailableError("another declaration is being compiled", hint="nothing was changed; try again")
+    return CatalogUnavailableError(
+        "another process is declaring feeds or subscriptions, and the wait for it timed out",
+        hint="nothing was changed; try again",
+    )
 
 
 def now(connection: Connection) -> int:
@@ -283,7 +286,7 @@ def _open(url: URL, max_bytes: int, read_only: bool) -> Engine:
 
 
 def _is_read_only(url: URL) -> bool:
-    """Whether a catalog is a file that is there and that this process cannot write, or not beside it."""
+    """Whether a catalog is an existing file that this process cannot write, or whose folder it cannot write."""
     file = sqlite_file(url.render_as_string(hide_password=False))
     if file is None or not file.exists():
         return False
@@ -294,8 +297,8 @@ def _is_read_only(url: URL) -> bool:
 def _connect_read_only(file: Path) -> Callable[[], sqlite3.Connection]:
     """How to open a catalog that cannot be written.
 
-    While another process uses it, SQLite follows that process's log. Otherwise the file is all there is, and SQLite
-    must be told so, as it would make files next to it.
+    While another process uses it, SQLite follows that process's log. Otherwise the file is complete, and is
+    opened as immutable, because SQLite would make files next to it.
     """
 
     def connect() -> sqlite3.Connection:
@@ -303,7 +306,7 @@ def _connect_read_only(file: Path) -> Callable[[], sqlite3.Connection]:
         is_whole = not log.exists() or log.stat().st_size == 0
         if not is_whole and not index.exists():
             raise ReadOnlyError(
-                f"{file} was not closed properly, and cannot be read without being written", hint=READ_ONLY_HINT
+                f"{file} was not closed properly: only a user who may write it can open it", hint=READ_ONLY_HINT
             )
         mode = "immutable=1" if is_whole else "mode=ro"
         return sqlite3.connect(f"{file.absolute().as_uri()}?{mode}", uri=True, timeout=_BUSY_SECONDS)

@@ -13,10 +13,7 @@ from runnel.errors import (
     WorkspaceError,
 )
 
-READ_ONLY_HINT = (
-    "run the command as the user who owns the workspace, or make the disk and the folder writable; commands that "
-    "only read work all the same"
-)
+READ_ONLY_HINT = "run the command as the user who owns the workspace, or make the disk and the folder writable"
 _ROOM_HINT = "free some space; work goes on by itself"
 _BUSY = "the catalog is busy"
 _BUSY_HINT = "another transaction takes long; try again"
@@ -73,7 +70,8 @@ def _by_words(error: DBAPIError, reason: str, place: str) -> RunnelError | None:
         return ReadOnlyError(f"{place} cannot be written: {reason}", hint=READ_ONLY_HINT)
     if "unable to open database file" in words:
         return ReadOnlyError(
-            f"{place} cannot be opened: {reason}", hint="check that its folder is there, and the permissions of both"
+            f"{place} cannot be opened: {reason}",
+            hint="check that its folder exists, and that this user may read both",
         )
     if "not a database" in words or "malformed" in words:
         return CorruptDataError(f"the catalog cannot be read: {error.orig}", hint="restore it from a backup")

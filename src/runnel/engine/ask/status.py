@@ -93,7 +93,7 @@ class Status:
         if not self.disabled_subscriptions:
             return []
         number = self.disabled_subscriptions[0]["subscription"]
-        return [f"{'':<15}after the repair, `resume subscription {number};` sends what waits"]
+        return [f"{'':<15}after the repair, `resume subscription {number};` sends the messages that wait"]
 
     def _partitions(self) -> list[str]:
         told = self.partitions or self.undivided

@@ -115,7 +115,8 @@ def commit_change(
         if result is not None:
             return result.result
     raise CatalogUnavailableError(
-        "other changes to the plan kept this one from being committed", hint="nothing was changed; try again"
+        "the change could not be committed, because others changed the plan at the same time",
+        hint="nothing was changed; try again",
     )
 
 

@@ -289,7 +289,7 @@ class Declarer:
             raise StatementError(
                 f"{feed.name} is not a registered feed",
                 span=statement.name.span,
-                hint="a virtual feed has the tags of its statement: `create or replace feed Name tagged …`",
+                hint="change the tags of a virtual feed with `create or replace feed Name tagged …`",
             )
         (declared,) = parse(feed.statement)
         if isinstance(declared.statement, said.RegisterFeed):

@@ -69,7 +69,7 @@ class SizeLimits:
                 f"the queries of this script have more than {settings.owner_script_conditions:,} conditions and"
                 " constants in all",
                 span=span,
-                hint="declare them in several scripts; the setting owner_script_conditions is the limit",
+                hint="declare them in several scripts, or ask the admin to raise owner_script_conditions",
             )
 
     def count_change(self) -> None:
@@ -78,8 +78,8 @@ class SizeLimits:
         most = self._settings.owner_script_changes
         if self._is_limited and self._changes > most:
             raise StatementError(
-                f"a script may replace, drop, pause or end {most:,} things",
-                hint="declare them in several scripts; the setting owner_script_changes is the limit",
+                f"a script may have at most {most:,} declarations that replace, drop, pause or end something",
+                hint="declare them in several scripts, or ask the admin to raise owner_script_changes",
             )
 
 
@@ -103,9 +103,9 @@ def size_of(query: QueryText) -> QuerySize:
 def _refuse(count: int, most: int, what: str, setting: str, span: Span) -> None:
     if count > most:
         raise StatementError(
-            f"a query may have {most:,} {what}, this one has {count:,}",
+            f"a query may have at most {most:,} {what}, this one has {count:,}",
             span=span,
-            hint=f"split it into several feeds and read their union; the setting {setting} is the limit",
+            hint=f"split it into several feeds and read their union, or ask the admin to raise {setting}",
         )
 
 

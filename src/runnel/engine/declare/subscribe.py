@@ -242,12 +242,18 @@ def send_now(scope: DeclarationScope, statement: SendNow) -> Outcome:
         held = subscriptions.live_subscriptions(scope.connection, owner=owner)
         count = ledger.send_now(scope.connection, [one.id for one in held if one.disabled is None])
         disabled = [one.id for one in held if one.disabled is not None]
-        lines = (f"disabled: {listed('subscription', disabled)}; resume each after its repair",) if disabled else ()
+        lines = (
+            (f"disabled: {listed('subscription', disabled)}; after a repair, use `resume subscription N;`",)
+            if disabled
+            else ()
+        )
         return Outcome(_sent_now(count), {"messages": count, "disabled": disabled}, lines)
     found = scope.subscription(statement.subscription, statement.span)
     if found.paused:
         raise StatementError(
-            f"subscription {found.id} is paused", span=statement.span, hint=f"`resume subscription {found.id};` first"
+            f"subscription {found.id} is paused",
+            span=statement.span,
+            hint=f"resume it first: `resume subscription {found.id};`",
         )
     count = _enable(scope, found, statement.span)
     return Outcome(_sent_now(count), {"subscription": found.id, "messages": count})
@@ -260,9 +266,11 @@ def _sent_now(count: int) -> str:
 
 
 def _enable(scope: DeclarationScope, found: Subscription, span: Span) -> int:
-    """Let a subscription be served, and its messages be sent at once; gives how many waited for an attempt."""
+    """Enable a subscription and make its messages due now; returns how many waited for another attempt."""
     if found.disabled == OWNER_DISABLED:
-        raise StatementError(OWNER_DISABLED, span=span, hint="`runnel owner disable NAME --undo`")
+        raise StatementError(
+            OWNER_DISABLED, span=span, hint="the admin enables an owner with `runnel owner disable NAME --undo`"
+        )
     if found.disabled is None:
         return ledger.send_now(scope.connection, [found.id])
     return subscriptions.enable_subscription(scope.connection, found.id)

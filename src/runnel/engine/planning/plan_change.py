@@ -110,7 +110,7 @@ def read_change(
     try:
         loaded = load(root.storage, PlanVersion.of(current))
     except CorruptDataError as error:
-        logger.warning("the plan cannot be read, and is compiled again from what is declared: %s", error)
+        logger.warning("the plan cannot be read, and all queries are compiled again: %s", error)
         return reader.everything()
     if loaded.is_outdated:
         return reader.everything()
@@ -250,7 +250,7 @@ def publish_draft(root: Workspace, connection: Connection, draft: CompiledChange
     change, laid_out, part = draft.change, draft.laid_out, draft.part
     if laid_out is None or part is None:
         if change.current is None or change.removed is None:
-            raise RunnelError("a plan was neither compiled nor only reduced")
+            raise RunnelError("the change has no compiled plan, and does not only remove queries")
         return _publish_beside(connection, change.current, change.current.delta, change.total, change.removed)
     if change.fresh and last_sequence(connection) != change.sequence:
         laid_out = laid_out.starting_after(last_sequence(connection), change.fresh)

@@ -88,7 +88,7 @@ def _is_usable(root: Workspace, current: PlanRow) -> bool:
     try:
         return not plan_store.load(root.storage, plan_store.PlanVersion.of(current)).is_outdated
     except CorruptDataError as error:
-        logger.warning("the plan cannot be read: %s", error)
+        logger.warning("the plan cannot be read, and all queries are compiled again: %s", error)
         return False
 
 

@@ -1,4 +1,4 @@
-"""The application log: what the runner did, for the people who look after it.
+"""The application log: lines for admins about the work of the runner.
 
 In: log records of the logger `runnel`, with fields (`extra={"feed": …}`), and warnings and errors of libraries. Out:
 lines on standard error and in `logs/runnel.log` of the workspace, as text or as one JSON object each. Secrets are
@@ -143,7 +143,7 @@ def _install(form: str, stream: TextIO | None, *files: logging.Handler) -> None:
         root.addHandler(handler)
     ours.setLevel(logging.INFO)
     ours.propagate = False
-    # What libraries and Python itself would print on standard error becomes lines of the log.
+    # Messages of libraries, and Python's own warnings, go to the log instead of standard error.
     root.setLevel(logging.WARNING)
     logging.getLogger("py4j").setLevel(logging.ERROR)
     logging.captureWarnings(True)

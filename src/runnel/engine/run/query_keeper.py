@@ -47,13 +47,13 @@ _FRESH_START = 3
 
 
 _BUSY_SECONDS = 1800.0
-"""How long starting Python processes is tried on a machine that is too busy to start them in time."""
+"""How long matching is tried again on a machine that is too busy to start Python processes in time."""
 _BUSY_PAUSE = 5.0
 _RESTARTS = 5
 _RESTART_SECONDS = 2.0
 """The first wait before Spark is started again; it doubles each time."""
 _STEADY_SECONDS = 600.0
-"""A JVM that lived for so long was not lost for the reason of the one before it."""
+"""After this long without a loss, losses are counted from zero again."""
 
 
 class QueryKeeper:
@@ -87,7 +87,7 @@ class QueryKeeper:
             self._reopen(error)
 
     def _reopen(self, error: SparkLostError) -> None:
-        """Start Spark again after its JVM ended; raises the error where that has not helped before.
+        """Start Spark again after its JVM ended; raises the error after too many restarts in a row.
 
         Nothing is lost with the JVM: a batch that was under way is run again, from the checkpoint. A run that is to
         end does without Spark: a supervisor that stops it often ends the JVM at the same time.
@@ -349,7 +349,7 @@ def reason_of(text: str) -> str:
 
 
 def damaged_path(text: str) -> str | None:
-    """The file that an error of ours in Spark's story names as damaged.
+    """The damaged file that a Runnel error in Spark's traceback names.
 
     >>> damaged_path("x\\n  runnel.errors.CorruptDataError: items/log/1.arrow is damaged: …")
     'items/log/1.arrow'

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from runnel.engine.run.health import Health
 
 _SLACK_SECONDS = 120.0
-"""How long a turn of a runner loop may take, or be late; that of a loop with a longer period may take its period."""
+"""By how many seconds a turn of a runner loop may be late; a loop with a longer period may be late by that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class RunState:
             self._turns[part] = replace(turn, due=self._now())
 
     def ended(self, part: str) -> None:
-        """A runner loop has ended as it should: its silence means nothing."""
+        """A runner loop has ended as it should, and is not watched any more."""
         self._turns.pop(part, None)
 
     def hold_up(self, part: str, reason: str) -> bool:

@@ -360,7 +360,8 @@ class Runner:
             return
         if version is not None:
             logger.info(
-                "compiled all queries again as version %d: the plan was damaged or of an older release", version
+                "compiled all queries again as plan version %d: the plan was damaged or written by an older release",
+                version,
             )
 
     def _divide_first(self) -> None:

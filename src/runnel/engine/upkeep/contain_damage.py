@@ -46,8 +46,8 @@ class Containment(Enum):
 def contain_damage(root: Workspace, epoch: int, path: str) -> Containment | None:
     """Take a damaged file out of the workspace.
 
-    None if there is nothing to do: the catalog does not name the file, or the file is sound, or the whole storage is
-    away. What is only away must not be given up.
+    None if there is nothing to do: the catalog does not name the file, or the file is sound, or the whole
+    storage is unavailable. Files that are only unavailable must not be quarantined.
     """
     if read_marker(root.storage) is None:
         return None
@@ -77,13 +77,13 @@ def _contain_items(root: Workspace, epoch: int, path: str) -> Containment | None
         if item_segments.live_segment(connection, path) is None:
             return Containment.FILE
         if pieces and item_segments.revive_segments(connection, segment, pieces):
-            logger.warning("%s is damaged; the files that it was merged from take its place", path)
+            logger.warning("%s is damaged, and was replaced by the files that it was merged from", path)
             return Containment.FILE
         matched = match_segments.matched_upto(connection)
         again = item_segments.lose_segment(connection, segment, matched)
         reason = f"the file is damaged: items {first}-{last} are lost"
         if again:
-            reason += f"; {again} of them were not matched yet, and are accepted if their sources show them again"
+            reason += f"; {again} of them were not matched yet, and are accepted if they are read or published again"
         _quarantine(connection, path, reason, first)
     logger.error("%s is quarantined: %s", path, reason)
     return Containment.FILE
@@ -99,8 +99,8 @@ def _contain_matches(root: Workspace, epoch: int, path: str) -> Containment | No
         with root.catalog.write() as connection:
             leases.check(connection, epoch)
             match_segments.set_level(connection, part, part.level, None)
-            _quarantine(connection, path, "the index is damaged: matches are found without it", part.first_sequence)
-        logger.warning("%s is damaged: matches are found without this index", path)
+            _quarantine(connection, path, "the index is damaged: matches are read without it", part.first_sequence)
+        logger.warning("%s is damaged: matches are read without this index", path)
         return Containment.FILE
     pieces = _covering(root.storage, part, retired)
     with root.catalog.write() as connection:
@@ -108,7 +108,7 @@ def _contain_matches(root: Workspace, epoch: int, path: str) -> Containment | No
         if match_segments.live_part(connection, path) is None:
             return Containment.FILE
         if pieces and match_segments.revive_parts(connection, part, pieces):
-            logger.warning("%s is damaged; the files that it was merged from take its place", path)
+            logger.warning("%s is damaged, and was replaced by the files that it was merged from", path)
             return Containment.FILE
         match_segments.lose_part(connection, part)
         reason = f"the file is damaged: matches of items {part.first_sequence}-{part.last_sequence} are lost"
@@ -124,7 +124,7 @@ def _contain_answers(root: Workspace, epoch: int, path: str) -> Containment | No
         operator_cache.retire_segments(connection, found)
     if not found:
         return None
-    logger.warning("%s is damaged: operators are asked again", path)
+    logger.warning("%s is damaged: its answers of operators are dropped, and operators are asked again", path)
     return Containment.FILE
 
 

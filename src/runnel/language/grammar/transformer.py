@@ -133,7 +133,9 @@ class StatementTransformer(GraphRules):
         limit = None if items is None else read_integer(items)
         if items is not None and not limit:
             raise StatementSyntaxError(
-                "an open feed takes at least one item per minute", span=span_of(items), hint="leave `open` out"
+                "an open feed takes at least one item per minute",
+                span=span_of(items),
+                hint="write 1 or more; a feed without `open` is closed",
             )
         return FeedClause("open", limit or 0, span_of(keyword))
 

@@ -76,7 +76,9 @@ def build_arithmetic(left: Written, sign: Token, right: Written) -> Arithmetic:
         )
     if next(variables_of(made), None) is None and not _has_value(made):
         raise InvalidConditionError(
-            f"{render_quantity(made)} has no value, so nothing compares with it", span=span_of(sign)
+            f"{render_quantity(made)} has no value, so the condition could never hold",
+            span=span_of(sign),
+            hint="correct the calculation, for example a division by zero",
         )
     return made
 

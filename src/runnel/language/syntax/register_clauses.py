@@ -24,7 +24,7 @@ class FeedClause:
 
 
 def register_feed(name: Name, address: str | None, place: Span, clauses: Sequence[FeedClause]) -> RegisterFeed:
-    """The statement that clauses make; each may be there once.
+    """Build the statement from its clauses; each may be written once.
 
     >>> register_feed(Name("Wire"), None, Span(1, 1, 2), [FeedClause("tagged", ("news",), Span(1, 1, 2))]).tags
     ('news',)
@@ -32,7 +32,9 @@ def register_feed(name: Name, address: str | None, place: Span, clauses: Sequenc
     given: dict[str, Any] = {}
     for clause in clauses:
         if clause.word in given:
-            raise StatementSyntaxError(f"{clause.word} is given twice", span=clause.span)
+            raise StatementSyntaxError(
+                f"{clause.word} is given twice", span=clause.span, hint="each clause may be written once: remove one"
+            )
         if clause.word == "every" and address is None:
             raise StatementSyntaxError(
                 "only a feed with an address is polled",
@@ -47,7 +49,9 @@ def register_feed(name: Name, address: str | None, place: Span, clauses: Sequenc
             )
         if isinstance(clause.value, str) and len(clause.value) > LONGEST_TITLE:
             raise StatementSyntaxError(
-                f"a {clause.word} has at most {LONGEST_TITLE} characters, not {len(clause.value)}", span=clause.span
+                f"{clause.word} may have at most {LONGEST_TITLE:,} characters, this one has {len(clause.value):,}",
+                span=clause.span,
+                hint="shorten it",
             )
         given[clause.word] = clause.value
     return RegisterFeed(

@@ -200,7 +200,7 @@ def test_a_start_of_spark_that_is_under_way_is_aborted(
     def open_spark() -> object:
         made.stop()
         assert aborted.wait(60)
-        raise SparkLostError("Spark's JVM was killed by signal 9; out of memory?")
+        raise SparkLostError("Spark's JVM was killed by signal 9 (out of memory?)")
 
     made = Runner(engine.root, open_spark, engine._parts())
     assert made.run(once=once).state == "stopped"
@@ -272,7 +272,7 @@ def test_spark_is_started_again_a_few_times(engine: Engine, monkeypatch: pytest.
 
     def open_spark() -> object:
         opened.append("Spark")
-        raise SparkLostError("Spark's JVM was killed by signal 9; out of memory?")
+        raise SparkLostError("Spark's JVM was killed by signal 9 (out of memory?)")
 
     made = Runner(engine.root, open_spark, engine._parts())
     monkeypatch.setattr(made._stop, "wait", lambda seconds=None: waits.append(seconds))
