@@ -135,7 +135,7 @@ def _files(root: Workspace, deep: bool) -> str:
 
 
 def _problem(root: Workspace, path: str, size: int | None, deep: bool) -> str | None:
-    """What is wrong with a file; None if nothing is."""
+    """Describe the problem of a file; None if there is none."""
     try:
         check_size(root.storage, path)
         if size is not None and root.storage.local(path).stat().st_size != size:

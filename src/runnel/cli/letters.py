@@ -79,7 +79,7 @@ def send_now(
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Send messages now that wait for another attempt, for example after an endpoint was repaired.
+    """Send messages that wait for another attempt right away, for example after an endpoint was repaired.
 
     With a number, the subscription is also resumed if it was disabled. The messages become due, and the runner sends
     them.

@@ -289,11 +289,11 @@ def doctor(
     root: WorkspaceOption = Path(),
     deep: Annotated[
         bool,
-        typer.Option("--deep", help="Read every file and compare it with its checksum. Slow for much data."),
+        typer.Option("--deep", help="Read every file and compare it with its checksum. Slow if there are many."),
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check this machine and, if there is one, the root: Python, Java, Spark, room, catalog, files, operators.
+    """Check this machine and, if there is one, the workspace: Python, Java, Spark, disk, catalog, files, operators.
 
     Data files must exist and have the right size. With `--deep` they are also read and compared with their checksums.
 

@@ -129,7 +129,7 @@ class MatchReader:
     def of_runs(
         self, runs: Sequence[MessageRange], live_since: Mapping[int, int], *, bound: bool = False
     ) -> list[tuple[int, ...] | None]:
-        """What matched in each run; None for one that could not be found out, which holds back only itself.
+        """The matches of each run; None for a run whose matches could not be computed, which delays only that run.
 
         With `bound`, `bindings` knows those of the past, which no log has, until this is called again.
         """

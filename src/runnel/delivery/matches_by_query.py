@@ -1,6 +1,6 @@
 """Ranges of the match log by query, as delivery asks, instead of by item, as it is stored.
 
-In: which feeds are wanted of which ranges. Out: sequences. What is committed never changes, so a range that was
+In: which feeds are wanted of which ranges. Out: sequences. Committed matches never change, so a range that was
 read serves all subscriptions, this minute's and the next page's. Only what is asked for is decoded.
 """
 

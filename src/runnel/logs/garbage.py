@@ -97,7 +97,7 @@ def remove_orphans(catalog: Catalog, storage: Storage, *, older_than: float) -> 
 
 
 def empty_trash(storage: Storage, *, older_than: float = _TRASH_SECONDS) -> int:
-    """Delete files that were moved to the trash so many seconds ago; gives how many."""
+    """Delete files that were moved to the trash at least `older_than` seconds ago; returns how many."""
     limit = (datetime.now(UTC).timestamp()) - older_than
     removed = 0
     for file in list(storage.files(TRASH)):

@@ -433,7 +433,7 @@ def _array(storage: Storage, folder: str, name: str, file: PlanFile) -> Array:
 def _check_digest(path: str, local: Path, file: PlanFile, *, again: bool = False) -> None:
     """Compare a file with the digest in its manifest, once per process unless the file changes.
 
-    The file is read, not mapped: what is seldom looked at must not take memory in every worker.
+    The file is read, not mapped: files that are seldom used must not take memory in every worker.
     """
     status = status_of(local)
     if not again and is_verified(local, status):

@@ -13,7 +13,7 @@ from runnel.model.bindings import Binding, Bindings
 from runnel.model.item import Value
 
 INCOMPLETE = "there may be more: the search was limited"
-"""What is shown where not all bindings of a match were searched for."""
+"""The note on a match if not all of its bindings were searched."""
 
 _LINES = 5
 """Rows of a match that are shown below it."""

@@ -91,7 +91,7 @@ def noticing_loss() -> Iterator[None]:
 
 
 def _lost(status: int) -> SparkLostError:
-    """What an exit status means, and what to do about it."""
+    """The error for an exit status, with the next step as its hint."""
     # A JVM that ends in order after a signal says so as a shell would.
     number = -status if status < 0 else status - 128 if 128 < status < 160 else 0
     if number == signal.SIGKILL:

@@ -44,7 +44,7 @@ class RateLimiter:
 
 
 def client_key(address: str, forwarded: str, trusted: Sequence[str]) -> str:
-    """What counts as one client: an IPv4 address, or the IPv6 network of 64 bits that one subscriber has.
+    """The client of a request: an IPv4 address, or the IPv6 network of 64 bits that one subscriber has.
 
     Behind a trusted proxy it is the address that the proxy saw, the last one that it names.
 

@@ -1,4 +1,4 @@
-"""What a runner answers over HTTP: health and metrics, WebSub for hubs, unsubscribing for readers, open feeds.
+"""The HTTP endpoints of a runner: health and metrics, WebSub for hubs, unsubscribing for readers, open feeds.
 
 In: requests that nobody vouches for. Out: small answers with tight headers. It is started beside a run where the
 setting `listen` names a host and port; it never does work that a request could make long.

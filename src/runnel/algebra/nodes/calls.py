@@ -126,7 +126,7 @@ class Term:
     calls: tuple[Call, ...]
     constraints: tuple[Constraint, ...] = ()
     names: tuple[str, ...] = field(default=(), repr=False)
-    """What the variables were called where the term was written: the first is now named 1. They are no part of the
+    """The original names of the variables, in order: the first is now named 1. They are no part of the
     stored form, but two terms with different names bind different variables, so one does not replace the other."""
     graph: Graph | None = None
 

@@ -199,7 +199,7 @@ def _render_filter(one: GraphFilter, inside: str = "") -> str:
         case Complement(part):
             return f"not ({_render_filter(part)})"
         case Certain(part):
-            # Nobody writes it: it says in `explain` what a comparison beside the braces means.
+            # It cannot be written: `explain` shows with it how a comparison outside the braces is evaluated.
             return f"coalesce({_render_filter(part)}, false)"
     return f"({text})" if inside else text
 

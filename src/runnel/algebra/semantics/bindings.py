@@ -265,7 +265,7 @@ def term_solutions(
 
 @dataclass(frozen=True, slots=True)
 class _Relation:
-    """What a call says beside rows of a graph: its rows with what it was given, and what it failed for."""
+    """The answers of a call for rows of a graph: rows with its arguments, and arguments for which it failed."""
 
     rows: list[dict[str, Value]]
     variables: frozenset[str]
@@ -295,7 +295,7 @@ class _Join:
         self, rows: Sequence[Binding], names: frozenset[str], is_certain: bool, accepted: datetime | None
     ) -> _Join:
         bound = self.bound | names
-        # A constraint is looked at as soon as all that it speaks of is bound: fewer bindings are joined on.
+        # A constraint is checked as soon as its variables are bound, so that fewer bindings are joined.
         ready = [one for one in self.waiting if {variable.name for variable in variables_of(one)} <= bound]
         waiting = tuple(one for one in self.waiting if one not in ready)
         found = [
@@ -307,7 +307,7 @@ class _Join:
 
 
 def _relation(call: Call, rows: Sequence[Binding], answers: Answers) -> _Relation:
-    """What a call says beside rows of a graph."""
+    """The answers of a call for rows of a graph."""
     given = frozenset(one.name for one in call.given)
     names = given | {variable.name for variable in variables_of(call)}
     if not call.given:

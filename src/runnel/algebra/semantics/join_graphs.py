@@ -149,7 +149,7 @@ def _term(value: Constant) -> str | None:
 
 
 def _of_day(variable: Variable, relation: Relation, day: date) -> GraphFilter | None:
-    """What is said of a whole day holds of days and of moments in it, as everywhere in Runnel.
+    """A comparison with a date holds for the whole day: for the date and for the moments in it.
 
     Of other terms it says what a filter says of them and the day: `!=` holds of a text, a number or an IRI.
     """

@@ -24,7 +24,7 @@ from runnel.model.operator import Rows
 
 _MOST_VIEWS = 40
 _MOST_WAYS = 20
-"""Ways of a union that are told of."""
+"""The most ways of a union that are shown."""
 _CONTEXT = 60
 _LONGEST_TEXT = 4096
 

@@ -304,9 +304,9 @@ def bury(connection: Connection, subscriptions: Sequence[int], reason: str) -> N
 
 
 def gave_up_before(connection: Connection, message: Message, count: int, *, attempts: int = 1) -> bool:
-    """Whether the `count` messages before this one were given up too, each after at least so many attempts.
+    """Whether the `count` messages before this one were given up too, each after at least `attempts` attempts.
 
-    What was given up before the subscription was resumed does not count.
+    Messages that were given up before the subscription was resumed do not count.
     """
     query = (
         select(_m.state, _m.attempts, _m.finished, _s.resumed)

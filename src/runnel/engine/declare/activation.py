@@ -37,7 +37,7 @@ class Activation:
 def find_activation(
     connection: Connection, touched: Iterable[int], redefined: Iterable[int], pending: Pending
 ) -> Activation:
-    """What a change means; nothing is written.
+    """The effects of a change; nothing is written.
 
     `touched` are feeds whose subscriptions or readers changed, `redefined` those whose query did.
     """

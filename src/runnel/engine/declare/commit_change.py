@@ -53,7 +53,7 @@ _T = TypeVar("_T")
 
 @dataclass
 class Applied(Generic[_T]):
-    """What applying a change came to: its result, the feeds that it concerns, and rows that are to be written."""
+    """The outcome of applying a change: its result, the feeds that it concerns, and rows that are to be written."""
 
     result: _T
     pending: Pending
@@ -75,7 +75,7 @@ class Apply(Protocol[_T]):
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a prepared change rests on: as long as this is the same, so are all names, queries and quotas."""
+    """The state that a prepared change depends on: while it is the same, so are all names, queries and quotas."""
 
     changes: int
     plan: int | None
@@ -94,7 +94,7 @@ class _Prepared(Generic[_T]):
 
 
 class _OutdatedError(Exception):
-    """What was prepared does not fit the catalog any more."""
+    """The prepared change does not fit the catalog any more."""
 
 
 def commit_change(
@@ -216,7 +216,7 @@ class _Change(Generic[_T]):
 
 
 def _settle(connection: Connection, applied: Applied[_T]) -> Activation:
-    """What an applied change means for the plan."""
+    """The effects of an applied change on the plan."""
     if applied.redefined or applied.dropped:
         applied.pending.write(connection, last_sequence(connection))
     return find_activation(connection, applied.touched, applied.redefined | applied.regrouped, applied.pending)

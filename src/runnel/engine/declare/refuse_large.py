@@ -40,7 +40,7 @@ class QuerySize:
 
     @property
     def total(self) -> int:
-        """What compiling the query costs, about in proportion."""
+        """A number roughly proportional to the cost of compiling the query."""
         return self.conditions + self.constants
 
 

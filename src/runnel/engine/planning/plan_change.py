@@ -82,7 +82,7 @@ class CompiledChange:
 
 @dataclass(frozen=True)
 class Uncommitted:
-    """What a transaction declares and the catalog does not have yet.
+    """Declarations of a transaction that the catalog does not have yet.
 
     `definitions` are the nodes of new and redefined virtual feeds, None for those that read nothing any more;
     `new` are the feeds that the catalog does not have at all, and `dropped` those that go.
@@ -99,7 +99,7 @@ def read_change(
     activation: Activation,
     uncommitted: Uncommitted,
 ) -> PlanChange | None:
-    """What a change makes necessary to compile; None where nothing is. The catalog is read as it is committed."""
+    """Read from the committed catalog what a change has to compile; None if nothing."""
     removed = {*activation.remove, *uncommitted.dropped}
     current = plan_versions.current_plan(connection)
     if not activation.compile and (not removed or current is None):

@@ -1,4 +1,4 @@
-"""What a run did, as lines of the application log: its start and end, batches, plan versions, deliveries.
+"""The events of a run as lines of the application log: its start and end, batches, plan versions, deliveries.
 
 A line sums up what happened since the one before it, so that a busy run does not fill the log: at most one line of
 each kind per call of `note_progress`, which the runner makes once per second.

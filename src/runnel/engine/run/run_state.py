@@ -45,7 +45,7 @@ class RunState:
         return int(self._counts.get(what, 0))
 
     def turned(self, part: str, *, period: float = 0.0, rests: float = 0.0) -> None:
-        """A runner loop with a period begins a turn, or ends one and `rests` so many seconds before the next."""
+        """A runner loop with a period begins a turn, or ends one and rests for `rests` seconds before the next."""
         self._turns[part] = _Turn(self._now() + rests, max(_SLACK_SECONDS, period))
 
     def progressed(self, part: str) -> None:

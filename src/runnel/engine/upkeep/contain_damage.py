@@ -37,7 +37,7 @@ _S = TypeVar("_S", ItemSegment, KeptPart)
 
 
 class Containment(Enum):
-    """What was done about a damaged file: a log file was replaced or quarantined, or a plan was compiled again."""
+    """How damage was contained: a log file was replaced or quarantined, or a plan was compiled again."""
 
     FILE = "file"
     PLAN = "plan"

@@ -138,7 +138,7 @@ def build_choice(one: Written, others: Sequence[Written], *, without: bool = Fal
 
 
 def _have_values(others: Sequence[Written]) -> Iterator[Constraint]:
-    """What holds if calculations have values: each equals itself. Of constants that is known already."""
+    """Conditions that hold if the calculations have values: each equals itself. Constants need no condition."""
     for other in others if len(others) > 1 else ():
         if isinstance(other, Arithmetic) and next(variables_of(other), None) is not None:
             yield Constraint(other, "=", other)

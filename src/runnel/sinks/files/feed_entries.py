@@ -149,7 +149,7 @@ def show(delivered: DeliveredItem, sent: datetime) -> ShownItem:
 
 
 def head_of(delivery: Delivery) -> FeedHead:
-    """What the feed of a delivery says of itself. Its id is its address, or made of its name if that is unknown."""
+    """The head of a delivery's feed. Its id is its address, or derived from its name if the address is unknown."""
     name = " ".join(xml_text(delivery.feed_name).split())
     address = file_address(delivery.out_url, delivery.subscription.target)
     return FeedHead(

@@ -71,7 +71,7 @@ class Atom:
 
 
 def _add_text(parent: etree._Element, local: str, text: str) -> None:
-    """A text construct. What looks like markup is declared as HTML that shows it, so that no reader has to guess."""
+    """A text construct. Text that looks like markup is escaped and declared as HTML, so that readers show it."""
     if has_markup(text):
         add(parent, _tag(local), html_of(text), type="html")
     else:

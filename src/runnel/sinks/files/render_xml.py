@@ -81,7 +81,7 @@ def upgrade_text(element: etree._Element | None, repair: Callable[[str], str | N
 
 
 def upgrade_address(element: etree._Element | None, attribute: str) -> None:
-    """Repair an address in an attribute, and the media type beside it; an element without an address goes."""
+    """Repair an address in an attribute and its media type; without a valid address the element is removed."""
     if element is None:
         return
     address = web_address(element.get(attribute) or "")

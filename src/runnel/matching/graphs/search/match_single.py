@@ -62,7 +62,7 @@ class ItemSearch(GraphSearch):
             return None
 
     def solutions(self, graph: Graph) -> Iterator[Solution]:
-        """The solutions of a pattern as terms, as many as are told of a match."""
+        """The solutions of a pattern as terms, at most as many as a match shows."""
         pattern = canonical(graph)
         layout = _matcher(pattern).layout
         publications = read_publications(self._columns, layout.terms)
