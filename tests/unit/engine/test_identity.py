@@ -25,6 +25,7 @@ from runnel.engine.upkeep.restore import restore
 from runnel.engine.workspace import Workspace, adopt_workspace, create_workspace, open_workspace
 from runnel.errors import CorruptDataError, WorkspaceError
 from runnel.logs.garbage import TRASH, empty_trash, remove_orphans
+from runnel.storage import workspace_marker
 from runnel.storage.file_storage import Storage
 from runnel.storage.workspace_marker import MARKER, WorkspaceMarker
 
@@ -260,7 +261,7 @@ def test_two_processes_that_make_the_same_workspace_give_it_one_identity(
     """The worst order: both find no marker, the other's marker is written last and the first one's identity is."""
     first, found_none, marked = threading.current_thread(), threading.Event(), threading.Event()
     other = threading.Thread(target=lambda: create_workspace(tmp_path / "news").close())
-    new, write = identity.new_identity, identity.write_marker
+    new = identity.new_identity
 
     def new_identity() -> str:
         if threading.current_thread() is first:
@@ -272,7 +273,7 @@ def test_two_processes_that_make_the_same_workspace_give_it_one_identity(
         return new()
 
     def write_marker(storage: Storage, marker: WorkspaceMarker) -> None:
-        write(storage, marker)
+        workspace_marker.write_marker(storage, marker)
         if threading.current_thread() is first:
             marked.set()
             other.join(1)

@@ -192,7 +192,7 @@ class QueryKeeper:
             except Exception as error:
                 force = self._after_failure(error)
             finally:
-                self._stop_routing()
+                self.end()
 
     def _match_bounded(self, force: str | None, note_progress: Callable[[], None]) -> None:
         """Run one bounded query to its end, or until the run is stopped."""
@@ -203,7 +203,8 @@ class QueryKeeper:
                 self._query.stop()
             if time.monotonic() - noted >= 1.0:
                 noted = time.monotonic()
-                self.notice_progress()
+                with suppress(CatalogUnavailableError):  # a query that cannot do without it fails by itself
+                    self.notice_progress()
                 note_progress()
 
     def keep_going(self) -> None:

@@ -15,7 +15,14 @@ from runnel.engine import Engine, open_engine
 from runnel.engine.run import query_keeper, runner
 from runnel.engine.run.run_state import RunState
 from runnel.engine.run.runner import Progress, Runner
-from runnel.errors import CorruptDataError, FencedError, RunnelError, SparkLostError, StorageFullError
+from runnel.errors import (
+    CatalogUnavailableError,
+    CorruptDataError,
+    FencedError,
+    RunnelError,
+    SparkLostError,
+    StorageFullError,
+)
 from runnel.storage.workspace_marker import MARKER
 
 
@@ -103,6 +110,35 @@ def test_a_bounded_run_can_be_stopped(engine: Engine, monkeypatch: pytest.Monkey
     threading.Thread(target=stop_while_the_query_is_waited_for, daemon=True).start()
     assert made.run(once=True).lag == 1
     assert _Query.stopped >= 1
+
+
+def test_bounded_run_goes_on_though_the_catalog_does_not_answer_for_a_moment(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = _runner(engine, monkeypatch, None)
+    asked: list[str] = []
+
+    def notice_progress(self: query_keeper.QueryKeeper) -> None:
+        asked.append("catalog")
+        if len(asked) == 1:
+            raise CatalogUnavailableError("the catalog does not answer")
+        made.stop()
+
+    monkeypatch.setattr(query_keeper.QueryKeeper, "notice_progress", notice_progress)
+    assert made.run(once=True).state == "stopped"
+    assert len(asked) > 1
+
+
+def test_bounded_run_that_fails_leaves_no_query_behind(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = _runner(engine, monkeypatch, None)
+
+    def notice_progress(self: query_keeper.QueryKeeper) -> None:
+        raise FencedError("another runner took this root over")
+
+    monkeypatch.setattr(query_keeper.QueryKeeper, "notice_progress", notice_progress)
+    with pytest.raises(FencedError):
+        made.run(once=True)
+    assert _Query.stopped == 1
 
 
 @pytest.mark.parametrize(
@@ -215,7 +251,7 @@ def test_jvm_that_ends_with_a_stopped_run_is_no_failure(
     made = _runner(engine, monkeypatch, None)
 
     class Ended(_Query):
-        isActive = property(lambda self: self._end())  # type: ignore[assignment]  # noqa: N815
+        isActive = property(lambda self: self._end())  # noqa: N815
 
         def __init__(self) -> None:
             pass
