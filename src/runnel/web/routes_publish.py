@@ -37,12 +37,13 @@ _AT_ONCE = 8
 """Bodies that are read at the same time."""
 
 
-def add_publish_routes(app: FastAPI, root: Workspace, limiter: RateLimiter | None = None) -> None:
+def add_publish_routes(app: FastAPI, root: Workspace) -> None:
     """`/feeds/{name}/items` for open feeds of the admin, `/owners/{owner}/feeds/{name}/items` for those of owners."""
     settings = root.settings
     acquirer = Acquirer(root.catalog, root.storage, root.items, root.folder, settings)
     publisher = Publisher(root, acquirer, ADMIN_ACTOR)
-    limits = limiter or RateLimiter()
+    # Two, so that very many addresses cannot make the limits of feeds forgotten.
+    clients, feeds = RateLimiter(), RateLimiter()
     reading = asyncio.Semaphore(_AT_ONCE)
 
     async def publish(owner: str | None, name: str, request: Request) -> Response:
@@ -54,7 +55,7 @@ def add_publish_routes(app: FastAPI, root: Workspace, limiter: RateLimiter | Non
         )
         by_client = settings.open_client_items_per_minute
         # Every request counts as an item, whatever becomes of it.
-        if wait := limits.take(("client", client), 1, by_client):
+        if wait := clients.take(client, 1, by_client):
             return _too_many(wait, by_client, "this address may publish")
         feed = await run_in_threadpool(find_open_feed, root, owner, name)
         async with reading:
@@ -65,9 +66,9 @@ def add_publish_routes(app: FastAPI, root: Workspace, limiter: RateLimiter | Non
                 f"a request may have at most {min(by_client, by_feed):,} items, this one has {len(items):,}",
                 hint="send fewer at a time",
             )
-        if wait := limits.take(("client", client), len(items) - 1, by_client):
+        if wait := clients.take(client, len(items) - 1, by_client):
             return _too_many(wait, by_client, "this address may publish")
-        if wait := limits.take(("feed", feed.id), len(items), by_feed):
+        if wait := feeds.take(feed.id, len(items), by_feed):
             return _too_many(wait, by_feed, "this feed takes")
         accepted = await run_in_threadpool(publisher.publish_open, owner, name, items)
         return JSONResponse({"accepted": accepted.accepted, "known": accepted.unchanged}, status_code=202)

@@ -16,7 +16,7 @@ from tests.unit.web.test_server import Asked, Run
 from runnel.catalog.access.owners import Quotas
 from runnel.engine import Engine, open_engine
 from runnel.errors import StatementSyntaxError
-from runnel.web import routes_publish
+from runnel.web import rate_limits, routes_publish
 from runnel.web.rate_limits import RateLimiter, client_key
 from runnel.web.server import Server
 
@@ -199,3 +199,14 @@ def test_forwarded_header_counts_only_from_trusted_proxies(tmp_path: Path) -> No
         finally:
             server.close()
     assert statuses == [202, 202, 429]
+
+
+def test_many_addresses_do_not_make_the_limit_of_a_feed_forgotten(
+    strangers: Strangers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rate_limits, "_KEPT", 2)
+    items = [{"id": str(number)} for number in range(3)]
+    assert strangers.post("/feeds/Few/items", items, X_Forwarded_For="192.0.2.1")[0] == 202
+    for number in range(2, 6):
+        assert strangers.post("/feeds/Nothing/items", {"id": "1"}, X_Forwarded_For=f"192.0.2.{number}")[0] == 404
+    assert strangers.post("/feeds/Few/items", {"id": "4"}, X_Forwarded_For="192.0.2.6")[0] == 429

@@ -182,7 +182,9 @@ def test_doctor_tells_of_missing_answers_which_are_no_fault(engine: Engine) -> N
     engine.root.storage.delete(paths[0])
     found = _doctor(engine.root.folder)["answers"]
     assert found["well"]
-    assert found["detail"].startswith(f"1 of {len(paths)} files with known answers are missing or damaged, operators/cache/")
+    assert found["detail"].startswith(
+        f"1 of {len(paths)} files with known answers are missing or damaged, operators/cache/"
+    )
     assert "asked again" in found["hint"]
 
 
