@@ -16,8 +16,8 @@ from sqlalchemy import func, select, update
 from runnel.catalog.learned import operator_cache, operator_statistics
 from runnel.catalog.store import leases, schema
 from runnel.catalog.store.connection import Catalog, now
-from runnel.engine.identity import claim_new
 from runnel.engine.upkeep.merge_operator_cache import cache_steps
+from runnel.engine.workspace_identity import claim_new
 from runnel.errors import FencedError
 from runnel.logs.garbage import collect_garbage
 from runnel.matching.operators.ask.answer_cache import AnswerCache

@@ -13,7 +13,7 @@ from sqlalchemy.engine import make_url
 from runnel.catalog.declared.feeds import feed_names
 from runnel.catalog.store.connection import Catalog, Clock, sqlite_file, without_password
 from runnel.catalog.store.sequencer import last_sequence
-from runnel.engine.identity import Belonging, adopt, check_identity, claim_new, refuse_files
+from runnel.engine.workspace_identity import Belonging, adopt, check_identity, claim_new, refuse_files
 from runnel.errors import NotAWorkspaceError, WorkspaceError, WorkspaceExistsError
 from runnel.logs.items.item_log import ItemLog
 from runnel.logs.matches.match_log import MatchLog

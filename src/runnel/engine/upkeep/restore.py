@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from runnel.catalog.store.connection import Catalog, Clock, without_password
-from runnel.engine.identity import mark_restored
 from runnel.engine.upkeep.backup import Digest, Manifest, Report, digest_of, read_manifest
 from runnel.engine.upkeep.catalog_copy import copy_in, make_ready
+from runnel.engine.workspace_identity import mark_restored
 from runnel.errors import CorruptDataError, StorageFullError, WorkspaceError, WorkspaceExistsError
 from runnel.matching.operators.ask.operator_environment import FOLDER as OPERATORS
 from runnel.matching.operators.builtin.configuration import PRIVATE

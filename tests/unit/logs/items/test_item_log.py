@@ -14,7 +14,7 @@ from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog
-from runnel.engine.identity import claim_new
+from runnel.engine.workspace_identity import claim_new
 from runnel.errors import CorruptDataError, StorageFullError
 from runnel.logs.garbage import collect_garbage
 from runnel.logs.items.archive import archive_matched

@@ -18,7 +18,7 @@ import runnel
 from runnel.catalog.store import leases
 from runnel.catalog.store.identity import read_identity
 from runnel.cli.doctor import examine
-from runnel.engine import Engine, identity
+from runnel.engine import Engine, workspace_identity
 from runnel.engine.upkeep.backup import back_up
 from runnel.engine.upkeep.maintenance import run_maintenance
 from runnel.engine.upkeep.restore import restore
@@ -195,7 +195,7 @@ def test_init_beside_the_files_of_a_workspace_is_refused(folder: Path) -> None:
 
 def test_interrupted_init_can_be_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as dying:
-        dying.setattr("runnel.engine.identity.set_identity", _die)
+        dying.setattr("runnel.engine.workspace_identity.set_identity", _die)
         with pytest.raises(KeyboardInterrupt):
             create_workspace(tmp_path / "news")
     create_workspace(tmp_path / "news").close()
@@ -261,7 +261,7 @@ def test_two_processes_that_make_the_same_workspace_give_it_one_identity(
     """The worst order: both find no marker, the other's marker is written last and the first one's identity is."""
     first, found_none, marked = threading.current_thread(), threading.Event(), threading.Event()
     other = threading.Thread(target=lambda: create_workspace(tmp_path / "news").close())
-    new = identity.new_identity
+    new = workspace_identity.new_identity
 
     def new_identity() -> str:
         if threading.current_thread() is first:
@@ -278,8 +278,8 @@ def test_two_processes_that_make_the_same_workspace_give_it_one_identity(
             marked.set()
             other.join(1)
 
-    monkeypatch.setattr(identity, "new_identity", new_identity)
-    monkeypatch.setattr(identity, "write_marker", write_marker)
+    monkeypatch.setattr(workspace_identity, "new_identity", new_identity)
+    monkeypatch.setattr(workspace_identity, "write_marker", write_marker)
     (tmp_path / "news").mkdir()
     create_workspace(tmp_path / "news").close()
     other.join(20)
