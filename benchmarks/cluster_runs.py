@@ -265,6 +265,7 @@ def run(place: Place, configuration: Configuration, sequences: tuple[int, int]) 
     environment = os.environ | {
         "RUNNEL_CATALOG": place.catalog,
         "RUNNEL_MASTER": place.cluster.url,
+        "SPARK_CONF_DIR": str(place.cluster.configuration),
         "RUNNEL_DRIVER_MEMORY": "1g",
         "RUNNEL_PARTITIONS": str(configuration.partitions),
         "RUNNEL_PARTITION_STRATEGY": configuration.strategy or "",

@@ -211,12 +211,34 @@ def postgresql() -> Iterator[PostgreSQL]:
     server.close()
 
 
-class SparkCluster:
-    """A standalone Spark cluster: one master and some workers, each with one core and little memory."""
+_HOW_TO = Path(__file__).parents[1] / "docs/how-to/run-on-a-spark-cluster.md"
+_DOCUMENTED_SECRET = "REPLACE-WITH-THE-SECRET"
 
-    def __init__(self, folder: Path, *, workers: int = 2, memory: str = "1g") -> None:
+
+def documented_defaults() -> str:
+    """The lines of `spark-defaults.conf` that a cluster needs, as documented."""
+    block = re.search(r"```properties\n(.*?)```", _HOW_TO.read_text("utf-8"), re.DOTALL)
+    assert block is not None
+    assert _DOCUMENTED_SECRET in block[1]
+    return block[1]
+
+
+class SparkCluster:
+    """A standalone Spark cluster: one master and some workers, each with one core and little memory.
+
+    `configuration` is the folder with its `spark-defaults.conf`, which has the documented lines.
+    """
+
+    def __init__(self, folder: Path, *, workers: int = 2, memory: str = "1g", authenticates: bool = True) -> None:
         self._folder = folder
         self._running: list[subprocess.Popen[bytes]] = []
+        self.secret = secrets.token_hex(32)
+        self.configuration = folder / "conf"
+        self.configuration.mkdir()
+        defaults = self.configuration / "spark-defaults.conf"
+        defaults.touch(mode=0o600)
+        text = documented_defaults().replace(_DOCUMENTED_SECRET, self.secret)
+        defaults.write_text(text if authenticates else "spark.master.rest.enabled false\n")
         atexit.register(self.close)
         master = "org.apache.spark.deploy.master.Master"
         self._start("master", master, "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
@@ -239,6 +261,7 @@ class SparkCluster:
         home = Path(found.origin).parent
         environment = os.environ | {
             "SPARK_HOME": str(home),
+            "SPARK_CONF_DIR": str(self.configuration),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",

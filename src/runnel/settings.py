@@ -79,6 +79,11 @@ class Settings(BaseSettings):
     lag_limit: int = Field(
         1_000_000, ge=1, description="Items that may wait for matching before `publish` waits and then refuses."
     )
+    stall_seconds: float = Field(
+        600.0,
+        ge=1,
+        description="Seconds that items may wait without any progress in matching before `/healthz` fails.",
+    )
     publish_wait_seconds: float = Field(30.0, ge=0, description="How long `publish` waits at the lag limit.")
     feed_entries: int = Field(200, ge=1, description="Entries kept in a feed file that Runnel writes.")
     out_folders: tuple[Path, ...] = Field(

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,17 @@ __all__ = ["postgresql"]
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 _PATIENCE = 600.0
 PARTITIONS = 3
+_OPEN_SESSION = """
+import sys
+from pathlib import Path
+from runnel.errors import WorkspaceError
+from runnel.streaming.session import open_session
+folder = Path(sys.argv[2])
+try:
+    open_session(master=sys.argv[1], driver_memory="1g", logs=folder, local_folder=folder)
+except WorkspaceError as error:
+    print(error)
+"""
 
 
 @pytest.fixture
@@ -40,13 +52,17 @@ def cluster(tmp_path: Path) -> Iterator[SparkCluster]:
 class _Driver:
     """The runner: a process of its own, with its JVM."""
 
-    def __init__(self, root: Path, master: str, catalog: str) -> None:
+    def __init__(self, root: Path, cluster: SparkCluster, catalog: str) -> None:
         self._log = root / "driver.log"
-        own = {"RUNNEL_CATALOG": catalog, "SPARK_LOCAL_IP": "127.0.0.1", "RUNNEL_PARTITIONS": str(PARTITIONS)}
-        environment = os.environ | own
+        environment = os.environ | {
+            "RUNNEL_CATALOG": catalog,
+            "RUNNEL_PARTITIONS": str(PARTITIONS),
+            "SPARK_CONF_DIR": str(cluster.configuration),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+        }
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, Path(__file__).with_name("driver.py"), root, master],
+                [sys.executable, Path(__file__).with_name("driver.py"), root, cluster.url],
                 start_new_session=True,
                 env=environment,
                 stdout=log,
@@ -99,7 +115,7 @@ def test_a_cluster_matches_as_the_oracle_does_and_survives_a_worker(
         engine.execute(SCRIPT)
         engine.publish("Wire", [item(number) for number in range(600)])
         engine.publish("Other", [item(number) for number in range(600, 900)])
-        driver = _Driver(root, cluster.url, catalog)
+        driver = _Driver(root, cluster, catalog)
         trickle = _Trickle(engine, 900)
         try:
             wait_until(lambda: driver.check() and (root / "caught-up").exists(), _PATIENCE)
@@ -108,6 +124,7 @@ def test_a_cluster_matches_as_the_oracle_does_and_survives_a_worker(
             trickle.start()
             wait_until(lambda: driver.check() and _matched(engine) > 900, _PATIENCE)
             assert all(cluster.executors(worker) > 0 for worker in (0, 1)), "both workers take part"
+            assert _processes_with(cluster.secret) == [], "no argument contains the secret"
             busy = {one.partition for one in _loads(engine) if one.items}
             assert busy == set(range(PARTITIONS)), "every partition gets items"
             _wait_for_batches(engine, driver, 3)
@@ -130,6 +147,32 @@ def test_a_cluster_matches_as_the_oracle_does_and_survives_a_worker(
             driver.kill()
         verify(engine, trickle.published)
     assert _files_with(postgresql.password, tmp_path) == ["catalog-url"], "only the private file has the password"
+    assert _files_with(cluster.secret, tmp_path) == ["spark-defaults.conf"], "only the private file has the secret"
+
+
+_NOT_SET = "needs spark.authenticate.secret, which is not set"
+_NOT_SHARED = "does not authenticate with the secret that is set here"
+
+
+@pytest.mark.parametrize("authenticates", [True, False])
+def test_a_cluster_that_does_not_share_the_secret_is_refused(tmp_path: Path, *, authenticates: bool) -> None:
+    folder, own = tmp_path / "cluster", tmp_path / "own"
+    folder.mkdir()
+    own.mkdir()
+    cluster = SparkCluster(folder, workers=0, authenticates=authenticates)
+    try:
+        for conf, message in (("", _NOT_SET), ("spark.authenticate.secret another", _NOT_SHARED)):
+            (own / "spark-defaults.conf").write_text(conf)
+            opened = subprocess.run(
+                [sys.executable, "-c", _OPEN_SESSION, cluster.url, tmp_path],
+                env=os.environ | {"SPARK_CONF_DIR": str(own), "SPARK_LOCAL_IP": "127.0.0.1"},
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert message in opened.stdout, opened.stderr
+    finally:
+        cluster.close()
 
 
 def _loads(engine: Engine) -> list[PartitionLoad]:
@@ -162,6 +205,15 @@ def _matched(engine: Engine) -> int:
 
 def _caught_up(engine: Engine) -> bool:
     return _matched(engine) == engine.root.items.last_sequence()
+
+
+def _processes_with(secret: str) -> list[str]:
+    """The command lines of this machine that contain a secret."""
+    lines = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            lines.append(file.read_text("utf-8", "replace"))
+    return [line for line in lines if secret in line]
 
 
 def _files_with(secret: str, folder: Path) -> list[str]:

@@ -1,8 +1,8 @@
-"""Before a run goes to a cluster: what would fail there later, and darkly, is refused here with its reason.
+"""Preflight checks for cluster runs: reject configurations that would fail obscurely on workers.
 
-Workers read items and plans and write matches as files, so every worker must see the root's folder at the same path,
-and have the same Runnel. Only the driver asks the catalog; but whoever has several machines has clients on several,
-and a SQLite file serves one machine alone.
+Workers read items and plans and write matches as files, so every worker must see the workspace's folder at the same
+path, and have the same Runnel. Only the driver uses the catalog, but a SQLite file serves the clients of one machine
+only. The master and the workers of a standalone cluster must know the secret that the driver uses.
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ from __future__ import annotations
 import socket
 import threading
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
+
+from py4j.protocol import Py4JJavaError
 
 from runnel.catalog.store.connection import is_shared
 from runnel.errors import WorkspaceError
@@ -23,6 +25,11 @@ _PATIENCE_SECONDS = 120.0
 _CONNECT_SECONDS = 5.0
 _PROBES_PER_CORE = 2
 _fit: set[tuple[str, str]] = set()
+_REQUIRED = "spark.authenticate.secret"
+_LINES_HINT = (
+    "set the same lines in spark-defaults.conf on every machine of the cluster and in the folder SPARK_CONF_DIR here;"
+    " docs/how-to/run-on-a-spark-cluster.md lists them"
+)
 _INSTALL_HINT = "install the same Runnel for the same Python at the same path on every machine of the cluster"
 
 
@@ -33,6 +40,15 @@ def is_local(master: str) -> bool:
     (True, False)
     """
     return master.startswith("local")
+
+
+def is_standalone(master: str) -> bool:
+    """Whether a Spark master is that of a standalone cluster.
+
+    >>> is_standalone("spark://cluster.example:7077"), is_standalone("yarn")
+    (True, False)
+    """
+    return master.startswith("spark://")
 
 
 def refuse_lone_catalog(master: str, catalog_url: str) -> None:
@@ -46,10 +62,9 @@ def refuse_lone_catalog(master: str, catalog_url: str) -> None:
 
 def refuse_silent_master(master: str) -> None:
     """Raise RootError if no master of a standalone cluster takes a connection: Spark alone tries for a minute."""
-    if not master.startswith("spark://"):
+    if not is_standalone(master):
         return
-    for address in master.removeprefix("spark://").split(","):
-        host, _, port = address.rpartition(":")
+    for host, port in _addresses(master):
         try:
             socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
         except (OSError, ValueError, OverflowError):
@@ -58,9 +73,46 @@ def refuse_silent_master(master: str) -> None:
     raise _silent(master)
 
 
+def _addresses(master: str) -> Iterator[tuple[str, str]]:
+    """The hosts and ports of the masters of a standalone cluster."""
+    for address in master.removeprefix("spark://").split(","):
+        host, _, port = address.rpartition(":")
+        yield host, port
+
+
 def _silent(master: str) -> WorkspaceError:
     return WorkspaceError(
         f"the Spark cluster {master} does not answer", hint="is the address right, and its master running?"
+    )
+
+
+def check_secret(jvm: Any, configuration: Mapping[str, str]) -> None:
+    """Raise WorkspaceError unless the master of a standalone cluster authenticates with the secret that is set here.
+
+    Spark itself would try for a minute and then report that the master does not answer. On other clusters, Spark
+    makes up a secret for each application.
+    """
+    master = configuration["spark.master"]
+    if not is_standalone(master):
+        return
+    conf = jvm.org.apache.spark.SparkConf()
+    for name, value in (dict(configuration) | {"spark.rpc.lookupTimeout": f"{_CONNECT_SECONDS:.0f}s"}).items():
+        conf.set(name, value)
+    if not conf.contains(_REQUIRED):
+        raise WorkspaceError(f"the Spark cluster {master} needs {_REQUIRED}, which is not set", hint=_LINES_HINT)
+    nothing = jvm.scala.Option.empty()
+    secret_file = getattr(jvm.org.apache.spark.SecurityManager, "$lessinit$greater$default$3")()
+    security = jvm.org.apache.spark.SecurityManager(conf, nothing, secret_file)
+    client = jvm.org.apache.spark.rpc.RpcEnv.create("runnel", "localhost", 0, conf, security, True)
+    try:
+        for host, port in _addresses(master):
+            with suppress(Py4JJavaError):
+                client.setupEndpointRef(jvm.org.apache.spark.rpc.RpcAddress(host, int(port)), "Master")
+                return
+    finally:
+        client.shutdown()
+    raise WorkspaceError(
+        f"the Spark cluster {master} does not authenticate with the secret that is set here", hint=_LINES_HINT
     )
 
 

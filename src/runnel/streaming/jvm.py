@@ -45,7 +45,7 @@ def abortable_start() -> Iterator[None]:
     start = java_gateway.Popen
 
     def start_and_note(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
-        process: subprocess.Popen[bytes] = start(*arguments, **options)
+        process: subprocess.Popen[bytes] = start(*arguments, umask=0o077, **options)
         _starting.append(process)
         return process
 

@@ -13,15 +13,33 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Final
 
+from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from runnel.errors import SparkLostError
 from runnel.kernel_cache import kernels_are_kept
-from runnel.streaming.cluster_checks import explained, is_local, refuse_silent_master
+from runnel.streaming.cluster_checks import check_secret, explained, is_local, refuse_silent_master
 from runnel.streaming.java import java_version
 from runnel.streaming.jvm import abortable_start, keep_quiet, noticing_loss
+
+AUTHENTICATION: Final = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.enabled": "true",
+    "spark.network.crypto.saslFallback": "false",
+    "spark.network.crypto.authEngineVersion": "2",
+    "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+}
+"""Spark's ports answer only to processes that know the secret, and messages are encrypted and cannot be altered.
+
+In local mode, on YARN and on Kubernetes, Spark makes up a secret for each session. The secret of a standalone cluster
+comes from `spark-defaults.conf`.
+"""
+
+_LONGEST_SOCKET_FOLDER = 61
+"""Spark refuses a longer path of the folder for its sockets: the system allows about 100 characters for a socket."""
 
 
 def open_session(
@@ -55,32 +73,36 @@ def open_session(
             "-XX:TieredStopAtLevel=1",
             "-XX:-UsePerfData",  # files in the system's temporary folder that nothing reads
         )
-        builder = (
-            SparkSession.builder.appName("runnel")
-            .master(master)
-            .config("spark.driver.extraJavaOptions", options)
-            .config("spark.driver.memory", driver_memory)
-            .config("spark.ui.enabled", "false")
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.session.timeZone", "UTC")
-            .config("spark.sql.shuffle.partitions", "2")
+        configuration = {
+            "spark.master": master,
+            "spark.app.name": "runnel",
+            "spark.driver.extraJavaOptions": options,
+            "spark.driver.memory": driver_memory,
+            "spark.ui.enabled": "false",
+            "spark.ui.showConsoleProgress": "false",
+            "spark.sql.session.timeZone": "UTC",
+            "spark.sql.shuffle.partitions": "2",
             # A partition's plan is mapped on one executor: better to wait for that than to load it elsewhere.
-            .config("spark.locality.wait", "10s")
-            .config("spark.python.daemon.module", "runnel.streaming.worker.daemon")
-            .config("spark.sql.streaming.minBatchesToRetain", "20")
-            .config("spark.sql.streaming.metricsEnabled", "false")
-            .config("spark.sql.streaming.numRecentProgressUpdates", "10")
-            .config("spark.sql.execution.arrow.pyspark.enabled", "true")
-        )
+            "spark.locality.wait": "10s",
+            "spark.python.daemon.module": "runnel.streaming.worker.daemon",
+            "spark.sql.streaming.minBatchesToRetain": "20",
+            "spark.sql.streaming.metricsEnabled": "false",
+            "spark.sql.streaming.numRecentProgressUpdates": "10",
+            "spark.sql.execution.arrow.pyspark.enabled": "true",
+            **AUTHENTICATION,
+        }
         if is_local(master):
             # Nothing outside this machine has business with an embedded driver.
-            builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+            configuration |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+            configuration |= _python_sockets(local_folder)
         else:
-            builder = builder.config("spark.executor.memory", executor_memory)
+            # Executors have folders for temporary files of their own, which may be open to others.
+            configuration["spark.python.unix.domain.socket.enabled"] = "false"
+            configuration["spark.executor.memory"] = executor_memory
             if executor_cores:
-                builder = builder.config("spark.executor.cores", str(executor_cores))
+                configuration["spark.executor.cores"] = str(executor_cores)
         if "," not in str(local_folder):  # it separates folders there
-            builder = builder.config("spark.local.dir", str(local_folder))
+            configuration["spark.local.dir"] = str(local_folder)
         with (
             _warming(master),
             _stderr_into(logs / "spark-stderr.log"),
@@ -90,9 +112,26 @@ def open_session(
             noticing_loss(),
             _noticing_failed_start(),
         ):
-            session = builder.getOrCreate()
+            if not is_local(master):
+                # The JVM is started first: it reads the secret itself, so that no command line contains it.
+                SparkContext._ensure_initialized(conf=SparkConf().setAll(list(configuration.items())))
+                check_secret(SparkContext._jvm, configuration)
+            session = SparkSession.builder.config(map=configuration).getOrCreate()
         keep_quiet(session.sparkContext)
         return session
+
+
+def _python_sockets(folder: Path) -> dict[str, str]:
+    """Let the JVM and its Python processes talk over sockets in a private folder, which no other user can reach.
+
+    If the path is too long for that, they use TCP with a secret. Then strangers can connect, but not get any further.
+    """
+    if len(str(folder)) > _LONGEST_SOCKET_FOLDER:
+        return {"spark.python.unix.domain.socket.enabled": "false"}
+    return {
+        "spark.python.unix.domain.socket.enabled": "true",
+        "spark.python.unix.domain.socket.dir": str(folder),
+    }
 
 
 def _java_options(*options: str) -> str:

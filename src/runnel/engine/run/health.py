@@ -9,7 +9,10 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`live`: the loops turn. `ready`: items are matched as they come. `reasons` say what is wrong."""
+    """`live`: the loops and matching make progress. `ready`: items are matched as they come.
+
+    `reasons` say what is wrong.
+    """
 
     live: bool
     ready: bool

@@ -15,6 +15,7 @@ from typing import Any
 
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store.leases import Lease
+from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.planning.partition_plan import repair_partitioning
 from runnel.engine.run.run_state import RunState
 from runnel.engine.upkeep.contain_damage import Containment, contain_damage
@@ -34,6 +35,7 @@ from runnel.streaming.jvm import UNANSWERED, is_slow_start, noticing_loss
 from runnel.streaming.partitioned.route_ahead import RouteAhead, forget_ahead
 from runnel.streaming.partitioned.shards import shard_count
 from runnel.streaming.streaming_query import checkpoint_path, choose_lineage, drop_old_checkpoints, start_query
+from runnel.streaming.worker.progress_mark import place_mark, read_mark
 
 logger = logging.getLogger("runnel")
 
@@ -146,6 +148,7 @@ class QueryKeeper:
         drop_old_checkpoints(root.storage, lineage.id)
         settings = root.settings
         OperatorEnvironment.of(settings).keep(root.storage)
+        place_mark(root.storage)
         job = Job(
             catalog=root.catalog.url,
             catalog_max_bytes=settings.catalog_max_bytes,
@@ -163,6 +166,7 @@ class QueryKeeper:
         self._stop_routing()
         forget_ahead(root.storage)
         self._query = start_query(self._spark, job, once=once)
+        self._pulse.start_matching()
         if job.shards and settings.route_ahead:
             self._ahead = RouteAhead(self._spark, job, checkpoint_path(job.lineage))
             self._ahead.start()
@@ -244,14 +248,17 @@ class QueryKeeper:
         return shard_count(len(current.pieces) - 1, parallelism)
 
     def notice_progress(self) -> None:
-        """Matching that was held up and has got somewhere is held up no more."""
+        """Note how far matching has come. If it was held up and has made progress, it is not held up any more."""
         with self._root.catalog.read() as connection:
             matched = match_segments.matched_upto(connection)
+            waiting = last_sequence(connection) - matched
         if matched > self._last_seen:
             self._last_seen = matched
             self._failures = self._slow_starts = 0
             self._losses = 0
             self._pulse.release(MATCHING)
+        if self._pulse.note_matching((matched, read_mark(self._root.storage)), waiting):
+            logger.error("%s; look for the cause in logs/spark.log, and restart the runner", self._pulse.told_state())
 
     def drain(self, goal: int, seconds: float) -> None:
         """Let the query reach a sequence, within a bound, and end it."""

@@ -1,19 +1,29 @@
-"""The pulse of a run: its state, what holds it up, what it counted, and when each of its parts last got on.
+"""The state of a run: what holds it up, what it counted, and when each of its parts last made progress.
 
 Many threads write here and some read; every change is one assignment or goes through the lock.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 
 from runnel.engine.run.health import Health
 
 _SLACK_SECONDS = 120.0
 """By how many seconds a turn of a runner loop may be late; a loop with a longer period may be late by that."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Position:
+    """How far matching has come, since when it is there, and how many items wait for it."""
+
+    mark: Hashable
+    since: float
+    waiting: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,14 +35,20 @@ class _Turn:
 
 
 class RunState:
-    """What a run says of itself. `now` is a clock that never goes back."""
+    """The state of a run. `now` is a monotonic clock.
 
-    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+    Matching is stuck if items wait and it makes no progress for more than `stall_seconds`.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic, *, stall_seconds: float = math.inf) -> None:
         self._now = now
+        self._stall_seconds = stall_seconds
+        self._position: _Position | None = None
         self._lock = threading.Lock()
         self._counts: dict[str, float] = {}
         self._held_up: dict[str, str] = {}
         self._turns: dict[str, _Turn] = {}
+        self._is_stuck = False
         self.state = "starting"
 
     def count(self, what: str, number: float = 1) -> None:
@@ -68,7 +84,39 @@ class RunState:
     def release(self, part: str) -> bool:
         """A part goes on; True if it was held up."""
         with self._lock:
-            return self._held_up.pop(part, None) is not None
+            was_held_up = self._held_up.pop(part, None) is not None
+        if was_held_up:
+            self._position = None
+        return was_held_up
+
+    def start_matching(self) -> None:
+        """A query starts, so that the time without progress is counted from now on."""
+        self._position = None
+
+    def note_matching(self, mark: Hashable, waiting: int) -> bool:
+        """Note how far matching has come and how many items wait; True if it has just been found to be stuck.
+
+        `mark` is any value that changes with each progress.
+        """
+        before, now = self._position, self._now()
+        rests = waiting == 0 or bool(self._held_up)
+        if before is None or rests or before.mark != mark:
+            self._position = _Position(mark, now, waiting)
+            self._is_stuck = False
+            return False
+        self._position = replace(before, waiting=waiting)
+        was_stuck, self._is_stuck = self._is_stuck, self._stall(waiting) is not None
+        return self._is_stuck and not was_stuck
+
+    def _stall(self, waiting: int) -> str | None:
+        """Why matching is stuck, or None if it is not: while it is held up for a known reason, it is not stuck."""
+        position = self._position
+        if position is None or not waiting or self._held_up:
+            return None
+        seconds = self._now() - position.since
+        if seconds <= self._stall_seconds:
+            return None
+        return f"matching is stuck: {waiting} items wait, and there was no progress for {seconds:.0f} seconds"
 
     def told_state(self) -> str:
         """The state in a few words, and what holds the run up, if anything does.
@@ -79,7 +127,9 @@ class RunState:
         """
         with self._lock:
             held_up = next(iter(self._held_up.values()), None)
-        return f"paused: {held_up}" if held_up else self.state
+        if held_up:
+            return f"paused: {held_up}"
+        return self._stall(0 if self._position is None else self._position.waiting) or self.state
 
     def health(self, *, matching: bool, lag: int | None, lag_limit: int) -> Health:
         """How the run is: `matching` says whether the query is active, `lag` is None if the catalog is away."""
@@ -89,6 +139,9 @@ class RunState:
             for name, turn in dict(self._turns).items()
             if now - turn.due > turn.slack
         ]
+        stall = self._stall(lag or 0) if matching else None
+        if stall is not None:
+            stuck.append(stall)
         with self._lock:
             held_up = [f"{part} is held up: {reason}" for part, reason in self._held_up.items()]
             counts: Mapping[str, float] = dict(self._counts)

@@ -110,7 +110,7 @@ class Runner:
         self._open_spark = spark
         self._parts = parts
         self._stop = threading.Event()
-        self.pulse = RunState()
+        self.pulse = RunState(stall_seconds=root.settings.stall_seconds)
         self._lease: Lease | None = None
         self._keeper: QueryKeeper | None = None
         self._log = RunLog(root, self.pulse)

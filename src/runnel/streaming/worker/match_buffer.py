@@ -29,6 +29,7 @@ from runnel.storage.file_storage import Storage
 from runnel.streaming.operator_snapshot import OperatorSnapshot
 from runnel.streaming.worker.operator_work import UndecidedItems, counted, operators
 from runnel.streaming.worker.plan_cache import CachedPlan
+from runnel.streaming.worker.progress_mark import touch_mark
 
 PART_DDL = "part string, claims binary"
 PART_SCHEMA = pa.schema([("part", pa.string()), ("claims", pa.binary())])
@@ -72,6 +73,7 @@ class MatchBuffer:
         before = statistics.to_json()
         for start in range(0, len(items), _PIECE):
             self._add_piece(ItemBatch(items.records.slice(start, _PIECE)), loaded, decider, brief.again)
+            touch_mark(storage)
         after = statistics.to_json()
         self.counters.update({name: after[name] - before[name] for name in after})
 

@@ -14,6 +14,7 @@ from runnel.matching.operators.decide.operators_in_process import Operators
 from runnel.model.item_batch import ItemBatch
 from runnel.model.learned.operator_statistics import OperatorStatistics
 from runnel.storage.file_storage import Storage, open_storage
+from runnel.streaming.worker.progress_mark import touch_mark
 
 logger = logging.getLogger("runnel")
 
@@ -22,7 +23,9 @@ logger = logging.getLogger("runnel")
 def operators(storage_url: str, share: float) -> Operators:
     """The operators of the root that this process works for."""
     storage = open_storage(storage_url)
-    return Operators(storage, OperatorEnvironment.kept(storage), share)
+    opened = Operators(storage, OperatorEnvironment.kept(storage), share)
+    opened.caller.notebook.on_calls = lambda: touch_mark(storage)
+    return opened
 
 
 @lru_cache(maxsize=2)

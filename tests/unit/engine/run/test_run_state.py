@@ -81,6 +81,85 @@ def test_unready_without_a_query_a_catalog_or_with_too_much_waiting() -> None:
     assert pulse.health(matching=True, lag=10, lag_limit=10).reasons == ("10 items wait for matching",)
 
 
+def _is_live(pulse: RunState, lag: int | None = 5) -> bool:
+    return pulse.health(matching=True, lag=lag, lag_limit=10).live
+
+
+def test_matching_without_progress_is_stuck_beyond_the_bound() -> None:
+    clock = Clock()
+    pulse = RunState(clock, stall_seconds=600)
+    pulse.state = "running"
+    assert not pulse.note_matching("a", 5)
+    clock.now = 600
+    assert not pulse.note_matching("a", 6)
+    assert _is_live(pulse)
+    assert pulse.told_state() == "running"
+    clock.now = 601
+    assert pulse.note_matching("a", 7)
+    assert not pulse.note_matching("a", 7), "reported once"
+    stuck = "matching is stuck: 7 items wait, and there was no progress for 601 seconds"
+    health = pulse.health(matching=True, lag=7, lag_limit=10)
+    assert (health.live, health.ready, health.reasons) == (False, False, (stuck,))
+    assert pulse.told_state() == stuck
+    assert _is_live(pulse, lag=0), "nothing waits any more"
+    assert _is_live(pulse, lag=None), "the catalog does not answer, which is another reason"
+    assert pulse.health(matching=False, lag=7, lag_limit=10).live, "the query is being started again"
+    assert not pulse.note_matching("b", 7)
+    assert _is_live(pulse)
+    clock.now = 1202
+    assert pulse.note_matching("b", 7), "reported again"
+
+
+def test_a_long_batch_that_makes_progress_is_not_stuck() -> None:
+    clock = Clock()
+    pulse = RunState(clock, stall_seconds=600)
+    for clock.now in range(0, 36_000, 500):
+        assert not pulse.note_matching((0, clock.now), 50_000)
+        assert _is_live(pulse)
+
+
+def test_matching_with_nothing_to_do_is_not_stuck_when_items_come() -> None:
+    clock = Clock()
+    pulse = RunState(clock, stall_seconds=600)
+    for clock.now in range(0, 10_000, 1_000):
+        assert not pulse.note_matching("a", 0)
+    assert _is_live(pulse)
+    clock.now += 600
+    assert not pulse.note_matching("a", 1)
+    assert _is_live(pulse)
+
+
+def test_matching_that_is_held_up_is_not_stuck_and_gets_its_time_afterwards() -> None:
+    clock = Clock()
+    pulse = RunState(clock, stall_seconds=600)
+    for part in ("matching", "Spark", "runnel-tidy"):
+        pulse.note_matching("a", 5)
+        pulse.hold_up(part, "no room left")
+        clock.now += 5_000
+        assert not pulse.note_matching("a", 5)
+        assert _is_live(pulse)
+        clock.now += 5_000
+        assert _is_live(pulse), "the thread that notes progress may wait too"
+        pulse.release(part)
+        assert _is_live(pulse)
+        assert not pulse.note_matching("a", 5)
+        clock.now += 600
+        assert not pulse.note_matching("a", 5)
+        assert _is_live(pulse)
+        clock.now += 1
+        assert not _is_live(pulse)
+        pulse.start_matching()
+        assert _is_live(pulse), "a new query gets its time"
+
+
+def test_a_thread_that_notes_no_progress_any_more_does_not_hide_that_matching_is_stuck() -> None:
+    clock = Clock()
+    pulse = RunState(clock, stall_seconds=600)
+    pulse.note_matching("a", 5)
+    clock.now = 601
+    assert not _is_live(pulse)
+
+
 def test_counts_of_many_threads_add_up() -> None:
     pulse = RunState()
     threads = [threading.Thread(target=_count_many, args=(pulse,)) for _ in range(8)]

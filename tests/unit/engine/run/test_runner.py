@@ -375,7 +375,7 @@ class _SimulatedTime:
 def _simulated(made: Runner) -> _SimulatedTime:
     simulated = _SimulatedTime()
     made._stop = simulated  # type: ignore[assignment]
-    made.pulse = RunState(simulated)
+    made.pulse = RunState(simulated, stall_seconds=600)
     return simulated
 
 
@@ -429,5 +429,30 @@ def test_a_stuck_loop_is_noticed_and_the_others_are_not_blamed(
         assert failing[0][1].reasons == ("runnel-deliver is stuck: its turn is overdue by 130 seconds",)
     finally:
         released.set()
+        made.stop()
+        running.join(60)
+
+
+def test_items_that_wait_without_progress_are_noticed_though_all_loops_turn(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = _runner(engine, monkeypatch, None)
+    simulated = _simulated(made)
+    running = threading.Thread(target=made.run, kwargs={"once": False}, daemon=True)
+    running.start()
+    try:
+        for _ in range(61):  # the query is watched from the first step on
+            simulated.advance(10, sleepers=_SLEEPERS)
+            assert made.health().live
+        simulated.advance(10, sleepers=_SLEEPERS)
+        stuck = "matching is stuck: 1 items wait, and there was no progress for 610 seconds"
+        assert made.health().reasons == (stuck,)
+        assert not made.health().live
+        keeper = made._keeper
+        assert keeper is not None
+        keeper.notice_progress()
+        keeper.notice_progress()
+        assert len([record for record in caplog.records if "matching is stuck" in record.message]) == 1
+    finally:
         made.stop()
         running.join(60)

@@ -7,6 +7,7 @@ counts once. `model.learned.operator_statistics` says what becomes of it.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from threading import Lock
 
 from runnel.model.learned.operator_statistics import TEST_BYTES, OperatorStatistics, OperatorUse, operator_key
@@ -38,6 +39,8 @@ class Notebook:
         self._lock = Lock()
         self._operators: dict[str, OperatorUse] = {}
         self._tests: dict[bytes, ObservedShare] = {}
+        self.on_calls: Callable[[], None] = lambda: None
+        """Called whenever calls were noted."""
 
     def note_calls(
         self, name: str, version: int, *, calls: int = 0, seconds: float = 0.0, failures: int = 0, hits: int = 0
@@ -47,6 +50,7 @@ class Notebook:
         with self._lock:
             known = self._operators.get(key, OperatorUse())
             self._operators[key] = known.plus(OperatorUse(float(calls), seconds, float(failures), float(hits)))
+        self.on_calls()
 
     def note_test(self, test: bytes, *, asked: int, passed: int) -> None:
         """Note of a test for how many items it was asked, and for how many it passed."""

@@ -1,0 +1,67 @@
+"""Workers note progress within a batch: after each slice, and after each call of operators."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.integration.in_process import InProcess
+
+from runnel.engine import open_engine
+from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
+from runnel.storage.file_storage import Storage, open_storage
+from runnel.streaming.worker import match_buffer, operator_work
+from runnel.streaming.worker.progress_mark import place_mark, read_mark, touch_mark
+
+MODULE = "tests.crash.city_operators"
+
+
+@pytest.fixture
+def _fresh_operators() -> Iterator[None]:
+    operator_work.operators.cache_clear()
+    yield
+    operator_work.operators.cache_clear()
+
+
+def test_each_touch_changes_the_mark(tmp_path: Path) -> None:
+    storage = open_storage(tmp_path.as_uri())
+    touch_mark(storage)
+    assert read_mark(storage) == 0, "only a runner places it"
+    place_mark(storage)
+    path = tmp_path / "private" / "progress"
+    assert path.stat().st_mode & 0o077 == 0
+    os.utime(path, ns=(1, 1))
+    assert read_mark(storage) == 1
+    touch_mark(storage)
+    assert read_mark(storage) > 1
+
+
+@pytest.mark.usefixtures("_fresh_operators")
+def test_slices_and_calls_of_operators_are_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    touched: list[str] = []
+
+    def note(kind: str) -> None:
+        def touch(storage: Storage) -> None:
+            touched.append(kind)
+            touch_mark(storage)
+
+        monkeypatch.setattr({"slice": match_buffer, "call": operator_work}[kind], "touch_mark", touch)
+
+    note("slice")
+    note("call")
+    with open_engine(tmp_path / "root", operator_modules=(MODULE,)) as engine:
+        OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
+        place_mark(engine.root.storage)
+        before = read_mark(engine.root.storage)
+        engine.execute(
+            f"register feed Wire; register operator loudness(?level int) from '{MODULE}:loudness' reading volume;"
+            "create feed Noisy from Wire where loudness(?level) and ?level > 4; subscribe to Noisy output log;"
+        )
+        engine.publish("Wire", [{"id": str(number), "volume": number} for number in range(30)])
+        InProcess(engine, slice_items=10).match()
+        assert read_mark(engine.root.storage) > before
+    assert touched.count("slice") == 3
+    assert touched.count("call") >= 3
+    assert touched.index("call") < touched.index("slice"), "calls are noted while a slice is matched"
