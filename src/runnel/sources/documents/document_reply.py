@@ -1,8 +1,8 @@
 """What the sandbox of documents sends back: an AdaptedFeed or a refusal as bytes, and the check of such bytes.
 
 In: an AdaptedFeed or InputError. Out: records, each a tag, a length and bytes. The head and the problems are small
-JSON values; items are flat records of their ids, names and values. JSON for everything would let a lying sandbox fill the
-memory of the process that reads it: an empty list takes 3 bytes in JSON and 64 in Python.
+JSON values; items are flat records of their ids, names and values. JSON for everything would let a lying sandbox fill
+the memory of the process that reads it: an empty list takes 3 bytes in JSON and 64 in Python.
 
 Nothing of a reply is trusted. `read_reply` checks types, lengths, counts and order, and raises a BadReplyError for
 everything that `pack_reply` does not send.
