@@ -33,7 +33,9 @@ DESCRIPTOR = 3
 
 def main() -> None:
     """Serve requests until the other side closes the socket."""
-    os.dup2(int(sys.argv[1]), DESCRIPTOR)
+    if (given := int(sys.argv[1])) != DESCRIPTOR:
+        os.dup2(given, DESCRIPTOR, inheritable=False)
+        os.close(given)
     start = json.loads(sys.argv[2])
     sys.path += start["path"]
     answer = importlib.import_module(start["module"]).open_program(**start["arguments"])

@@ -35,6 +35,7 @@ START_SECONDS = 60.0
 
 _MAIN = Path(__file__).with_name("child_main.py")
 _ENVIRONMENT = {"LC_ALL": "C.UTF-8", "XML_CATALOG_FILES": ""}
+_CRASHES = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV})
 _CHUNK = 1 << 18
 _KEPT_ERRORS = 4096
 _MINOR_FAULTS = 7
@@ -48,6 +49,7 @@ class EndCause(StrEnum):
     CPU_TIME = "CPU time"
     MEMORY = "memory"
     BAD_REPLY = "bad reply"
+    CRASHED = "crashed"
     ENDED = "ended"
     NOT_STARTED = "not started"
     CLOSED = "closed"
@@ -296,7 +298,8 @@ class SandboxProcess:
         lines = self._errors.decode("utf-8", "replace").split("\n")
         last = next((line.strip() for line in reversed(lines) if line.strip()), "")
         shown = "".join(one if one.isprintable() else "�" for one in last)[:300]
-        return SandboxError(f"its process {how}" + (f": {shown}" if shown else ""), EndCause.ENDED, self.served)
+        cause = EndCause.CRASHED if -code in _CRASHES else EndCause.ENDED
+        return SandboxError(f"its process {how}" + (f": {shown}" if shown else ""), cause, self.served)
 
 
 class _DeadlineError(Exception):
