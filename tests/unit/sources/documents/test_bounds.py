@@ -134,3 +134,9 @@ def test_very_many_entries_with_one_guid_take_little_cpu_time() -> None:
     started = time.process_time()
     assert len(read(b"<rss><channel>" + different + b"</channel></rss>").items) == 100_000
     assert repeated < 2 * (time.process_time() - started)
+
+
+def test_elements_that_give_no_value_are_bounded() -> None:
+    assert len(read('{"id": 1, "x": [%s1]}' % ("[]," * 65_535)).items) == 1
+    (problem,) = read('{"id": 1, "x": [%s1]}' % ("[]," * 65_536)).problems
+    assert problem.message == "x is a list of more than 65536 values"
