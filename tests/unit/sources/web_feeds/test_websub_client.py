@@ -25,6 +25,7 @@ from runnel.errors import BacklogError, InputError, StorageFullError
 from runnel.logs.items.item_log import ItemLog
 from runnel.model.feed import ADMIN
 from runnel.net.http_client import HttpResponse
+from runnel.sources import document_child
 from runnel.sources.document_child import DocumentSource, read_document
 from runnel.sources.documents.document_head import NO_HEAD, DocumentHead
 from runnel.sources.web_feeds.hub_links import HubOffer, offer_of
@@ -436,6 +437,17 @@ def test_a_push_that_there_is_no_room_for_is_not_counted(
     taken = world.subscriber.receive(world.hub.callback, world.hub.signed(body), body)
     assert taken is not None
     assert (taken.accepted, used()) == (1, before + len(body))
+
+
+def test_a_push_is_read_in_the_sandbox(world: World, feed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("a document was decoded outside the sandbox")
+
+    monkeypatch.setattr(document_child, "decode", fail)
+    body = rss("2")
+    taken = world.subscriber.receive(world.hub.callback, world.hub.signed(body), body)
+    assert taken is not None
+    assert taken.accepted == 1
 
 
 def _json_feed(**more: Any) -> bytes:
