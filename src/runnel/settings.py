@@ -76,6 +76,9 @@ class Settings(BaseSettings):
         description="Items taken from each document of a feed's first look; older ones are only remembered as seen.",
     )
     max_document_bytes: int = Field(15 << 20, ge=1, description="Largest source document that is read.")
+    max_document_items: int = Field(
+        100_000, ge=1, description="Most items of a source document. A document with more is refused."
+    )
     lag_limit: int = Field(
         1_000_000, ge=1, description="Items that may wait for matching before `publish` waits and then refuses."
     )

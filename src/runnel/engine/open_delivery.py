@@ -16,8 +16,8 @@ from runnel.errors import BacklogError, DeliveryError
 from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.item import Attributes, Item
 from runnel.sources.acquire import Acquirer
-from runnel.sources.documents.adapt import adapt
-from runnel.sources.documents.decode import decode
+from runnel.sources.document_child import DocumentSource
+from runnel.sources.document_pool import document_pool
 
 _SHOWN_BINDING = "runnel:binding"
 """What a decoder calls the element of our documents that shows a binding."""
@@ -59,7 +59,7 @@ def dispatcher_of(root: Workspace, acquirer: Acquirer) -> Dispatcher:
 
 def _entries(data: bytes, place: str) -> Sequence[Item]:
     """The entries of a feed document that a stylesheet made."""
-    return _with_attributes(adapt(decode(data, place), place).items, {})
+    return _with_attributes(document_pool().read(data, DocumentSource(place, place)).items, {})
 
 
 def _with_attributes(items: Iterable[Item], bound: Mapping[str, Attributes]) -> list[Item]:

@@ -25,6 +25,8 @@ MAX_VALUES = 4096
 MAX_NAME = 256
 MAX_ID = 4096
 _DEEPEST = 8
+_MOST_ELEMENTS = 16 * MAX_VALUES
+"""Most elements of a list, counting those that give no value: nulls and empty lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,10 @@ def _walk(raw: Mapping[str, Any], prefix: str, depth: int, place: str) -> Iterat
             one = stack.pop()
             if isinstance(one, list | tuple | set | frozenset):
                 stack.extend(reversed(list(one)))
+                if len(stack) > _MOST_ELEMENTS:
+                    raise InvalidItemError(
+                        f"{name} is a list of more than {_MOST_ELEMENTS} values", place=place, hint="split the item"
+                    )
             elif isinstance(one, Mapping):
                 yield from _walk(one, f"{name}:", depth + 1, place)
             else:

@@ -1,16 +1,13 @@
-"""The RDF reader's process: documents come in over a socket, their triples go back, as N-Triples lines in order.
+"""The program of the RDF reader's sandbox: documents come in, their triples go back as N-Triples lines in order.
 
-Started by path, as a process of its own that knows nothing of Runnel, because a document can end the process that
-reads it: triples nested inside triples exhaust the stack of the parser, and JSON-LD's contexts its time. Memory and
-files are bounded by the system; the process is given bytes, never an address, and can open no file and no connection.
+A sandbox is needed because a document can end the process that reads it: triples nested inside triples exhaust the
+stack of the parser, and the contexts of JSON-LD its time.
 """
 
 from __future__ import annotations
 
 import json
-import resource
-import sys
-from multiprocessing.connection import Connection
+from collections.abc import Callable
 from typing import Any
 
 import pyoxigraph
@@ -25,21 +22,17 @@ FORMATS = {
 }
 
 
-def main(descriptor: int, megabytes: int) -> None:
-    """Answer until the other side hangs up. A question and an answer are each a line of JSON and bytes after it."""
-    # Whatever is loaded late is loaded now: after the limits no file can be opened.
-    _read(b'{"form": "turtle", "base": "urn:a", "triples": 9, "characters": 99}\n<urn:a> <urn:b> 1, .')
-    resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
-    for what in (resource.RLIMIT_FSIZE, resource.RLIMIT_NOFILE, resource.RLIMIT_CORE):
-        resource.setrlimit(what, (0, 0))
-    with Connection(descriptor) as connection:
-        while True:
-            try:
-                question = connection.recv_bytes()
-            except EOFError:
-                return
-            told, lines = _read(question)
-            connection.send_bytes(json.dumps(told).encode() + b"\n" + "".join(lines).encode())
+def open_program() -> Callable[[bytes], bytes]:
+    """The function that answers requests. A request and a reply are each a line of JSON and bytes after it."""
+    # Load now what is loaded late: after the limits are set no file can be opened.
+    answer(b'{"form": "turtle", "base": "urn:a", "triples": 9, "characters": 99}\n<urn:a> <urn:b> 1, .')
+    return answer
+
+
+def answer(request: bytes) -> bytes:
+    """The reply to a request."""
+    told, lines = _read(request)
+    return json.dumps(told).encode() + b"\n" + "".join(lines).encode()
 
 
 def _read(question: bytes) -> tuple[dict[str, Any], list[str]]:
@@ -64,7 +57,3 @@ def _read(question: bytes) -> tuple[dict[str, Any], list[str]]:
     except ValueError as error:
         return {"problem": str(error)}, []
     return {}, lines
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))

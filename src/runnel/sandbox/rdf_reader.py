@@ -1,30 +1,26 @@
-"""RDF text to triples, read in a process of its own with bounded time and memory.
+"""RDF text to triples, read in a sandbox.
 
-In: the text of a document, its form and what its relative IRIs are relative to. Out: its triples in document order,
-in canonical N-Triples terms, with the blank nodes under the parser's names; or an Unreadable. The process is kept for
-the next document; one that dies or does not come to an end over a document is replaced.
+In: the text of a document, its form and the IRI that its relative IRIs are relative to. Out: its triples in document
+order, in canonical N-Triples terms, with the blank nodes under the parser's names; or an UnreadableRdfError.
 """
 
 from __future__ import annotations
 
 import atexit
 import json
-import os
 import re
-import socket
-import subprocess
-import sys
-import threading
 from enum import StrEnum
-from multiprocessing.connection import Connection
-from pathlib import Path
 
 from runnel.model.graph import Triple, canonical_term
+from runnel.sandbox.pool import SandboxPool
+from runnel.sandbox.process import BadReplyError, SandboxError, SandboxProgram
 
-_CHILD = Path(__file__).with_name("rdf_child.py")
-_MEGABYTES = 1024
-_SECONDS = 10.0
-_PLACE = re.compile(
+_MEGABYTES = 512
+_CPU_SECONDS = 10.0
+_WALL_SECONDS = 40.0
+_MAX_HEAD = 64 << 10
+_PARTS = 3
+_POSITION = re.compile(
     r"Parser error at line \d+ (?:column \d+|between columns? \d+ and (?:line \d+ )?(?:column )?\d+): "
 )
 _DIRECTION = re.compile(r"(@[A-Za-z0-9-]+?)--[a-z]+$")
@@ -51,7 +47,7 @@ class UnreadableRdfError(Exception):
 
 
 class RdfReader:
-    """Reads one document at a time, in a process that is started when it is first needed. For many threads.
+    """Reads one document at a time, in a sandbox that is started when it is first needed. For many threads.
 
     >>> reader = RdfReader()
     >>> reader.read(b"<urn:a> <urn:b> 1, 2 .", RdfForm.TURTLE, "urn:x", triples=1, characters=999)
@@ -60,101 +56,68 @@ class RdfReader:
     >>> reader.close()
     """
 
-    def __init__(self, *, seconds: float = _SECONDS, megabytes: int = _MEGABYTES) -> None:
-        self._seconds = seconds
-        self._megabytes = megabytes
-        self._lock = threading.Lock()
-        self._child: _Child | None = None
+    def __init__(self, *, seconds: float = _CPU_SECONDS, megabytes: int = _MEGABYTES) -> None:
+        program = SandboxProgram("runnel.sandbox.rdf_child", ("pyoxigraph",), megabytes, seconds)
+        self.sandboxes = SandboxPool(program, workers=1)
 
     def read(self, data: bytes, form: RdfForm, base: str, *, triples: int, characters: int) -> list[Triple]:
-        """The triples of a text in UTF-8, at most so many and in all so long."""
+        """The triples of a text in UTF-8, at most `triples` of them with at most `characters` in total."""
         asked = {"form": form.value, "base": base, "triples": triples, "characters": characters}
-        with self._lock:
-            child = self._child if self._child is not None and self._child.is_usable() else _Child(self._megabytes)
-            self._child = child
-            try:
-                answer = child.ask(json.dumps(asked).encode() + b"\n" + data, self._seconds)
-            except _ProcessEndedError as ended:
-                self._child = None
-                raise UnreadableRdfError(f"the document could not be read: {ended}") from None
-        head, _, lines = answer.partition(b"\n")
-        told = json.loads(head)
-        match told:
-            case {"problem": str() as problem}:
-                raise UnreadableRdfError(_PLACE.sub("", problem), told.get("line"), told.get("column"))
-            case {"more": "triples"}:
-                raise UnreadableRdfError(f"the document has more than {triples} triples")
-            case {"more": _}:
-                raise UnreadableRdfError(f"the triples of the document are longer than {characters} characters")
+
+        def read_reply(reply: memoryview) -> list[Triple]:
+            return _read_reply(bytes(reply), triples, characters)
+
         try:
-            return [_triple(line) for line in lines.decode().split("\n") if line]
-        except ValueError as error:
-            raise UnreadableRdfError(str(error)) from None
+            return self.sandboxes.ask(
+                json.dumps(asked).encode() + b"\n" + data,
+                read_reply,
+                seconds=_WALL_SECONDS,
+                max_reply=_MAX_HEAD + 4 * characters,
+            )
+        except SandboxError as error:
+            raise UnreadableRdfError(f"the document could not be read: {error.reason}") from None
 
     def close(self) -> None:
-        """End the process; the next document starts another."""
-        with self._lock:
-            if self._child is not None:
-                self._child.end()
-            self._child = None
+        """End the process."""
+        self.sandboxes.close()
 
 
-def _triple(line: str) -> Triple:
-    subject, label, rest = line.split(" ", 2)
+def _read_reply(reply: bytes, triples: int, characters: int) -> list[Triple]:
+    head, _, lines = reply.partition(b"\n")
+    if len(head) > _MAX_HEAD:
+        raise BadReplyError("its head is too long")
+    match json.loads(head):
+        case {"problem": str() as problem, **place}:
+            line, column = place.get("line"), place.get("column")
+            raise UnreadableRdfError(
+                _POSITION.sub("", problem),
+                line if isinstance(line, int) else None,
+                column if isinstance(column, int) else None,
+            )
+        case {"more": "triples"}:
+            raise UnreadableRdfError(f"the document has more than {triples} triples")
+        case {"more": "characters"}:
+            raise UnreadableRdfError(f"the triples of the document are longer than {characters} characters")
+        case dict() as told if not told:
+            pass
+        case _:
+            raise BadReplyError("its head is unknown")
+    if lines.count(b"\n") > triples:
+        raise BadReplyError("it has too many triples")
+    split = [line.split(" ", 2) for line in lines.decode().split("\n") if line]
+    if not all(len(parts) == _PARTS and parts[2] for parts in split):
+        raise BadReplyError("a line is no triple")
+    try:
+        return [_triple(*parts) for parts in split]
+    except ValueError as error:
+        raise UnreadableRdfError(str(error)) from None
+
+
+def _triple(subject: str, label: str, rest: str) -> Triple:
     if rest[0] != '"' or (rest[-1] == '"' and rest.isprintable() and "\\" not in rest):
         return subject, label, rest
     # RDF 1.2's direction of writing is left out: neither N-Triples 1.1 nor SPARQL 1.1 has it.
     return subject, label, canonical_term(_DIRECTION.sub(r"\1", rest))
-
-
-class _ProcessEndedError(Exception):
-    """The process gave no answer."""
-
-
-class _Child:
-    """The process, and the socket to it."""
-
-    def __init__(self, megabytes: int) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            self._process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-I", str(_CHILD), str(theirs.fileno()), str(megabytes)],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                env={},
-            )
-        self._connection: Connection = Connection(ours.detach())
-        self._owner = os.getpid()
-
-    def is_usable(self) -> bool:
-        """Whether the process is still there, and ours: a fork must not share the socket."""
-        return self._owner == os.getpid() and self._process.poll() is None
-
-    def ask(self, question: bytes, seconds: float) -> bytes:
-        """The answer; where there is none, the process is gone as well."""
-        try:
-            self._connection.send_bytes(question)
-            if not self._connection.poll(seconds):
-                raise _ProcessEndedError(f"there was no end to it in {seconds:g} seconds")
-            return self._connection.recv_bytes()
-        except (OSError, EOFError) as error:
-            raise _ProcessEndedError(f"the process that read it ended with code {self.end()}") from error
-        except _ProcessEndedError:
-            self.end()
-            raise
-
-    def end(self) -> int:
-        """Hang up, and see to it that the process is gone."""
-        self._connection.close()
-        if self._owner != os.getpid():
-            return 0
-        try:
-            return self._process.wait(0.5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.wait()
 
 
 _READER = RdfReader()

@@ -1,35 +1,20 @@
-"""The process in which rules are applied: it has no files, no network, little memory and little time.
+"""The program of the sandbox in which rules are applied.
 
-In, on its standard input: rules, then the facts of items one after another. Out, on its standard output: what the
-rules need to know of an item, then the rows that they give. It ends with its input. Rules that take too much end the
-process, and the parent says which limit they met. Little of Runnel is imported here: a fresh process is soon ready.
+In: rules, then the facts of items one after another. Out: what the rules need to know of an item, then the rows that
+they give. A reply is a byte that says its kind, and JSON. Little of Runnel is imported here, so that a fresh process
+is soon ready.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
-import struct
-import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from enum import IntEnum
 from typing import Any
 
 import clingo
 from clingo import ast
-
-from runnel.sandbox.limits import drop_privileges
-
-EXHAUSTED = 77
-"""Exit code of a process that ran out of memory."""
-
-TASK = struct.Struct(">I")
-"""Bytes of JSON that follow."""
-
-REPLY = struct.Struct(">BI")
-"""What became of it, and bytes of JSON that follow."""
 
 GIVEN = ("has", "number", "text", "word", "day", "input")
 """The relations that describe an item; each has two places."""
@@ -63,35 +48,39 @@ class RulesRefusedError(Exception):
         self.message, self.line, self.hint = message, line, hint
 
 
-def main() -> None:
-    """Take rules, then serve items until the input ends. Arguments: seconds, megabytes, most bytes of a reply."""
-    seconds, megabytes, most = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    replies = os.dup(1)
-    os.dup2(2, 1)  # Whatever prints must not be taken for a reply.
-    tasks = sys.stdin.buffer
-    rules: LoadedRules | None = None
-    value: Any
+def open_program(max_reply: int) -> Callable[[bytes], bytes]:
+    """The function that answers requests: the first one loads rules, the others apply them."""
     _warm_up()
-    drop_privileges(megabytes)
-    while header := tasks.read(TASK.size):
-        task = json.loads(tasks.read(TASK.unpack(header)[0]))
-        signal.setitimer(signal.ITIMER_PROF, seconds)  # Processor time; its signal ends the process.
-        try:
-            if rules is None:
-                rules = LoadedRules(task["rules"], task["goal"])
-                became, value = ReplyKind.READY, {"places": rules.places, "needs": rules.needs}
-                rules.rows([])
-            else:
-                became, value = ReplyKind.ROWS, rules.rows(task)
-        except RulesRefusedError as error:
-            became, value = ReplyKind.REFUSED, [error.message, error.line, error.hint]
-        except TooManyRowsError:
-            became, value = ReplyKind.LARGE, None
+    return RulesServer(max_reply).answer
+
+
+class RulesServer:
+    """Applies rules to items; a reply has at most `max_reply` bytes."""
+
+    def __init__(self, max_reply: int) -> None:
+        self._max_reply = max_reply
+        self._rules: LoadedRules | None = None
+
+    def answer(self, request: bytes) -> bytes:
+        """The reply to a request."""
+        kind, value = self._serve(json.loads(request))
         data = json.dumps(value, separators=(",", ":")).encode()
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        if len(data) > most:
-            became, data = ReplyKind.LARGE, b"null"
-        _send(replies, REPLY.pack(became, len(data)) + data)
+        if len(data) >= self._max_reply:
+            kind, data = ReplyKind.LARGE, b"null"
+        return bytes([kind]) + data
+
+    def _serve(self, task: Any) -> tuple[ReplyKind, Any]:
+        try:
+            if self._rules is not None:
+                return ReplyKind.ROWS, self._rules.rows(task)
+            rules = LoadedRules(task["rules"], task["goal"])
+            rules.rows([])
+            self._rules = rules
+            return ReplyKind.READY, {"places": rules.places, "needs": rules.needs}
+        except RulesRefusedError as error:
+            return ReplyKind.REFUSED, [error.message, error.line, error.hint]
+        except TooManyRowsError:
+            return ReplyKind.LARGE, None
 
 
 class LoadedRules:
@@ -269,16 +258,3 @@ def _warm_up() -> None:
     with contextlib.suppress(RulesRefusedError):
         LoadedRules("holds(", "holds")
     json.loads(json.dumps([["text", "é"]]))
-
-
-def _send(descriptor: int, data: bytes) -> None:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(descriptor, view) :]
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except MemoryError:
-        os._exit(EXHAUSTED)

@@ -1,8 +1,7 @@
-"""The process in which stylesheets run: it has no files, no network, little memory and little time.
+"""The program of the sandbox in which stylesheets run.
 
-In, on its standard input: a task (what to do, a stylesheet, a document). Out, on its standard output: what became of
-it. It ends with its input. A stylesheet that takes too much ends the process, and the parent says which limit it met.
-Nothing else of Runnel is imported here: a fresh process is ready in a fraction of a second.
+In: a task (what to do, a stylesheet, a document). Out: what became of it. Nothing else of Runnel is imported here, so
+that a fresh process is ready in a fraction of a second.
 """
 
 from __future__ import annotations
@@ -10,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 import resource
-import signal
 import struct
 import sys
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from hashlib import sha256
@@ -21,17 +20,14 @@ from typing import Any, Literal
 
 from lxml import etree
 
-from runnel.sandbox.limits import drop_privileges
+from runnel.sandbox.child_main import EXHAUSTED
 
 XSL = "http://www.w3.org/1999/XSL/Transform"
-EXHAUSTED = 77
-"""Exit code of a process that ran out of memory."""
+TASK = struct.Struct(">BI")
+"""What to do, and the number of bytes of the stylesheet; then the stylesheet and the document."""
 
-TASK = struct.Struct(">BII")
-"""What to do, bytes of the stylesheet, bytes of the document; then both."""
-
-REPLY = struct.Struct(">BIQ")
-"""What became of it, the stylesheet's line (0: none), bytes that follow: the result, or a message and a hint."""
+REPLY = struct.Struct(">BI")
+"""What became of it, and the stylesheet's line (0: none); then the result, or a message and a hint."""
 
 _KEPT_SHEETS = 8
 _KEPT_SHEET_BYTES = 64 << 10
@@ -117,24 +113,10 @@ class _Refusing(etree.Resolver):
         raise StylesheetRefusedError(f"{str(system_url)[:200]!r} cannot be read", 0, _COMPLETE)
 
 
-def main() -> None:
-    """Serve tasks until the input ends. Arguments: seconds, megabytes, most bytes of output."""
-    seconds, megabytes, most = float(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    replies = os.dup(1)
-    os.dup2(2, 1)  # Whatever prints must not be taken for a reply.
-    tasks = sys.stdin.buffer
+def open_program(megabytes: int, max_output: int) -> Callable[[bytes], bytes]:
+    """The function that answers requests."""
     _warm_up()
-    workshop = StylesheetServer(most, (megabytes << 20) // 3)
-    drop_privileges(megabytes)
-    _send(replies, Reply(ReplyKind.READY))
-    while header := tasks.read(TASK.size):
-        do, sheet_bytes, document_bytes = TASK.unpack(header)
-        sheet, document = tasks.read(sheet_bytes), tasks.read(document_bytes)
-        signal.setitimer(signal.ITIMER_PROF, seconds)  # Processor time; its signal ends the process.
-        reply = workshop.serve(Command(do), sheet, document)
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        _send(replies, reply)
-        del sheet, document, reply
+    return StylesheetServer(max_output, (megabytes << 20) // 3).answer
 
 
 class StylesheetServer:
@@ -144,6 +126,13 @@ class StylesheetServer:
         self._most = most
         self._plenty = plenty
         self._sheets: OrderedDict[bytes, Stylesheet] = OrderedDict()
+
+    def answer(self, request: bytes) -> bytes:
+        """The reply to a request."""
+        command, size = TASK.unpack_from(request)
+        sheet, document = request[TASK.size : TASK.size + size], request[TASK.size + size :]
+        reply = self.serve(Command(command), sheet, document)
+        return REPLY.pack(reply.became, reply.line) + reply.data
 
     def serve(self, do: Command, sheet: bytes, document: bytes) -> Reply:
         """What becomes of a task."""
@@ -191,12 +180,6 @@ def _touched() -> int:
     Not the peak that getrusage tells: that begins with the memory of the process that started this one.
     """
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt * resource.getpagesize()
-
-
-def _send(descriptor: int, reply: Reply) -> None:
-    data = memoryview(REPLY.pack(reply.became, reply.line, len(reply.data)) + reply.data)
-    while data:
-        data = data[os.write(descriptor, data) :]
 
 
 def parse(data: bytes, what: Literal["stylesheet", "document"]) -> etree._Element:
@@ -269,10 +252,3 @@ def _explained(log: Any, otherwise: str) -> StylesheetRefusedError:
         if found := re.fullmatch(pattern, text, re.DOTALL):
             return StylesheetRefusedError(found.expand(words), line, hint)
     return StylesheetRefusedError(text, line)
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except MemoryError:
-        os._exit(EXHAUSTED)

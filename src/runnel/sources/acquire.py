@@ -10,7 +10,7 @@ import logging
 import os
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from runnel.catalog.declared import feeds
@@ -23,9 +23,9 @@ from runnel.logs.items.item_log import Accepted, ItemLog
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.item import Item
 from runnel.settings import Settings
-from runnel.sources.documents.adapt import AdaptedFeed, adapt
-from runnel.sources.documents.decode import decode
-from runnel.sources.documents.safe_links import join_base
+from runnel.sources.document_child import DocumentSource
+from runnel.sources.document_pool import document_pool
+from runnel.sources.documents.adapt import AdaptedFeed
 from runnel.sources.drop_folder import ChangedFile, FileState, digest_of, read_file, scan
 from runnel.sources.feed_address import is_web, parse_address
 from runnel.sources.first_fetch import FirstFetch, first_fetch
@@ -35,7 +35,6 @@ from runnel.storage.file_storage import Storage
 
 logger = logging.getLogger("runnel")
 
-_PROBLEMS_KEPT = 100
 _FIRST_LOOK_DONE = ""
 """The name, which no file has, of the row that says that a feed's address was looked at once, to the end."""
 
@@ -135,16 +134,32 @@ class Acquirer:
         charset: str | None = None,
         media_type: str | None = None,
     ) -> AdaptedFeed:
-        """The items of a document, not accepted yet.
+        """The items of a document, read in a sandbox and not accepted yet.
 
         `base` is the URL that its relative links are relative to; `charset` and `media_type` are what its server
         said.
         """
-        limit, form = self._settings.max_document_bytes, form_of(media_type, base or place)
-        document = decode(data, place, limit=limit, charset=charset, form=form, base=base)
-        if base is not None:
-            document = replace(document, base=join_base(base, document.base))
-        return adapt(document, feed.name)
+        return document_pool().read(data, self._source_of(feed, place, base, charset, media_type))
+
+    async def read_document_async(
+        self, feed: Feed, data: bytes, place: str, *, base: str, charset: str | None, media_type: str | None
+    ) -> AdaptedFeed:
+        """The same for an event loop, which goes on meanwhile."""
+        return await document_pool().read_async(data, self._source_of(feed, place, base, charset, media_type))
+
+    def _source_of(
+        self, feed: Feed, place: str, base: str | None, charset: str | None, media_type: str | None
+    ) -> DocumentSource:
+        """How a document of a feed is read, with the bounds of the settings."""
+        return DocumentSource(
+            place,
+            feed.name,
+            limit=self._settings.max_document_bytes,
+            max_items=self._settings.max_document_items,
+            charset=charset,
+            base=base,
+            form=form_of(media_type, base or place),
+        )
 
     def accept_adapted(self, feed: Feed, adapted: AdaptedFeed, *, is_first: bool = False) -> Accepted:
         """Accept what `read_document` gave."""
@@ -160,7 +175,7 @@ class Acquirer:
         if data is not None:
             path = write_sealed(self._storage, f"quarantine/{uuid.uuid4().hex}", data).path
         with self._catalog.write() as connection:
-            for problem in problems[:_PROBLEMS_KEPT]:
+            for problem in problems:
                 reason = f"{problem.message} ({problem.hint})" if problem.hint else problem.message
                 quarantine.add_quarantined(
                     connection,

@@ -1,188 +1,134 @@
-"""Documents read side by side: small ones here, large ones in processes of their own.
+"""Documents, read in sandboxes.
 
-In: the bytes of fetched documents. Out: what `adapt(decode(…))` gives, or its refusal. A large document would keep
-the thread that polls busy for seconds, and Python reads only one at a time. A process that dies or does not come to
-an end over a document is replaced; the document is refused as broken, and no other is touched, because a process has
-one document at a time.
+In: the bytes of documents from feeds, files and publishers. Out: their items, checked, or a BrokenDocumentError. No
+document is decoded in the process that asks, however small it is. A sandbox that ends over a document is replaced,
+and the document is refused as broken.
 """
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import os
-import pickle
-import queue
-import socket
-import subprocess
-import sys
-import threading
-from multiprocessing.connection import Connection
-from types import TracebackType
+from concurrent.futures import ThreadPoolExecutor
+from typing import Self
 
-from runnel.errors import BrokenDocumentError, InputError
-from runnel.sandbox.rdf_reader import RdfForm
-from runnel.sources.document_child import Document, read_document
+from runnel.errors import BrokenDocumentError, InputError, RunnelError
+from runnel.sandbox.pool import SandboxPool
+from runnel.sandbox.process import EndCause, SandboxError, SandboxProgram
+from runnel.sources.document_child import DocumentSource, pack_request
 from runnel.sources.documents.adapt import AdaptedFeed
-from runnel.sources.documents.decode import MAX_DOCUMENT
+from runnel.sources.documents.document_reply import read_reply
 
 logger = logging.getLogger("runnel")
 
-INLINE_BYTES = 32 << 10
-"""Up to this size a document is read here, in some 8 ms. Handing over a larger one costs a tenth of reading it."""
+READERS = 2
+"""Sandboxes that read documents at the same time."""
 
-_SECONDS = 60.0
-_MODULE = "runnel.sources.document_child"
+READER_MEGABYTES = 1024
+"""Memory that a sandbox may take for a document, beyond that of its program."""
+
+READER_CPU_SECONDS = 20.0
+"""CPU time that a sandbox may take for a document."""
+
+_WALL_SECONDS = 180.0
+"""Much longer than the CPU time: the machine may be busy."""
+_MAX_REPLY = 64 << 20
+_REPLY_PER_BYTE = 4
+_PACKAGES = ("lxml", "nh3", "idna", "yarl", "multidict", "propcache", "pyoxigraph", "feedparser", "sgmllib")
+"""What readers import, and what the sandboxes import that they start for RDF and for broken feeds."""
+
+_FILES = 28
+"""Open files of a reader. It starts sandboxes itself, for RDF and for broken feeds."""
 
 
 class DocumentPool:
-    """Reads documents in up to `workers` processes, which are started when they are first needed.
+    """Reads documents in up to `workers` sandboxes, which are started when they are first needed.
 
     >>> with DocumentPool(workers=1) as pool:
-    ...     pool.decode_and_adapt(b'{"id": 1}', "a.jsonl", "News").items[0].id
+    ...     pool.read(b'{"id": 1}', DocumentSource("a.jsonl", "News")).items[0].id
     '1'
     """
 
-    def __init__(self, workers: int, *, inline_bytes: int = INLINE_BYTES, seconds: float = _SECONDS) -> None:
-        self._inline_bytes = inline_bytes
+    def __init__(
+        self,
+        workers: int = READERS,
+        *,
+        seconds: float = _WALL_SECONDS,
+        cpu_seconds: float = READER_CPU_SECONDS,
+        megabytes: int = READER_MEGABYTES,
+    ) -> None:
         self._seconds = seconds
-        self._idle: queue.LifoQueue[_Reader | None] = queue.LifoQueue()
-        self._lock = threading.Lock()
-        self._closed = False
-        for _ in range(max(1, workers)):
-            self._idle.put(None)
+        program = SandboxProgram(
+            "runnel.sources.document_child",
+            _PACKAGES,
+            megabytes,
+            cpu_seconds,
+            files=_FILES,
+            can_start_processes=True,
+        )
+        self.sandboxes = SandboxPool(program, workers)
+        self._threads = ThreadPoolExecutor(workers, "runnel-document")
 
-    def __enter__(self) -> DocumentPool:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *reason: object) -> None:
         self.close()
 
-    def decode_and_adapt(
-        self,
-        data: bytes,
-        name: str,
-        feed: str,
-        *,
-        limit: int = MAX_DOCUMENT,
-        charset: str | None = None,
-        base: str | None = None,
-        form: RdfForm | None = None,
-    ) -> AdaptedFeed:
-        """What a document says, as items of a feed; raises BrokenDocument where it cannot be read.
+    def read(self, data: bytes, source: DocumentSource) -> AdaptedFeed:
+        """The items of a document; raises a BrokenDocumentError where it cannot be read.
 
-        Safe to call from many threads; waits while all processes are busy. Documents in a notation of RDF are always
-        read in a process: a small one can keep its reader busy for long.
+        Safe to call from many threads. It waits while all sandboxes are busy.
         """
-        document = Document(data, name, feed, limit, charset, base, form)
-        if (len(data) <= self._inline_bytes and form is None) or len(data) > limit:
-            return read_document(document)
-        reader = self._idle.get()
-        try:
-            with self._lock:
-                if self._closed:
-                    raise RuntimeError("the pool was closed")
-            reader = reader if reader is not None and reader.is_alive() else _Reader()
-            answer = reader.read(document, self._seconds)
-        except _ProcessEndedError as ended:
-            logger.warning("a reader ended over %s: %s", name, ended)
-            reader = None
+        if len(data) > source.limit:
             raise BrokenDocumentError(
-                f"the document could not be read: {ended}",
-                place=f"{name}:1",
-                hint="it is unusually large or deep; ask its publisher for a smaller one",
-            ) from None
-        finally:
-            self._put_back(reader)
+                f"the document has {len(data)} bytes, more than the {source.limit} that are taken",
+                place=f"{source.name}:1",
+                hint="split it into smaller ones",
+            )
+
+        def check(reply: memoryview) -> AdaptedFeed | InputError:
+            return read_reply(reply, source.feed, source.max_items)
+
+        try:
+            answer = self.sandboxes.ask(
+                pack_request(data, source),
+                check,
+                seconds=self._seconds,
+                max_reply=max(_MAX_REPLY, _REPLY_PER_BYTE * source.limit),
+            )
+        except SandboxError as error:
+            if error.cause in (EndCause.NOT_STARTED, EndCause.CLOSED):
+                raise RunnelError(f"no document can be read now: {error.reason}", hint="try again later") from error
+            logger.warning("the reader of %s was stopped: %s", source.name, error.reason)
+            raise BrokenDocumentError(
+                f"reading the document was stopped: {error.reason}",
+                place=f"{source.name}:1",
+                hint="ask its publisher for a smaller or simpler document",
+            ) from error
         if isinstance(answer, InputError):
             raise answer
         return answer
 
-    async def read(
-        self,
-        data: bytes,
-        name: str,
-        feed: str,
-        *,
-        limit: int = MAX_DOCUMENT,
-        charset: str | None = None,
-        base: str | None = None,
-        form: RdfForm | None = None,
-    ) -> AdaptedFeed:
-        """The same for a loop that must not wait: a large document is read while others are polled."""
-        if len(data) <= self._inline_bytes and form is None:
-            return self.decode_and_adapt(data, name, feed, limit=limit, charset=charset, base=base)
-        return await asyncio.to_thread(
-            self.decode_and_adapt, data, name, feed, limit=limit, charset=charset, base=base, form=form
-        )
+    async def read_async(self, data: bytes, source: DocumentSource) -> AdaptedFeed:
+        """The same for an event loop, which goes on meanwhile."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self.read, data, source)
 
     def close(self) -> None:
-        """End the processes that have nothing to do; the others end with their document."""
-        with self._lock:
-            self._closed = True
-        while True:
-            try:
-                reader = self._idle.get_nowait()
-            except queue.Empty:
-                break
-            if reader is not None:
-                reader.end()
-        self._idle.put(None)  # whoever still waits is told that the pool was closed
-
-    def _put_back(self, reader: _Reader | None) -> None:
-        with self._lock:
-            closed = self._closed
-        if closed and reader is not None:
-            reader.end()
-            reader = None
-        self._idle.put(reader)
+        """End the sandboxes."""
+        self.sandboxes.close()
+        self._threads.shutdown(wait=False)
 
 
-class _ProcessEndedError(Exception):
-    """A process gave no answer."""
+_pools: dict[int, DocumentPool] = {}
 
 
-class _Reader:
-    """A process that reads documents, one at a time."""
-
-    def __init__(self) -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            environment = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL") if name in os.environ}
-            self._process = subprocess.Popen(  # noqa: S603
-                [sys.executable, "-m", _MODULE, str(theirs.fileno())],
-                pass_fds=(theirs.fileno(),),
-                stdin=subprocess.DEVNULL,
-                env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            )
-        self._connection: Connection = Connection(ours.detach())
-
-    def read(self, document: Document, seconds: float) -> AdaptedFeed | InputError:
-        """The process's answer; where there is none, the process is gone as well."""
-        try:
-            self._connection.send_bytes(pickle.dumps(document, protocol=pickle.HIGHEST_PROTOCOL))
-            if not self._connection.poll(seconds):
-                raise _ProcessEndedError(f"there was no end to it in {seconds:g} seconds")
-            answer: AdaptedFeed | InputError = pickle.loads(self._connection.recv_bytes())  # noqa: S301
-        except (OSError, EOFError) as error:
-            code = self.end()
-            raise _ProcessEndedError(f"the process that read it ended with code {code}") from error
-        except _ProcessEndedError:
-            self.end()
-            raise
-        return answer
-
-    def is_alive(self) -> bool:
-        """Whether the process is still there; it may have been ended while it had nothing to do."""
-        return self._process.poll() is None
-
-    def end(self) -> int:
-        """Hang up, and see to it that the process is gone."""
-        self._connection.close()
-        try:
-            return self._process.wait(0.5)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            return self._process.wait()
+def document_pool() -> DocumentPool:
+    """The pool of this process, which all of its workspaces share; a fork has one of its own."""
+    pool = _pools.get(os.getpid())
+    if pool is None:
+        pool = _pools.setdefault(os.getpid(), DocumentPool())
+        atexit.register(pool.close)
+    return pool

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import sys
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -58,14 +59,9 @@ def add_publish_routes(app: FastAPI, root: Workspace) -> None:
         if wait := clients.take(client, 1, by_client):
             return _too_many(wait, by_client, "this address may publish")
         feed = await run_in_threadpool(find_open_feed, root, owner, name)
-        async with reading:
-            items = read_items(await read_body(request, settings.open_body_bytes))
         by_feed = feed.open_items or settings.open_items_per_minute
-        if len(items) > min(by_client, by_feed):
-            raise InputError(
-                f"a request may have at most {min(by_client, by_feed):,} items, this one has {len(items):,}",
-                hint="send fewer at a time",
-            )
+        async with reading:
+            items = read_items(await read_body(request, settings.open_body_bytes), min(by_client, by_feed))
         if wait := clients.take(client, len(items) - 1, by_client):
             return _too_many(wait, by_client, "this address may publish")
         if wait := feeds.take(feed.id, len(items), by_feed):
@@ -100,8 +96,8 @@ def add_publish_routes(app: FastAPI, root: Workspace) -> None:
         return await answer(owner, name, request)
 
 
-def read_items(body: bytes) -> list[dict[str, Any]]:
-    """The items of a body: an object, a list of objects, or an object on each line.
+def read_items(body: bytes, limit: int = sys.maxsize) -> list[dict[str, Any]]:
+    """The items of a body: an object, a list of objects, or an object on each line; at most `limit`.
 
     >>> read_items(b'{"id": "1"}'), read_items(b'[{"id": "1"}]'), len(read_items(b'{"id": "1"}\\n{"id": "2"}\\n'))
     ([{'id': '1'}], [{'id': '1'}], 2)
@@ -116,14 +112,23 @@ def read_items(body: bytes) -> list[dict[str, Any]]:
         places = [f"item {number}" for number in range(1, len(found) + 1)]
     except (ValueError, RecursionError):
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+        _refuse_more(len(lines), limit)  # Before the lines are parsed, one by one.
         found = [_read_line(number, line) for number, line in lines]
         places = [f"line {number}" for number, _ in lines]
     if not found:
         raise InvalidItemError("the request has no items", hint=_HINT)
+    _refuse_more(len(found), limit)
     for place, one in zip(places, found, strict=True):
         if not isinstance(one, dict):
             raise InvalidItemError("an item must be a JSON object", place=place, hint=_HINT)
     return found
+
+
+def _refuse_more(count: int, limit: int) -> None:
+    if count > limit:
+        raise InputError(
+            f"a request may have at most {limit:,} items, this one has {count:,}", hint="send fewer at a time"
+        )
 
 
 _HINT = 'send {"id": "1", "title": "…"}, a list of such objects, or one on each line'

@@ -209,7 +209,7 @@ def test_bombs_are_stopped_and_the_next_call_works(transformer: StylesheetTransf
 def test_processor_time_is_limited_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("runnel.sandbox.stylesheet_process.CLOCK", 1000)
     with StylesheetTransformer(seconds=0.3, megabytes=192, children=1) as made:
-        with pytest.raises(StylesheetError, match=r"more than 0\.3 seconds of processor time"):
+        with pytest.raises(StylesheetError, match=r"more than 0\.3 seconds of CPU time"):
             made.apply(BOMBS["triple count"][0], NODES, "count.xsl")
         still_works(made)
 

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from runnel.engine import Engine, open_engine
-from runnel.errors import InputError, StorageFullError
-from runnel.sources import acquire, drop_folder
+from runnel.engine.open_delivery import _entries
+from runnel.errors import BrokenDocumentError, InputError, StorageFullError
+from runnel.sources import acquire, document_child, drop_folder
+from runnel.sources.documents import decode, decode_json
 
 _RSS = "<rss version='2.0'><channel><title>t</title>{items}</channel></rss>"
 
@@ -136,3 +138,52 @@ def test_a_file_that_could_not_be_read_for_a_moment_is_read_at_the_next_look(
     assert _accepted(engine) == 0
     engine._acquirer.acquire_all()
     assert _accepted(engine) == 2
+
+
+# --- no way around the sandbox --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nothing_is_decoded_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever decodes a document in this process fails; the sandboxes have modules of their own."""
+
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("a document was decoded outside the sandbox")
+
+    for module in (document_child, decode):
+        for name in ("decode", "decode_json", "parse_xml", "decode_rdf", "read_head", "adapt"):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, fail)
+    monkeypatch.setattr(decode_json, "_DECODER", None)
+
+
+@pytest.mark.usefixtures("nothing_is_decoded_here")
+def test_documents_of_all_ways_in_are_read_in_the_sandbox(engine: Engine, drop: Path) -> None:
+    engine.execute("register feed Mine;")
+    (drop / "a.xml").write_text(_document("a", 2))
+    (drop / "b.jsonl").write_text('{"id": 1}')
+    assert engine._acquirer.acquire_all().accepted == 3
+    assert engine.publish_document("Mine", b'{"id": 1}', name="a.jsonl")[0].accepted == 1
+    assert engine.publish_document("Mine", _document("a", 1).encode(), name="a.xml")[0].accepted == 1
+    assert engine.publish_document("Mine", b"<urn:a> <urn:b> 1 .", name="a.ttl")[0].accepted == 1
+    assert len(_entries(_document("a", 2).encode(), "made by a stylesheet")) == 2
+
+
+def test_a_hostile_document_is_refused_whichever_way_it_comes(engine: Engine, drop: Path) -> None:
+    engine.execute("register feed Mine;")
+    lines = b'{"id":1}\n' * 200_000
+    (drop / "a.jsonl").write_bytes(lines)
+    result = engine._acquirer.acquire_all()
+    assert (result.accepted, result.put_aside) == (0, 1)
+    with pytest.raises(BrokenDocumentError, match="the document has more than 100000 items"):
+        engine.publish_document("Mine", lines, name="a.jsonl")
+    with pytest.raises(BrokenDocumentError, match="the document has more than 100000 items"):
+        engine.test_document(lines, feed="Mine")
+
+
+def test_the_most_items_of_a_document_can_be_set(tmp_path: Path) -> None:
+    with open_engine(tmp_path / "small", max_document_items=2) as engine:
+        engine.execute("register feed Mine;")
+        assert engine.publish_document("Mine", b'{"id":1}\n{"id":2}', name="a.jsonl")[0].accepted == 2
+        with pytest.raises(BrokenDocumentError, match="the document has more than 2 items"):
+            engine.publish_document("Mine", b'{"id":1}\n{"id":2}\n{"id":3}', name="a.jsonl")

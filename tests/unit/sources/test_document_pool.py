@@ -1,21 +1,27 @@
-"""Documents read in processes: the same answers, and a process that dies takes one document with it."""
+"""Documents read in sandboxes: the same items as here, and a sandbox that ends takes one document with it."""
 
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
-from runnel.errors import BrokenDocumentError
-from runnel.sources.document_pool import DocumentPool
-from runnel.sources.documents.adapt import adapt
-from runnel.sources.documents.decode import decode
+from runnel.errors import BrokenDocumentError, RunnelError
+from runnel.sandbox.rdf_reader import RdfForm
+from runnel.sources.document_child import DocumentSource, read_document
+from runnel.sources.document_pool import DocumentPool, document_pool
+
+SOURCE = DocumentSource("a.xml", "F")
 
 
 def feed_of(items: int, note: str = "") -> bytes:
@@ -25,57 +31,72 @@ def feed_of(items: int, note: str = "") -> bytes:
 
 @pytest.fixture
 def pool() -> Iterator[DocumentPool]:
-    with DocumentPool(workers=2, inline_bytes=0) as made:
+    with DocumentPool(workers=2) as made:
         yield made
 
 
-def processes(pool: DocumentPool) -> list[int]:
-    return [reader._process.pid for reader in pool._idle.queue if reader is not None]
-
-
-def test_the_answer_is_that_of_reading_here(pool: DocumentPool) -> None:
-    data = feed_of(50, " Q&A")
-    assert pool.decode_and_adapt(data, "a.xml", "F") == adapt(decode(data, "a.xml"), "F")
-    based = pool.decode_and_adapt(data, "a.xml", "F", base="https://muse.example/")
-    assert based.items[0].first("link") == "https://muse.example/49"
-    latin = pool.decode_and_adapt("<rss><channel><title>é</title></channel></rss>".encode("latin-1"), "a", "F",
-                                  charset="latin-1")  # fmt: skip
-    assert (latin.title, latin.note) == ("é", None)
+@pytest.mark.parametrize(
+    ("data", "source"),
+    [
+        (feed_of(50, " Q&A"), SOURCE),
+        (feed_of(3), DocumentSource("a.xml", "F", base="https://muse.example/")),
+        (
+            "<rss><channel><title>é</title></channel></rss>".encode("latin-1"),
+            DocumentSource("a.xml", "F", charset="latin-1"),
+        ),
+        (b'{"id": 1, "n": [1, 2.5, -0.0, 1e300], "b": [true, false], "published": "0001-01-01"}\n'
+         b'{"x": "\xc3\xa9"}\n7', SOURCE),
+        (b'<urn:a> <urn:b> "caf\\u00e9"@FR, [] .', DocumentSource("a.ttl", "F", form=RdfForm.TURTLE)),
+        (b"<rss><channel><item><title>torn <b> &lt;i>it&lt;/i></title></item>", SOURCE),
+        (
+            b"<rss><channel><ttl>60</ttl><skipHours><hour>3</hour></skipHours><skipDays><day>Monday</day></skipDays>"
+            b"<atom:link xmlns:atom='http://www.w3.org/2005/Atom' rel='hub' href='https://hub.example/'/>"
+            b"<item/><item><guid>1</guid></item><item><guid>1</guid></item></channel></rss>",
+            SOURCE,
+        ),
+        (b'{"version": "https://jsonfeed.org/version/1.1", "feed_url": "u", "items": [{"id": "1"}, 7]}', SOURCE),
+    ],
+)  # fmt: skip
+def test_the_answer_is_that_of_reading_here(pool: DocumentPool, data: bytes, source: DocumentSource) -> None:
+    there, here = pool.read(data, source), read_document(data, source)
+    assert [str(problem) for problem in there.problems] == [str(problem) for problem in here.problems]
+    assert [type(problem) for problem in there.problems] == [type(problem) for problem in here.problems]
+    there.problems.clear()
+    here.problems.clear()
+    assert there == here
+    assert [repr(item) for item in there.items] == [repr(item) for item in here.items], "also their types"
 
 
 def test_a_refusal_comes_back_whole(pool: DocumentPool) -> None:
     with pytest.raises(BrokenDocumentError, match="HTML page") as caught:
-        pool.decode_and_adapt(b"<html><body/></html>", "a.xml", "F")
+        pool.read(b"<html><body/></html>", SOURCE)
     assert (caught.value.place, "alternate" in (caught.value.hint or "")) == ("a.xml:1", True)
     with pytest.raises(BrokenDocumentError, match="more than the 10"):
-        pool.decode_and_adapt(feed_of(1), "a.xml", "F", limit=10)
-    problems = pool.decode_and_adapt(b"<rss><channel><item/></channel></rss>", "a.xml", "F").problems
+        pool.read(feed_of(1), DocumentSource("a.xml", "F", limit=10))
+    problems = pool.read(b"<rss><channel><item/></channel></rss>", SOURCE).problems
     assert [problem.place for problem in problems] == ["a.xml:1 (entry 1)"]
 
 
-def test_small_documents_need_no_process() -> None:
-    with DocumentPool(workers=2) as pool:
-        assert len(pool.decode_and_adapt(feed_of(3), "a.xml", "F").items) == 3
-        assert processes(pool) == []
+def test_even_the_smallest_document_is_read_in_a_sandbox(pool: DocumentPool) -> None:
+    pool.read(b'{"id": 1}', SOURCE)
+    assert len(pool.sandboxes.pids()) == 1
 
 
 def test_processes_are_used_again_by_many_threads(pool: DocumentPool) -> None:
     with ThreadPoolExecutor(8) as threads:
-        found = list(
-            threads.map(lambda size: len(pool.decode_and_adapt(feed_of(size), "a", "F").items), range(1, 41))
-        )
+        found = list(threads.map(lambda size: len(pool.read(feed_of(size), SOURCE).items), range(1, 41)))
     assert found == list(range(1, 41))
-    assert 1 <= len(processes(pool)) <= 2
+    assert 1 <= len(pool.sandboxes.pids()) <= 2
 
 
 def test_a_process_that_is_killed_over_a_document_takes_only_that_one(pool: DocumentPool) -> None:
-    pool.decode_and_adapt(feed_of(1), "a.xml", "F")
-    (victim,) = processes(pool)
+    pool.read(feed_of(1), SOURCE)
+    (victim,) = pool.sandboxes.pids()
     stop = threading.Event()
 
     def kill_when_busy() -> None:
         while not stop.is_set():
-            if victim not in processes(pool):
+            if victim not in pool.sandboxes.pids():
                 time.sleep(0.05)
                 os.kill(victim, signal.SIGKILL)
                 return
@@ -83,33 +104,48 @@ def test_a_process_that_is_killed_over_a_document_takes_only_that_one(pool: Docu
 
     killer = threading.Thread(target=kill_when_busy)
     killer.start()
-    with pytest.raises(BrokenDocumentError, match="ended with code -9"):
-        pool.decode_and_adapt(feed_of(60_000), "large.xml", "F")
+    with pytest.raises(BrokenDocumentError, match="its process was ended by signal 9"):
+        pool.read(feed_of(60_000), DocumentSource("large.xml", "F"))
     stop.set()
     killer.join()
-    assert len(pool.decode_and_adapt(feed_of(2), "b.xml", "F").items) == 2
+    assert len(pool.read(feed_of(2), SOURCE).items) == 2
 
 
 def test_a_process_that_died_while_idle_is_replaced_without_loss(pool: DocumentPool) -> None:
-    pool.decode_and_adapt(feed_of(1), "a.xml", "F")
-    (victim,) = processes(pool)
+    pool.read(feed_of(1), SOURCE)
+    (victim,) = pool.sandboxes.pids()
     os.kill(victim, signal.SIGKILL)
     os.waitid(os.P_PID, victim, os.WEXITED | os.WNOWAIT)
-    assert len(pool.decode_and_adapt(feed_of(2), "b.xml", "F").items) == 2
-    assert victim not in processes(pool)
+    assert len(pool.read(feed_of(2), SOURCE).items) == 2
+    assert victim not in pool.sandboxes.pids()
 
 
-def test_a_document_without_end_is_given_up() -> None:
-    with DocumentPool(workers=1, inline_bytes=0, seconds=0.05) as pool:
-        with pytest.raises(BrokenDocumentError, match=r"no end to it in 0\.05 seconds") as caught:
-            pool.decode_and_adapt(feed_of(60_000), "large.xml", "F")
+def test_a_document_that_takes_too_long_is_given_up() -> None:
+    with DocumentPool(workers=1, seconds=0.05) as pool:
+        with pytest.raises(BrokenDocumentError, match=r"it took more than 0\.05 seconds") as caught:
+            pool.read(feed_of(60_000), DocumentSource("large.xml", "F"))
         assert caught.value.place == "large.xml:1"
-        assert processes(pool) == []
+        assert pool.sandboxes.pids() == []
+
+
+def test_a_document_that_takes_too_much_cpu_time_is_given_up() -> None:
+    with DocumentPool(workers=1, cpu_seconds=0.05) as pool:
+        with pytest.raises(BrokenDocumentError, match=r"0\.05 seconds of CPU time"):
+            pool.read(feed_of(60_000), DocumentSource("large.xml", "F"))
+        assert len(pool.read(feed_of(1), SOURCE).items) == 1
+
+
+def test_a_document_that_takes_too_much_memory_is_given_up() -> None:
+    lists = b'{"id": 1, "x": [' + b"[]," * 1_000_000 + b"0]}"
+    with DocumentPool(workers=1, megabytes=64) as pool:
+        with pytest.raises(BrokenDocumentError, match="it took more than 64 MB of memory"):
+            pool.read(lists, SOURCE)
+        assert len(pool.read(feed_of(1), SOURCE).items) == 1
 
 
 def test_a_loop_goes_on_while_a_document_is_read(pool: DocumentPool) -> None:
     async def both() -> tuple[int, int]:
-        reading = asyncio.create_task(pool.read(feed_of(5_000), "a.xml", "F"))
+        reading = asyncio.create_task(pool.read_async(feed_of(5_000), SOURCE))
         turns = 0
         while not reading.done():
             turns += 1
@@ -122,11 +158,57 @@ def test_a_loop_goes_on_while_a_document_is_read(pool: DocumentPool) -> None:
 
 
 def test_nothing_is_read_after_the_end() -> None:
-    pool = DocumentPool(workers=1, inline_bytes=0)
-    pool.decode_and_adapt(feed_of(1), "a.xml", "F")
-    (process,) = processes(pool)
+    pool = DocumentPool(workers=1)
+    pool.read(feed_of(1), SOURCE)
+    (process,) = pool.sandboxes.pids()
     pool.close()
-    with pytest.raises(RuntimeError, match="closed"):
-        pool.decode_and_adapt(feed_of(1), "a.xml", "F")
+    with pytest.raises(RunnelError, match="closed"):
+        pool.read(feed_of(1), SOURCE)
     with pytest.raises(ProcessLookupError):
         os.kill(process, 0)
+
+
+def _read_in_fork(answers: multiprocessing.Queue[tuple[int, list[int]]]) -> None:
+    read = len(document_pool().read(feed_of(2), SOURCE).items)
+    answers.put((read, document_pool().sandboxes.pids()))
+
+
+def test_a_fork_has_sandboxes_of_its_own() -> None:
+    document_pool().read(feed_of(1), SOURCE)
+    before = document_pool().sandboxes.pids()
+    context = multiprocessing.get_context("fork")
+    answers: multiprocessing.Queue[tuple[int, list[int]]] = context.Queue()
+    fork = context.Process(target=_read_in_fork, args=(answers,))
+    fork.start()
+    read, pids = answers.get(timeout=60)
+    fork.join()
+    assert read == 2
+    assert not set(pids) & set(before)
+    assert document_pool().sandboxes.pids() == before
+    assert len(document_pool().read(feed_of(3), SOURCE).items) == 3
+
+
+def test_readers_import_nothing_from_the_current_folder(tmp_path: Path) -> None:
+    # A file of an attacker, named as a module of the standard library that is loaded late.
+    marker = tmp_path / "was-here"
+    for name in ("json", "lxml", "html", "sitecustomize", "usercustomize", "feedparser"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(marker)!r}, 'w').close()\nraise ImportError\n")
+    program = (
+        "import sys; sys.path[:] = [one for one in sys.path if one]\n"
+        "from runnel.sources.document_pool import DocumentPool\n"
+        "from runnel.sources.document_child import DocumentSource\n"
+        "import os, sys; os.chdir(sys.argv[1]); sys.path.insert(0, ''); os.environ['PYTHONPATH'] = sys.argv[1]\n"
+        "sys.path.insert(0, sys.argv[1])\n"
+        "with DocumentPool(1) as pool:\n"
+        "    print(pool.read(b'{\"id\": 1}', DocumentSource('a', 'F')).items[0].id)\n"
+        "    pid = pool.sandboxes.pids()[0]\n"
+        "    print(open(f'/proc/{pid}/environ').read().replace(chr(0), ' '), os.readlink(f'/proc/{pid}/cwd'))\n"
+    )
+    environment = {"PATH": os.environ["PATH"], "AWS_SECRET_ACCESS_KEY": "hush"}
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, env=environment, check=True
+    )
+    identifier, told = done.stdout.split("\n")[:2]
+    assert identifier == "1"
+    assert told == "LC_ALL=C.UTF-8 XML_CATALOG_FILES=  /"
+    assert not marker.exists()

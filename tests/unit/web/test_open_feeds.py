@@ -15,9 +15,10 @@ from tests.unit.web.test_server import Asked, Run
 
 from runnel.catalog.access.owners import Quotas
 from runnel.engine import Engine, open_engine
-from runnel.errors import StatementSyntaxError
+from runnel.errors import InputError, StatementSyntaxError
 from runnel.web import rate_limits, routes_publish
 from runnel.web.rate_limits import RateLimiter, client_key
+from runnel.web.routes_publish import read_items
 from runnel.web.server import Server
 
 
@@ -210,3 +211,11 @@ def test_many_addresses_do_not_make_the_limit_of_a_feed_forgotten(
     for number in range(2, 6):
         assert strangers.post("/feeds/Nothing/items", {"id": "1"}, X_Forwarded_For=f"192.0.2.{number}")[0] == 404
     assert strangers.post("/feeds/Few/items", {"id": "4"}, X_Forwarded_For="192.0.2.6")[0] == 429
+
+
+def test_lines_beyond_the_limit_are_counted_and_not_parsed() -> None:
+    assert len(read_items(b'{"id": 1}\n{"id": 2}', 2)) == 2
+    with pytest.raises(InputError, match="at most 2 items, this one has 3"):
+        read_items(b'{"id": 1}\n{"id": 2}\nnot JSON', 2)
+    with pytest.raises(InputError, match="at most 2 items, this one has 3"):
+        read_items(b"[{}, {}, {}]", 2)

@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from runnel.errors import InputError, InvalidItemError
+from runnel.errors import BrokenDocumentError, InputError, InvalidItemError
 from runnel.model.graph import GRAPH
 from runnel.model.item import (
     MAX_ID,
@@ -51,7 +51,9 @@ from runnel.model.item import (
     attributes_of,
     clean_text,
 )
+from runnel.sources.documents.bounds import MAX_ATTRIBUTES, MAX_DOCUMENT_VALUES, ProblemList
 from runnel.sources.documents.dates import parse_date
+from runnel.sources.documents.document_head import NO_HEAD, DocumentHead
 from runnel.sources.documents.html_text import plain_text, read_markup, tidy_spaces
 from runnel.sources.documents.safe_links import join_base, safe_link
 from runnel.sources.documents.wire import DocumentKind, TextForm, WireDocument, WireEntry, WireField
@@ -66,7 +68,8 @@ _WITH_HTML = frozenset({"description", "content"})
 class AdaptedFeed:
     """What a document gives: the feed's own description, its items oldest first, and what was wrong.
 
-    `note` says that (and why) the document could only be read tolerantly.
+    `problems` are the first ones, and a count of the others. `note` says that (and why) the document could only be
+    read tolerantly.
     """
 
     kind: DocumentKind
@@ -76,6 +79,7 @@ class AdaptedFeed:
     items: list[Item]
     problems: list[InputError]
     note: str | None = None
+    head: DocumentHead = NO_HEAD
 
 
 def adapt(document: WireDocument, feed: str) -> AdaptedFeed:
@@ -85,7 +89,7 @@ def adapt(document: WireDocument, feed: str) -> AdaptedFeed:
     >>> adapt(decode(b'{"id": 7, "title": "Muse"}', "muse.jsonl"), "News").items
     [Item(feed='News', id='7', attributes={'title': ('Muse',)}, version=1, sequence=None, time=None)]
     """
-    problems: list[InputError] = list(document.problems)
+    problems = ProblemList(document.name, document.problems)
     link = safe_link(document.link or "", document.base)
     if document.kind is DocumentKind.JSON_LINES:
         items = _adapt_records(document, feed, problems)
@@ -97,8 +101,9 @@ def adapt(document: WireDocument, feed: str) -> AdaptedFeed:
         description=_label(document.description),
         link=link,
         items=items,
-        problems=problems,
+        problems=problems.summary(),
         note=document.note,
+        head=DocumentHead(links=document.links),
     )
 
 
@@ -106,23 +111,55 @@ def _label(text: str | None) -> str | None:
     return clean_text(plain_text(text))[:1000] or None if text else None
 
 
-def _adapt_entries(document: WireDocument, feed: str, base: str | None, problems: list[InputError]) -> list[Item]:
+def _adapt_entries(document: WireDocument, feed: str, base: str | None, problems: ProblemList) -> list[Item]:
     found: dict[str, Item] = {}
+    totals = _Totals(document.name)
     for number, entry in enumerate(document.entries, start=1):
         place = f"{document.name}:{entry.line}" + (f" (entry {number})" if entry.line == 1 else "")
-        try:
-            item = _adapt_entry(entry, feed, base, document.language, place)
-            if item.id in found:
-                # Feeds are newest first, so the first is the one to keep.
-                raise _duplicate(item.id, place, "the first one was taken")
-        except InputError as problem:
-            problems.append(problem)
-        else:
-            found[item.id] = item
+        identifier = clean_text(entry.id or "").strip()
+        # A repeated id is not worth reading the entry. Feeds are newest first, so the first is the one to keep.
+        if identifier not in found:
+            try:
+                item = _adapt_entry(entry, identifier, feed, base, document.language, place)
+            except InputError as problem:
+                problems.add(problem)
+                continue
+            identifier = item.id
+        if identifier in found:
+            problems.add_duplicate(identifier, place, "the first one was taken")
+            continue
+        totals.add(item)
+        found[identifier] = item
     return _oldest_first(list(found.values()))
 
 
-def _adapt_entry(entry: WireEntry, feed: str, base: str | None, language: str | None, place: str) -> Item:
+class _Totals:
+    """Counts the values and the different attributes of a document's items."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._values = 0
+        self._attributes: set[str] = set()
+
+    def add(self, item: Item) -> None:
+        """Count an item, and refuse the document where the items have more than is taken."""
+        self._values += sum(map(len, item.attributes.values()))
+        self._attributes.update(item.attributes)
+        for count, limit, what in (
+            (self._values, MAX_DOCUMENT_VALUES, "values"),
+            (len(self._attributes), MAX_ATTRIBUTES, "different attributes"),
+        ):
+            if count > limit:
+                raise BrokenDocumentError(
+                    f"the items of the document have more than {limit} {what}",
+                    place=f"{self._name}:1",
+                    hint="split it into smaller ones",
+                )
+
+
+def _adapt_entry(
+    entry: WireEntry, identifier: str, feed: str, base: str | None, language: str | None, place: str
+) -> Item:
     inner = join_base(base, entry.base)
     raw: dict[str, list[str | datetime]] = {}
     permanent: str | None = None
@@ -138,7 +175,7 @@ def _adapt_entry(entry: WireEntry, feed: str, base: str | None, language: str | 
     attributes = _attributes(raw, place)
     if entry.graph:
         attributes = {**attributes, GRAPH: (entry.graph,)}
-    return Item(feed, _identifier(entry.id, attributes, place), attributes)
+    return Item(feed, _identifier(identifier, attributes, place), attributes)
 
 
 def _attributes(raw: Mapping[str, list[str | datetime]], place: str) -> Attributes:
@@ -184,9 +221,8 @@ def _adapt_field(field: WireField, base: str | None, raw: dict[str, list[str | d
         raw.setdefault(name, []).append(value)
 
 
-def _identifier(given: str | None, attributes: Attributes, place: str) -> str:
-    """The entry's own id, else its link, else a digest of what it says."""
-    identifier = clean_text(given or "").strip()
+def _identifier(identifier: str, attributes: Attributes, place: str) -> str:
+    """The entry's own id, else its link, else a digest of its content."""
     links = attributes.get("link", ())
     if not identifier and links:
         identifier = str(links[0])
@@ -202,14 +238,6 @@ def _identifier(given: str | None, attributes: Attributes, place: str) -> str:
     return identifier
 
 
-def _duplicate(identifier: str, place: str, outcome: str) -> InvalidItemError:
-    return InvalidItemError(
-        f"the id {identifier[:80]!r} stands more than once in the document; {outcome}",
-        place=place,
-        hint="ids must differ within a document",
-    )
-
-
 def _oldest_first(items: list[Item]) -> list[Item]:
     """Feeds are written newest first; dates decide where every entry has one."""
     items.reverse()
@@ -220,18 +248,20 @@ def _oldest_first(items: list[Item]) -> list[Item]:
     return items
 
 
-def _adapt_records(document: WireDocument, feed: str, problems: list[InputError]) -> list[Item]:
+def _adapt_records(document: WireDocument, feed: str, problems: ProblemList) -> list[Item]:
     found: dict[str, Item] = {}
+    totals = _Totals(document.name)
     for record in document.records:
         place = f"{document.name}:{record.line}"
         try:
             item = item_of_object(record.value, feed, place)
         except InputError as problem:
-            problems.append(problem)
+            problems.add(problem)
             continue
+        totals.add(item)
         if item.id in found:
-            # Lines are oldest first, so the last is the one to keep, at its own place in the order.
-            problems.append(_duplicate(item.id, place, "this last one was taken"))
+            # Lines are oldest first, so the last is the one to keep, at its own position in the order.
+            problems.add_duplicate(item.id, place, "this last one was taken")
             del found[item.id]
         found[item.id] = item
     return list(found.values())
@@ -258,7 +288,7 @@ def item_of_object(value: Mapping[str, Any], feed: str, place: str = "item") -> 
             identifier = ""
         case _:
             raise InvalidItemError("the id is neither text nor a number", place=place)
-    return Item(feed, _identifier(identifier, attributes, place), attributes)
+    return Item(feed, _identifier(clean_text(identifier).strip(), attributes, place), attributes)
 
 
 def _reread(name: str, value: Any) -> Any:

@@ -14,6 +14,7 @@ from lxml import etree
 
 from runnel.errors import BrokenDocumentError
 from runnel.sandbox.rdf_reader import RdfForm
+from runnel.sources.documents.bounds import MAX_ITEMS
 from runnel.sources.documents.charset import decode_text, guess_text
 from runnel.sources.documents.decode_atom import decode_atom
 from runnel.sources.documents.decode_json import decode_json
@@ -50,6 +51,7 @@ def decode(
     charset: str | None = None,
     form: RdfForm | None = None,
     base: str | None = None,
+    max_items: int = MAX_ITEMS,
 ) -> WireDocument:
     """The wire document in some bytes; `charset` is what the server said of them, if it did.
 
@@ -70,7 +72,7 @@ def decode(
     try:
         text = decode_text(data, name, charset).lstrip("\ufeff")
     except BrokenDocumentError as wrong_charset:
-        return _decode_guessed(guess_text(data), name, wrong_charset, base)
+        return _decode_guessed(guess_text(data), name, wrong_charset, base, max_items)
     if form is not None:
         return decode_rdf(text, name, form, base)
     if is_like_turtle(text):
@@ -78,29 +80,31 @@ def decode(
     position = len(text) - len(text.lstrip())
     match text[position : position + 1]:
         case "<":
-            return _decode_xml(text, name, base)
+            return _decode_xml(text, name, base, max_items)
         case "{" | "[":
-            return decode_json(text, name)
+            return decode_json(text, name, max_items)
         case "":
             raise BrokenDocumentError("the document is empty", place=f"{name}:1", hint=_KNOWN)
         case _:
             refusal = BrokenDocumentError("neither XML nor JSON", place=f"{name}:1", hint=_KNOWN)
             if beginning(text) < 0:
                 raise refusal
-            return decode_tolerantly(text, name, refusal, partial(_decode_feed, base=base))
+            return decode_tolerantly(text, name, refusal, partial(_decode_feed, base=base, max_items=max_items))
 
 
-def _decode_guessed(text: str, name: str, refusal: BrokenDocumentError, base: str | None) -> WireDocument:
+def _decode_guessed(
+    text: str, name: str, refusal: BrokenDocumentError, base: str | None, max_items: int
+) -> WireDocument:
     """A feed in a charset that it does not name; JSON is refused, as its charset is not a matter of opinion."""
     if not text.lstrip().startswith("<"):
         raise refusal
     try:
-        return replace(_decode_xml(text, name, base), note=note_of(refusal))
+        return replace(_decode_xml(text, name, base, max_items), note=note_of(refusal))
     except BrokenDocumentError:
         raise refusal from None
 
 
-def _decode_xml(text: str, name: str, base: str | None) -> WireDocument:
+def _decode_xml(text: str, name: str, base: str | None, max_items: int) -> WireDocument:
     if _HTML.match(text, len(text) - len(text.lstrip())):
         raise BrokenDocumentError(
             "this is an HTML page, not a feed",
@@ -108,26 +112,26 @@ def _decode_xml(text: str, name: str, base: str | None) -> WireDocument:
             hint='look in it for <link rel="alternate"> with the address of its feed',
         )
     try:
-        return decode_strictly(text, name, base)
+        return decode_strictly(text, name, base, max_items)
     except BrokenDocumentError as refusal:
         if not is_curable(refusal):
             raise
-        return decode_tolerantly(text, name, refusal, partial(_decode_feed, base=base))
+        return decode_tolerantly(text, name, refusal, partial(_decode_feed, base=base, max_items=max_items))
 
 
-def decode_strictly(text: str, name: str, base: str | None = None) -> WireDocument:
+def decode_strictly(text: str, name: str, base: str | None = None, max_items: int = MAX_ITEMS) -> WireDocument:
     """The wire document of a text that is well-formed XML of a known family."""
     root = parse_xml(text, name)
     namespace, local = split_name(root)
     match local:
         case "rss" if namespace in RSS:
-            return decode_rss(root, name)
+            return decode_rss(root, name, max_items)
         case "RDF" if namespace == RDF and not is_feed(root):
             return decode_rdf_xml(root, name, base)
         case "RDF" if namespace == RDF:
-            return _decode_rdf_feed(root, name, base)
+            return _decode_rdf_feed(root, name, base, max_items)
         case "feed" | "entry" if namespace in (ATOM, ATOM_03):
-            return decode_atom(root, name)
+            return decode_atom(root, name, max_items)
         case _:
             raise BrokenDocumentError(
                 f"the element {local[:60]!r} does not begin a feed",
@@ -136,14 +140,14 @@ def decode_strictly(text: str, name: str, base: str | None = None) -> WireDocume
             ) from UnknownDocumentError(local)
 
 
-def _decode_rdf_feed(root: etree._Element, name: str, base: str | None) -> WireDocument:
-    document = decode_rss(root, name)
+def _decode_rdf_feed(root: etree._Element, name: str, base: str | None, max_items: int) -> WireDocument:
+    document = decode_rss(root, name, max_items)
     return add_graphs(document, rss_items(root), root, base)
 
 
-def _decode_feed(text: str, name: str, *, base: str | None) -> WireDocument:
+def _decode_feed(text: str, name: str, *, base: str | None, max_items: int) -> WireDocument:
     """What was mended, where it is a feed: half a graph says other things than the whole one."""
-    found = decode_strictly(text, name, base)
+    found = decode_strictly(text, name, base, max_items)
     if found.kind is DocumentKind.GRAPH:
         raise BrokenDocumentError("RDF is not mended", place=f"{name}:1")
     return found

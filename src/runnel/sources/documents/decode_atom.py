@@ -13,6 +13,7 @@ from html import escape
 
 from lxml import etree
 
+from runnel.sources.documents.bounds import MAX_ITEMS, refuse_more_items
 from runnel.sources.documents.extensions import (
     ATOM,
     ATOM_03,
@@ -29,7 +30,7 @@ from runnel.sources.documents.wire import DocumentKind, TextForm, WireDocument, 
 _RELATION = re.compile(r"[a-z][a-z-]{0,31}")
 
 
-def decode_atom(root: etree._Element, name: str) -> WireDocument:
+def decode_atom(root: etree._Element, name: str, max_items: int = MAX_ITEMS) -> WireDocument:
     """The wire document of a `feed` element, or of an `entry` that stands alone.
 
     >>> text = '<feed xmlns="http://www.w3.org/2005/Atom"><title>T</title><entry><id>urn:1</id></entry></feed>'
@@ -38,6 +39,7 @@ def decode_atom(root: etree._Element, name: str) -> WireDocument:
     """
     alone = split_name(root)[1] == "entry"
     entries = [root] if alone else [child for child in root if _local(child) == "entry"]
+    refuse_more_items(len(entries), max_items, f"{name}:{line_of(root)}")
     head = {} if alone else _head(root)
     return WireDocument(
         kind=DocumentKind.ATOM,

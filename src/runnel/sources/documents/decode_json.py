@@ -7,16 +7,19 @@ others go on.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from runnel.errors import BrokenDocumentError, InputError, InvalidItemError
+from runnel.errors import BrokenDocumentError, InvalidItemError
+from runnel.sources.documents.bounds import MAX_ITEMS, MAX_PROBLEMS, ProblemList, refuse_more_items
 from runnel.sources.documents.wire import DocumentKind, TextForm, WireDocument, WireEntry, WireField, WireRecord
 
 MAX_DEPTH = 100
-MAX_PROBLEMS = 10_000
+MAX_BROKEN_LINES = 10_000
 _MAX_DIGITS = 4000
-_MAX_HUBS = 64
+_MAX_HUBS = 63
+_LINE = re.compile(r"[^\n]*\n?")
 _JSON_FEED = ("https://jsonfeed.org/version/", "http://jsonfeed.org/version/")
 _BROKEN_LINE_HINT = "each line must be one JSON object"
 
@@ -25,7 +28,7 @@ class _UnreadableError(ValueError):
     """A value that is JSON but not one that we take."""
 
 
-def decode_json(text: str, name: str) -> WireDocument:
+def decode_json(text: str, name: str, max_items: int = MAX_ITEMS) -> WireDocument:
     """The wire document of a JSON text.
 
     >>> decode_json('{"id": 1}\\n{"id": 2}', "a.jsonl").records[1]
@@ -35,15 +38,15 @@ def decode_json(text: str, name: str) -> WireDocument:
     try:
         value, end = _DECODER.raw_decode(text, start)
     except (ValueError, RecursionError) as error:
-        return _decode_lines(text, name, error)
+        return _decode_lines(text, name, error, max_items)
     if text[end:].strip():
-        return _decode_lines(text, name, None)
+        return _decode_lines(text, name, None, max_items)
     if isinstance(value, Mapping) and str(value.get("version", "")).startswith(_JSON_FEED):
-        return _decode_feed(value, name)
+        return _decode_feed(value, name, max_items)
     if too_deep(value):
         raise BrokenDocumentError(f"values are nested more than {MAX_DEPTH} deep", place=f"{name}:1")
     many = value if isinstance(value, list) else [value]
-    return _records(name, ((_line_of(text, start), one) for one in many))
+    return _records(name, ((_line_of(text, start), one) for one in many), max_items)
 
 
 def read_one(text: str, name: str, *, hint: str) -> Any:
@@ -58,31 +61,10 @@ def read_one(text: str, name: str, *, hint: str) -> Any:
         raise _broken(text, name, error, hint) from error
 
 
-def feed_links(text: str) -> list[tuple[str, str]]:
-    """The hubs that push a JSON Feed by WebSub, and its own address, as pairs of relation and address.
-
-    A text that is no JSON Feed says nothing; neither do hubs of another kind.
-
-    >>> feed_links('{"version": "https://jsonfeed.org/version/1.1", "feed_url": "https://muse.example/feed.json", '
-    ...            '"hubs": [{"type": "WebSub", "url": "https://hub.example/"}]}')
-    [('hub', 'https://hub.example/'), ('self', 'https://muse.example/feed.json')]
-    """
-    try:
-        feed = _DECODER.decode(text)
-    except (ValueError, RecursionError):
-        return []
-    if not isinstance(feed, Mapping) or not str(feed.get("version", "")).startswith(_JSON_FEED):
-        return []
-    hubs = [one for one in _list(feed.get("hubs"))[:_MAX_HUBS] if isinstance(one, dict)]
-    pushing = [one.get("url") for one in hubs if str(one.get("type", "")).strip().lower() == "websub"]
-    stated = [*(("hub", address) for address in pushing), ("self", feed.get("feed_url"))]
-    return [(relation, address) for relation, address in stated if isinstance(address, str) and address]
-
-
-def _decode_lines(text: str, name: str, first: Exception | None) -> WireDocument:
+def _decode_lines(text: str, name: str, first: Exception | None, max_items: int) -> WireDocument:
     if "\n" not in text.strip():
         raise _broken(text, name, first)
-    document = _records(name, _lines(text))
+    document = _records(name, _lines(text), max_items)
     if not document.records:
         raise _broken(text, name, first)
     return document
@@ -90,7 +72,8 @@ def _decode_lines(text: str, name: str, first: Exception | None) -> WireDocument
 
 def _lines(text: str) -> Iterator[tuple[int, Any]]:
     # Only "\n" ends a line: U+2028 and its like may stand inside a JSON text.
-    for number, line in enumerate(text.split("\n"), start=1):
+    for number, found in enumerate(_LINE.finditer(text), start=1):
+        line = found[0]
         if not line.strip():
             continue
         try:
@@ -102,12 +85,14 @@ def _lines(text: str) -> Iterator[tuple[int, Any]]:
             yield number, error
 
 
-def _records(name: str, values: Iterator[tuple[int, Any]]) -> WireDocument:
+def _records(name: str, values: Iterator[tuple[int, Any]], max_items: int) -> WireDocument:
     records: list[WireRecord] = []
-    problems: list[InputError] = []
+    problems = ProblemList(name, limit=MAX_PROBLEMS // 2)
+    broken = 0
     for line, value in values:
         if isinstance(value, Mapping):
             records.append(WireRecord(line, value))
+            refuse_more_items(len(records), max_items, f"{name}:{line}")
             continue
         if isinstance(value, json.JSONDecodeError):
             message = f"not JSON: {value.msg} at column {value.colno}"
@@ -115,12 +100,15 @@ def _records(name: str, values: Iterator[tuple[int, Any]]) -> WireDocument:
             message = str(value)
         else:
             message = f"a JSON object was expected, not {type(value).__name__}"
-        problems.append(InvalidItemError(message, place=f"{name}:{line}", hint=_BROKEN_LINE_HINT))
-        if len(problems) > MAX_PROBLEMS:
+        problems.add(InvalidItemError(message, place=f"{name}:{line}", hint=_BROKEN_LINE_HINT))
+        broken += 1
+        if broken > MAX_BROKEN_LINES:
             raise BrokenDocumentError(
-                f"more than {MAX_PROBLEMS} lines are not JSON objects", place=f"{name}:{line}", hint=_BROKEN_LINE_HINT
+                f"more than {MAX_BROKEN_LINES} lines are not JSON objects",
+                place=f"{name}:{line}",
+                hint=_BROKEN_LINE_HINT,
             )
-    return WireDocument(DocumentKind.JSON_LINES, name, records=tuple(records), problems=tuple(problems))
+    return WireDocument(DocumentKind.JSON_LINES, name, records=tuple(records), problems=tuple(problems.summary()))
 
 
 def _broken(text: str, name: str, error: Exception | None, hint: str = _BROKEN_LINE_HINT) -> BrokenDocumentError:
@@ -184,15 +172,15 @@ def _inside(value: Any) -> Sequence[Any]:
             return ()
 
 
-def _decode_feed(feed: Mapping[str, Any], name: str) -> WireDocument:
+def _decode_feed(feed: Mapping[str, Any], name: str, max_items: int) -> WireDocument:
     items = feed.get("items")
     if not isinstance(items, list):
         raise BrokenDocumentError("the feed has no list of items", place=f"{name}:1", hint='give it "items": []')
-    problems = [
-        InvalidItemError(f"entry {number} is not an object", place=f"{name}:1")
-        for number, item in enumerate(items, start=1)
-        if not isinstance(item, dict)
-    ]
+    refuse_more_items(len(items), max_items, f"{name}:1")
+    problems = ProblemList(name, limit=MAX_PROBLEMS // 2)
+    for number, item in enumerate(items, start=1):
+        if not isinstance(item, dict):
+            problems.add(InvalidItemError(f"entry {number} is not an object", place=f"{name}:1"))
     return WireDocument(
         kind=DocumentKind.JSON_FEED,
         name=name,
@@ -201,8 +189,17 @@ def _decode_feed(feed: Mapping[str, Any], name: str) -> WireDocument:
         link=_string(feed.get("home_page_url")),
         language=_string(feed.get("language")),
         entries=tuple(_entry(item) for item in items if isinstance(item, dict)),
-        problems=tuple(problems),
+        problems=tuple(problems.summary()),
+        links=_links(feed),
     )
+
+
+def _links(feed: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """The WebSub hubs of a feed and its own address, as pairs of relation and address."""
+    hubs = [hub for hub in _list(feed.get("hubs"))[:_MAX_HUBS] if isinstance(hub, dict)]
+    pushing = [hub.get("url") for hub in hubs if str(hub.get("type", "")).strip().lower() == "websub"]
+    stated = [*(("hub", address) for address in pushing), ("self", feed.get("feed_url"))]
+    return tuple((relation, address) for relation, address in stated if isinstance(address, str) and address)
 
 
 def _entry(item: Mapping[str, Any]) -> WireEntry:

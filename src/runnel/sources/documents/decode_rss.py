@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from lxml import etree
 
 from runnel.errors import BrokenDocumentError
+from runnel.sources.documents.bounds import MAX_ITEMS, refuse_more_items
 from runnel.sources.documents.extensions import (
     ATOM,
     PREFIXES,
@@ -30,7 +31,7 @@ _HEAD = frozenset({"title", "description", "link", "language"})
 _ABOUT = f"{{{RDF}}}about"
 
 
-def decode_rss(root: etree._Element, name: str) -> WireDocument:
+def decode_rss(root: etree._Element, name: str, max_items: int = MAX_ITEMS) -> WireDocument:
     """The wire document of an `rss` or `rdf:RDF` element.
 
     >>> root = etree.fromstring("<rss><channel><title>T</title><item><guid>1</guid></item></channel></rss>")
@@ -40,6 +41,7 @@ def decode_rss(root: etree._Element, name: str) -> WireDocument:
     kind = DocumentKind.RDF if split_name(root)[0] == RDF else DocumentKind.RSS
     channel = _channel(root)
     items = rss_items(root)
+    refuse_more_items(len(items), max_items, f"{name}:{line_of(root)}")
     if channel is None and not items:
         raise BrokenDocumentError("there is no channel in this feed", place=f"{name}:{line_of(root)}")
     head = {} if channel is None else _head(channel)

@@ -2,24 +2,23 @@
 
 In: the text of a feed that the strict decoders refused, and their refusal. Out: a WireDocument with a note that says
 so, or the refusal. First the commonest faults are put right and the strict decoders try again, so that such a feed's
-items look as if nothing had been wrong. What is still not XML goes to feedparser, in a process of its own with
-bounded time and memory; what it finds is plain text to us, and is cleaned as everything else from outside.
+items look as if nothing had been wrong. What is still not XML goes to feedparser, in a sandbox. What feedparser finds
+is plain text to us, and is cleaned as everything else from outside.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from lxml import etree
 
 from runnel.errors import BrokenDocumentError
+from runnel.sandbox.pool import SandboxPool
+from runnel.sandbox.process import BadReplyError, SandboxError, SandboxProgram
 from runnel.sources.documents.extensions import PREFIXES
 from runnel.sources.documents.repair_xml import repair_xml
 from runnel.sources.documents.wire import DocumentKind, TextForm, WireDocument, WireEntry, WireField
@@ -27,11 +26,12 @@ from runnel.sources.documents.wire import DocumentKind, TextForm, WireDocument, 
 MAX_TOLERANT = 2 << 20
 """The largest text that is read tolerantly, in characters: this costs a hundred times what strict reading costs."""
 
-_CHILD = Path(__file__).parents[2] / "sandbox" / "feedparser_child.py"
-_CPU_SECONDS = 5
 _WALL_SECONDS = 20.0
-_MEGABYTES = 1024
-_MOST_OUTPUT = 32 << 20
+_MAX_REPLY = 32 << 20
+_PROGRAM = SandboxProgram(
+    "runnel.sandbox.feedparser_child", ("feedparser", "sgmllib"), megabytes=512, cpu_seconds=5.0
+)
+_SANDBOX = SandboxPool(_PROGRAM, workers=1)
 _EXTENSIONS = tuple(f"{prefix}_" for prefix in sorted(set(PREFIXES.values()) - {"atom", "dc", "rdf", "content"}))
 _LIKE_A_FEED = re.compile(r"<(?:[\w.-]{1,30}:)?(?:item|entry|rss|feed|channel)[\s/>]", re.IGNORECASE)
 _TAKEN = frozenset({"itunes_author", "itunes_keywords", "media_content", "media_credit"})
@@ -77,20 +77,17 @@ def note_of(refusal: BrokenDocumentError) -> str:
 
 
 def _read(text: str) -> Mapping[str, Any] | None:
-    command = [sys.executable, "-I", str(_CHILD), str(_CPU_SECONDS), str(_MEGABYTES), str(_MOST_OUTPUT)]
     try:
-        done = subprocess.run(  # noqa: S603
-            command,
-            input=text.encode("utf-8", "replace"),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            timeout=_WALL_SECONDS,
-            env={},
-        )
-        found = json.loads(done.stdout) if done.returncode == 0 else None
-    except (OSError, subprocess.TimeoutExpired, ValueError, RecursionError):
+        return _SANDBOX.ask(text.encode("utf-8", "replace"), _read_reply, seconds=_WALL_SECONDS, max_reply=_MAX_REPLY)
+    except SandboxError:
         return None
-    return found if isinstance(found, dict) else None
+
+
+def _read_reply(reply: memoryview) -> Mapping[str, Any]:
+    found = json.loads(bytes(reply))
+    if not isinstance(found, dict):
+        raise BadReplyError("it is no object")
+    return found
 
 
 def wire_document(found: Mapping[str, Any], name: str) -> WireDocument | None:

@@ -77,7 +77,8 @@ class WireRecord:
 class WireDocument:
     """A decoded document. Feeds have entries, JSON lines have records; `problems` are unreadable lines.
 
-    `note` says what was wrong with a document that was read all the same.
+    `note` says what was wrong with a document that was read all the same. `links` are pairs of relation and address
+    of the feed itself, where only its decoder can find them.
     """
 
     kind: DocumentKind
@@ -90,4 +91,5 @@ class WireDocument:
     entries: tuple[WireEntry, ...] = ()
     records: tuple[WireRecord, ...] = ()
     problems: tuple[InputError, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
     note: str | None = None

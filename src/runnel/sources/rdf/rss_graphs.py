@@ -18,6 +18,7 @@ from runnel.errors import InputError, InvalidItemError
 from runnel.model.graph import MOST_TRIPLES, Triple
 from runnel.model.item import MAX_TEXT
 from runnel.sandbox.rdf_reader import RdfForm, UnreadableRdfError, read_triples
+from runnel.sources.documents.bounds import MAX_PROBLEMS, ProblemList
 from runnel.sources.documents.extensions import RDF, RSS
 from runnel.sources.documents.wire import WireDocument, WireEntry
 from runnel.sources.rdf.decode_rdf import address_of, graph_of
@@ -70,14 +71,14 @@ def _with_graphs(document: WireDocument, triples: Sequence[Triple], mark: str) -
             fences.add(subject)
         told.setdefault(subject, []).append((place, (subject, label, object)))
     entries: list[WireEntry] = []
-    problems: list[InputError] = []
+    problems = ProblemList(document.name, document.problems, limit=MAX_PROBLEMS // 2)
     left = MOST_DOCUMENT_TRIPLES
     for number, entry in enumerate(document.entries):
         node = nodes.get(number)
         found = [] if node is None else _reached(node, told, fences)
         graph = None if found is None else graph_of(found)
         if graph is None or len(graph) > MAX_TEXT:
-            problems.append(_too_large(document, entry))
+            problems.add(_too_large(document, entry))
             graph = None
         left -= len(found or ())
         if left < 0:
@@ -85,7 +86,7 @@ def _with_graphs(document: WireDocument, triples: Sequence[Triple], mark: str) -
                 f"the graphs of the entries have more than {MOST_DOCUMENT_TRIPLES} triples together"
             )
         entries.append(replace(entry, graph=graph or None))
-    return replace(document, entries=tuple(entries), problems=(*document.problems, *problems))
+    return replace(document, entries=tuple(entries), problems=tuple(problems.summary()))
 
 
 def _reached(start: str, told: Mapping[str, Sequence[tuple[int, Triple]]], fences: set[str]) -> list[Triple] | None:

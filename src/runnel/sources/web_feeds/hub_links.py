@@ -1,6 +1,6 @@
 """Where a feed says that it is pushed: Link headers first, then links in the document (WebSub §4), or its `hubs`.
 
-In: an answer and its document. Out: the hub and the topic, as absolute addresses, or nothing.
+In: an answer and the head of its document. Out: the hub and the topic, as absolute addresses, or nothing.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from runnel.errors import BrokenDocumentError, InputError
+from runnel.errors import InputError
 from runnel.net.http_client import HttpResponse
 from runnel.net.urls import MAX_URL, canonical_url
-from runnel.sources.documents.charset import decode_text
-from runnel.sources.documents.decode_json import feed_links
+from runnel.sources.documents.document_head import DocumentHead
 from runnel.sources.documents.safe_links import safe_link
-from runnel.sources.web_feeds.freshness import read_head
 
 _LONGEST_HEADER = 16 << 10
 _LINK = re.compile(r"""<([^<>]{1,2048})>((?:[^,"<]++|"[^"]*+")*+)""")
@@ -30,12 +28,12 @@ class HubOffer:
     topic: str
 
 
-def offer_of(answer: HttpResponse, document: bytes) -> HubOffer | None:
+def offer_of(answer: HttpResponse, head: DocumentHead) -> HubOffer | None:
     """The push that an answer offers: its first hub, and the address by which the hub knows the feed.
 
     A feed that came encrypted is not pushed through a hub that anybody on the way can read or forge.
     """
-    stated = [*header_links(answer), *read_head(document).links, *_json_links(document)]
+    stated = [*header_links(answer), *head.links]
     hub = _first("hub", stated, answer.url)
     topic = _first("self", stated, answer.url)
     if hub is None or topic is None:
@@ -47,17 +45,6 @@ def offer_of(answer: HttpResponse, document: bytes) -> HubOffer | None:
     if answer.url.startswith("https:") and not hub.startswith("https:"):
         return None
     return HubOffer(hub, topic)
-
-
-def _json_links(document: bytes) -> list[tuple[str, str]]:
-    """The links of a JSON Feed, whose keys come in any order: it is read whole, but only if it speaks of hubs."""
-    if b"hubs" not in document:
-        return []
-    try:
-        text = decode_text(document, "feed.json").lstrip("\ufeff")
-    except BrokenDocumentError:
-        return []
-    return feed_links(text) if text.lstrip().startswith("{") else []
 
 
 def header_links(answer: HttpResponse) -> Iterator[tuple[str, str]]:

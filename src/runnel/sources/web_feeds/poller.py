@@ -34,10 +34,8 @@ from runnel.net.loop_thread import LoopThread
 from runnel.net.urls import shown_url
 from runnel.settings import Settings
 from runnel.sources.acquire import Acquirer, Acquisition
-from runnel.sources.document_pool import INLINE_BYTES, DocumentPool
 from runnel.sources.documents.decode import ACCEPT
 from runnel.sources.drop_folder import digest_of
-from runnel.sources.rdf.decode_rdf import form_of
 from runnel.sources.web_feeds.freshness import charset_of
 from runnel.sources.web_feeds.host_pace import HostPace, RequestBudget, host_of
 from runnel.sources.web_feeds.hub_links import HubOffer
@@ -62,8 +60,6 @@ _RANK_SECONDS = 5.0
 """How long an order of urgency is good for, where more feeds are due than may be asked."""
 _MOST_UNREAD_BYTES = 64 << 20
 """No more is asked for while so much waits to be read."""
-_READERS = 2
-"""Processes that read large documents; they are started when the first one comes."""
 _TEND_MICROSECONDS = 60_000_000
 
 
@@ -118,7 +114,6 @@ class Poller:
         self._rests: deque[tuple[str, float]] = deque()
         self._offers: deque[tuple[Feed, HubOffer]] = deque()
         self._under_way: set[int] = set()
-        self._pool = DocumentPool(_READERS)
         self._thread = LoopThread("runnel-poll-loop")
 
     def poll(self, *, once: bool = False) -> Acquisition:
@@ -144,8 +139,6 @@ class Poller:
         if self._owns_door and self._door is not None:
             await self._door.__aexit__(None, None, None)
             self._door = None
-        pool, self._pool = self._pool, DocumentPool(_READERS)
-        await asyncio.to_thread(pool.close)
 
     # --- rounds -------------------------------------------------------------------------------------------------
 
@@ -269,38 +262,33 @@ class Poller:
             fetched = Fetched(poll, None, UnreachableError(f"it could not be asked: {type(error).__name__}"))
         finally:
             self._hosts.end(address)
-        self._fetched.append(await self._read_large(fetched))
+        self._fetched.append(await self._read(fetched))
         held = self._held.get(host_of(address))
         if held:
             self._waiting.appendleft(held.popleft())
         self._tasks.discard(asyncio.current_task())
         self._launch(door)
 
-    async def _read_large(self, fetched: Fetched) -> Fetched:
-        """Have a new document that is large, or RDF, read in a process of its own, while others are fetched."""
+    async def _read(self, fetched: Fetched) -> Fetched:
+        """Have a new document read in a sandbox, while others are fetched."""
         answer, poll = fetched.answer, fetched.poll
         if answer is None or answer.status not in DOCUMENT_STATUS:
             return fetched
-        form = form_of(answer.headers.get("Content-Type"), answer.url)
-        if len(answer.body) <= INLINE_BYTES and form is None:
-            return fetched
         if await asyncio.to_thread(digest_of, answer.body) == poll.state.memory.digest:
             return fetched
-        limit, charset = self._settings.max_document_bytes, charset_of(answer.headers)
         try:
-            read = await self._pool.read(
+            read = await self._acquirer.read_document_async(
+                poll.feed,
                 answer.body,
                 shown_url(answer.url),
-                poll.feed.name,
-                limit=limit,
-                charset=charset,
                 base=answer.url,
-                form=form,
+                charset=charset_of(answer.headers),
+                media_type=answer.headers.get("Content-Type"),
             )
         except InputError as error:
             return replace(fetched, read=error)
         except Exception:
-            logger.exception("a large document of the feed %s is read again, here", poll.feed.name)
+            logger.exception("the document of the feed %s is read again later", poll.feed.name)
             return fetched
         return replace(fetched, read=read)
 
@@ -347,8 +335,8 @@ class Poller:
         self._total += outcome.acquisition
         if outcome.rest is not None:
             self._rests.append((outcome.poll.state.address, outcome.rest))
-        if outcome.is_read and answer is not None:
-            offer = self._subscriber.offers(answer, answer.body)
+        if outcome.head is not None and answer is not None:
+            offer = self._subscriber.offers(answer, outcome.head)
             self._offers.extend([] if offer is None else [(outcome.poll.feed, offer)])
 
     def _outcome(self, fetched: Fetched, moment: int, hub: HubRow | None) -> PollOutcome:

@@ -35,15 +35,13 @@ from runnel.net.urls import shown_url
 from runnel.settings import Settings
 from runnel.sources.acquire import Acquirer, Acquisition
 from runnel.sources.documents.adapt import AdaptedFeed
+from runnel.sources.documents.document_head import DAY, DocumentHead
 from runnel.sources.drop_folder import digest_of
 from runnel.sources.web_feeds.freshness import (
-    DAY,
-    DocumentHead,
     back_off,
     charset_of,
     fresh_for,
     next_wait,
-    read_head,
     retry_after,
 )
 from runnel.sources.web_feeds.publishing_rates import learn
@@ -68,7 +66,7 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What came of a request: an answer, or why there is none; `read` is what a large document said."""
+    """What came of a request: an answer, or why there is none; `read` is what its document says."""
 
     poll: DuePoll
     answer: HttpResponse | None
@@ -78,7 +76,7 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class PollOutcome:
-    """What came of a poll. `state` is to be recorded, with what `memory` keeps; `is_read` tells a new document.
+    """What came of a poll. `state` is to be recorded, with what `memory` keeps; a new document has a `head`.
 
     `found` is how many items were new, of how many: what the refresh policy learns from.
     """
@@ -89,7 +87,7 @@ class PollOutcome:
     found: tuple[int, int] | None = None
     acquisition: Acquisition = field(default_factory=Acquisition)
     saturated: bool = False
-    is_read: bool = False
+    head: DocumentHead | None = None
     rest: float | None = None
     """Seconds for which the whole host asked to be left alone."""
     counted_bytes: int = 0
@@ -161,7 +159,7 @@ class ResponseHandler:
         told, marks = self._keep_aside(poll, memory, adapted.problems, ITEM, answer.body)
         held, new = len(adapted.items), accepted.accepted
         saturated = not is_first and memory.held > 0 and new == held >= 2
-        head = read_head(answer.body)
+        head = adapted.head
         memory = replace(
             memory.with_aside(marks),
             digest=digest,
@@ -180,7 +178,7 @@ class ResponseHandler:
             found=(new, held),
             acquisition=Acquisition(new, accepted.unchanged, told),
             saturated=saturated,
-            is_read=True,
+            head=head,
         )
 
     def _read(self, fetched: Fetched, answer: HttpResponse) -> AdaptedFeed:

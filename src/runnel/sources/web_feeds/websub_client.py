@@ -29,6 +29,7 @@ from runnel.net.http_client import HttpClient, HttpResponse
 from runnel.net.urls import shown_url
 from runnel.settings import Settings
 from runnel.sources.acquire import Acquirer, Acquisition
+from runnel.sources.documents.document_head import DocumentHead
 from runnel.sources.web_feeds.freshness import charset_of
 from runnel.sources.web_feeds.hub_links import HubOffer, offer_of
 
@@ -61,9 +62,9 @@ class WebSubClient:
         """Whether hubs can be told where to push."""
         return bool(self._settings.public_url)
 
-    def offers(self, answer: HttpResponse, document: bytes) -> HubOffer | None:
+    def offers(self, answer: HttpResponse, head: DocumentHead) -> HubOffer | None:
         """The hub that a feed's answer names, and the topic to ask it for; None where it offers no push."""
-        return offer_of(answer, document) if self.enabled else None
+        return offer_of(answer, head) if self.enabled else None
 
     # --- asking hubs --------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runnel.errors import BrokenDocumentError
+from runnel.sandbox.pool import SandboxPool
 from runnel.sources.documents import decode_tolerant
 from runnel.sources.documents.adapt import AdaptedFeed, adapt
 from runnel.sources.documents.decode import decode
@@ -31,9 +32,9 @@ def rss(inner: str) -> str:
 @pytest.fixture
 def no_second_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*command: Any, **options: Any) -> None:
-        raise AssertionError("a process was started")
+        raise AssertionError("a sandbox was asked")
 
-    monkeypatch.setattr(subprocess, "run", refuse)
+    monkeypatch.setattr(decode_tolerant, "_read", refuse)
 
 
 @pytest.mark.parametrize(
@@ -178,12 +179,15 @@ def test_what_is_large_gets_no_second_reader() -> None:
 
 
 def test_a_reader_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decode_tolerant, "_CPU_SECONDS", 1)
+    impatient = SandboxPool(replace(decode_tolerant._PROGRAM, cpu_seconds=1.0), workers=1)
+    monkeypatch.setattr(decode_tolerant, "_SANDBOX", impatient)
     # A hundred thousand different words, each compared with all before it.
     words = ",".join(map(str, range(100_000)))
     text = "<rss xmlns:itunes='http://www.itunes.com/dtds/podcast-1.0.dtd'><channel><item><title>a</b></title>"
     with pytest.raises(BrokenDocumentError, match="mismatch"):
         read(f"{text}<itunes:keywords>{words}</itunes:keywords></item></channel></rss>")
+    assert impatient.pids() == []
+    impatient.close()
 
 
 def test_the_second_reader_fetches_nothing_and_opens_nothing(tmp_path: Any) -> None:

@@ -9,14 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 
+from runnel.sources.documents.document_head import DAY, DocumentHead, read_head
 from runnel.sources.web_feeds.freshness import (
-    DAY,
-    DocumentHead,
     back_off,
     charset_of,
     fresh_for,
     next_wait,
-    read_head,
     retry_after,
 )
 from runnel.sources.web_feeds.host_pace import HostPace, RequestBudget

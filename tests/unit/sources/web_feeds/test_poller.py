@@ -24,6 +24,7 @@ from runnel.errors import CatalogUnavailableError, RunnelError, StorageFullError
 from runnel.logs.items.item_log import Accepted, ItemLog
 from runnel.model.feed import Feed
 from runnel.model.item import Item
+from runnel.sources import document_child
 from runnel.sources.acquire import Acquisition
 from runnel.sources.web_feeds.poller import Poller
 
@@ -199,6 +200,19 @@ def test_a_large_document_is_read_like_a_small_one(world: PollWorld, server: Fee
     assert world.accepted()[0].first("link") == server.url("/deep/one.html")
     assert "declares" in (world.state(broken).problem or "")
     assert world.poll_after(600) == Acquisition()
+
+
+def test_even_a_small_document_is_read_in_the_sandbox(
+    world: PollWorld, server: FeedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("a document was decoded outside the sandbox")
+
+    monkeypatch.setattr(document_child, "decode", fail)
+    monkeypatch.setattr(document_child, "read_head", fail)
+    server.pages["/a"] = Page(rss("1"))
+    world.register("/a")
+    assert world.poll().accepted == 1
 
 
 # --- what a server asks for ---------------------------------------------------------------------------------------
@@ -447,7 +461,11 @@ def test_a_fault_in_reading_hurts_only_its_feed(
             raise ZeroDivisionError
         return read(feed, *given, **more)
 
+    async def fail_async(feed: Feed, *given: Any, **more: Any) -> Any:
+        return fail(feed, *given, **more)
+
     monkeypatch.setattr(world.acquirer, "read_document", fail)
+    monkeypatch.setattr(world.acquirer, "read_document_async", fail_async)
     assert world.poll().accepted == 1
     assert "ZeroDivisionError" in (world.state(bad).problem or "")
 

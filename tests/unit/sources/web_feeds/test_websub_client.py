@@ -21,10 +21,13 @@ from runnel.catalog.access import owners
 from runnel.catalog.declared import feeds
 from runnel.catalog.polling import hubs
 from runnel.catalog.polling.hubs import HubRow, HubState
-from runnel.errors import BacklogError, StorageFullError
+from runnel.errors import BacklogError, InputError, StorageFullError
 from runnel.logs.items.item_log import ItemLog
 from runnel.model.feed import ADMIN
 from runnel.net.http_client import HttpResponse
+from runnel.sources import document_child
+from runnel.sources.document_child import DocumentSource, read_document
+from runnel.sources.documents.document_head import NO_HEAD, DocumentHead
 from runnel.sources.web_feeds.hub_links import HubOffer, offer_of
 from runnel.sources.web_feeds.websub_client import WebSubClient
 
@@ -410,7 +413,7 @@ def _answer(url: str = "https://muse.example/rss", **headers: str) -> HttpRespon
     ],
 )  # fmt: skip
 def test_where_a_feed_is_pushed(link: str, head: str, offer: tuple[str, str] | None) -> None:
-    found = offer_of(_answer(Link=link), rss(head=head))
+    found = offer_of(_answer(Link=link), head_of(rss(head=head)))
     assert found == (None if offer is None else HubOffer(*offer))
 
 
@@ -436,6 +439,17 @@ def test_a_push_that_there_is_no_room_for_is_not_counted(
     assert (taken.accepted, used()) == (1, before + len(body))
 
 
+def test_a_push_is_read_in_the_sandbox(world: World, feed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise AssertionError("a document was decoded outside the sandbox")
+
+    monkeypatch.setattr(document_child, "decode", fail)
+    body = rss("2")
+    taken = world.subscriber.receive(world.hub.callback, world.hub.signed(body), body)
+    assert taken is not None
+    assert taken.accepted == 1
+
+
 def _json_feed(**more: Any) -> bytes:
     version = "https://jsonfeed.org/version/1.1"
     return json.dumps({"version": version, "title": "t", "items": [{"id": "1"}], **more}).encode()
@@ -452,6 +466,13 @@ def test_a_json_feed_is_pushed_by_the_hub_that_it_names(world: World, server: Fe
     pushed = world.subscriber.receive(world.hub.callback, world.hub.signed(body), body)
     assert pushed is not None
     assert (pushed.accepted, world.ids()) == (1, ["1", "2"])
+
+
+def head_of(document: bytes) -> DocumentHead:
+    try:
+        return read_document(document, DocumentSource("feed", "F")).head
+    except InputError:
+        return NO_HEAD
 
 
 HUB = {"type": "WebSub", "url": "https://hub.example/"}
@@ -474,18 +495,18 @@ HUB = {"type": "WebSub", "url": "https://hub.example/"}
     ],
 )
 def test_where_a_json_feed_is_pushed(document: bytes, offer: tuple[str, str] | None) -> None:
-    found = offer_of(_answer(), document)
+    found = offer_of(_answer(), head_of(document))
     assert found == (None if offer is None else HubOffer(*offer))
 
 
 @settings(deadline=None, max_examples=200)
 @given(some.text(max_size=100) | some.text('<>;,="relhub selfx:/', max_size=100), some.binary(max_size=100))
 def test_no_answer_breaks_the_search_for_a_hub(link: str, document: bytes) -> None:
-    found = offer_of(_answer(Link=link), document)
+    found = offer_of(_answer(Link=link), head_of(document))
     assert found is None or found.hub.startswith("https://")
 
 
 def test_a_long_header_takes_no_long_time() -> None:
-    assert offer_of(_answer(Link='<a>;"' * 20_000), b"") is None
-    assert offer_of(_answer(Link="<" * 100_000), b"") is None
-    assert offer_of(_answer(Link="<a>; rel" * 20_000), b"") is None
+    assert offer_of(_answer(Link='<a>;"' * 20_000), NO_HEAD) is None
+    assert offer_of(_answer(Link="<" * 100_000), NO_HEAD) is None
+    assert offer_of(_answer(Link="<a>; rel" * 20_000), NO_HEAD) is None

@@ -1,0 +1,87 @@
+"""The program that every sandbox starts: it loads one module, drops its rights, and answers requests until its end.
+
+In: frames (a length, then bytes) on a socket. Out: an empty frame once it is ready, then a frame per request. The
+module is named in the arguments and has a function `open_program`, which returns the function that answers requests.
+`open_program` must load whatever is needed later: after it a process can usually open no file.
+
+This file is started by path in an isolated interpreter, so it imports nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import resource
+import signal
+import socket
+import struct
+import sys
+import traceback
+from pathlib import Path
+
+LENGTH = struct.Struct(">I")
+"""The head of a frame: the number of bytes that follow."""
+
+EXHAUSTED = 77
+"""Exit code of a process that ran out of memory."""
+
+DESCRIPTOR = 3
+"""The socket's descriptor in the child: the first one after the three standard streams."""
+
+
+def main() -> None:
+    """Serve requests until the other side closes the socket."""
+    if (given := int(sys.argv[1])) != DESCRIPTOR:
+        os.dup2(given, DESCRIPTOR, inheritable=False)
+        os.close(given)
+    start = json.loads(sys.argv[2])
+    sys.path += start["path"]
+    answer = importlib.import_module(start["module"]).open_program(**start["arguments"])
+    limit_process(start["megabytes"], files=start["files"], can_start_processes=start["can_start_processes"])
+    connection = socket.socket(fileno=DESCRIPTOR)
+    requests = connection.makefile("rb")
+    connection.sendall(LENGTH.pack(0))
+    while header := requests.read(LENGTH.size):
+        request = requests.read(LENGTH.unpack(header)[0])
+        # CPU time of this request. The default action of the signal ends the process.
+        signal.setitimer(signal.ITIMER_PROF, start["cpu_seconds"])
+        reply = answer(request)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        connection.sendall(LENGTH.pack(len(reply)) + reply)
+        del request, reply
+
+
+def limit_process(megabytes: int, *, files: int, can_start_processes: bool) -> None:
+    """Bound the memory that this process may take beyond what it has now, and what it may open, write and start.
+
+    Some systems know fewer limits. The deadline of the process that started this one holds everywhere.
+    """
+    used = 1 << 30
+    with contextlib.suppress(OSError, ValueError):
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limits = {
+        resource.RLIMIT_AS: used + (megabytes << 20),
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_FSIZE: 0,
+        resource.RLIMIT_NOFILE: DESCRIPTOR + 1 + files,
+    }
+    if not can_start_processes:
+        limits[resource.RLIMIT_NPROC] = 0
+    for kind, limit in limits.items():
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(kind, (limit, limit))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except MemoryError:
+        os._exit(EXHAUSTED)
+    except BaseException:
+        # Without memory anything can fail, also while another error is handled.
+        try:
+            traceback.print_exc()
+        finally:
+            os._exit(1)

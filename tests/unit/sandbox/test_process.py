@@ -1,0 +1,220 @@
+"""Sandboxes: limits hold, reasons are plain, and a child that lies gets nowhere."""
+
+from __future__ import annotations
+
+import os
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from runnel.sandbox.pool import SandboxPool
+from runnel.sandbox.process import BadReplyError, EndCause, SandboxError, SandboxProcess, SandboxProgram
+
+Start = Callable[..., SandboxProcess]
+MEGABYTES = 64
+
+
+def program_of(behavior: str, *, cpu_seconds: float = 20.0, can_start_processes: bool = False) -> SandboxProgram:
+    return SandboxProgram(
+        "hostile_programs",
+        (),
+        MEGABYTES,
+        cpu_seconds,
+        arguments={"behavior": behavior},
+        folder=Path(__file__).parent,
+        can_start_processes=can_start_processes,
+    )
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    started: list[SandboxProcess] = []
+
+    def make(behavior: str, **limits: float) -> SandboxProcess:
+        started.append(SandboxProcess(program_of(behavior, **limits)))  # type: ignore[arg-type]
+        return started[-1]
+
+    yield make
+    for process in started:
+        process.close()
+
+
+def ask(process: SandboxProcess, request: bytes = b"a", *, seconds: float = 30.0, max_reply: int = 100) -> bytes:
+    return process.ask(request, bytes, seconds=seconds, max_reply=max_reply)
+
+
+def is_gone(process: SandboxProcess) -> bool:
+    try:
+        os.kill(process.pid, 0)
+    except ProcessLookupError:
+        return not process.is_usable()
+    return False
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, 5_000_000])
+def test_a_reply_comes_whole_up_to_its_bound(start: Start, size: int) -> None:
+    process = start("echo")
+    assert ask(process, b"x" * size, max_reply=size) == b"x" * size
+    assert ask(process, b"b") == b"b"
+    assert (process.served, process.is_usable()) == (2, True)
+
+
+def test_a_reply_one_byte_beyond_its_bound_is_refused(start: Start) -> None:
+    process = start("echo")
+    with pytest.raises(SandboxError, match="it has more than 100 bytes") as caught:
+        ask(process, b"x" * 101)
+    assert caught.value.cause is EndCause.BAD_REPLY
+    assert is_gone(process)
+
+
+@pytest.mark.parametrize(
+    ("behavior", "cause", "reason"),
+    [
+        ("send garbage", EndCause.BAD_REPLY, "sent a bad reply"),
+        ("send too much", EndCause.BAD_REPLY, "it has more than 100 bytes"),
+        ("send more than it says", EndCause.BAD_REPLY, "it is longer than it says"),
+        ("send half a header", EndCause.ENDED, "ended with code 0"),
+        ("send half a frame", EndCause.ENDED, "ended with code 0"),
+        ("send nothing", EndCause.ENDED, "ended with code 0"),
+        ("compute forever", EndCause.CPU_TIME, "it took more than 0.5 seconds of CPU time"),
+        ("take memory", EndCause.MEMORY, "it took more than 64 MB of memory"),
+        ("complain", EndCause.ENDED, "its process ended with code 3: �[31mthe �reason"),
+        ("raise error", EndCause.ENDED, "its process ended with code 1: ValueError: no reply"),
+    ],
+)
+def test_a_child_that_misbehaves_is_ended_and_the_reason_is_plain(
+    start: Start, behavior: str, cause: EndCause, reason: str
+) -> None:
+    process = start(behavior, cpu_seconds=0.5)
+    with pytest.raises(SandboxError) as caught:
+        ask(process)
+    assert (caught.value.cause, reason in caught.value.reason) == (cause, True), caught.value.reason
+    assert is_gone(process)
+
+
+@pytest.mark.parametrize("behavior", ["forever", "send a byte now and then", "complain forever"])
+def test_a_child_without_end_meets_the_deadline(start: Start, behavior: str) -> None:
+    process = start(behavior)
+    with pytest.raises(SandboxError, match=r"it took more than 0\.5 seconds$") as caught:
+        ask(process, seconds=0.5, max_reply=1_000_000)
+    assert caught.value.cause is EndCause.DEADLINE
+    assert is_gone(process)
+
+
+def test_a_child_that_does_not_read_meets_the_deadline(start: Start) -> None:
+    process = start("forever")
+    with pytest.raises(SandboxError) as caught:
+        ask(process, b"x" * (64 << 20), seconds=0.5)
+    assert caught.value.cause in (EndCause.DEADLINE, EndCause.MEMORY)
+
+
+def test_what_the_reader_of_a_reply_refuses_ends_the_child(start: Start) -> None:
+    def refuse(reply: memoryview) -> None:
+        raise BadReplyError("it is wrong")
+
+    process = start("echo")
+    with pytest.raises(SandboxError, match="sent a bad reply: it is wrong"):
+        process.ask(b"a", refuse, seconds=30, max_reply=100)
+    assert is_gone(process)
+
+
+def test_a_second_reply_is_never_taken_for_that_of_the_next_request() -> None:
+    program = program_of("send another reply later", can_start_processes=True)
+    with SandboxPool(program, 1) as pool:
+        for _ in range(3):
+            assert pool.ask(b"a", bytes, seconds=30, max_reply=100) == b"true"
+            time.sleep(0.4)
+
+
+def test_a_program_that_cannot_be_loaded_is_told() -> None:
+    with pytest.raises(SandboxError, match="RuntimeError: the program is broken") as caught:
+        SandboxProcess(program_of("fails to load"))
+    assert caught.value.cause is EndCause.NOT_STARTED
+
+
+def test_a_child_can_open_nothing_and_imports_only_what_its_program_needs(
+    start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("RUNNEL_TOKEN", "hush")
+    process = start("try everything")
+    words = ask(process, max_reply=10_000).decode().split()
+    assert not {"read", "write", "connect"} & set(words)
+    path = [Path(word[5:]) for word in words if word.startswith("path=")]
+    assert str(Path(__file__).parent) in map(str, path)
+    assert not any("site-packages" in str(folder) or folder.is_relative_to(tmp_path) for folder in path)
+    environment = Path(f"/proc/{process.pid}/environ").read_bytes()
+    assert environment == b"LC_ALL=C.UTF-8\0XML_CATALOG_FILES=\0"
+    assert Path(f"/proc/{process.pid}/cwd").readlink() == Path("/")
+
+
+def test_limits_are_those_of_the_program(start: Start) -> None:
+    process = start("echo")
+    limits = Path(f"/proc/{process.pid}/limits").read_text()
+    for name, limit in {"open files": "4", "file size": "0", "core file size": "0", "processes": "0"}.items():
+        (line,) = [line for line in limits.splitlines() if line.startswith(f"Max {name} ")]
+        assert line.split(f"Max {name}")[1].split()[:2] == [limit, limit]
+    (line,) = [line for line in limits.splitlines() if line.startswith("Max address space")]
+    assert int(line.split()[3]) < (MEGABYTES << 20) + (512 << 20)
+
+
+def test_a_pool_replaces_a_child_and_says_how_many_requests_it_served() -> None:
+    def fail_on_b(reply: memoryview) -> bytes:
+        if bytes(reply) == b"b":
+            raise BadReplyError("b")
+        return bytes(reply)
+
+    with SandboxPool(program_of("echo"), 1) as pool:
+        assert pool.ask(b"a", fail_on_b, seconds=30, max_reply=9) == b"a"
+        (first,) = pool.pids()
+        with pytest.raises(SandboxError) as caught:
+            pool.ask(b"b", fail_on_b, seconds=30, max_reply=9)
+        assert caught.value.served == 1
+        assert pool.ask(b"c", fail_on_b, seconds=30, max_reply=9) == b"c"
+        assert pool.pids() != [first]
+        assert pool.ask(b"d", fail_on_b, seconds=30, max_reply=9, fresh=True) == b"d"
+        assert len(pool.pids()) == 1
+
+
+def test_closing_a_pool_ends_the_children_at_work() -> None:
+    pool = SandboxPool(program_of("forever"), 1)
+    errors: list[SandboxError] = []
+
+    def wait() -> None:
+        try:
+            pool.ask(b"a", bytes, seconds=60, max_reply=9)
+        except SandboxError as error:
+            errors.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    while not pool._busy:
+        time.sleep(0.01)
+    pool.close()
+    waiting.join(30)
+    assert [error.cause for error in errors] == [EndCause.CLOSED]
+    with pytest.raises(SandboxError, match="closed"):
+        pool.ask(b"a", bytes, seconds=60, max_reply=9)
+
+
+def test_children_end_with_their_parent() -> None:
+    process = SandboxProcess(program_of("echo"))
+    process._socket.close()  # as the kernel does when a process is killed
+    deadline = time.monotonic() + 60
+    while process._process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert process._process.poll() == 0
+    process.close()
+
+
+def test_a_frame_has_four_bytes_of_length() -> None:
+    # The hostile programs above write frames by hand.
+    from runnel.sandbox.child_main import LENGTH
+
+    assert LENGTH.pack(7) == struct.pack(">I", 7)
