@@ -16,6 +16,7 @@ import typer
 from runnel.cli.output import console, reporting_errors
 from runnel.cli.run import progress_line
 from runnel.errors import WorkspaceError
+from runnel.private_files import FILE_MODE
 
 if TYPE_CHECKING:
     from runnel.engine import Engine
@@ -47,7 +48,7 @@ def demo(
         with _step(f"making a world of {items:,} items and {queries:,} standing queries"):
             world = World.generate(seed=seed, items=items, queries=queries)
         with open_engine(folder, first_fetch_items=1_000_000) as engine:
-            (folder / _MARK).touch()
+            (folder / _MARK).touch(FILE_MODE)
             with _step(f"declaring {len(world.feeds)} feeds, {len(world.queries):,} queries and their subscriptions"):
                 engine.execute(world.script())
             _publish(engine, world)
@@ -100,12 +101,13 @@ def _step(label: str) -> Iterator[_Status]:
 
 
 def _report(engine: Engine, folder: Path) -> Path:
+    from runnel.cli.report import write_page
     from runnel.web.collect_report import collect_report
     from runnel.web.report import render_report
 
     page = collect_report(engine, "A day of invented news", next_steps=_next_steps(folder))
     place = folder / "report.html"
-    place.write_text(render_report(page), "utf-8")
+    write_page(place, render_report(page))
     return place
 
 

@@ -291,17 +291,21 @@ def doctor(
         bool,
         typer.Option("--deep", help="Read every file and compare it with its checksum. Slow if there are many."),
     ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Repair the permissions of files that other users can read.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Check this machine and, if there is one, the workspace: Python, Java, Spark, disk, catalog, files, operators.
 
     Data files must exist and have the right size. With `--deep` they are also read and compared with their checksums.
+    Files that other users can read are reported; with `--repair` only the workspace's user can read them.
 
     Example: `runnel doctor --deep`
     """
     from runnel.cli.doctor import examine
 
-    findings = list(examine(root, deep=deep))
+    findings = list(examine(root, deep=deep, repair=repair))
     for finding in findings:
         if as_json:
             print_json(

@@ -9,6 +9,7 @@ import typer
 
 from runnel.cli.output import console, print_json, reporting_errors
 from runnel.errors import InputError
+from runnel.private_files import open_private
 
 
 def report(
@@ -33,10 +34,16 @@ def report(
         place = output or engine.root.folder / "report.html"
         page = render_report(collect_report(engine, title))
         try:
-            place.write_text(page, "utf-8")
+            write_page(place, page)
         except OSError as error:
             raise InputError(f"cannot be written: {error.strerror}", place=str(place)) from error
         if as_json:
             print_json({"report": str(place)})
         else:
             console.print(f"[green]✓[/green] wrote {place}")
+
+
+def write_page(place: Path, page: str) -> None:
+    """Write a page about the feeds and queries of all owners, so that only this user can read it."""
+    with open(place, "w", encoding="utf-8", opener=open_private) as file:
+        file.write(page)

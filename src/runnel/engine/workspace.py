@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from runnel.engine.identity import Belonging, adopt, check_identity, claim_new, 
 from runnel.errors import NotAWorkspaceError, WorkspaceError, WorkspaceExistsError
 from runnel.logs.items.item_log import ItemLog
 from runnel.logs.matches.match_log import MatchLog
+from runnel.private_files import FOLDER_MODE, make_private_folder
 from runnel.settings import FILE, Settings
 from runnel.storage.file_storage import Storage, open_storage
 from runnel.streaming.cluster_checks import refuse_lone_catalog
@@ -65,11 +67,11 @@ def create_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any
     folder = folder.absolute()
     if (folder / FILE).exists():
         raise WorkspaceExistsError(f"{folder} is a Runnel root already", hint="use it, or choose another folder")
+    settings = Settings.load(folder, **overrides)
     try:
-        (folder / "out").mkdir(parents=True, exist_ok=True)
+        make_folders(folder, shared_output=settings.shared_output)
     except OSError as error:
         raise WorkspaceError(f"{folder} cannot be made: {error.strerror}", hint="choose another folder") from error
-    settings = Settings.load(folder, **overrides)
     refuse_files(_storage(folder, settings))
     root = _open(folder, settings, clock)
     try:
@@ -82,8 +84,28 @@ def create_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any
     # The settings file makes the folder a root, so it comes last. A root whose catalog is elsewhere says so: opened
     # without RUNNEL_CATALOG it must not quietly begin a catalog of its own.
     elsewhere = _CATALOG_LINES.format(url=json.dumps(without_password(settings.catalog))) if settings.catalog else ""
-    (folder / FILE).write_text(_TEMPLATE + elsewhere, "utf-8")
+    write_settings(folder, _TEMPLATE + elsewhere)
     return root
+
+
+def make_folders(folder: Path, *, shared_output: bool) -> None:
+    """Make the folder of a workspace, and `out` in it, so that only this user can read them.
+
+    A folder that holds other things keeps its permissions: it may be a home folder, or one that many users share.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
+    if not any(folder.iterdir()):
+        with suppress(PermissionError):  # it belongs to another user, who decides about it
+            folder.chmod(0o711 if shared_output else FOLDER_MODE)
+    make_private_folder(folder / "out")
+    if shared_output:
+        (folder / "out").chmod(0o755)
+
+
+def write_settings(folder: Path, text: str) -> None:
+    """Write the settings file, durably and readable for this user alone: it may hold passwords."""
+    open_storage(folder.as_uri()).replace(FILE, text.encode())
 
 
 def open_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> Workspace:

@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -31,6 +31,7 @@ from runnel.errors import (
     WorkspaceError,
     install_hint,
 )
+from runnel.private_files import open_private
 
 _BUSY_SECONDS = 60.0
 _STATEMENT_SECONDS = 300.0
@@ -190,7 +191,7 @@ def _opened_for_lock(path: str) -> IO[bytes]:
     """A file to lock. One that another user made, for instance root, need not be writable for that."""
     file = Path(path)
     try:
-        return file.open("ab")
+        return open(file, "ab", opener=open_private)
     except PermissionError:
         if file.exists():
             return file.open("rb")
@@ -397,6 +398,14 @@ def _open_sqlite(url: URL, max_bytes: int, read_only: bool) -> Engine:
     if read_only:
         given = {"creator": _connect_read_only(Path(str(url.database)))}
     engine = create_engine(url, poolclass=QueuePool, max_overflow=_POOL_EXTRA, hide_parameters=True, **given)
+    file = sqlite_file(url.render_as_string(hide_password=False))
+
+    @event.listens_for(engine, "do_connect")
+    def make_private(dialect: Any, record: Any, arguments: Any, options: Any) -> None:
+        """Make the file before SQLite does, which would let everybody read it; its log gets the same permissions."""
+        if file is not None and not file.exists():
+            with suppress(OSError):  # SQLite reports why it cannot be made
+                os.close(open_private(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, record: Any) -> None:

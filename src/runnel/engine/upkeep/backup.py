@@ -46,6 +46,7 @@ from runnel.matching.operators.ask.operator_environment import FOLDER as OPERATO
 from runnel.model.segment import Tier
 from runnel.plan.store import MANIFEST as PLAN_MANIFEST
 from runnel.plan.store import read_manifest as read_plan
+from runnel.private_files import FILE_MODE, FOLDER_MODE, make_private_folder, open_private, sync_folder
 from runnel.scaleout.partitioning import ASSIGNMENT
 from runnel.scaleout.partitioning import MANIFEST as DIVISION
 from runnel.settings import FILE
@@ -170,9 +171,10 @@ def _prepare(root: Workspace, target: Path, number: int) -> Manifest | None:
     if foreign:
         raise InputError("this folder has other things in it", place=str(target), hint="choose an empty folder")
     try:
-        target.mkdir(parents=True, exist_ok=True)
-        target.chmod(0o700)  # the catalog has secrets in it
-        (target / _UNFINISHED).touch()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(target)
+        target.chmod(FOLDER_MODE)  # it holds the items of all owners
+        (target / _UNFINISHED).touch(FILE_MODE)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", place=str(target)) from error
     return before
@@ -264,7 +266,7 @@ def _operator_files(storage: Storage) -> Iterator[str]:
 
 def _copy(source: Path, target: Path, *, link: bool) -> Digest:
     """Copy a file so that it has its name only when it is whole; _Vanished if it is gone."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(target.parent)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
         if link:
@@ -273,9 +275,9 @@ def _copy(source: Path, target: Path, *, link: bool) -> Digest:
             except OSError as error:
                 if isinstance(error, FileNotFoundError):
                     raise
-                shutil.copyfile(source, draft)  # another disk, or one without such names
+                _copy_bytes(source, draft)  # another disk, or one without such names
         else:
-            shutil.copyfile(source, draft)
+            _copy_bytes(source, draft)
     except FileNotFoundError as error:
         raise _VanishedError(source.name) from error
     digest = digest_of(draft)
@@ -283,6 +285,11 @@ def _copy(source: Path, target: Path, *, link: bool) -> Digest:
         os.fsync(file.fileno())
     draft.replace(target)
     return digest
+
+
+def _copy_bytes(source: Path, draft: Path) -> None:
+    with source.open("rb") as reader, open(draft, "xb", opener=open_private) as writer:
+        shutil.copyfileobj(reader, writer, _CHUNK)
 
 
 def digest_of(path: Path) -> Digest:
@@ -299,22 +306,14 @@ def digest_of(path: Path) -> Digest:
 def _replace(path: Path, data: bytes) -> None:
     """Write a file so that it is there whole, or as it was."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    with draft.open("wb") as file:
+    with open(draft, "xb", opener=open_private) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
     for folder in {path.parent, *(one for one in path.parent.rglob("*") if one.is_dir())}:
-        _sync(folder)
+        sync_folder(folder)
     draft.replace(path)
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_folder(path.parent)
 
 
 def _prune(target: Path, manifest: Manifest) -> None:

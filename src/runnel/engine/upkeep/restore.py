@@ -20,6 +20,7 @@ from runnel.catalog.store.connection import Catalog, Clock, without_password
 from runnel.engine.identity import mark_restored
 from runnel.engine.upkeep.backup import Digest, Manifest, Report, digest_of, read_manifest
 from runnel.engine.upkeep.catalog_copy import copy_in, make_ready
+from runnel.engine.workspace import make_folders, write_settings
 from runnel.errors import CorruptDataError, StorageFullError, WorkspaceError, WorkspaceExistsError
 from runnel.matching.operators.ask.operator_environment import FOLDER as OPERATORS
 from runnel.matching.operators.builtin.configuration import PRIVATE
@@ -58,7 +59,7 @@ def restore(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise WorkspaceExistsError(f"{folder} is not empty", hint="restore into a new folder")
     with _undone_unless_whole(folder):
-        (folder / "out").mkdir(parents=True, exist_ok=True)
+        make_folders(folder, shared_output=False)
         opened = Catalog(catalog or f"sqlite:///{folder / 'catalog.sqlite'}", clock=clock)
         try:
             _refuse_used(opened)
@@ -142,7 +143,7 @@ def _write_folder(source: Path, folder: Path, catalog: str, storage: str) -> Non
         if path.is_file() and relative.as_posix() != FILE and not (folder / relative).exists():
             (folder / relative).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, folder / relative)
-    (folder / FILE).write_text(settings_for(source.joinpath(FILE).read_text("utf-8"), catalog, storage), "utf-8")
+    write_settings(folder, settings_for(source.joinpath(FILE).read_text("utf-8"), catalog, storage))
 
 
 def _write_operators(source: Path, storage: Storage) -> None:
