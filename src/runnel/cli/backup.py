@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from runnel.cli.options import JsonOption, TokenOption, WorkspaceOption, open_for_command, refuse_token
 from runnel.cli.output import console, counted, escaped, print_json, reporting_errors
 
 
@@ -17,25 +18,22 @@ def backup(
     link: Annotated[
         bool, typer.Option("--link", help="Give files a second name instead of copying them, on the same disk.")
     ] = False,
-    root: Annotated[
-        Path, typer.Option("--root", "-r", envvar="RUNNEL_ROOT", help="The root: the folder of one installation.")
-    ] = Path(),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line each, instead of text.")] = False,
+    root: WorkspaceOption = Path(),
+    token: TokenOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Copy a root into a folder, also while it runs; a second time only what is new is copied.
 
     Example: `runnel backup /mnt/backups/news`
     """
     from runnel.engine.upkeep.backup import back_up
-    from runnel.engine.workspace import open_workspace
 
-    with reporting_errors(as_json):
-        opened = open_workspace(root)
-        try:
-            with _shown_files("backing up", as_json) as report:
-                made = back_up(opened, target, link=link, report=report)
-        finally:
-            opened.close()
+    with (
+        reporting_errors(as_json),
+        open_for_command(root, token, admin_only="back up the workspace") as engine,
+    ):
+        with _shown_files("backing up", as_json) as report:
+            made = back_up(engine.root, target, link=link, report=report)
         if as_json:
             print_json(
                 {
@@ -65,7 +63,8 @@ def restore(
     storage: Annotated[
         str, typer.Option(envvar="RUNNEL_STORAGE", help="URL of an empty place for the files; the folder otherwise.")
     ] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line each, instead of text.")] = False,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a root from a backup, after comparing every file with its digest.
 
@@ -74,6 +73,7 @@ def restore(
     from runnel.engine.upkeep.restore import restore as restore_root
 
     with reporting_errors(as_json):
+        refuse_token(token, "restore a workspace")
         with _shown_files("restoring", as_json) as report:
             made = restore_root(source, folder, catalog=catalog, storage=storage, report=report)
         if as_json:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from runnel.cli.options import TokenOption, refuse_token
 from runnel.cli.output import console, reporting_errors
 from runnel.cli.run import progress_line
 from runnel.errors import WorkspaceError
@@ -33,6 +34,7 @@ def demo(
     items: Annotated[int, typer.Option(help="How many items are published.", min=1)] = 4000,
     queries: Annotated[int, typer.Option(help="How many standing queries are declared.", min=1)] = 3000,
     seed: Annotated[int, typer.Option(help="The seed of the world; the same seed makes the same news.")] = 7,
+    token: TokenOption = None,
 ) -> None:
     """Show it all on generated news: declare, publish, match on Spark, write feeds and a report.
 
@@ -43,6 +45,7 @@ def demo(
     from runnel.testing.world import World
 
     with reporting_errors(False):
+        refuse_token(token, "make a workspace")
         java_version()  # before anything else: without Java there is nothing to show
         _clear(folder)
         with _step(f"making a world of {items:,} items and {queries:,} standing queries"):

@@ -17,7 +17,15 @@ from runnel.cli.demo import demo
 from runnel.cli.letters import letters
 from runnel.cli.operators import operators
 from runnel.cli.opml import opml
-from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
+from runnel.cli.options import (
+    ActingOption,
+    JsonOption,
+    TokenOption,
+    WorkspaceOption,
+    check_admin_token,
+    open_for_command,
+    refuse_token,
+)
 from runnel.cli.output import (
     console,
     escaped,
@@ -70,6 +78,7 @@ def runnel(
 @app.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="Where the root shall be; made if it is not there.")] = Path(),
+    token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a root: the folder of one installation.
@@ -79,6 +88,7 @@ def init(
     from runnel.engine.workspace import create_workspace
 
     with reporting_errors(as_json):
+        refuse_token(token, "make a workspace")
         root = create_workspace(folder)
         root.close()
         if as_json:
@@ -94,6 +104,7 @@ def adopt_command(
         bool, typer.Option("--force", help="Accept the catalog even if most of its files are missing.")
     ] = False,
     root: WorkspaceOption = Path(),
+    token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Declare that the catalog and the files of a workspace belong together.
@@ -106,6 +117,7 @@ def adopt_command(
     from runnel.engine.workspace import adopt_workspace
 
     with reporting_errors(as_json):
+        refuse_token(token, "accept a catalog")
         belonging = adopt_workspace(root, force=force)
         if as_json:
             print_json({"root": str(root.absolute()), "named": belonging.named, "present": belonging.present})
@@ -294,6 +306,7 @@ def doctor(
     repair: Annotated[
         bool, typer.Option("--repair", help="Repair the permissions of files that other users can read.")
     ] = False,
+    token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check this machine and, if there is one, the workspace: Python, Java, Spark, disk, catalog, files, operators.
@@ -305,6 +318,8 @@ def doctor(
     """
     from runnel.cli.doctor import examine
 
+    with reporting_errors(as_json):
+        check_admin_token(root, token, "check the whole workspace")
     findings = list(examine(root, deep=deep, repair=repair))
     for finding in findings:
         if as_json:

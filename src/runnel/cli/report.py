@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from runnel.cli.options import JsonOption, TokenOption, WorkspaceOption, open_for_command
 from runnel.cli.output import console, print_json, reporting_errors
 from runnel.errors import InputError
 from runnel.private_files import open_private
@@ -17,20 +18,21 @@ def report(
         Path | None, typer.Option("--output", "-o", help="Where to write; report.html in the root by default.")
     ] = None,
     title: Annotated[str, typer.Option(help="The page's title.")] = "Runnel report",
-    root: Annotated[
-        Path, typer.Option("--root", "-r", envvar="RUNNEL_ROOT", help="The root: the folder of one installation.")
-    ] = Path(),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line each, instead of text.")] = False,
+    root: WorkspaceOption = Path(),
+    token: TokenOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a page about what was matched: items and matches over time, per query, and what sharing saved.
 
     Example: `runnel report -o report.html`
     """
-    from runnel.engine import open_engine
     from runnel.web.collect_report import collect_report
     from runnel.web.report import render_report
 
-    with reporting_errors(as_json), open_engine(root, create=False) as engine:
+    with (
+        reporting_errors(as_json),
+        open_for_command(root, token, admin_only="report on the whole workspace") as engine,
+    ):
         place = output or engine.root.folder / "report.html"
         page = render_report(collect_report(engine, title))
         try:
