@@ -103,6 +103,9 @@ def adopt_command(
     force: Annotated[
         bool, typer.Option("--force", help="Accept the catalog even if most of its files are missing.")
     ] = False,
+    new_key: Annotated[
+        bool, typer.Option("--new-key", help="Make a new key, because the old one is lost. Stop the runner first.")
+    ] = False,
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     as_json: JsonOption = False,
@@ -112,13 +115,16 @@ def adopt_command(
     All other commands refuse a catalog whose identity differs from that of the files. Use this command only if you
     know that the catalog is the right one, for example because you restored it from your own copy.
 
+    With `--new-key`, the secrets that were sealed with the lost key are removed. Webhooks then need new signing keys:
+    `rotate key of subscription 12;`.
+
     Example: `runnel adopt --root news`
     """
     from runnel.engine.workspace import adopt_workspace
 
     with reporting_errors(as_json):
         refuse_token(token, "accept a catalog")
-        belonging = adopt_workspace(root, force=force)
+        belonging = adopt_workspace(root, force=force, new_key=new_key)
         if as_json:
             print_json({"root": str(root.absolute()), "named": belonging.named, "present": belonging.present})
         else:

@@ -15,12 +15,14 @@ from runnel.catalog.declared.feeds import feed_names
 from runnel.catalog.store.connection import Catalog, Clock, sqlite_file, without_password
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.identity import Belonging, adopt, check_identity, claim_new, refuse_files
+from runnel.engine.seal_secrets import check_key, replace_key
 from runnel.errors import NotAWorkspaceError, WorkspaceError, WorkspaceExistsError
 from runnel.logs.items.item_log import ItemLog
 from runnel.logs.matches.match_log import MatchLog
 from runnel.private_files import FOLDER_MODE, make_private_folder
 from runnel.settings import FILE, Settings
 from runnel.storage.file_storage import Storage, open_storage
+from runnel.storage.key_file import KeyFile
 from runnel.streaming.cluster_checks import refuse_lone_catalog
 
 _TEMPLATE = """\
@@ -38,7 +40,7 @@ catalog = {url}
 
 @dataclass(frozen=True)
 class Workspace:
-    """An open root: its folder, settings, catalog, files and logs."""
+    """An open workspace: its folder, settings, catalog, files, logs and key."""
 
     folder: Path
     settings: Settings
@@ -46,6 +48,7 @@ class Workspace:
     storage: Storage
     items: ItemLog
     matches: MatchLog
+    key: KeyFile
 
     @property
     def out(self) -> Path:
@@ -78,6 +81,7 @@ def create_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any
         root.catalog.migrate()
         _refuse_used(root.catalog)
         claim_new(root.catalog, root.storage)
+        check_key(root.catalog, root.key)
     except BaseException:
         root.close()
         raise
@@ -114,17 +118,25 @@ def open_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any) 
     try:
         check_identity(root.catalog, root.storage)
         root.catalog.migrate()
+        check_key(root.catalog, root.key)
     except BaseException:
         root.close()
         raise
     return root
 
 
-def adopt_workspace(folder: Path, *, force: bool = False, **overrides: Any) -> Belonging:
-    """Declare that the catalog and the files that the settings of a workspace name belong together."""
+def adopt_workspace(folder: Path, *, force: bool = False, new_key: bool = False, **overrides: Any) -> Belonging:
+    """Declare that the catalog and the files that the settings of a workspace name belong together.
+
+    With `new_key` the workspace gets a new key; the secrets that were sealed with the old one are removed.
+    """
     root = _open_existing(folder.absolute(), time.time, overrides)
     try:
-        return adopt(root.catalog, root.storage, force=force)
+        belonging = adopt(root.catalog, root.storage, force=force)
+        if new_key:
+            root.catalog.migrate()
+            replace_key(root.catalog, root.key)
+        return belonging
     finally:
         root.close()
 
@@ -164,9 +176,10 @@ def _open(folder: Path, settings: Settings, clock: Clock) -> Workspace:
     _refuse_odd_name(folder)
     url = _catalog_url(folder, settings)
     refuse_lone_catalog(settings.master, url)
-    catalog = Catalog(url, max_bytes=settings.catalog_max_bytes, clock=clock)
     storage = _storage(folder, settings)
-    return Workspace(folder, settings, catalog, storage, ItemLog(catalog, storage), MatchLog(catalog, storage))
+    key = KeyFile(storage)
+    catalog = Catalog(url, max_bytes=settings.catalog_max_bytes, clock=clock, key=key.read)
+    return Workspace(folder, settings, catalog, storage, ItemLog(catalog, storage), MatchLog(catalog, storage), key)
 
 
 def _storage(folder: Path, settings: Settings) -> Storage:
