@@ -193,7 +193,7 @@ def test_a_secret_moved_to_another_row_is_refused(tmp_path: Path) -> None:
             keys_of(connection, [1])
 
 
-# --- signed backups ---------------------------------------------------------------------------------------------------
+# --- signed backups
 
 
 @pytest.fixture
