@@ -34,7 +34,7 @@ from runnel.matching.operators.ask.operator_environment import FOLDER as OPERATO
 from runnel.private_files import make_private_folder, open_private
 from runnel.settings import FILE
 from runnel.storage.file_storage import Storage, open_storage
-from runnel.storage.key_file import KeyFile
+from runnel.storage.key_file import KEY_FILE, KeyFile
 from runnel.workspace_key import WorkspaceKey
 
 _STAGING = ".restoring"
@@ -101,6 +101,8 @@ def restore(
         rights = _refuse_rights(settings, accept_settings)
         kept = open_storage(storage or folder.as_uri())
         key_file = KeyFile(kept)
+        if kept.local(KEY_FILE).exists():  # it must not be replaced: another workspace would lose its secrets
+            raise WorkspaceError(f"{KEY_FILE} is in the storage already", hint="restore into an empty storage")
         opened = Catalog(catalog or f"sqlite:///{folder / 'catalog.sqlite'}", clock=clock, key=key_file.read)
         try:
             _refuse_used(opened)
