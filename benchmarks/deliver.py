@@ -34,6 +34,7 @@ from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import match_segments
 from runnel.catalog.store import leases, schema
 from runnel.catalog.store.connection import now
+from runnel.catalog.store.sealed_secrets import SIGNING_KEYS, seal
 from runnel.delivery import dispatcher
 from runnel.delivery.dispatcher import Dispatcher
 from runnel.engine import Engine, open_engine
@@ -139,7 +140,7 @@ def _prepare(engine: Engine, kind: str, targets: Sequence[str], items: int) -> i
         numbers = connection.execute(select(column.id).where(column.kind == kind)).scalars().all()
         connection.execute(insert(schema.cursors), [{"subscription": one, "sequence": 0} for one in numbers])
         keys = [
-            {"subscription": one, "value": secrets.token_bytes(32), "created": moment, "expires": None}
+            {"subscription": one, "created": moment, **seal(connection, SIGNING_KEYS, one, secrets.token_bytes(32))}
             for one in numbers
         ]
         connection.execute(insert(schema.signing_keys), keys)

@@ -92,6 +92,11 @@ class Settings(BaseSettings):
     out_folders: tuple[Path, ...] = Field(
         (), description="Folders besides the root's `out` in which subscriptions may write files."
     )
+    shared_output: bool = Field(
+        False,
+        description="Whether other users of the machine, such as a web server, may read the `out` folder; `runnel"
+        " doctor --repair` applies a change.",
+    )
     archive_seconds: float = Field(60.0, gt=0, description="How often matched log segments move to the archive.")
     archive_segments: int = Field(64, ge=1, description="Matched log segments that are enough to archive.")
     orphan_seconds: float = Field(

@@ -10,6 +10,9 @@ from tests.services import PostgreSQL, postgresql
 
 from runnel.catalog.store.connection import Catalog
 from runnel.testing import FakeClock
+from runnel.workspace_key import WorkspaceKey
+
+KEY = WorkspaceKey.make()
 
 __all__ = ["postgresql"]
 
@@ -32,7 +35,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 def catalog(url: str) -> Iterator[Catalog]:
     """A new catalog, on the machine's own clock."""
-    made = Catalog(url)
+    made = Catalog(url, key=lambda: KEY)
     made.migrate()
     yield made
     made.close()
@@ -41,7 +44,7 @@ def catalog(url: str) -> Iterator[Catalog]:
 @pytest.fixture
 def timed(url: str, clock: FakeClock) -> Iterator[Catalog]:
     """A new catalog, on the clock of the test."""
-    made = Catalog(url, clock=clock)
+    made = Catalog(url, clock=clock, key=lambda: KEY)
     made.migrate()
     yield made
     made.close()

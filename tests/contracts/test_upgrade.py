@@ -21,6 +21,7 @@ from runnel.catalog.store import connection as opening
 from runnel.catalog.store import migrations
 from runnel.catalog.store.connection import Catalog
 from runnel.catalog.store.migrations import MIGRATIONS
+from runnel.catalog.store.sealed_secrets import read_fingerprint
 from runnel.testing import FakeClock
 
 _FIRST_ROOT = Path(__file__).with_name("first_root.tar.xz")
@@ -81,6 +82,8 @@ def test_a_root_of_the_first_runnel_goes_on(folder: Path, catalog_url: str) -> N
     clock = FakeClock(datetime(2026, 11, 2, 12, tzinfo=UTC))
     with runnel.open(folder, catalog=catalog_url, clock=clock, create=False) as engine:
         assert engine.root.catalog.version() == len(MIGRATIONS)
+        with engine.root.catalog.read() as connection:
+            assert read_fingerprint(connection) == engine.root.key.read().fingerprint
         before = engine.status()
         assert (before.sources, before.virtual_feeds, before.subscriptions) == (2, 5, 7)
         assert (before.accepted, before.matched, before.put_aside) == (45, 40, 1)

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from runnel.cli.options import TokenOption, refuse_token
 from runnel.cli.output import console, reporting_errors
 from runnel.cli.run import progress_line
 from runnel.errors import WorkspaceError
+from runnel.private_files import FILE_MODE
 
 if TYPE_CHECKING:
     from runnel.engine import Engine
@@ -32,6 +34,7 @@ def demo(
     items: Annotated[int, typer.Option(help="How many items are published.", min=1)] = 4000,
     queries: Annotated[int, typer.Option(help="How many standing queries are declared.", min=1)] = 3000,
     seed: Annotated[int, typer.Option(help="The seed of the world; the same seed makes the same news.")] = 7,
+    token: TokenOption = None,
 ) -> None:
     """Show it all on generated news: declare, publish, match on Spark, write feeds and a report.
 
@@ -42,12 +45,13 @@ def demo(
     from runnel.testing.world import World
 
     with reporting_errors(False):
+        refuse_token(token, "make a workspace")
         java_version()  # before anything else: without Java there is nothing to show
         _clear(folder)
         with _step(f"making a world of {items:,} items and {queries:,} standing queries"):
             world = World.generate(seed=seed, items=items, queries=queries)
         with open_engine(folder, first_fetch_items=1_000_000) as engine:
-            (folder / _MARK).touch()
+            (folder / _MARK).touch(FILE_MODE)
             with _step(f"declaring {len(world.feeds)} feeds, {len(world.queries):,} queries and their subscriptions"):
                 engine.execute(world.script())
             _publish(engine, world)
@@ -100,12 +104,13 @@ def _step(label: str) -> Iterator[_Status]:
 
 
 def _report(engine: Engine, folder: Path) -> Path:
+    from runnel.cli.report import write_page
     from runnel.web.collect_report import collect_report
     from runnel.web.report import render_report
 
     page = collect_report(engine, "A day of invented news", next_steps=_next_steps(folder))
     place = folder / "report.html"
-    place.write_text(render_report(page), "utf-8")
+    write_page(place, render_report(page))
     return place
 
 

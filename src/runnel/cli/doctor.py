@@ -13,6 +13,7 @@ from runnel.catalog.declared import operators, stylesheets
 from runnel.catalog.learned import operator_cache
 from runnel.catalog.logs import item_segments, match_segments, plan_versions, quarantine, undecided
 from runnel.catalog.store.sequencer import last_sequence
+from runnel.engine.permissions import wrong_modes
 from runnel.engine.workspace import Workspace, open_workspace
 from runnel.errors import CorruptDataError, OperatorRefusedError, RunnelError
 from runnel.logs.garbage import unknown_history
@@ -49,8 +50,10 @@ class Finding:
         return "[yellow]![/yellow]" if self.hint else "[green]✓[/green]"
 
 
-def examine(folder: Path, *, deep: bool = False) -> Iterator[Finding]:
-    """All checks, in the order in which they matter; with `deep` every file is read."""
+def examine(folder: Path, *, deep: bool = False, repair: bool = False) -> Iterator[Finding]:
+    """All checks, in the order in which they matter. With `deep` every file is read, with `repair` permissions are
+    repaired.
+    """
     yield Finding("Python", sys.version_info >= (3, 11), sys.version.split()[0])
     yield _checked("Java", _java)
     yield _checked("Spark", lambda: f"pyspark {version('pyspark')}")
@@ -67,6 +70,7 @@ def examine(folder: Path, *, deep: bool = False) -> Iterator[Finding]:
         yield Finding("catalog", False, error.message, error.hint)
         return
     yield Finding("catalog", True, f"version {root.catalog.version()}, {root.catalog.shown}")
+    yield _permissions(root, repair)
     yield _history(root)
     if deep:
         yield _checked("database", lambda: _database(root))
@@ -87,6 +91,39 @@ def _java() -> str:
     from runnel.streaming.java import java_version
 
     return f"version {java_version()}"
+
+
+def _permissions(root: Workspace, repair: bool) -> Finding:
+    """Only the user of a workspace may read its files, and others only what `shared_output` shares."""
+    wrong, refused, repaired = [], [], 0
+    for found in wrong_modes(root):
+        wrong.append(found)
+        if repair:
+            try:
+                found.repair()
+                repaired += 1
+            except OSError:
+                refused.append(found)
+    if not wrong:
+        return Finding("privacy", True, "other users cannot read the workspace" + _but_output(root))
+    if repair and not refused:
+        return Finding("privacy", True, f"repaired the permissions of {repaired:,} files and folders")
+    if repair:
+        detail = f"the permissions of {len(refused):,} files and folders cannot be changed, {refused[0].path} first"
+        return Finding("privacy", False, detail, "run the command as the user who owns them")
+    opened = [found for found in wrong if found.is_open]
+    if opened:
+        detail = f"{len(opened):,} files and folders are open to other users, {opened[0].path} first"
+        hint = "`runnel doctor --repair` closes them" + (
+            "" if root.settings.shared_output else "; if a web server reads `out`, set shared_output first"
+        )
+        return Finding("privacy", True, detail, hint)
+    detail = f"shared_output is set, but other users cannot read {wrong[0].path}"
+    return Finding("privacy", True, detail, "`runnel doctor --repair` lets them")
+
+
+def _but_output(root: Workspace) -> str:
+    return ", except for `out`" if root.settings.shared_output else ""
 
 
 def _history(root: Workspace) -> Finding:

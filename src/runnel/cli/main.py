@@ -17,7 +17,15 @@ from runnel.cli.demo import demo
 from runnel.cli.letters import letters
 from runnel.cli.operators import operators
 from runnel.cli.opml import opml
-from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
+from runnel.cli.options import (
+    ActingOption,
+    JsonOption,
+    TokenOption,
+    WorkspaceOption,
+    check_admin_token,
+    open_for_command,
+    refuse_token,
+)
 from runnel.cli.output import (
     console,
     escaped,
@@ -70,6 +78,7 @@ def runnel(
 @app.command()
 def init(
     folder: Annotated[Path, typer.Argument(help="Where the root shall be; made if it is not there.")] = Path(),
+    token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a root: the folder of one installation.
@@ -79,6 +88,7 @@ def init(
     from runnel.engine.workspace import create_workspace
 
     with reporting_errors(as_json):
+        refuse_token(token, "make a workspace")
         root = create_workspace(folder)
         root.close()
         if as_json:
@@ -93,7 +103,11 @@ def adopt_command(
     force: Annotated[
         bool, typer.Option("--force", help="Accept the catalog even if most of its files are missing.")
     ] = False,
+    new_key: Annotated[
+        bool, typer.Option("--new-key", help="Make a new key, because the old one is lost. Stop the runner first.")
+    ] = False,
     root: WorkspaceOption = Path(),
+    token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Declare that the catalog and the files of a workspace belong together.
@@ -101,12 +115,16 @@ def adopt_command(
     All other commands refuse a catalog whose identity differs from that of the files. Use this command only if you
     know that the catalog is the right one, for example because you restored it from your own copy.
 
+    With `--new-key`, the secrets that were sealed with the lost key are removed. Webhooks then need new signing keys:
+    `rotate key of subscription 12;`.
+
     Example: `runnel adopt --root news`
     """
     from runnel.engine.workspace import adopt_workspace
 
     with reporting_errors(as_json):
-        belonging = adopt_workspace(root, force=force)
+        refuse_token(token, "accept a catalog")
+        belonging = adopt_workspace(root, force=force, new_key=new_key)
         if as_json:
             print_json({"root": str(root.absolute()), "named": belonging.named, "present": belonging.present})
         else:
@@ -291,17 +309,24 @@ def doctor(
         bool,
         typer.Option("--deep", help="Read every file and compare it with its checksum. Slow if there are many."),
     ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Repair the permissions of files that other users can read.")
+    ] = False,
+    token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check this machine and, if there is one, the workspace: Python, Java, Spark, disk, catalog, files, operators.
 
     Data files must exist and have the right size. With `--deep` they are also read and compared with their checksums.
+    Files that other users can read are reported; with `--repair` only the workspace's user can read them.
 
     Example: `runnel doctor --deep`
     """
     from runnel.cli.doctor import examine
 
-    findings = list(examine(root, deep=deep))
+    with reporting_errors(as_json):
+        check_admin_token(root, token, "check the whole workspace")
+    findings = list(examine(root, deep=deep, repair=repair))
     for finding in findings:
         if as_json:
             print_json(

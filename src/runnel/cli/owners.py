@@ -1,4 +1,4 @@
-"""`runnel owner` and `runnel token`: the operator's commands about people."""
+"""`runnel owner` and `runnel token`: the admin's commands about owners."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from runnel.cli.options import JsonOption, WorkspaceOption, open_for_command
+from runnel.cli.options import JsonOption, TokenOption, WorkspaceOption, open_for_command
 from runnel.cli.output import print_outcomes, reporting_errors
 
 owner = typer.Typer(
@@ -21,22 +21,24 @@ NameArgument = Annotated[str, typer.Argument(help="The owner's name.")]
 
 
 @owner.command("add")
-def add_owner(name: NameArgument, root: WorkspaceOption = Path(), as_json: JsonOption = False) -> None:
+def add_owner(
+    name: NameArgument, root: WorkspaceOption = Path(), token: TokenOption = None, as_json: JsonOption = False
+) -> None:
     """Make an owner.
 
     Example: `runnel owner add ann`
     """
-    with reporting_errors(as_json), open_for_command(root) as engine:
+    with reporting_errors(as_json), open_for_command(root, token) as engine:
         print_outcomes([engine.owners.add(name)], as_json)
 
 
 @owner.command("list")
-def list_owners(root: WorkspaceOption = Path(), as_json: JsonOption = False) -> None:
+def list_owners(root: WorkspaceOption = Path(), token: TokenOption = None, as_json: JsonOption = False) -> None:
     """Show all owners, with what they have and may have.
 
     Example: `runnel owner list`
     """
-    with reporting_errors(as_json), open_for_command(root) as engine:
+    with reporting_errors(as_json), open_for_command(root, token) as engine:
         outcome = engine.owners.list()
         print_outcomes([outcome], as_json)
 
@@ -46,13 +48,14 @@ def disable_owner(
     name: NameArgument,
     undo: Annotated[bool, typer.Option("--undo", help="Enable the owner again.")] = False,
     root: WorkspaceOption = Path(),
+    token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Refuse an owner's tokens, and serve nothing of theirs until that is undone.
 
     Example: `runnel owner disable ann`
     """
-    with reporting_errors(as_json), open_for_command(root) as engine:
+    with reporting_errors(as_json), open_for_command(root, token) as engine:
         print_outcomes([engine.owners.disable(name, not undo)], as_json)
 
 
@@ -64,6 +67,7 @@ def set_quota(
     size: Annotated[int | None, typer.Option("--bytes", help="Most bytes brought in, ever.", min=0)] = None,
     reset: Annotated[bool, typer.Option("--reset", help="Begin with the values of the settings.")] = False,
     root: WorkspaceOption = Path(),
+    token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Set what an owner may have, and show it; what is not given stays as it is.
@@ -72,7 +76,7 @@ def set_quota(
     """
     from runnel.catalog.access.owners import Quotas
 
-    with reporting_errors(as_json), open_for_command(root) as engine:
+    with reporting_errors(as_json), open_for_command(root, token) as engine:
         given = Quotas(feeds, subscriptions, size)
         print_outcomes([engine.owners.quota(name, given, reset=reset)], as_json)
 
@@ -82,13 +86,14 @@ def new_token(
     name: NameArgument,
     label: Annotated[str, typer.Option(help="What the token is for.")] = "command line",
     root: WorkspaceOption = Path(),
+    token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a token for an owner, and show it this once.
 
     Example: `runnel token new ann --label laptop`
     """
-    with reporting_errors(as_json), open_for_command(root) as engine:
+    with reporting_errors(as_json), open_for_command(root, token) as engine:
         print_outcomes([engine.owners.new_token(name, label)], as_json)
 
 
@@ -96,13 +101,14 @@ def new_token(
 def list_tokens(
     name: Annotated[str | None, typer.Argument(help="Only this owner's.")] = None,
     root: WorkspaceOption = Path(),
+    token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show tokens: whose, what for, and when they were used. Never the secrets.
 
     Example: `runnel token list ann`
     """
-    with reporting_errors(as_json), open_for_command(root) as engine:
+    with reporting_errors(as_json), open_for_command(root, token) as engine:
         print_outcomes([engine.owners.tokens(name)], as_json)
 
 
@@ -110,11 +116,12 @@ def list_tokens(
 def revoke_token(
     number: Annotated[int, typer.Argument(help="The token's number, as `runnel token list` shows it.")],
     root: WorkspaceOption = Path(),
+    token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Let a token be of no use any more, from this moment on.
 
     Example: `runnel token revoke 3`
     """
-    with reporting_errors(as_json), open_for_command(root) as engine:
+    with reporting_errors(as_json), open_for_command(root, token) as engine:
         print_outcomes([engine.owners.revoke(number)], as_json)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from runnel.cli.options import JsonOption, TokenOption, WorkspaceOption, open_for_command
 from runnel.cli.output import console, counted, exit_code, print_json, reporting_errors
 from runnel.errors import RunnelError
 
@@ -26,16 +27,14 @@ if TYPE_CHECKING:
 def run(
     once: Annotated[bool, typer.Option("--once", help="Match and deliver what is there now, then end.")] = False,
     master: Annotated[str | None, typer.Option(help="Spark master URL instead of the setting's.")] = None,
-    root: Annotated[
-        Path, typer.Option("--root", "-r", envvar="RUNNEL_ROOT", help="The root: the folder of one installation.")
-    ] = Path(),
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a line each, instead of text.")] = False,
+    root: WorkspaceOption = Path(),
+    token: TokenOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Acquire, match and deliver. One runner per root; Ctrl-C or SIGTERM drains and stops.
 
     Example: `runnel run --once`
     """
-    from runnel.engine import open_engine
     from runnel.engine.run.application_log import configure_logging, is_json_log, log_to_stderr_as_json
 
     settings: dict[str, Any] = {"master": master} if master else {}
@@ -44,7 +43,7 @@ def run(
     with (
         reporting_errors(as_json),
         _logging_errors(),
-        open_engine(root, create=False, **settings) as engine,
+        open_for_command(root, token, admin_only="run the workspace", **settings) as engine,
         stopped_by_signals(engine),
     ):
         configure_logging(engine.root.settings, engine.root.folder)

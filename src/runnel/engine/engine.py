@@ -113,18 +113,18 @@ class Engine:
 
     def acting_as(self, name: str) -> Engine:
         """An engine on the same open root for an owner: sees and may do what that owner does."""
-        self._operator_only("act for others")
+        self.require_admin("act for others")
         return self._for(replace(actor_named(self.root, name), token=self.actor.token))
 
     def authenticated(self, token: str) -> Engine:
         """An engine on the same open root for the owner of a token; NotAllowed if the token is not valid."""
-        self._operator_only("act for others")
+        self.require_admin("act for others")
         return self._for(authenticate(self.root, token))
 
     @property
     def owners(self) -> Owners:
         """Owners, their quotas and tokens: the operator's matter alone."""
-        self._operator_only("look after owners")
+        self.require_admin("look after owners")
         return Owners(self.root)
 
     def _for(self, actor: Actor) -> Engine:
@@ -138,10 +138,14 @@ class Engine:
             with self.root.catalog.read() as connection:
                 check_actor(connection, self.actor)
 
-    def _operator_only(self, what: str) -> None:
+    def require_admin(self, action: str) -> None:
+        """Raise NotAllowedError unless this engine acts for the admin."""
         self._check_actor()
         if not self.actor.is_admin:
-            raise NotAllowedError(f"only the operator can {what}")
+            raise NotAllowedError(
+                f"only the admin can {action}; you act for {self.actor.name}",
+                hint="ask the admin, who needs no token",
+            )
 
     # --- declaring and asking ------------------------------------------------------------------------------------
 
@@ -306,7 +310,7 @@ class Engine:
 
     def status(self) -> Status:
         """How the root is: lag, plan, runner, failing sources, messages, what was put aside."""
-        self._operator_only("see how the whole root is")
+        self.require_admin("see how the whole root is")
         return read_status(self.root)
 
     def matches(self, name: str, *, after: int = 0) -> Iterator[MatchedItem]:
@@ -353,7 +357,7 @@ class Engine:
         `companions` are started beside the run and closed with it. Raises RunnerActive while another process runs
         this root.
         """
-        self._operator_only("run the root")
+        self.require_admin("run the root")
         from runnel.engine.run.runner import Runner  # only a runner needs Spark, whose import takes a second
 
         self._runner = Runner(self.root, self._spark.session, self._parts(companions))

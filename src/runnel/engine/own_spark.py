@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.engine.workspace import Workspace
 from runnel.errors import WorkspaceError
+from runnel.private_files import make_private_folder
 
 if TYPE_CHECKING:
     from runnel.streaming.spark_folder import SparkFolder
@@ -37,11 +38,12 @@ class OwnSpark:
         self.close()
         self._started_jvm = jvm_process() is None
         self._folder = self._claim_folder()
-        settings = self._root.settings
+        settings, logs = self._root.settings, self._root.folder / "logs"
+        make_private_folder(logs)  # the JVM would let other users read it
         self._session = open_session(
             master=settings.master,
             driver_memory=settings.driver_memory,
-            logs=self._root.folder / "logs",
+            logs=logs,
             local_folder=self._folder.path,
             executor_memory=settings.executor_memory,
             executor_cores=settings.executor_cores,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,15 @@ from sqlalchemy.engine import make_url
 from runnel.catalog.declared.feeds import feed_names
 from runnel.catalog.store.connection import Catalog, Clock, sqlite_file, without_password
 from runnel.catalog.store.sequencer import last_sequence
+from runnel.engine.seal_secrets import check_key, replace_key
 from runnel.engine.workspace_identity import Belonging, adopt, check_identity, claim_new, refuse_files
 from runnel.errors import NotAWorkspaceError, WorkspaceError, WorkspaceExistsError
 from runnel.logs.items.item_log import ItemLog
 from runnel.logs.matches.match_log import MatchLog
+from runnel.private_files import FOLDER_MODE, make_private_folder
 from runnel.settings import FILE, Settings
 from runnel.storage.file_storage import Storage, open_storage
+from runnel.storage.key_file import KeyFile
 from runnel.streaming.cluster_checks import refuse_lone_catalog
 
 _TEMPLATE = """\
@@ -36,7 +40,7 @@ catalog = {url}
 
 @dataclass(frozen=True)
 class Workspace:
-    """An open root: its folder, settings, catalog, files and logs."""
+    """An open workspace: its folder, settings, catalog, files, logs and key."""
 
     folder: Path
     settings: Settings
@@ -44,6 +48,7 @@ class Workspace:
     storage: Storage
     items: ItemLog
     matches: MatchLog
+    key: KeyFile
 
     @property
     def out(self) -> Path:
@@ -65,25 +70,46 @@ def create_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any
     folder = folder.absolute()
     if (folder / FILE).exists():
         raise WorkspaceExistsError(f"{folder} is a Runnel root already", hint="use it, or choose another folder")
+    settings = Settings.load(folder, **overrides)
     try:
-        (folder / "out").mkdir(parents=True, exist_ok=True)
+        make_folders(folder, shared_output=settings.shared_output)
     except OSError as error:
         raise WorkspaceError(f"{folder} cannot be made: {error.strerror}", hint="choose another folder") from error
-    settings = Settings.load(folder, **overrides)
     refuse_files(_storage(folder, settings))
     root = _open(folder, settings, clock)
     try:
         root.catalog.migrate()
         _refuse_used(root.catalog)
         claim_new(root.catalog, root.storage)
+        check_key(root.catalog, root.key)
     except BaseException:
         root.close()
         raise
     # The settings file makes the folder a root, so it comes last. A root whose catalog is elsewhere says so: opened
     # without RUNNEL_CATALOG it must not quietly begin a catalog of its own.
     elsewhere = _CATALOG_LINES.format(url=json.dumps(without_password(settings.catalog))) if settings.catalog else ""
-    (folder / FILE).write_text(_TEMPLATE + elsewhere, "utf-8")
+    write_settings(folder, _TEMPLATE + elsewhere)
     return root
+
+
+def make_folders(folder: Path, *, shared_output: bool) -> None:
+    """Make the folder of a workspace, and `out` in it, so that only this user can read them.
+
+    A folder that holds other things keeps its permissions: it may be a home folder, or one that many users share.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(folder)
+    if not any(folder.iterdir()):
+        with suppress(PermissionError):  # it belongs to another user, who decides about it
+            folder.chmod(0o711 if shared_output else FOLDER_MODE)
+    make_private_folder(folder / "out")
+    if shared_output:
+        (folder / "out").chmod(0o755)
+
+
+def write_settings(folder: Path, text: str) -> None:
+    """Write the settings file, durably and readable for this user alone: it may hold passwords."""
+    open_storage(folder.as_uri()).replace(FILE, text.encode())
 
 
 def open_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any) -> Workspace:
@@ -92,17 +118,25 @@ def open_workspace(folder: Path, *, clock: Clock = time.time, **overrides: Any) 
     try:
         check_identity(root.catalog, root.storage)
         root.catalog.migrate()
+        check_key(root.catalog, root.key)
     except BaseException:
         root.close()
         raise
     return root
 
 
-def adopt_workspace(folder: Path, *, force: bool = False, **overrides: Any) -> Belonging:
-    """Declare that the catalog and the files that the settings of a workspace name belong together."""
+def adopt_workspace(folder: Path, *, force: bool = False, new_key: bool = False, **overrides: Any) -> Belonging:
+    """Declare that the catalog and the files that the settings of a workspace name belong together.
+
+    With `new_key` the workspace gets a new key; the secrets that were sealed with the old one are removed.
+    """
     root = _open_existing(folder.absolute(), time.time, overrides)
     try:
-        return adopt(root.catalog, root.storage, force=force)
+        belonging = adopt(root.catalog, root.storage, force=force)
+        if new_key:
+            root.catalog.migrate()
+            replace_key(root.catalog, root.key)
+        return belonging
     finally:
         root.close()
 
@@ -142,9 +176,10 @@ def _open(folder: Path, settings: Settings, clock: Clock) -> Workspace:
     _refuse_odd_name(folder)
     url = _catalog_url(folder, settings)
     refuse_lone_catalog(settings.master, url)
-    catalog = Catalog(url, max_bytes=settings.catalog_max_bytes, clock=clock)
     storage = _storage(folder, settings)
-    return Workspace(folder, settings, catalog, storage, ItemLog(catalog, storage), MatchLog(catalog, storage))
+    key = KeyFile(storage)
+    catalog = Catalog(url, max_bytes=settings.catalog_max_bytes, clock=clock, key=key.read)
+    return Workspace(folder, settings, catalog, storage, ItemLog(catalog, storage), MatchLog(catalog, storage), key)
 
 
 def _storage(folder: Path, settings: Settings) -> Storage:

@@ -1,7 +1,8 @@
 """Where files live: a small set of operations that every file of a root goes through.
 
 A storage is opened by its URL; schemes are entry points of the group `runnel.storages`, so that workers in other
-processes open the same one. A file is written whole, once, and is durable when `write` returns.
+processes open the same one. A file is written whole, once, and is durable when `write` returns. Other users cannot
+read it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
 from runnel.errors import ReadOnlyError, StorageFullError, WorkspaceError
+from runnel.private_files import make_private_folder, open_private, sync_folder
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _READ_ONLY = (errno.EROFS, errno.EACCES, errno.EPERM)
@@ -75,7 +77,7 @@ class FileStorage:
         with self._writing():
             self._put(target, data, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             if last:
-                _sync_folder(target.parent)
+                sync_folder(target.parent)
 
     def replace(self, path: str, data: bytes | memoryview) -> None:
         target = self._folder / path
@@ -83,7 +85,7 @@ class FileStorage:
         with self._writing():
             self._put(draft, data, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
             draft.replace(target)
-            _sync_folder(target.parent)
+            sync_folder(target.parent)
 
     def read(self, path: str) -> bytes:
         return (self._folder / path).read_bytes()
@@ -98,7 +100,7 @@ class FileStorage:
     def move(self, path: str, target: str) -> None:
         moved = self._folder / target
         with self._writing():
-            _make_folder(moved.parent)
+            make_private_folder(moved.parent)
             with suppress(FileNotFoundError):
                 (self._folder / path).rename(moved)
 
@@ -127,8 +129,8 @@ class FileStorage:
 
     def _put(self, target: Path, data: bytes | memoryview, flags: int) -> None:
         try:
-            _make_folder(target.parent)
-            handle = os.open(target, flags, 0o644)
+            make_private_folder(target.parent)
+            handle = open_private(target, flags)
             try:
                 view = memoryview(data).cast("B")
                 while view:
@@ -143,23 +145,6 @@ class FileStorage:
                     f"no room left in {self._folder}", hint="free some space; work goes on by itself"
                 ) from error
             raise
-
-
-def _make_folder(folder: Path) -> None:
-    """Make a folder and those above it, durably."""
-    if not folder.exists():
-        _make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
-        _sync_folder(folder.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new name in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 @cache

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from runnel.storage.file_storage import Storage, open_storage
-from runnel.storage.private_files import write_private
 
 if TYPE_CHECKING:
     from runnel.catalog.store.connection import Catalog
@@ -57,7 +56,7 @@ class Job:
         """The same job without the catalog's URL, which is put into a file that only this user may read."""
         if self.catalog.startswith((_SEALED, "sqlite:")):
             return self
-        write_private(self.open_storage(), _SECRET_FILE, self.catalog)
+        self.open_storage().replace(_SECRET_FILE, self.catalog.encode())
         return replace(self, catalog=f"{_SEALED}{_SECRET_FILE}")
 
     def dump(self) -> str:

@@ -20,6 +20,9 @@ from runnel.catalog.polling.poll_memory import PollMemory
 from runnel.catalog.polling.polls import PollState
 from runnel.catalog.store.connection import Catalog
 from runnel.model.feed import FeedKind
+from runnel.workspace_key import WorkspaceKey
+
+KEY = WorkspaceKey.make()
 
 __all__ = ["postgresql"]
 
@@ -44,7 +47,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path, clock: _Clock) -> It
     if request.param == "postgresql":
         server: PostgreSQL = request.getfixturevalue("postgresql")
         url = server.database()
-    made = Catalog(url, clock=clock)
+    made = Catalog(url, clock=clock, key=lambda: KEY)
     made.migrate()
     yield made
     made.close()
@@ -177,7 +180,7 @@ def test_a_stopped_feed_goes_on_when_it_is_resumed_and_not_before(catalog: Catal
 
 
 def test_due_feeds_are_found_by_an_index(tmp_path: Path, clock: _Clock) -> None:
-    catalog = Catalog(f"sqlite:///{tmp_path / 'catalog.sqlite'}", clock=clock)
+    catalog = Catalog(f"sqlite:///{tmp_path / 'catalog.sqlite'}", clock=clock, key=lambda: KEY)
     catalog.migrate()
     asked: list[str] = []
     with catalog.read() as connection:

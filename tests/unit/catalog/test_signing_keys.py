@@ -26,6 +26,9 @@ from runnel.catalog.access.signing_keys import (
 from runnel.catalog.declared.subscriptions import add_subscription, end_subscription
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import Catalog
+from runnel.workspace_key import WorkspaceKey
+
+KEY = WorkspaceKey.make()
 
 
 @dataclass
@@ -45,7 +48,7 @@ def time() -> Time:
 
 @pytest.fixture
 def catalog(tmp_path: Path, time: Time) -> Iterator[Catalog]:
-    made = Catalog(f"sqlite:///{tmp_path / 'catalog.sqlite'}", clock=time)
+    made = Catalog(f"sqlite:///{tmp_path / 'catalog.sqlite'}", clock=time, key=lambda: KEY)
     made.migrate()
     yield made
     made.close()
@@ -133,7 +136,7 @@ def test_the_newest_key_always_signs_and_others_only_within_their_overlap(
     tmp_path_factory: pytest.TempPathFactory, overlaps: list[int], waits: list[int]
 ) -> None:
     time = Time()
-    catalog = Catalog(f"sqlite:///{tmp_path_factory.mktemp('keys') / 'catalog.sqlite'}", clock=time)
+    catalog = Catalog(f"sqlite:///{tmp_path_factory.mktemp('keys') / 'catalog.sqlite'}", clock=time, key=lambda: KEY)
     catalog.migrate()
     with catalog.write() as connection:
         ends: dict[bytes, float] = {raw(new_key(connection, 1)): float("inf")}

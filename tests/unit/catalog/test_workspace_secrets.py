@@ -15,10 +15,13 @@ from runnel.catalog.access.workspace_secrets import (
     workspace_secret,
 )
 from runnel.catalog.store.connection import Catalog
+from runnel.workspace_key import WorkspaceKey
+
+KEY = WorkspaceKey.make()
 
 
 def test_a_secret_is_made_once_and_stays(tmp_path: Path) -> None:
-    catalog = Catalog(f"sqlite:///{tmp_path / 'catalog.sqlite'}")
+    catalog = Catalog(f"sqlite:///{tmp_path / 'catalog.sqlite'}", key=lambda: KEY)
     catalog.migrate()
     with catalog.read() as connection:
         assert find_secret(connection, UNSUBSCRIBE) is None

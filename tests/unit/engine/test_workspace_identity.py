@@ -225,6 +225,9 @@ def test_adopting_is_explicit_and_refuses_what_does_not_fit(folder: Path, tmp_pa
     assert adopt_workspace(folder).present == 5
     open_workspace(folder).close()
     adopt_workspace(folder, catalog=foreign, force=True)
+    with pytest.raises(WorkspaceError, match="is not the key"):
+        open_workspace(folder, catalog=foreign)
+    adopt_workspace(folder, catalog=foreign, force=True, new_key=True)
     before = _data(folder)
     root = open_workspace(folder, catalog=foreign)
     assert _tidy(root) == 0

@@ -1,8 +1,8 @@
 """Signing keys: with which the receiver of a webhook knows that a message is from this root.
 
 In: subscriptions. Out: the bytes to sign with, newest first; and, once, the text that the receiver keeps. Keys are
-secrets that Runnel must use again, so they are stored as they are. A key that was replaced still signs for a while,
-so that receivers can change theirs at leisure.
+secrets that Runnel must use again, so they are stored, sealed with the key of the workspace. A key that was replaced
+still signs for a while, so that receivers can change theirs in time.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now
+from runnel.catalog.store.sealed_secrets import SIGNING_KEYS, seal, unseal
 
 PREFIX = "whsec_"
 """How the text of a key begins, by Standard Webhooks."""
@@ -49,7 +50,7 @@ def new_key(connection: Connection, subscription: int) -> str:
     newest = connection.execute(select(func.max(_k.created)).where(_k.subscription == subscription)).scalar()
     # The order of keys is that of their times, so that two made in one instant must differ.
     created = max(now(connection), (newest or 0) + 1)
-    values = {"subscription": subscription, "value": key, "created": created, "expires": None}
+    values = {"subscription": subscription, "created": created, **seal(connection, SIGNING_KEYS, subscription, key)}
     connection.execute(insert(schema.signing_keys).values(values))
     return key_text(key)
 
@@ -83,9 +84,9 @@ def forget_keys(connection: Connection, limit: int) -> int:
 def keys_of(connection: Connection, subscriptions: Iterable[int]) -> dict[int, tuple[bytes, ...]]:
     """The keys with which messages of some subscriptions are signed now, newest first; none for those without."""
     valid = or_(_k.expires.is_(None), _k.expires > now(connection))
-    query = select(_k.subscription, _k.value).where(valid).order_by(_k.subscription, _k.created.desc())
+    query = select(schema.signing_keys).where(valid).order_by(_k.subscription, _k.created.desc())
     found: dict[int, list[bytes]] = {}
     for some in chunks(sorted(set(subscriptions))):
         for row in connection.execute(query.where(_k.subscription.in_(some))):
-            found.setdefault(row.subscription, []).append(bytes(row.value))
+            found.setdefault(row.subscription, []).append(unseal(connection, SIGNING_KEYS, row))
     return {subscription: tuple(keys) for subscription, keys in found.items()}

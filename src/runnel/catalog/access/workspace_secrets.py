@@ -13,6 +13,7 @@ from hashlib import sha256
 from sqlalchemy import Connection, insert, select
 
 from runnel.catalog.store import schema
+from runnel.catalog.store.sealed_secrets import SECRETS, seal, unseal
 
 UNSUBSCRIBE = "unsubscribe"
 """The name of the secret behind links that end subscriptions."""
@@ -27,15 +28,14 @@ def workspace_secret(connection: Connection, name: str) -> bytes:
     found = find_secret(connection, name)
     if found is None:
         found = secrets.token_bytes(_BYTES)
-        connection.execute(insert(schema.secrets).values(name=name, value=found))
+        connection.execute(insert(schema.secrets).values(name=name, **seal(connection, SECRETS, name, found)))
     return found
 
 
 def find_secret(connection: Connection, name: str) -> bytes | None:
     """The secret of a name, if it was ever made."""
-    column = schema.secrets.c
-    value = connection.execute(select(column.value).where(column.name == name)).scalar_one_or_none()
-    return None if value is None else bytes(value)
+    row = connection.execute(select(schema.secrets).where(schema.secrets.c.name == name)).one_or_none()
+    return None if row is None else unseal(connection, SECRETS, row)
 
 
 def unsubscribe_token(secret: bytes, subscription: int) -> str:

@@ -21,6 +21,7 @@ from runnel.catalog.declared.feed_groups import note_groups
 from runnel.catalog.declared.operators import may_call, note_uses
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import now
+from runnel.catalog.store.sealed_secrets import SIGNING_KEYS, seal
 from runnel.catalog.store.sequencer import log_time
 from runnel.model.feed import ADMIN, FeedKind
 
@@ -149,7 +150,11 @@ def add_subscriptions(connection: Connection, new: Sequence[NewSubscription], se
     _insert(
         connection,
         schema.signing_keys,
-        ({"subscription": one.id, "value": one.key, "created": created} for one in new if one.key is not None),
+        (
+            {"subscription": one.id, "created": created, **seal(connection, SIGNING_KEYS, one.id, one.key)}
+            for one in new
+            if one.key is not None
+        ),
     )
     take_numbers(connection, "subscriptions", new[-1].id)
 

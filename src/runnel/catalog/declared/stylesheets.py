@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
@@ -16,6 +15,7 @@ from sqlalchemy import Connection, select
 
 from runnel.catalog.store import schema
 from runnel.errors import InputError
+from runnel.regular_files import open_regular
 
 FOLDER = "sheets"
 MAX_BYTES = 1 << 20
@@ -32,14 +32,11 @@ def read_stylesheet(root: Path, name: str) -> bytes:
     """
     parts = _parts(name)
     try:
-        handle = _open(root / FOLDER, parts)
+        handle = open_regular(root / FOLDER, parts)
     except OSError as error:
         raise InputError(
             f"the stylesheet cannot be read: {error.strerror or 'not a file'}", place=name[:80], hint=_HINT
         ) from error
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise InputError("the stylesheet is not a file", place=name[:80], hint=_HINT)
     with os.fdopen(handle, "rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
@@ -79,15 +76,3 @@ def _parts(name: str) -> tuple[str, ...]:
     if _KEPT.match(path.name):
         raise InputError("this is a kept copy, not a stylesheet of yours", place=name[:80], hint=_HINT)
     return path.parts
-
-
-def _open(folder: Path, parts: tuple[str, ...]) -> int:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    for number, part in enumerate(parts, 1):
-        outer = handle
-        kind = os.O_NONBLOCK if number == len(parts) else os.O_DIRECTORY
-        try:
-            handle = os.open(part, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | kind, dir_fd=outer)
-        finally:
-            os.close(outer)
-    return handle

@@ -18,6 +18,7 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now
+from runnel.catalog.store.sealed_secrets import HUBS, seal, unseal
 
 _h, _f, _c = schema.hubs.c, schema.feeds.c, schema.counters.c
 _COUNTED = "websub_"
@@ -78,7 +79,7 @@ def put_hub(connection: Connection, row: HubRow) -> None:
             hub=row.hub,
             topic=row.topic,
             callback=row.callback,
-            secret=row.secret,
+            **seal(connection, HUBS, row.feed, row.secret),
             state=row.state.value,
             requested=row.requested,
             lease_until=row.lease_until,
@@ -110,15 +111,15 @@ def remove_hub(connection: Connection, callback: str) -> None:
 def hub_by_callback(connection: Connection, callback: str) -> HubRow | None:
     """The subscription whose callback a hub called."""
     row = connection.execute(select(schema.hubs).where(_h.callback == callback)).one_or_none()
-    return None if row is None else _row(row)
+    return None if row is None else _row(connection, row)
 
 
 def hubs_of(connection: Connection, feeds: Sequence[int] | None = None) -> dict[int, HubRow]:
     """The subscriptions of these feeds, or all, by feed."""
     if feeds is None:
-        return {row.feed: _row(row) for row in connection.execute(select(schema.hubs).order_by(_h.feed))}
+        return {row.feed: _row(connection, row) for row in connection.execute(select(schema.hubs).order_by(_h.feed))}
     return {
-        row.feed: _row(row)
+        row.feed: _row(connection, row)
         for some in chunks(sorted(feeds))
         for row in connection.execute(select(schema.hubs).where(_h.feed.in_(some)))
     }
@@ -128,7 +129,8 @@ def to_renew(connection: Connection) -> list[HubRow]:
     """Subscriptions of live feeds of which two thirds of the lease are over, or that were asked for in vain."""
     moment = now(connection)
     query = select(schema.hubs).join(schema.feeds, _f.id == _h.feed).where(_f.dropped.is_(None))
-    return [row for row in map(_row, connection.execute(query)) if _wants_renewal(row, moment)]
+    rows = (_row(connection, row) for row in connection.execute(query))
+    return [row for row in rows if _wants_renewal(row, moment)]
 
 
 def _wants_renewal(row: HubRow, moment: int) -> bool:
@@ -148,7 +150,7 @@ def _wants_renewal(row: HubRow, moment: int) -> bool:
 def of_dropped_feeds(connection: Connection) -> list[HubRow]:
     """Subscriptions that nobody needs any more: their feeds were dropped."""
     query = select(schema.hubs).join(schema.feeds, _f.id == _h.feed).where(_f.dropped.is_not(None))
-    return [_row(row) for row in connection.execute(query)]
+    return [_row(connection, row) for row in connection.execute(query)]
 
 
 def count(connection: Connection, what: str) -> None:
@@ -165,13 +167,13 @@ def hub_counts(connection: Connection) -> dict[str, int]:
     return {"pushes": 0, "refused": 0} | found
 
 
-def _row(row: Any) -> HubRow:
+def _row(connection: Connection, row: Any) -> HubRow:
     return HubRow(
         feed=row.feed,
         hub=row.hub,
         topic=row.topic,
         callback=row.callback,
-        secret=bytes(row.secret),
+        secret=unseal(connection, HUBS, row),
         state=HubState(row.state),
         requested=row.requested,
         lease_until=row.lease_until,

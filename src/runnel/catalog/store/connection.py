@@ -12,7 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
@@ -31,6 +31,8 @@ from runnel.errors import (
     WorkspaceError,
     install_hint,
 )
+from runnel.private_files import open_private
+from runnel.workspace_key import WorkspaceKey
 
 _BUSY_SECONDS = 60.0
 _STATEMENT_SECONDS = 300.0
@@ -47,20 +49,25 @@ _T = TypeVar("_T")
 
 Clock = Callable[[], float]
 """Seconds since 1970, in UTC."""
+ReadKey = Callable[[], WorkspaceKey]
+"""Reads the key of the workspace when it is needed."""
 
 
 class Catalog:
     """One catalog. `write()` gives a transaction that excludes other writers, `read()` a consistent view.
 
-    `url` may hold a password and is for opening the same catalog again; `shown` is for people.
+    `url` may hold a password and is for opening the same catalog again; `shown` is for people. Without `key` the
+    catalog can be used for everything but its secrets.
     """
 
-    def __init__(self, url: str, *, max_bytes: int = 0, clock: Clock = time.time) -> None:
+    def __init__(self, url: str, *, max_bytes: int = 0, clock: Clock = time.time, key: ReadKey | None = None) -> None:
         parsed = _parsed(url)
         self.url = parsed.render_as_string(hide_password=False)
         self.shown = without_password(parsed.set(query={}).render_as_string(hide_password=False))
         self.is_read_only = _is_read_only(parsed)
-        self._engine = _open(parsed, max_bytes, self.is_read_only).execution_options(runnel_clock=clock)
+        self._engine = _open(parsed, max_bytes, self.is_read_only).execution_options(
+            runnel_clock=clock, runnel_key=key
+        )
         self._turn = threading.Lock()
 
     @contextmanager
@@ -139,6 +146,12 @@ class Catalog:
             known = self._engine.dialect.has_table(connection, "catalog_version")
             return _version(connection) if known else 0
 
+    def wipe_log(self) -> None:
+        """Write SQLite's log back and empty it, so that it does not keep what was overwritten."""
+        if self._engine.dialect.name == _SQLITE:
+            with closing(self._engine.raw_connection()) as connection:
+                connection.cursor().execute("pragma wal_checkpoint(truncate)").close()
+
     def _refuse_read_only(self) -> None:
         if self.is_read_only:
             raise ReadOnlyError(f"{self.shown} cannot be written by this user", hint=READ_ONLY_HINT)
@@ -190,7 +203,7 @@ def _opened_for_lock(path: str) -> IO[bytes]:
     """A file to lock. One that another user made, for instance root, need not be writable for that."""
     file = Path(path)
     try:
-        return file.open("ab")
+        return open(file, "ab", opener=open_private)
     except PermissionError:
         if file.exists():
             return file.open("rb")
@@ -208,6 +221,14 @@ def now(connection: Connection) -> int:
     """Microseconds since 1970, in UTC, by the catalog's clock: how the catalog writes times."""
     clock: Clock = connection.get_execution_options()["runnel_clock"]
     return int(clock() * 1e6)
+
+
+def workspace_key(connection: Connection) -> WorkspaceKey:
+    """The key of the workspace that the catalog belongs to."""
+    read: ReadKey | None = connection.get_execution_options()["runnel_key"]
+    if read is None:
+        raise RuntimeError("the catalog was opened without the key of its workspace")
+    return read()
 
 
 def chunks(ids: Sequence[_T]) -> Iterator[Sequence[_T]]:
@@ -397,6 +418,14 @@ def _open_sqlite(url: URL, max_bytes: int, read_only: bool) -> Engine:
     if read_only:
         given = {"creator": _connect_read_only(Path(str(url.database)))}
     engine = create_engine(url, poolclass=QueuePool, max_overflow=_POOL_EXTRA, hide_parameters=True, **given)
+    file = sqlite_file(url.render_as_string(hide_password=False))
+
+    @event.listens_for(engine, "do_connect")
+    def make_private(dialect: Any, record: Any, arguments: Any, options: Any) -> None:
+        """Make the file before SQLite does, which would let everybody read it; its log gets the same permissions."""
+        if file is not None and not file.exists():
+            with suppress(OSError):  # SQLite reports why it cannot be made
+                os.close(open_private(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
 
     @event.listens_for(engine, "connect")
     def configure(connection: Any, record: Any) -> None:

@@ -252,6 +252,12 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
         # Feeds into which anybody may publish, and how many items per minute.
         "alter table feeds add column open_items bigint",
     ),
+    (
+        # Whether a secret is sealed with the key of the workspace; those that are not are sealed on opening.
+        "alter table secrets add column sealed integer not null default 0",
+        "alter table signing_keys add column sealed integer not null default 0",
+        "alter table hubs add column sealed integer not null default 0",
+    ),
 )
 
 DIALECTS: Final[dict[str, dict[str, str]]] = {

@@ -168,8 +168,8 @@ quarantine = _table(
 )
 owners = _table("owners", id=_I, name=_T, created=_I, disabled=_I, max_queries=_I, max_subscriptions=_I, max_bytes=_I)
 tokens = _table("tokens", id=_I, owner=_I, label=_T, hash=_T, created=_I, used=_I, revoked=_I)
-secrets = _table("secrets", name=_T, value=_B)
-signing_keys = _table("signing_keys", subscription=_I, value=_B, created=_I, expires=_I)
+secrets = _table("secrets", name=_T, value=_B, sealed=_S)
+signing_keys = _table("signing_keys", subscription=_I, value=_B, created=_I, expires=_I, sealed=_S)
 polls = _table(
     "polls",
     feed=_I,
@@ -198,6 +198,7 @@ hubs = _table(
     requested=_I,
     lease_until=_I,
     problem=_T,
+    sealed=_S,
 )
 statistics = _table("statistics", feed=_I, content=_B, learned=_I)
 observations = _table("observations", id=_I, content=_B, created=_I)

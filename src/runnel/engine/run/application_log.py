@@ -14,12 +14,14 @@ import sys
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from types import TracebackType
 from typing import Final, TextIO
 
 from runnel.errors import ReadOnlyError
+from runnel.private_files import make_private_folder, open_private
 from runnel.settings import Settings
 
 FIELDS: Final = (
@@ -98,6 +100,13 @@ class JsonLines(logging.Formatter):
         return json.dumps(scrubbed, ensure_ascii=False)
 
 
+class _PrivateLogFile(RotatingFileHandler):
+    """A log file that only its user can read."""
+
+    def _open(self) -> TextIOWrapper:
+        return open(self.baseFilename, "a", encoding=self.encoding, opener=open_private)
+
+
 _installed: list[logging.Handler] = []
 _restorers: list[Callable[[], None]] = []
 
@@ -109,10 +118,8 @@ def configure_logging(settings: Settings, folder: Path, *, stream: TextIO | None
     """
     logs = folder / "logs"
     try:
-        logs.mkdir(parents=True, exist_ok=True)
-        file = RotatingFileHandler(
-            logs / "runnel.log", maxBytes=_FILE_BYTES, backupCount=_FILES_KEPT, encoding="utf-8"
-        )
+        make_private_folder(logs)
+        file = _PrivateLogFile(logs / "runnel.log", maxBytes=_FILE_BYTES, backupCount=_FILES_KEPT, encoding="utf-8")
     except OSError as error:
         raise ReadOnlyError(
             f"{logs} cannot be written: {error.strerror}", hint="run as the user who owns the workspace"

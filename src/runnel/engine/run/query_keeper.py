@@ -30,6 +30,7 @@ from runnel.errors import (
     StorageFullError,
 )
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
+from runnel.private_files import make_private_folder
 from runnel.streaming.job import Job, form_of
 from runnel.streaming.jvm import UNANSWERED, is_slow_start, noticing_loss
 from runnel.streaming.partitioned.route_ahead import RouteAhead, forget_ahead
@@ -145,6 +146,7 @@ class QueryKeeper:
         self._shards = self._wanted_shards(parallelism)
         form = form_of(self._shards)
         lineage = choose_lineage(root.catalog, root.storage, epoch=lease.epoch, form=form, force_new=force)
+        make_private_folder(root.storage.local(checkpoint_path(lineage.id)).parent)
         drop_old_checkpoints(root.storage, lineage.id)
         settings = root.settings
         OperatorEnvironment.of(settings).keep(root.storage)

@@ -1,7 +1,8 @@
 """Backups: a copy of a root that is whole, made while its runner runs.
 
 In: a root. Out: a folder with the catalog as it was at one moment, every file that it names, the settings, the
-stylesheets and the files that people gave operators, and at last a manifest with the digest of each. Files of the
+stylesheets and the files that people gave operators, and at last a signed manifest with the digest of each. The key
+of the workspace is not in it. Files of the
 logs never change, so a second backup into the same folder copies only what is new.
 
     backup.json                     the manifest; a folder without one is no backup
@@ -13,16 +14,13 @@ logs never change, so a second backup into the same folder copies only what is n
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path, PurePosixPath
-from typing import Any
+from pathlib import Path
 
 from sqlalchemy import Connection
 
@@ -32,12 +30,11 @@ from runnel.catalog.store.connection import now
 from runnel.catalog.store.migrations import MIGRATIONS
 from runnel.catalog.store.sequencer import known_number, last_sequence, workspace_number
 from runnel.engine.upkeep.catalog_copy import copy_out, identities
+from runnel.engine.upkeep.manifest import FORMAT, MANIFEST, UNFINISHED, Digest, Manifest, digest_of, read_manifest
 from runnel.engine.workspace import Workspace
 from runnel.errors import (
     CorruptDataError,
     InputError,
-    NewerWorkspaceError,
-    NotFoundError,
     StorageFullError,
     WorkspaceError,
 )
@@ -46,15 +43,13 @@ from runnel.matching.operators.ask.operator_environment import FOLDER as OPERATO
 from runnel.model.segment import Tier
 from runnel.plan.store import MANIFEST as PLAN_MANIFEST
 from runnel.plan.store import read_manifest as read_plan
+from runnel.private_files import FILE_MODE, FOLDER_MODE, make_private_folder, open_private, sync_folder
 from runnel.scaleout.partitioning import ASSIGNMENT
 from runnel.scaleout.partitioning import MANIFEST as DIVISION
 from runnel.settings import FILE
 from runnel.storage.checksums import check_file
 from runnel.storage.file_storage import Storage
 
-MANIFEST = "backup.json"
-FORMAT = 1
-_UNFINISHED = "backup.unfinished"
 _LEARNED = f"{OPERATORS}/learned"
 _ATTEMPTS = 5
 _CHUNK = 1 << 20
@@ -76,34 +71,6 @@ class BackupReport:
     rows: int
 
 
-@dataclass(frozen=True, slots=True)
-class Digest:
-    """The size of a file and the SHA-256 of its content."""
-
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True)
-class Manifest:
-    """What a backup says of itself."""
-
-    format: int
-    made: str
-    root: int
-    catalog_version: int
-    last_sequence: int
-    snapshot: str
-    identities: dict[str, int]
-    tables: dict[str, int]
-    snapshot_files: dict[str, Digest]
-    files: dict[str, Digest]
-
-    def to_json(self) -> bytes:
-        """As a file's content."""
-        return json.dumps(asdict(self), indent=1, sort_keys=True).encode()
-
-
 class _VanishedError(Exception):
     """A file was merged and removed while it was to be copied."""
 
@@ -120,16 +87,16 @@ def back_up(
     before = _prepare(root, target, number)
     try:
         manifest, copied = _attempts(root, target, number, before, link, report)
+        manifest = manifest.signed(root.key.read())
         _replace(target / MANIFEST, manifest.to_json())
-        (target / _UNFINISHED).unlink(missing_ok=True)
+        (target / UNFINISHED).unlink(missing_ok=True)
         _prune(target, manifest)
     except OSError as error:
         raise StorageFullError(
             f"the backup cannot be written: {error.strerror}", hint="look at the room and the permissions there"
         ) from error
-    size = sum(one.size for one in (*manifest.files.values(), *manifest.snapshot_files.values()))
     return BackupReport(
-        target, len(manifest.files), size, copied, manifest.last_sequence, sum(manifest.tables.values())
+        target, len(manifest.files), manifest.size, copied, manifest.last_sequence, sum(manifest.tables.values())
     )
 
 
@@ -166,13 +133,14 @@ def _prepare(root: Workspace, target: Path, number: int) -> Manifest | None:
     before = read_manifest(target) if (target / MANIFEST).exists() else None
     if before is not None and before.root != number:
         raise InputError("there is a backup of another root", place=str(target), hint="choose another folder")
-    foreign = before is None and target.exists() and any(target.iterdir()) and not (target / _UNFINISHED).exists()
+    foreign = before is None and target.exists() and any(target.iterdir()) and not (target / UNFINISHED).exists()
     if foreign:
         raise InputError("this folder has other things in it", place=str(target), hint="choose an empty folder")
     try:
-        target.mkdir(parents=True, exist_ok=True)
-        target.chmod(0o700)  # the catalog has secrets in it
-        (target / _UNFINISHED).touch()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        make_private_folder(target)
+        target.chmod(FOLDER_MODE)  # it holds the items of all owners
+        (target / UNFINISHED).touch(FILE_MODE)
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", place=str(target)) from error
     return before
@@ -194,7 +162,8 @@ def _attempt(
         _copy(root.folder / relative, place / "folder" / relative, link=False)
     for relative in _operator_files(root.storage):
         _copy(root.storage.local(f"{OPERATORS}/{relative}"), place / OPERATORS / relative, link=False)
-    known = before.files if before else {}
+    # Digests of a manifest that somebody may have changed must not get into a new one, which is signed.
+    known = before.files if before is not None and before.is_signed_by(root.key.read()) else {}
     files: dict[str, Digest] = {}
     copied = 0
     for done, path in enumerate(named):
@@ -264,7 +233,7 @@ def _operator_files(storage: Storage) -> Iterator[str]:
 
 def _copy(source: Path, target: Path, *, link: bool) -> Digest:
     """Copy a file so that it has its name only when it is whole; _Vanished if it is gone."""
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_private_folder(target.parent)
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     try:
         if link:
@@ -273,9 +242,9 @@ def _copy(source: Path, target: Path, *, link: bool) -> Digest:
             except OSError as error:
                 if isinstance(error, FileNotFoundError):
                     raise
-                shutil.copyfile(source, draft)  # another disk, or one without such names
+                _copy_bytes(source, draft)  # another disk, or one without such names
         else:
-            shutil.copyfile(source, draft)
+            _copy_bytes(source, draft)
     except FileNotFoundError as error:
         raise _VanishedError(source.name) from error
     digest = digest_of(draft)
@@ -285,36 +254,22 @@ def _copy(source: Path, target: Path, *, link: bool) -> Digest:
     return digest
 
 
-def digest_of(path: Path) -> Digest:
-    """The digest of a file."""
-    found = hashlib.sha256()
-    size = 0
-    with path.open("rb") as file:
-        while data := file.read(_CHUNK):
-            found.update(data)
-            size += len(data)
-    return Digest(size, found.hexdigest())
+def _copy_bytes(source: Path, draft: Path) -> None:
+    with source.open("rb") as reader, open(draft, "xb", opener=open_private) as writer:
+        shutil.copyfileobj(reader, writer, _CHUNK)
 
 
 def _replace(path: Path, data: bytes) -> None:
     """Write a file so that it is there whole, or as it was."""
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    with draft.open("wb") as file:
+    with open(draft, "xb", opener=open_private) as file:
         file.write(data)
         file.flush()
         os.fsync(file.fileno())
     for folder in {path.parent, *(one for one in path.parent.rglob("*") if one.is_dir())}:
-        _sync(folder)
+        sync_folder(folder)
     draft.replace(path)
-    _sync(path.parent)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sync_folder(path.parent)
 
 
 def _prune(target: Path, manifest: Manifest) -> None:
@@ -329,37 +284,3 @@ def _prune(target: Path, manifest: Manifest) -> None:
                 path.rmdir()
         elif path.relative_to(files).as_posix() not in manifest.files:
             path.unlink()
-
-
-def read_manifest(source: Path) -> Manifest:
-    """The manifest of a backup; NotFound where there is none, CorruptData where it cannot be read."""
-    try:
-        data = (source / MANIFEST).read_bytes()
-    except OSError as error:
-        if (source / _UNFINISHED).exists():
-            raise CorruptDataError(f"the backup in {source} was never finished", hint="make it again") from error
-        raise NotFoundError(f"there is no backup in {source}", hint="`runnel backup` makes one") from error
-    try:
-        told: dict[str, Any] = json.loads(data)
-        if told["format"] > FORMAT or told["catalog_version"] > len(MIGRATIONS):
-            raise NewerWorkspaceError("the backup was made by a newer Runnel", hint="use that one, or a newer one")
-        manifest = Manifest(
-            **{
-                **told,
-                "snapshot_files": _digests(told["snapshot_files"]),
-                "files": _digests(told["files"]),
-            }
-        )
-        uuid.UUID(hex=manifest.snapshot)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CorruptDataError(f"{source / MANIFEST} cannot be read: {error}", hint="use another backup") from error
-    return manifest
-
-
-def _digests(told: Mapping[str, Mapping[str, Any]]) -> dict[str, Digest]:
-    """The digests of files, whose names must stay below the folder that they are meant for."""
-    for path in told:
-        pure = PurePosixPath(path)
-        if pure.is_absolute() or ".." in pure.parts or "\\" in path or "\0" in path or not pure.parts:
-            raise ValueError(f"{path!r} is no name of a file in a root")
-    return {path: Digest(int(one["size"]), str(one["sha256"])) for path, one in told.items()}

@@ -17,6 +17,7 @@ from runnel.catalog.store import schema
 from runnel.catalog.store.connection import Catalog, now
 from runnel.catalog.store.migrations import MIGRATIONS, statements
 from runnel.errors import CorruptDataError
+from runnel.private_files import make_private_folder, open_private
 
 _ROWS = 20_000
 _VERSIONS = "catalog_version"
@@ -24,7 +25,7 @@ _VERSIONS = "catalog_version"
 
 def copy_out(connection: Connection, folder: Path) -> dict[str, int]:
     """Write every table of a catalog into a folder; gives the numbers of rows."""
-    folder.mkdir(parents=True)
+    make_private_folder(folder)
     return {one.name: _copy_table(connection, one, folder / f"{one.name}.parquet") for one in _tables()}
 
 
@@ -35,7 +36,10 @@ def _tables() -> list[Table]:
 def _copy_table(connection: Connection, one: Table, path: Path) -> int:
     shape = pa.schema([(held.name, _arrow_type(held.type)) for held in one.columns])
     rows = 0
-    with pq.ParquetWriter(path, shape, compression="zstd") as writer:
+    with (
+        open(path, "xb", opener=open_private) as file,
+        pq.ParquetWriter(file, shape, compression="zstd") as writer,
+    ):
         found = connection.execute(select(one), execution_options={"yield_per": _ROWS})
         for some in found.partitions():
             arrays = [pa.array([row[place] for row in some], type=kind) for place, kind in enumerate(shape.types)]

@@ -1,12 +1,15 @@
-"""Restoring: a new root from a backup, after every file has been compared with the manifest.
+"""Restoring: a new workspace from a backup, after every file has been compared with the manifest.
 
-In: the folder of a backup. Out: a root with the same ids, in which sequences and message numbers go on. The settings
-file comes last, so what was restored in part is no root.
+In: the folder of a backup, which somebody may have edited. Out: a workspace with the same ids, in which sequences and
+message numbers go on. Only regular files are read, and only verified content is used. The settings file comes last:
+without it, a folder is no workspace.
 """
 
 from __future__ import annotations
 
 import json
+import mmap
+import os
 import re
 import shutil
 import time
@@ -14,19 +17,40 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
+from runnel.catalog.declared import stylesheets
 from runnel.catalog.store.connection import Catalog, Clock, without_password
-from runnel.engine.upkeep.backup import Digest, Manifest, Report, digest_of, read_manifest
+from runnel.engine.seal_secrets import restore_key
+from runnel.engine.upkeep.backup import Report
 from runnel.engine.upkeep.catalog_copy import copy_in, make_ready
+from runnel.engine.upkeep.manifest import HINT, Digest, Manifest, read_manifest, verified_chunks
+from runnel.engine.upkeep.setting_rights import GivenRight, rights_in
+from runnel.engine.workspace import make_folders, write_settings
 from runnel.engine.workspace_identity import mark_restored
-from runnel.errors import CorruptDataError, StorageFullError, WorkspaceError, WorkspaceExistsError
+from runnel.errors import CorruptDataError, NotAllowedError, StorageFullError, WorkspaceError, WorkspaceExistsError
 from runnel.matching.operators.ask.operator_environment import FOLDER as OPERATORS
-from runnel.matching.operators.builtin.configuration import PRIVATE
+from runnel.private_files import make_private_folder, open_private
 from runnel.settings import FILE
 from runnel.storage.file_storage import Storage, open_storage
+from runnel.storage.key_file import KEY_FILE, KeyFile
+from runnel.workspace_key import WorkspaceKey
 
-_HINT = "use another backup; this one cannot be relied on"
+_STAGING = ".restoring"
+_IN_MEMORY = 64 << 20
+"""Files up to this size are copied through memory; larger ones through a private copy."""
+
+
+class Signer(StrEnum):
+    """Who signed a backup."""
+
+    CHECKED = "checked"
+    """The workspace whose key was given."""
+    UNKNOWN = "unknown"
+    """Some workspace: no key was given to check the signature with."""
+    NONE = "none"
+    """Nobody: an earlier version made the backup, or its signature was removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +62,10 @@ class Restored:
     bytes: int
     made: str
     last_sequence: int
+    rights: tuple[GivenRight, ...]
+    signer: Signer
+    lost_secrets: int
+    """Secrets that could not be restored because the key was not given."""
 
 
 def restore(
@@ -46,38 +74,57 @@ def restore(
     *,
     catalog: str = "",
     storage: str = "",
+    accept_settings: bool = False,
+    key: WorkspaceKey | None = None,
     clock: Clock = time.time,
     report: Report = lambda done, every: None,
 ) -> Restored:
     """Make a root in a folder, which must be empty or not exist, from a backup.
 
-    The catalog is a SQLite file there and the files are there, unless URLs say otherwise.
+    The catalog is a SQLite file there and the files are there, unless URLs say otherwise. Settings that give rights,
+    such as `operator_modules`, must be accepted. With the key of the workspace that was backed up, the signature of
+    the backup is checked. Without it the secrets in the catalog cannot be restored.
     """
     source, folder = source.absolute(), folder.absolute()
     manifest = read_manifest(source)
+    if key is not None:
+        manifest.check_signature(key)
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise WorkspaceExistsError(f"{folder} is not empty", hint="restore into a new folder")
     with _undone_unless_whole(folder):
-        (folder / "out").mkdir(parents=True, exist_ok=True)
-        opened = Catalog(catalog or f"sqlite:///{folder / 'catalog.sqlite'}", clock=clock)
+        make_folders(folder, shared_output=False)
+        _refuse_too_large(folder, manifest)
+        staging = folder / _STAGING
+        snapshot = staging / manifest.snapshot
+        _stage_snapshot(source / "snapshots" / manifest.snapshot, snapshot, manifest)
+        settings = settings_for(_settings_text(snapshot), catalog, storage)
+        rights = _refuse_rights(settings, accept_settings)
+        kept = open_storage(storage or folder.as_uri())
+        key_file = KeyFile(kept)
+        if kept.local(KEY_FILE).exists():  # it must not be replaced: another workspace would lose its secrets
+            raise WorkspaceError(f"{KEY_FILE} is in the storage already", hint="restore into an empty storage")
+        opened = Catalog(catalog or f"sqlite:///{folder / 'catalog.sqlite'}", clock=clock, key=key_file.read)
         try:
             _refuse_used(opened)
-            snapshot = source / "snapshots" / manifest.snapshot
-            _verify_snapshot(snapshot, manifest)
-            kept = open_storage(storage or folder.as_uri())
-            _copy_files(source / "files", kept, manifest, report)
+            _copy_files(source / "files", kept, manifest, staging, report)
             _write_operators(snapshot / OPERATORS, kept)
             rows = copy_in(opened, snapshot / "catalog", version=manifest.catalog_version, ids=manifest.identities)
             if rows != manifest.tables:
-                raise CorruptDataError("the backup's catalog does not have the rows that it should", hint=_HINT)
+                raise CorruptDataError("the backup's catalog does not have the rows that it should", hint=HINT)
             with opened.write() as connection:
                 make_ready(connection)
+            lost = restore_key(opened, key_file, key)
             mark_restored(opened, kept)
         finally:
             opened.close()
-        _write_folder(snapshot / "folder", folder, catalog, storage)
+        _write_sheets(snapshot / "folder", folder)
+        shutil.rmtree(staging)
+        write_settings(folder, settings)  # it makes the folder a workspace, so it comes last
     size = sum(one.size for one in manifest.files.values())
-    return Restored(folder, len(manifest.files), size, manifest.made, manifest.last_sequence)
+    signer = Signer.CHECKED if key is not None else Signer.NONE if manifest.signer is None else Signer.UNKNOWN
+    return Restored(
+        folder, len(manifest.files), size, manifest.made, manifest.last_sequence, tuple(rights), signer, lost
+    )
 
 
 @contextmanager
@@ -106,59 +153,90 @@ def _refuse_used(catalog: Catalog) -> None:
         )
 
 
-def _verify_snapshot(snapshot: Path, manifest: Manifest) -> None:
+def _stage_snapshot(snapshot: Path, staging: Path, manifest: Manifest) -> None:
+    """Copy the verified files of a snapshot to where nobody else can change them before they are used."""
+    there = {
+        (Path(folder) / name).relative_to(snapshot).as_posix()
+        for folder, _, names in os.walk(snapshot)
+        for name in names
+    }
+    if there - manifest.snapshot_files.keys():
+        raise CorruptDataError("there are files in the backup that its manifest does not know", hint=HINT)
     for name, digest in manifest.snapshot_files.items():
-        try:
-            found = digest_of(snapshot / name)
-        except OSError as error:
-            raise CorruptDataError(f"{name} is missing in the backup", hint=_HINT) from error
-        _compare(name, found, digest)
-    there = {path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*") if path.is_file()}
-    if there != manifest.snapshot_files.keys():
-        raise CorruptDataError("there are files in the backup that its manifest does not know", hint=_HINT)
+        make_private_folder((staging / name).parent)
+        _copy_verified(snapshot, name, digest, staging / name)
 
 
-def _copy_files(files: Path, storage: Storage, manifest: Manifest, report: Report) -> None:
+def _copy_verified(folder: Path, name: str, digest: Digest, target: Path) -> None:
+    with open(target, "xb", opener=open_private) as file:
+        for data in verified_chunks(folder, name, digest):
+            file.write(data)
+
+
+def _copy_files(files: Path, storage: Storage, manifest: Manifest, staging: Path, report: Report) -> None:
     for done, (name, digest) in enumerate(manifest.files.items()):
         report(done, len(manifest.files))
-        try:
-            _compare(name, digest_of(files / name), digest)
-            data = (files / name).read_bytes()
-        except OSError as error:
-            raise CorruptDataError(f"{name} is missing in the backup", hint=_HINT) from error
-        _put(storage, name, data)
+        if digest.size <= _IN_MEMORY:
+            _put(storage, name, b"".join(verified_chunks(files, name, digest)))
+            continue
+        staged = staging / "large"
+        _copy_verified(files, name, digest, staged)
+        with (
+            staged.open("rb") as file,
+            mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
+            memoryview(data) as view,
+        ):
+            _put(storage, name, view)
+        staged.unlink()
     report(len(manifest.files), len(manifest.files))
 
 
-def _compare(name: str, found: Digest, expected: Digest) -> None:
-    if found != expected:
-        raise CorruptDataError(f"{name} is not what was backed up: its digest differs", hint=_HINT)
+def _refuse_rights(text: str, accepted: bool) -> list[GivenRight]:
+    """The settings that give rights; refused unless the admin has accepted them."""
+    rights = rights_in(text)
+    if rights and not accepted:
+        raise NotAllowedError(
+            "the settings of the backup give rights that the defaults do not give:\n  "
+            + "\n  ".join(str(right) for right in rights),
+            hint="check each of them; `--accept-settings` restores the workspace with them",
+        )
+    return rights
 
 
-def _write_folder(source: Path, folder: Path, catalog: str, storage: str) -> None:
-    """The stylesheets, and at last the settings, which make the folder a root."""
-    for path in sorted(source.rglob("*")):
-        relative = path.relative_to(source)
-        if path.is_file() and relative.as_posix() != FILE and not (folder / relative).exists():
-            (folder / relative).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(path, folder / relative)
-    (folder / FILE).write_text(settings_for(source.joinpath(FILE).read_text("utf-8"), catalog, storage), "utf-8")
+def _refuse_too_large(folder: Path, manifest: Manifest) -> None:
+    """Refuse a backup that does not fit before anything is written, however large it claims to be."""
+    free = shutil.disk_usage(folder).free
+    if manifest.size > free:
+        raise StorageFullError(
+            f"the backup has {manifest.size:,} bytes, and there is room for {free:,} in {folder}",
+            hint="free disk space, or restore to another disk",
+        )
+
+
+def _settings_text(snapshot: Path) -> str:
+    try:
+        return (snapshot / "folder" / FILE).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise CorruptDataError(f"{FILE} is missing in the backup, or is not a text", hint=HINT) from error
+
+
+def _write_sheets(source: Path, folder: Path) -> None:
+    """The stylesheets of people; those that are kept for subscriptions are there already."""
+    for path in sorted((source / stylesheets.FOLDER).rglob("*")):
+        target = folder / path.relative_to(source)
+        if path.is_file() and not target.exists():
+            make_private_folder(target.parent)
+            path.rename(target)
 
 
 def _write_operators(source: Path, storage: Storage) -> None:
-    """The files that people gave operators; they lie where the files of the logs lie. Secrets are for this user."""
-    private = storage.local(f"{OPERATORS}/{PRIVATE}")
-    if (source / PRIVATE).exists():
-        private.mkdir(mode=0o700, parents=True, exist_ok=True)
+    """The files that people gave operators; they are where the files of the logs are."""
     for path in sorted(source.rglob("*")):
         if path.is_file():
-            name = f"{OPERATORS}/{path.relative_to(source).as_posix()}"
-            _put(storage, name, path.read_bytes())
-            if storage.local(name).is_relative_to(private):
-                storage.local(name).chmod(0o600)
+            _put(storage, f"{OPERATORS}/{path.relative_to(source).as_posix()}", path.read_bytes())
 
 
-def _put(storage: Storage, name: str, data: bytes) -> None:
+def _put(storage: Storage, name: str, data: bytes | memoryview) -> None:
     try:
         storage.write(name, data)
     except FileExistsError as error:
@@ -180,9 +258,9 @@ def settings_for(text: str, catalog: str, storage: str) -> str:
         if {"catalog", "storage"} & tomllib.loads(kept).keys() - ({"catalog"} if catalog else set()) - (
             {"storage"} if storage else set()
         ):
-            raise CorruptDataError(f"{FILE} in the backup says in an unusual way where things are", hint=_HINT)
+            raise CorruptDataError(f"{FILE} in the backup says in an unusual way where things are", hint=HINT)
     except tomllib.TOMLDecodeError as error:
-        raise CorruptDataError(f"{FILE} in the backup is not valid: {error}", hint=_HINT) from error
+        raise CorruptDataError(f"{FILE} in the backup is not valid: {error}", hint=HINT) from error
     return kept
 
 

@@ -14,6 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 from runnel.model.item import Item, Value
+from runnel.private_files import FILE_MODE
 from runnel.sinks.contract import DeliveredItem, Delivery
 from runnel.sinks.files.targets import TargetFile, check_target, open_target
 from runnel.sinks.files.whole_file import rename_aside, require_regular, write_all
@@ -57,9 +58,11 @@ class JsonLinesFile:
 def _open(file: TargetFile) -> tuple[int, bool]:
     """The file for reading and writing, and whether it was made now."""
     try:
-        return os.open(file.name, _OPEN | os.O_EXCL, 0o644, dir_fd=file.folder), True
+        handle = os.open(file.name, _OPEN | os.O_EXCL, FILE_MODE, dir_fd=file.folder)
+        os.fchmod(handle, file.mode)
+        return handle, True
     except FileExistsError:
-        handle = os.open(file.name, _OPEN, 0o644, dir_fd=file.folder)
+        handle = os.open(file.name, _OPEN, FILE_MODE, dir_fd=file.folder)
         require_regular(handle, file)
         return handle, False
 

@@ -3,6 +3,8 @@
 In: the target of a subscription. Out: its canonical form when subscribing; when delivering, an open folder. Relative
 targets lie below the root's `out` folder, absolute ones below an allowed folder. No symbolic link below those is ever
 followed: one may appear after the target was checked, so the way is walked folder by folder, by handle.
+
+Other users can read what is written if they can read the `out` folder or the allowed folder that it is written to.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import stat
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,9 +20,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from runnel.errors import DeliveryError, InputError, StorageFullError
+from runnel.private_files import FILE_MODE, FOLDER_MODE, make_private_folder
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_MOST_OPEN_FOLDER, _MOST_OPEN_FILE = 0o755, 0o644
 _LONGEST_NAME = 200
 _PATIENCE = 10.0
 _HINT = "give a path below the root's out folder, such as 'news/rock.xml'"
@@ -27,11 +32,12 @@ _HINT = "give a path below the root's out folder, such as 'news/rock.xml'"
 
 @dataclass(frozen=True, slots=True)
 class TargetFile:
-    """A file to write: the handle of its folder, its name there, and its path for messages."""
+    """A file to write: the handle of its folder, its name there, its path for messages, and its mode when made."""
 
     folder: int
     name: str
     path: Path
+    mode: int
 
 
 def check_target(target: str | None, out: Path, allowed: Sequence[Path] = ()) -> str:
@@ -92,24 +98,27 @@ def open_target(target: str | None, out: Path, allowed: Sequence[Path] = ()) -> 
     except InputError as error:
         raise DeliveryError(f"the target cannot be used: {error.message}", hint=error.hint) from error
     with _explained(base / inner):
-        base.mkdir(parents=True, exist_ok=True)
-        handle = _walk(base, inner.parts[:-1])
+        make_private_folder(base)
+        mode = stat.S_IMODE(base.stat().st_mode)
+        handle = _walk(base, inner.parts[:-1], mode & _MOST_OPEN_FOLDER | FOLDER_MODE)
         try:
             _lock(handle)
-            yield TargetFile(handle, inner.name, base / inner)
+            yield TargetFile(handle, inner.name, base / inner, mode & _MOST_OPEN_FILE | FILE_MODE)
         finally:
             os.close(handle)
 
 
-def _walk(base: Path, parts: Sequence[str]) -> int:
-    """The handle of a folder below a base; folders that are missing are made."""
+def _walk(base: Path, parts: Sequence[str], mode: int) -> int:
+    """The handle of a folder below a base; folders that are missing are made, with this mode."""
     handle = os.open(base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     for part in parts:
         outer = handle
         try:
-            if _make_folder(outer, part):
-                os.fsync(outer)
+            made = _make_folder(outer, part)
             handle = os.open(part, _FOLDER, dir_fd=outer)
+            if made:
+                os.fchmod(handle, mode)
+                os.fsync(outer)
         finally:
             os.close(outer)
     return handle
@@ -117,7 +126,7 @@ def _walk(base: Path, parts: Sequence[str]) -> int:
 
 def _make_folder(outer: int, name: str) -> bool:
     try:
-        os.mkdir(name, 0o755, dir_fd=outer)
+        os.mkdir(name, FOLDER_MODE, dir_fd=outer)
     except FileExistsError:
         return False
     return True

@@ -10,6 +10,7 @@ import os
 import stat
 
 from runnel.errors import DeliveryError
+from runnel.private_files import FILE_MODE
 from runnel.sinks.files.targets import TargetFile
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -48,8 +49,9 @@ def replace_whole(file: TargetFile, data: bytes) -> None:
     # What a crash left under this name, or somebody put there, must not be written through.
     _remove(draft, file.folder)
     try:
-        handle = os.open(draft, _WRITE, 0o644, dir_fd=file.folder)
+        handle = os.open(draft, _WRITE, FILE_MODE, dir_fd=file.folder)
         try:
+            os.fchmod(handle, file.mode)
             write_all(handle, data)
             os.fsync(handle)
         finally:

@@ -16,6 +16,7 @@ from tests.services import PostgreSQL, postgresql
 from tests.unit.engine.upkeep.long_life import LongLife
 from typer.testing import CliRunner
 
+from runnel.catalog.access.workspace_secrets import workspace_secret
 from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store import leases, schema, sequencer
@@ -23,8 +24,9 @@ from runnel.catalog.store.connection import Catalog
 from runnel.catalog.store.identity import IDENTITY
 from runnel.cli.backup import backup
 from runnel.cli.backup import restore as restore_command
-from runnel.engine.upkeep.backup import MANIFEST, back_up, digest_of, read_manifest
+from runnel.engine.upkeep.backup import back_up
 from runnel.engine.upkeep.maintenance import run_maintenance
+from runnel.engine.upkeep.manifest import MANIFEST, digest_of, read_manifest
 from runnel.engine.upkeep.restore import restore
 from runnel.engine.workspace import Workspace, open_workspace
 from runnel.errors import (
@@ -65,7 +67,7 @@ def life(tmp_path: Path) -> Iterator[LongLife]:
             )
         )
         plan_versions.publish_plan(connection, "plans/p", None, 1)
-        connection.execute(schema.secrets.insert().values(name="s", value=bytes(range(256))))
+        workspace_secret(connection, "s")
         ledger.record_messages(connection, [Message(1, 1, 1, 3, 1, "key-1", "digest")])
     yield made
     root.close()
@@ -116,7 +118,7 @@ def _go_on(life: LongLife, root: Workspace) -> LongLife:
 def test_a_restored_root_is_the_same_and_goes_on(life: LongLife, tmp_path: Path) -> None:
     made = back_up(life.root, tmp_path / "backup")
     assert made.last_sequence == 38
-    restored = restore(tmp_path / "backup", tmp_path / "again", clock=life.clock)
+    restored = restore(tmp_path / "backup", tmp_path / "again", clock=life.clock, key=life.root.key.read())
     assert (restored.files, restored.last_sequence) == (made.files, 38)
     root = open_workspace(tmp_path / "again", clock=life.clock)
     assert _rows(root) == _rows(life.root)
@@ -197,7 +199,7 @@ def test_a_backup_of_a_root_at_work_is_whole(life: LongLife, tmp_path: Path) -> 
 def test_the_same_backup_serves_both_databases(life: LongLife, tmp_path: Path, postgresql: PostgreSQL) -> None:
     back_up(life.root, tmp_path / "one")
     url = postgresql.database()
-    restore(tmp_path / "one", tmp_path / "pg", catalog=url, clock=life.clock)
+    restore(tmp_path / "one", tmp_path / "pg", catalog=url, clock=life.clock, key=life.root.key.read())
     assert not (tmp_path / "pg" / "catalog.sqlite").exists()
     moved = open_workspace(tmp_path / "pg", clock=life.clock, catalog=url)
     assert _rows(moved) == _rows(life.root)
@@ -205,7 +207,7 @@ def test_the_same_backup_serves_both_databases(life: LongLife, tmp_path: Path, p
         restore(tmp_path / "one", tmp_path / "other", catalog=url)
     copy = _go_on(life, moved)
     back_up(moved, tmp_path / "two")
-    restore(tmp_path / "two", tmp_path / "lite", clock=life.clock)
+    restore(tmp_path / "two", tmp_path / "lite", clock=life.clock, key=life.root.key.read())
     back = open_workspace(tmp_path / "lite", clock=life.clock)
     assert _rows(back) == _rows(moved)
     with back.catalog.write() as one, moved.catalog.write() as other:
@@ -343,6 +345,9 @@ _NEW_COLUMNS = {
     "plans": {"removed", "partitioning", "pieces"},
     "feeds": {"title", "home", "open_items"},
     "subscriptions": {"resumed"},
+    "secrets": {"sealed"},
+    "signing_keys": {"sealed"},
+    "hubs": {"sealed"},
 }
 
 

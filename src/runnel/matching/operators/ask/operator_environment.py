@@ -14,7 +14,6 @@ from runnel.matching.operators.ask.caller import CallerLimits
 from runnel.matching.operators.plugins.contract import OperatorContext
 from runnel.settings import Settings
 from runnel.storage.file_storage import Storage
-from runnel.storage.private_files import write_private
 
 FOLDER = "operators"
 """Where files lie that the configurations of operators name."""
@@ -64,7 +63,7 @@ class OperatorEnvironment:
 
     def keep(self, storage: Storage) -> None:
         """Put the means where the workers of this user find them."""
-        write_private(storage, _PRIVATE, json.dumps(asdict(self)))
+        storage.replace(_PRIVATE, json.dumps(asdict(self)).encode())
 
     @staticmethod
     def kept(storage: Storage) -> OperatorEnvironment:

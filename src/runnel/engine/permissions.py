@@ -1,0 +1,85 @@
+"""Who can read the files of a workspace: its user, and other users its `out` folder where `shared_output` is set.
+
+In: an open workspace. Out: its files and folders with wrong permissions, and their repair. Files that Runnel makes
+are private from the start, see runnel.private_files; this is about those that an earlier version or a person made.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from runnel.catalog.store.connection import sqlite_file
+from runnel.engine.workspace import Workspace
+from runnel.private_files import OPEN_TO_OTHERS
+
+_SHARED_FOLDER, _SHARED_FILE = 0o755, 0o644
+_PASSABLE = 0o011
+"""What others need of the workspace's folder to reach `out`: they pass, and cannot list it."""
+_BESIDE_CATALOG = ("", "-wal", "-shm", ".declaring")
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class WrongMode:
+    """A file or folder whose permissions are not those that they should be."""
+
+    path: Path
+    mode: int
+    wanted: int
+
+    @property
+    def is_open(self) -> bool:
+        """Whether others may do more with it than they should."""
+        return bool(self.mode & ~self.wanted)
+
+    def repair(self) -> None:
+        """Set the permissions; OSError if this user may not. A link that has taken the name is not followed."""
+        handle = os.open(self.path, _OPEN)
+        try:
+            found = os.fstat(handle).st_mode
+            if stat.S_ISREG(found) or stat.S_ISDIR(found):
+                os.fchmod(handle, self.wanted)
+        finally:
+            os.close(handle)
+
+
+def wrong_modes(root: Workspace) -> Iterator[WrongMode]:
+    """Files and folders of a workspace with wrong permissions, a folder before what is in it.
+
+    A folder that is closed to others also protects everything in it, so it is not searched.
+    """
+    shared = root.out if root.settings.shared_output else None
+    folders = {root.folder.resolve(), root.storage.local("").resolve()}
+    for folder in sorted(folders):
+        if not any(folder != other and folder.is_relative_to(other) for other in folders):
+            yield from _search(folder, None if shared is None else shared.resolve(), is_shared=False)
+    catalog = sqlite_file(root.catalog.url)
+    if catalog is not None and not any(catalog.resolve().is_relative_to(folder) for folder in folders):
+        for end in _BESIDE_CATALOG:
+            yield from _search(catalog.with_name(f"{catalog.name}{end}"), None, is_shared=False)
+
+
+def _search(path: Path, shared: Path | None, *, is_shared: bool) -> Iterator[WrongMode]:
+    """Compare the modes of a file or folder and of what is in it; links are passed over."""
+    with suppress(FileNotFoundError):
+        status = path.lstat()
+        is_folder = stat.S_ISDIR(status.st_mode)
+        if not is_folder and not stat.S_ISREG(status.st_mode):
+            return
+        is_shared = is_shared or path == shared
+        mode = stat.S_IMODE(status.st_mode)
+        wanted = mode & ~OPEN_TO_OTHERS
+        if is_shared:
+            wanted |= _SHARED_FOLDER if is_folder else _SHARED_FILE
+        elif shared is not None and path == shared.parent:
+            wanted |= _PASSABLE
+        if mode != wanted:
+            yield WrongMode(path, mode, wanted)
+        if is_folder and (mode | wanted) & OPEN_TO_OTHERS:
+            for inner in sorted(path.iterdir()):
+                yield from _search(inner, shared, is_shared=is_shared)

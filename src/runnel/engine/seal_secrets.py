@@ -1,0 +1,67 @@
+"""Whether the key of a workspace fits the secrets in its catalog.
+
+In: a catalog that is up to date, and the key file. Out: a catalog whose secrets are all sealed with that key, or an
+error that says what to do. The key is durable before the first row depends on it, so a process may be killed at any
+point: the next one finds the key and goes on.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from runnel.catalog.store.connection import Catalog
+from runnel.catalog.store.sealed_secrets import (
+    forget_sealed_secrets,
+    read_fingerprint,
+    seal_clear_secrets,
+    set_fingerprint,
+)
+from runnel.errors import ReadOnlyError, WorkspaceError
+from runnel.storage.key_file import KEY_FILE, KeyFile
+from runnel.workspace_key import WorkspaceKey
+
+
+def check_key(catalog: Catalog, file: KeyFile) -> None:
+    """Raise WorkspaceError unless the key fits; a workspace from before there were keys gets one."""
+    with catalog.read() as connection:
+        fingerprint = read_fingerprint(connection)
+    if fingerprint is None:
+        with suppress(ReadOnlyError):  # the next process that can write seals the secrets
+            _seal(catalog, file)
+    elif file.read().fingerprint != fingerprint:
+        raise WorkspaceError(
+            f"{KEY_FILE} is not the key with which the secrets in {catalog.shown} are sealed",
+            hint="put the key file of this workspace back; if it is lost, `runnel adopt --new-key` makes a new key",
+        )
+
+
+def replace_key(catalog: Catalog, file: KeyFile) -> int:
+    """Give a workspace a new key; gives the number of secrets that are lost with the old one."""
+    with catalog.write() as connection:
+        lost = forget_sealed_secrets(connection)
+        file.write(WorkspaceKey.make())
+    _seal(catalog, file)
+    return lost
+
+
+def restore_key(catalog: Catalog, file: KeyFile, key: WorkspaceKey | None) -> int:
+    """Give a restored workspace its key, or a new one if it is not known; gives the number of lost secrets."""
+    with catalog.write() as connection:
+        fingerprint = read_fingerprint(connection)
+        if key is not None:
+            file.write(key)
+        is_known = fingerprint is None or (key is not None and key.fingerprint == fingerprint)
+        lost = 0 if is_known else forget_sealed_secrets(connection)
+    check_key(catalog, file)
+    return lost
+
+
+def _seal(catalog: Catalog, file: KeyFile) -> None:
+    with catalog.write() as connection:
+        if read_fingerprint(connection) is not None:
+            return  # another process was faster
+        key = file.read_or_make()
+        sealed = seal_clear_secrets(connection)
+        set_fingerprint(connection, key.fingerprint)
+    if sealed:
+        catalog.wipe_log()

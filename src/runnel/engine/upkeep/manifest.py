@@ -1,0 +1,191 @@
+"""The manifest of a backup: what it holds, with the digest of every file, signed with the key of the workspace.
+
+In: the folder of a backup, which somebody may have edited. Out: a manifest whose names stay within the folders that
+they are meant for, whether its signature is right, and the verified content of its files.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from runnel.catalog.declared import stylesheets
+from runnel.catalog.store.migrations import MIGRATIONS
+from runnel.errors import CorruptDataError, NewerWorkspaceError, NotFoundError
+from runnel.logs.garbage import DATA_FOLDERS
+from runnel.matching.operators.ask.operator_environment import FOLDER as OPERATORS
+from runnel.regular_files import open_regular
+from runnel.settings import FILE
+from runnel.workspace_key import WorkspaceKey
+
+MANIFEST = "backup.json"
+UNFINISHED = "backup.unfinished"
+FORMAT = 2
+HINT = "use another backup; this one cannot be relied on"
+_LARGEST_MANIFEST = 512 << 20
+_CHUNK = 1 << 20
+_SHA256 = re.compile(r"[0-9a-f]{64}\Z")
+_FILES = tuple(f"{folder}/" for folder in (*DATA_FOLDERS, stylesheets.FOLDER))
+_SNAPSHOT_FILES = ("catalog/", f"folder/{stylesheets.FOLDER}/", f"{OPERATORS}/")
+
+
+@dataclass(frozen=True, slots=True)
+class Digest:
+    """The size of a file and the SHA-256 of its content."""
+
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a backup says of itself."""
+
+    format: int
+    made: str
+    root: int
+    catalog_version: int
+    last_sequence: int
+    snapshot: str
+    identities: dict[str, int]
+    tables: dict[str, int]
+    snapshot_files: dict[str, Digest]
+    files: dict[str, Digest]
+    signer: int | None = None
+    """The fingerprint of the key that signed the manifest; None in a backup of a version that did not sign."""
+    signature: str | None = None
+
+    def signed(self, key: WorkspaceKey) -> Manifest:
+        """The manifest with the signature of a key."""
+        unsigned = replace(self, signer=key.fingerprint, signature=None)
+        return replace(unsigned, signature=key.sign(unsigned.to_json()))
+
+    def is_signed_by(self, key: WorkspaceKey) -> bool:
+        """Whether the manifest is as the workspace with this key signed it."""
+        signature = self.signature or ""
+        return self.signer == key.fingerprint and hmac.compare_digest(signature, str(self.signed(key).signature))
+
+    def check_signature(self, key: WorkspaceKey) -> None:
+        """Raise CorruptDataError unless the manifest is as the workspace with this key signed it."""
+        if self.signature is None or self.signer is None:
+            raise CorruptDataError(
+                "the backup is not signed", hint="restore it without --key-file if you trust its folder"
+            )
+        if self.signer != key.fingerprint:
+            raise CorruptDataError(
+                "the backup was signed with the key of another workspace",
+                hint="give the key file of the workspace that was backed up; without --key-file nothing is checked",
+            )
+        if not self.is_signed_by(key):
+            raise CorruptDataError("the backup was changed after it was signed", hint=HINT)
+
+    def to_json(self) -> bytes:
+        """As a file's content."""
+        return json.dumps(asdict(self), indent=1, sort_keys=True).encode()
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files."""
+        return sum(digest.size for digest in (*self.files.values(), *self.snapshot_files.values()))
+
+
+def read_manifest(source: Path) -> Manifest:
+    """The manifest of a backup; NotFoundError where there is none, CorruptDataError where it cannot be trusted."""
+    try:
+        with os.fdopen(open_regular(source, (MANIFEST,)), "rb") as file:
+            data = file.read(_LARGEST_MANIFEST + 1)
+    except OSError as error:
+        if (source / UNFINISHED).exists():
+            raise CorruptDataError(f"the backup in {source} was never finished", hint="make it again") from error
+        raise NotFoundError(f"there is no backup in {source}", hint="`runnel backup` makes one") from error
+    try:
+        if len(data) > _LARGEST_MANIFEST:
+            raise ValueError(f"it has more than {_LARGEST_MANIFEST >> 20} MB")
+        return _parse(json.loads(data, object_pairs_hook=_without_duplicates))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise CorruptDataError(f"{source / MANIFEST} cannot be read: {error}", hint="use another backup") from error
+
+
+def _parse(value: dict[str, Any]) -> Manifest:
+    if value["format"] > FORMAT or value["catalog_version"] > len(MIGRATIONS):
+        raise NewerWorkspaceError("the backup was made by a newer Runnel", hint="use that one, or a newer one")
+    snapshot_files = _digests(value["snapshot_files"], _SNAPSHOT_FILES, (f"folder/{FILE}",))
+    manifest = Manifest(**{**value, "snapshot_files": snapshot_files, "files": _digests(value["files"], _FILES)})
+    if not _is_signature(manifest.signer, manifest.signature):
+        raise ValueError("the signature is not valid")
+    if uuid.UUID(hex=manifest.snapshot).hex != manifest.snapshot:
+        raise ValueError("the name of the snapshot is not valid")
+    return manifest
+
+
+def _is_signature(signer: object, signature: object) -> bool:
+    if signer is None and signature is None:
+        return True
+    return type(signer) is int and type(signature) is str and _SHA256.match(signature) is not None
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; a name that occurs twice would mean one thing to one reader and another to the next."""
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("a name occurs twice")
+    return value
+
+
+def _digests(
+    told: Mapping[str, Mapping[str, Any]], folders: Sequence[str], others: Sequence[str] = ()
+) -> dict[str, Digest]:
+    """The digests of files. Each must have a plain name below one of the folders, or one of the other names."""
+    digests: dict[str, Digest] = {}
+    for name, value in told.items():
+        pure = PurePosixPath(name)
+        is_plain = pure.as_posix() == name and not pure.is_absolute() and ".." not in pure.parts
+        if not is_plain or "\\" in name or "\0" in name or not (name.startswith(tuple(folders)) or name in others):
+            raise ValueError(f"{name!r} is no name of a file in a backup")
+        size, sha256 = value["size"], value["sha256"]
+        if type(size) is not int or size < 0 or type(sha256) is not str or not _SHA256.match(sha256):
+            raise ValueError(f"{name!r} has no valid size and digest")
+        digests[name] = Digest(size, sha256)
+    return digests
+
+
+def verified_chunks(folder: Path, name: str, expected: Digest) -> Iterator[bytes]:
+    """The content of a file of a backup, piece by piece. CorruptDataError, at the end at the latest, if it is not the
+    content that was backed up: what was read until then must not be used.
+    """
+    try:
+        handle = open_regular(folder, PurePosixPath(name).parts)
+    except FileNotFoundError as error:
+        raise CorruptDataError(f"{name} is missing in the backup", hint=HINT) from error
+    except OSError as error:
+        raise CorruptDataError(
+            f"{name} is not a regular file, or cannot be read: {error.strerror}", hint=HINT
+        ) from error
+    digest, left = hashlib.sha256(), expected.size
+    with os.fdopen(handle, "rb") as file:
+        if os.fstat(handle).st_size == expected.size:
+            while left and (data := file.read(min(_CHUNK, left))):
+                digest.update(data)
+                left -= len(data)
+                yield data
+    if left or digest.hexdigest() != expected.sha256:
+        raise CorruptDataError(f"{name} is not what was backed up: its digest differs", hint=HINT)
+
+
+def digest_of(path: Path) -> Digest:
+    """The digest of a file."""
+    found = hashlib.sha256()
+    size = 0
+    with path.open("rb") as file:
+        while data := file.read(_CHUNK):
+            found.update(data)
+            size += len(data)
+    return Digest(size, found.hexdigest())

@@ -1,0 +1,74 @@
+"""The file with the key of a workspace: `private/key.json` in its storage, which only its user can read.
+
+All hosts that share the workspace find it there, whatever database holds the catalog. It is never in a backup: a copy
+of the catalog without this file tells no secrets.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+from runnel.errors import CorruptDataError, WorkspaceError
+from runnel.regular_files import open_regular
+from runnel.storage.file_storage import Storage
+from runnel.workspace_key import WorkspaceKey
+
+KEY_FILE = "private/key.json"
+_FORMAT = 1
+_MOST_BYTES = 4096
+
+
+class KeyFile:
+    """The key of one workspace, read when it is first needed."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._known: WorkspaceKey | None = None
+
+    def read(self) -> WorkspaceKey:
+        """The key; WorkspaceError if the file is missing."""
+        if self._known is None:
+            path = self._storage.local(KEY_FILE)
+            try:
+                self._known = _parse(self._storage.read(KEY_FILE), path)
+            except FileNotFoundError as error:
+                raise WorkspaceError(
+                    f"the key of the workspace, {path}, is missing",
+                    hint="put your copy of it there; if there is none, `runnel adopt --new-key` makes a new key, and"
+                    " secrets that were sealed with the lost one have to be replaced",
+                ) from error
+            except PermissionError as error:
+                raise WorkspaceError(f"{path} cannot be read: {error.strerror}", hint="run as its owner") from error
+        return self._known
+
+    def read_or_make(self) -> WorkspaceKey:
+        """The key, made durably if there is none. The caller holds the catalog's write lock."""
+        if self._known is None and not self._storage.local(KEY_FILE).exists():
+            self.write(WorkspaceKey.make())
+        return self.read()
+
+    def write(self, key: WorkspaceKey) -> None:
+        """Write a key in place of the one that was there."""
+        self._storage.replace(KEY_FILE, json.dumps({"format": _FORMAT, "key": key.value.hex()}).encode())
+        self._known = key
+
+
+def read_key_file(path: Path) -> WorkspaceKey:
+    """The key in a copy of a key file, wherever it is."""
+    try:
+        with os.fdopen(open_regular(path.parent, (path.name,)), "rb") as file:
+            return _parse(file.read(_MOST_BYTES), path)
+    except OSError as error:
+        raise WorkspaceError(f"{path} cannot be read: {error.strerror}", hint=f"give a copy of {KEY_FILE}") from error
+
+
+def _parse(data: bytes, path: Path) -> WorkspaceKey:
+    try:
+        value = json.loads(data)
+        if value["format"] != _FORMAT:
+            raise ValueError("it was written by a newer Runnel")
+        return WorkspaceKey(bytes.fromhex(value["key"]))
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CorruptDataError(f"{path} is not a key of a workspace: {error}", hint="use a copy of it") from error

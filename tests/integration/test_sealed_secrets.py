@@ -1,0 +1,275 @@
+"""Secrets in the catalog are sealed: neither its file nor a backup tells them without the key file."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import stat
+import subprocess
+import sys
+import tarfile
+from base64 import b64decode
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from typer.testing import CliRunner
+
+import runnel
+from runnel.catalog.access.signing_keys import PREFIX, keys_of
+from runnel.catalog.access.workspace_secrets import UNSUBSCRIBE, find_secret, workspace_secret
+from runnel.catalog.polling.hubs import HubRow, HubState, hubs_of, put_hub
+from runnel.catalog.store.sealed_secrets import read_fingerprint
+from runnel.cli.main import app
+from runnel.engine import Engine
+from runnel.engine.upkeep.backup import back_up
+from runnel.engine.upkeep.manifest import MANIFEST, digest_of, read_manifest
+from runnel.engine.upkeep.restore import Signer, restore
+from runnel.errors import CorruptDataError, WorkspaceError
+from runnel.storage.key_file import KEY_FILE, read_key_file
+from runnel.workspace_key import WorkspaceKey
+
+SCRIPT = "register feed Wire; create feed Rock from Wire where title contains 'rock';"
+HOOK = "subscribe to Rock output webhook 'https://hook.example/in';"
+
+
+def _fill(engine: Engine) -> dict[str, bytes]:
+    """Make secrets of all kinds, and give them in clear."""
+    engine.execute(SCRIPT)
+    shown = str(engine.execute(HOOK)[0].data["key"])
+    hub = HubRow(1, "https://hub.example", "topic", "callback", b"h" * 64, HubState.ACTIVE)
+    with engine.root.catalog.write() as connection:
+        unsubscribe = workspace_secret(connection, UNSUBSCRIBE)
+        put_hub(connection, hub)
+    return {"signing key": b64decode(shown.removeprefix(PREFIX)), "unsubscribe": unsubscribe, "hub": hub.secret}
+
+
+def _read(engine: Engine) -> dict[str, bytes | None]:
+    """The secrets as the workspace reads them."""
+    with engine.root.catalog.read() as connection:
+        (signing,) = keys_of(connection, [1]).get(1, (None,))
+        hub = hubs_of(connection).get(1)
+        return {
+            "signing key": signing,
+            "unsubscribe": find_secret(connection, UNSUBSCRIBE),
+            "hub": None if hub is None else hub.secret,
+        }
+
+
+def _files_with(folder: Path, secret: bytes) -> set[str]:
+    forms = (secret, secret.hex().encode())
+    return {
+        path.relative_to(folder).as_posix()
+        for path in folder.rglob("*")
+        if path.is_file() and any(form in path.read_bytes() for form in forms)
+    }
+
+
+def _store_in_clear(file: Path) -> dict[str, bytes]:
+    """Put secrets into a catalog as earlier versions did."""
+    clear = {"signing key": os.urandom(32), "unsubscribe": os.urandom(32), "hub": os.urandom(32).hex().encode()}
+    with sqlite3.connect(file) as connection:
+        connection.execute("delete from counters where name = 'key'")
+        connection.execute("delete from signing_keys")
+        connection.execute(
+            "insert into signing_keys (subscription, value, created) values (1, ?, 1)", [clear["signing key"]]
+        )
+        connection.execute("delete from secrets")
+        connection.execute("insert into secrets (name, value) values (?, ?)", [UNSUBSCRIBE, clear["unsubscribe"]])
+        connection.execute("update hubs set sealed = 0, secret = ?", [clear["hub"]])
+    connection.close()
+    return clear
+
+
+def test_the_files_of_a_workspace_and_of_a_backup_hold_no_secret(tmp_path: Path) -> None:
+    with runnel.open(tmp_path / "root") as engine:
+        made = _fill(engine)
+        assert _read(engine) == made
+        back_up(engine.root, tmp_path / "backup")
+    key = read_key_file(tmp_path / "root" / KEY_FILE)
+    for secret in made.values():
+        assert _files_with(tmp_path, secret) == set()
+    assert _files_with(tmp_path, key.value) == {f"root/{KEY_FILE}"}
+    assert stat.S_IMODE((tmp_path / "root" / KEY_FILE).stat().st_mode) == 0o600
+    with runnel.open(tmp_path / "root") as engine:
+        assert _read(engine) == made
+
+
+def test_secrets_of_an_earlier_version_are_sealed_and_wiped(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with runnel.open(root) as engine:
+        _fill(engine)
+    (root / KEY_FILE).unlink()
+    clear = _store_in_clear(root / "catalog.sqlite")
+    assert _files_with(root, clear["unsubscribe"]), "they are readable before"
+    with runnel.open(root) as engine:
+        assert _read(engine) == clear
+        for secret in clear.values():
+            assert _files_with(root, secret) == set(), "neither in the file nor in its log"
+    with runnel.open(root) as engine:
+        assert _read(engine) == clear
+
+
+_DIE = """
+import os, signal, sys
+import runnel
+from runnel.engine import seal_secrets
+point = sys.argv[2]
+original = getattr(seal_secrets, point)
+def die(*arguments):
+    if sys.argv[3] == "after":
+        original(*arguments)
+    os.kill(os.getpid(), signal.SIGKILL)
+setattr(seal_secrets, point, die)
+runnel.open(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("point", ["seal_clear_secrets", "set_fingerprint"])
+def test_a_kill_while_secrets_are_sealed_loses_none(tmp_path: Path, point: str, when: str) -> None:
+    root = tmp_path / "root"
+    with runnel.open(root) as engine:
+        _fill(engine)
+    (root / KEY_FILE).unlink()
+    clear = _store_in_clear(root / "catalog.sqlite")
+    killed = subprocess.run([sys.executable, "-c", _DIE, str(root), point, when], timeout=120, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert (root / KEY_FILE).exists(), "the key is there before a row needs it"
+    with runnel.open(root) as engine:
+        assert _read(engine) == clear
+
+
+def test_the_first_root_gets_a_key(tmp_path: Path) -> None:
+    with tarfile.open(Path(__file__).parents[1] / "contracts" / "first_root.tar.xz") as archive:
+        archive.extractall(tmp_path / "root", filter="data")
+    with runnel.open(tmp_path / "root", create=False) as engine, engine.root.catalog.read() as connection:
+        assert read_fingerprint(connection) == read_key_file(tmp_path / "root" / KEY_FILE).fingerprint
+
+
+def test_a_lost_or_foreign_key_is_noticed_and_can_be_replaced(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with runnel.open(root) as engine:
+        made = _fill(engine)
+    file = root / KEY_FILE
+    content = file.read_bytes()
+    file.unlink()
+    with pytest.raises(WorkspaceError, match="is missing"):
+        runnel.open(root)
+    file.write_text(json.dumps({"format": 1, "key": WorkspaceKey.make().value.hex()}))
+    with pytest.raises(WorkspaceError, match="not the key"):
+        runnel.open(root)
+    for damaged in (b"", b"{}", b"[1]", content[:-9], content.replace(b'"format": 1', b'"format": 2')):
+        file.write_bytes(damaged)
+        with pytest.raises(CorruptDataError, match="is not a key"):
+            runnel.open(root)
+    file.write_bytes(content)
+    with runnel.open(root) as engine:
+        assert _read(engine) == made, "the right one is accepted again"
+
+    file.unlink()
+    done = CliRunner().invoke(app, ["adopt", "--new-key", "--root", str(root)])
+    assert done.exit_code == 0, done.output
+    with runnel.open(root) as engine:
+        assert _read(engine) == {"signing key": None, "unsubscribe": None, "hub": None}
+        rotated = engine.execute("rotate key of subscription 1;")[0].data["key"]
+        assert _read(engine)["signing key"] == b64decode(str(rotated).removeprefix(PREFIX))
+
+
+def test_a_secret_moved_to_another_row_is_refused(tmp_path: Path) -> None:
+    with runnel.open(tmp_path / "root") as engine:
+        _fill(engine)
+        engine.execute(HOOK)
+        with engine.root.catalog.write() as connection:
+            connection.execute(
+                text(
+                    "update signing_keys set value = (select value from signing_keys where subscription = 2)"
+                    " where subscription = 1"
+                )
+            )
+        with engine.root.catalog.read() as connection, pytest.raises(CorruptDataError, match="was not sealed"):
+            keys_of(connection, [1])
+
+
+# --- signed backups
+
+
+@pytest.fixture
+def backup(tmp_path: Path) -> Path:
+    with runnel.open(tmp_path / "root") as engine:
+        _fill(engine)
+        engine.publish("Wire", [{"id": "1", "title": "rock"}])
+        back_up(engine.root, tmp_path / "backup")
+    return tmp_path / "backup"
+
+
+def _edit(backup: Path, **values: object) -> None:
+    manifest = json.loads((backup / MANIFEST).read_bytes()) | values
+    (backup / MANIFEST).write_text(json.dumps(manifest))
+
+
+def test_with_the_key_a_backup_is_checked_and_its_secrets_come_back(backup: Path, tmp_path: Path) -> None:
+    with runnel.open(tmp_path / "root") as engine:
+        before = _read(engine)
+    done = CliRunner().invoke(
+        app, ["restore", str(backup), str(tmp_path / "again"), "--key-file", str(tmp_path / "root" / KEY_FILE)]
+    )
+    assert done.exit_code == 0, done.output
+    assert "signature of the backup is right" in done.output
+    with runnel.open(tmp_path / "again") as engine:
+        assert _read(engine) == before
+
+
+def test_without_the_key_it_is_said_that_nothing_was_checked_and_what_is_lost(backup: Path, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["restore", str(backup), str(tmp_path / "again")])
+    assert done.exit_code == 0, done.output
+    assert "was not checked" in done.output
+    assert "3 secrets could not be restored" in done.output
+    with runnel.open(tmp_path / "again") as engine:
+        assert set(_read(engine).values()) == {None}
+        assert engine.status().accepted == 1
+
+
+def test_an_unsigned_backup_is_reported_and_refused_with_a_key(backup: Path, tmp_path: Path) -> None:
+    _edit(backup, signer=None, signature=None)
+    key = read_key_file(tmp_path / "root" / KEY_FILE)
+    with pytest.raises(CorruptDataError, match="is not signed"):
+        restore(backup, tmp_path / "again", key=key)
+    assert restore(backup, tmp_path / "again").signer is Signer.NONE
+
+
+def test_a_foreign_or_changed_backup_is_refused_with_a_key(backup: Path, tmp_path: Path) -> None:
+    key = read_key_file(tmp_path / "root" / KEY_FILE)
+    with pytest.raises(CorruptDataError, match="key of another workspace"):
+        restore(backup, tmp_path / "again", key=WorkspaceKey.make())
+    (file,) = backup.glob("snapshots/*/folder/runnel.toml")
+    file.write_text(file.read_text() + 'operator_modules = ["os"]\n')
+    digest = digest_of(file)
+    names = json.loads((backup / MANIFEST).read_bytes())["snapshot_files"]
+    names["folder/runnel.toml"] = {"size": digest.size, "sha256": digest.sha256}
+    _edit(backup, snapshot_files=names)
+    with pytest.raises(CorruptDataError, match="changed after it was signed"):
+        restore(backup, tmp_path / "again", key=key, accept_settings=True)
+    _edit(backup, signature=WorkspaceKey.make().sign(b""))
+    with pytest.raises(CorruptDataError, match="changed after it was signed"):
+        restore(backup, tmp_path / "again", key=key, accept_settings=True)
+    for invalid in ({"signature": "x"}, {"signer": "1"}, {"signature": None}):
+        _edit(backup, **{"signature": "0" * 64, "signer": 1, **invalid})
+        with pytest.raises(CorruptDataError, match="signature is not valid"):
+            restore(backup, tmp_path / "again")
+
+
+def test_a_new_backup_does_not_sign_what_somebody_changed_in_the_old_one(backup: Path, tmp_path: Path) -> None:
+    name, digest = next(iter(read_manifest(backup).files.items()))
+    file = backup / "files" / name
+    file.write_bytes(b"changed")
+    changed = digest_of(file)
+    files = json.loads((backup / MANIFEST).read_bytes())["files"]
+    files[name] = {"size": changed.size, "sha256": changed.sha256}
+    _edit(backup, files=files)
+    with runnel.open(tmp_path / "root") as engine:
+        back_up(engine.root, backup)
+    assert read_manifest(backup).files[name] == digest
+    restore(backup, tmp_path / "again", key=read_key_file(tmp_path / "root" / KEY_FILE))
