@@ -10,14 +10,14 @@ from __future__ import annotations
 import hmac
 import secrets
 from dataclasses import dataclass, field
-from hashlib import sha256
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from runnel.errors import CorruptDataError
 
 _KEY_BYTES = 32
-_NONCE_BYTES = 16
-_MARK_BYTES = 16
-_BLOCK = sha256().digest_size
+_NONCE_BYTES = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,36 +48,25 @@ class WorkspaceKey:
         b'secret'
         """
         nonce = secrets.token_bytes(_NONCE_BYTES)
-        hidden = self._encrypted(nonce, secret)
-        return nonce + hidden + self._mark(purpose, nonce + hidden)
+        return nonce + self._cipher().encrypt(nonce, secret, purpose.encode())
 
     def unseal(self, purpose: str, sealed: bytes) -> bytes:
         """The secret; CorruptDataError if it was sealed with another key, for another purpose, or is damaged."""
-        rest, mark = sealed[:-_MARK_BYTES], sealed[-_MARK_BYTES:]
-        if len(rest) < _NONCE_BYTES or not hmac.compare_digest(mark, self._mark(purpose, rest)):
+        nonce, hidden = sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:]
+        try:
+            return self._cipher().decrypt(nonce, hidden, purpose.encode())
+        except (InvalidTag, ValueError) as error:
             raise CorruptDataError(
                 f"a secret in the catalog ({purpose}) was not sealed with the key of this workspace",
                 hint="restore the workspace from a backup",
-            )
-        return self._encrypted(rest[:_NONCE_BYTES], rest[_NONCE_BYTES:])
+            ) from error
 
     def sign(self, data: bytes) -> str:
         """A signature that only a holder of the key can make."""
         return self._digest("signature", data).hex()
 
-    def _encrypted(self, nonce: bytes, data: bytes) -> bytes:
-        """The data combined with a stream of pseudorandom bytes; the same again gives the data back.
-
-        HMAC in counter mode, and a mark over its result (encrypt, then authenticate). No cipher is needed for secrets
-        this small, and Python's own library has none.
-        """
-        blocks = range(-(-len(data) // _BLOCK))
-        stream = b"".join(self._digest("encryption", nonce + number.to_bytes(8, "big")) for number in blocks)
-        return bytes(one ^ other for one, other in zip(data, stream, strict=False))
-
-    def _mark(self, purpose: str, data: bytes) -> bytes:
-        name = purpose.encode()
-        return self._digest("authentication", len(name).to_bytes(4, "big") + name + data)[:_MARK_BYTES]
+    def _cipher(self) -> AESGCM:
+        return AESGCM(self._digest("encryption", b""))
 
     def _digest(self, use: str, data: bytes) -> bytes:
         derived = hmac.digest(self.value, f"runnel {use}".encode(), "sha256")
