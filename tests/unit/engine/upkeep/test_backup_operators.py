@@ -104,7 +104,7 @@ def test_what_every_run_writes_anew_is_not_in_a_backup(life: LongLife, tmp_path:
     manifest = read_manifest(tmp_path / "backup")
     assert manifest.tables["operator_cache"] == 1, "the table is copied like the others"
     restore(tmp_path / "backup", tmp_path / "again", clock=life.clock)
-    assert not (tmp_path / "again" / "private").exists()
+    assert [one.name for one in (tmp_path / "again" / "private").iterdir()] == ["key.json"], "a key of its own"
     root = open_workspace(tmp_path / "again", clock=life.clock)
     with root.catalog.read() as connection:
         assert operator_cache.segment_paths(connection) == set()
