@@ -55,6 +55,9 @@ spark = (
     SparkSession.builder.master("local[2]")
     .appName("runnel-example")
     .config("spark.ui.enabled", "false")
+    # Without these, every user of the machine can run code through Spark's ports.
+    .config("spark.authenticate", "true")
+    .config("spark.network.crypto.enabled", "true")
     .config("spark.sql.shuffle.partitions", "2")
     .config("spark.sql.session.timeZone", "UTC")
     .getOrCreate()

@@ -78,7 +78,7 @@ def test_strangers_are_refused_at_every_port_and_socket(folder: Path) -> None:
 
 def _ask_as_stranger(folder: Path, addresses: list[str]) -> dict[str, dict[str, str]]:
     temporary = tempfile.mkdtemp(dir=folder)
-    command = [sys.executable, Path(__file__).with_name("stranger.py"), temporary, *addresses]
+    command = [sys.executable, str(Path(__file__).with_name("stranger.py")), temporary, *addresses]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     answers: dict[str, dict[str, str]] = json.loads(done.stdout)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 from runnel.engine.workspace import Workspace
@@ -10,6 +11,8 @@ from runnel.private_files import make_private_folder
 
 if TYPE_CHECKING:
     from runnel.streaming.spark_folder import SparkFolder
+
+logger = logging.getLogger("runnel")
 
 
 class OwnSpark:
@@ -20,6 +23,7 @@ class OwnSpark:
         self._session: Any = None
         self._folder: SparkFolder | None = None
         self._started_jvm = False
+        self._has_warned = False
 
     def session(self) -> Any:
         """The session; raises SparkLostError where the JVM that ended is the caller's."""
@@ -32,6 +36,7 @@ class OwnSpark:
         if lost is None:
             active = self._session or SparkSession.getActiveSession()
             if active is not None:
+                self._warn_if_open(active)
                 return active
         elif not self._started_jvm:
             raise lost
@@ -50,6 +55,16 @@ class OwnSpark:
             log_format=settings.log_format,
         )
         return self._session
+
+    def _warn_if_open(self, session: Any) -> None:
+        """Log once that the caller's session does not authenticate; those that are opened here always do."""
+        is_open = str(session.conf.get("spark.authenticate", "false")).lower() != "true"
+        if is_open and not self._has_warned:
+            self._has_warned = True
+            logger.warning(
+                "the Spark session of this process does not authenticate: everybody who can reach its ports can run"
+                " code as this user; set spark.authenticate and spark.network.crypto.enabled to true"
+            )
 
     def _claim_folder(self) -> SparkFolder:
         from runnel.streaming.spark_folder import claim_folder

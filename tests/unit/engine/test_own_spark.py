@@ -1,0 +1,29 @@
+"""The Spark session of an engine, where the caller has one already."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from pyspark.sql import SparkSession
+
+from runnel.engine import open_engine
+from runnel.engine.own_spark import OwnSpark
+
+
+@pytest.mark.parametrize(("conf", "warnings"), [({}, 1), ({"spark.authenticate": "true"}, 0)])
+def test_a_session_of_the_caller_that_does_not_authenticate_is_reported_once(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    conf: dict[str, str],
+    warnings: int,
+) -> None:
+    session = SimpleNamespace(conf=conf)
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: session)
+    with open_engine(tmp_path / "root") as engine:
+        spark = OwnSpark(engine.root)
+        assert spark.session() is session
+        assert spark.session() is session
+    assert len([record for record in caplog.records if "does not authenticate" in record.message]) == warnings
