@@ -242,6 +242,7 @@ def test_a_target_that_is_no_longer_possible_is_dead(to: Make) -> None:
         ("me@mail.example", "me@mail.example"),
         ("  Me.Too+x@MAIL.Example ", "Me.Too+x@mail.example"),
         ("o'brien@mail.example", "o'brien@mail.example"),
+        ("a-b|c-@mail.example", "a-b|c-@mail.example"),
         ("me@bücher.example", "me@xn--bcher-kva.example"),
         ("a" * 64 + "@mail.example", "a" * 64 + "@mail.example"),
     ],
@@ -260,7 +261,8 @@ def test_targets_become_canonical(target: str, canonical: str) -> None:
      "me@-mail.example", "me@mail..example", ".me@mail.example", "me.@mail.example", "me..too@mail.example",
      "a" * 65 + "@mail.example", "me@" + "a" * 64 + ".example", "me@" + "a." * 150 + "example",
      "other%mail.example@relay.example", "relay!me@mail.example", "me@mail.example>", "me\u202e@mail.example",
-     "me@mail.\uff0eexample"],
+     "me@mail.\uff0eexample", "-oQ/tmp/x@mail.example", "-@mail.example", "|touch/tmp/x@mail.example",
+     "|@mail.example"],
 )  # fmt: skip
 def test_targets_refused(target: str | None) -> None:
     with pytest.raises(InputError) as caught:
