@@ -105,9 +105,15 @@ def _tell(attempt: Attempt, settled: SettledAttempt) -> None:
 
 
 def reason_of(error: Exception) -> str:
-    """An error in words for the person who looks at the ledger."""
+    """An error in words for the owner of the message, who does not see the admin's paths.
+
+    >>> reason_of(PermissionError(13, "Permission denied", "/srv/runnel/items/1.arrow"))
+    'PermissionError: Permission denied'
+    """
     if isinstance(error, RunnelError):
         return str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return f"{type(error).__name__}: {error.strerror}"
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 from runnel.catalog.store.connection import Clock
 from runnel.delivery.dispatcher import Dispatcher
-from runnel.engine.actors import ADMIN_ACTOR, Actor, actor_named, authenticate, check_actor, feed_named, names_for
+from runnel.engine.actors import (
+    ADMIN_ACTOR,
+    Actor,
+    actor_named,
+    authenticate,
+    check_actor,
+    feed_named,
+    matched_since,
+    names_for,
+)
 from runnel.engine.ask import explain_feed, show_dead_letters, why
 from runnel.engine.ask.query_usage import ITEMS, QueryUsage, read_usage
 from runnel.engine.ask.selection import Selection
@@ -314,11 +323,19 @@ class Engine:
         return read_status(self.root)
 
     def matches(self, name: str, *, after: int = 0) -> Iterator[MatchedItem]:
-        """The items that matched a feed, in the order of acceptance, after a sequence."""
+        """The items that matched a feed, in the order of acceptance, after a sequence.
+
+        Of a feed of the admin, an owner gets the items that matched since their own subscription to it began.
+        """
         with self.root.catalog.read() as connection:
             check_actor(connection, self.actor)
             feed = feed_named(connection, name, self.actor)
             names = names_for(connection, self.actor)
+            if not self.actor.sees_all_of(feed):
+                since = matched_since(connection, self.actor, [feed.id]).get(feed.id)
+                if since is None:
+                    return
+                after = max(after, since)
         for rows in self.root.matches.read(after, self.root.matches.matched_upto()):
             sequences, _ = rows.of_queries([feed.id])
             bound = rows.bindings_of(dict.fromkeys(sequences.tolist(), (feed.id,)))

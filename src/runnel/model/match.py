@@ -17,6 +17,8 @@ class Failure:
     row: int
     query: int
     reason: str
+    by_operator: bool = False
+    """Whether the reason is an operator's own words, which may name servers and files that only the admin may see."""
 
 
 @dataclass(frozen=True)

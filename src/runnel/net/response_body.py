@@ -30,7 +30,7 @@ async def read_body(response: ClientResponse, limit: int, place: str) -> bytes:
         raise too_large(limit, place)
     body = bytearray()
     received = 0
-    decoder = decoder_for(response.headers.get("Content-Encoding", ""), place)
+    decoder = decoder_for(_encoding_of(response), place)
     async for chunk in response.content.iter_any():
         received += len(chunk)
         if received > limit:
@@ -52,7 +52,7 @@ async def read_beginning(response: ClientResponse, limit: int) -> bytes:
 
     Such a body is not decompressed; where it would have to be, there is none.
     """
-    if response.headers.get("Content-Encoding", "identity").strip().lower() != "identity":
+    if _encoding_of(response).strip().lower() not in ("", "identity"):
         return b""
     body = bytearray()
     async for chunk in response.content.iter_any():
@@ -60,6 +60,11 @@ async def read_beginning(response: ClientResponse, limit: int) -> bytes:
         if len(body) >= limit:
             break
     return bytes(body)
+
+
+def _encoding_of(response: ClientResponse) -> str:
+    """The encodings of all `Content-Encoding` headers: several headers mean the same as one with a list."""
+    return ", ".join(response.headers.getall("Content-Encoding", ()))
 
 
 def too_large(limit: int, place: str) -> UnreachableError:

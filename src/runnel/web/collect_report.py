@@ -18,6 +18,7 @@ from runnel.catalog.store.connection import now
 from runnel.engine import Engine
 from runnel.engine.ask.vitals import operator_figures
 from runnel.engine.planning.partition_figures import partition_figures
+from runnel.errors import NotAllowedError
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.learned.operator_statistics import operator_key
 from runnel.plan.store import PlanVersion, load
@@ -57,7 +58,11 @@ class _Tally:
 def collect_report(
     engine: Engine, title: str, *, next_steps: Sequence[tuple[str, str]] = (), notes: Sequence[SummaryFigure] = ()
 ) -> RunReport:
-    """The report of a root as it is now."""
+    """The report of a workspace as it is now; it shows the queries and outputs of everybody, so only to the admin."""
+    if not engine.actor.is_admin:
+        raise NotAllowedError(
+            "only the admin can make a report", hint="`runnel queries` shows figures of your queries"
+        )
     root = engine.root
     with root.catalog.read() as connection:
         declared = {feed.id: feed for feed in feeds.live_feeds(connection)}

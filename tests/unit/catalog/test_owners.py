@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 import threading
 from collections.abc import Iterator
 from datetime import timedelta
@@ -266,6 +268,40 @@ def test_a_token_is_its_owner_s_until_it_is_revoked(catalog: Catalog, clock: Fak
         assert tokens.verify_token(connection, other).owner == bob.id
         with pytest.raises(NotFoundError, match="no token 99"):
             tokens.revoke_token(connection, 99)
+
+
+def test_unknown_and_known_numbers_cost_the_same_hashes(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also for the first token that a process verifies, so the module is loaded afresh."""
+    number, text = _token(catalog, _owner(catalog))
+    secret = text.split("_", 2)[2]
+    spec = importlib.util.spec_from_file_location("fresh_tokens", tokens.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    fresh = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, "fresh_tokens", fresh)
+    spec.loader.exec_module(fresh)
+    computed: list[str] = []
+    hasher = fresh._hasher
+
+    class Counting:
+        def hash(self, password: str) -> str:
+            computed.append("hash")
+            return str(hasher.hash(password))
+
+        def verify(self, kept: str, password: str) -> bool:
+            computed.append(kept.rsplit("$", 2)[0])
+            return bool(hasher.verify(kept, password))
+
+    monkeypatch.setattr(fresh, "_hasher", Counting())
+    costs = []
+    with catalog.read() as connection:
+        for asked in (f"runnel_{number + 999}_{secret}", f"runnel_{number}_{secret[::-1]}", f"runnel_0_{secret}"):
+            computed.clear()
+            with pytest.raises(NotAllowedError):
+                fresh.verify_token(connection, asked)
+            costs.append(list(computed))
+    assert costs[0] == costs[1] == costs[2]
+    assert len(costs[0]) == 1, "one computation, with the same parameters"
 
 
 def test_wrong_tokens_are_refused_in_the_same_words(catalog: Catalog) -> None:

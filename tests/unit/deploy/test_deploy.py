@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import ipaddress
 import re
 import shutil
 import subprocess
@@ -88,11 +89,69 @@ def test_the_unit_is_read_by_systemd_itself() -> None:
     assert [line for line in problems if "is not executable" not in line] == []
 
 
+def test_base_images_are_given_by_digest() -> None:
+    """Without the build argument, which has no default, the name of the image is not valid and the build fails."""
+    text = (DEPLOY / "Containerfile").read_text("utf-8")
+    images = re.findall(r"^FROM (\S+)", text, re.MULTILINE)
+    assert len(images) == 2
+    assert all(image.endswith("@${PYTHON_DIGEST}") for image in images)
+    assert re.search(r"^ARG PYTHON_DIGEST$", text, re.MULTILINE)
+    services = compose()["services"]
+    assert re.fullmatch(r"postgres:\S+@\$\{POSTGRES_DIGEST:\?.+\}", services["catalog"]["image"])
+    assert services["runnel"]["build"]["args"]["PYTHON_DIGEST"].startswith("${PYTHON_DIGEST:?")
+
+
+def test_the_unit_exposes_little() -> None:
+    analyze = shutil.which("systemd-analyze")
+    if analyze is None:  # not everywhere; the next tests read the unit without it
+        pytest.skip("systemd is not on this machine")
+    command = [analyze, "security", "--offline=true", "--threshold=25", str(DEPLOY / "runnel.service")]
+    told = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout[-200:]
+
+
+def unit_values(name: str) -> list[str]:
+    """All values of a directive that may be given several times, in order."""
+    text = (DEPLOY / "runnel.service").read_text("utf-8")
+    return [word for line in re.findall(rf"^{name}=(.*)$", text, re.MULTILINE) for word in line.split()]
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "169.254.169.254",
+        "fe80::1",
+        "10.0.0.1",
+        "172.31.255.255",
+        "192.168.0.1",
+        "100.64.0.1",
+        "fd00:ec2::254",
+        "168.63.129.16",
+        "224.0.0.1",
+        "ff02::1",
+    ],
+)
+def test_the_unit_reaches_no_private_address(address: str) -> None:
+    names = {"link-local": ["169.254.0.0/16", "fe80::/64"], "multicast": ["224.0.0.0/4", "ff00::/8"]}
+    denied = [network for word in unit_values("IPAddressDeny") for network in names.get(word, [word])]
+    assert any(ipaddress.ip_address(address) in ipaddress.ip_network(network) for network in denied)
+    assert unit_values("IPAddressAllow") == ["localhost"], "Spark and PostgreSQL on this machine"
+
+
+@pytest.mark.parametrize("address", ["93.184.215.14", "2606:2800:21f::1", "127.0.0.1", "::1", "172.32.0.1"])
+def test_the_unit_reaches_the_internet_and_this_machine(address: str) -> None:
+    denied = [word for word in unit_values("IPAddressDeny") if "/" in word or "." in word]
+    assert not any(ipaddress.ip_address(address) in ipaddress.ip_network(network) for network in denied)
+
+
 def test_the_unit_restarts_drains_and_is_hardened() -> None:
     unit = configparser.ConfigParser(strict=False, interpolation=None)
     unit.optionxform = str  # type: ignore[assignment,method-assign]
     unit.read(DEPLOY / "runnel.service", encoding="utf-8")
     service = unit["Service"]
+    assert unit_values("SystemCallFilter") == ["@system-service", "~@privileged"]
+    assert service["ProtectProc"] == "invisible"
+    assert "MemoryDenyWriteExecute" not in service, "Java compiles at run time"
     assert service["ExecStart"].endswith("runnel run")
     assert (service["Restart"], service["KillSignal"], service["NoNewPrivileges"]) == ("on-failure", "SIGTERM", "yes")
     assert service["ProtectSystem"] == "strict"

@@ -132,6 +132,15 @@ def test_headers_without_end() -> None:
         (head("Transfer-Encoding: chunked") + b"zz\r\n", "not valid HTTP"),
         (head("Content-Encoding: br", "Content-Length: 3") + b"abc", "packed as 'br'"),
         (head("Content-Encoding: gzip, gzip", "Content-Length: 3") + b"abc", "packed as"),
+        (
+            head("Content-Encoding: gzip", "Content-Encoding: gzip", "Content-Length: 3") + b"abc",
+            "packed as 'gzip, gzip'",
+        ),
+        (
+            head("Content-Encoding: gzip", "content-encoding: br", "Content-Length: 3") + b"abc",
+            "packed as 'gzip, br'",
+        ),
+        (head("Content-Encoding: identity", "Content-Encoding: gzip", "Content-Length: 3") + b"abc", "packed as"),
         (head("Content-Encoding: gzip", "Content-Length: 3") + b"abc", "damaged"),
     ],
 )
@@ -143,6 +152,12 @@ def test_a_truncated_gzip_body_is_not_taken_for_whole() -> None:
     packed = gzip.compress(b"Muse " * 1000)[:-9]
     said = head("Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed
     assert failure(saying(said)) == "the answer was cut off"
+
+
+def test_a_body_that_was_packed_twice_is_refused_whatever_its_headers_say_first() -> None:
+    packed = gzip.compress(gzip.compress(b"Muse " * 1000))
+    said = head("Content-Encoding: gzip", "Content-Encoding: gzip", f"Content-Length: {len(packed)}") + packed
+    assert failure(saying(said)) == "the answer is packed as 'gzip, gzip'"
 
 
 @pytest.mark.parametrize(

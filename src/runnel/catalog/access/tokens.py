@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 import secrets
+from base64 import b64encode
 from dataclasses import dataclass
-from functools import cache
 from hashlib import blake2b
 from typing import Any
 
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
+from argon2.low_level import ARGON2_VERSION
 from sqlalchemy import Connection, insert, select, update
 
 from runnel.catalog.store import schema
@@ -30,6 +31,14 @@ _LONGEST_LABEL = 80
 _t, _o = schema.tokens.c, schema.owners.c
 _hasher = PasswordHasher()
 _process_key = secrets.token_bytes(32)
+_HASH_OF_NOTHING = (
+    f"$argon2id$v={ARGON2_VERSION}$m={_hasher.memory_cost},t={_hasher.time_cost},p={_hasher.parallelism}"
+    f"${b64encode(secrets.token_bytes(_hasher.salt_len)).decode().rstrip('=')}"
+    f"${b64encode(secrets.token_bytes(_hasher.hash_len)).decode().rstrip('=')}"
+)
+"""The secrets of unknown tokens are compared with this hash, which no secret has, so that an unknown number costs as
+much as a known one: one computation. It is not computed itself: the first unknown number would then cost two.
+"""
 _right: dict[bytes, tuple[str, int]] = {}
 """Keyed digests of tokens that were right, each with the hash that it was held against, and until when."""
 
@@ -95,7 +104,7 @@ def verify_token(connection: Connection, token: str) -> VerifiedToken:
         raise _refusal()
     query = select(schema.tokens, _o.disabled.label("owner_disabled")).join(schema.owners, _o.id == _t.owner)
     row = connection.execute(query.where(_t.id == int(form[1]))).one_or_none()
-    kept = row.hash if row is not None else _hash_of_nothing()
+    kept = row.hash if row is not None else _HASH_OF_NOTHING
     fresh = not _is_remembered(token, kept, now(connection))
     right = not fresh or _holds(kept, form[2])
     if row is None or not right or row.revoked is not None or row.owner_disabled is not None:
@@ -143,12 +152,6 @@ def _holds(kept: str, secret: str) -> bool:
         return _hasher.verify(kept, secret)
     except (VerificationError, InvalidHashError):
         return False
-
-
-@cache
-def _hash_of_nothing() -> str:
-    """What the secret of an unknown token is held against, so that asking for one takes as long as for a known."""
-    return _hasher.hash(secrets.token_urlsafe(32))
 
 
 def _digest(token: str) -> bytes:

@@ -12,7 +12,7 @@ from runnel.catalog.declared.operators import callable_operators
 from runnel.catalog.learned.operator_statistics import learned_operators
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
-from runnel.engine.actors import Actor, feed_named, names_for
+from runnel.engine.actors import Actor, feed_named, matched_since, names_for
 from runnel.engine.ask.show import feed_state
 from runnel.engine.outcome import Outcome
 from runnel.engine.trial.adhoc_matching import adhoc_plan
@@ -20,6 +20,7 @@ from runnel.engine.workspace import Workspace
 from runnel.errors import NotFoundError
 from runnel.matching.explain.explain_query import explain_query, part_of
 from runnel.model.feed import Feed
+from runnel.model.learned.operator_statistics import OperatorStatistics
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
 
@@ -42,7 +43,7 @@ def explain_feed(root: Workspace, name: str, actor: Actor) -> Outcome:
         anchors = part_anchors(part).clauses
         explained = explain_query(planned.feed.id, planned.plan, planned.names, anchors=anchors)
         feed = planned.feed
-        asked, divided = _operators(root, planned), _partition(root, planned)
+        asked, divided = _operators(root, planned, actor), _partition(root, planned)
         lines = (
             feed.statement,
             planned.state,
@@ -61,14 +62,15 @@ def explain_feed(root: Workspace, name: str, actor: Actor) -> Outcome:
     return Outcome(f"explain feed {feed.name}", data, lines)
 
 
-def _operators(root: Workspace, planned: _Planned) -> ExplainedOperators | None:
-    """How operators decide a feed, where any do."""
+def _operators(root: Workspace, planned: _Planned, actor: Actor) -> ExplainedOperators | None:
+    """How operators decide a feed, where any do. Owners see declared costs: the learned ones count others' calls."""
     if not len(planned.plan.operators):
         return None
     from runnel.matching.explain.explain_operators import explain_operators
 
     with root.catalog.read() as connection:
-        declared, learned = callable_operators(connection), learned_operators(connection)
+        declared = callable_operators(connection)
+        learned = learned_operators(connection) if actor.is_admin else OperatorStatistics()
     return explain_operators(planned.plan, planned.feed.id, declared, learned)
 
 
@@ -116,13 +118,13 @@ def _planned(root: Workspace, name: str, actor: Actor) -> Iterator[_Planned]:
     with root.catalog.read() as connection:
         feed = feed_named(connection, name, actor)
         current = plan_versions.current_plan(connection)
-        is_live = feed.id in feeds.since_of(connection, [feed.id])
+        is_live = feed.id in matched_since(connection, actor, [feed.id])
         names = names_for(connection, actor)
         definitions = feeds.definitions(connection, [feed.id], with_paused=True)
     if actor.is_admin and is_live and not feed.paused and current is not None:
         plan = load(root.storage, PlanVersion.of(current))
         yield _Planned(feed, is_live, names, plan, f"plan version {current.version}", current)
         return
-    state = f"{feed_state(feed, is_live)}; compiled alone it would be:"
+    state = f"{feed_state(feed, is_live, actor)}; compiled alone it would be:"
     with adhoc_plan([PlanQuery(feed.id)], definitions) as alone:
         yield _Planned(feed, is_live, names, alone, state)

@@ -1,6 +1,6 @@
 """Answers to `show`: what there is, from the catalog and the logs. Nothing here changes anything.
 
-Every answer is for an actor: what that one may not read is neither shown nor counted.
+Every answer is for an actor: what the actor may not see is neither shown nor counted (`engine.actors`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import quarantine
 from runnel.catalog.polling import polls
 from runnel.catalog.polling.polls import PollState
-from runnel.engine.actors import Actor, feed_named, names_for
+from runnel.engine.actors import Actor, feed_named, matched_since, names_for, operator_reason, readable_feeds
 from runnel.engine.outcome import Outcome
 from runnel.engine.workspace import Workspace
 from runnel.model.feed import Feed, FeedKind
@@ -29,8 +29,8 @@ from runnel.optimizer.describe import shortened
 def show_feeds(root: Workspace, actor: Actor) -> Outcome:
     """All feeds that the actor may read, a line each."""
     with root.catalog.read() as connection:
-        declared = feeds.live_feeds(connection, actor.owner)
-        live = feeds.since_of(connection)
+        declared = readable_feeds(connection, actor)
+        live = matched_since(connection, actor)
         owners = owner_names(connection)
         tagged = tags_of(connection, [feed.id for feed in declared])
     rows = [_feed_row(feed, feed.id in live, owners[feed.owner], tagged.get(feed.id, ())) for feed in declared]
@@ -58,9 +58,9 @@ def show_feed(root: Workspace, name: str, actor: Actor) -> Outcome:
             for one in subscriptions.live_subscriptions(connection, feed.id)
             if one.kind != INTERNAL and actor.holds(one)
         ]
-        is_live = feed.id in feeds.since_of(connection, [feed.id])
+        is_live = feed.id in matched_since(connection, actor, [feed.id])
         owner = owner_names(connection)[feed.owner]
-        polled = polls.poll_states(connection, [feed.id])
+        polled = polls.poll_states(connection, [feed.id]) if actor.sees_all_of(feed) else []
     row = _feed_row(feed, is_live, owner, tagged) | {"reads": reads, "read_by": readers, "subscriptions": held}
     row |= {"poll": _poll_row(polled[0])} if polled else {}
     lines = (
@@ -68,7 +68,7 @@ def show_feed(root: Workspace, name: str, actor: Actor) -> Outcome:
         f"reads: {shortened(reads) or '-'}",
         f"read by: {shortened(readers) or '-'}",
         f"subscriptions: {', '.join(map(str, held)) or '-'}",
-        feed_state(feed, is_live),
+        feed_state(feed, is_live, actor),
         *(f"{name}: {value}" for name, value in row.get("poll", {}).items() if value not in (None, "")),
     )
     return Outcome(f"feed {feed.name}", row, lines)
@@ -94,12 +94,15 @@ def _named(names: Mapping[int, str], ids: set[int]) -> list[str]:
     return sorted(names[one] for one in ids if one in names)
 
 
-def feed_state(feed: Feed, is_live: bool) -> str:
+def feed_state(feed: Feed, is_live: bool, actor: Actor) -> str:
+    """Whether a feed is matched, or why not, as far as an actor may know."""
     if feed.paused:
         return "paused"
     if feed.kind is FeedKind.SOURCE:
         return "source feed" if feed.origin is None else "materialised feed"
-    return "matched" if is_live else "not matched: nobody subscribes to it"
+    if is_live:
+        return "matched"
+    return f"not matched: {'nobody subscribes' if actor.sees_all_of(feed) else 'you do not subscribe'} to it"
 
 
 def _feed_row(feed: Feed, is_live: bool, owner: str, tags: Sequence[str]) -> dict[str, Any]:
@@ -160,10 +163,8 @@ def _standing(row: Mapping[str, Any]) -> str:
 
 
 def _reason_for(one: quarantine.Quarantined, actor: Actor) -> str:
-    """Why something was put aside. What an operator said may speak of servers and files that are not an owner's."""
-    if one.kind != quarantine.OPERATOR or actor.is_admin:
-        return one.reason
-    return "the operator gave no answer; who runs this installation can see why"
+    """Why something was quarantined."""
+    return operator_reason(one.reason, actor) if one.kind == quarantine.OPERATOR else one.reason
 
 
 def show_quarantine(root: Workspace, actor: Actor) -> Outcome:

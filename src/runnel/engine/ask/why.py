@@ -17,7 +17,7 @@ from runnel.algebra.semantics.evaluate import graphs_of
 from runnel.algebra.semantics.trace import Trace, trace_node
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import item_segments, match_segments, undecided
-from runnel.engine.actors import Actor, feed_named, names_for
+from runnel.engine.actors import Actor, feed_named, names_for, sees_matches
 from runnel.engine.outcome import Outcome
 from runnel.engine.trial.find_duplicates import MOST_ITEMS, Duplicates, find_duplicates
 from runnel.engine.trial.operator_session import answering
@@ -40,6 +40,7 @@ def why(root: Workspace, item_id: str, name: str, actor: Actor) -> Outcome:
         if not near:
             raise NotFoundError(f"no item {item_id} was accepted", hint="ids are those that the publisher gave")
         source, sequence = near[-1]
+        is_seen = sees_matches(connection, feed, sequence, actor)
         version = match_segments.plan_of_sequence(connection, sequence)
         if version is None:
             definitions = feeds.definitions(connection, [feed.id])
@@ -47,8 +48,9 @@ def why(root: Workspace, item_id: str, name: str, actor: Actor) -> Outcome:
             definitions = feeds.definitions_at(connection, feed.id, version)
     item = item_at(root, sequence, names)
     again = _sequences_of(root, sequence)
-    recorded = None if version is None else any(_recorded(root, one, feed.id) for one in again)
-    found_before = find_duplicates(root, feed.id, definitions, sequence, names)
+    # What the match log has of a feed before the owner subscribed to it was recorded for others.
+    recorded = None if version is None else is_seen and any(_recorded(root, one, feed.id) for one in again)
+    found_before = find_duplicates(root, feed.id, definitions, sequence, names, actor)
     with answering(root, item, definitions) as (answers, reasons):
         trace = _traced(feed.id, source, item, definitions, names, found_before, answers)
         if recorded and found_before.earlier and not trace.holds:
@@ -66,7 +68,7 @@ def why(root: Workspace, item_id: str, name: str, actor: Actor) -> Outcome:
         "feed": feed.name,
         "holds": trace.holds,
         "recorded": recorded,
-        "plan": version,
+        "plan": version if actor.is_admin else None,
         "trace": trace.lines(),
         "highlights": trace.highlights(),
         "duplicate_of": _duplicate_of(found_before, names),
@@ -81,7 +83,14 @@ def why(root: Workspace, item_id: str, name: str, actor: Actor) -> Outcome:
     return Outcome(
         f"item {item_id} {verb} in {feed.name}",
         data,
-        (head, *trace.lines(), *failed, *unsure, _still(root, again, feed.id) or told, *named),
+        (
+            head,
+            *trace.lines(),
+            *failed,
+            *unsure,
+            (_still(root, again, feed.id, actor) if is_seen else None) or told,
+            *named,
+        ),
     )
 
 
@@ -91,11 +100,13 @@ def _sequences_of(root: Workspace, sequence: int) -> list[int]:
         return [sequence, *undecided.later_sequences(connection, sequence)]
 
 
-def _still(root: Workspace, sequences: Sequence[int], feed: int) -> str | None:
-    """What is said where operators have not decided yet."""
+def _still(root: Workspace, sequences: Sequence[int], feed: int, actor: Actor) -> str | None:
+    """That operators have not decided yet, and to the admin why."""
     with root.catalog.read() as connection:
         reason = undecided.waits_for(connection, sequences, feed)
-    return None if reason is None else f"not decided yet, operators are asked again later: {reason}"
+    if reason is None:
+        return None
+    return "not decided yet, operators are asked again later" + (f": {reason}" if actor.is_admin else "")
 
 
 def _bound(root: Workspace, sequences: Sequence[int], feed: int) -> list[dict[str, Any]]:

@@ -11,6 +11,8 @@ from datetime import timedelta
 from textwrap import wrap
 from typing import Any, TypeVar
 
+from sqlalchemy import Connection
+
 from runnel.algebra.nodes.durations import render_duration
 from runnel.algebra.nodes.query import Node
 from runnel.catalog.declared import feeds, operators
@@ -205,7 +207,7 @@ def show_operators(root: Workspace, actor: Actor) -> Outcome:
     with root.catalog.read() as connection:
         live = operators.live_operators(connection)
         uses = operators.use_counts(connection, None if actor.is_admin else {actor.owner})
-        learned = learned_operators(connection)
+        learned = _learned_for(connection, actor)
     rows = [
         _row(one, actor) | {"queries": uses[name], "learned": _learned(one, learned)} for name, one in live.items()
     ]
@@ -227,7 +229,7 @@ def show_operator(root: Workspace, name: str, actor: Actor) -> Outcome:
             raise NotFoundError(f"there is no operator {name}", hint=near or "`show operators` lists what there is")
         names = names_for(connection, actor)
         using = sorted(names[one] for one in operators.users_of(connection, name) if one in names)
-        learned = learned_operators(connection)
+        learned = _learned_for(connection, actor)
     row = _row(found, actor) | {"queries": len(using), "used_by": using, "learned": _learned(found, learned)}
     if actor.is_admin:
         row["statement"] = print_statement(statement_of(found))
@@ -275,6 +277,11 @@ def _row(one: OperatorDeclaration, actor: Actor) -> dict[str, Any]:
         "release": one.release,
     }
     return row | {"source": one.source, "configuration": dict(one.configuration)} if actor.is_admin else row
+
+
+def _learned_for(connection: Connection, actor: Actor) -> OperatorStatistics:
+    """Statistics of calls. Owners get none: the calls that others' subscriptions cause are counted there too."""
+    return learned_operators(connection) if actor.is_admin else OperatorStatistics()
 
 
 def _learned(one: OperatorDeclaration, learned: OperatorStatistics) -> dict[str, float] | None:

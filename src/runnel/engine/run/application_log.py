@@ -51,13 +51,15 @@ FIELDS: Final = (
 _FILE_BYTES = 10 << 20
 _FILES_KEPT = 5
 
+_NAMED = "(?:password|secret|ticket|token)"
 _SECRETS: Final = (
     (re.compile(r"(?P<before>://[^/\s:@]*:)[^@/\s]+(?=@)"), r"\g<before>***"),
     (re.compile(r"\bwhsec_[A-Za-z0-9+/=_-]+"), "whsec_***"),
     (re.compile(r"\brunnel_(?P<number>\d+)_[A-Za-z0-9_-]+"), r"runnel_\g<number>_***"),
     (
+        # A path that ends in such a word, before a colon and a blank, is an address with a message about it.
         re.compile(
-            r"(?P<before>(?<![A-Za-z])(?:password|secret|ticket|token)\b['\"]?\s*[=:]\s*)['\"]?[^\s'\",;]+", re.I
+            rf"(?P<before>(?<![A-Za-z])(?!(?<=/){_NAMED}['\"]?:\s){_NAMED}\b['\"]?\s*[=:]\s*)['\"]?[^\s'\",;]+", re.I
         ),
         r"\g<before>***",
     ),

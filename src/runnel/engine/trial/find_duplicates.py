@@ -15,6 +15,7 @@ import pyarrow as pa
 from runnel.algebra.nodes.query import Distinct, Node
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import item_segments
+from runnel.engine.actors import Actor, matched_since
 from runnel.engine.trial.adhoc_matching import adhoc_plan, whole_matcher
 from runnel.engine.workspace import Workspace
 from runnel.model.item import Item
@@ -56,16 +57,25 @@ def first_sequence_needed(root: Workspace, definitions: Mapping[int, Node], sequ
 
 
 def find_duplicates(
-    root: Workspace, feed: int, definitions: Mapping[int, Node], sequence: int, names: dict[int, str]
+    root: Workspace,
+    feed: int,
+    definitions: Mapping[int, Node],
+    sequence: int,
+    names: dict[int, str],
+    actor: Actor,
 ) -> Duplicates:
-    """In which of the distinct feeds that a feed reads (or is) an item is a duplicate, and of what."""
+    """In which of the distinct feeds that a feed reads (or is) an item is a duplicate, and of what.
+
+    A feed that is matched only for others has the history that it would have if nobody subscribed to it.
+    """
     gates = gates_in(definitions)
     if not gates:
         return Duplicates({})
     start = first_sequence_needed(root, definitions, sequence)
     begin = max(start, sequence - MOST_ITEMS)
     with root.catalog.read() as connection:
-        since = feeds.since_of(connection, {feed, *gates})
+        known_to_actor = matched_since(connection, actor, {feed, *gates})
+        since = feeds.since_of(connection, known_to_actor)
     queries = [PlanQuery(one, since.get(one, 0)) for one in sorted({feed, *gates})]
     with adhoc_plan(queries, definitions) as plan, whole_matcher(root, plan) as matcher:
         for batch in root.items.read(begin, sequence):

@@ -20,7 +20,7 @@ from runnel.catalog.declared import feeds
 from runnel.catalog.declared.subscriptions import moment_of
 from runnel.catalog.store.connection import now
 from runnel.catalog.store.sequencer import last_sequence
-from runnel.engine.actors import Actor, check_actor, feed_named, names_for
+from runnel.engine.actors import Actor, check_actor, feed_named, names_for, operator_reason
 from runnel.engine.ask.selection import Selection, select_for
 from runnel.engine.outcome import Outcome
 from runnel.engine.trial.adhoc_matching import TogetherMatcher, chosen_matcher
@@ -31,7 +31,7 @@ from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
-from runnel.model.match import Matches
+from runnel.model.match import Failure, Matches
 from runnel.sinks.show_bindings import binding_lines, bindings_json
 
 SHOWN = 20
@@ -141,7 +141,7 @@ def try_adapted(
         )
         for start in range(0, len(items), _PIECE)
     )
-    found = _Found(limit, newest=False)
+    found = _Found(actor, limit, newest=False)
     names = _chosen(root, actor, selection)
     with chosen_matcher(root, names, len(items)) as matcher:
         found.match(matcher, batches)
@@ -156,7 +156,7 @@ def try_past(root: Workspace, actor: Actor, selection: Selection, back: timedelt
         last = last_sequence(connection)
         readable = names_for(connection, actor)
     after = root.items.sequence_before(begin)
-    found = _Found(limit, newest=True)
+    found = _Found(actor, limit, newest=True)
     chosen = _chosen(root, actor, selection)
     _refuse_costly(root, chosen, after, last)
     with chosen_matcher(root, chosen, last - after) as matcher:
@@ -175,7 +175,8 @@ def source_for(root: Workspace, actor: Actor, selection: Selection, name: str | 
 class _Found:
     """What was found so far: counts by query, and the rows that will be shown."""
 
-    def __init__(self, limit: int, *, newest: bool) -> None:
+    def __init__(self, actor: Actor, limit: int, *, newest: bool) -> None:
+        self._actor = actor
         self._limit = limit
         self._newest = newest
         self._counts: Counter[int] = Counter()
@@ -191,8 +192,11 @@ class _Found:
             self._keep(batch, matches, matcher)
             room = _MOST_FAILURES - len(self._failures)
             self._failures += [
-                (int(batch.sequences[one.row]), one.query, one.reason) for one in matches.failures[:room]
+                (int(batch.sequences[one.row]), one.query, self._reason(one)) for one in matches.failures[:room]
             ]
+
+    def _reason(self, failure: Failure) -> str:
+        return operator_reason(failure.reason, self._actor) if failure.by_operator else failure.reason
 
     def _keep(self, batch: ItemBatch, matches: Matches, matcher: TogetherMatcher) -> None:
         rows = np.flatnonzero(np.diff(matches.offsets))

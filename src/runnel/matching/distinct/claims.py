@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -168,7 +168,7 @@ class GateKeeper:
 def _of_queries(failures: Sequence[Failure]) -> tuple[Failure, ...]:
     """Failures by query: those of several ways of one are one."""
     found: Mapping[tuple[int, int], Failure] = {
-        (one.row, query): Failure(one.row, query, one.reason)
+        (one.row, query): replace(one, query=query)
         for one in failures
         for query in (int(query_of(np.array(one.query))),)
     }

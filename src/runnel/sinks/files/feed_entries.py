@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-import nh3
-
 from runnel.model.bindings import NO_BINDINGS, Binding, Bindings
 from runnel.model.item import Item
+from runnel.net.safe_html import HtmlCleaner, settle
 from runnel.sinks.contract import DeliveredItem, Delivery
 from runnel.sinks.files.valid_texts import (
     feed_id,
@@ -39,8 +38,7 @@ _LONGEST_LABEL = 200
 _LONGEST_TITLE = 1000
 _LONGEST_TEXT = 1 << 18
 _UNKNOWN_TYPE = "application/octet-stream"
-_SCHEMES = {"http", "https", "mailto"}
-_CLEANER = nh3.Cleaner(url_schemes=_SCHEMES, url_relative="deny")
+_CLEANER = HtmlCleaner()
 
 
 _RELATIVE = re.compile(r"(?:href|src|cite)\s*=\s*[\"']?\s*(?!https?:|mailto:)", re.IGNORECASE)
@@ -207,8 +205,8 @@ def _html(item: Item, name: str, base: str | None) -> str | None:
     if html and len(html) <= _LONGEST_TEXT and html.count("<") <= _MOST_TAGS:
         cleaner = _CLEANER
         if base is not None and _RELATIVE.search(html):
-            cleaner = nh3.Cleaner(url_schemes=_SCHEMES, url_relative=("rewrite_with_base", base))
-        cleaned = xml_text(cleaner.clean(html)).strip()
+            cleaner = HtmlCleaner(base=base)
+        cleaned = settle(lambda html: xml_text(cleaner.clean(html)).strip(), html)
         if cleaned:
             return cleaned
     text = "\n\n".join(_texts(item, name))[:_LONGEST_TEXT]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator, Sequence
@@ -26,6 +27,7 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_OPEN_FOLDER, _MOST_OPEN_FILE = 0o755, 0o644
 _LONGEST_NAME = 200
+_DRAFT = re.compile(r"\..*\.draft", re.IGNORECASE | re.DOTALL)
 _PATIENCE = 10.0
 _HINT = "give a path below the root's out folder, such as 'news/rock.xml'"
 
@@ -38,6 +40,15 @@ class TargetFile:
     name: str
     path: Path
     mode: int
+
+
+def draft_name(name: str) -> str:
+    """The name under which a file is written before it takes the place of the old one; no target can have it.
+
+    >>> draft_name("rock.xml")
+    '.rock.xml.draft'
+    """
+    return f".{name}.draft"
 
 
 def check_target(target: str | None, out: Path, allowed: Sequence[Path] = ()) -> str:
@@ -58,6 +69,12 @@ def check_target(target: str | None, out: Path, allowed: Sequence[Path] = ()) ->
         raise InputError("the target must be a plain path", place=place, hint=_HINT)
     if any(len(part.encode()) > _LONGEST_NAME for part in path.parts):
         raise InputError("a name in the target is too long", place=place, hint=f"at most {_LONGEST_NAME} bytes")
+    if any(_DRAFT.fullmatch(part) for part in path.parts):
+        raise InputError(
+            "the target has the name of a draft, under which another output is written before it is complete",
+            place=place,
+            hint="choose a name that does not begin with '.' and end with '.draft'",
+        )
     base, inner = _split(path, out, allowed, place)
     _refuse_links(base, inner, place)
     return path.as_posix()

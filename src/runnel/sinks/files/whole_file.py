@@ -11,7 +11,7 @@ import stat
 
 from runnel.errors import DeliveryError
 from runnel.private_files import FILE_MODE
-from runnel.sinks.files.targets import TargetFile
+from runnel.sinks.files.targets import TargetFile, draft_name
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -45,7 +45,7 @@ def exists(file: TargetFile) -> bool:
 
 def replace_whole(file: TargetFile, data: bytes) -> None:
     """Put new content in the file's place."""
-    draft = f".{file.name}.draft"
+    draft = draft_name(file.name)
     # What a crash left under this name, or somebody put there, must not be written through.
     _remove(draft, file.folder)
     try:

@@ -13,6 +13,7 @@ from email.headerregistry import Address
 from runnel.errors import InputError
 
 _HINT = "give one address, such as 'me@mail.example'"
+_PROGRAMS = "mail programs may take such a name for an option or a command; use another address"
 _LONGEST = 254
 _LONGEST_NAME = 64
 # Without % and !, by which old servers were told to send a mail on to somewhere else.
@@ -66,6 +67,8 @@ def _parts(text: str) -> tuple[str, str]:
         raise InputError("the name before the @ has characters beyond ASCII", place=place, hint=hint)
     if len(name) > _LONGEST_NAME or _NAME.fullmatch(name) is None:
         raise InputError("the name before the @ has characters that are not usual there", place=place, hint=_HINT)
+    if name.startswith(("-", "|")):
+        raise InputError("the name before the @ must not begin with - or |", place=place, hint=_PROGRAMS)
     canonical = _domain(domain, place)
     if len(name) + 1 + len(canonical) > _LONGEST:
         raise InputError(f"the address is longer than {_LONGEST} characters", place=place, hint=_HINT)

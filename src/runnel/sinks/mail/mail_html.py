@@ -10,8 +10,9 @@ import re
 import unicodedata
 from html.parser import HTMLParser
 
-import nh3
 from lxml import etree, html
+
+from runnel.net.safe_html import HtmlCleaner, settle
 
 LARGEST = 1 << 20
 """Characters of HTML that a mail may have."""
@@ -35,7 +36,7 @@ _INLINE = _names(
 )
 _CELLS = _names("tbody td tfoot th thead")
 _SPACES = re.compile(r"\s+")
-_CLEANER = nh3.Cleaner(
+_CLEANER = HtmlCleaner(
     tags=set(_INLINE | _BLOCKS | _CELLS),
     clean_content_tags={"script", "style", "title", "template", "textarea", "noscript", "iframe", "svg", "math"},
     attributes={
@@ -46,9 +47,6 @@ _CLEANER = nh3.Cleaner(
         "th": {"colspan", "rowspan"},
         "time": {"datetime"},
     },
-    url_schemes={"http", "https", "mailto"},
-    url_relative="deny",
-    link_rel="noopener noreferrer",
 )
 
 
@@ -75,6 +73,10 @@ def safe_html(source: str) -> str:
     """
     if len(source) > LARGEST:
         raise HtmlTooLargeError(f"it has {len(source):,} characters; a mail may have {LARGEST:,}")
+    return settle(_cleaned_once, source)
+
+
+def _cleaned_once(source: str) -> str:
     if "<" not in source:
         return _CLEANER.clean(source)
     # Cleaning takes quadratic time in the depth of nesting, so that is bounded first, by a parser that does not.

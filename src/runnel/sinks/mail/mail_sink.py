@@ -8,6 +8,7 @@ recipient or the mail for good (5xx) makes that one message dead; a server that 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from email.headerregistry import Address
 from pathlib import Path
@@ -33,6 +34,8 @@ from runnel.sinks.mail.render_mail import render_mail
 
 if TYPE_CHECKING:
     from runnel.net.http_client import HttpClient
+
+logger = logging.getLogger("runnel")
 
 _TOO_LARGE = 552
 _SHOWN = 300
@@ -107,16 +110,25 @@ class MailRoute:
             case SMTPDataError(code=code) if code >= 500:
                 return DeliveryError(f"the mail server refused the mail: {_said(error)}", permanent=True)
             case SMTPSenderRefused(code=code) if code >= 500:
-                hint = "check the setting mail_from"
-                return DeliveryError(f"the mail server refused the sender: {_said(error)}", hint=hint)
+                return _misconfigured("the mail server refused the sender", _said(error), "mail_from")
             case SMTPAuthenticationError():
-                hint = "check the settings smtp_user and smtp_password"
-                return DeliveryError(f"the mail server refused the login: {_said(error)}", hint=hint)
+                return _misconfigured(
+                    "the mail server refused the login", _said(error), "smtp_user and smtp_password"
+                )
             case SMTPResponseException():
                 return DeliveryError(f"the mail server put the mail off: {_said(error)}")
             case _:
-                hint = "check the settings smtp_host, smtp_port and smtp_security"
-                return DeliveryError(f"the mail server cannot be used: {one_line(str(error), _SHOWN)}", hint=hint)
+                answer = one_line(str(error), _SHOWN)
+                settings = "smtp_host, smtp_port and smtp_security"
+                return _misconfigured("the mail server cannot be used", answer, settings)
+
+
+def _misconfigured(message: str, answer: str, settings: str) -> DeliveryError:
+    """A failure that only the admin can repair. The answer may name the server and its accounts, so it goes to the
+    application log and not into the ledger, where owners read why their mails failed.
+    """
+    logger.warning("%s: %s; check %s", message, answer, settings)
+    return DeliveryError(message, hint=f"the admin checks {settings}; the application log has the server's answer")
 
 
 def _recipient(delivery: Delivery) -> str:

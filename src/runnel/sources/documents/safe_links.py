@@ -42,6 +42,12 @@ def safe_link(text: str, base: str | None = None) -> str | None:
     True
     >>> safe_link('https://muse.example/a b?q="<i>')
     'https://muse.example/a%20b?q=%22%3Ci%3E'
+
+    A link into the document itself (`#note`) does not repeat the query string of the base: the address of a feed
+    often has a secret there, and everybody who may read the feed sees the links of its items.
+
+    >>> safe_link("#note", "https://muse.example/feed?token=secret")
+    'https://muse.example/feed#note'
     """
     text = _UNSAFE.sub(_encoded, _DROPPED.sub("", text.strip(_EDGES)))
     if not text or len(text) > MAX_LINK:
@@ -50,7 +56,7 @@ def safe_link(text: str, base: str | None = None) -> str | None:
     if scheme:
         return text if scheme[1].lower() in SAFE_SCHEMES and _splits(text) else None
     try:
-        joined = urljoin(base, text) if base else text
+        joined = urljoin(re.split("[?#]", base, maxsplit=1)[0], text) if base else text
     except ValueError:
         return None
     scheme = _SCHEME.match(joined)

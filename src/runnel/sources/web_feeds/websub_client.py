@@ -21,7 +21,7 @@ from runnel.catalog.access import owners
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs.quarantine import DOCUMENT, ITEM
 from runnel.catalog.polling import hubs, polls
-from runnel.catalog.polling.hubs import PUSHING, HubRow, HubState
+from runnel.catalog.polling.hubs import HubRow, HubState
 from runnel.catalog.store.connection import Catalog, now
 from runnel.errors import BacklogError, InputError, QuotaExceededError, StorageFullError, WorkspaceError, visible
 from runnel.model.feed import Feed
@@ -233,13 +233,13 @@ class WebSubClient:
         return row if row is not None and params.get("hub.topic") == row.topic else None
 
     def expects(self, callback: str) -> bool:
-        """Whether a hub may push to this callback now."""
+        """Whether a hub may push to this callback now: it agreed to, and its lease has not ended."""
         with self._catalog.read() as connection:
             row = hubs.hub_by_callback(connection, callback)
-        return row is not None and row.state in PUSHING
+            return row is not None and row.pushes(now(connection))
 
     def receive(self, callback: str, headers: Mapping[str, str], body: bytes) -> Acquisition | None:
-        """Take what a hub pushes; None (404) where nobody waits for it.
+        """Take what a hub pushes; None (404) where nobody waits for it, or the hub's lease has ended.
 
         A wrong signature is counted and the push ignored, without telling the sender (WebSub §7). Raises Backlogged
         above the lag limit: hubs try again later, and the next poll finds the items in any case.
@@ -250,7 +250,8 @@ class WebSubClient:
             row = hubs.hub_by_callback(connection, callback)
             feed = None if row is None else feeds.feed_by_id(connection, row.feed)
             live = row is not None and bool(polls.live_of(connection, [row.feed]))
-        if row is None or feed is None or row.state not in PUSHING:
+            moment = now(connection)
+        if row is None or feed is None or not row.pushes(moment):
             return None
         if not _is_signed(row.secret, headers, body):
             logger.warning("a push for the feed %s has a wrong signature and is ignored", feed.name)

@@ -99,11 +99,31 @@ def test_text_from_outside_cannot_begin_a_line_of_its_own(tmp_path: Path, form: 
         ("token runnel_12_abcDEF-_0123", "abcDEF-_0123"),
         ("smtp_password='hunter2' refused", "hunter2"),
         ('{"password": "hunter2"}', "hunter2"),
+        ("https://feeds.example/news?token=hunter2 answered 404", "hunter2"),
+        ("https://feeds.example/token=hunter2/news", "hunter2"),
+        ("https://feeds.example/secret:hunter2", "hunter2"),
+        ("https://feeds.example/secret: token: hunter2", "hunter2"),
+        ("the secret: hunter2", "hunter2"),
+        ("/srv/runnel/secret = hunter2", "hunter2"),
     ],
 )
 def test_secrets_are_scrubbed(text: str, secret: str) -> None:
     assert secret not in scrub(text)
     assert "***" in scrub(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://feeds.example/secret: the server answered 404",
+        "https://feeds.example/a/Token: connection refused",
+        "cannot read '/run/secrets/password': permission denied",
+        "https://feeds.example/secret/news.xml: gone",
+        "https://feeds.example/secrets: gone",
+    ],
+)
+def test_paths_that_end_in_the_name_of_a_secret_are_kept(text: str) -> None:
+    assert scrub(text) == text
 
 
 @given(st.text(alphabet=st.characters(codec="ascii", categories=["L", "N"]), min_size=8, max_size=40))

@@ -17,6 +17,7 @@ from runnel.sinks import registry
 from runnel.sinks.contract import RemoteSink, Sink
 from runnel.sinks.files.feed_file import AtomFile, JsonFeedFile, RssFile
 from runnel.sinks.files.lines_file import JsonLinesFile
+from runnel.sinks.files.targets import draft_name
 from runnel.sinks.match_log_only import MatchLogOnly
 
 Make = Callable[..., Any]
@@ -48,6 +49,31 @@ def test_targets_refused(sink: Sink, target: str | None, tmp_path: Path) -> None
     with pytest.raises(InputError) as caught:
         sink.validate_target(target, tmp_path, [tmp_path / "www"])
     assert caught.value.hint
+
+
+@file_sinks
+@pytest.mark.parametrize(
+    "name", [".rock.xml.draft", ".ROCK.XML.DRAFT", "a/.rock.xml.draft", ".x.draft/a.xml", "..draft"]
+)
+def test_the_name_of_a_draft_of_another_output_is_refused(
+    sink: Sink, name: str, tmp_path: Path, make_item: Make, make_delivery: Make
+) -> None:
+    with pytest.raises(InputError, match="draft"):
+        sink.validate_target(name, tmp_path)
+    delivery = make_delivery(name, make_item("a", 1))
+    with pytest.raises(DeliveryError, match="draft"):
+        sink.deliver(delivery)
+
+
+def test_names_that_only_resemble_drafts_are_possible(tmp_path: Path) -> None:
+    for name in ("rock.draft", ".rock.xml", ".draft.xml", "draft/rock.xml", ".draft"):
+        assert RssFile().validate_target(name, tmp_path) == name
+
+
+@pytest.mark.parametrize("name", ["rock.xml", "x" * 200, "röck"])
+def test_no_output_can_have_the_name_of_a_draft(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError):
+        RssFile().validate_target(draft_name(name), tmp_path)
 
 
 @file_sinks

@@ -286,6 +286,17 @@ def test_a_hub_that_fails_to_renew_still_pushes_until_the_lease_ends(world: Worl
     assert world.waits(feed) == 600, "without a lease the feed is asked as usual"
 
 
+@pytest.mark.parametrize(("seconds", "taken"), [(86_399, True), (86_400, False), (86_401, False)])
+def test_a_push_after_the_lease_is_refused(world: World, feed: int, seconds: int, taken: bool) -> None:
+    """No poll comes meanwhile that would renew the lease or notice its end."""
+    world.clock.advance(timedelta(seconds=seconds))
+    body = rss("2")
+    assert world.row(feed).state is HubState.ACTIVE
+    assert world.subscriber.expects(world.hub.callback) is taken
+    result = world.subscriber.receive(world.hub.callback, world.hub.signed(body), body)
+    assert (result is not None and result.accepted == 1) is taken
+
+
 def test_a_hub_that_refuses_changes_nothing_for_the_polls(tmp_path: Path, server: FeedServer) -> None:
     world = World(tmp_path / "root", server)
     world.hub.verifies, world.hub.status = False, 400

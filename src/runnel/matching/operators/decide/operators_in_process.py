@@ -127,5 +127,5 @@ class DecidingMatcher:
     def match(self, items: ItemBatch) -> Matches:
         """The queries that each item of the batch matches; what stays unknown is a failure."""
         decided = self.decided = self._decider.decide(items, self._matcher.match(items))
-        unknown = (Failure(one.row, one.query, one.reason) for one in decided.unknown)
+        unknown = (Failure(one.row, one.query, one.reason, by_operator=True) for one in decided.unknown)
         return replace(decided.matches, failures=(*decided.matches.failures, *unknown))
