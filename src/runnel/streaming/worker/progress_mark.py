@@ -9,14 +9,13 @@ import os
 from contextlib import suppress
 
 from runnel.storage.file_storage import Storage
-from runnel.storage.private_files import write_private
 
 _FILE = "private/progress"
 
 
 def place_mark(storage: Storage) -> None:
     """Create the file, before workers start."""
-    write_private(storage, _FILE, "")
+    storage.replace(_FILE, b"")
 
 
 def touch_mark(storage: Storage) -> None:
