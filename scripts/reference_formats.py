@@ -115,6 +115,7 @@ _TABLES = {
     "observations": "what workers saw in samples of batches, until it is folded into the statistics",
     "statistics": "what was learned of each feed, and of all (0): how often words and atoms occur",
     "tags": "the tags of queries",
+    "consents": "which targets agreed to the messages of which owners, and how often they were asked",
     "costs": "what the queries cost that cost most, as sampled, and when the journal told of it",
     "operators": "operators as they were registered, by version; `dropped` where another is in force, or none",
     "uses_operators": "which queries use which operators",

@@ -179,8 +179,16 @@ STATEMENTS: tuple[Entry, ...] = (
         "send now",
         "send subscription number now;\nsend all now;",
         "Sends messages that wait for another attempt now, for example after an endpoint was repaired. With a"
-        " number it also resumes the subscription if it was disabled. `replay` sends dead letters again.",
+        " number it also resumes the subscription if it was disabled, or asks its target once more to confirm."
+        " `replay` sends dead letters again.",
         "send subscription 12 now;\nsend all now;",
+    ),
+    Entry(
+        "confirm",
+        "confirm subscription number 'code';\nconfirm subscription number;",
+        "Confirms that the target of an owner's subscription agreed to get messages. The owner enters the code that"
+        " the target received. The admin needs no code, and can also confirm a target that refused.",
+        "confirm subscription 12 'K3QX-7RWM-A2PD-JYTE-5LHV-N4GC';\nconfirm subscription 12;",
     ),
     Entry(
         "why item",

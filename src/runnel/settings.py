@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import re
 import tomllib
 from pathlib import Path
 from typing import Any, Literal
@@ -120,7 +121,7 @@ class Settings(BaseSettings):
         description="`host:port` on which a runner answers: health, metrics, WebSub, unsubscribing; empty: none.",
     )
     public_url: str = Field(
-        "", description="Where others reach what `listen` offers; needed for WebSub and unsubscribe links."
+        "", description="Where others reach what `listen` offers; needed for WebSub and for the links in mails."
     )
     out_url: str = Field(
         "",
@@ -169,6 +170,29 @@ class Settings(BaseSettings):
         200,
         ge=1,
         description="Most declarations in a script of an owner that replace, drop, pause or end something.",
+    )
+    confirmed_domains: tuple[str, ...] = Field(
+        (),
+        description="Domains of mail addresses and hosts of webhooks that need not confirm owners' subscriptions:"
+        " `muse.example`, or `*.muse.example` for all names below it.",
+    )
+    confirmation_days: int = Field(
+        7, ge=1, le=365, description="Days in which a mail address or webhook can answer a request to confirm."
+    )
+    confirmation_requests_per_day: int = Field(
+        10,
+        ge=1,
+        description="Most requests to confirm that are sent per day to one mailbox or to one webhook host, for all"
+        " owners together.",
+    )
+    owner_pending_confirmations: int = Field(
+        20, ge=0, description="Most targets of an owner that may be waiting for confirmation at the same time."
+    )
+    owner_mails_per_hour: int = Field(
+        60, ge=1, description="Most mails per hour that an owner may send to one mailbox; others wait."
+    )
+    owner_webhooks_per_hour: int = Field(
+        3_600, ge=1, description="Most messages per hour that an owner may post to one webhook host; others wait."
     )
     open_items_per_minute: int = Field(
         600, ge=1, description="Most items per minute into an open feed whose statement gives no number."
@@ -227,6 +251,12 @@ class Settings(BaseSettings):
                 raise PydanticCustomError("network_wanted", f"{network!r} is not an IP network") from None
         return value
 
+    @field_validator("confirmed_domains")
+    @classmethod
+    def _only_domains(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        """Domains in lower case and in ASCII. A pattern that could match more than it seems to is refused."""
+        return tuple(_domain_pattern(pattern) for pattern in value)
+
     @field_validator("*", mode="before")
     @classmethod
     def _no_truth_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
@@ -276,6 +306,17 @@ class Settings(BaseSettings):
             raise WorkspaceError(
                 f"setting {name} of {folder}: {first['msg']}", hint=f"{REFERENCE} lists every setting"
             ) from error
+
+
+def _domain_pattern(pattern: str) -> str:
+    name = pattern.lower().removeprefix("*.").removesuffix(".")
+    try:
+        name = name.encode("idna").decode("ascii")
+    except UnicodeError:
+        name = ""
+    if not re.fullmatch(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*", name) and not re.fullmatch(r"[0-9a-f:]+:[0-9a-f:.]+", name):
+        raise PydanticCustomError("domain_wanted", f"{pattern!r} is not a domain, such as muse.example")
+    return f"*.{name}" if pattern.startswith("*.") else name
 
 
 def _refuse_empty_places() -> None:

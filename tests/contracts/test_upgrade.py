@@ -17,11 +17,15 @@ from tests.crash.harness import verify
 from tests.integration.in_process import InProcess
 
 import runnel
+from runnel.catalog.access import consents
+from runnel.catalog.delivery import ledger
 from runnel.catalog.store import connection as opening
 from runnel.catalog.store import migrations
 from runnel.catalog.store.connection import Catalog
 from runnel.catalog.store.migrations import MIGRATIONS
 from runnel.catalog.store.sealed_secrets import read_fingerprint
+from runnel.sinks.contract import ConfirmingSink
+from runnel.sinks.registry import open_sink
 from runnel.testing import FakeClock
 
 _FIRST_ROOT = Path(__file__).with_name("first_root.tar.xz")
@@ -120,4 +124,75 @@ def test_a_migration_that_fails_halfway_leaves_the_step_before(
     catalog = Catalog(catalog_url)
     assert catalog.version() == 1
     assert catalog.migrate() == len(MIGRATIONS)
+    catalog.close()
+
+
+def _catalog_before_consents(url: str, monkeypatch: pytest.MonkeyPatch) -> Catalog:
+    """A catalog in which owners subscribed when no target had to confirm."""
+    before = next(
+        step for step, texts in enumerate(MIGRATIONS) if any("create table consents" in one for one in texts)
+    )
+    with monkeypatch.context() as earlier:
+        earlier.setattr(opening, "MIGRATIONS", MIGRATIONS[:before])
+        earlier.setattr(migrations, "MIGRATIONS", MIGRATIONS[:before])
+        catalog = Catalog(url)
+        assert catalog.migrate() == before
+    targets = [
+        (1, 1, "mail", "admin@mail.example", None),
+        (2, 2, "mail", "Took.It+a@mail.example", None),
+        (3, 2, "mail", "Took.It+a@mail.example", None),
+        (4, 2, "mail", "New.One+a+b@mail.example", None),
+        (5, 2, "webhook", "https://took.example:8443/hook?x=//", None),
+        (6, 2, "webhook", "http://new.example/", None),
+        (7, 3, "mail", "Took.It+a@mail.example", None),
+        (8, 2, "log", None, None),
+        (9, 2, "mail", "ended@mail.example", 5),
+    ]
+    with catalog.write() as connection:
+        connection.execute(text("insert into cursors (subscription, sequence) values (0, 40), (6, 7)"))
+        for number, owner, kind, target, ended in targets:
+            connection.execute(
+                text(
+                    "insert into subscriptions (id, feed, kind, target, since, paused, created, owner, ended)"
+                    " values (:id, 1, :kind, :target, 10, 0, 0, :owner, :ended)"
+                ),
+                {"id": number, "kind": kind, "target": target, "owner": owner, "ended": ended},
+            )
+        connection.execute(
+            text(
+                "insert into messages (subscription, number, first_sequence, last_sequence, items, key, digest, plan,"
+                " state, attempts, created, finished, not_before)"
+                " values (3, 1, 1, 1, 1, 'a', '', 1, 'done', 1, 0, 1, 0),"
+                " (4, 1, 1, 1, 1, 'b', '', 1, 'dead', 1, 0, 1, 0)"
+            )
+        )
+        connection.execute(text("insert into receipts values (5, 1, 1, 0, 1, 1, 0, 1)"))
+    return catalog
+
+
+def test_targets_that_took_messages_before_are_confirmed_and_others_are_asked(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = _catalog_before_consents(url, monkeypatch)
+    assert catalog.migrate() == len(MIGRATIONS)
+    with catalog.read() as connection:
+        found = consents.consents_by_key(connection)
+        assert {key: (one.recipient, one.state.value) for key, one in found.items()} == {
+            (2, "mail", "Took.It+a@mail.example"): ("tookit@mail.example", "confirmed"),
+            (2, "mail", "New.One+a+b@mail.example"): ("newone@mail.example", "pending"),
+            (2, "webhook", "https://took.example:8443/hook?x=//"): ("took.example:8443", "confirmed"),
+            (2, "webhook", "http://new.example/"): ("new.example", "pending"),
+            (3, "mail", "Took.It+a@mail.example"): ("tookit@mail.example", "pending"),
+        }
+        for (_, kind, target), one in found.items():
+            sink = open_sink(kind)
+            assert isinstance(sink, ConfirmingSink)
+            assert one.recipient == sink.recipient(target), "as the sinks say it"
+        assert consents.unconfirmed_among(connection, range(1, 10)) == {4, 6, 7}
+        assert {one.target for one, _ in consents.due_consents(connection, 10)} == {
+            "New.One+a+b@mail.example",
+            "http://new.example/",
+            "Took.It+a@mail.example",
+        }
+        assert ledger.cursors(connection) == {0: 40, 4: 40, 6: 7, 7: 40}, "what waits stays where it is"
     catalog.close()

@@ -332,6 +332,7 @@ def test_nothing_of_a_disabled_owner_is_served_and_nothing_is_lost(engine: Engin
     ann.execute(
         "register feed Mine; create feed All from Wire | Mine; subscribe to All output webhook 'https://a.example/';"
     )
+    engine.execute("confirm subscription 1;")
     token = engine.owners.new_token("ann", "x").data["token"]
     engine.owners.disable("ann")
     with pytest.raises(NotAllowedError, match="not valid"):

@@ -9,23 +9,26 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from runnel.catalog.access import signing_keys
+from runnel.catalog.access import consents, signing_keys
 from runnel.catalog.access.workspace_secrets import UNSUBSCRIBE, unsubscribe_token, workspace_secret
 from runnel.catalog.declared import feeds
 from runnel.catalog.delivery import ledger, outbox
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog, now
 from runnel.delivery.match_reader import LoadedItems, MatchReader, MessageRange
-from runnel.errors import CatalogUnavailableError, DeliveryError
+from runnel.delivery.message_pacer import MessagePacer, Recipient
+from runnel.delivery.settle_attempts import RateLimitedError
+from runnel.errors import CatalogUnavailableError, DeliveryError, InputError
+from runnel.model.feed import ADMIN
 from runnel.model.message import Message
 from runnel.model.subscription import Subscription
 from runnel.settings import Settings
-from runnel.sinks.contract import DeliveredItem, Delivery
+from runnel.sinks.contract import ConfirmingSink, DeliveredItem, Delivery, RemoteSink, Sink
 
 logger = logging.getLogger("runnel")
 
@@ -87,7 +90,16 @@ class _Known:
 class Composer:
     """Makes deliveries. Threads may share it; one composes at a time."""
 
-    def __init__(self, catalog: Catalog, shares: MatchReader, out: Path, settings: Settings) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        shares: MatchReader,
+        out: Path,
+        settings: Settings,
+        open_sink: Callable[[str], Sink | RemoteSink],
+    ) -> None:
+        self._open_sink = open_sink
+        self._pacer = MessagePacer(self._sent_before)
         self._catalog = catalog
         self._shares = shares
         self._out = out
@@ -99,15 +111,17 @@ class Composer:
         """The next messages of subscriptions; those with none to send have no lane. Raises Fenced."""
         with self._lock:
             known = self._look_up(subscriptions, epoch)
-            return self._lanes(replace(known, contents=self._contents(known)))
+            composed = self._lanes(replace(known, contents=self._contents(known)))
+            return replace(composed, lanes=tuple(self._pace(lane, known) for lane in composed.lanes))
 
     def _look_up(self, numbers: Sequence[int], epoch: int) -> _Known:
         with self._catalog.read() as connection:
             leases.check(connection, epoch)
+            unconfirmed = consents.unconfirmed_among(connection, numbers)
             served = {
                 number: one
                 for number, one in outbox.subscriptions_of(connection, numbers).items()
-                if not one.paused and one.disabled is None
+                if not one.paused and one.disabled is None and number not in unconfirmed
             }
             outward = [number for number, one in served.items() if one.kind in REACHING_PEOPLE]
             known = _Known(
@@ -251,6 +265,35 @@ class Composer:
             signing_keys=known.keys.get(subscription.id, ()),
             unsubscribe=self._unsubscribe(subscription),
         )
+
+    # --- limits of owners ----------------------------------------------------------------------------------------
+
+    def _pace(self, lane: SubscriptionQueue, known: _Known) -> SubscriptionQueue:
+        """The messages of a lane that its recipient may get now; the first of the others is put off."""
+        subscription = known.subscriptions[lane.subscription]
+        if subscription.owner == ADMIN or subscription.target is None:
+            return lane
+        try:
+            sink = self._open_sink(subscription.kind)
+        except InputError:
+            return lane  # the attempt reports that the sink is not installed
+        if not isinstance(sink, ConfirmingSink):
+            return lane
+        recipient = (subscription.owner, subscription.kind, sink.recipient(subscription.target))
+        limit, moment = sink.messages_per_hour(self._settings), int(known.sent.timestamp() * 1e6)
+        granted, following = self._pacer.take(recipient, len(lane.parcels), limit, moment)
+        if granted == len(lane.parcels):
+            return lane
+        put_off = RateLimitedError(
+            f"not tried yet: an owner may send {limit} messages per hour to one recipient",
+            seconds=max((following - moment) / 1e6, 1.0),
+        )
+        waiting = PreparedMessage(lane.parcels[granted].message, trouble=put_off)
+        return replace(lane, parcels=(*lane.parcels[:granted], waiting), more=False)
+
+    def _sent_before(self, recipient: Recipient, since: int, limit: int) -> list[int]:
+        with self._catalog.read() as connection:
+            return ledger.sent_to(connection, *recipient, since=since, limit=limit)
 
     def _unsubscribe(self, subscription: Subscription) -> str | None:
         if self._secret is None or subscription.kind not in REACHING_PEOPLE:

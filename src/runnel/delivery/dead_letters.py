@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, Select, literal_column, select, update
 
+from runnel.catalog.access.consents import is_unconfirmed
 from runnel.catalog.declared import feeds
 from runnel.catalog.declared.subscriptions import moment_of
 from runnel.catalog.store import schema
@@ -200,6 +201,7 @@ def _told() -> Select[Any]:
             _s.ended,
             _s.paused,
             _s.disabled,
+            is_unconfirmed().label("unconfirmed"),
             _f.name.label("feed_name"),
         )
         .join(schema.subscriptions, _s.id == _m.subscription)
@@ -230,6 +232,8 @@ def _advice(row: Row[Any]) -> Sequence[str]:
     advice = []
     if row.disabled is not None:
         advice.append(f"repair the endpoint, then `resume subscription {number};` (disabled: {row.disabled})")
+    elif row.unconfirmed:
+        advice.append(f"{row.target} has to confirm first; `send subscription {number} now;` asks it again")
     elif row.paused:
         advice.append(f"`resume subscription {number};` lets it go on")
     elif row.state == MessageState.OPEN.value and row.attempts:

@@ -16,6 +16,7 @@ from runnel.catalog.delivery import ledger
 from runnel.catalog.delivery.ledger import DueMessage
 from runnel.catalog.store.connection import Catalog, now
 from runnel.delivery.composer import Composer, SubscriptionQueue
+from runnel.delivery.confirmer import Confirmer
 from runnel.delivery.match_reader import MatchReader
 from runnel.delivery.recorder import LOOK_AGAIN, Recorder
 from runnel.delivery.sender import Sender
@@ -60,8 +61,11 @@ class Dispatcher:
         )
         self.recorder = Recorder(catalog, shares)
         self.settler = AttemptRecorder(catalog, settings)
-        self._composer = Composer(catalog, shares.another(), out, settings)
+        self._composer = Composer(catalog, shares.another(), out, settings, self._open_sink)
         self._ways = Transports(self._open_sink, self._shaper, settings)
+        self._confirmer = Confirmer(
+            catalog, settings, self._open_sink, lambda: Transports(self._open_sink, self._shaper, settings)
+        )
         self._sender = Sender(catalog, self._composer, self.settler, self._ways, settings)
         self._watermark = 0
         self._look_at_all = 0.0
@@ -71,6 +75,7 @@ class Dispatcher:
 
     def close(self) -> None:
         """Stop sending and let go of connections; what is under way stays open in the ledger."""
+        self._confirmer.close()
         self._sender.close()
         self._shaper.close()
 
@@ -82,6 +87,7 @@ class Dispatcher:
         """
         taken = self._sender.collect()
         deadline = math.inf if seconds is None else time.monotonic() + seconds
+        self._confirmer.ask(epoch, wait=wait, deadline=deadline)
         goes_on = self.recorder.record(epoch, look_at_all=wait)
         taken += self.send(epoch, wait=wait, deadline=deadline)
         while goes_on and time.monotonic() < deadline:

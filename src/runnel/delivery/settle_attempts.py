@@ -59,6 +59,14 @@ class HostSilentError(RunnelError):
     """A message was not tried, because its host has not answered others for a while."""
 
 
+class RateLimitedError(RunnelError):
+    """A message has to wait, because its recipient got as many as are allowed; `seconds` is for how long."""
+
+    def __init__(self, message: str, *, seconds: float) -> None:
+        super().__init__(message)
+        self.seconds = seconds
+
+
 def is_host_trouble(error: BaseException | None) -> bool:
     """Whether an error says that a host did not answer, rather than what it answered.
 
@@ -152,8 +160,9 @@ class AttemptRecorder:
         if error is None:
             return SettledAttempt(message, MessageState.DONE, attempt.outcome)
         reason = reason_of(error)
-        if isinstance(error, BacklogError):
-            later = moment + int(_DEFERRED_SECONDS * 1e6)
+        if isinstance(error, BacklogError | RateLimitedError):
+            seconds = error.seconds if isinstance(error, RateLimitedError) else _DEFERRED_SECONDS
+            later = moment + int(seconds * 1e6)
             return SettledAttempt(message, MessageState.OPEN, reason, not_before=later, tried=False)
         wait = retry_wait(message.attempts + 1, error, self._schedule)
         if wait is None:

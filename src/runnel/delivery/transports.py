@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 from runnel.catalog.declared.subscriptions import INTERNAL
 from runnel.catalog.delivery.ledger import DueMessage
 from runnel.delivery.shape_messages import MessageShaper
-from runnel.errors import InputError
+from runnel.errors import DeliveryError, InputError
 from runnel.settings import Settings
-from runnel.sinks.contract import Delivery, RemoteSink, Route, Sink
+from runnel.sinks.contract import ConfirmationRequest, ConfirmingRoute, Delivery, RemoteSink, Route, Sink
 
 if TYPE_CHECKING:
     from runnel.net.http_client import HttpClient
@@ -77,6 +77,21 @@ class Transports:
             seconds = self._settings.send_seconds * getattr(sink, "patience", 1.0)
             return delivery, (await self._route(sink)).deliver, seconds
         return delivery, self._in_thread(sink), None
+
+    async def confirm(self, request: ConfirmationRequest) -> bool:
+        """Send a request to confirm; whether the recipient agreed in its answer."""
+        sink = self._open_sink(request.subscription.kind)
+        if not isinstance(sink, RemoteSink):
+            raise DeliveryError(f"the output {request.subscription.kind!r} has no recipients")
+        route = await self._route(sink)
+        if not isinstance(route, ConfirmingRoute):
+            raise DeliveryError(f"the output {request.subscription.kind!r} cannot ask for a confirmation")
+        seconds = self._settings.send_seconds * getattr(sink, "patience", 1.0)
+        try:
+            async with asyncio.timeout(seconds):
+                return await route.confirm(request)
+        except TimeoutError as error:
+            raise DeliveryError(f"the endpoint did not answer within {seconds:g} seconds") from error
 
     async def close(self) -> None:
         """Let go of routes, of the door, and of threads."""

@@ -13,6 +13,7 @@ from runnel.language.syntax.operator_registrations import ATTRIBUTE, render_budg
 from runnel.language.syntax.statements import (
     AllTerm,
     Condition,
+    Confirm,
     CreateFeed,
     Drop,
     DropOperator,
@@ -91,6 +92,8 @@ def _text(statement: Statement) -> str:
             return f"replay {subject}"
         case SendNow(subscription_or_none):
             return f"send {'all' if subscription_or_none is None else f'subscription {subscription_or_none}'} now"
+        case Confirm(subscription, code):
+            return f"confirm subscription {subscription}{'' if code is None else f' {quote(code)}'}"
         case Drop(name, cascade):
             return f"drop feed {_name(name)}{' cascade' if cascade else ''}"
         case DropOperator(name, cascade):

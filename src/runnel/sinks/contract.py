@@ -71,6 +71,28 @@ class Delivery:
     out_url: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class ConfirmationRequest:
+    """A request to the recipient of a target to agree to the messages of an owner.
+
+    It carries no item, and of what the owner wrote only the name of the feed. `key` identifies the request, and stays
+    the same while its `challenge` does. Only the recipient gets the challenge. It comes back in the response (see
+    ConfirmingRoute), by the `link`, or through the owner, who enters it. Where the workspace has no public URL there
+    are no links; `refuse` is the one by which the recipient refuses for good.
+    """
+
+    key: str
+    subscription: Subscription
+    feed_name: str
+    owner_name: str
+    challenge: str
+    sent: datetime
+    expires: datetime
+    link: str | None = None
+    refuse: str | None = None
+    signing_keys: tuple[bytes, ...] = ()
+
+
 @runtime_checkable
 class Sink(Protocol):
     """Takes messages. A sink keeps no state of its own between calls."""
@@ -100,6 +122,27 @@ class RemoteSink(Protocol):
         """A way to the endpoints of this kind, for as long as a runner lives."""
 
 
+@runtime_checkable
+class ConfirmingSink(Protocol):
+    """A RemoteSink whose recipients must agree before messages of an owner are sent to them.
+
+    Owners may subscribe to remote sinks of this sort only. Its routes are ConfirmingRoutes.
+    """
+
+    kind: str
+    answers_later: bool
+    """Whether a person answers, by the link or the code, rather than the endpoint in its response."""
+
+    def recipient(self, target: str) -> str:
+        """What limits count a canonical target by: all targets that reach the same recipient have one."""
+
+    def domain(self, target: str) -> str:
+        """The host name by which the setting `confirmed_domains` may exempt a canonical target."""
+
+    def messages_per_hour(self, settings: Settings) -> int:
+        """The number of messages per hour that an owner may send to one recipient."""
+
+
 class Route(Protocol):
     """An open way to endpoints; it may keep connections between messages."""
 
@@ -112,3 +155,14 @@ class Route(Protocol):
 
     async def close(self) -> None:
         """Let go of connections."""
+
+
+@runtime_checkable
+class ConfirmingRoute(Protocol):
+    """A route that can ask a recipient whether it wants messages."""
+
+    async def confirm(self, request: ConfirmationRequest) -> bool:
+        """Send a request; gives whether the recipient agreed in its response. Otherwise it may answer later.
+
+        Raises DeliveryError if the recipient did not get the request or gave a wrong response.
+        """

@@ -23,9 +23,10 @@ from standardwebhooks.webhooks import Webhook
 
 from runnel.errors import DeliveryError, InputError, RefusedAddressError, UnreachableError
 from runnel.model.item import Value
-from runnel.net.urls import canonical_url
+from runnel.model.subscription import Subscription
+from runnel.net.urls import canonical_url, host_of
 from runnel.settings import Settings
-from runnel.sinks.contract import Content, DeliveredItem, Delivery
+from runnel.sinks.contract import ConfirmationRequest, Content, DeliveredItem, Delivery
 from runnel.sinks.show_bindings import bindings_json
 
 if TYPE_CHECKING:
@@ -34,7 +35,13 @@ if TYPE_CHECKING:
 TYPE = "feed.items"
 """What the body's `type` says."""
 
+CONFIRMATION = "runnel.confirmation"
+"""What it says in a challenge."""
+
 _SHOWN = 1024
+_ANSWER = 4 << 10
+"""The most bytes that are read of an answer; one to a challenge may not be longer."""
+_LONGEST_FEED = 80
 _LONGEST_WAIT = 86_400.0
 _HINT = "give the address of an endpoint, such as 'https://muse.example/hooks/runnel'"
 
@@ -44,6 +51,7 @@ class WebhookSink:
 
     kind = "webhook"
     takes_content = True
+    answers_later = False
 
     def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
         """The canonical address of the endpoint; whether it may be reached the door decides, at each attempt."""
@@ -54,6 +62,18 @@ class WebhookSink:
     def host(self, target: str) -> str:
         """The endpoint's host and port."""
         return urlsplit(target).netloc
+
+    def recipient(self, target: str) -> str:
+        """The endpoint's host and port: paths and queries of a host cost an attacker nothing."""
+        return self.host(target)
+
+    def domain(self, target: str) -> str:
+        """The endpoint's host."""
+        return host_of(target)
+
+    def messages_per_hour(self, settings: Settings) -> int:
+        """The limit for webhooks."""
+        return settings.owner_webhooks_per_hour
 
     def connect(self, settings: Settings, door: HttpClient) -> WebhookRoute:
         """A way to all endpoints, through the door."""
@@ -72,17 +92,37 @@ class WebhookRoute:
         """Post a message; 2xx is taken, anything else is DeliveryFailed."""
         if delivery.content is None and not delivery.items:
             return "nothing to send: the stylesheet left no entries"
-        target = _usable(delivery)
         body = webhook_body(delivery)
         headers = webhook_headers(delivery, body, self._clock())
+        return self._judge(await self._post(delivery.subscription, body, headers))
+
+    async def confirm(self, request: ConfirmationRequest) -> bool:
+        """Post a challenge, which the endpoint has to repeat in its answer."""
+        body = confirmation_body(request)
+        headers = webhook_headers(request, body, self._clock())
+        answer = await self._post(request.subscription, body, headers, whole=True)
+        self._judge(answer)
+        if answered_challenge(answer.body) != request.challenge:
+            raise DeliveryError(
+                f"the endpoint answered {_status(answer.status)} without the challenge",
+                hint='it has to answer with the JSON {"challenge": "…"}, which repeats data.challenge of the request',
+            )
+        return True
+
+    async def _post(
+        self, subscription: Subscription, body: bytes, headers: Mapping[str, str], *, whole: bool = False
+    ) -> HttpResponse:
+        """Post to the target. The body of the answer matters, and must be short, where the `whole` of it is read."""
+        target = _usable(subscription)
         try:
-            answer = await self._door.post(target, body, headers=headers, seconds=self._seconds)
+            return await self._door.post(
+                target, body, headers=headers, seconds=self._seconds, max_bytes=_ANSWER, whole=whole
+            )
         except RefusedAddressError as error:
             # A name may lead elsewhere tomorrow; an address that stands in the target stays what it is.
             raise DeliveryError(str(error), permanent=_is_literal(target)) from error
         except UnreachableError as error:
             raise DeliveryError(str(error)) from error
-        return self._judge(answer)
 
     async def close(self) -> None:
         """Nothing is held here."""
@@ -120,7 +160,34 @@ def webhook_body(delivery: Delivery) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
-def webhook_headers(delivery: Delivery, body: bytes, seconds: float) -> dict[str, str]:
+def confirmation_body(request: ConfirmationRequest) -> bytes:
+    """The JSON of a challenge. It is inside of `data`, so an endpoint that repeats requests confirms nothing."""
+    data = {
+        "challenge": request.challenge,
+        "feed": request.feed_name[:_LONGEST_FEED],
+        "owner": request.owner_name,
+        "subscription": request.subscription.id,
+        "expires": request.expires.isoformat(),
+    }
+    document = {"type": CONFIRMATION, "timestamp": request.sent.isoformat(), "data": data}
+    return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def answered_challenge(body: bytes) -> str | None:
+    """The challenge that an answer repeats.
+
+    >>> answered_challenge(b'{"challenge": "ABCD"}'), answered_challenge(b'{"data": {"challenge": "ABCD"}}')
+    ('ABCD', None)
+    """
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return None
+    found = answer.get("challenge") if isinstance(answer, dict) else None
+    return found if isinstance(found, str) else None
+
+
+def webhook_headers(delivery: Delivery | ConfirmationRequest, body: bytes, seconds: float) -> dict[str, str]:
     """The headers of an attempt at a time (seconds since 1970).
 
     A subscription without keys cannot have its messages told from forged ones, so nothing is sent for it.
@@ -159,9 +226,9 @@ def retry_after(value: str | None, seconds: float) -> float | None:
     return min(max(wait, 0.0), _LONGEST_WAIT) if math.isfinite(wait) else None
 
 
-def _usable(delivery: Delivery) -> str:
+def _usable(subscription: Subscription) -> str:
     """The target, held against today's rules: those of yesterday may have been looser."""
-    target = delivery.subscription.target or ""
+    target = subscription.target or ""
     try:
         return canonical_url(target)
     except InputError as error:

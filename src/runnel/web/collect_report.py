@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection
 
+from runnel.catalog.access import consents
 from runnel.catalog.declared import feeds, operators, subscriptions
 from runnel.catalog.declared.subscriptions import moment_of
 from runnel.catalog.delivery import delivery_health
@@ -70,6 +71,7 @@ def collect_report(
         segments = match_segments.match_segments(connection)
         aside = quarantine.quarantined_things(connection, _FAILURES)
         disabled = delivery_health.disabled_subscriptions(connection, _FAILURES)
+        unconfirmed = consents.unconfirmed_subscriptions(connection, _FAILURES)
         generated = moment_of(now(connection))
         asked = _operators(connection)
         divided = _partitions(engine, connection)
@@ -101,6 +103,7 @@ def collect_report(
         samples=_samples(engine, ranked, {feed.name: feed for feed in declared.values()}),
         failures=(
             *(f"subscription {number} is disabled: {reason}" for number, reason in disabled),
+            *(f"subscription {number}: {reason}" for number, reason in unconfirmed),
             *(f"{one.kind} {one.place}: {one.reason}" for one in aside),
         ),
         next_steps=tuple(NextStep(command, purpose) for command, purpose in next_steps),

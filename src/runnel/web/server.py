@@ -1,4 +1,4 @@
-"""The HTTP endpoints of a runner: health and metrics, WebSub for hubs, unsubscribing for readers, open feeds.
+"""The HTTP endpoints of a runner: health and metrics, WebSub for hubs, links in mails, open feeds.
 
 In: requests that nobody vouches for. Out: small answers with tight headers. It is started beside a run where the
 setting `listen` names a host and port; it never does work that a request could make long.
@@ -23,6 +23,7 @@ from runnel.engine.run.health import Health, Watched
 from runnel.engine.workspace import Workspace
 from runnel.errors import BacklogError, CatalogUnavailableError, StorageFullError, WorkspaceError
 from runnel.web.metrics import render_metrics
+from runnel.web.routes_confirm import add_confirm_routes
 from runnel.web.routes_hub import Hubs, add_hub_routes
 from runnel.web.routes_publish import add_publish_routes
 from runnel.web.routes_unsubscribe import add_unsubscribe_routes
@@ -179,6 +180,7 @@ def make_app(root: Workspace, hubs: Hubs, run: Watched) -> FastAPI:
 
     add_hub_routes(app, hubs, root.settings.max_document_bytes)
     add_unsubscribe_routes(app, root)
+    add_confirm_routes(app, root)
     add_publish_routes(app, root)
     return app
 

@@ -25,6 +25,7 @@ from runnel.errors import InvalidConditionError, Span, StatementSyntaxError
 from runnel.language.grammar.parser import parse
 from runnel.language.syntax.statements import (
     Condition,
+    Confirm,
     CreateFeed,
     Drop,
     Explain,
@@ -102,6 +103,8 @@ def test_an_empty_script_has_no_statements(text: str) -> None:
         ("replay message 'a-1-2'", Replay("a-1-2")),
         ("send subscription 12 now", SendNow(12)),
         ("Send ALL now", SendNow()),
+        ("confirm subscription 12", Confirm(12)),
+        ("Confirm subscription 12 'ABCD-EFGH'", Confirm(12, "ABCD-EFGH")),
         ("replay subscription 12", Replay(subscription=12)),
         ("explain message 'a-1-2'", ExplainMessage("a-1-2")),
         ("show dead letters", Show("dead letters")),
@@ -138,7 +141,7 @@ def test_every_statement(text: str, statement: Statement) -> None:
 
 _NEW_WORDS = """
     renew ticket rotate key of replay message dead letters subscription all any pattern stemmed similar at least
-    matches within network references extends shares ago now days
+    matches within network references extends shares ago now days confirm
 """
 
 

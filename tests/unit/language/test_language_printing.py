@@ -33,6 +33,7 @@ from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_script, print_statement
 from runnel.language.syntax.statements import (
     Condition,
+    Confirm,
     CreateFeed,
     Drop,
     DropOperator,
@@ -182,6 +183,7 @@ statements: st.SearchStrategy[Statement] = st.one_of(
     st.builds(lambda ticket, length: Renew(ticket=ticket, lifetime=length), targets, maybe),
     numbered.map(RotateKey),
     targets.map(Replay),
+    st.builds(Confirm, numbered, st.none() | targets),
     numbered.map(lambda number: Replay(subscription=number)),
     targets.map(ExplainMessage),
     targets.map(lambda ticket: Unsubscribe(ticket=ticket)),

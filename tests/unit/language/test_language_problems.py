@@ -102,6 +102,7 @@ WHERE = "create feed A from B where "
         ("rotate keys of subscription 1", "expected `key` but found `keys`", (1, 8, 12), "did you mean key?"),
         ("show dead letter", "expected `letters` but found `letter`", (1, 11, 17), "did you mean letters?"),
         ("send 12", "expected `all` or `subscription` but found `12`", (1, 6, 8), None),
+        ("confirm 12", "expected `subscription` but found `12`", (1, 9, 11), None),
         ("send all", "expected `now` but the text ends", (1, 9, 10), None),
         ("replay 12", "expected `message` or `subscription` but found `12`", (1, 8, 10), None),
         ("explain 'x'", "expected `feed` or `message` but found `'x'`", (1, 9, 12), None),

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Table, func, insert, select
 
 from runnel.algebra.nodes.encode import encode_node
 from runnel.algebra.nodes.query import Node, reads
+from runnel.catalog.access.consents import WantedConsent, want_consents
 from runnel.catalog.declared.changes import take_numbers
 from runnel.catalog.declared.feed_groups import note_groups
 from runnel.catalog.declared.operators import may_call, note_uses
@@ -61,7 +62,8 @@ class NewSubscription:
     """A subscription that was declared and is to be written.
 
     It starts where the log ends when it is written, or after `since` if that is earlier; `ticket` is a digest. With
-    `has_cursor` it goes its own way through the log. `key` signs its messages.
+    `has_cursor` it goes its own way through the log. `key` signs its messages. It waits for the `consent` of its
+    target, if one is needed.
     """
 
     id: int
@@ -76,6 +78,7 @@ class NewSubscription:
     since: int | None = None
     has_cursor: bool = False
     key: bytes | None = None
+    consent: WantedConsent | None = None
 
 
 def add_feeds(connection: Connection, new: Sequence[NewFeed], sequence: int, matched: Set[int] = frozenset()) -> None:
@@ -141,11 +144,16 @@ def add_subscriptions(connection: Connection, new: Sequence[NewSubscription], se
     if not new:
         return
     created, accepted = now(connection), log_time(connection)
+    waiting = want_consents(connection, (one.consent for one in new if one.consent is not None))
     _insert(connection, schema.subscriptions, (_subscription_row(one, created, accepted, sequence) for one in new))
     _insert(
         connection,
         schema.cursors,
-        ({"subscription": one.id, "sequence": _since(one, sequence)} for one in new if one.has_cursor),
+        (
+            {"subscription": one.id, "sequence": _since(one, sequence)}
+            for one in new
+            if one.has_cursor or (one.consent is not None and one.consent.key in waiting)
+        ),
     )
     _insert(
         connection,

@@ -29,6 +29,7 @@ from sqlalchemy import (
     update,
 )
 
+from runnel.catalog.access.consents import is_unconfirmed
 from runnel.catalog.store import counters, schema
 from runnel.catalog.store.connection import chunks, now
 from runnel.model.message import Message, MessageState
@@ -37,7 +38,7 @@ SHARED = 0
 _c, _m, _s, _a = schema.cursors.c, schema.messages.c, schema.subscriptions.c, schema.attempts.c
 # Written out, since an index over open messages only is not used where the state is a parameter.
 _OPEN = _m.state == literal_column("'open'")
-_ABLE = (_s.paused == 0) & _s.disabled.is_(None)
+_ABLE = (_s.paused == 0) & _s.disabled.is_(None) & ~is_unconfirmed()
 _LONGEST_OUTCOME = 2_000
 
 
@@ -336,17 +337,39 @@ def send_now(connection: Connection, subscriptions: Sequence[int]) -> int:
 
 
 def bury_unkept(connection: Connection, upto: int) -> None:
-    """Give up open messages of disabled subscriptions whose items are no longer kept: those up to a sequence."""
-    disabled = select(_s.id).where(_s.disabled.is_not(None))
+    """Give up open messages, up to a sequence, whose items are no longer kept.
+
+    Only messages of subscriptions to which nothing is sent can be that old.
+    """
+    held = select(_s.id).where(_s.disabled.is_not(None) | is_unconfirmed())
     connection.execute(
         update(schema.messages)
-        .where(_OPEN, _m.first_sequence <= upto, _m.subscription.in_(disabled))
+        .where(_OPEN, _m.first_sequence <= upto, _m.subscription.in_(held))
         .values(
             state=MessageState.DEAD.value,
-            outcome="not sent: the subscription was disabled until the items were no longer kept",
+            outcome="not sent: the subscription was disabled or unconfirmed until the items were no longer kept",
             finished=now(connection),
         )
     )
+
+
+def sent_to(connection: Connection, owner: int, kind: str, recipient: str, *, since: int, limit: int) -> list[int]:
+    """When the newest messages of an owner were taken for a recipient since a time, at most a number of them."""
+    consent = schema.consents.c
+    served = (
+        select(_s.id)
+        .join(
+            schema.consents, (consent.owner == _s.owner) & (consent.kind == _s.kind) & (consent.target == _s.target)
+        )
+        .where(_s.owner == owner, consent.kind == kind, consent.recipient == recipient)
+    )
+    query = (
+        select(_m.finished)
+        .where(_m.subscription.in_(served), _m.state == MessageState.DONE.value, _m.finished > since)
+        .order_by(_m.finished.desc())
+        .limit(limit)
+    )
+    return [int(row.finished) for row in connection.execute(query)]
 
 
 # --- looking -------------------------------------------------------------------------------------------------------

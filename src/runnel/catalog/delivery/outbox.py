@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, bindparam, delete, exists, literal_column, or_, select, update
 
+from runnel.catalog.access.consents import is_unconfirmed
 from runnel.catalog.declared.subscriptions import subscription_of
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now
@@ -21,7 +22,7 @@ NO_MESSAGES = frozenset({"log"})
 """Kinds whose subscribers read the match log themselves: nothing is sent, so nothing is recorded."""
 
 _s, _c, _f = schema.subscriptions.c, schema.cursors.c, schema.feeds.c
-_SENDS = (_s.ended.is_(None), _s.paused == 0, _s.disabled.is_(None))
+_SENDS = (_s.ended.is_(None), _s.paused == 0, _s.disabled.is_(None), ~is_unconfirmed())
 # Written out, as in the index over these: a partial index is not used where its condition has a parameter.
 _IMMEDIATE = (_s.period.is_(None), *(_s.kind != literal_column(f"'{kind}'") for kind in sorted(NO_MESSAGES)))
 _MICROSECOND = timedelta(microseconds=1)

@@ -11,6 +11,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, exists, func, insert, select, update
 
+from runnel.catalog.access.consents import is_unconfirmed
 from runnel.catalog.logs import match_segments
 from runnel.catalog.store import counters, schema
 from runnel.catalog.store.connection import chunks
@@ -109,16 +110,17 @@ def _add(connection: Connection, subscription: int, rows: Sequence[Any]) -> None
 def needed_after(connection: Connection) -> int:
     """The sequence after which items and matches are still needed, by delivery or by a batch that is run again."""
     last_start = match_segments.last_segment_start(connection)
-    held = exists().where(_s.id == _m.subscription, _s.disabled.is_not(None), _s.ended.is_(None))
+    is_held = _s.disabled.is_not(None) | is_unconfirmed()
+    held = exists().where(_s.id == _m.subscription, is_held, _s.ended.is_(None))
     first_open = connection.execute(
         select(func.min(_m.first_sequence)).where(_m.state == MessageState.OPEN.value, ~held)
     ).scalar()
     shared = connection.execute(select(_c.sequence).where(_c.subscription == _SHARED)).scalar_one_or_none()
-    live = exists().where(_s.id == _c.subscription, _s.ended.is_(None), _s.disabled.is_(None))
+    live = exists().where(_s.id == _c.subscription, _s.ended.is_(None), ~is_held)
     lowest = connection.execute(select(func.min(_c.sequence)).where(live)).scalar()
     without = ~exists().where(_c.subscription == _s.id)
     collecting = connection.execute(
-        select(func.min(_s.since)).where(_s.ended.is_(None), _s.disabled.is_(None), _s.period.is_not(None), without)
+        select(func.min(_s.since)).where(_s.ended.is_(None), ~is_held, _s.period.is_not(None), without)
     ).scalar()
     needs = [
         (last_start or 1) - 1,
@@ -130,6 +132,6 @@ def needed_after(connection: Connection) -> int:
 
 
 def lift_cursors(connection: Connection, upto: int) -> None:
-    """Move cursors that nothing is read from any more up to what is kept: those of disabled subscriptions."""
-    disabled = exists().where(_s.id == _c.subscription, _s.disabled.is_not(None))
-    connection.execute(update(schema.cursors).where(_c.sequence < upto, disabled).values(sequence=upto))
+    """Move the cursors of subscriptions to which nothing is sent up to the oldest items that are kept."""
+    held = exists().where(_s.id == _c.subscription, _s.disabled.is_not(None) | is_unconfirmed())
+    connection.execute(update(schema.cursors).where(_c.sequence < upto, held).values(sequence=upto))

@@ -169,6 +169,24 @@ quarantine = _table(
 owners = _table("owners", id=_I, name=_T, created=_I, disabled=_I, max_queries=_I, max_subscriptions=_I, max_bytes=_I)
 tokens = _table("tokens", id=_I, owner=_I, label=_T, hash=_T, created=_I, used=_I, revoked=_I)
 secrets = _table("secrets", name=_T, value=_B, sealed=_S)
+consents = _table(
+    "consents",
+    id=_I,
+    owner=_I,
+    kind=_T,
+    target=_T,
+    recipient=_T,
+    state=_T,
+    nonce=_B,
+    requests=_I,
+    day=_I,
+    day_requests=_I,
+    attempts=_S,
+    not_before=_I,
+    expires=_I,
+    changed=_I,
+    outcome=_T,
+)
 signing_keys = _table("signing_keys", subscription=_I, value=_B, created=_I, expires=_I, sealed=_S)
 polls = _table(
     "polls",

@@ -11,6 +11,7 @@ from typing import Any
 
 from runnel.algebra.nodes.durations import render_duration
 from runnel.algebra.nodes.query import reads as sources_of
+from runnel.catalog.access import consents
 from runnel.catalog.access.owners import owner_names
 from runnel.catalog.declared import feeds, subscriptions
 from runnel.catalog.declared.subscriptions import INTERNAL, moment_of
@@ -19,9 +20,11 @@ from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import quarantine
 from runnel.catalog.polling import polls
 from runnel.catalog.polling.polls import PollState
+from runnel.catalog.store.connection import now
 from runnel.engine.actors import Actor, feed_named, matched_since, names_for, operator_reason, readable_feeds
 from runnel.engine.outcome import Outcome
 from runnel.engine.workspace import Workspace
+from runnel.model.consent import Consent
 from runnel.model.feed import Feed, FeedKind
 from runnel.optimizer.describe import shortened
 
@@ -128,6 +131,7 @@ def show_subscriptions(root: Workspace, actor: Actor) -> Outcome:
         held = [one for one in subscriptions.live_subscriptions(connection, owner=owner) if one.kind != INTERNAL]
         names = names_for(connection, actor)
         owners = owner_names(connection)
+        asked, moment = consents.consents_by_key(connection, owner), now(connection)
         rows: list[dict[str, Any]] = [
             {
                 "subscription": one.id,
@@ -138,6 +142,7 @@ def show_subscriptions(root: Workspace, actor: Actor) -> Outcome:
                 "expires": None if one.expires is None else one.expires.isoformat(),
                 "paused": one.paused,
                 "disabled": one.disabled,
+                "confirmation": _confirmation(asked.get(consents.key_of(one)), moment),
                 "owner": owners[one.owner],
                 "messages": ledger.next_number(connection, one.id) - 1,
             }
@@ -159,7 +164,13 @@ def _timing(row: Mapping[str, Any]) -> str:
 
 def _standing(row: Mapping[str, Any]) -> str:
     disabled = f"  disabled: {row['disabled']}" if row["disabled"] else ""
-    return f"{'  paused' if row['paused'] else ''}{disabled}"
+    waiting = f"  {row['confirmation']}" if row["confirmation"] else ""
+    return f"{'  paused' if row['paused'] else ''}{disabled}{waiting}"
+
+
+def _confirmation(consent: Consent | None, moment: int) -> str | None:
+    """What a subscription waits for; None if its target confirmed, or need not."""
+    return None if consent is None or consent.is_confirmed else consents.describe_consent(consent, moment)
 
 
 def _reason_for(one: quarantine.Quarantined, actor: Actor) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from runnel.catalog.access import consents
 from runnel.catalog.declared import feeds, subscriptions
 from runnel.catalog.delivery import delivery_health, receipts
 from runnel.catalog.logs import match_segments, plan_versions, quarantine
@@ -49,6 +50,7 @@ class Status:
     failing_sources: list[dict[str, str]]
     dead_letters: list[dict[str, str]]
     disabled_subscriptions: list[dict[str, str]]
+    unconfirmed_subscriptions: list[dict[str, str]]
     polls: dict[str, int]
     room_bytes: int
     operators: OperatorFigures
@@ -87,6 +89,12 @@ class Status:
                 "runnel show subscriptions",
             ),
             *self._resuming(),
+            *_some(
+                "unconfirmed",
+                [f"subscription {one['subscription']}: {one['reason']}" for one in self.unconfirmed_subscriptions],
+                "runnel show subscriptions",
+            ),
+            *self._confirming(),
         ]
 
     def _resuming(self) -> list[str]:
@@ -94,6 +102,14 @@ class Status:
             return []
         number = self.disabled_subscriptions[0]["subscription"]
         return [f"{'':<15}after the repair, `resume subscription {number};` sends the messages that wait"]
+
+    def _confirming(self) -> list[str]:
+        if not self.unconfirmed_subscriptions:
+            return []
+        number = self.unconfirmed_subscriptions[0]["subscription"]
+        return [
+            f"{'':<15}`send subscription {number} now;` asks again, `confirm subscription {number};` needs no answer"
+        ]
 
     def _partitions(self) -> list[str]:
         told = self.partitions or self.undivided
@@ -179,6 +195,10 @@ def read_status(root: Workspace) -> Status:
             disabled_subscriptions=[
                 {"subscription": str(number), "reason": reason}
                 for number, reason in delivery_health.disabled_subscriptions(connection, 100)
+            ],
+            unconfirmed_subscriptions=[
+                {"subscription": str(number), "reason": reason}
+                for number, reason in consents.unconfirmed_subscriptions(connection, 100)
             ],
             polls=asdict(polls.poll_counts(connection)),
             room_bytes=room.f_bavail * room.f_frsize,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from sqlalchemy import Connection
 
+from runnel.catalog.access.consents import unconfirmed_count
 from runnel.catalog.declared import operators
 from runnel.catalog.delivery.delivery_health import open_work
 from runnel.catalog.learned import operator_cache
@@ -68,6 +69,7 @@ class Vitals:
     messages_open: int
     messages_dead: int
     subscriptions_disabled: int
+    subscriptions_unconfirmed: int
     feeds_failing: int
     feeds_stopped: int
     quarantine_last: int
@@ -94,6 +96,7 @@ def read_vitals(root: Workspace) -> Vitals:
             messages_open=waiting.messages_open,
             messages_dead=waiting.messages_dead,
             subscriptions_disabled=waiting.subscriptions_disabled,
+            subscriptions_unconfirmed=unconfirmed_count(connection),
             feeds_failing=waiting.feeds_failing,
             feeds_stopped=waiting.feeds_stopped,
             quarantine_last=waiting.quarantine_last,

@@ -15,7 +15,7 @@ from runnel.catalog.declared.bulk_insert import NewFeed, NewSubscription, encode
 from runnel.catalog.declared.feed_groups import SourceFeed, source_feed
 from runnel.catalog.declared.prefixes import all_prefixes
 from runnel.catalog.declared.subscriptions import INTERNAL
-from runnel.engine.declare import declare_operators, declare_prefixes, subscribe
+from runnel.engine.declare import confirm_targets, declare_operators, declare_prefixes, subscribe
 from runnel.engine.declare.refuse_large import SizeLimits
 from runnel.engine.declare.scope import DeclarationScope
 from runnel.engine.outcome import Outcome, listed
@@ -101,6 +101,8 @@ class Declarer:
                 return subscribe.replay(self.scope, statement)
             case said.SendNow():
                 return subscribe.send_now(self.scope, statement)
+            case said.Confirm():
+                return confirm_targets.confirm(self.scope, statement)
 
     def _register(self, statement: said.RegisterFeed) -> Outcome:
         self.scope.refuse_taken(statement.name)

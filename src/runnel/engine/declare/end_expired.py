@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
+from runnel.catalog.access.consents import unconfirmed_among
 from runnel.catalog.declared import subscriptions
 from runnel.catalog.delivery import ledger
 from runnel.catalog.delivery.outbox import NO_MESSAGES
@@ -51,9 +52,9 @@ def _last_sequence(root: Workspace, subscription: Subscription) -> int:
 def _has_all(connection: Connection, subscription: Subscription, last: int) -> bool:
     """Whether all that was accepted before the expiry is matched, recorded as messages, and sent.
 
-    To a disabled subscription nothing more is sent, so there is nothing to wait for.
+    Nothing is sent to a subscription that is disabled or was not confirmed, so there is nothing to wait for.
     """
-    if subscription.disabled is not None:
+    if subscription.disabled is not None or unconfirmed_among(connection, [subscription.id]):
         return True
     if subscription.kind in NO_MESSAGES:
         return match_segments.matched_upto(connection) >= last

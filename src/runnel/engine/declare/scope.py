@@ -7,12 +7,14 @@ from types import MappingProxyType
 
 from sqlalchemy import Connection
 
+from runnel.catalog.access.consents import Key, WantedConsent, consent_of, pending_count
 from runnel.catalog.access.owners import Owner, QuotaAllowance, owner_by_id
 from runnel.catalog.declared import feeds, operators, subscriptions
 from runnel.catalog.declared.bulk_insert import NewSubscription
 from runnel.catalog.declared.feed_groups import SourceFeed, group_readers
 from runnel.catalog.declared.subscriptions import INTERNAL
 from runnel.catalog.delivery import ledger
+from runnel.catalog.store.connection import now
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.actors import Actor, check_actor, names_for
 from runnel.engine.declare.pending import NeedsLockError, Pending
@@ -66,6 +68,8 @@ class DeclarationScope:
         self._feeds: dict[str, Feed | None] = {name: known.get(name) for name in wanted}
         self._is_large = len(wanted) > _MANY
         self._targets: dict[str, int] | None = None
+        self._wanted: set[Key] = set()
+        self._unanswered: int | None = None
         self._operators: dict[str, OperatorDeclaration] | None = None
         self.touched: set[int] = set()
         self.redefined: set[int] = set()
@@ -203,6 +207,27 @@ class DeclarationScope:
         self.touched.add(new.feed)
         if self._targets is not None and new.target is not None:
             self._targets[new.target] = new.id
+
+    def want_consent(self, wanted: WantedConsent, limit: int) -> bool:
+        """Note that a target has to confirm; False if too many targets of the owner wait for that."""
+        if self.is_confirmed(wanted) or wanted.key in self._wanted:
+            return True
+        if self._unanswered is None:
+            self._unanswered = pending_count(self.connection, wanted.owner)
+        known = consent_of(self.connection, *wanted.key)
+        if known is None or known.expires <= now(self.connection):
+            if self._unanswered >= limit:
+                return False
+            self._unanswered += 1
+        self._wanted.add(wanted.key)
+        return True
+
+    def is_confirmed(self, wanted: WantedConsent) -> bool:
+        """Whether messages can be sent to a target at once."""
+        if wanted.is_exempt:
+            return True
+        known = consent_of(self.connection, *wanted.key)
+        return known is not None and known.is_confirmed
 
     def end(self, ended: Iterable[Subscription]) -> list[int]:
         """End subscriptions; gives the numbers of those that somebody made."""

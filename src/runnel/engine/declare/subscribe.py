@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from runnel.catalog.access import signing_keys
+from runnel.catalog.access import consents, signing_keys
+from runnel.catalog.access.consents import WantedConsent
 from runnel.catalog.access.owners import OWNER_DISABLED
 from runnel.catalog.access.tokens import new_ticket, ticket_digest
 from runnel.catalog.declared import subscriptions
 from runnel.catalog.declared.bulk_insert import NewSubscription
 from runnel.catalog.declared.subscriptions import INTERNAL, moment_of
 from runnel.catalog.delivery import ledger
+from runnel.catalog.delivery.outbox import NO_MESSAGES
 from runnel.catalog.store.connection import now
+from runnel.delivery.confirmer import is_exempt
 from runnel.delivery.dead_letters import replay as open_again
+from runnel.engine.declare.confirm_targets import ask_again
 from runnel.engine.declare.scope import DeclarationScope
 from runnel.engine.outcome import Outcome, listed
 from runnel.engine.workspace import Workspace
@@ -29,14 +33,11 @@ from runnel.language.syntax.statements import Pause, Renew, Replay, RotateKey, S
 from runnel.model.feed import ADMIN
 from runnel.model.subscription import Subscription
 from runnel.net.http_client import check_url
-from runnel.sinks.contract import RemoteSink, Sink
-from runnel.sinks.registry import open_sink
+from runnel.sinks.contract import ConfirmingSink, RemoteSink, Sink
+from runnel.sinks.registry import open_sink, sink_kinds
 
 SIGNED = "webhook"
 """The kind whose messages are signed, so that its endpoint can tell them from others'."""
-
-_OWNERS_KINDS = ("log", "mail", "webhook")
-"""What owners may choose: nothing that writes into the operator's files."""
 
 
 def subscribe(scope: DeclarationScope, statement: Subscribe) -> Outcome:
@@ -44,6 +45,7 @@ def subscribe(scope: DeclarationScope, statement: Subscribe) -> Outcome:
     feed = scope.find(statement.feed)
     scope.refuse_disabled(statement.feed.span)
     target = _target(scope, statement)
+    consent = None if target is None else _wanted_consent(scope, statement, target)
     scope.allowance.take("subscriptions")
     since = None
     if statement.back is not None:
@@ -67,6 +69,7 @@ def subscribe(scope: DeclarationScope, statement: Subscribe) -> Outcome:
             # It gets what the others have had already, or gets it later than they do.
             has_cursor=statement.back is not None or statement.every is not None,
             key=key,
+            consent=consent,
         )
     )
     data = {"subscription": number, "feed": feed.name, "kind": statement.kind, "target": target, "ticket": ticket}
@@ -76,6 +79,9 @@ def subscribe(scope: DeclarationScope, statement: Subscribe) -> Outcome:
     if key is not None:
         data["key"] = signing_keys.key_text(key)
         lines = (*lines, f"signing key: {data['key']}  (shown only now)")
+    if consent is not None and not scope.is_confirmed(consent):
+        data["waiting"] = "for confirmation"
+        lines = (*lines, f"waiting: {target} has to confirm before anything is sent to it")
     where = f" {'to' if _is_remote(open_sink(statement.kind)) else 'into'} {target}" if target else ""
     return Outcome(f"subscription {number} to {feed.name}: {statement.kind}{where}", data, lines)
 
@@ -102,11 +108,11 @@ _remote: dict[type, bool] = {}
 
 def _target(scope: DeclarationScope, statement: Subscribe) -> str | None:
     places = statement.places
-    if not scope.actor.is_admin and statement.kind not in _OWNERS_KINDS:
+    if not scope.actor.is_admin and not is_for_owners(statement.kind):
         raise StatementError(
             f"output {statement.kind} is the operator's alone",
             span=places.kind,
-            hint=f"you may use: {', '.join(_OWNERS_KINDS)}",
+            hint=f"you may use: {', '.join(kind for kind in sink_kinds() if is_for_owners(kind))}",
         )
     if statement.sheet is not None and statement.kind == "log":
         raise StatementError("output log sends no messages to apply a stylesheet to", span=places.sheet)
@@ -131,6 +137,43 @@ def _target(scope: DeclarationScope, statement: Subscribe) -> str | None:
                 hint="choose another file, or end that subscription first",
             )
     return target
+
+
+def is_for_owners(kind: str) -> bool:
+    """Whether owners may use an output: it sends nothing, or its recipients have to agree."""
+    try:
+        return kind in NO_MESSAGES or isinstance(open_sink(kind), ConfirmingSink)
+    except InputError:
+        return False
+
+
+def _wanted_consent(scope: DeclarationScope, statement: Subscribe, target: str) -> WantedConsent | None:
+    """The consent that an owner's subscription needs; refused where it cannot be asked for."""
+    sink, settings, span = open_sink(statement.kind), scope.root.settings, statement.places.target
+    if scope.actor.is_admin or not isinstance(sink, ConfirmingSink):
+        return None
+    wanted = WantedConsent(
+        scope.actor.owner,
+        statement.kind,
+        target,
+        sink.recipient(target),
+        settings.confirmation_days * consents.DAY,
+        is_exempt(sink, target, settings),
+    )
+    if consents.has_refused(scope.connection, wanted.kind, wanted.recipient):
+        raise StatementError(
+            f"{target} refused messages from this workspace",
+            span=span,
+            hint="choose another target, or ask the admin",
+        )
+    limit = settings.owner_pending_confirmations
+    if not scope.want_consent(wanted, limit):
+        raise StatementError(
+            f"at most {limit} targets of an owner may wait for confirmation",
+            span=span,
+            hint="wait until some of them have confirmed; `show subscriptions` lists them",
+        )
+    return wanted
 
 
 def unsubscribe(scope: DeclarationScope, statement: Unsubscribe) -> Outcome:
@@ -236,7 +279,10 @@ def replay(scope: DeclarationScope, statement: Replay) -> Outcome:
 
 
 def send_now(scope: DeclarationScope, statement: SendNow) -> Outcome:
-    """`send subscription 12 now` also resumes what was disabled; `send all now` leaves that as it is."""
+    """`send subscription 12 now` also resumes a disabled subscription, or asks its target to confirm once more.
+
+    `send all now` does neither.
+    """
     if statement.subscription is None:
         owner = None if scope.actor.is_admin else scope.actor.owner
         held = subscriptions.live_subscriptions(scope.connection, owner=owner)
@@ -255,6 +301,9 @@ def send_now(scope: DeclarationScope, statement: SendNow) -> Outcome:
             span=statement.span,
             hint=f"resume it first: `resume subscription {found.id};`",
         )
+    asked = ask_again(scope, found, statement.span)
+    if asked is not None:
+        return asked
     count = _enable(scope, found, statement.span)
     return Outcome(_sent_now(count), {"subscription": found.id, "messages": count})
 

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 
 from sqlalchemy import Connection
 
+from runnel.catalog.access import consents
 from runnel.catalog.access.workspace_secrets import UNSUBSCRIBE, check_unsubscribe_token, find_secret
 from runnel.catalog.declared import feeds, subscriptions
 from runnel.catalog.delivery import ledger
 from runnel.engine.declare.commit_change import Applied, commit_change
 from runnel.engine.declare.pending import NeedsLockError, Pending
 from runnel.engine.workspace import Workspace
+from runnel.model.feed import ADMIN
 from runnel.model.subscription import Subscription
 
 
@@ -39,9 +41,20 @@ def end_by_link(root: Workspace, token: str) -> str | None:
         name = _feed_name(connection, found)
         subscriptions.end_subscription(connection, found.id)
         ledger.drop_cursor(connection, found.id)
+        _withdraw(connection, found)
         return Applied(name, Pending(connection), touched={found.feed})
 
     return commit_change(root, end)
+
+
+def _withdraw(connection: Connection, ended: Subscription) -> None:
+    """A recipient who ends the last subscription of an owner has to agree again before that owner sends more."""
+    others = subscriptions.live_subscriptions(connection, owner=ended.owner)
+    if ended.owner == ADMIN or any(consents.key_of(one) == consents.key_of(ended) for one in others):
+        return
+    consent = consents.consent_of(connection, *consents.key_of(ended))
+    if consent is not None and consent.is_confirmed:
+        consents.withdraw_consent(connection, consent, "the recipient unsubscribed")
 
 
 def _subscription(connection: Connection, token: str) -> Subscription | None:

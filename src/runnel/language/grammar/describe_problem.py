@@ -91,6 +91,7 @@ _STATEMENT = frozenset(
         "ROTATE",
         "REPLAY",
         "SEND",
+        "CONFIRM",
         "DROP",
         "PAUSE",
         "RESUME",

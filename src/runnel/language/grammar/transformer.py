@@ -64,6 +64,7 @@ from runnel.language.syntax.statements import (
     NOWHERE,
     AllTerm,
     Condition,
+    Confirm,
     CreateFeed,
     DistinctText,
     Drop,
@@ -210,6 +211,10 @@ class StatementTransformer(GraphRules):
 
     def send_all(self, keyword: Token) -> Parsed:
         return _parsed(keyword, SendNow(span=span_of(keyword)))
+
+    def confirm_subscription(self, keyword: Token, number: Token, code: Token | None) -> Parsed:
+        text = None if code is None else read_exact(code, "a code")
+        return _parsed(keyword, Confirm(read_integer(number), text, span_of(number if code is None else code)))
 
     def unsubscribe_ticket(self, keyword: Token, ticket: Token) -> Parsed:
         return _parsed(keyword, Unsubscribe(ticket=read_exact(ticket, "a ticket"), span=span_of(ticket)))

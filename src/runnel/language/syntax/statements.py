@@ -232,6 +232,15 @@ class SendNow:
 
 
 @dataclass(frozen=True, slots=True)
+class Confirm:
+    """`confirm subscription 12 'code'`, or without the code by the admin: its target agreed to get messages."""
+
+    subscription: int
+    code: str | None = None
+    span: Span = field(default=NOWHERE, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
 class Drop:
     """`drop feed Name [cascade]`."""
 
@@ -317,6 +326,7 @@ Declaration = (
     | RotateKey
     | Replay
     | SendNow
+    | Confirm
     | Drop
     | DropOperator
     | DropPrefix

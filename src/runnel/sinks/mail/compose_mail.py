@@ -15,7 +15,8 @@ from email.utils import format_datetime
 from hashlib import blake2b
 from typing import Any, ClassVar, Literal
 
-from runnel.sinks.contract import Delivery
+from runnel.sinks.contract import ConfirmationRequest, Delivery
+from runnel.sinks.mail.confirmation_text import confirmation_text
 from runnel.sinks.mail.mail_html import one_line
 from runnel.sinks.mail.render_mail import Rendered, unsubscribe_link
 
@@ -71,6 +72,20 @@ def compose_mail(delivery: Delivery, rendered: Rendered, sender: Address, recipi
         message.add_attachment(
             rendered.attachment.data, maintype=main, subtype=sub, filename=rendered.attachment.name
         )
+    return message.as_bytes()
+
+
+def compose_confirmation(request: ConfirmationRequest, sender: Address, recipient: str) -> bytes:
+    """The mail that asks a recipient to confirm, in plain text."""
+    name, _, domain = recipient.rpartition("@")
+    message = EmailMessage(policy=_POLICY)
+    message["From"] = sender
+    message["To"] = Address(username=name, domain=domain)
+    message["Subject"] = "Confirm messages to your address"
+    message["Date"] = format_datetime(request.sent)
+    message["Message-ID"] = f"<{_label(request.key)}@{sender.domain}>"
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content(confirmation_text(request), cte="quoted-printable")
     return message.as_bytes()
 
 

@@ -36,6 +36,19 @@ def check_address(text: str | None) -> str:
     return f"{name}@{domain}"
 
 
+def mailbox_of(address: str) -> str:
+    """What limits count an address by. Providers ignore case, dots and what follows a plus in the name.
+
+    Addresses of different people may share limits where a provider does tell them apart.
+
+    >>> mailbox_of("Me.Too+runnel@mail.example")
+    'metoo@mail.example'
+    """
+    name, _, domain = address.rpartition("@")
+    base = name.partition("+")[0] or name
+    return f"{base.replace('.', '').lower()}@{domain}"
+
+
 def sender_of(setting: str) -> Address:
     """The sender that `mail_from` names; it may have a name in front.
 

@@ -24,10 +24,11 @@ from aiosmtplib.errors import (
 )
 
 from runnel.errors import DeliveryError, InputError
+from runnel.model.subscription import Subscription
 from runnel.settings import Settings
-from runnel.sinks.contract import Delivery
-from runnel.sinks.mail.compose_mail import compose_mail
-from runnel.sinks.mail.mail_address import check_address, sender_of
+from runnel.sinks.contract import ConfirmationRequest, Delivery
+from runnel.sinks.mail.compose_mail import compose_confirmation, compose_mail
+from runnel.sinks.mail.mail_address import check_address, mailbox_of, sender_of
 from runnel.sinks.mail.mail_html import one_line
 from runnel.sinks.mail.mail_server import DATA_TIMES, MailServer, Sent
 from runnel.sinks.mail.render_mail import render_mail
@@ -46,6 +47,7 @@ class MailSink:
 
     kind = "mail"
     takes_content = True
+    answers_later = True
     patience = DATA_TIMES + 4.0
     """How many times `send_seconds` a whole mail may take: see DATA_TIMES."""
 
@@ -56,6 +58,18 @@ class MailSink:
     def host(self, target: str) -> str:
         """All mail goes through one server: while that hangs, mail must not take the places of everything else."""
         return "mail"
+
+    def recipient(self, target: str) -> str:
+        """The mailbox: tricks with case, dots and plus reach the same person."""
+        return mailbox_of(target)
+
+    def domain(self, target: str) -> str:
+        """The domain of the address."""
+        return target.rpartition("@")[2]
+
+    def messages_per_hour(self, settings: Settings) -> int:
+        """The limit for mail."""
+        return settings.owner_mails_per_hour
 
     def connect(self, settings: Settings, door: HttpClient) -> MailRoute:
         """A way to the mail server of the settings."""
@@ -76,14 +90,23 @@ class MailRoute:
         if delivery.content is not None and not delivery.content.data.strip():
             return "nothing to send: the stylesheet left nothing"
         sender = self._sender()
-        recipient = _recipient(delivery)
+        recipient = _recipient(delivery.subscription)
         # Rendering a large digest takes long enough to hold up others.
         mail = await asyncio.to_thread(lambda: compose_mail(delivery, render_mail(delivery), sender, recipient))
+        return _outcome(await self._send(sender, recipient, mail), len(mail))
+
+    async def confirm(self, request: ConfirmationRequest) -> bool:
+        """Send a mail that asks whether more may be sent; the answer comes later."""
+        sender = self._sender()
+        recipient = _recipient(request.subscription)
+        await self._send(sender, recipient, compose_confirmation(request, sender, recipient))
+        return False
+
+    async def _send(self, sender: Address, recipient: str, mail: bytes) -> Sent:
         try:
-            sent = await self._server.send(sender.addr_spec, recipient, mail)
+            return await self._server.send(sender.addr_spec, recipient, mail)
         except (SMTPException, OSError, ValueError) as error:
             raise self._failure(error, recipient, len(mail)) from error
-        return _outcome(sent, len(mail))
 
     async def close(self) -> None:
         """Say goodbye to the server."""
@@ -131,10 +154,10 @@ def _misconfigured(message: str, answer: str, settings: str) -> DeliveryError:
     return DeliveryError(message, hint=f"the admin checks {settings}; the application log has the server's answer")
 
 
-def _recipient(delivery: Delivery) -> str:
+def _recipient(subscription: Subscription) -> str:
     """The target, held against today's rules."""
     try:
-        return check_address(delivery.subscription.target)
+        return check_address(subscription.target)
     except InputError as error:
         raise DeliveryError(f"the target cannot be used: {error}", permanent=True) from error
 

@@ -1,0 +1,388 @@
+"""Consents in the catalog: which targets agreed to the messages of which owners.
+
+An owner's subscription waits while the consent of its target is not confirmed. A consent is of one owner and one
+exact target. Limits count by recipient, which is coarser: every address of a mailbox has the same one. A recipient
+that refused for good has a row of owner 0, which stands for all owners.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from base64 import b32encode
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    case,
+    delete,
+    exists,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
+
+from runnel.catalog.store import schema
+from runnel.catalog.store.connection import chunks, now
+from runnel.model.consent import Consent, ConsentState
+from runnel.model.feed import ADMIN
+from runnel.model.subscription import Subscription
+
+CONFIRMATION = "confirmation"
+"""The name of the secret from which challenges are derived."""
+
+EXEMPT = "its domain is exempt"
+"""How a target was confirmed that the setting `confirmed_domains` names."""
+
+EVERYBODY = 0
+"""The owner of the rows of recipients that refused for good."""
+
+DAY = 86_400_000_000
+_CHALLENGE_BYTES = 15
+_GROUP = 4
+_LONGEST = 64
+_LONGEST_OUTCOME = 2_000
+_k, _s = schema.consents.c, schema.subscriptions.c
+# Written out, since an index over some rows only is not used where the state is a parameter.
+_UNCONFIRMED = _k.state != literal_column(f"'{ConsentState.CONFIRMED.value}'")
+_PENDING = _k.state == literal_column(f"'{ConsentState.PENDING.value}'")
+
+Key = tuple[int, str, str]
+"""Owner, kind of sink, and target."""
+
+
+@dataclass(frozen=True, slots=True)
+class WantedConsent:
+    """A target that must confirm unless it `is_exempt`; it has `lifetime` microseconds to answer."""
+
+    owner: int
+    kind: str
+    target: str
+    recipient: str
+    lifetime: int
+    is_exempt: bool = False
+
+    @property
+    def key(self) -> Key:
+        """The key of the consent."""
+        return self.owner, self.kind, self.target
+
+
+def is_unconfirmed() -> ColumnElement[bool]:
+    """The condition on a row of `subscriptions` that its target has to confirm and has not."""
+    asked = (
+        exists()
+        .where(
+            _k.owner == _s.owner,
+            _k.kind == _s.kind,
+            _k.target == _s.target,
+            _UNCONFIRMED,
+        )
+        .correlate(schema.subscriptions)
+    )
+    return and_(_s.owner != literal_column(str(ADMIN)), asked)
+
+
+# --- challenges ----------------------------------------------------------------------------------------------------
+
+
+def challenge_of(secret: bytes, consent: Consent) -> str:
+    """The challenge of a consent, in groups of letters and digits. The catalog does not hold it.
+
+    It is the same for every request until the consent gets another nonce: a mail that had to be sent twice has one
+    link. It can be computed only with the secret of the workspace.
+    """
+    text = f"confirm {consent.id} {consent.owner} {consent.kind} {(consent.nonce or b'').hex()} {consent.target}"
+    digest = hmac.new(secret, text.encode(), sha256).digest()
+    letters = b32encode(digest[:_CHALLENGE_BYTES]).decode("ascii")
+    return "-".join(letters[start : start + _GROUP] for start in range(0, len(letters), _GROUP))
+
+
+def is_challenge(secret: bytes, consent: Consent, code: str) -> bool:
+    """Whether a code is the challenge of a consent; case, blanks and hyphens do not matter."""
+    if consent.nonce is None or len(code) > _LONGEST:
+        return False
+    plain = "".join(one for one in code.upper() if one not in " -")
+    expected = challenge_of(secret, consent).replace("-", "")
+    return hmac.compare_digest(expected.encode(), plain.encode("utf-8", "replace"))
+
+
+def consent_token(secret: bytes, consent: Consent) -> str:
+    """The token of a link by which a recipient confirms or refuses."""
+    return f"{consent.id}.{challenge_of(secret, consent)}"
+
+
+def consent_by_token(connection: Connection, secret: bytes | None, token: str) -> Consent | None:
+    """The consent that a link is about; None for a token that was not made for its present nonce."""
+    number, _, mark = token.partition(".")
+    if secret is None or len(token) > _LONGEST or not (number.isascii() and number.isdigit() and len(number) < 18):
+        return None
+    row = connection.execute(select(schema.consents).where(_k.id == int(number))).one_or_none()
+    if row is None:
+        return None
+    found = _consent(row)
+    return found if is_challenge(secret, found, mark) else None
+
+
+# --- looking -------------------------------------------------------------------------------------------------------
+
+
+def consent_of(connection: Connection, owner: int, kind: str, target: str) -> Consent | None:
+    """The consent of a target to the messages of an owner, if it was ever needed."""
+    query = select(schema.consents).where(_k.owner == owner, _k.kind == kind, _k.target == target)
+    row = connection.execute(query).one_or_none()
+    return None if row is None else _consent(row)
+
+
+def consents_by_key(connection: Connection, owner: int | None = None) -> dict[Key, Consent]:
+    """All consents, or those of one owner."""
+    query = select(schema.consents)
+    if owner is not None:
+        query = query.where(_k.owner == owner)
+    return {(row.owner, row.kind, row.target): _consent(row) for row in connection.execute(query)}
+
+
+def unconfirmed_among(connection: Connection, subscriptions: Sequence[int]) -> set[int]:
+    """Those of the subscriptions that wait for their targets to confirm."""
+    query = select(_s.id).where(is_unconfirmed())
+    return {row.id for some in chunks(subscriptions) for row in connection.execute(query.where(_s.id.in_(some)))}
+
+
+def unconfirmed_subscriptions(connection: Connection, limit: int) -> list[tuple[int, str]]:
+    """Live subscriptions that wait for their targets to confirm, each with the state of that in words."""
+    query = _waiting(select(_s.id.label("subscription"), schema.consents)).order_by(_s.id).limit(limit)
+    moment = now(connection)
+    return [(row.subscription, describe_consent(_consent(row), moment)) for row in connection.execute(query)]
+
+
+def unconfirmed_count(connection: Connection) -> int:
+    """How many live subscriptions wait for their targets to confirm."""
+    return int(connection.execute(_waiting(select(func.count()))).scalar_one())
+
+
+def _waiting(query: Select[Any]) -> Select[Any]:
+    """A query over the consents that are not confirmed, and their live subscriptions."""
+    return (
+        query.select_from(schema.consents)
+        .join(schema.subscriptions, and_(_s.owner == _k.owner, _s.kind == _k.kind, _s.target == _k.target))
+        .where(_UNCONFIRMED, _s.ended.is_(None))
+    )
+
+
+def describe_consent(consent: Consent, moment: int) -> str:
+    """The state of a consent at a time, in words."""
+    because = f" ({consent.outcome})" if consent.outcome else ""
+    if consent.state is ConsentState.REFUSED:
+        return f"refused{because}"
+    if consent.state is ConsentState.CONFIRMED:
+        return f"confirmed{because}"
+    if consent.not_before is not None:
+        return f"waiting for confirmation{because}" if consent.requests else f"not asked to confirm yet{because}"
+    if consent.expires <= moment:
+        return f"not confirmed in time{because}"
+    return f"waiting for confirmation{because}"
+
+
+def has_refused(connection: Connection, kind: str, recipient: str) -> bool:
+    """Whether a recipient refused messages of all owners, for good."""
+    return consent_of(connection, EVERYBODY, kind, recipient) is not None
+
+
+def pending_count(connection: Connection, owner: int) -> int:
+    """How many targets of an owner may still answer a request to confirm, whether or not a subscription is left."""
+    query = select(func.count()).select_from(schema.consents)
+    query = query.where(_k.owner == owner, _PENDING, _k.expires > now(connection))
+    return int(connection.execute(query).scalar_one())
+
+
+def due_consents(connection: Connection, limit: int) -> list[tuple[Consent, int]]:
+    """Consents for which a request is due, each with a subscription that waits for it, longest due first."""
+    served = and_(
+        _s.owner == _k.owner,
+        _s.kind == _k.kind,
+        _s.target == _k.target,
+        _s.ended.is_(None),
+        _s.paused == 0,
+        _s.disabled.is_(None),
+    )
+    first = select(func.min(_s.id)).where(served).correlate(schema.consents).scalar_subquery()
+    query = (
+        select(schema.consents, first.label("subscription"))
+        .where(_PENDING, _k.not_before <= now(connection), exists().where(served))
+        .order_by(_k.not_before, _k.id)
+        .limit(limit)
+    )
+    return [(_consent(row), int(row.subscription)) for row in connection.execute(query)]
+
+
+def pending_consents(connection: Connection) -> list[Consent]:
+    """All consents that were not answered yet."""
+    return [_consent(row) for row in connection.execute(select(schema.consents).where(_PENDING))]
+
+
+def requests_today(connection: Connection, kind: str, recipient: str) -> int:
+    """How many requests a recipient was sent today, for all owners."""
+    query = select(func.coalesce(func.sum(_k.day_requests), 0))
+    query = query.where(_k.kind == kind, _k.recipient == recipient, _k.day == now(connection) // DAY)
+    return int(connection.execute(query).scalar_one())
+
+
+def unanswered_requests(connection: Connection, owner: int, kind: str, recipient: str) -> int:
+    """How many requests a recipient was sent for one owner and did not answer."""
+    query = select(func.coalesce(func.sum(_k.requests), 0))
+    query = query.where(_k.owner == owner, _k.kind == kind, _k.recipient == recipient)
+    return int(connection.execute(query.where(_k.state != ConsentState.CONFIRMED.value)).scalar_one())
+
+
+# --- changing ------------------------------------------------------------------------------------------------------
+
+
+def want_consents(connection: Connection, wanted: Iterable[WantedConsent]) -> set[Key]:
+    """Let targets be asked that were not yet, or did not answer in time; gives those that are not confirmed."""
+    unconfirmed: set[Key] = set()
+    for one in {each.key: each for each in wanted}.values():
+        known = consent_of(connection, *one.key)
+        if known is None:
+            connection.execute(insert(schema.consents).values(_new_row(one, now(connection))))
+        elif known.state is ConsentState.PENDING and one.is_exempt:
+            confirm_consent(connection, known, EXEMPT)
+        elif known.state is ConsentState.PENDING and known.not_before is None and known.expires <= now(connection):
+            ask_again(connection, known, one.lifetime)
+        if not one.is_exempt and (known is None or not known.is_confirmed):
+            unconfirmed.add(one.key)
+    return unconfirmed
+
+
+def _new_row(wanted: WantedConsent, moment: int) -> dict[str, Any]:
+    return {
+        "owner": wanted.owner,
+        "kind": wanted.kind,
+        "target": wanted.target,
+        "recipient": wanted.recipient,
+        "state": (ConsentState.CONFIRMED if wanted.is_exempt else ConsentState.PENDING).value,
+        "requests": 0,
+        "day": 0,
+        "day_requests": 0,
+        "attempts": 0,
+        "not_before": None if wanted.is_exempt else moment,
+        "expires": moment + wanted.lifetime,
+        "changed": moment,
+        "outcome": EXEMPT if wanted.is_exempt else None,
+    }
+
+
+def ask_again(connection: Connection, consent: Consent, lifetime: int) -> None:
+    """Let a request be sent now, whatever became of those before; limits still count them.
+
+    A request whose time is over does not come to life again: the next one has another challenge.
+    """
+    moment = now(connection)
+    values: dict[str, Any] = {"not_before": moment, "attempts": 0, "expires": moment + lifetime}
+    _change(connection, consent, values | ({"nonce": None} if consent.expires <= moment else {}))
+
+
+def begin_request(connection: Connection, consent: Consent, *, retry: int, lifetime: int) -> Consent:
+    """Count a request before it is sent, so that a crash cannot send more than are allowed; gives the consent.
+
+    `retry` is when it is sent again unless something else is written down; the link is valid for the `lifetime`.
+    """
+    moment = now(connection)
+    today = moment // DAY
+    is_new = consent.nonce is None or consent.expires <= moment
+    values = {
+        "nonce": secrets.token_bytes(16) if is_new else consent.nonce,
+        "requests": _k.requests + 1,
+        "day_requests": case((_k.day == today, _k.day_requests), else_=0) + 1,
+        "day": today,
+        "attempts": _k.attempts + 1,
+        "not_before": retry,
+        "expires": moment + lifetime,
+    }
+    _change(connection, consent, values)
+    row = connection.execute(select(schema.consents).where(_k.id == consent.id)).one()
+    return _consent(row)
+
+
+def end_request(
+    connection: Connection, consent: Consent, outcome: str, not_before: int | None, *, reached: bool
+) -> None:
+    """Write down how a request ended, and when the next one is due. One that reached nobody does not count."""
+    values: dict[str, Any] = {"outcome": outcome[:_LONGEST_OUTCOME], "not_before": not_before}
+    if not reached:
+        values |= {"requests": _k.requests - 1, "day_requests": _k.day_requests - 1}
+    _change(connection, consent, values)
+
+
+def confirm_consent(connection: Connection, consent: Consent, outcome: str) -> bool:
+    """Let messages be sent, unless the recipient refused meanwhile; gives whether they are."""
+    values = {"state": ConsentState.CONFIRMED.value, "not_before": None, "outcome": outcome, "attempts": 0}
+    confirming = update(schema.consents).where(_k.id == consent.id, _k.state != ConsentState.REFUSED.value)
+    return connection.execute(confirming.values(**values, changed=now(connection))).rowcount == 1
+
+
+def withdraw_consent(connection: Connection, consent: Consent, outcome: str) -> None:
+    """Take back a confirmation: the target has to confirm again, and is asked when somebody subscribes it again."""
+    moment = now(connection)
+    values = {"state": ConsentState.PENDING.value, "nonce": None, "not_before": None, "expires": moment}
+    connection.execute(
+        update(schema.consents).where(_k.id == consent.id).values(**values, outcome=outcome, changed=moment)
+    )
+
+
+def refuse_for_good(connection: Connection, consent: Consent, outcome: str) -> None:
+    """Let nothing more be sent to a recipient, of any owner, at any of its targets."""
+    moment = now(connection)
+    values: dict[str, Any] = {
+        "state": ConsentState.REFUSED.value,
+        "not_before": None,
+        "outcome": outcome,
+        "changed": moment,
+    }
+    same = (_k.kind == consent.kind, _k.recipient == consent.recipient)
+    connection.execute(update(schema.consents).where(*same).values(**values))
+    if not has_refused(connection, consent.kind, consent.recipient):
+        row = WantedConsent(EVERYBODY, consent.kind, consent.recipient, consent.recipient, 0)
+        connection.execute(insert(schema.consents).values(_new_row(row, moment) | values))
+
+
+def forget_refusal(connection: Connection, consent: Consent) -> None:
+    """Let a recipient that refused be confirmed again, which only the admin may decide."""
+    same = (_k.kind == consent.kind, _k.recipient == consent.recipient)
+    connection.execute(delete(schema.consents).where(_k.owner == EVERYBODY, *same))
+    values = {"state": ConsentState.PENDING.value, "nonce": None, "expires": now(connection), "outcome": None}
+    connection.execute(update(schema.consents).where(_k.state == ConsentState.REFUSED.value, *same).values(**values))
+
+
+def _change(connection: Connection, consent: Consent, values: Mapping[str, Any]) -> None:
+    """Change a consent that is still pending; an answer that came meanwhile stays."""
+    connection.execute(update(schema.consents).where(_k.id == consent.id, _PENDING).values(**values))
+
+
+def key_of(subscription: Subscription) -> Key:
+    """The key of the consent that a subscription depends on."""
+    return subscription.owner, subscription.kind, subscription.target or ""
+
+
+def _consent(row: Any) -> Consent:
+    return Consent(
+        id=row.id,
+        owner=row.owner,
+        kind=row.kind,
+        target=row.target,
+        recipient=row.recipient,
+        state=ConsentState(row.state),
+        nonce=None if row.nonce is None else bytes(row.nonce),
+        requests=row.requests,
+        attempts=row.attempts,
+        not_before=row.not_before,
+        expires=row.expires,
+        outcome=row.outcome,
+    )

@@ -1,0 +1,78 @@
+"""The targets of owners' subscriptions confirmed by a statement, and asked to confirm once more."""
+
+from __future__ import annotations
+
+from runnel.catalog.access import consents
+from runnel.catalog.access.workspace_secrets import find_secret
+from runnel.catalog.store.connection import now
+from runnel.delivery.confirmer import UNANSWERED
+from runnel.engine.declare.scope import DeclarationScope
+from runnel.engine.outcome import Outcome
+from runnel.errors import Span, StatementError
+from runnel.language.syntax.statements import Confirm
+from runnel.model.consent import Consent, ConsentState
+from runnel.model.feed import ADMIN
+from runnel.model.subscription import Subscription
+from runnel.sinks.contract import ConfirmingSink
+from runnel.sinks.registry import open_sink
+
+
+def confirm(scope: DeclarationScope, statement: Confirm) -> Outcome:
+    """`confirm subscription 12 'code'`; the admin may confirm without the code, also after a refusal."""
+    found = scope.subscription(statement.subscription, statement.span)
+    consent = _consent(scope, found)
+    data = {"subscription": found.id, "target": found.target}
+    if consent is None or consent.is_confirmed:
+        return Outcome(f"subscription {found.id} needs no confirmation", data)
+    if statement.code is not None:
+        _check_code(scope, consent, statement.code, statement.span)
+        outcome = "the code was entered"
+    elif scope.actor.is_admin:
+        consents.forget_refusal(scope.connection, consent)
+        outcome = "the admin confirmed it"
+    else:
+        raise StatementError(
+            "only the admin can confirm a subscription without its code",
+            span=statement.span,
+            hint=f"enter the code that {found.target} got: `confirm subscription {found.id} 'code';`",
+        )
+    consents.confirm_consent(scope.connection, consent, outcome)
+    return Outcome(f"subscription {found.id} is confirmed: messages are sent to {found.target}", data)
+
+
+def _check_code(scope: DeclarationScope, consent: Consent, code: str, span: Span) -> None:
+    if consent.state is ConsentState.REFUSED:
+        raise StatementError(f"{consent.target} refused messages from this workspace", span=span)
+    secret = find_secret(scope.connection, consents.CONFIRMATION)
+    if secret is None or not consents.is_challenge(secret, consent, code):
+        raise StatementError("this is not the code of the subscription", span=span, hint="copy the whole code")
+    if consent.expires <= now(scope.connection):
+        raise StatementError(
+            "the code is no longer valid", span=span, hint="`send subscription N now;` sends another request"
+        )
+
+
+def ask_again(scope: DeclarationScope, subscription: Subscription, span: Span) -> Outcome | None:
+    """Send the target of a subscription another request to confirm; None if it need not confirm."""
+    consent = _consent(scope, subscription)
+    if consent is None or consent.is_confirmed:
+        return None
+    target = subscription.target
+    if consent.state is ConsentState.REFUSED:
+        raise StatementError(f"{target} refused messages from this workspace", span=span, hint="end the subscription")
+    sink = open_sink(subscription.kind)
+    sent = consents.unanswered_requests(scope.connection, consent.owner, consent.kind, consent.recipient)
+    if isinstance(sink, ConfirmingSink) and sink.answers_later and sent >= UNANSWERED:
+        raise StatementError(
+            f"{target} did not answer {sent} requests to confirm, and gets no more",
+            span=span,
+            hint=f"the admin can confirm it: `confirm subscription {subscription.id};`",
+        )
+    consents.ask_again(scope.connection, consent, scope.root.settings.confirmation_days * consents.DAY)
+    return Outcome(f"{target} is asked to confirm again", {"subscription": subscription.id, "messages": 0})
+
+
+def _consent(scope: DeclarationScope, subscription: Subscription) -> Consent | None:
+    if subscription.owner == ADMIN or subscription.target is None:
+        return None
+    return consents.consent_of(scope.connection, *consents.key_of(subscription))

@@ -1,0 +1,88 @@
+"""Links in requests to confirm: a recipient who was sent one may agree to the messages of an owner, or refuse all.
+
+In: the token of a link, from anybody. Out: the request that it belongs to, or None where the link is of no use.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import Connection
+
+from runnel.catalog.access import consents
+from runnel.catalog.access.owners import owner_by_id
+from runnel.catalog.access.workspace_secrets import find_secret
+from runnel.catalog.declared import subscriptions
+from runnel.catalog.store.connection import now
+from runnel.engine.workspace import Workspace
+from runnel.errors import InputError
+from runnel.model.consent import Consent, ConsentState
+from runnel.model.feed import ADMIN
+from runnel.sinks.contract import ConfirmingSink
+from runnel.sinks.registry import open_sink
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedRequest:
+    """Who wants to send messages to which target, and whether the target can still agree."""
+
+    owner: str
+    target: str
+    state: ConsentState
+    is_open: bool
+
+
+def request_of_link(root: Workspace, token: str) -> LinkedRequest | None:
+    """The request of a link; asking changes nothing."""
+    with root.catalog.read() as connection:
+        found = _consent(connection, token)
+        return None if found is None else _request(connection, found)
+
+
+def confirm_by_link(root: Workspace, token: str) -> LinkedRequest | None:
+    """Let the messages of an owner be sent; None where the link is of no use, or its time is over."""
+    before = request_of_link(root, token)
+    if before is None or not before.is_open:
+        return before  # guessing tokens takes no lock
+    with root.catalog.write() as connection:
+        found = _consent(connection, token)
+        if found is None or not _request(connection, found).is_open:
+            return None
+        consents.confirm_consent(connection, found, "the recipient confirmed by the link")
+    return request_of_link(root, token)
+
+
+def refuse_by_link(root: Workspace, token: str) -> LinkedRequest | None:
+    """Let nothing more be sent to the recipient of a link, of any owner; the admin's subscriptions are disabled."""
+    if request_of_link(root, token) is None:
+        return None
+    with root.catalog.write() as connection:
+        found = _consent(connection, token)
+        if found is None:
+            return None
+        consents.refuse_for_good(connection, found, "the recipient refused for good")
+        for one in subscriptions.live_subscriptions(connection, owner=ADMIN):
+            if (
+                one.kind == found.kind
+                and one.disabled is None
+                and _recipient(one.kind, one.target) == found.recipient
+            ):
+                subscriptions.disable_subscription(connection, one, f"{one.target} refused messages for good")
+    return request_of_link(root, token)
+
+
+def _consent(connection: Connection, token: str) -> Consent | None:
+    return consents.consent_by_token(connection, find_secret(connection, consents.CONFIRMATION), token)
+
+
+def _request(connection: Connection, consent: Consent) -> LinkedRequest:
+    is_open = consent.state is ConsentState.PENDING and consent.expires > now(connection)
+    return LinkedRequest(owner_by_id(connection, consent.owner).name, consent.target, consent.state, is_open)
+
+
+def _recipient(kind: str, target: str | None) -> str | None:
+    try:
+        sink = open_sink(kind)
+    except InputError:
+        return None
+    return sink.recipient(target) if isinstance(sink, ConfirmingSink) and target is not None else None

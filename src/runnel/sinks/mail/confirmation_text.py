@@ -1,0 +1,51 @@
+"""The text of the mail that asks a recipient to confirm.
+
+An owner may choose any address, so this mail must be useless for spam: plain text, nothing of the items, and of what
+the owner chose only the name of a feed, without the characters of which links are made.
+"""
+
+from __future__ import annotations
+
+import textwrap
+
+from runnel.sinks.contract import ConfirmationRequest
+from runnel.sinks.mail.render_mail import WIDTH
+
+_LONGEST_NAME = 40
+
+
+def confirmation_text(request: ConfirmationRequest) -> str:
+    """The mail's text."""
+    owner, feed = plain_name(request.owner_name), plain_name(request.feed_name)
+    until = f"{request.expires.day} {request.expires:%B} {request.expires.year}"
+    asks = (
+        f'{owner}, who uses this installation of Runnel, wants to send messages about "{feed}" to this address. '
+        "Nothing is sent unless you agree."
+    )
+    if request.link is None:
+        agree = ["To agree, give this code to the person who asked you:", f"    {request.challenge}"]
+    else:
+        agree = ["To agree, open this page and press the button:", request.link]
+    ignore = f"If you do not know what this is about, ignore this mail. The request ends on {until}."
+    refuse = (
+        []
+        if request.refuse is None
+        else ["To get no mail from this installation again, not even a request like this one:", request.refuse]
+    )
+    parts = [_wrapped(asks), *agree, _wrapped(ignore), *refuse]
+    return "\n\n".join(parts) + "\n"
+
+
+def plain_name(name: str) -> str:
+    """A name without anything that a mail program would take for a link, an address or markup.
+
+    >>> plain_name("Win now: https://spy.example/?x=1 me@spy.example")
+    'Win now https spy example x 1 me spy exa…'
+    """
+    kept = "".join(one if one.isalnum() or one in "_-" else " " for one in name[: 4 * _LONGEST_NAME])
+    line = " ".join(kept.split())
+    return (line if len(line) <= _LONGEST_NAME else f"{line[: _LONGEST_NAME - 1]}…") or "unnamed"
+
+
+def _wrapped(text: str) -> str:
+    return "\n".join(textwrap.wrap(text, WIDTH, break_long_words=False, break_on_hyphens=False))

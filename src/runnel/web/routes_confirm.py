@@ -1,0 +1,95 @@
+"""Confirming by a link in a mail: a page that asks (GET), and the act itself (POST).
+
+Mail programs and scanners follow links, so a GET changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+from starlette.concurrency import run_in_threadpool
+
+from runnel.engine.declare.confirmation_links import (
+    LinkedRequest,
+    confirm_by_link,
+    refuse_by_link,
+    request_of_link,
+)
+from runnel.engine.workspace import Workspace
+from runnel.model.consent import ConsentState
+from runnel.web.answer_page import answer_page
+from runnel.web.request_body import BodyTooLargeError, read_body
+
+_BODY_LIMIT = 4 << 10
+
+
+def add_confirm_routes(app: FastAPI, root: Workspace) -> None:
+    """`/confirm/{token}` and `/confirm/{token}/refuse`."""
+
+    @app.get("/confirm/{token}")
+    def ask(token: str) -> Response:
+        found = request_of_link(root, token)
+        if found is None:
+            return _unknown()
+        if not found.is_open:
+            return _settled(found)
+        return answer_page(
+            f"Let {found.owner} send messages to {found.target}?",
+            '<p>Nothing has changed yet.</p><form method="post"><button>Agree</button></form>'
+            "<p>If you do not know what this is about, do nothing, or let us never write to this address again:</p>"
+            f'<form method="post" action="{escape(token)}/refuse"><button>Send me nothing</button></form>',
+        )
+
+    @app.get("/confirm/{token}/refuse")
+    def ask_to_refuse(token: str) -> Response:
+        found = request_of_link(root, token)
+        if found is None:
+            return _unknown()
+        if found.state is ConsentState.REFUSED:
+            return _settled(found)
+        return answer_page(
+            f"Send nothing to {found.target} again?",
+            "<p>Nothing has changed yet. This ends all messages of this installation, whoever asks for them.</p>"
+            '<form method="post"><button>Send me nothing</button></form>',
+        )
+
+    @app.post("/confirm/{token}")
+    async def confirm(token: str, request: Request) -> Response:
+        return await _act(confirm_by_link, root, token, request)
+
+    @app.post("/confirm/{token}/refuse")
+    async def refuse(token: str, request: Request) -> Response:
+        return await _act(refuse_by_link, root, token, request)
+
+
+async def _act(
+    act: Callable[[Workspace, str], LinkedRequest | None], root: Workspace, token: str, request: Request
+) -> Response:
+    try:
+        await read_body(request, _BODY_LIMIT)
+    except BodyTooLargeError:
+        return answer_page("The request is too large", "<p>Its body is longer than it needs to be.</p>", 413)
+    found = await run_in_threadpool(act, root, token)
+    return _unknown() if found is None else _settled(found)
+
+
+def _settled(found: LinkedRequest) -> Response:
+    target, owner = escape(found.target), escape(found.owner)
+    match found.state:
+        case ConsentState.CONFIRMED:
+            return answer_page(
+                "Confirmed", f"<p>Messages of {owner} are sent to {target}. Each has a link that ends them.</p>"
+            )
+        case ConsentState.REFUSED:
+            return answer_page("Refused", f"<p>Nothing is sent to {target}.</p>")
+        case ConsentState.PENDING:
+            return answer_page("The time for this is over", "<p>The request was not confirmed in time.</p>", 410)
+
+
+def _unknown() -> Response:
+    return answer_page(
+        "This link is not in use", "<p>The request has ended, or the link was not copied whole.</p>", 404
+    )
