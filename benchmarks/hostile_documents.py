@@ -3,8 +3,8 @@
     python benchmarks/hostile_documents.py [--seed 7] [--only NAME]
 
 Each document is read as a document of a web feed is, by a process of its own. `runner` is that process, `readers` are
-the sandboxes that it starts: the peak of their resident memory (of the largest one), and their CPU time together. Each
-takes some 30 MB before it reads anything. The runner's CPU time includes that of watching the others. Linux only.
+the sandboxes that it starts: the peak of their resident memory (of the largest one), and their CPU time together.
+Each takes some 30 MB before it reads anything. The runner's CPU time includes that of watching the others. For Linux.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def pack_reply(answer: AdaptedFeed | InputError) -> bytes:
 
     >>> error = BrokenDocumentError("the document is empty", place="a.xml:1")
     >>> pack_reply(error)
-    b'R\\x00\\x00\\x00>["document", "the document is empty", "a.xml:1", null]'
+    b'R\\x00\\x00\\x006["document", "the document is empty", "a.xml:1", null]'
     """
     return b"".join(part for tag, data in _records(answer) for part in (_RECORD.pack(tag, len(data)), data))
 
