@@ -24,6 +24,7 @@ GIVES_RIGHTS: Final[dict[str, str]] = {
     "public_url": "sends the readers of messages and hubs to this address",
     "out_url": "names this address in feed files",
     "trusted_proxies": "believes these proxies who a client is",
+    "confirmed_domains": "sends owners' messages to these domains without asking their recipients",
     "smtp_host": "sends mail, and the password, to this server",
     "smtp_port": "sends mail to this port",
     "smtp_security": "decides whether mail and its password are encrypted",
@@ -37,10 +38,12 @@ GIVES_RIGHTS: Final[dict[str, str]] = {
 
 LIMITS: Final = frozenset(
     {
-        *("catalog_max_bytes", "max_document_bytes", "lag_limit", "first_fetch_items", "feed_entries"),
+        *("catalog_max_bytes", "max_document_bytes", "max_document_items", "lag_limit", "first_fetch_items"),
+        *("feed_entries", "confirmation_days", "confirmation_requests_per_day"),
         *("poll_budget", "poll_concurrency", "poll_host_concurrency", "send_concurrency", "send_host_concurrency"),
         *("http_seconds", "send_seconds", "refusals_to_disable", "subscription_days"),
-        *("owner_queries", "owner_subscriptions", "owner_bytes"),
+        *("owner_queries", "owner_subscriptions", "owner_bytes", "owner_pending_confirmations"),
+        *("owner_mails_per_hour", "owner_webhooks_per_hour"),
         *("owner_query_conditions", "owner_query_constants", "owner_script_conditions", "owner_script_changes"),
         *("open_items_per_minute", "open_client_items_per_minute", "open_body_bytes"),
         *("sheet_seconds", "sheet_megabytes", "operator_megabytes", "operator_processes", "operator_cache_bytes"),
@@ -54,7 +57,7 @@ TUNING: Final = frozenset(
         *("driver_memory", "executor_memory", "executor_cores", "max_batch_items", "max_batch_bytes", "slice_items"),
         *("partitions", "partition_strategy", "plan_megabytes", "route_ahead", "rebalance_seconds"),
         *("reoptimise_seconds", "slow_query_milliseconds", "scan_seconds", "publish_wait_seconds"),
-        *("archive_seconds", "archive_segments", "orphan_seconds", "lease_seconds"),
+        *("archive_seconds", "archive_segments", "orphan_seconds", "lease_seconds", "stall_seconds"),
         *("poll_seconds", "poll_retry_seconds", "poll_retry_limit_seconds", "retry_seconds"),
         *("operator_order", "log_format", "user_agent", "preview_operator_seconds", "preview_items"),
     }

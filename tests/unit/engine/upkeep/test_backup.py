@@ -321,6 +321,7 @@ def test_places_that_will_not_do_are_refused(life: LongLife, tmp_path: Path) -> 
 
 _NEW_TABLES = (
     "receipts",
+    "consents",
     "offers",
     "statistics",
     "observations",
