@@ -272,7 +272,7 @@ class SandboxProcess:
     def _ended(self, touched: int) -> SandboxError:
         """The reason why a process closed its socket; the process is gone afterwards."""
         with suppress(OSError, ChildProcessError):
-            # It closed the socket, so it is about to end. Its memory is told until it is reaped.
+            # It closed the socket, so it is about to end. Its memory can be read until it is reaped.
             deadline = time.monotonic() + 1.0
             while os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
                 if time.monotonic() > deadline:
