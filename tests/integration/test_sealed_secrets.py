@@ -25,7 +25,7 @@ from runnel.catalog.store.sealed_secrets import read_fingerprint
 from runnel.cli.main import app
 from runnel.engine import Engine
 from runnel.engine.upkeep.backup import back_up
-from runnel.engine.upkeep.manifest import MANIFEST, digest_of, read_manifest
+from runnel.engine.upkeep.backup_manifest import MANIFEST, digest_of, read_manifest
 from runnel.engine.upkeep.restore import Signer, restore
 from runnel.errors import CorruptDataError, WorkspaceError
 from runnel.storage.key_file import KEY_FILE, read_key_file

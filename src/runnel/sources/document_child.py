@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
 from runnel.errors import InputError
+from runnel.net.safe_links import join_base
 from runnel.sandbox.rdf_reader import RdfForm
+from runnel.sources.document_reply import pack_reply
 from runnel.sources.documents.adapt import AdaptedFeed, adapt
 from runnel.sources.documents.bounds import MAX_ITEMS, refuse_more_items
 from runnel.sources.documents.decode import MAX_DOCUMENT, decode
 from runnel.sources.documents.document_head import read_head
-from runnel.sources.documents.document_reply import pack_reply
-from runnel.sources.documents.safe_links import join_base
 
 
 @dataclass(frozen=True, slots=True)

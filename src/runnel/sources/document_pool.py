@@ -18,8 +18,8 @@ from runnel.errors import BrokenDocumentError, InputError, RunnelError
 from runnel.sandbox.pool import SandboxPool
 from runnel.sandbox.process import EndCause, SandboxError, SandboxProgram
 from runnel.sources.document_child import DocumentSource, pack_request
+from runnel.sources.document_reply import read_reply
 from runnel.sources.documents.adapt import AdaptedFeed
-from runnel.sources.documents.document_reply import read_reply
 
 logger = logging.getLogger("runnel")
 

@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from runnel.engine.declare.confirmation_links import (
+from runnel.engine.confirmation_links import (
     LinkedRequest,
     confirm_by_link,
     refuse_by_link,

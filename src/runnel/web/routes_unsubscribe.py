@@ -11,7 +11,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.concurrency import run_in_threadpool
 
-from runnel.engine.declare.unsubscribe_links import end_by_link, feed_of_link
+from runnel.engine.unsubscribe_links import end_by_link, feed_of_link
 from runnel.engine.workspace import Workspace
 from runnel.web.answer_page import answer_page
 from runnel.web.request_body import BodyTooLargeError, read_body

@@ -29,8 +29,16 @@ from runnel.catalog.logs import item_segments, match_segments, plan_versions, qu
 from runnel.catalog.store.connection import now
 from runnel.catalog.store.migrations import MIGRATIONS
 from runnel.catalog.store.sequencer import known_number, last_sequence, workspace_number
+from runnel.engine.upkeep.backup_manifest import (
+    FORMAT,
+    MANIFEST,
+    UNFINISHED,
+    Digest,
+    Manifest,
+    digest_of,
+    read_manifest,
+)
 from runnel.engine.upkeep.catalog_copy import copy_out, identities
-from runnel.engine.upkeep.manifest import FORMAT, MANIFEST, UNFINISHED, Digest, Manifest, digest_of, read_manifest
 from runnel.engine.workspace import Workspace
 from runnel.errors import (
     CorruptDataError,

@@ -24,8 +24,8 @@ from runnel.catalog.declared import stylesheets
 from runnel.catalog.store.connection import Catalog, Clock, without_password
 from runnel.engine.seal_secrets import restore_key
 from runnel.engine.upkeep.backup import Report
+from runnel.engine.upkeep.backup_manifest import HINT, Digest, Manifest, read_manifest, verified_chunks
 from runnel.engine.upkeep.catalog_copy import copy_in, make_ready
-from runnel.engine.upkeep.manifest import HINT, Digest, Manifest, read_manifest, verified_chunks
 from runnel.engine.upkeep.setting_rights import GivenRight, rights_in
 from runnel.engine.workspace import make_folders, write_settings
 from runnel.engine.workspace_identity import mark_restored

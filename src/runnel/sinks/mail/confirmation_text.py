@@ -40,7 +40,7 @@ def plain_name(name: str) -> str:
     """A name without anything that a mail program would take for a link, an address or markup.
 
     >>> plain_name("Win now: https://spy.example/?x=1 me@spy.example")
-    'Win now https spy example x 1 me spy exa…'
+    'Win now https spy example x 1 me spy ex…'
     """
     kept = "".join(one if one.isalnum() or one in "_-" else " " for one in name[: 4 * _LONGEST_NAME])
     line = " ".join(kept.split())

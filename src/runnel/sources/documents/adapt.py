@@ -51,11 +51,11 @@ from runnel.model.item import (
     attributes_of,
     clean_text,
 )
+from runnel.net.safe_links import join_base, safe_link
 from runnel.sources.documents.bounds import MAX_ATTRIBUTES, MAX_DOCUMENT_VALUES, ProblemList
 from runnel.sources.documents.dates import parse_date
 from runnel.sources.documents.document_head import NO_HEAD, DocumentHead
 from runnel.sources.documents.html_text import plain_text, read_markup, tidy_spaces
-from runnel.sources.documents.safe_links import join_base, safe_link
 from runnel.sources.documents.wire import DocumentKind, TextForm, WireDocument, WireEntry, WireField
 
 SINGLE = frozenset({"title", "description", "content", "published", "updated", "language", "comments", "source"})

@@ -13,6 +13,7 @@ from html import escape
 
 from lxml import etree
 
+from runnel.net.safe_links import join_base
 from runnel.sources.documents.bounds import MAX_ITEMS, refuse_more_items
 from runnel.sources.documents.extensions import (
     ATOM,
@@ -24,7 +25,6 @@ from runnel.sources.documents.extensions import (
     read_extension,
     split_name,
 )
-from runnel.sources.documents.safe_links import join_base
 from runnel.sources.documents.wire import DocumentKind, TextForm, WireDocument, WireEntry, WireField
 
 _RELATION = re.compile(r"[a-z][a-z-]{0,31}")

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from html import escape, unescape
 
 from runnel.net.safe_html import HtmlCleaner, settle
-from runnel.sources.documents.safe_links import safe_link
+from runnel.net.safe_links import safe_link
 
 _DEEPEST = 64
 _LONGEST_TAG = 16384

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from runnel.errors import InputError
 from runnel.net.http_client import HttpResponse
+from runnel.net.safe_links import safe_link
 from runnel.net.urls import MAX_URL, canonical_url
 from runnel.sources.documents.document_head import DocumentHead
-from runnel.sources.documents.safe_links import safe_link
 
 _LONGEST_HEADER = 16 << 10
 _LINK = re.compile(r"""<([^<>]{1,2048})>((?:[^,"<]++|"[^"]*+")*+)""")

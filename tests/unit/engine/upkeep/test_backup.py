@@ -25,8 +25,8 @@ from runnel.catalog.store.identity import IDENTITY
 from runnel.cli.backup import backup
 from runnel.cli.backup import restore as restore_command
 from runnel.engine.upkeep.backup import back_up
+from runnel.engine.upkeep.backup_manifest import MANIFEST, digest_of, read_manifest
 from runnel.engine.upkeep.maintenance import run_maintenance
-from runnel.engine.upkeep.manifest import MANIFEST, digest_of, read_manifest
 from runnel.engine.upkeep.restore import restore
 from runnel.engine.workspace import Workspace, open_workspace
 from runnel.errors import (

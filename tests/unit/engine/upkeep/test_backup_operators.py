@@ -16,7 +16,7 @@ from runnel.catalog.learned import operator_cache, operator_statistics
 from runnel.catalog.logs import undecided
 from runnel.catalog.store import schema
 from runnel.engine.upkeep.backup import back_up
-from runnel.engine.upkeep.manifest import read_manifest
+from runnel.engine.upkeep.backup_manifest import read_manifest
 from runnel.engine.upkeep.restore import restore
 from runnel.engine.workspace import Workspace, open_workspace
 from runnel.errors import CorruptDataError, WorkspaceError

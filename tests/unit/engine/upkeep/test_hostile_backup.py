@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import runnel
 from runnel.cli.main import app
 from runnel.engine.upkeep.backup import back_up
-from runnel.engine.upkeep.manifest import MANIFEST, digest_of
+from runnel.engine.upkeep.backup_manifest import MANIFEST, digest_of
 from runnel.engine.upkeep.restore import restore
 from runnel.engine.upkeep.setting_rights import GIVES_RIGHTS, LIMITS, REPLACED, TUNING, rights_in
 from runnel.errors import CorruptDataError, NotAllowedError, RunnelError, StorageFullError

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runnel.net.safe_links import safe_link
 from runnel.sources.documents.html_text import plain_text, read_markup
-from runnel.sources.documents.safe_links import safe_link
 
 TEXTS = [
     ("plain", "plain"),

@@ -15,11 +15,11 @@ from runnel.errors import BrokenDocumentError, InputError, InvalidItemError
 from runnel.model.graph import read_ntriples
 from runnel.model.item import MAX_ID, MAX_NAME, MAX_VALUES, Item
 from runnel.sandbox.process import BadReplyError
-from runnel.sources.documents import document_reply
+from runnel.sources import document_reply
+from runnel.sources.document_reply import pack_reply, read_reply
 from runnel.sources.documents.adapt import AdaptedFeed
 from runnel.sources.documents.bounds import MAX_PROBLEMS
 from runnel.sources.documents.document_head import DocumentHead
-from runnel.sources.documents.document_reply import pack_reply, read_reply
 from runnel.sources.documents.wire import DocumentKind
 
 HEAD: dict[str, Any] = {
