@@ -189,10 +189,10 @@ class Settings(BaseSettings):
         20, ge=0, description="Most targets of an owner that may be waiting for confirmation at the same time."
     )
     owner_mails_per_hour: int = Field(
-        60, ge=1, description="Most mails per hour that an owner may send to one mailbox; others wait."
+        60, ge=1, description="Most mails per hour that an owner may send to one mailbox; more must wait."
     )
     owner_webhooks_per_hour: int = Field(
-        3_600, ge=1, description="Most messages per hour that an owner may post to one webhook host; others wait."
+        3_600, ge=1, description="Most messages per hour that an owner may post to one webhook host; more must wait."
     )
     open_items_per_minute: int = Field(
         600, ge=1, description="Most items per minute into an open feed whose statement gives no number."

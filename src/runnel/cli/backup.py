@@ -79,7 +79,7 @@ def restore(
         Path | None,
         typer.Option(
             envvar="RUNNEL_KEY_FILE",
-            help="A copy of private/key.json of the root that was backed up: checks the signature, restores secrets.",
+            help="A copy of private/key.json of the backed-up workspace: checks the signature, restores secrets.",
         ),
     ] = None,
     token: TokenOption = None,
@@ -134,7 +134,7 @@ def restore(
             )
         for right in made.rights:
             console.print(f"accepted {escaped(str(right))}", soft_wrap=True)
-        console.print("next: stop the old root for good before [bold]runnel run[/bold] starts this one")
+        console.print("next: stop the old workspace for good before [bold]runnel run[/bold] starts this one")
 
 
 def _signer_line(signer: Signer) -> str:

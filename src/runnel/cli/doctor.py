@@ -119,7 +119,7 @@ def _permissions(root: Workspace, repair: bool) -> Finding:
         )
         return Finding("privacy", True, detail, hint)
     detail = f"shared_output is set, but other users cannot read {wrong[0].path}"
-    return Finding("privacy", True, detail, "`runnel doctor --repair` lets them")
+    return Finding("privacy", True, detail, "`runnel doctor --repair` applies the setting")
 
 
 def _but_output(root: Workspace) -> str:

@@ -310,7 +310,7 @@ def doctor(
         typer.Option("--deep", help="Read every file and compare it with its checksum. Slow if there are many."),
     ] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Repair the permissions of files that other users can read.")
+        bool, typer.Option("--repair", help="Close files that other users can read; apply `shared_output`.")
     ] = False,
     token: TokenOption = None,
     as_json: JsonOption = False,
@@ -318,7 +318,7 @@ def doctor(
     """Check this machine and, if there is one, the workspace: Python, Java, Spark, disk, catalog, files, operators.
 
     Data files must exist and have the right size. With `--deep` they are also read and compared with their checksums.
-    Files that other users can read are reported; with `--repair` only the workspace's user can read them.
+    Files that other users can read are reported. `--repair` closes them, except for `out` if `shared_output` is set.
 
     Example: `runnel doctor --deep`
     """

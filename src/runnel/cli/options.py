@@ -32,7 +32,7 @@ TokenOption = Annotated[
         "--token",
         envvar=_VARIABLE,
         show_default=False,
-        help="Act for the owner whose token this is; without one, for the admin.",
+        help="Act for the owner of this token; without one, act as the admin. Commands for the admin refuse it.",
     ),
 ]
 ActingOption = Annotated[str | None, typer.Option("--as", help="Act for this owner, as the admin may.")]
@@ -55,7 +55,7 @@ def open_for_command(
 
     token = _given(token)
     if token is not None and acting is not None:
-        raise InputError("--as is for the admin, and a token acts for its owner", hint="give one of the two")
+        raise InputError("--as and a token cannot be combined", hint="give one of the two")
     with open_engine(root, create=False, token=token, **settings) as engine:
         if admin_only is not None:
             engine.require_admin(admin_only)
@@ -74,11 +74,11 @@ def check_admin_token(root: Path, token: str | None, action: str) -> None:
 
 
 def refuse_token(token: str | None, action: str) -> None:
-    """Refuse a token for a command that runs before there is a workspace in which the token could be checked."""
+    """Refuse a token for a command that runs before there is an accepted catalog in which it could be checked."""
     if _given(token) is not None:
         raise NotAllowedError(
-            f"a token does not allow anybody to {action}",
-            hint=f"unset {_VARIABLE}, and run the command as the user who owns the workspace",
+            f"no token can be used to {action}",
+            hint=f"leave out --token, or unset {_VARIABLE}",
         )
 
 

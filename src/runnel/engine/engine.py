@@ -153,7 +153,7 @@ class Engine:
         if not self.actor.is_admin:
             raise NotAllowedError(
                 f"only the admin can {action}; you act for {self.actor.name}",
-                hint="ask the admin, who needs no token",
+                hint="run it without a token, or ask the admin",
             )
 
     # --- declaring and asking ------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ class Engine:
 
     def status(self) -> Status:
         """How the root is: lag, plan, runner, failing sources, messages, what was put aside."""
-        self.require_admin("see how the whole root is")
+        self.require_admin("see the status of the workspace")
         return read_status(self.root)
 
     def matches(self, name: str, *, after: int = 0) -> Iterator[MatchedItem]:
@@ -374,7 +374,7 @@ class Engine:
         `companions` are started beside the run and closed with it. Raises RunnerActive while another process runs
         this root.
         """
-        self.require_admin("run the root")
+        self.require_admin("run the workspace")
         from runnel.engine.run.runner import Runner  # only a runner needs Spark, whose import takes a second
 
         self._runner = Runner(self.root, self._spark.session, self._parts(companions))

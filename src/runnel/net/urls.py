@@ -82,7 +82,7 @@ def check_url(url: str, exceptions: AllowedAddresses) -> str:
 def refused(message: str, place: str) -> RefusedAddressError:
     """The error for an address that must not be reached."""
     return RefusedAddressError(
-        message, place=place, hint="if it is meant, the operator can name it in the setting allowed_addresses"
+        message, place=place, hint="if it is intended, the admin can add it to the setting allowed_addresses"
     )
 
 

@@ -84,7 +84,7 @@ class DocumentPool:
         """
         if len(data) > source.limit:
             raise BrokenDocumentError(
-                f"the document has {len(data)} bytes, more than the {source.limit} that are taken",
+                f"the document has {len(data)} bytes; the limit is {source.limit}",
                 place=f"{source.name}:1",
                 hint="split it into smaller ones",
             )

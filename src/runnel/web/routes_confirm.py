@@ -39,7 +39,7 @@ def add_confirm_routes(app: FastAPI, root: Workspace) -> None:
         return answer_page(
             f"Let {found.owner} send messages to {found.target}?",
             '<p>Nothing has changed yet.</p><form method="post"><button>Agree</button></form>'
-            "<p>If you do not know what this is about, do nothing, or let us never write to this address again:</p>"
+            "<p>If you do not know what this is about, close this page, or block all messages to this address:</p>"
             f'<form method="post" action="{escape(token)}/refuse"><button>Send me nothing</button></form>',
         )
 
@@ -52,7 +52,7 @@ def add_confirm_routes(app: FastAPI, root: Workspace) -> None:
             return _settled(found)
         return answer_page(
             f"Send nothing to {found.target} again?",
-            "<p>Nothing has changed yet. This ends all messages of this installation, whoever asks for them.</p>"
+            "<p>Nothing has changed yet. The button stops all messages from this installation to you.</p>"
             '<form method="post"><button>Send me nothing</button></form>',
         )
 
@@ -81,7 +81,7 @@ def _settled(found: LinkedRequest) -> Response:
     match found.state:
         case ConsentState.CONFIRMED:
             return answer_page(
-                "Confirmed", f"<p>Messages of {owner} are sent to {target}. Each has a link that ends them.</p>"
+                "Confirmed", f"<p>{owner} can now send messages to {target}. Each has a link to unsubscribe.</p>"
             )
         case ConsentState.REFUSED:
             return answer_page("Refused", f"<p>Nothing is sent to {target}.</p>")
@@ -90,6 +90,4 @@ def _settled(found: LinkedRequest) -> Response:
 
 
 def _unknown() -> Response:
-    return answer_page(
-        "This link is not in use", "<p>The request has ended, or the link was not copied whole.</p>", 404
-    )
+    return answer_page("This link is not valid", "<p>The request has ended, or the link is incomplete.</p>", 404)

@@ -165,7 +165,7 @@ class QuotaAllowance:
             noun = "feeds" if what == "queries" else what
             raise QuotaExceededError(
                 f"you have {have:,} {noun} and may have {most:,}",
-                hint=f"end {noun} that you need no more, or ask the operator for more",
+                hint=f"end {noun} that you need no more, or ask the admin for more",
             )
         self._counts()[what] = (have + 1, most)
 
@@ -206,7 +206,7 @@ def _refuse_bytes(connection: Connection, feed: int, count: int, settings: Setti
     if have + count > most:
         raise QuotaExceededError(
             f"{count:,} more bytes are too many: {have:,} of {most:,} are used up",
-            hint="ask the operator for more",
+            hint="ask the admin for more",
         )
 
 

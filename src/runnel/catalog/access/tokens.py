@@ -123,7 +123,7 @@ def check_token(connection: Connection, token: int) -> None:
 
 
 def _refusal() -> NotAllowedError:
-    return NotAllowedError("this token is not valid", hint="ask the operator for a new one")
+    return NotAllowedError("this token is not valid", hint="ask the admin for a new one")
 
 
 def note_use(connection: Connection, token: int) -> None:

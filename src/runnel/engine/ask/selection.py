@@ -57,7 +57,7 @@ def _owner(connection: Connection, actor: Actor, name: str | None) -> Actor | No
     if name is None:
         return None
     if not actor.is_admin and name != actor.name:
-        raise NotAllowedError("only the admin can look at others' queries")
+        raise NotAllowedError("only the admin can see the queries of other owners")
     owner = owners.owner_by_name(connection, name)
     return Actor(owner.id, owner.name)
 

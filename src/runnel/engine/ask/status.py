@@ -107,9 +107,7 @@ class Status:
         if not self.unconfirmed_subscriptions:
             return []
         number = self.unconfirmed_subscriptions[0]["subscription"]
-        return [
-            f"{'':<15}`send subscription {number} now;` asks again, `confirm subscription {number};` needs no answer"
-        ]
+        return [f"{'':<15}`send subscription {number} now;` asks again, `confirm subscription {number};` confirms it"]
 
     def _partitions(self) -> list[str]:
         told = self.partitions or self.undivided

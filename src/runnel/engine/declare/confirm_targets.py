@@ -42,7 +42,9 @@ def confirm(scope: DeclarationScope, statement: Confirm) -> Outcome:
 
 def _check_code(scope: DeclarationScope, consent: Consent, code: str, span: Span) -> None:
     if consent.state is ConsentState.REFUSED:
-        raise StatementError(f"{consent.target} refused messages from this workspace", span=span)
+        raise StatementError(
+            f"{consent.target} refused messages from this workspace", span=span, hint="ask the admin"
+        )
     secret = find_secret(scope.connection, consents.CONFIRMATION)
     if secret is None or not consents.is_challenge(secret, consent, code):
         raise StatementError("this is not the code of the subscription", span=span, hint="copy the whole code")
@@ -59,7 +61,11 @@ def ask_again(scope: DeclarationScope, subscription: Subscription, span: Span) -
         return None
     target = subscription.target
     if consent.state is ConsentState.REFUSED:
-        raise StatementError(f"{target} refused messages from this workspace", span=span, hint="end the subscription")
+        raise StatementError(
+            f"{target} refused messages from this workspace",
+            span=span,
+            hint=f"end the subscription, or ask the admin to `confirm subscription {subscription.id};`",
+        )
     sink = open_sink(subscription.kind)
     sent = consents.unanswered_requests(scope.connection, consent.owner, consent.kind, consent.recipient)
     if isinstance(sink, ConfirmingSink) and sink.answers_later and sent >= UNANSWERED:

@@ -171,7 +171,7 @@ def _wanted_consent(scope: DeclarationScope, statement: Subscribe, target: str) 
         raise StatementError(
             f"at most {limit} targets of an owner may wait for confirmation",
             span=span,
-            hint="wait until some of them have confirmed; `show subscriptions` lists them",
+            hint=f"wait until one confirms or its request expires (after {settings.confirmation_days} days)",
         )
     return wanted
 

@@ -82,7 +82,7 @@ class Manifest:
         if self.signer != key.fingerprint:
             raise CorruptDataError(
                 "the backup was signed with the key of another workspace",
-                hint="give the key file of the workspace that was backed up; without --key-file nothing is checked",
+                hint="pass the key file of that workspace; without --key-file the signature is not checked",
             )
         if not self.is_signed_by(key):
             raise CorruptDataError("the backup was changed after it was signed", hint=HINT)

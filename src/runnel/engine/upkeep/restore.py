@@ -161,7 +161,7 @@ def _stage_snapshot(snapshot: Path, staging: Path, manifest: Manifest) -> None:
         for name in names
     }
     if there - manifest.snapshot_files.keys():
-        raise CorruptDataError("there are files in the backup that its manifest does not know", hint=HINT)
+        raise CorruptDataError("the backup contains files that are not listed in its manifest", hint=HINT)
     for name, digest in manifest.snapshot_files.items():
         make_private_folder((staging / name).parent)
         _copy_verified(snapshot, name, digest, staging / name)
@@ -258,7 +258,7 @@ def settings_for(text: str, catalog: str, storage: str) -> str:
         if {"catalog", "storage"} & tomllib.loads(kept).keys() - ({"catalog"} if catalog else set()) - (
             {"storage"} if storage else set()
         ):
-            raise CorruptDataError(f"{FILE} in the backup says in an unusual way where things are", hint=HINT)
+            raise CorruptDataError(f"{FILE} in the backup must set catalog and storage as plain keys", hint=HINT)
     except tomllib.TOMLDecodeError as error:
         raise CorruptDataError(f"{FILE} in the backup is not valid: {error}", hint=HINT) from error
     return kept

@@ -30,7 +30,7 @@ def confirmation_text(request: ConfirmationRequest) -> str:
     refuse = (
         []
         if request.refuse is None
-        else ["To get no mail from this installation again, not even a request like this one:", request.refuse]
+        else ["To stop all mail from this installation, including requests like this one, open:", request.refuse]
     )
     parts = [_wrapped(asks), *agree, _wrapped(ignore), *refuse]
     return "\n\n".join(parts) + "\n"

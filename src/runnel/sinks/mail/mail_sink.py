@@ -115,9 +115,9 @@ class MailRoute:
     def _sender(self) -> Address:
         """The sender; without one, or without a server, mail waits until the operator has set them."""
         if not self._settings.smtp_host:
-            raise DeliveryError("no mail server is set", hint="the operator sets smtp_host, and what goes with it")
+            raise DeliveryError("no mail server is set", hint="the admin sets smtp_host and the other smtp settings")
         if not self._settings.mail_from:
-            raise DeliveryError("mail has no sender", hint="the operator sets mail_from to 'Runnel <name@host>'")
+            raise DeliveryError("mail has no sender", hint="the admin sets mail_from to 'Runnel <name@host>'")
         try:
             return sender_of(self._settings.mail_from)
         except InputError as error:

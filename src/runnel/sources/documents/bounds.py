@@ -29,11 +29,11 @@ def refuse_more_items(count: int, limit: int, place: str) -> None:
 
     >>> refuse_more_items(3, 2, "a.jsonl:3")
     Traceback (most recent call last):
-    runnel.errors.BrokenDocumentError: a.jsonl:3: the document has more than 2 items (split it into smaller ones)
+    runnel.errors.BrokenDocumentError: a.jsonl:3: the document has more than 2 items (split it, or raise max_document_items)
     """
     if count > limit:
         raise BrokenDocumentError(
-            f"the document has more than {limit} items", place=place, hint="split it into smaller ones"
+            f"the document has more than {limit} items", place=place, hint="split it, or raise max_document_items"
         )
 
 

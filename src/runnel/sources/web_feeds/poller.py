@@ -288,7 +288,7 @@ class Poller:
         except InputError as error:
             return replace(fetched, read=error)
         except Exception:
-            logger.exception("the document of the feed %s is read again later", poll.feed.name)
+            logger.exception("the document of feed %s was not read; it is fetched again later", poll.feed.name)
             return fetched
         return replace(fetched, read=read)
 
