@@ -27,9 +27,9 @@ _SHOWN_DUPLICATES = 5
 def refuse_more_items(count: int, limit: int, place: str) -> None:
     """Refuse a document that has more entries than are read.
 
-    >>> refuse_more_items(3, 2, "a.jsonl:3")
+    >>> refuse_more_items(3, 2, "a:3")
     Traceback (most recent call last):
-    runnel.errors.BrokenDocumentError: a.jsonl:3: the document has more than 2 items (split it, or raise max_document_items)
+    runnel.errors.BrokenDocumentError: a:3: the document has more than 2 items (split it, or raise max_document_items)
     """
     if count > limit:
         raise BrokenDocumentError(
