@@ -467,6 +467,19 @@ def test_who_unsubscribes_by_link_has_to_be_asked_again(runner: InProcess, post:
     assert len(_links(post)) == 1, "and is asked"
 
 
+def test_answered_requests_do_not_count_as_unanswered(runner: InProcess, post: Post) -> None:
+    ann = _owner(runner)
+    for turn in range(UNANSWERED + 1):
+        ann.execute(f"subscribe to Rock output mail '{VICTIM}';")
+        runner.deliver()
+        assert len(_links(post)) == turn + 1
+        assert _client(runner.engine).post(_links(post)[-1]).status_code == 200
+        _publish(runner, turn)
+        link = re.search(rb"List-Unsubscribe: <https://runnel.example(/unsubscribe/[^>]+)>", _contents(post)[-1])
+        assert link is not None
+        assert _client(runner.engine).post(link[1].decode()).status_code == 200
+
+
 def test_without_a_public_url_the_owner_enters_the_code_from_the_mail(
     tmp_path: Path, clock: FakeClock, post: Post
 ) -> None:

@@ -132,6 +132,11 @@ def adopt_command(
                 f"[green]✓[/green] the catalog and the files of {root.absolute()} belong together: "
                 f"{belonging.present} of {belonging.named} files that were checked are there"
             )
+            if new_key:
+                console.print(
+                    "the secrets of the lost key were removed: webhooks need new signing keys "
+                    "(`rotate key of subscription 12;`)"
+                )
 
 
 @app.command("exec", context_settings={"ignore_unknown_options": True})  # a script may begin with a `--` comment

@@ -323,7 +323,14 @@ def end_request(
 
 def confirm_consent(connection: Connection, consent: Consent, outcome: str) -> bool:
     """Let messages be sent, unless the recipient refused meanwhile; gives whether they are."""
-    values = {"state": ConsentState.CONFIRMED.value, "not_before": None, "outcome": outcome, "attempts": 0}
+    # The requests were answered: if the recipient unsubscribes later, they do not count as unanswered.
+    values = {
+        "state": ConsentState.CONFIRMED.value,
+        "not_before": None,
+        "outcome": outcome,
+        "attempts": 0,
+        "requests": 0,
+    }
     confirming = update(schema.consents).where(_k.id == consent.id, _k.state != ConsentState.REFUSED.value)
     return connection.execute(confirming.values(**values, changed=now(connection))).rowcount == 1
 
