@@ -68,5 +68,6 @@ def _give_to_owner(handle: int, folder: Path) -> None:
     """Let a file or folder that root has just made belong to the owner of the folder around it."""
     if os.geteuid() == 0:
         owner = folder.stat()
-        if owner.st_uid != 0:
-            os.fchown(handle, owner.st_uid, owner.st_gid)
+        if owner.st_uid not in (0, os.fstat(handle).st_uid):
+            with suppress(OSError):  # a file server or a container may not let root do so
+                os.fchown(handle, owner.st_uid, owner.st_gid)

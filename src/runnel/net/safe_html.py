@@ -31,6 +31,7 @@ _MOST_ROUNDS = 6
 _DROPPED = re.compile(r"[\t\r\n\0]")
 _EDGES = "".join(map(chr, range(0x21)))
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
+_FIRST_LINES = re.compile(r"(<pre(?:\s[^<>]*)?>)(?:\r?\n)+", re.IGNORECASE)
 _TEXT_ONLY = nh3.Cleaner(tags=set())
 
 
@@ -95,6 +96,8 @@ def settle(clean: Callable[[str], str], html: str) -> str:
     >>> settle(lambda html: f"<b>{html}</b>", "Muse") == settle(lambda html: html, "Muse")
     True
     """
+    # Each pass would remove one of them, as browsers remove the first.
+    html = _FIRST_LINES.sub(r"\1", html)
     for _ in range(_MOST_ROUNDS):
         cleaned = clean(html)
         if cleaned == html:

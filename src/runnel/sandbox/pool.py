@@ -89,7 +89,12 @@ class SandboxPool:
         finally:
             with self._lock:
                 self._busy.discard(process)
-                keep = not self._is_closed and process.served < SERVED and process.is_usable()
+                keep = (
+                    not self._is_closed
+                    and process.served < SERVED
+                    and process.is_usable()
+                    and not process.has_grown()
+                )
                 if keep:
                     self._idle.append(process)
             if not keep:

@@ -9,6 +9,7 @@ caller, with the `read` function of a request.
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
 import json
 import os
@@ -26,7 +27,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from runnel.sandbox.child_main import EXHAUSTED, LENGTH
+from runnel.sandbox.child_main import DESCRIPTOR, EXHAUSTED, LENGTH
 
 T = TypeVar("T")
 
@@ -40,6 +41,10 @@ _CHUNK = 1 << 18
 _KEPT_ERRORS = 4096
 _MINOR_FAULTS = 7
 """The index of the page faults in /proc/PID/stat, after the name."""
+
+
+_IS_NESTED = getattr(sys.modules.get("__main__"), "__file__", None) == str(_MAIN)
+"""Whether this process is a sandbox itself: those that it starts then stay in its group, and end with it."""
 
 
 class EndCause(StrEnum):
@@ -111,12 +116,20 @@ class SandboxProcess:
         self._owner = os.getpid()
         self._errors = b""
         self._is_closed = False
-        ours, theirs = socket.socketpair()
         try:
-            with theirs:
-                self._process = self._start(theirs.fileno())
+            ours, theirs = socket.socketpair()
+            try:
+                with theirs:
+                    # Not one of the three standard streams, which may be closed here.
+                    descriptor = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, DESCRIPTOR)
+                try:
+                    self._process = self._start(descriptor)
+                finally:
+                    os.close(descriptor)
+            except BaseException:
+                ours.close()
+                raise
         except OSError as error:
-            ours.close()
             raise SandboxError(f"no process could be started: {error.strerror}", EndCause.NOT_STARTED) from error
         self._socket = ours
         ours.setblocking(False)
@@ -128,6 +141,7 @@ class SandboxProcess:
         except SandboxError as error:
             raise SandboxError(f"no process could be started: {error.reason}", EndCause.NOT_STARTED) from error
         self.served = 0
+        self._size_at_start = self._size()
 
     def _start(self, descriptor: int) -> subprocess.Popen[bytes]:
         program = self._program
@@ -148,7 +162,7 @@ class SandboxProcess:
             stderr=subprocess.PIPE,
             cwd="/",
             env=_ENVIRONMENT,
-            start_new_session=True,
+            start_new_session=not _IS_NESTED,
         )
 
     @property
@@ -176,8 +190,10 @@ class SandboxProcess:
         """
         touched = self._touched()
         frame = b"" if request is None else LENGTH.pack(len(request)) + request
+        reply: memoryview | None = None
         try:
-            value = read(self._exchange(frame, time.monotonic() + seconds, max_reply, touched))
+            reply = self._exchange(frame, time.monotonic() + seconds, max_reply, touched)
+            value = read(reply)
         except _DeadlineError:
             self.close()
             raise SandboxError(f"it took more than {seconds:g} seconds", EndCause.DEADLINE, self.served) from None
@@ -185,6 +201,9 @@ class SandboxProcess:
             self.close()
             reason = f"its process sent a bad reply: {str(error)[:200]}"
             raise SandboxError(reason, EndCause.BAD_REPLY, self.served) from error
+        finally:
+            if reply is None:  # also after an interrupt: its reply would be taken for that of the next request
+                self.close()
         self.served += 1
         return value
 
@@ -192,7 +211,10 @@ class SandboxProcess:
         """End the process, whatever it does, and leave the rest to the thread that waits for its reply."""
         if self._owner == os.getpid() and self._process.returncode is None:
             with suppress(OSError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                if _IS_NESTED:
+                    os.kill(self._process.pid, signal.SIGKILL)
+                else:
+                    os.killpg(self._process.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """End the process and close its streams; in a fork only the streams of this side."""
@@ -209,7 +231,13 @@ class SandboxProcess:
     def _exchange(self, data: bytes, deadline: float, max_reply: int, touched: int) -> memoryview:
         unsent = memoryview(data)
         received = bytearray()
-        with selectors.DefaultSelector() as selector:
+        try:
+            opened = selectors.DefaultSelector()
+        except OSError as error:
+            self.close()
+            reason = f"the process cannot be asked: {error.strerror}"
+            raise SandboxError(reason, EndCause.NOT_STARTED, self.served) from error
+        with opened as selector:
             both = selectors.EVENT_READ | selectors.EVENT_WRITE
             selector.register(self._socket, both if unsent else selectors.EVENT_READ)
             selector.register(self._stderr, selectors.EVENT_READ)
@@ -258,6 +286,16 @@ class SandboxProcess:
         self._errors = (self._errors + data)[-_KEPT_ERRORS:]
         return len(data)
 
+    def has_grown(self) -> bool:
+        """Whether the process kept so much memory of earlier requests that the next one could have too little."""
+        return self._size() - self._size_at_start > (self._program.megabytes << 20) // 4
+
+    def _size(self) -> int:
+        try:
+            return int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[0]) * resource.getpagesize()
+        except (OSError, ValueError, IndexError):
+            return 0
+
     def _touched(self) -> int:
         """The bytes of memory that the process has touched so far, also after its end until it is reaped.
 
@@ -278,6 +316,8 @@ class SandboxProcess:
                 if time.monotonic() > deadline:
                     break
                 time.sleep(0.002)
+            else:
+                self.kill()  # what it started; its own exit status stays
         grown = self._touched() - touched
         with suppress(OSError):
             while self._read_errors() > 0:

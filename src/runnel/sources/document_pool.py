@@ -92,13 +92,23 @@ class DocumentPool:
         def check(reply: memoryview) -> AdaptedFeed | InputError:
             return read_reply(reply, source.feed, source.max_items)
 
-        try:
-            answer = self.sandboxes.ask(
+        def ask(*, fresh: bool = False) -> AdaptedFeed | InputError:
+            return self.sandboxes.ask(
                 pack_request(data, source),
                 check,
                 seconds=self._seconds,
                 max_reply=max(_MAX_REPLY, _REPLY_PER_BYTE * source.limit),
+                fresh=fresh,
             )
+
+        try:
+            try:
+                answer = ask()
+            except SandboxError as error:
+                # The kernel may have killed it, or earlier documents left too little memory.
+                if error.cause is not EndCause.ENDED and not (error.cause is EndCause.MEMORY and error.served):
+                    raise
+                answer = ask(fresh=True)
         except SandboxError as error:
             if error.cause in (EndCause.NOT_STARTED, EndCause.CLOSED):
                 raise RunnelError(f"no document can be read now: {error.reason}", hint="try again later") from error

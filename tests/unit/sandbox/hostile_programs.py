@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 SOCKET = 3
+KEPT: list[bytes] = []
 
 
 def open_program(behavior: str = "echo") -> Callable[[bytes], bytes]:
@@ -21,6 +22,17 @@ def open_program(behavior: str = "echo") -> Callable[[bytes], bytes]:
 
 def echo(request: bytes) -> bytes:
     return request
+
+
+def echo_slowly(request: bytes) -> bytes:
+    if request.startswith(b"slow"):
+        time.sleep(1)
+    return request
+
+
+def keep_memory(request: bytes) -> bytes:
+    KEPT.append(b"x" * (8 << 20))
+    return b""
 
 
 def send_garbage(request: bytes) -> bytes:

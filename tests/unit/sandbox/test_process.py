@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import signal
+import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -218,3 +224,52 @@ def test_a_frame_has_four_bytes_of_length() -> None:
     from runnel.sandbox.child_main import LENGTH
 
     assert LENGTH.pack(7) == struct.pack(">I", 7)
+
+
+def test_an_interrupted_request_leaves_its_reply_to_nobody() -> None:
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with SandboxPool(program_of("echo slowly"), 1) as pool:
+            assert pool.ask(b"a", bytes, seconds=60, max_reply=10) == b"a"
+            timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGALRM))
+            timer.start()
+            with pytest.raises(KeyboardInterrupt):
+                pool.ask(b"slow", bytes, seconds=60, max_reply=10)
+            assert pool.ask(b"b", bytes, seconds=60, max_reply=10) == b"b"
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_process_that_keeps_memory_is_replaced_before_others_have_too_little() -> None:
+    with SandboxPool(program_of("keep memory"), 1) as pool:
+        for _ in range(2 * MEGABYTES // 8):
+            assert pool.ask(b"", bytes, seconds=60, max_reply=10) == b""
+
+
+def test_no_free_descriptor_is_a_sandbox_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: object) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(socket, "socketpair", refuse)
+    with pytest.raises(SandboxError, match="Too many open files") as caught:
+        SandboxProcess(program_of("echo"))
+    assert caught.value.cause is EndCause.NOT_STARTED
+
+
+def test_a_sandbox_starts_without_standard_streams(tmp_path: Path) -> None:
+    script = f"""
+import sys
+from pathlib import Path
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from test_process import SandboxProcess, ask, program_of
+process = SandboxProcess(program_of("echo"))
+Path({str(tmp_path / "reply")!r}).write_bytes(ask(process, b"here"))
+process.close()
+"""
+    (tmp_path / "script.py").write_text(script)
+    command = f"{sys.executable} {tmp_path / 'script.py'} 0<&- 1>&- 2>&-"
+    subprocess.run(["sh", "-c", command], check=True, timeout=300)
+    assert (tmp_path / "reply").read_bytes() == b"here"

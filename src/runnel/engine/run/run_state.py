@@ -85,7 +85,7 @@ class RunState:
         """A part goes on; True if it was held up."""
         with self._lock:
             was_held_up = self._held_up.pop(part, None) is not None
-        if was_held_up:
+        if was_held_up and part not in self._turns:
             self._position = None
         return was_held_up
 
@@ -99,7 +99,7 @@ class RunState:
         `mark` is any value that changes with each progress.
         """
         before, now = self._position, self._now()
-        rests = waiting == 0 or bool(self._held_up)
+        rests = waiting == 0 or self._matching_is_held_up()
         if before is None or rests or before.mark != mark:
             self._position = _Position(mark, now, waiting)
             self._is_stuck = False
@@ -108,10 +108,15 @@ class RunState:
         was_stuck, self._is_stuck = self._is_stuck, self._stall(waiting) is not None
         return self._is_stuck and not was_stuck
 
+    def _matching_is_held_up(self) -> bool:
+        """Whether something else than a runner loop is held up: loops go on without matching, and it without them."""
+        with self._lock:
+            return any(part not in self._turns for part in self._held_up)
+
     def _stall(self, waiting: int) -> str | None:
         """Why matching is stuck, or None if it is not: while it is held up for a known reason, it is not stuck."""
         position = self._position
-        if position is None or not waiting or self._held_up:
+        if position is None or not waiting or self._matching_is_held_up():
             return None
         seconds = self._now() - position.since
         if seconds <= self._stall_seconds:

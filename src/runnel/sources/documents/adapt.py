@@ -211,6 +211,8 @@ def _adapt_field(field: WireField, base: str | None, raw: dict[str, list[str | d
     elif field.form is TextForm.MARKUP and name in _WITH_HTML:
         read = read_markup(text, base)
         value = read.text
+        if len(read.html) > 4 * MAX_TEXT:
+            raise InvalidItemError(f"{name} is longer than {MAX_TEXT} characters", place=place, hint="shorten it")
         if read.html and "<" in read.html:
             raw.setdefault(f"{name}:html", []).append(read.html)
     elif field.form is TextForm.MARKUP:

@@ -91,7 +91,7 @@ def read_markup(source: str, base: str | None = None) -> ReadMarkup:
     >>> read.html
     '<p>Muse &amp; co</p><a href="/tour" rel="noopener noreferrer">tour</a>'
     """
-    read = _read_once(source, base)
+    read = _read_once(source.encode("utf-8", "replace").decode(), base)
     return ReadMarkup(read.text, settle(lambda html: _read_once(html, base).html, read.html))
 
 
