@@ -111,3 +111,11 @@ def test_settling_has_a_bound() -> None:
 @pytest.mark.parametrize("url", ["", " ", "javascript:", "http//no", "//host/x", "\0javascript:x", "ja vascript:x"])
 def test_safe_url_takes_no_relative_url_unless_it_is_allowed(url: str) -> None:
     assert safe_url(url) is None
+
+
+@pytest.mark.parametrize("cleaner", CLEANERS)
+@pytest.mark.parametrize("lines", [1, 2, 7, 50])
+def test_empty_lines_at_the_beginning_of_a_listing_cost_no_markup(cleaner: str, lines: int) -> None:
+    cleaned = CLEANERS[cleaner]("<p>See <b>this</b>.</p><pre>" + "\n" * lines + "code</pre>")
+    assert "<b>this</b>" in cleaned
+    assert CLEANERS[cleaner](cleaned) == cleaned

@@ -71,7 +71,7 @@ def test_a_refusal_comes_back_whole(pool: DocumentPool) -> None:
     with pytest.raises(BrokenDocumentError, match="HTML page") as caught:
         pool.read(b"<html><body/></html>", SOURCE)
     assert (caught.value.place, "alternate" in (caught.value.hint or "")) == ("a.xml:1", True)
-    with pytest.raises(BrokenDocumentError, match="more than the 10"):
+    with pytest.raises(BrokenDocumentError, match="the limit is 10"):
         pool.read(feed_of(1), DocumentSource("a.xml", "F", limit=10))
     problems = pool.read(b"<rss><channel><item/></channel></rss>", SOURCE).problems
     assert [problem.place for problem in problems] == ["a.xml:1 (entry 1)"]
@@ -89,26 +89,69 @@ def test_processes_are_used_again_by_many_threads(pool: DocumentPool) -> None:
     assert 1 <= len(pool.sandboxes.pids()) <= 2
 
 
-def test_a_process_that_is_killed_over_a_document_takes_only_that_one(pool: DocumentPool) -> None:
-    pool.read(feed_of(1), SOURCE)
-    (victim,) = pool.sandboxes.pids()
-    stop = threading.Event()
+def _kill_busy_readers(pool: DocumentPool, times: int) -> threading.Thread:
+    """Kill a reader as soon as it reads a document, `times` times."""
 
-    def kill_when_busy() -> None:
-        while not stop.is_set():
-            if victim not in pool.sandboxes.pids():
-                time.sleep(0.05)
-                os.kill(victim, signal.SIGKILL)
-                return
+    def kill() -> None:
+        killed: set[int] = set()
+        while len(killed) < times:
+            for reader in {process.pid for process in list(pool.sandboxes._busy)} - killed:
+                os.kill(reader, signal.SIGKILL)
+                killed.add(reader)
             time.sleep(0.001)
 
-    killer = threading.Thread(target=kill_when_busy)
+    killer = threading.Thread(target=kill)
     killer.start()
+    return killer
+
+
+def test_a_document_is_read_again_if_its_reader_was_killed_once(pool: DocumentPool) -> None:
+    killer = _kill_busy_readers(pool, 1)
+    assert len(pool.read(feed_of(60_000), DocumentSource("large.xml", "F")).items) == 60_000
+    killer.join()
+
+
+def test_a_process_that_is_killed_over_a_document_takes_only_that_one(pool: DocumentPool) -> None:
+    killer = _kill_busy_readers(pool, 2)
     with pytest.raises(BrokenDocumentError, match="its process was ended by signal 9"):
         pool.read(feed_of(60_000), DocumentSource("large.xml", "F"))
-    stop.set()
     killer.join()
     assert len(pool.read(feed_of(2), SOURCE).items) == 2
+
+
+def test_sandboxes_of_a_reader_end_with_it() -> None:
+    with DocumentPool(workers=1, seconds=60) as pool:
+        pool.read(b"<urn:a> <urn:b> 1 .", DocumentSource("a.ttl", "F", form=RdfForm.TURTLE))
+        (reader,) = pool.sandboxes.pids()
+        nested = [int(pid) for pid in Path(f"/proc/{reader}/task/{reader}/children").read_text().split()]
+        assert nested
+        for pid in nested:
+            os.kill(pid, signal.SIGSTOP)  # one that neither answers nor notices that its reader is gone
+    deadline = time.monotonic() + 60
+    while any(Path(f"/proc/{pid}").exists() and _state(pid) != "Z" for pid in nested):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _state(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return "Z"
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (b'{"version": "https://jsonfeed.org/version/1.1", "items": [{"id": "1", "content_html": "<p>\\ud83d</p>"},'
+         b' {"id": "2"}]}', "a.json"),
+        (b'{"id": 1, "content:html": "<p>cut \\ud83d</p>"}\n{"id": 2}\n', "a.jsonl"),
+        (b"<rss><channel><item><guid>1</guid><description>&lt;b>" + b"&amp;" * 900_000
+         + b"</description></item><item><guid>2</guid></item></channel></rss>", "a.xml"),
+    ],
+)  # fmt: skip
+def test_one_odd_item_does_not_cost_the_others(pool: DocumentPool, data: bytes, name: str) -> None:
+    assert "2" in [item.id for item in pool.read(data, DocumentSource(name, "F")).items]
 
 
 def test_a_process_that_died_while_idle_is_replaced_without_loss(pool: DocumentPool) -> None:

@@ -160,6 +160,19 @@ def test_a_thread_that_notes_no_progress_any_more_does_not_hide_that_matching_is
     assert not _is_live(pulse)
 
 
+def test_a_loop_that_is_held_up_now_and_then_does_not_hide_that_matching_is_stuck() -> None:
+    clock = Clock()
+    pulse = RunState(clock, stall_seconds=600)
+    pulse.turned("runnel-deliver", period=1.0)
+    for clock.now in range(0, 1_000, 100):
+        pulse.note_matching("a", 5)
+        pulse.hold_up("runnel-deliver", "the mail server does not answer")
+        pulse.note_matching("a", 5)
+        pulse.release("runnel-deliver")
+        pulse.turned("runnel-deliver", period=1.0)
+    assert not _is_live(pulse)
+
+
 def test_counts_of_many_threads_add_up() -> None:
     pulse = RunState()
     threads = [threading.Thread(target=_count_many, args=(pulse,)) for _ in range(8)]
