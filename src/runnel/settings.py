@@ -183,7 +183,7 @@ class Settings(BaseSettings):
         10,
         ge=1,
         description="Most requests to confirm that are sent per day to one mailbox or to one webhook host, for all"
-        " owners together.",
+        " owners together. One owner may use half of them.",
     )
     owner_pending_confirmations: int = Field(
         20, ge=0, description="Most targets of an owner that may be waiting for confirmation at the same time."

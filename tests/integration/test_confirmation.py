@@ -5,6 +5,7 @@ Every test runs the attack against real servers (SMTP and HTTP on loopback) and 
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import signal
@@ -21,6 +22,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from aiosmtpd.smtp import SMTP, Envelope, Session
 from fastapi.testclient import TestClient
 from hypothesis import given
 from hypothesis import strategies as st
@@ -42,7 +44,7 @@ from runnel.model.consent import Consent, ConsentState
 from runnel.model.message import MessageState
 from runnel.settings import Settings
 from runnel.sinks.mail.confirmation_text import plain_name
-from runnel.sinks.mail.mail_address import mailbox_of
+from runnel.sinks.mail.mail_address import certain_mailbox_of, mailbox_of
 from runnel.testing import FakeClock
 from runnel.web.collect_report import collect_report
 from runnel.web.metrics import render_metrics
@@ -439,7 +441,7 @@ def test_who_refuses_for_good_is_never_asked_again_by_anybody(runner: InProcess,
     assert client.post(link).status_code == 200
     assert _consent(engine, VICTIM).state is ConsentState.REFUSED, "the refusal stays"
     for owner in (ann, bob):
-        for trick in TRICKS:
+        for trick in ("victim@mail.example", "VICTIM@MAIL.example", "victim+1@mail.example"):
             with pytest.raises(StatementError, match="refused messages"):
                 owner.execute(f"subscribe to Rock output mail '{trick}';")
     with pytest.raises(StatementError, match="refused messages"):
@@ -450,6 +452,93 @@ def test_who_refuses_for_good_is_never_asked_again_by_anybody(runner: InProcess,
     engine.execute("confirm subscription 2;")  # the admin knows better
     _publish(runner, 2)
     assert len(_contents(post)) == 1
+
+
+def test_nobody_refuses_for_an_address_that_has_other_dots(runner: InProcess, post: Post) -> None:
+    engine, ann, mallory, client = runner.engine, _owner(runner), _owner(runner, "mallory"), _client(runner.engine)
+    ann.execute("subscribe to Rock output mail 'jsmith@corp.example';")
+    engine.execute("subscribe to Rock output mail 'jsmith@corp.example';")
+    engine.execute("confirm subscription 1;")
+    mallory.execute("subscribe to Rock output mail 'Js.Mith+x@corp.example';")
+    runner.deliver()
+    (link,) = _links(post)
+    assert client.post(f"{link}/refuse").status_code == 200
+    assert _consent(engine, "jsmith@corp.example").is_confirmed
+    _publish(runner, 1)
+    assert len(_contents(post)) == 2, "one of ann's and one of the admin's"
+    with pytest.raises(StatementError, match="refused messages"):
+        ann.execute("subscribe to Rock output mail 'js.mith@corp.example';")
+    ann.execute("subscribe to Rock output mail 'j.smith@corp.example';")
+
+
+def test_a_refusal_is_for_all_dots_where_the_provider_ignores_them(runner: InProcess, post: Post) -> None:
+    engine, ann, bob = runner.engine, _owner(runner), _owner(runner, "bob")
+    engine.execute("subscribe to Rock output mail 'j.s.mith@gmail.com';")
+    bob.execute("subscribe to Rock output mail 'j.smith@gmail.com';")
+    ann.execute("subscribe to Rock output mail 'jsmith@gmail.com';")
+    runner.deliver()
+    assert _client(engine).post(f"{_links(post)[0]}/refuse").status_code == 200
+    assert _consent(engine, "jsmith@gmail.com").state is ConsentState.REFUSED
+    assert _consent(engine, "j.smith@gmail.com", owner=3).state is ConsentState.REFUSED
+    assert "refused" in engine.show("subscriptions").lines[0]
+    with pytest.raises(StatementError, match="refused messages"):
+        ann.execute("subscribe to Rock output mail 'js.mith+x@gmail.com';")
+
+
+_SPELLINGS = st.from_regex(
+    r"[abAB]{1,2}(\.[abAB]{1,2}){0,2}(\+[ab.]{1,3})?@(mail\.example|gmail\.com)", fullmatch=True
+)
+
+
+@given(_SPELLINGS, _SPELLINGS)
+def test_who_refuses_as_one_shares_limits_too(one: str, other: str) -> None:
+    if certain_mailbox_of(one) == certain_mailbox_of(other):
+        assert mailbox_of(one) == mailbox_of(other)
+    if one.endswith("@gmail.com"):
+        assert certain_mailbox_of(one) == mailbox_of(one)
+    assert certain_mailbox_of(certain_mailbox_of(one)) == certain_mailbox_of(one)
+
+
+def test_what_matches_after_a_refusal_was_taken_back_waits_for_the_other_owners(
+    runner: InProcess, post: Post
+) -> None:
+    engine, ann, bob, client = runner.engine, _owner(runner), _owner(runner, "bob"), _client(runner.engine)
+    for owner in (ann, bob):
+        owner.execute(f"subscribe to Rock output mail '{VICTIM}';")
+    runner.deliver()
+    for link in _links(post):
+        client.post(link)
+    _publish(runner, 1)
+    client.post(f"{_links(post)[0]}/refuse")
+    _publish(runner, 2)
+    engine.execute("confirm subscription 1;")
+    _publish(runner, 3)
+    bob.execute("send subscription 2 now;")
+    runner.deliver()
+    client.post(_links(post)[-1])
+    _publish(runner, 4)
+    counts = [sum(f"rock {number}".encode() in content for content in _contents(post)) for number in range(1, 5)]
+    assert counts == [2, 0, 2, 2], "only what matched while the recipient refused is never sent"
+
+
+def test_other_subscriptions_do_not_keep_a_consent_and_lose_nothing(runner: InProcess, post: Post) -> None:
+    ann, client = _owner(runner), _client(runner.engine)
+    ann.execute(f"subscribe to Rock output mail '{VICTIM}'; subscribe to Rock output mail '{VICTIM}';")
+    runner.engine.execute("confirm subscription 1;")
+    _publish(runner, 1)
+    assert len(_contents(post)) == 2
+    link = re.search(rb"List-Unsubscribe: <https://runnel.example(/unsubscribe/[^>]+)>", _contents(post)[0])
+    assert link is not None
+    assert client.post(link[1].decode()).status_code == 200
+    assert "the recipient unsubscribed" in ann.show("subscriptions").lines[0]
+    ann.execute(f"subscribe to Rock output mail '{VICTIM}';")
+    _publish(runner, 2)
+    assert len(_contents(post)) == 2
+    client.post(_links(post)[-1])
+    _publish(runner, 3)
+    assert all(
+        sum(f"rock {number}".encode() in content for content in _contents(post)) == 2 for number in (1, 2, 3)
+    ), "nothing is lost and nothing sent twice"
 
 
 def test_who_unsubscribes_by_link_has_to_be_asked_again(runner: InProcess, post: Post) -> None:
@@ -615,6 +704,57 @@ def test_a_mail_server_that_is_away_uses_up_no_requests(tmp_path: Path, clock: F
         assert len(_links(post)) == 1
 
 
+class _Quoting(Post):
+    """A mail server that repeats the mail which it does not take."""
+
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
+        assert isinstance(envelope.original_content, bytes)
+        self.taken.append(("", [], envelope.original_content))
+        mark = re.search(rb"[A-Z2-7]{4}(-[A-Z2-7]{4}){5}", envelope.original_content)
+        assert mark is not None
+        return f"{self.data_answer} {mark[0].decode()}"
+
+
+@pytest.mark.parametrize("code", [451, 552, 554])
+def test_a_mail_server_that_quotes_a_request_shows_the_challenge_to_nobody(
+    tmp_path: Path, clock: FakeClock, caplog: pytest.LogCaptureFixture, code: int
+) -> None:
+    post = _Quoting(data_answer=str(code))
+    with _workspace(tmp_path / "root", clock, post) as runner:
+        ann = _owner(runner)
+        ann.execute(f"subscribe to Rock output mail '{VICTIM}';")
+        runner.deliver()
+        (link,) = _links(post)
+        line = ann.show("subscriptions").lines[0]
+        assert str(code) in line
+        assert link.partition(".")[2] not in f"{line} {runner.engine.status()} {caplog.text}"
+
+
+class _Dropping(Post):
+    """A mail server that takes a mail and ends the connection before it says so."""
+
+    async def handle_DATA(self, server: SMTP, session: Session, envelope: Envelope) -> str:  # noqa: N802
+        await super().handle_DATA(server, session, envelope)
+        assert server.transport is not None
+        server.transport.close()
+        await asyncio.sleep(3600)  # until the server notices, and cancels this
+        return "250 OK"
+
+
+def test_a_mail_that_may_have_been_taken_counts_as_a_request(tmp_path: Path, clock: FakeClock) -> None:
+    post = _Dropping()
+    with _workspace(tmp_path / "root", clock, post) as runner:
+        ann = _owner(runner)
+        ann.execute(f"subscribe to Rock output mail '{VICTIM}';")
+        for _ in range(UNANSWERED + 2):
+            runner.deliver()
+            clock.advance(timedelta(hours=1))
+        assert _consent(runner.engine, VICTIM).requests == len(post.taken) == UNANSWERED
+        assert "the connection to the mail server was lost" in ann.show("subscriptions").lines[0]
+        with pytest.raises(StatementError, match="did not answer"):
+            ann.execute("send subscription 1 now;")
+
+
 # --- after the confirmation ----------------------------------------------------------------------------------------
 
 
@@ -725,6 +865,49 @@ def test_redirects_and_errors_confirm_nothing(runner: InProcess, endpoint: Endpo
         _publish(runner, status)
     assert endpoint.documents("feed.items") == []
     assert len(runner.engine.status().unconfirmed_subscriptions) == 3
+
+
+@pytest.mark.parametrize("status", [302, 400, 410, 413, 503])
+def test_an_endpoint_that_quotes_the_challenge_in_an_error_shows_it_to_nobody(
+    runner: InProcess, endpoint: Endpoint, caplog: pytest.LogCaptureFixture, status: int
+) -> None:
+    endpoint.answers, endpoint.status = "echo", status
+    ann = _owner(runner)
+    ann.execute(f"subscribe to Rock output webhook '{endpoint.url()}';")
+    runner.deliver()
+    challenge = endpoint.documents("runnel.confirmation")[0]["data"]["challenge"]
+    line = ann.show("subscriptions").lines[0]
+    assert f"the endpoint answered {status}" in line
+    assert challenge not in f"{line} {runner.engine.status()} {caplog.text}"
+
+
+def test_the_challenge_of_an_endpoint_is_good_for_no_link(runner: InProcess, endpoint: Endpoint) -> None:
+    endpoint.answers = "nothing"
+    _owner(runner).execute(f"subscribe to Rock output webhook '{endpoint.url()}';")
+    runner.deliver()
+    challenge = endpoint.documents("runnel.confirmation")[0]["data"]["challenge"]
+    consent = _consent(runner.engine, endpoint.url(), "webhook")
+    link, client = f"/confirm/{consent.id}.{challenge}", _client(runner.engine)
+    for path in (link, f"{link}/refuse"):
+        assert client.get(path).status_code == client.post(path).status_code == 404
+    assert _consent(runner.engine, endpoint.url(), "webhook").state is ConsentState.PENDING
+
+
+@pytest.mark.parametrize(("limit", "share"), [(1, 1), (2, 1), (3, 1), (4, 2), (5, 2)])
+def test_one_owner_uses_half_of_the_requests_to_a_host(
+    tmp_path: Path, clock: FakeClock, post: Post, endpoint: Endpoint, limit: int, share: int
+) -> None:
+    endpoint.answers = "nothing"
+    with _workspace(tmp_path / "root", clock, post, confirmation_requests_per_day=limit) as runner:
+        mallory, ann = _owner(runner, "mallory"), _owner(runner)
+        for number in range(6):
+            mallory.execute(f"subscribe to Rock output webhook '{endpoint.url(f'/mallory/{number}')}';")
+        runner.deliver()
+        assert len(endpoint.posts) == share, "exactly its share"
+        endpoint.answers = "challenge"
+        ann.execute(f"subscribe to Rock output webhook '{endpoint.url('/ann')}';")
+        runner.deliver()
+        assert [path for path, _, _ in endpoint.posts[share:]] == (["/ann"] if limit > share else [])
 
 
 def test_a_changed_endpoint_has_to_confirm_itself(runner: InProcess, endpoint: Endpoint) -> None:

@@ -167,7 +167,7 @@ class Confirmer:
             sink = self._confirming(consent.kind)
             if current is None or subscription is None or current.state is not ConsentState.PENDING:
                 return None
-            if sink is None or consents.has_refused(connection, consent.kind, consent.recipient):
+            if sink is None or consents.has_refused(connection, consent.kind, sink.refuser(consent.target)):
                 reason = "the output is not installed" if sink is None else "the recipient refused for good"
                 consents.end_request(connection, current, reason, None, reached=True)
                 return None
@@ -177,9 +177,7 @@ class Confirmer:
                 reason = f"{sent} requests were not answered; the admin can confirm the subscription"
                 consents.end_request(connection, current, reason, None, reached=True)
                 return None
-            if consents.requests_today(connection, consent.kind, consent.recipient) >= (
-                settings.confirmation_requests_per_day
-            ):
+            if self._has_enough(connection, consent):
                 tomorrow = (moment // consents.DAY + 1) * consents.DAY
                 reason = "the recipient got as many requests as are allowed per day; the next is sent tomorrow"
                 consents.end_request(connection, current, reason, tomorrow, reached=True)
@@ -187,13 +185,24 @@ class Confirmer:
             retry = moment + int(_RETRY_SECONDS[min(current.attempts, len(_RETRY_SECONDS) - 1)] * 1e6)
             lifetime = settings.confirmation_days * consents.DAY
             current = consents.begin_request(connection, current, retry=retry, lifetime=lifetime)
-            return current, self._request(connection, current, subscription)
+            return current, self._request(connection, current, subscription, has_link=sink.answers_later)
 
-    def _request(self, connection: Connection, consent: Consent, subscription: Subscription) -> ConfirmationRequest:
+    def _has_enough(self, connection: Connection, consent: Consent) -> bool:
+        """Whether a recipient got all requests of today, or all that one owner may use of them.
+
+        An owner may use half, so that nobody alone keeps the other owners from asking.
+        """
+        by_owner = consents.requests_today(connection, consent.kind, consent.recipient)
+        limit = self._settings.confirmation_requests_per_day
+        return sum(by_owner.values()) >= limit or by_owner.get(consent.owner, 0) >= max(1, limit // 2)
+
+    def _request(
+        self, connection: Connection, consent: Consent, subscription: Subscription, *, has_link: bool
+    ) -> ConfirmationRequest:
         secret = workspace_secret(connection, consents.CONFIRMATION)
         feed = feeds.feed_by_id(connection, subscription.feed)
         link = None
-        if self._settings.public_url:
+        if has_link and self._settings.public_url:
             token = consents.consent_token(secret, consent)
             link = f"{self._settings.public_url.rstrip('/')}/confirm/{token}"
         return ConfirmationRequest(

@@ -58,21 +58,23 @@ def refuse_by_link(root: Workspace, token: str) -> LinkedRequest | None:
         return None
     with root.catalog.write() as connection:
         found = _consent(connection, token)
-        if found is None:
+        sink = None if found is None else _sink(found.kind)
+        if found is None or sink is None:
             return None
-        consents.refuse_for_good(connection, found, "the recipient refused for good")
+        consents.refuse_for_good(connection, found, sink.refuser, "the recipient refused for good")
         for one in subscriptions.live_subscriptions(connection, owner=ADMIN):
-            if (
-                one.kind == found.kind
-                and one.disabled is None
-                and _recipient(one.kind, one.target) == found.recipient
-            ):
+            if one.kind != found.kind or one.target is None or one.disabled is not None:
+                continue
+            if sink.refuser(one.target) == sink.refuser(found.target):
                 subscriptions.disable_subscription(connection, one, f"{one.target} refused messages for good")
     return request_of_link(root, token)
 
 
 def _consent(connection: Connection, token: str) -> Consent | None:
-    return consents.consent_by_token(connection, find_secret(connection, consents.CONFIRMATION), token)
+    """The consent of a link. Endpoints are sent no links, so their challenges are good for none."""
+    found = consents.consent_by_token(connection, find_secret(connection, consents.CONFIRMATION), token)
+    sink = None if found is None else _sink(found.kind)
+    return found if sink is not None and sink.answers_later else None
 
 
 def _request(connection: Connection, consent: Consent) -> LinkedRequest:
@@ -80,9 +82,9 @@ def _request(connection: Connection, consent: Consent) -> LinkedRequest:
     return LinkedRequest(owner_by_id(connection, consent.owner).name, consent.target, consent.state, is_open)
 
 
-def _recipient(kind: str, target: str | None) -> str | None:
+def _sink(kind: str) -> ConfirmingSink | None:
     try:
         sink = open_sink(kind)
     except InputError:
-        return None
-    return sink.recipient(target) if isinstance(sink, ConfirmingSink) and target is not None else None
+        return None  # it is not installed any more
+    return sink if isinstance(sink, ConfirmingSink) else None

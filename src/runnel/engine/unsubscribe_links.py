@@ -48,12 +48,17 @@ def end_by_link(root: Workspace, token: str) -> str | None:
 
 
 def _withdraw(connection: Connection, ended: Subscription) -> None:
-    """A recipient who ends the last subscription of an owner has to agree again before that owner sends more."""
-    others = subscriptions.live_subscriptions(connection, owner=ended.owner)
-    if ended.owner == ADMIN or any(consents.key_of(one) == consents.key_of(ended) for one in others):
+    """A recipient who ends a subscription of an owner has to agree again before that owner sends more.
+
+    The owner's other subscriptions to the target wait for that, and lose nothing.
+    """
+    if ended.owner == ADMIN:
         return
     consent = consents.consent_of(connection, *consents.key_of(ended))
     if consent is not None and consent.is_confirmed:
+        for one in subscriptions.live_subscriptions(connection, owner=ended.owner):
+            if consents.key_of(one) == consents.key_of(ended):
+                subscriptions.keep_place(connection, one)
         consents.withdraw_consent(connection, consent, "the recipient unsubscribed")
 
 

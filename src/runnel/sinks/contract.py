@@ -77,8 +77,9 @@ class ConfirmationRequest:
 
     It carries no item, and of what the owner wrote only the name of the feed. `key` identifies the request, and stays
     the same while its `challenge` does. Only the recipient gets the challenge. It comes back in the response (see
-    ConfirmingRoute), by the `link`, or through the owner, who enters it. Where the workspace has no public URL there
-    are no links; `refuse` is the one by which the recipient refuses for good.
+    ConfirmingRoute), by the `link`, or through the owner, who enters it. Only a request to a
+    person has links, and only if the workspace has a public URL; `refuse` is the one by which the recipient refuses
+    for good.
     """
 
     key: str
@@ -131,10 +132,19 @@ class ConfirmingSink(Protocol):
 
     kind: str
     answers_later: bool
-    """Whether a person answers, by the link or the code, rather than the endpoint in its response."""
+    """Whether a person answers, by the link or the code, rather than the endpoint in its response.
+
+    Only requests to persons have links.
+    """
 
     def recipient(self, target: str) -> str:
-        """What limits count a canonical target by: all targets that reach the same recipient have one."""
+        """What limits count a canonical target by: all targets that may reach the same recipient have one."""
+
+    def refuser(self, target: str) -> str:
+        """For whom a canonical target can refuse: only targets that surely reach the same recipient share a refuser.
+
+        Targets with one refuser have one recipient too.
+        """
 
     def domain(self, target: str) -> str:
         """The host name by which the setting `confirmed_domains` may exempt a canonical target."""
@@ -164,5 +174,6 @@ class ConfirmingRoute(Protocol):
     async def confirm(self, request: ConfirmationRequest) -> bool:
         """Send a request; gives whether the recipient agreed in its response. Otherwise it may answer later.
 
-        Raises DeliveryError if the recipient did not get the request or gave a wrong response.
+        Raises DeliveryError if the recipient did not get the request or gave a wrong response. The owner reads the
+        text of the error, so it must not quote the response, which may repeat the challenge.
         """

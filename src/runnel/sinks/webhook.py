@@ -67,6 +67,10 @@ class WebhookSink:
         """The endpoint's host and port: paths and queries of a host cost an attacker nothing."""
         return self.host(target)
 
+    def refuser(self, target: str) -> str:
+        """The endpoint alone: others at its host may be somebody else's."""
+        return target
+
     def domain(self, target: str) -> str:
         """The endpoint's host."""
         return host_of(target)
@@ -101,7 +105,7 @@ class WebhookRoute:
         body = confirmation_body(request)
         headers = webhook_headers(request, body, self._clock())
         answer = await self._post(request.subscription, body, headers, whole=True)
-        self._judge(answer)
+        self._judge(answer, is_quoted=False)
         if answered_challenge(answer.body) != request.challenge:
             raise DeliveryError(
                 f"the endpoint answered {_status(answer.status)} without the challenge",
@@ -127,11 +131,11 @@ class WebhookRoute:
     async def close(self) -> None:
         """Nothing is held here."""
 
-    def _judge(self, answer: HttpResponse) -> str:
-        """What an answer means for the message."""
+    def _judge(self, answer: HttpResponse, *, is_quoted: bool = True) -> str:
+        """What an answer means for the message. An answer to a challenge is not quoted, since it may repeat it."""
         if 200 <= answer.status < 300:
             return f"the endpoint took it with {_status(answer.status)}"
-        said = _said(answer.body)
+        said = _said(answer.body) if is_quoted else ""
         message = f"the endpoint answered {_status(answer.status)}" + (f": {said}" if said else "")
         match answer.status:
             case 410:

@@ -1,8 +1,9 @@
 """Consents in the catalog: which targets agreed to the messages of which owners.
 
 An owner's subscription waits while the consent of its target is not confirmed. A consent is of one owner and one
-exact target. Limits count by recipient, which is coarser: every address of a mailbox has the same one. A recipient
-that refused for good has a row of owner 0, which stands for all owners.
+exact target. Limits count by recipient, which is coarser: every spelling of an address has the same one. A refusal is
+for a refuser, which is in between: those spellings that surely lead to one mailbox. It has a row of owner 0, which
+stands for all owners, with the refuser as its target.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import hmac
 import secrets
 from base64 import b32encode
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
@@ -191,9 +192,9 @@ def describe_consent(consent: Consent, moment: int) -> str:
     return f"waiting for confirmation{because}"
 
 
-def has_refused(connection: Connection, kind: str, recipient: str) -> bool:
+def has_refused(connection: Connection, kind: str, refuser: str) -> bool:
     """Whether a recipient refused messages of all owners, for good."""
-    return consent_of(connection, EVERYBODY, kind, recipient) is not None
+    return consent_of(connection, EVERYBODY, kind, refuser) is not None
 
 
 def pending_count(connection: Connection, owner: int) -> int:
@@ -228,11 +229,11 @@ def pending_consents(connection: Connection) -> list[Consent]:
     return [_consent(row) for row in connection.execute(select(schema.consents).where(_PENDING))]
 
 
-def requests_today(connection: Connection, kind: str, recipient: str) -> int:
-    """How many requests a recipient was sent today, for all owners."""
-    query = select(func.coalesce(func.sum(_k.day_requests), 0))
+def requests_today(connection: Connection, kind: str, recipient: str) -> dict[int, int]:
+    """How many requests a recipient was sent today, by owner."""
+    query = select(_k.owner, func.sum(_k.day_requests).label("requests")).group_by(_k.owner)
     query = query.where(_k.kind == kind, _k.recipient == recipient, _k.day == now(connection) // DAY)
-    return int(connection.execute(query).scalar_one())
+    return {row.owner: int(row.requests) for row in connection.execute(query)}
 
 
 def unanswered_requests(connection: Connection, owner: int, kind: str, recipient: str) -> int:
@@ -344,8 +345,8 @@ def withdraw_consent(connection: Connection, consent: Consent, outcome: str) -> 
     )
 
 
-def refuse_for_good(connection: Connection, consent: Consent, outcome: str) -> None:
-    """Let nothing more be sent to a recipient, of any owner, at any of its targets."""
+def refuse_for_good(connection: Connection, consent: Consent, refuser_of: Callable[[str], str], outcome: str) -> None:
+    """Let nothing more be sent to the refuser of a target, of any owner, at any of its targets."""
     moment = now(connection)
     values: dict[str, Any] = {
         "state": ConsentState.REFUSED.value,
@@ -353,19 +354,30 @@ def refuse_for_good(connection: Connection, consent: Consent, outcome: str) -> N
         "outcome": outcome,
         "changed": moment,
     }
-    same = (_k.kind == consent.kind, _k.recipient == consent.recipient)
-    connection.execute(update(schema.consents).where(*same).values(**values))
-    if not has_refused(connection, consent.kind, consent.recipient):
-        row = WantedConsent(EVERYBODY, consent.kind, consent.recipient, consent.recipient, 0)
+    for one in _of_same_refuser(connection, consent, refuser_of):
+        connection.execute(update(schema.consents).where(_k.id == one.id).values(**values))
+    refuser = refuser_of(consent.target)
+    if not has_refused(connection, consent.kind, refuser):
+        row = WantedConsent(EVERYBODY, consent.kind, refuser, consent.recipient, 0)
         connection.execute(insert(schema.consents).values(_new_row(row, moment) | values))
 
 
-def forget_refusal(connection: Connection, consent: Consent) -> None:
-    """Let a recipient that refused be confirmed again, which only the admin may decide."""
-    same = (_k.kind == consent.kind, _k.recipient == consent.recipient)
-    connection.execute(delete(schema.consents).where(_k.owner == EVERYBODY, *same))
+def forget_refusal(connection: Connection, consent: Consent, refuser_of: Callable[[str], str]) -> set[Key]:
+    """Let a refuser be confirmed again, which only the admin may decide; gives the consents that are pending now."""
+    refusal = (_k.owner == EVERYBODY, _k.kind == consent.kind, _k.target == refuser_of(consent.target))
+    connection.execute(delete(schema.consents).where(*refusal))
+    refused = [one for one in _of_same_refuser(connection, consent, refuser_of) if one.state is ConsentState.REFUSED]
     values = {"state": ConsentState.PENDING.value, "nonce": None, "expires": now(connection), "outcome": None}
-    connection.execute(update(schema.consents).where(_k.state == ConsentState.REFUSED.value, *same).values(**values))
+    for one in refused:
+        connection.execute(update(schema.consents).where(_k.id == one.id).values(**values))
+    return {(one.owner, one.kind, one.target) for one in refused}
+
+
+def _of_same_refuser(connection: Connection, consent: Consent, refuser_of: Callable[[str], str]) -> list[Consent]:
+    """The consents of all owners to which a refusal by the target of one applies."""
+    query = select(schema.consents).where(_k.kind == consent.kind, _k.recipient == consent.recipient)
+    found = [_consent(row) for row in connection.execute(query.where(_k.owner != EVERYBODY))]
+    return [one for one in found if refuser_of(one.target) == refuser_of(consent.target)]
 
 
 def _change(connection: Connection, consent: Consent, values: Mapping[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from runnel.catalog.access import consents
 from runnel.catalog.access.workspace_secrets import find_secret
+from runnel.catalog.declared import subscriptions
 from runnel.catalog.store.connection import now
 from runnel.delivery.confirmer import UNANSWERED
 from runnel.engine.declare.scope import DeclarationScope
@@ -28,7 +29,7 @@ def confirm(scope: DeclarationScope, statement: Confirm) -> Outcome:
         _check_code(scope, consent, statement.code, statement.span)
         outcome = "the code was entered"
     elif scope.actor.is_admin:
-        consents.forget_refusal(scope.connection, consent)
+        _forget_refusal(scope, consent)
         outcome = "the admin confirmed it"
     else:
         raise StatementError(
@@ -38,6 +39,17 @@ def confirm(scope: DeclarationScope, statement: Confirm) -> Outcome:
         )
     consents.confirm_consent(scope.connection, consent, outcome)
     return Outcome(f"subscription {found.id} is confirmed: messages are sent to {found.target}", data)
+
+
+def _forget_refusal(scope: DeclarationScope, consent: Consent) -> None:
+    """Take back a refusal. Other owners have to ask again, and what matches until the answer waits for it."""
+    sink = open_sink(consent.kind)
+    if not isinstance(sink, ConfirmingSink):
+        return
+    pending = consents.forget_refusal(scope.connection, consent, sink.refuser)
+    for one in subscriptions.live_subscriptions(scope.connection) if pending else ():
+        if consents.key_of(one) in pending:
+            subscriptions.keep_place(scope.connection, one)
 
 
 def _check_code(scope: DeclarationScope, consent: Consent, code: str, span: Span) -> None:

@@ -160,7 +160,7 @@ def _wanted_consent(scope: DeclarationScope, statement: Subscribe, target: str) 
         settings.confirmation_days * consents.DAY,
         is_exempt(sink, target, settings),
     )
-    if consents.has_refused(scope.connection, wanted.kind, wanted.recipient):
+    if consents.has_refused(scope.connection, wanted.kind, sink.refuser(target)):
         raise StatementError(
             f"{target} refused messages from this workspace",
             span=span,

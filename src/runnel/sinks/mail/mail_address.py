@@ -19,6 +19,8 @@ _LONGEST_NAME = 64
 # Without % and !, by which old servers were told to send a mail on to somewhere else.
 _NAME = re.compile(r"[A-Za-z0-9#$&'*+/=?^_`{|}~-]+(?:\.[A-Za-z0-9#$&'*+/=?^_`{|}~-]+)*")
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_WITHOUT_DOTS = frozenset({"gmail.com", "googlemail.com"})
+"""Domains of providers that ignore dots in names: nobody else can have the same name with other dots."""
 _FROM = re.compile(r'\s*(?:"?([^"<>]*?)"?\s*<([^<>]*)>|([^<>]*))\s*')
 
 
@@ -37,7 +39,7 @@ def check_address(text: str | None) -> str:
 
 
 def mailbox_of(address: str) -> str:
-    """What limits count an address by. Providers ignore case, dots and what follows a plus in the name.
+    """What limits count an address by. Many providers ignore case, dots and what follows a plus in the name.
 
     Addresses of different people may share limits where a provider does tell them apart.
 
@@ -47,6 +49,18 @@ def mailbox_of(address: str) -> str:
     name, _, domain = address.rpartition("@")
     base = name.partition("+")[0] or name
     return f"{base.replace('.', '').lower()}@{domain}"
+
+
+def certain_mailbox_of(address: str) -> str:
+    """Whose refusal an address is. Dots matter, unless the provider is known to ignore them.
+
+    >>> certain_mailbox_of("Me.Too+runnel@mail.example"), certain_mailbox_of("Me.Too+runnel@gmail.com")
+    ('me.too@mail.example', 'metoo@gmail.com')
+    """
+    name, _, domain = address.rpartition("@")
+    if domain in _WITHOUT_DOTS:
+        return mailbox_of(address)
+    return f"{(name.partition('+')[0] or name).lower()}@{domain}"
 
 
 def sender_of(setting: str) -> Address:

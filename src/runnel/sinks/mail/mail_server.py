@@ -28,6 +28,13 @@ _STALE_SECONDS = 60.0
 _TOO_LARGE = 552
 
 
+class LostInDataError(SMTPException, OSError):
+    """The connection was lost while the mail was sent, so the server may have taken it.
+
+    It is no ConnectionError: that says that the server has not got the mail.
+    """
+
+
 @dataclass(frozen=True, slots=True)
 class Sent:
     """That the server took a mail, and its words."""
@@ -70,7 +77,10 @@ class MailServer:
                     line = await self._connect()
                     await self._begin(line, sender, mail)
                 await line.client.rcpt(recipient)
-                answer = await line.client.data(mail, timeout=self._settings.send_seconds * DATA_TIMES)
+                try:
+                    answer = await line.client.data(mail, timeout=self._settings.send_seconds * DATA_TIMES)
+                except ConnectionError as error:
+                    raise LostInDataError(str(error)) from None
                 line.mails += 1
                 self._rest(line)
                 return Sent(f"{answer.code} {answer.message}")

@@ -28,9 +28,9 @@ from runnel.model.subscription import Subscription
 from runnel.settings import Settings
 from runnel.sinks.contract import ConfirmationRequest, Delivery
 from runnel.sinks.mail.compose_mail import compose_confirmation, compose_mail
-from runnel.sinks.mail.mail_address import check_address, mailbox_of, sender_of
+from runnel.sinks.mail.mail_address import certain_mailbox_of, check_address, mailbox_of, sender_of
 from runnel.sinks.mail.mail_html import one_line
-from runnel.sinks.mail.mail_server import DATA_TIMES, MailServer, Sent
+from runnel.sinks.mail.mail_server import DATA_TIMES, LostInDataError, MailServer, Sent
 from runnel.sinks.mail.render_mail import render_mail
 
 if TYPE_CHECKING:
@@ -62,6 +62,10 @@ class MailSink:
     def recipient(self, target: str) -> str:
         """The mailbox: tricks with case, dots and plus reach the same person."""
         return mailbox_of(target)
+
+    def refuser(self, target: str) -> str:
+        """The mailbox, as far as it is certain that the spellings lead to it."""
+        return certain_mailbox_of(target)
 
     def domain(self, target: str) -> str:
         """The domain of the address."""
@@ -99,14 +103,14 @@ class MailRoute:
         """Send a mail that asks whether more may be sent; the answer comes later."""
         sender = self._sender()
         recipient = _recipient(request.subscription)
-        await self._send(sender, recipient, compose_confirmation(request, sender, recipient))
+        await self._send(sender, recipient, compose_confirmation(request, sender, recipient), is_quoted=False)
         return False
 
-    async def _send(self, sender: Address, recipient: str, mail: bytes) -> Sent:
+    async def _send(self, sender: Address, recipient: str, mail: bytes, *, is_quoted: bool = True) -> Sent:
         try:
             return await self._server.send(sender.addr_spec, recipient, mail)
         except (SMTPException, OSError, ValueError) as error:
-            raise self._failure(error, recipient, len(mail)) from error
+            raise _failure(error, recipient, len(mail), is_quoted=is_quoted) from error
 
     async def close(self) -> None:
         """Say goodbye to the server."""
@@ -123,27 +127,31 @@ class MailRoute:
         except InputError as error:
             raise DeliveryError(f"the setting mail_from cannot be used: {error.message}", hint=error.hint) from error
 
-    def _failure(self, error: Exception, recipient: str, size: int) -> DeliveryError:
-        """What a server's refusal means for this message."""
-        match error:
-            case SMTPRecipientRefused(code=code) if code >= 500:
-                return DeliveryError(f"the mail server refused {recipient}: {_said(error)}", permanent=True)
-            case SMTPDataError(code=code) | SMTPSenderRefused(code=code) if code == _TOO_LARGE:
-                return _too_large(size, _said(error))
-            case SMTPDataError(code=code) if code >= 500:
-                return DeliveryError(f"the mail server refused the mail: {_said(error)}", permanent=True)
-            case SMTPSenderRefused(code=code) if code >= 500:
-                return _misconfigured("the mail server refused the sender", _said(error), "mail_from")
-            case SMTPAuthenticationError():
-                return _misconfigured(
-                    "the mail server refused the login", _said(error), "smtp_user and smtp_password"
-                )
-            case SMTPResponseException():
-                return DeliveryError(f"the mail server put the mail off: {_said(error)}")
-            case _:
-                answer = one_line(str(error), _SHOWN)
-                settings = "smtp_host, smtp_port and smtp_security"
-                return _misconfigured("the mail server cannot be used", answer, settings)
+
+def _failure(error: Exception, recipient: str, size: int, *, is_quoted: bool) -> DeliveryError:
+    """What a server's refusal means for this message.
+
+    Of an answer that is not quoted only the code is shown: a server may repeat the mail, and with it the challenge.
+    """
+    said = _said(error, is_quoted=is_quoted)
+    match error:
+        case SMTPRecipientRefused(code=code) if code >= 500:
+            return DeliveryError(f"the mail server refused {recipient}: {said}", permanent=True)
+        case SMTPDataError(code=code) | SMTPSenderRefused(code=code) if code == _TOO_LARGE:
+            return _too_large(size, said)
+        case SMTPDataError(code=code) if code >= 500:
+            return DeliveryError(f"the mail server refused the mail: {said}", permanent=True)
+        case SMTPSenderRefused(code=code) if code >= 500:
+            return _misconfigured("the mail server refused the sender", _said(error), "mail_from")
+        case SMTPAuthenticationError():
+            return _misconfigured("the mail server refused the login", _said(error), "smtp_user and smtp_password")
+        case SMTPResponseException():
+            return DeliveryError(f"the mail server put the mail off: {said}")
+        case LostInDataError():
+            return DeliveryError("the connection to the mail server was lost while the mail was sent")
+        case _:
+            settings = "smtp_host, smtp_port and smtp_security"
+            return _misconfigured("the mail server cannot be used", one_line(str(error), _SHOWN), settings)
 
 
 def _misconfigured(message: str, answer: str, settings: str) -> DeliveryError:
@@ -169,9 +177,11 @@ def _too_large(size: int, said: str) -> DeliveryError:
     )
 
 
-def _said(error: SMTPResponseException) -> str:
-    """What the server said, on one line."""
-    return one_line(f"{error.code} {error.message}", _SHOWN)
+def _said(error: Exception, *, is_quoted: bool = True) -> str:
+    """What the server said, on one line, or only its code; nothing if it did not answer."""
+    if not isinstance(error, SMTPResponseException):
+        return ""
+    return one_line(f"{error.code} {error.message}", _SHOWN) if is_quoted else str(error.code)
 
 
 def _outcome(sent: Sent, size: int) -> str:
