@@ -1,4 +1,7 @@
-"""Where compiled kernels are kept: in a folder for exactly these sources. No compiler is needed to ask."""
+"""Where compiled kernels are kept: in a folder for exactly these sources. No compiler is needed to ask.
+
+Whoever can write to the folder can run code as the user who loads the kernels, so no other user may.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import hashlib
 import os
 import re
 import shutil
+import stat
 import time
 from functools import cache
 from pathlib import Path
@@ -38,12 +42,32 @@ def kernel_folder() -> str | None:
 
 
 def _make(folder: Path) -> None:
-    """Make the folder, if need be, and remove those of sources that are gone for a week."""
-    if not os.access(folder, os.W_OK):
-        folder.mkdir(parents=True, exist_ok=True)
+    """Make the folder, if need be, and remove those of sources that are gone for a week.
+
+    PermissionError if this user cannot use it, or another user could write to it or replace it.
+    """
+    if not folder.exists():
+        _make_parents(folder)
+        folder.mkdir(0o700, exist_ok=True)
         for other in folder.parent.glob("kernels-*"):
             if time.time() - other.stat().st_mtime > _WEEK:
                 shutil.rmtree(other, ignore_errors=True)
+    if not os.access(folder, os.R_OK | os.W_OK | os.X_OK) or not (_is_safe(folder) and _is_safe(folder.parent)):
+        raise PermissionError(folder)
+
+
+def _make_parents(folder: Path) -> None:
+    """Make the missing folders above a folder, for others to read at most."""
+    if not folder.parent.exists():
+        _make_parents(folder.parent)
+        folder.parent.mkdir(0o755, exist_ok=True)
+
+
+def _is_safe(folder: Path) -> bool:
+    """Whether a path is a folder, not a link to one, to which only root and this user can write."""
+    found = folder.lstat()
+    is_ours = found.st_uid in (0, os.geteuid())
+    return is_ours and stat.S_ISDIR(found.st_mode) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
 
 
 def kernels_are_kept() -> bool:

@@ -55,6 +55,15 @@ def make_private_folder(path: Path) -> None:
     sync_folder(path.parent)
 
 
+def make_folders_above(path: Path) -> None:
+    """Make the missing folders above a path. Only this user can write to them; others may read them."""
+    folder = path.parent
+    if not folder.exists():
+        make_folders_above(folder)
+        with suppress(FileExistsError):
+            folder.mkdir(0o755)
+
+
 def sync_folder(folder: Path) -> None:
     """Make new names in a folder durable."""
     handle = os.open(folder, os.O_RDONLY)

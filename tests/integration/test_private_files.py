@@ -24,6 +24,7 @@ from runnel.engine.upkeep.backup import back_up
 from runnel.engine.upkeep.restore import restore
 from runnel.private_files import make_private_folder, open_private
 from runnel.settings import Settings
+from runnel.streaming.session import _stderr_into
 
 SCRIPT = """
 register feed Wire;
@@ -102,6 +103,28 @@ def test_nothing_that_runnel_writes_is_open_to_others(shared: Path, umask: int) 
         assert _open_to_others(folder, 0o077) == set()
     if os.geteuid() == 0:
         assert _read_by_nobody(shared) == set()
+
+
+def test_new_folders_above_a_workspace_or_backup_are_writable_for_their_owner_alone(shared: Path, umask: int) -> None:
+    with runnel.open(shared / "a" / "b" / "root") as engine:
+        back_up(engine.root, shared / "c" / "d" / "backup")
+    for folder in ("a", "a/b", "c", "c/d"):
+        assert stat.S_IMODE((shared / folder).stat().st_mode) == 0o755 & ~umask
+
+
+def test_the_errors_of_spark_and_exported_lists_are_private(shared: Path, umask: int) -> None:
+    with _stderr_into(shared / "spark-stderr.log"):
+        subprocess.run([sys.executable, "-c", "import sys; sys.stderr.write('lost')"], check=True, timeout=60)
+    assert (shared / "spark-stderr.log").read_text() == "lost"
+    with runnel.open(shared / "root") as engine:
+        engine.execute("register feed 'https://muse.example/rss?token=secret' as Muse;")
+    done = CliRunner().invoke(
+        app, ["opml", "export", "-o", str(shared / "feeds.opml"), "--root", str(shared / "root")]
+    )
+    assert done.exit_code == 0, done.output
+    assert "secret" in (shared / "feeds.opml").read_text()
+    for name in ("spark-stderr.log", "feeds.opml"):
+        assert stat.S_IMODE((shared / name).stat().st_mode) == 0o600 & ~umask
 
 
 def test_output_is_shared_only_if_the_setting_says_so(shared: Path, umask: int) -> None:

@@ -11,23 +11,32 @@ import subprocess
 import sys
 import tarfile
 from base64 import b64decode
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
-from sqlalchemy import text
+from sqlalchemy import Connection, text
+from tests.integration.in_process import InProcess
+from tests.integration.test_confirmation import Endpoint, listening
 from typer.testing import CliRunner
 
 import runnel
 from runnel.catalog.access.signing_keys import PREFIX, keys_of
 from runnel.catalog.access.workspace_secrets import UNSUBSCRIBE, find_secret, workspace_secret
 from runnel.catalog.polling.hubs import HubRow, HubState, hubs_of, put_hub
+from runnel.catalog.store import leases
+from runnel.catalog.store.connection import Catalog
 from runnel.catalog.store.sealed_secrets import read_fingerprint
 from runnel.cli.main import app
 from runnel.engine import Engine
 from runnel.engine.upkeep.backup import back_up
 from runnel.engine.upkeep.backup_manifest import MANIFEST, digest_of, read_manifest
 from runnel.engine.upkeep.restore import Signer, restore
-from runnel.errors import CorruptDataError, WorkspaceError
+from runnel.engine.workspace import adopt_workspace
+from runnel.errors import CorruptDataError, RunnerActiveError, WorkspaceError
 from runnel.storage.key_file import KEY_FILE, read_key_file
 from runnel.workspace_key import WorkspaceKey
 
@@ -189,8 +198,8 @@ def test_a_secret_moved_to_another_row_is_refused(tmp_path: Path) -> None:
                     " where subscription = 1"
                 )
             )
-        with engine.root.catalog.read() as connection, pytest.raises(CorruptDataError, match="was not sealed"):
-            keys_of(connection, [1])
+        with engine.root.catalog.read() as connection:
+            assert keys_of(connection, [1, 2]).keys() == {2}
 
 
 # --- signed backups
@@ -273,3 +282,121 @@ def test_a_new_backup_does_not_sign_what_somebody_changed_in_the_old_one(backup:
         back_up(engine.root, backup)
     assert read_manifest(backup).files[name] == digest
     restore(backup, tmp_path / "again", key=read_key_file(tmp_path / "root" / KEY_FILE))
+
+
+def test_a_backup_without_a_fingerprint_does_not_bring_back_secrets_that_nobody_can_read(
+    backup: Path, tmp_path: Path
+) -> None:
+    (file,) = backup.glob("snapshots/*/catalog/counters.parquet")
+    table = pq.read_table(file)
+    pq.write_table(table.filter(pc.not_equal(table["name"], "key")), file)
+    manifest = json.loads((backup / MANIFEST).read_bytes())
+    digest = digest_of(file)
+    entry = {"size": digest.size, "sha256": digest.sha256}
+    _edit(
+        backup,
+        snapshot_files=manifest["snapshot_files"] | {"catalog/counters.parquet": entry},
+        tables=manifest["tables"] | {"counters": manifest["tables"]["counters"] - 1},
+        signer=None,
+        signature=None,
+    )
+    assert restore(backup, tmp_path / "again").lost_secrets == 3
+    with runnel.open(tmp_path / "again") as engine:
+        assert set(_read(engine).values()) == {None}
+
+
+def test_secrets_in_clear_in_an_old_backup_are_restored(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with runnel.open(root) as engine:
+        _fill(engine)
+        clear = _store_in_clear(root / "catalog.sqlite")
+        back_up(engine.root, tmp_path / "backup")
+        key = engine.root.key.read()
+    for name, given in (("without", None), ("with", key)):
+        assert restore(tmp_path / "backup", tmp_path / name, key=given).lost_secrets == 0
+        with runnel.open(tmp_path / name) as engine:
+            assert _read(engine) == clear
+
+
+# --- a key that is replaced while processes use the workspace
+
+
+def test_the_key_is_not_replaced_while_a_runner_is_active(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with runnel.open(root) as engine:
+        made = _fill(engine)
+        with engine.root.catalog.write() as connection:
+            lease = leases.acquire(connection, 60.0)
+        before = (root / KEY_FILE).read_bytes()
+        with pytest.raises(RunnerActiveError, match="while a runner is active"):
+            adopt_workspace(root, new_key=True)
+        assert (root / KEY_FILE).read_bytes() == before
+        assert _read(engine) == made
+        adopt_workspace(root)  # this needs no new key
+        with engine.root.catalog.write() as connection:
+            leases.release(connection, lease)
+    adopt_workspace(root, new_key=True)
+    assert (root / KEY_FILE).read_bytes() != before
+
+
+def test_a_process_with_the_old_key_seals_nothing(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    with runnel.open(root) as old:
+        _fill(old)
+        adopt_workspace(root, new_key=True)
+        for statement in (HOOK, "rotate key of subscription 1;"):
+            with pytest.raises(WorkspaceError, match="key of the workspace was replaced"):
+                old.execute(statement)
+        with runnel.open(root) as new:
+            new.execute(HOOK)
+            with new.root.catalog.read() as connection:
+                assert keys_of(connection, range(9)).keys() == {2}
+
+
+def test_replacing_the_key_never_leaves_the_catalog_without_a_fingerprint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise a process with the old key could seal a secret in between."""
+    root = tmp_path / "root"
+    with runnel.open(root) as engine:
+        seen: list[int | None] = []
+        original = Catalog.write
+
+        @contextmanager
+        def write(catalog: Catalog) -> Iterator[Connection]:
+            with original(catalog) as connection:
+                yield connection
+            with engine.root.catalog.read() as reader:
+                seen.append(read_fingerprint(reader))
+
+        monkeypatch.setattr(Catalog, "write", write)
+        adopt_workspace(root, new_key=True)
+    assert seen
+    assert None not in seen
+    assert seen[-1] == read_key_file(root / KEY_FILE).fingerprint
+
+
+def test_a_signing_key_that_cannot_be_unsealed_holds_up_only_its_own_subscription(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        listening(Endpoint()) as endpoint,
+        runnel.open(tmp_path / "root", allowed_addresses=("127.0.0.0/8",)) as engine,
+    ):
+        engine.execute(SCRIPT)
+        for path in ("/bad", "/good"):
+            engine.execute(f"subscribe to Rock output webhook '{endpoint.url(path)}';")
+        with engine.root.catalog.write() as connection:
+            connection.execute(text("update signing_keys set value = :v where subscription = 1"), {"v": b"x" * 60})
+        runner = InProcess(engine)
+        try:
+            engine.publish("Wire", [{"id": "1", "title": "rock"}])
+            runner.match()
+            runner.deliver()
+            assert [path for path, _, _ in endpoint.posts] == ["/good"]
+            assert "rotate key of subscription 1" in caplog.text
+            engine.execute("rotate key of subscription 1; send subscription 1 now;")
+            runner.deliver()
+            assert [path for path, _, _ in endpoint.posts] == ["/good", "/bad"]
+        finally:
+            runner.close()

@@ -11,6 +11,7 @@ import typer
 from runnel.cli.options import ActingOption, JsonOption, TokenOption, WorkspaceOption, open_for_command
 from runnel.cli.output import print_outcomes, reporting_errors
 from runnel.errors import InputError
+from runnel.private_files import open_private
 
 opml = typer.Typer(
     no_args_is_help=True,
@@ -62,6 +63,7 @@ def export_opml(
             sys.stdout.buffer.write(data)
             return
         try:
-            output.write_bytes(data)
+            with open(output, "wb", opener=open_private) as file:  # addresses of feeds may contain passwords
+                file.write(data)
         except OSError as error:
             raise InputError(f"cannot be written: {error.strerror}", place=str(output)) from error

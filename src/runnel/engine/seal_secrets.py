@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
+from sqlalchemy import Connection
+
+from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog
 from runnel.catalog.store.sealed_secrets import (
     forget_sealed_secrets,
@@ -16,7 +19,7 @@ from runnel.catalog.store.sealed_secrets import (
     seal_clear_secrets,
     set_fingerprint,
 )
-from runnel.errors import ReadOnlyError, WorkspaceError
+from runnel.errors import ReadOnlyError, RunnerActiveError, WorkspaceError
 from runnel.storage.key_file import KEY_FILE, KeyFile
 from runnel.workspace_key import WorkspaceKey
 
@@ -27,7 +30,10 @@ def check_key(catalog: Catalog, file: KeyFile) -> None:
         fingerprint = read_fingerprint(connection)
     if fingerprint is None:
         with suppress(ReadOnlyError):  # the next process that can write seals the secrets
-            _seal(catalog, file)
+            with catalog.write() as connection:
+                sealed = _seal(connection, file)
+            if sealed:
+                catalog.wipe_log()
     elif file.read().fingerprint != fingerprint:
         raise WorkspaceError(
             f"{KEY_FILE} is not the key with which the secrets in {catalog.shown} are sealed",
@@ -36,11 +42,23 @@ def check_key(catalog: Catalog, file: KeyFile) -> None:
 
 
 def replace_key(catalog: Catalog, file: KeyFile) -> int:
-    """Give a workspace a new key; gives the number of secrets that are lost with the old one."""
+    """Give a workspace a new key; gives the number of secrets that are lost with the old one.
+
+    RunnerActiveError while a runner is active: it would go on with the old key. All is one transaction, so that there
+    is always a fingerprint by which other processes notice that they have the old key.
+    """
     with catalog.write() as connection:
+        lease = leases.state(connection)
+        if lease is not None and lease.alive:
+            raise RunnerActiveError(
+                "the key cannot be replaced while a runner is active on the workspace",
+                hint="stop the runner and all other processes that use the workspace first",
+            )
         lost = forget_sealed_secrets(connection)
         file.write(WorkspaceKey.make())
-    _seal(catalog, file)
+        sealed = _seal(connection, file)
+    if sealed:
+        catalog.wipe_log()
     return lost
 
 
@@ -50,18 +68,17 @@ def restore_key(catalog: Catalog, file: KeyFile, key: WorkspaceKey | None) -> in
         fingerprint = read_fingerprint(connection)
         if key is not None:
             file.write(key)
-        is_known = fingerprint is None or (key is not None and key.fingerprint == fingerprint)
-        lost = 0 if is_known else forget_sealed_secrets(connection)
+        is_known = key is not None and key.fingerprint == fingerprint
+        lost = 0 if is_known else forget_sealed_secrets(connection)  # rows in clear, of an earlier version, stay
     check_key(catalog, file)
     return lost
 
 
-def _seal(catalog: Catalog, file: KeyFile) -> None:
-    with catalog.write() as connection:
-        if read_fingerprint(connection) is not None:
-            return  # another process was faster
-        key = file.read_or_make()
-        sealed = seal_clear_secrets(connection)
-        set_fingerprint(connection, key.fingerprint)
-    if sealed:
-        catalog.wipe_log()
+def _seal(connection: Connection, file: KeyFile) -> int:
+    """Seal the secrets in clear unless another process has done so; gives how many were sealed."""
+    if read_fingerprint(connection) is not None:
+        return 0
+    key = file.read_or_make()
+    sealed = seal_clear_secrets(connection)
+    set_fingerprint(connection, key.fingerprint)
+    return sealed

@@ -19,7 +19,7 @@ from runnel.engine.workspace_identity import Belonging, adopt, check_identity, c
 from runnel.errors import NotAWorkspaceError, WorkspaceError, WorkspaceExistsError
 from runnel.logs.items.item_log import ItemLog
 from runnel.logs.matches.match_log import MatchLog
-from runnel.private_files import FOLDER_MODE, make_private_folder
+from runnel.private_files import FOLDER_MODE, make_folders_above, make_private_folder
 from runnel.settings import FILE, Settings
 from runnel.storage.file_storage import Storage, open_storage
 from runnel.storage.key_file import KeyFile
@@ -97,7 +97,7 @@ def make_folders(folder: Path, *, shared_output: bool) -> None:
 
     A folder that holds other things keeps its permissions: it may be a home folder, or one that many users share.
     """
-    folder.parent.mkdir(parents=True, exist_ok=True)
+    make_folders_above(folder)
     make_private_folder(folder)
     if not any(folder.iterdir()):
         with suppress(PermissionError):  # it belongs to another user, who decides about it

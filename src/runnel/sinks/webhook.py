@@ -198,7 +198,7 @@ def webhook_headers(delivery: Delivery | ConfirmationRequest, body: bytes, secon
     """
     if not delivery.signing_keys:
         raise DeliveryError(
-            "this subscription has no signing key",
+            "this subscription has no signing key that can be used",
             hint=f"rotate key of subscription {delivery.subscription.id};",
         )
     # The timestamp is that of the attempt: receivers refuse old ones, so that nobody can replay a message.

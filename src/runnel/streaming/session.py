@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 
 from runnel.errors import SparkLostError
 from runnel.kernel_cache import kernels_are_kept
+from runnel.private_files import make_private_folder, open_private
 from runnel.streaming.cluster_checks import check_secret, explained, is_local, refuse_silent_master
 from runnel.streaming.java import java_version
 from runnel.streaming.jvm import abortable_start, keep_quiet, noticing_loss
@@ -60,7 +61,7 @@ def open_session(
     """
     java_version()
     refuse_silent_master(master)
-    logs.mkdir(parents=True, exist_ok=True)
+    make_private_folder(logs)
     # Workers must run this interpreter, not the first python3 on the PATH.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -209,7 +210,7 @@ def _stderr_into(file: Path) -> Iterator[None]:
     """
     sys.stderr.flush()
     kept = os.dup(2)
-    target = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    target = open_private(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     try:
         os.dup2(target, 2)
         yield

@@ -7,6 +7,7 @@ still signs for a while, so that receivers can change theirs in time.
 
 from __future__ import annotations
 
+import logging
 import secrets
 from base64 import b64encode
 from collections.abc import Iterable
@@ -17,6 +18,9 @@ from sqlalchemy import Connection, delete, func, insert, or_, select, update
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now
 from runnel.catalog.store.sealed_secrets import SIGNING_KEYS, seal, unseal
+from runnel.errors import CorruptDataError
+
+logger = logging.getLogger(__name__)
 
 PREFIX = "whsec_"
 """How the text of a key begins, by Standard Webhooks."""
@@ -82,11 +86,21 @@ def forget_keys(connection: Connection, limit: int) -> int:
 
 
 def keys_of(connection: Connection, subscriptions: Iterable[int]) -> dict[int, tuple[bytes, ...]]:
-    """The keys with which messages of some subscriptions are signed now, newest first; none for those without."""
+    """The keys with which messages of some subscriptions are signed now, newest first; none for those without.
+
+    A key that cannot be unsealed is reported and left out, so that messages of other subscriptions are not held up.
+    """
     valid = or_(_k.expires.is_(None), _k.expires > now(connection))
     query = select(schema.signing_keys).where(valid).order_by(_k.subscription, _k.created.desc())
     found: dict[int, list[bytes]] = {}
     for some in chunks(sorted(set(subscriptions))):
         for row in connection.execute(query.where(_k.subscription.in_(some))):
-            found.setdefault(row.subscription, []).append(unseal(connection, SIGNING_KEYS, row))
+            try:
+                key = unseal(connection, SIGNING_KEYS, row)
+            except CorruptDataError as error:
+                logger.error(
+                    "%s; `rotate key of subscription %d` makes a new signing key", error.message, row.subscription
+                )
+            else:
+                found.setdefault(row.subscription, []).append(key)
     return {subscription: tuple(keys) for subscription, keys in found.items()}

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, Table, delete, func, insert, select, update
 
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import workspace_key
+from runnel.errors import WorkspaceError
 
 _KEY = "key"
 """The counter that holds the fingerprint of the key."""
@@ -34,8 +35,16 @@ _PLACES = (SECRETS, SIGNING_KEYS, HUBS)
 
 
 def seal(connection: Connection, place: _Place, of: object, secret: bytes) -> dict[str, Any]:
-    """The values of the columns of a row that hold a secret."""
-    return {place.secret: workspace_key(connection).seal(f"{place.purpose} {of}", secret), "sealed": 1}
+    """The values of the columns of a row that hold a secret.
+
+    WorkspaceError if the workspace got another key since this process read it: nobody could read the secret again.
+    """
+    key = workspace_key(connection)
+    if read_fingerprint(connection) not in (None, key.fingerprint):
+        raise WorkspaceError(
+            "the key of the workspace was replaced while this process was running", hint="start the process again"
+        )
+    return {place.secret: key.seal(f"{place.purpose} {of}", secret), "sealed": 1}
 
 
 def unseal(connection: Connection, place: _Place, row: Any) -> bytes:

@@ -14,10 +14,12 @@ logs never change, so a second backup into the same folder copies only what is n
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -51,7 +53,7 @@ from runnel.matching.operators.ask.operator_environment import FOLDER as OPERATO
 from runnel.model.segment import Tier
 from runnel.plan.store import MANIFEST as PLAN_MANIFEST
 from runnel.plan.store import read_manifest as read_plan
-from runnel.private_files import FILE_MODE, FOLDER_MODE, make_private_folder, open_private, sync_folder
+from runnel.private_files import FOLDER_MODE, make_folders_above, make_private_folder, open_private, sync_folder
 from runnel.scaleout.partitioning import ASSIGNMENT
 from runnel.scaleout.partitioning import MANIFEST as DIVISION
 from runnel.settings import FILE
@@ -62,6 +64,7 @@ _LEARNED = f"{OPERATORS}/learned"
 _ATTEMPTS = 5
 _CHUNK = 1 << 20
 _FOR_EVER = 1 << 62
+_NO_EMPTY_FOLDER = {errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR}
 
 Report = Callable[[int, int], None]
 """Called with the number of files done and of all files."""
@@ -145,10 +148,12 @@ def _prepare(root: Workspace, target: Path, number: int) -> Manifest | None:
     if foreign:
         raise InputError("this folder has other things in it", place=str(target), hint="choose an empty folder")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_folders_above(target)
         make_private_folder(target)
+        _refuse_links(target)
         target.chmod(FOLDER_MODE)  # it holds the items of all owners
-        (target / UNFINISHED).touch(FILE_MODE)
+        with suppress(FileExistsError):
+            os.close(open_private(target / UNFINISHED, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
     except OSError as error:
         raise InputError(f"cannot be written: {error.strerror}", place=str(target)) from error
     return before
@@ -280,15 +285,44 @@ def _replace(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
+def _refuse_links(target: Path) -> None:
+    """Refuse a folder with a link in it: files elsewhere would be written or removed through the link."""
+    for folder, folders, files in os.walk(target, onerror=_raise):
+        for path in (Path(folder, name) for name in (*folders, *files)):
+            if path.is_symlink():
+                raise InputError(
+                    "a backup must not contain symbolic links",
+                    place=str(path),
+                    hint="find out who made the link and remove it, or choose an empty folder",
+                )
+
+
+def _raise(error: OSError) -> None:
+    raise error
+
+
 def _prune(target: Path, manifest: Manifest) -> None:
-    """Remove what only earlier backups in this folder needed."""
-    for snapshot in (target / "snapshots").iterdir():
-        if snapshot.name != manifest.snapshot:
-            shutil.rmtree(snapshot)
-    files = target / "files"
-    for path in sorted(files.rglob("*"), reverse=True):
-        if path.is_dir():
-            if not any(path.iterdir()):
-                path.rmdir()
-        elif path.relative_to(files).as_posix() not in manifest.files:
-            path.unlink()
+    """Remove what only earlier backups in this folder needed, without following links."""
+    _remove_others(target / "files", manifest.files.keys())
+    _remove_others(target / "snapshots", {f"{manifest.snapshot}/{name}" for name in manifest.snapshot_files})
+
+
+def _remove_others(top: Path, needed: Set[str]) -> None:
+    """Remove the files in a folder that are not needed, and folders that are empty then."""
+    try:
+        handle = os.open(top, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return  # nothing was copied
+    try:
+        for folder, folders, files, inside in os.fwalk(".", topdown=False, onerror=_raise, dir_fd=handle):
+            for name in files:
+                if os.path.normpath(f"{folder}/{name}") not in needed:
+                    os.unlink(name, dir_fd=inside)
+            for name in folders:
+                try:
+                    os.rmdir(name, dir_fd=inside)
+                except OSError as error:
+                    if error.errno not in _NO_EMPTY_FOLDER:
+                        raise
+    finally:
+        os.close(handle)

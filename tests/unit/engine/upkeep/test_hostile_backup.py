@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +15,12 @@ from typer.testing import CliRunner
 
 import runnel
 from runnel.cli.main import app
+from runnel.engine.upkeep import backup as backup_module
 from runnel.engine.upkeep.backup import back_up
-from runnel.engine.upkeep.backup_manifest import MANIFEST, digest_of
+from runnel.engine.upkeep.backup_manifest import MANIFEST, UNFINISHED, Manifest, digest_of, read_manifest
 from runnel.engine.upkeep.restore import restore
 from runnel.engine.upkeep.setting_rights import GIVES_RIGHTS, LIMITS, REPLACED, TUNING, rights_in
-from runnel.errors import CorruptDataError, NotAllowedError, RunnelError, StorageFullError
+from runnel.errors import CorruptDataError, InputError, NotAllowedError, RunnelError, StorageFullError
 from runnel.settings import Settings
 
 
@@ -221,3 +223,73 @@ def test_large_files_are_restored_without_being_read_into_memory(
     assert not (tmp_path / "again" / ".restoring").exists()
     with runnel.open(tmp_path / "again") as engine:
         assert engine.status().accepted == 1
+
+
+@pytest.mark.parametrize("name", ["files", "files/items", "snapshots", "snapshots/old", UNFINISHED, "files/stray"])
+def test_a_backup_into_a_folder_with_links_touches_nothing_elsewhere(backup: Path, tmp_path: Path, name: str) -> None:
+    home = tmp_path / "home"
+    (home / "deep").mkdir(parents=True)
+    for file in (home / "thesis", home / "deep" / "notes"):
+        file.write_text("mine")
+    link = backup / name
+    if link.is_dir():
+        shutil.rmtree(link)
+    link.symlink_to(tmp_path / "made" if name == UNFINISHED else home)
+    before = {path: path.read_bytes() for path in backup.rglob("*") if path.is_file() and not path.is_symlink()}
+    with runnel.open(tmp_path / "root") as engine:
+        engine.publish("Wire", [{"id": "2", "title": "rock"}])
+        with pytest.raises(InputError, match="symbolic links") as refused:
+            back_up(engine.root, backup)
+    assert refused.value.place == str(link)
+    assert sorted(path.name for path in home.rglob("*")) == ["deep", "notes", "thesis"]
+    assert not (tmp_path / "made").exists()
+    assert before == {path: path.read_bytes() for path in before}
+
+
+def test_pruning_follows_no_link_that_appears_during_the_backup(
+    backup: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "thesis").write_text("mine")
+    original = backup_module._prune
+
+    def prune(target: Path, manifest: Manifest) -> None:
+        (target / "files" / "link").symlink_to(home)
+        (target / "files" / "broken").symlink_to(tmp_path / "nowhere")
+        (target / "snapshots" / "link").symlink_to(home)
+        original(target, manifest)
+        shutil.rmtree(target / "files")
+        (target / "files").symlink_to(home)
+        with pytest.raises(OSError, match="Not a directory"):
+            original(target, manifest)
+
+    monkeypatch.setattr(backup_module, "_prune", prune)
+    with runnel.open(tmp_path / "root") as engine:
+        back_up(engine.root, backup)
+    assert (home / "thesis").read_text() == "mine"
+
+
+def test_the_marker_of_an_unfinished_backup_is_not_opened_if_it_is_there(backup: Path, tmp_path: Path) -> None:
+    os.mkfifo(backup / UNFINISHED)  # to open it would wait for a reader
+    with runnel.open(tmp_path / "root") as engine:
+        back_up(engine.root, backup)
+    assert not (backup / UNFINISHED).exists()
+
+
+def test_a_second_backup_keeps_what_it_needs_and_nothing_else(backup: Path, tmp_path: Path) -> None:
+    for stray in ("files/items/stray", "files/old/deep/stray", "snapshots/old/catalog/stray"):
+        (backup / stray).parent.mkdir(parents=True, exist_ok=True)
+        (backup / stray).write_text("old")
+    with runnel.open(tmp_path / "root") as engine:
+        engine.publish("Wire", [{"id": "2", "title": "rock"}])
+        made = back_up(engine.root, backup)
+        key = engine.root.key.read()
+    assert 0 < made.copied < made.files
+    manifest = read_manifest(backup)
+    needed = {f"files/{name}" for name in manifest.files}
+    needed |= {f"snapshots/{manifest.snapshot}/{name}" for name in manifest.snapshot_files}
+    found = {path.relative_to(backup).as_posix() for path in backup.rglob("*") if path.is_file()}
+    assert found == {MANIFEST, *needed}
+    assert all(any(path.iterdir()) for path in backup.rglob("*") if path.is_dir())
+    assert restore(backup, tmp_path / "again", key=key).last_sequence == 2

@@ -1,0 +1,87 @@
+"""Compiled kernels are code: they are kept where no other user can write."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from runnel import kernel_cache
+from runnel.kernel_cache import kernel_folder
+
+
+@pytest.fixture(autouse=True)
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A package without kernels, and a cache of the user, under a umask that keeps nothing private."""
+    (tmp_path / "package" / "__pycache__").mkdir(0o755, parents=True)
+    monkeypatch.setattr(kernel_cache, "_PACKAGE", tmp_path / "package")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home" / "cache"))
+    kernel_folder.cache_clear()
+    before = os.umask(0)
+    yield tmp_path / "package"
+    os.umask(before)
+    kernel_folder.cache_clear()
+
+
+def _found() -> Path | None:
+    kernel_folder.cache_clear()
+    found = kernel_folder()
+    return None if found is None else Path(found)
+
+
+def _mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_the_folder_is_private_whatever_the_umask(package: Path, tmp_path: Path) -> None:
+    beside = _found()
+    assert beside is not None
+    assert beside.parent == package / "__pycache__"
+    assert _mode(beside) == 0o700
+    assert _found() == beside, "it is used again"
+    (package / "__pycache__").chmod(0o777)
+    cached = _found()
+    assert cached is not None
+    assert cached.parent == tmp_path / "home" / "cache" / "runnel"
+    assert _mode(cached) == 0o700
+    for above in cached.parents[:3]:
+        assert _mode(above) == 0o755
+
+
+@pytest.mark.parametrize(("mode", "is_used"), [(0o700, True), (0o755, True), (0o770, False), (0o702, False)])
+def test_a_folder_that_others_can_write_to_is_not_used(package: Path, mode: int, is_used: bool) -> None:
+    beside = _found()
+    assert beside is not None
+    beside.chmod(mode)
+    assert (_found() == beside) is is_used
+
+
+def test_a_folder_of_another_user_is_not_used(package: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside = _found()
+    assert beside is not None
+    original = Path.lstat
+
+    def lstat(path: Path) -> os.stat_result:
+        values = list(original(path))
+        values[stat.ST_UID] = os.geteuid() + 1 if path == beside else values[stat.ST_UID]
+        return os.stat_result(values)
+
+    monkeypatch.setattr(Path, "lstat", lstat)
+    found = _found()
+    assert found is not None
+    assert found != beside
+
+
+def test_a_link_is_not_used_and_without_a_safe_folder_nothing_is_kept(package: Path, tmp_path: Path) -> None:
+    beside = _found()
+    assert beside is not None
+    beside.rename(tmp_path / "elsewhere")
+    beside.symlink_to(tmp_path / "elsewhere")
+    cached = _found()
+    assert cached is not None
+    assert cached != beside
+    cached.parent.chmod(0o777)
+    assert _found() is None
