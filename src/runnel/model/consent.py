@@ -19,8 +19,9 @@ class Consent:
     """The consent of one target to the messages of one owner.
 
     `recipient` is what limits count by: addresses that may lead to one mailbox have one recipient. `requests` counts
-    all requests to confirm that were sent. `not_before` is when the next one is due (microseconds since 1970); None means
-    that none is. The answer must come before `expires`. `outcome` says how the last request ended, or who confirmed.
+    all requests to confirm that were sent. `not_before` is when the next one is due (microseconds since 1970); None
+    means that none is. The answer must come before `expires`. `outcome` says how the last request ended, or who
+    confirmed.
     """
 
     id: int
