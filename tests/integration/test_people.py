@@ -100,7 +100,7 @@ def test_what_is_the_operator_s_alone(ann: Engine) -> None:
         lambda: ann.acting_as("operator"),
         lambda: ann.authenticated("runnel_1_x"),
     ):
-        with pytest.raises(NotAllowedError, match="only the operator"):
+        with pytest.raises(NotAllowedError, match="only the admin"):
             attempt()
 
 
