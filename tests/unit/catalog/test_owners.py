@@ -185,7 +185,7 @@ def test_bytes_are_refused_before_they_are_counted(catalog: Catalog) -> None:
         owners.add_bytes(connection, feed, 999, SETTINGS)
         with pytest.raises(QuotaExceededError, match="2 more bytes are too many: 999 of 1,000") as refused:
             owners.add_bytes(connection, feed, 2, SETTINGS)
-        assert "operator" in (refused.value.hint or "")
+        assert "admin" in (refused.value.hint or "")
         owners.add_bytes(connection, feed, 1, SETTINGS)
         owners.add_bytes(connection, wire, 10**9, SETTINGS)
         assert owners.usage_of(connection, ann.id).bytes == 1000
