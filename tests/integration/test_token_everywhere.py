@@ -79,7 +79,7 @@ def test_no_command_runs_with_a_wrong_or_empty_token(name: str, root: Path, toke
     before = sorted(root.parent.iterdir())
     wrong, empty = (_invoke(name, root, tokens[one]) for one in ("nobody", "empty"))
     assert (wrong.exit_code, empty.exit_code) == (3, 3), (wrong.output, empty.output)
-    assert ("a token does not allow" if name in BEFORE_A_WORKSPACE else "this token is not valid") in wrong.output
+    assert ("no token can be used to" if name in BEFORE_A_WORKSPACE else "this token is not valid") in wrong.output
     assert "the token is empty" in empty.output
     assert sorted(root.parent.iterdir()) == before, "nothing was made"
 
@@ -91,7 +91,7 @@ def test_the_commands_of_the_admin_refuse_the_token_of_an_owner(
     before = sorted(root.parent.iterdir())
     refused = _invoke(name, root, tokens["ann"])
     assert refused.exit_code == 3, refused.output
-    assert ("a token does not allow" if name in BEFORE_A_WORKSPACE else "only the admin can") in refused.output
+    assert ("no token can be used to" if name in BEFORE_A_WORKSPACE else "only the admin can") in refused.output
     assert sorted(root.parent.iterdir()) == before, "nothing was made"
 
 
