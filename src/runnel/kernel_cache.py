@@ -1,6 +1,6 @@
 """Where compiled kernels are kept: in a folder for exactly these sources. No compiler is needed to ask.
 
-Whoever can write to the folder can run code as the user who loads the kernels, so no other user may.
+Anyone who can write to the folder can run code as the user who loads the kernels, so no other user may.
 """
 
 from __future__ import annotations

@@ -229,13 +229,14 @@ def test_doctor_checks_files_and_a_catalog_elsewhere(shared: Path) -> None:
         engine.publish("Wire", [{"id": "1", "title": "rock"}])
     (root / "runnel.toml").write_text("".join(f'{name} = "{url}"\n' for name, url in settings.items()))
     assert _privacy(root).hint is None
-    opened = (catalog, storage)
-    for path in opened:
+    opened, items = (catalog, storage), next(storage.rglob("*.arrow"))
+    for path in (*opened, items):
         path.chmod(0o755)
     assert str(storage) in _privacy(root).detail
     # SQLite gives the mode of the catalog to the files next to it, which may be there at the moment.
     assert "repaired the permissions of" in _privacy(root, repair=True).detail
     assert [stat.S_IMODE(path.stat().st_mode) for path in opened] == [0o700, 0o700]
+    assert stat.S_IMODE(items.parent.stat().st_mode) == 0o700, "its folder keeps others out"
     assert _privacy(root).hint is None
 
 
