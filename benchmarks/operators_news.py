@@ -319,7 +319,7 @@ def spark(engine: Engine, folder: Path, options: argparse.Namespace) -> None:
     engine.run(once=True)
     for order in options.orders.split(","):
         own = folder / f"root-{order or 'chosen'}"
-        shutil.copytree(engine.root.folder, own)
+        shutil.copytree(engine.root.folder, own, ignore=shutil.ignore_patterns("spark"))  # sockets are no files
         with open_engine(own, master="local[2]", operator_order=order, operator_cache_bytes=1 << 30) as one:
             for cache in ("cold", "warm"):
                 accept(one, list(make_news(options.seed, options.items, _AGAIN if cache == "warm" else 0)))
