@@ -43,6 +43,9 @@ def safe_link(text: str, base: str | None = None) -> str | None:
     >>> safe_link('https://muse.example/a b?q="<i>')
     'https://muse.example/a%20b?q=%22%3Ci%3E'
 
+    >>> safe_link("https://muse.example/\\ud800") is None
+    True
+
     A link into the document itself (`#note`) does not repeat the query string of the base: the address of a feed
     often has a secret there, and everybody who may read the feed sees the links of its items.
 
@@ -77,8 +80,9 @@ def _encoded(found: re.Match[str]) -> str:
 
 def _splits(link: str) -> bool:
     if link.isascii() and "[" not in link and "]" not in link:
-        return True  # only a host in brackets, or one beyond ASCII, can be refused
+        return True  # only a host in brackets, or characters beyond ASCII, can be refused
     try:
+        link.encode()  # half of a surrogate pair, which JSON can express, is no character
         urlsplit(link)
     except ValueError:
         return False
