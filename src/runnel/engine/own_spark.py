@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
+import pwd
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from runnel.engine.workspace import Workspace
@@ -40,6 +43,7 @@ class OwnSpark:
                 return active
         elif not self._started_jvm:
             raise lost
+        self._refuse_root()
         self.close()
         self._started_jvm = jvm_process() is None
         self._folder = self._claim_folder()
@@ -55,6 +59,18 @@ class OwnSpark:
             log_format=settings.log_format,
         )
         return self._session
+
+    def _refuse_root(self) -> None:
+        """Refuse to start Spark as root in the workspace of another user, who could not open the JVM's files."""
+        owner = self._root.folder.stat().st_uid
+        if os.geteuid() == 0 and owner != 0:
+            name = f"#{owner}"
+            with suppress(KeyError):
+                name = pwd.getpwuid(owner).pw_name
+            raise WorkspaceError(
+                f"root cannot start Spark in {self._root.folder}, which belongs to another user",
+                hint=f"run the command as that user: sudo -u '{name}' runnel …",
+            )
 
     def _warn_if_open(self, session: Any) -> None:
         """Log once that the caller's session does not authenticate; those that are opened here always do."""

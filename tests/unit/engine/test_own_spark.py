@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from runnel.engine import open_engine
 from runnel.engine.own_spark import OwnSpark
+from runnel.errors import WorkspaceError
 
 
 @pytest.mark.parametrize(("conf", "warnings"), [({}, 1), ({"spark.authenticate": "true"}, 0)])
@@ -27,3 +29,17 @@ def test_a_session_of_the_caller_that_does_not_authenticate_is_reported_once(
         assert spark.session() is session
         assert spark.session() is session
     assert len([record for record in caplog.records if "does not authenticate" in record.message]) == warnings
+
+
+def test_root_does_not_start_spark_in_the_workspace_of_another_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    with open_engine(tmp_path / "root") as engine:
+        if os.geteuid() == 0:
+            os.chown(engine.root.folder, 12345, 12345)
+        else:
+            monkeypatch.setattr(os, "geteuid", lambda: 0)
+        with pytest.raises(WorkspaceError, match="root cannot start Spark") as caught:
+            OwnSpark(engine.root).session()
+    assert "sudo -u" in (caught.value.hint or "")
