@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self, TypeVar
@@ -27,9 +28,10 @@ class SandboxPool:
         self._program = program
         self._workers = workers
         self._open()
+        pool = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _open_in_fork(pool()))
 
     def _open(self) -> None:
-        self._owner = os.getpid()
         self._turns = threading.Semaphore(self._workers)
         self._lock = threading.Lock()
         self._idle: list[SandboxProcess] = []
@@ -57,11 +59,6 @@ class SandboxPool:
         fresh: bool = False,
     ) -> T:
         """What `read` makes of the reply, or a SandboxError; `fresh` asks for a process that has served nothing."""
-        if self._owner != os.getpid():
-            inherited = [*self._idle, *self._busy]
-            self._open()
-            for process in inherited:
-                process.close()
         with self._turns, self._process(fresh) as process:
             try:
                 return process.ask(request, read, seconds=seconds, max_reply=max_reply)
@@ -117,4 +114,13 @@ class SandboxPool:
                 is_closed = self._is_closed
             if not is_closed:
                 return process
+            process.close()
+
+
+def _open_in_fork(pool: SandboxPool | None) -> None:
+    """Leave the sandboxes of a pool to the process that forked, whose threads may hold the pool's lock now."""
+    if pool is not None:
+        inherited = [*pool._idle, *pool._busy]
+        pool._open()
+        for process in inherited:
             process.close()

@@ -112,9 +112,12 @@ class RulesProcess:
                 return RulesProcessError(f"they took more than {seconds:.3g} seconds", passing=late)
             case EndCause.CPU_TIME:
                 return RulesProcessError(f"they took more than {limits.seconds:g} seconds", passing=False)
-            # The solver may crash where it gets no memory.
-            case EndCause.MEMORY | EndCause.CRASHED:
+            case EndCause.MEMORY:
                 return RulesProcessError(f"they took more than {limits.megabytes} megabytes", passing=False)
+            case EndCause.CRASHED:
+                return RulesProcessError(
+                    f"the solver crashed, perhaps because {limits.megabytes} megabytes are too little", passing=False
+                )
             case _:
                 return RulesProcessError("something ended the process that applies them", passing=True)
 
@@ -138,9 +141,9 @@ def _is_row(row: Any) -> bool:
     """Whether a row is a list of pairs of kind and value."""
     return isinstance(row, list) and all(
         isinstance(pair, list)
-        and [type(one) for one in pair] in ([str, int], [str, str], [str, bool])
-        and pair[0] in _KINDS
-        and isinstance(pair[1], _KINDS[pair[0]])
+        and len(pair) == 2
+        and isinstance(pair[0], str)
+        and type(pair[1]) is _KINDS.get(pair[0])
         for pair in row
     )
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import multiprocessing
 import os
+import selectors
 import signal
 import socket
 import struct
@@ -257,6 +259,38 @@ def test_no_free_descriptor_is_a_sandbox_error(monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(SandboxError, match="Too many open files") as caught:
         SandboxProcess(program_of("echo"))
     assert caught.value.cause is EndCause.NOT_STARTED
+
+
+def test_no_free_descriptor_for_a_request_is_a_sandbox_error(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    process = start("echo")
+    monkeypatch.setattr(selectors, "DefaultSelector", refuse)
+    with pytest.raises(SandboxError, match="Too many open files"):
+        ask(process, b"here")
+    assert not process.is_usable()
+
+
+def _close(pool: SandboxPool, answers: multiprocessing.Queue[str]) -> None:
+    pool.close()
+    answers.put("closed")
+
+
+def test_a_fork_can_close_a_pool_whose_lock_was_held() -> None:
+    context = multiprocessing.get_context("fork")
+    answers: multiprocessing.Queue[str] = context.Queue()
+    with SandboxPool(program_of("echo"), 1) as pool:
+        assert pool.ask(b"before", bytes, seconds=60, max_reply=100) == b"before"
+        with pool._lock:  # as another thread would hold it at that moment
+            fork = context.Process(target=_close, args=(pool, answers))
+            fork.start()
+        try:
+            assert answers.get(timeout=60) == "closed"
+        finally:
+            fork.kill()
+            fork.join()
+        assert pool.ask(b"after", bytes, seconds=60, max_reply=100) == b"after"
 
 
 def test_a_sandbox_starts_without_standard_streams(tmp_path: Path) -> None:

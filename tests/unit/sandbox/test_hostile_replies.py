@@ -1,0 +1,86 @@
+"""Replies of sandboxes that a document has taken over: each is refused or has the agreed form."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from runnel.sandbox import rules_process, stylesheet_process
+from runnel.sandbox.process import BadReplyError
+from runnel.sandbox.rules_child import MAX_ROWS
+from runnel.sandbox.rules_child import ReplyKind as RulesReply
+from runnel.sandbox.stylesheet_child import REPLY
+from runnel.sandbox.stylesheet_child import ReplyKind as StylesheetReply
+
+REFUSALS = (ValueError, LookupError, OverflowError, RecursionError)
+"""What a sandbox takes for a bad reply; a BadReplyError is a ValueError."""
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+def rules_reply(kind: int, value: Any) -> memoryview:
+    return memoryview(bytes([kind]) + json.dumps(value).encode())
+
+
+@given(
+    st.binary(max_size=50)
+    | st.builds(lambda kind, value: bytes(rules_reply(kind, value)), st.sampled_from(RulesReply), JSON)
+)
+def test_rules_read_rows_of_the_agreed_form_or_nothing(reply: bytes) -> None:
+    try:
+        kind, value = rules_process._read_reply(memoryview(reply))
+    except REFUSALS:
+        return
+    match kind:
+        case RulesReply.ROWS:
+            assert all(type(cell) in (int, str, bool) for row in value for _, cell in row)
+        case RulesReply.READY:
+            assert int(value["places"]) == value["places"]
+            assert all(
+                names is None or all(isinstance(name, str) for name in names) for names in value["needs"].values()
+            )
+        case _:
+            problem = rules_process._problem(value)
+            assert len(problem.message) <= 400
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [[["number", "1"]]],
+        [[["number", 1.5]]],
+        [[["number", True]]],
+        [[["truth", 1]]],
+        [[["code", "x"]]],
+        [[["number", 1, 2]]],
+        [["number", 1]],
+        [None],
+        {"rows": []},
+        [[]] * (MAX_ROWS + 1),
+    ],
+)
+def test_rows_of_another_form_are_refused(rows: Any) -> None:
+    with pytest.raises(BadReplyError):
+        rules_process._read_reply(rules_reply(RulesReply.ROWS, rows))
+
+
+def test_as_many_rows_as_allowed_are_taken() -> None:
+    assert len(rules_process._read_reply(rules_reply(RulesReply.ROWS, [[]] * MAX_ROWS))[1]) == MAX_ROWS
+
+
+@given(st.binary(max_size=50))
+def test_stylesheets_read_a_known_kind_or_nothing(reply: bytes) -> None:
+    try:
+        outcome = stylesheet_process._read_reply(memoryview(reply))
+    except REFUSALS:
+        return
+    assert outcome.became in StylesheetReply
+    assert outcome.data == reply[REPLY.size :]
