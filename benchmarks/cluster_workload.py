@@ -162,7 +162,7 @@ def joined_plans(plans: Sequence[LogicalPlan]) -> LogicalPlan:
     of_targets = _shifted(
         [plan.target_scopes for plan in plans], _firsts([len(plan.scopes) for plan in plans]), np.int64
     )
-    if any(len(plan.formulas) or len(plan.gates) or len(plan.bound_graphs) for plan in plans):
+    if any(len(plan.formulas) or len(plan.gates) or len(plan.bound_patterns) for plan in plans):
         raise ValueError("plans with formulas, gates or bindings are not joined here")
     operated = [plan.operators for plan in plans if len(plan.operators)]
     return LogicalPlan(

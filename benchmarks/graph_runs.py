@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
 from runnel.matching.graphs.patterns.term_index import TermIndex

@@ -15,8 +15,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from runnel.algebra.graphs.edges import AllOf, Comparison, Edge, Node
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.calls import Relation, Variable
-from runnel.algebra.nodes.graph_patterns import AllOf, Comparison, Edge, Graph, Node, canonical
 from runnel.model.graph import RdfGraph
 
 NODES, EDGES = 30, 90
@@ -55,9 +56,9 @@ class Structure:
     @cached_property
     def canonical(self) -> Graph:
         """The edges as a canonical pattern without a filter."""
-        return canonical(
-            Graph(tuple(Edge(self._node(one), label_iri(label), self._node(two)) for one, label, two in self.links))
-        )
+        return Graph(
+            tuple(Edge(self._node(one), label_iri(label), self._node(two)) for one, label, two in self.links)
+        ).canonical()
 
     @cached_property
     def names(self) -> dict[Place, str]:

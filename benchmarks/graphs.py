@@ -24,7 +24,7 @@ from benchmarks.graph_workload import Workload, make_one_structure, make_pattern
 from benchmarks.graphs_peers import measure_ask, measure_parsing
 from benchmarks.measuring import say
 
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.model.graph import RdfGraph
 from runnel.papers.graphs.registry import CONTENDERS
 

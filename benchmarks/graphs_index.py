@@ -16,7 +16,7 @@ from benchmarks.graph_runs import Setting
 from benchmarks.graph_workload import Workload, make_patterns, publications_of
 from benchmarks.measuring import say
 
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
 from runnel.model.graph import RdfGraph, Triple
 from runnel.papers.graphs.shape_matcher import ShapeMatcher

@@ -8,18 +8,10 @@ import time
 import pyoxigraph
 from benchmarks.measuring import say
 
+from runnel.algebra.graphs.edges import AllOf, AnyOf, Certain, Comparison, Complement, GraphFilter, Node
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.graph_solutions import matches_graph
 from runnel.algebra.nodes.calls import Variable
-from runnel.algebra.nodes.graph_patterns import (
-    AllOf,
-    AnyOf,
-    Certain,
-    Comparison,
-    Complement,
-    Graph,
-    GraphFilter,
-    Node,
-)
-from runnel.algebra.semantics.graph_solutions import matches_graph
 from runnel.model.graph import RdfGraph, read_ntriples
 
 FORMS = {
@@ -32,7 +24,7 @@ FORMS = {
 def ask(graph: Graph) -> str:
     """A pattern as a SPARQL query.
 
-    >>> from runnel.algebra.nodes.graph_patterns import Edge
+    >>> from runnel.algebra.graphs.graph_patterns import Edge
     >>> ask(Graph((Edge(Variable("1"), "<urn:year>", Variable("2")),), Comparison(Variable("2"), ">", '"3"')))
     'ASK { ?v1 <urn:year> ?v2 . FILTER(?v2 > "3") }'
     """

@@ -22,7 +22,6 @@ from collections.abc import Iterator
 from benchmarks.graph_workload import Workload, make_patterns, publications_of
 from benchmarks.measuring import say
 
-from runnel.algebra.nodes.graph_patterns import as_written
 from runnel.algebra.nodes.query import Filter, Node, Read
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import match_segments, plan_versions
@@ -65,7 +64,7 @@ def _publish_plan(engine: Engine, workload: Workload, *, bindings: bool) -> int:
     with engine.root.catalog.read() as connection:
         source = next(feed.id for feed in feeds.live_feeds(connection) if feed.name == "Pages")
     definitions: dict[int, Node] = {
-        _FIRST_QUERY + number: Filter(Read(source), as_written(pattern) if bindings else pattern)
+        _FIRST_QUERY + number: Filter(Read(source), pattern.as_written() if bindings else pattern)
         for number, pattern in enumerate(make_patterns(workload))
     }
     started = time.process_time()

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from scripts.reference_statements import STATEMENTS, Entry
 
+from runnel.algebra.graphs.edges import MOST_EDGES, MOST_VARIABLES
 from runnel.algebra.nodes.attributes import PARTS
 from runnel.algebra.nodes.durations import UNITS
-from runnel.algebra.nodes.graph_patterns import MOST_EDGES, MOST_VARIABLES
 from runnel.algebra.nodes.render import RESERVED
 from runnel.algebra.values.stems import languages
 from runnel.errors import StatementError

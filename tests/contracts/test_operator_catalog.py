@@ -8,9 +8,10 @@ import pytest
 from sqlalchemy.exc import IntegrityError
 
 from runnel.algebra.nodes.attributes import Attribute
-from runnel.algebra.nodes.calls import Call, Literally, Term, Variable
+from runnel.algebra.nodes.calls import Call, Literally, Variable
 from runnel.algebra.nodes.expressions import And, Compare, Contains, Expression, Not, Or
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
+from runnel.algebra.nodes.terms import Term
 from runnel.catalog.declared import feeds, operators
 from runnel.catalog.declared.bulk_insert import NewFeed, add_feeds, encode_feed
 from runnel.catalog.store.connection import Catalog

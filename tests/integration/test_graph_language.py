@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import runnel
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.query import Filter
 from runnel.algebra.semantics.close_conditions import leaves
 from runnel.catalog.declared import feeds

@@ -15,12 +15,11 @@ from tests.unit.algebra.generated_graphs import graphs, patterns
 from typer.testing import CliRunner
 
 import runnel
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.graph_solutions import graph_bindings
 from runnel.algebra.nodes.expressions import Not
-from runnel.algebra.nodes.graph_patterns import Graph
-from runnel.algebra.nodes.render import render_graph
 from runnel.algebra.semantics.bindings import distinct
 from runnel.algebra.semantics.evaluate import holds
-from runnel.algebra.semantics.graph_solutions import graph_bindings
 from runnel.cli.main import app
 from runnel.engine import Engine
 from runnel.errors import InputError, InvalidItemError, StatementError
@@ -143,7 +142,7 @@ def test_generated_patterns_match_what_the_definition_says(
 
         def declare(numbers: range) -> None:
             for number in numbers:
-                pattern = render_graph(written[number])
+                pattern = written[number].render()
                 engine.execute(
                     f"create feed Has{number} from Pages where {pattern};"
                     f"create feed Lacks{number} from Pages where even = true and not {pattern};"

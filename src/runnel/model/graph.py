@@ -1,15 +1,17 @@
 """RDF graphs as items carry them: the value of the attribute `graph`, in canonical N-Triples.
 
 A graph is a text whose lines are triples, sorted and each once, so that equal graphs are equal values (as far as
-blank nodes are called the same). It is no text to the conditions on texts: only `graph { … }` looks into it.
+blank nodes are called the same). Conditions on texts do not read it: only `graph { … }` does.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import ClassVar
 
 from runnel.errors import InvalidItemError
+from runnel.model.structured_value import StructuredValue
 
 GRAPH = "graph"
 """The attribute that holds an item's graph."""
@@ -44,8 +46,8 @@ _TEXT_TYPE = "^^<http://www.w3.org/2001/XMLSchema#string>"
 _TAGGED_TYPE = "^^<http://www.w3.org/1999/02/22-rdf-syntax-ns#langString>"
 
 
-class RdfGraph(str):
-    """A graph in canonical N-Triples; made by `RdfGraph.of` or `read_ntriples`.
+class RdfGraph(StructuredValue):
+    """A graph in canonical N-Triples; made by `RdfGraph.of` or `RdfGraph.read`.
 
     >>> graph = RdfGraph.of([("<urn:b>", "<urn:p>", '"1"'), ("<urn:a>", "<urn:p>", "_:x")])
     >>> graph
@@ -55,6 +57,13 @@ class RdfGraph(str):
     """
 
     __slots__ = ()
+
+    kind: ClassVar[str] = "graph"
+
+    @classmethod
+    def read(cls, text: str, *, place: str = "item") -> RdfGraph:
+        """The graph of an N-Triples text."""
+        return read_ntriples(text, place=place)
 
     @staticmethod
     def of(triples: Iterable[Triple]) -> RdfGraph:
@@ -67,9 +76,6 @@ class RdfGraph(str):
             if line:
                 subject, label, rest = line.split(" ", 2)
                 yield subject, label, rest[:-2]
-
-    def __repr__(self) -> str:
-        return f"RdfGraph({str(self)!r})"
 
 
 def read_ntriples(text: str, *, place: str = "item") -> RdfGraph:

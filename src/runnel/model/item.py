@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from runnel.errors import InvalidItemError
-from runnel.model.graph import GRAPH, RdfGraph, read_ntriples
+from runnel.model.structured_value import StructuredValue, kind_of_attribute
 
 Value = str | float | bool | datetime
 Attributes = Mapping[str, tuple[Value, ...]]
@@ -117,7 +117,7 @@ def _typed(name: str, value: Any, place: str) -> Value | None:
             return moment(value)
         case date():
             return datetime(value.year, value.month, value.day, tzinfo=UTC)
-        case RdfGraph() if name == GRAPH:
+        case StructuredValue() if type(value) is kind_of_attribute(name):
             return value
         case str():
             return _text(name, value, place)
@@ -136,9 +136,8 @@ def _text(name: str, value: str, place: str) -> Value | None:
             raise InvalidItemError(
                 f"{name} is not a date: {value[:60]!r}", place=place, hint="write it as 2026-11-15T09:30:00Z"
             ) from error
-    if name == GRAPH:
-        return read_ntriples(value, place=place) or None
-    return clean_text(value) or None
+    kind = kind_of_attribute(name)
+    return (clean_text(value) if kind is None else kind.read(value, place=place)) or None
 
 
 def clean_text(value: str) -> str:

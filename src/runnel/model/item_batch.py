@@ -16,11 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from runnel.model.graph import RdfGraph
+from runnel.families import VALUE_KINDS
 from runnel.model.item import Item, Value
+from runnel.model.structured_value import StructuredValue, kind_of_code
 
-TEXT, NUMBER, BOOLEAN, MOMENT, GRAPH = 0, 1, 2, 3, 4
-"""The kinds of value, as stored in the column `kind`."""
+TEXT, NUMBER, BOOLEAN, MOMENT = 0, 1, 2, 3
+"""The kinds of ordinary values, as stored in the column `kind`; `runnel.families` has those of structured values."""
 
 VALUE = pa.struct(
     [
@@ -108,8 +109,8 @@ def _values(item: Item) -> Iterator[dict[str, Any]]:
             match value:
                 case bool():
                     yield {"name": name, "kind": BOOLEAN, "number": float(value)}
-                case RdfGraph():
-                    yield {"name": name, "kind": GRAPH, "text": str(value)}
+                case StructuredValue():
+                    yield {"name": name, "kind": VALUE_KINDS[value.kind].code, "text": str(value)}
                 case str():
                     yield {"name": name, "kind": TEXT, "text": value}
                 case datetime():
@@ -128,9 +129,9 @@ def _attributes(values: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Value, .
                 typed = value["number"]
             case 2:
                 typed = bool(value["number"])
-            case 4:
-                typed = RdfGraph(value["text"])
-            case _:
+            case 3:
                 typed = value["moment"].astimezone(UTC)
+            case code:
+                typed = kind_of_code(code)(value["text"])
         found.setdefault(value["name"], []).append(typed)
     return {name: tuple(several) for name, several in found.items()}

@@ -10,10 +10,10 @@ import json
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from runnel.algebra.nodes.calls import Term
 from runnel.algebra.nodes.encode import decode_expression
 from runnel.algebra.nodes.expressions import FALSE, TRUE, And, Expression, Not, Or, Truth
 from runnel.algebra.nodes.render import render
+from runnel.algebra.nodes.terms import Term
 from runnel.algebra.semantics.close_conditions import rename_term
 from runnel.optimizer.draft import Branch, Draft, FlatFilter, FlatRead, FlatUnion, NormalForm
 from runnel.optimizer.formulas import COMPOUND, Formulas

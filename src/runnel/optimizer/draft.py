@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from runnel.algebra.nodes.query import Node
 from runnel.optimizer.formulas import Formulas
 from runnel.plan.gates import GateTable
-from runnel.plan.graph_bindings import NamedGraph
 from runnel.plan.logical_plan import LogicalPlan, PlanQuery
 from runnel.plan.operator_table import OperatorTable
+from runnel.plan.pattern_bindings import NamedPattern
 
 Clause = tuple[int, ...]
 
@@ -116,5 +116,5 @@ class Draft:
     operators: OperatorTable = field(default_factory=OperatorTable)
     names: Mapping[int, Mapping[int, tuple[str, ...]]] = field(default_factory=dict)
     """For the feeds whose own conditions have terms: what the variables of each are called there."""
-    bound: Mapping[int, tuple[NamedGraph, ...]] = field(default_factory=dict)
+    bound: Mapping[int, tuple[NamedPattern, ...]] = field(default_factory=dict)
     """For the queries whose own conditions bind variables by graph patterns alone: these, as they are stored."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from runnel.algebra.nodes.calls import Call, Constraint, Term
+from runnel.algebra.nodes.calls import Call, Constraint
 from runnel.algebra.nodes.encode import encode_constant, encode_expression
 from runnel.algebra.nodes.expressions import (
     And,
@@ -26,7 +26,8 @@ from runnel.algebra.nodes.expressions import (
     Similar,
     Truth,
 )
-from runnel.algebra.nodes.graph_patterns import Graph, canonical
+from runnel.algebra.nodes.item_patterns import ItemPattern
+from runnel.algebra.nodes.terms import Term
 from runnel.errors import RunnelError
 from runnel.plan.logical_plan import FormulaKind
 
@@ -54,8 +55,8 @@ class Formulas:
         self.atoms: list[Atom] = []
         self.atom_texts: list[str] = []
         self.terms: list[str] = []
-        self.graph_terms: set[int] = set()
-        """The terms that ask no operator: the pattern beside them says whether they hold."""
+        self.pattern_terms: set[int] = set()
+        """The terms that ask no operator: the pattern next to them says whether they hold."""
         self._terms: dict[tuple[str, tuple[str, ...], int | None], int] = {}
         self._atoms: dict[str, int] = {}
         self._words: dict[Contains, int] = {}
@@ -84,7 +85,7 @@ class Formulas:
         if number == len(self.terms):
             self.terms.append(text)
             if not term.calls:
-                self.graph_terms.add(number)
+                self.pattern_terms.add(number)
         return number
 
     def literal(self, literal: int) -> int:
@@ -133,10 +134,10 @@ class Formulas:
                 case Truth(value):
                     results.append(ALWAYS if value else NEVER)
                 case Term():
-                    # What has no graph of that pattern needs no operator to be decided.
-                    pattern = [] if one.graph is None else [self._of_atom(canonical(one.graph))]
+                    # An item without these patterns is decided without asking an operator.
+                    patterns = [self._of_atom(pattern.canonical()) for pattern in one.patterns]
                     term = self._node(FormulaKind.TERM, (self.term(one, feed),))
-                    results.append(self.conjunction([*pattern, term]))
+                    results.append(self.conjunction([*patterns, term]))
                 case Call() | Constraint():
                     raise RunnelError("a condition with operators is closed before it is optimised")
                 case atom:
@@ -204,8 +205,8 @@ def canonical_atom(atom: Atom) -> Atom | Truth:
             return Shares(attribute, tuple(sorted(links)))
         case In():
             return _canonical_list(atom)
-        case Graph():
-            return canonical(atom)
+        case ItemPattern():
+            return atom.canonical()
         case _:
             return atom
 

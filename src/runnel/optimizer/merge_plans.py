@@ -10,8 +10,8 @@ from time import perf_counter
 
 from runnel.arrays import Array
 from runnel.optimizer.table_builder import TableBuilder
-from runnel.plan.graph_bindings import NamedGraph
 from runnel.plan.logical_plan import EXACT, CostRecord, FormulaKind, LogicalPlan, PlanQuery
+from runnel.plan.pattern_bindings import NamedPattern
 from runnel.plan.store import Plan
 
 
@@ -20,13 +20,13 @@ def merge_plans(plan: Plan) -> LogicalPlan:
     started = perf_counter()
     builder = TableBuilder()
     queries = [query for part in plan.parts for query in _add(builder, part.logical, plan.removed(part))]
-    bound: dict[int, list[NamedGraph]] = {}
+    bound: dict[int, list[NamedPattern]] = {}
     for part in plan.parts:
-        bound |= plan.bound_graphs(part).graphs(part.logical.atoms)
+        bound |= plan.bound_patterns(part).patterns(part.logical.atoms)
     record = CostRecord("merge", perf_counter() - started, {"queries": len(queries)})
-    graphs = builder.bound_graphs(bound)
+    patterns = builder.bound_patterns(bound)
     return replace(
-        builder.finish(queries, (record,)), gates=plan.gates, operators=plan.operators, bound_graphs=graphs
+        builder.finish(queries, (record,)), gates=plan.gates, operators=plan.operators, bound_patterns=patterns
     )
 
 

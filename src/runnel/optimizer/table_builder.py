@@ -11,8 +11,8 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from runnel.arrays import Rows, Texts
-from runnel.plan.graph_bindings import GraphBindings, NamedGraph
 from runnel.plan.logical_plan import EXACT, CostRecord, LogicalPlan, PlanQuery, identifiers
+from runnel.plan.pattern_bindings import NamedPattern, PatternBindings
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -68,10 +68,10 @@ class TableBuilder:
         """A query (by its catalog id) matches the items of the scope that satisfy the predicate."""
         self._targets.setdefault((predicate, scope), []).append(query)
 
-    def bound_graphs(self, graphs: Mapping[int, Sequence[NamedGraph]]) -> GraphBindings:
+    def bound_patterns(self, patterns: Mapping[int, Sequence[NamedPattern]]) -> PatternBindings:
         """The patterns by which queries bind variables; those that nothing else asks for get an id too."""
-        texts = {one.text: self.atom(one.text) for some in graphs.values() for one in some if one.names}
-        return GraphBindings.of(graphs, texts)
+        texts = {one.text: self.atom(one.text) for some in patterns.values() for one in some if one.names}
+        return PatternBindings.of(patterns, texts)
 
     def finish(self, queries: Iterable[PlanQuery], costs: tuple[CostRecord, ...] = ()) -> LogicalPlan:
         """The logical plan of all that was added."""

@@ -19,8 +19,8 @@ import numpy as np
 
 from runnel.arrays import IDENTIFIER, Array, Arrays, Rows, Texts
 from runnel.plan.gates import GateTable, visible
-from runnel.plan.graph_bindings import GraphBindings
 from runnel.plan.operator_table import OperatorTable
+from runnel.plan.pattern_bindings import PatternBindings
 
 EXACT = -1
 """In `predicate_formulas`: the clauses say all there is to say."""
@@ -78,7 +78,7 @@ class QueryTable:
     query_since: Array
     gates: GateTable = field(default_factory=GateTable)
     operators: OperatorTable = field(default_factory=OperatorTable)
-    bound_graphs: GraphBindings = field(default_factory=GraphBindings)
+    bound_patterns: PatternBindings = field(default_factory=PatternBindings)
 
     def query_arrays(self) -> dict[str, Array]:
         """The arrays of queries by the names under which they are stored."""
@@ -91,7 +91,7 @@ class QueryTable:
             "query_since": self.query_since,
             **self.gates.arrays(),
             **self.operators.arrays(),
-            **self.bound_graphs.arrays(),
+            **self.bound_patterns.arrays(),
         }
 
     def start_arrays(self) -> dict[str, Array]:
@@ -163,7 +163,7 @@ class LogicalPlan(QueryTable):
             costs=costs,
             gates=GateTable.stored(arrays),
             operators=OperatorTable.stored(arrays),
-            bound_graphs=GraphBindings.stored(arrays),
+            bound_patterns=PatternBindings.stored(arrays),
         )
 
 

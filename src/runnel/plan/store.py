@@ -22,10 +22,10 @@ import numpy as np
 from runnel.arrays import Array, Arrays, narrow_offsets
 from runnel.errors import CorruptDataError
 from runnel.plan.gates import GateTable, query_of
-from runnel.plan.graph_bindings import GraphBindings
 from runnel.plan.logical_plan import LogicalPlan, QueryTable
 from runnel.plan.manifest import FORMAT, Kind, PlanArray, PlanFile, PlanManifest
 from runnel.plan.operator_table import OperatorTable
+from runnel.plan.pattern_bindings import PatternBindings
 from runnel.plan.validate import validate_predicates, validate_queries
 from runnel.storage.checksums import is_verified, note_damaged, note_verified, status_of
 from runnel.storage.file_storage import Storage
@@ -181,10 +181,10 @@ class Plan:
             delta = OperatorTable()
         return base.with_delta(delta.without(_tombstones(self.version.removed)), self.tombstones)
 
-    def bound_graphs(self, part: PlanPart) -> GraphBindings:
+    def bound_patterns(self, part: PlanPart) -> PatternBindings:
         """The patterns of a part by which queries that the version has bind variables."""
         gone = self.tombstones if part is self.base else _tombstones(self.version.removed)
-        return part.queries.bound_graphs.without(gone)
+        return part.queries.bound_patterns.without(gone)
 
     def removed(self, part: PlanPart) -> Array:
         """Which queries of a part (by position) the version does not have any more."""

@@ -12,8 +12,8 @@ import numpy as np
 
 from runnel.arrays import Array, Rows, Texts
 from runnel.errors import CorruptDataError
-from runnel.plan.graph_bindings import GraphBindings
 from runnel.plan.logical_plan import FormulaKind, LogicalPlan, QueryTable
+from runnel.plan.pattern_bindings import PatternBindings
 
 
 def validate(folder: str, logical: LogicalPlan, tombstones: Array) -> None:
@@ -43,10 +43,10 @@ def validate_queries(folder: str, queries: QueryTable, tombstones: Array, predic
         if len(operators.names) != len(operators):
             raise ValueError("operated.names does not have a text for every way")
         check_rows("operated.literals", operators.literals, 2 * len(operators.terms), len(operators))
-        _check_bound_graphs(queries.bound_graphs)
+        _check_bound_patterns(queries.bound_patterns)
 
 
-def _check_bound_graphs(bound: GraphBindings) -> None:
+def _check_bound_patterns(bound: PatternBindings) -> None:
     check_texts("bound.name_texts", bound.name_texts)
     check_texts("bound.wholes", bound.wholes)
     check_ids("bound.queries", bound.queries, 0, None, len(bound))
@@ -65,7 +65,7 @@ def validate_predicates(folder: str, logical: LogicalPlan) -> None:
         check_rows("predicates", logical.predicates, clauses)
         check_ids("predicate_formulas", logical.predicate_formulas, -1, len(logical.formulas), predicates)
         check_ids("formula_kinds", logical.formula_kinds, 0, FormulaKind.OR + 1, len(logical.formulas))
-        check_ids("bound.atoms", logical.bound_graphs.atoms, None, atoms, len(logical.bound_graphs))
+        check_ids("bound.atoms", logical.bound_patterns.atoms, None, atoms, len(logical.bound_patterns))
         _check_formulas(logical)
 
 

@@ -11,20 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyoxigraph as ox
 from hypothesis import strategies as st
 
+from runnel.algebra.graphs.edges import AllOf, AnyOf, Certain, Comparison, Complement, Edge, GraphFilter, Node
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.rdf_terms import XSD, Sort, known_term
 from runnel.algebra.nodes.calls import RELATIONS, Relation, Variable
-from runnel.algebra.nodes.graph_patterns import (
-    AllOf,
-    AnyOf,
-    Certain,
-    Comparison,
-    Complement,
-    Edge,
-    Graph,
-    GraphFilter,
-    Node,
-    is_local,
-)
-from runnel.algebra.semantics.rdf_terms import XSD, Sort, known_term
+from runnel.algebra.nodes.item_patterns import is_local
 from runnel.model.graph import RdfGraph, Triple, canonical_term, escape_text
 
 

@@ -9,19 +9,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runnel.algebra.graphs.edges import Edge
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.graph_solutions import graph_bindings
+from runnel.algebra.graphs.rdf_terms import plain_value
 from runnel.algebra.nodes.attributes import Ago
-from runnel.algebra.nodes.calls import Arithmetic, Call, Constraint, Given, Literally, Relation, Term, Variable
+from runnel.algebra.nodes.calls import Arithmetic, Call, Constraint, Given, Literally, Relation, Variable
 from runnel.algebra.nodes.encode import decode_expression, encode_expression
 from runnel.algebra.nodes.expressions import And, Expression, Not, Or
-from runnel.algebra.nodes.graph_patterns import Edge, Graph
 from runnel.algebra.nodes.query import Filter, Read
+from runnel.algebra.nodes.terms import Term
 from runnel.algebra.semantics.bindings import MOST_INPUTS, Answers, solutions, truth
 from runnel.algebra.semantics.close_conditions import close_condition
 from runnel.algebra.semantics.evaluate import accepts, holds_as_written
-from runnel.algebra.semantics.graph_solutions import graph_bindings
-from runnel.algebra.semantics.rdf_terms import plain_value
 from runnel.errors import InvalidConditionError
-from runnel.matching.graphs.search.match_single import ItemSearch
+from runnel.matching.patterns.item_search import FamilySearch
 from runnel.model.graph import RdfGraph, read_ntriples
 from runnel.model.item import Attributes
 from runnel.model.operator import Rows
@@ -142,8 +144,8 @@ _relations: st.SearchStrategy[Relation] = st.sampled_from(["=", "!=", "<", "<=",
 def test_a_filter_says_of_plain_values_what_a_constraint_says(
     left: object, right: object, relation: Relation
 ) -> None:
+    from runnel.algebra.graphs.constraint_filters import _term, as_filter
     from runnel.algebra.semantics.bindings import satisfied
-    from runnel.algebra.semantics.join_graphs import _term, as_filter
 
     term = _term(left)  # type: ignore[arg-type]
     assert term is not None
@@ -162,8 +164,8 @@ def test_a_filter_says_of_plain_values_what_a_constraint_says(
     st.booleans(),
 )
 def test_a_day_means_all_of_it(moment: datetime, day: date, relation: Relation, turned: bool) -> None:
+    from runnel.algebra.graphs.constraint_filters import as_filter
     from runnel.algebra.semantics.bindings import satisfied
-    from runnel.algebra.semantics.join_graphs import as_filter
 
     sides = (Literally(day), Variable("o")) if turned else (Variable("o"), Literally(day))
     constraint = Constraint(sides[0], relation, sides[1])
@@ -199,7 +201,7 @@ def test_whatever_is_not_the_day_differs_from_it(term: str, differs: bool, turne
     assert holds_as_written(condition, item) is differs
     closed = close_condition(condition)
     assert isinstance(closed, Graph)
-    assert ItemSearch(item).holds(closed) is differs
+    assert FamilySearch(item).holds(closed) is differs
     assert decode_expression(encode_expression(closed)) == closed
 
 

@@ -8,21 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.algebra.generated_graphs import graphs, patterns, typed
 
+from runnel.algebra.graphs.edges import AllOf, Comparison, Edge, comparisons, renamed_filter, renamed_node
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.graph_solutions import solve
 from runnel.algebra.nodes.calls import Variable
-from runnel.algebra.nodes.encode import decode_graph, encode_graph
-from runnel.algebra.nodes.graph_patterns import (
-    AllOf,
-    Comparison,
-    Edge,
-    Graph,
-    as_written,
-    canonical,
-    comparisons,
-    graph_variables,
-    renamed_filter,
-    renamed_node,
-)
-from runnel.algebra.semantics.graph_solutions import solve
+from runnel.algebra.nodes.encode import decode_expression
+from runnel.algebra.nodes.item_patterns import encode_pattern
 from runnel.model.graph import RdfGraph
 
 A, B, C = (Variable(name) for name in "abc")
@@ -40,12 +31,12 @@ def counted(graph: Graph, triples: RdfGraph) -> Counter[frozenset[tuple[str, str
 @settings(deadline=None, max_examples=150)
 @given(patterns(), graphs)
 def test_a_canonical_pattern_has_the_solutions_of_the_written_one(pattern: Graph, graph: RdfGraph) -> None:
-    one = canonical(pattern)
-    assert counted(as_written(one), graph) == counted(
+    one = pattern.canonical()
+    assert counted(one.as_written(), graph) == counted(
         Graph(tuple(dict.fromkeys(pattern.edges)), pattern.filter), graph
     )
-    assert canonical(one) == one
-    assert sorted(one.names) == sorted(graph_variables(pattern))
+    assert one.canonical() == one
+    assert sorted(one.names) == sorted(pattern.variables())
 
 
 @settings(deadline=None, max_examples=200)
@@ -60,14 +51,14 @@ def test_names_and_order_play_no_part_where_edges_differ_by_their_terms(
     edges = list(pattern.edges)
     random.shuffle(edges)  # type: ignore[attr-defined]
     names = dict(zip(["x", "y", "z", "_:k"], others, strict=True))
-    assert canonical(renamed(Graph(tuple(edges), pattern.filter), names)) == canonical(pattern)
+    assert renamed(Graph(tuple(edges), pattern.filter), names).canonical() == pattern.canonical()
 
 
 @settings(deadline=None, max_examples=200)
 @given(patterns())
 def test_a_pattern_survives_its_json(pattern: Graph) -> None:
-    for one in (pattern, canonical(pattern)):
-        assert decode_graph(encode_graph(one)[1:]) == one
+    for one in (pattern, pattern.canonical()):
+        assert decode_expression(encode_pattern(one)) == one
 
 
 def test_equal_patterns_are_equal_however_they_are_written() -> None:
@@ -75,10 +66,10 @@ def test_equal_patterns_are_equal_however_they_are_written() -> None:
     one = Graph((Edge(A, "<urn:project>", B), year), AllOf((recent, AllOf((recent,)))))
     other = Graph((Edge(A, "<urn:year>", B), Edge(C, "<urn:project>", A), Edge(C, "<urn:project>", A)))
     other = Graph(other.edges, Comparison(B, ">", typed(2003, "integer")))
-    assert canonical(one) == canonical(other)
-    assert canonical(one).names == ("a", "b", "c")
-    assert canonical(other).names == ("c", "a", "b")
-    assert [item.relation for item in comparisons(canonical(one).filter)] == [">"]
+    assert one.canonical() == other.canonical()
+    assert one.canonical().names == ("a", "b", "c")
+    assert other.canonical().names == ("c", "a", "b")
+    assert [item.relation for item in comparisons(one.canonical().filter)] == [">"]
 
 
 def test_patterns_that_mean_something_else_stay_different() -> None:
@@ -86,4 +77,4 @@ def test_patterns_that_mean_something_else_stay_different() -> None:
     path = Graph((Edge(A, label, B), Edge(B, label, C)))
     fork = Graph((Edge(A, label, B), Edge(A, label, C)))
     loop = Graph((Edge(A, label, A),))
-    assert len({canonical(one) for one in (path, fork, loop)}) == 3
+    assert len({one.canonical() for one in (path, fork, loop)}) == 3

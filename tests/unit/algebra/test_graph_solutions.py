@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from tests.unit.algebra.generated_graphs import VALUES, graphs, known_of, patterns, solved_by_store, store_of, typed
 
+from runnel.algebra.graphs import graph_solutions
+from runnel.algebra.graphs.edges import AllOf, AnyOf, Certain, Comparison, Complement, Edge
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.graph_solutions import graph_bindings, matches_graph, solve, truth_of
 from runnel.algebra.nodes.calls import Variable
 from runnel.algebra.nodes.expressions import Not
-from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Certain, Comparison, Complement, Edge, Graph
-from runnel.algebra.semantics import graph_solutions
 from runnel.algebra.semantics.evaluate import holds
-from runnel.algebra.semantics.graph_solutions import graph_bindings, matches_graph, solve, truth_of
 from runnel.errors import TooExpensiveError
 from runnel.model.graph import RdfGraph, read_ntriples
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from tests.unit.algebra.generated_graphs import compared_by_store, iris, literals, set_apart, terms, typed
 
+from runnel.algebra.graphs.rdf_terms import KnownTerm, Sort, compare_terms, known_term, plain_value
 from runnel.algebra.nodes.calls import RELATIONS, Relation
-from runnel.algebra.semantics.rdf_terms import KnownTerm, Sort, compare_terms, known_term, plain_value
 
 X = "<urn:x>"
 

@@ -17,9 +17,10 @@ from benchmarks.graph_workload import (
 )
 from benchmarks.graphs_peers import ask, measure_ask
 
+from runnel.algebra.graphs.edges import AnyOf, Comparison, Complement, Edge
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.graph_solutions import matches_graph
 from runnel.algebra.nodes.calls import Variable
-from runnel.algebra.nodes.graph_patterns import AnyOf, Comparison, Complement, Edge, Graph, canonical, graph_variables
-from runnel.algebra.semantics.graph_solutions import matches_graph
 from runnel.model.graph import read_ntriples
 from runnel.papers.graphs.registry import CONTENDERS
 
@@ -47,10 +48,10 @@ def test_the_same_seed_gives_the_same_workload() -> None:
 
 def test_subscriptions_have_the_sizes_of_the_paper() -> None:
     made = make_patterns(SMALL)
-    assert all(one == canonical(Graph(one.edges, one.filter)) for one in made)
-    with_variables = [one for one in made if graph_variables(one)]
+    assert all(one == Graph(one.edges, one.filter).canonical() for one in made)
+    with_variables = [one for one in made if one.variables()]
     assert 0.85 < len(with_variables) / len(made) < 0.95
-    assert {len(graph_variables(one)) for one in with_variables} == {2}
+    assert {len(one.variables()) for one in with_variables} == {2}
     assert {len(one.edges) for one in with_variables} == {10}
     nodes = [{node for edge in one.edges for node in (edge.subject, edge.object)} for one in made]
     assert {len(one) for one in nodes} == {5}

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from runnel.algebra.graphs.edges import AnyOf, Comparison, Complement, Edge, GraphFilter, Node
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.calls import RELATIONS, Variable
-from runnel.algebra.nodes.graph_patterns import (
-    AnyOf,
-    Comparison,
-    Complement,
-    Edge,
-    Graph,
-    GraphFilter,
-    Node,
-    is_local,
-)
+from runnel.algebra.nodes.item_patterns import is_local
 from runnel.errors import Span
 from runnel.language.syntax.graph_filters import joined
 from runnel.language.syntax.iri_prefixes import PrefixedName

@@ -11,21 +11,12 @@ from hypothesis import given, settings
 from lark import Token
 from tests.unit.language.generated_graph_patterns import graph_patterns
 
+from runnel.algebra.graphs.edges import MOST_EDGES, MOST_VARIABLES, AllOf, AnyOf, Comparison, Complement, Edge
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.graph_solutions import solve
 from runnel.algebra.nodes.calls import Variable
 from runnel.algebra.nodes.expressions import And, Not
-from runnel.algebra.nodes.graph_patterns import (
-    MOST_EDGES,
-    MOST_VARIABLES,
-    AllOf,
-    AnyOf,
-    Comparison,
-    Complement,
-    Edge,
-    Graph,
-    is_local,
-)
-from runnel.algebra.nodes.render import render_graph
-from runnel.algebra.semantics.graph_solutions import solve
+from runnel.algebra.nodes.item_patterns import is_local
 from runnel.errors import InvalidConditionError, Span, StatementError, StatementSyntaxError, UnknownNameError
 from runnel.language.binding.bind_query import bind_query
 from runnel.language.grammar.parser import parse
@@ -203,7 +194,7 @@ def test_places_point_into_the_block() -> None:
 @settings(deadline=None, max_examples=150)
 @given(graph_patterns)
 def test_what_is_printed_is_read_again(graph: Graph) -> None:
-    printed = render_graph(graph)
+    printed = graph.render()
     assert re.fullmatch(BLOCK, printed)
     assert read_graph(Token("GRAPH", printed)) == graph
     (parsed,) = parse(f"create feed F from A where {printed};")

@@ -9,8 +9,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.unit.language.test_language_printing import golden_pairs, statements
 
+from runnel.algebra.graphs.edges import comparisons
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.calls import Call, Variable, variables_of
-from runnel.algebra.nodes.graph_patterns import Graph, comparisons
 from runnel.algebra.nodes.render import RESERVED
 from runnel.algebra.semantics.close_conditions import leaves
 from runnel.errors import Span, StatementError

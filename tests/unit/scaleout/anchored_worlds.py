@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from tests.unit.optimizer.generated_worlds import NAMES, SOURCES, GeneratedWorld
 
+from runnel.algebra.graphs.edges import Comparison, Edge
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.rdf_terms import XSD
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.calls import Variable
 from runnel.algebra.nodes.expressions import And, Between, Compare, Contains, Expression, Not, Or
-from runnel.algebra.nodes.graph_patterns import Comparison, Edge, Graph, canonical
 from runnel.algebra.nodes.query import Filter, Node, Read, Union
-from runnel.algebra.semantics.rdf_terms import XSD
 from runnel.model.graph import GRAPH, RdfGraph
 from runnel.model.item import Item, Value
 
@@ -74,7 +75,7 @@ class Asked:
         if self.place is not None:
             edges = (Edge(Variable("p"), "<urn:at>", self.place), Edge(Variable("p"), "<urn:year>", Variable("y")))
             asked = None if self.year is None else Comparison(Variable("y"), "=", _number(self.year))
-            found.append(canonical(Graph(edges, asked)))
+            found.append(Graph(edges, asked).canonical())
         return found
 
     def _price(self) -> list[Expression]:

@@ -16,6 +16,7 @@ from tests.unit.matching.graphs.generated_graphs import graphs, patterns
 from tests.unit.optimizer.generated_worlds import NAMES, SOURCES, GeneratedWorld, worlds
 from tests.unit.scaleout.anchored_worlds import anchored_worlds
 
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.encode import decode_expression
 from runnel.algebra.nodes.expressions import (
@@ -31,7 +32,6 @@ from runnel.algebra.nodes.expressions import (
     Not,
     Or,
 )
-from runnel.algebra.nodes.graph_patterns import canonical
 from runnel.algebra.nodes.query import Filter, Node, Read
 from runnel.algebra.semantics.evaluate import holds
 from runnel.matching.compile.build_matcher import build_matcher
@@ -125,7 +125,7 @@ _atoms: st.SearchStrategy[Expression] = st.one_of(
     st.builds(Compare, st.just(PRICE), st.sampled_from(["<", "<=", ">", ">=", "="]), _bounds),
     st.builds(Between, st.just(PRICE), _bounds, _bounds),
     st.builds(In, st.just(PRICE), st.lists(_bounds, min_size=1, max_size=3).map(tuple)),
-    patterns().map(canonical),
+    patterns().map(Graph.canonical),
 )
 _literals = st.one_of(_atoms, _atoms, _atoms, _atoms.map(Not))
 _clauses = st.lists(_literals, min_size=1, max_size=3).map(lambda parts: Or(tuple(parts)))

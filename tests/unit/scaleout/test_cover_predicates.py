@@ -21,10 +21,11 @@ from tests.unit.scaleout.related_plans import (
     word,
 )
 
+from runnel.algebra.graphs.edges import Comparison, Edge
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.rdf_terms import XSD
 from runnel.algebra.nodes.calls import Variable
 from runnel.algebra.nodes.expressions import And, Compare, Expression, Not, Or
-from runnel.algebra.nodes.graph_patterns import Comparison, Edge, Graph, canonical
-from runnel.algebra.semantics.rdf_terms import XSD
 from runnel.model.graph import Triple
 from runnel.scaleout.containment.definition import contains
 from runnel.scaleout.cover.cover_predicates import Cover, cover_predicates
@@ -148,7 +149,7 @@ def number(value: int) -> str:
 def pattern(place: str, bound: int, *more: Edge) -> Graph:
     """Something at a place, from a year on."""
     edges = (Edge(Variable("p"), "<urn:at>", place), Edge(Variable("p"), "<urn:year>", Variable("y")), *more)
-    return canonical(Graph(edges, Comparison(Variable("y"), "=", number(bound))))
+    return Graph(edges, Comparison(Variable("y"), "=", number(bound))).canonical()
 
 
 def test_graph_patterns_become_their_edges() -> None:
@@ -159,7 +160,7 @@ def test_graph_patterns_become_their_edges() -> None:
     assert cover_of(plan).counters["conditions"] == 5
     cover = cover_of(plan, 3)
     found = by_query(plan, cover)
-    assert found[0] == found[1] == found[2] == canonical(Graph(same[0].edges))
+    assert found[0] == found[1] == found[2] == Graph(same[0].edges).canonical()
     assert found[3:] == [other, far]
     assert cover.counters["added_clauses"] == cover.counters["mergers"] == 1
     fewer = by_query(plan, cover_of(plan, 2))
@@ -176,7 +177,7 @@ def test_merged_graph_patterns_keep_other_clauses_that_all_have() -> None:
     found = by_query(plan, cover_of(plan, 1))
     assert found[0] == found[1]
     assert isinstance(found[0], And)
-    assert set(map(repr, found[0].parts)) == {repr(ROCK), repr(canonical(Graph(graphs[0].edges)))}
+    assert set(map(repr, found[0].parts)) == {repr(ROCK), repr(Graph(graphs[0].edges).canonical())}
 
 
 def test_known_publications_say_what_is_merged() -> None:

@@ -34,9 +34,9 @@ from runnel.model.seen_key import SeenKey
 from runnel.optimizer.optimize import optimize
 from runnel.optimizer.optimizer_settings import OptimizerSettings
 from runnel.plan.gates import GateTable, disjunct_id, query_of, visible
-from runnel.plan.graph_bindings import GraphBindings, NamedGraph
 from runnel.plan.logical_plan import EXACT, FormulaKind, LogicalPlan, PlanQuery
 from runnel.plan.operator_table import OperatorDisjunct, OperatorTable, TermLiteral
+from runnel.plan.pattern_bindings import NamedPattern, PatternBindings
 from runnel.plan.store import Plan, PlanVersion, load
 from runnel.plan.validate import validate
 from runnel.scaleout.divide.cut_plan import cut_plan
@@ -84,7 +84,7 @@ def check_dense(part: LogicalPlan) -> None:
     inner = part.formulas.values[kinds > FormulaKind.LITERAL]
     assert {*roots.tolist(), *inner.tolist()} == set(range(len(part.formulas)))
     literals = np.concatenate([part.clauses.values, part.formulas.values[kinds == FormulaKind.LITERAL]])
-    graphs = part.bound_graphs
+    graphs = part.bound_patterns
     named = graphs.atoms[graphs.atoms >= 0]
     assert {*(literals >> 1).tolist(), *named.tolist()} == set(range(len(part.atoms)))
     assert set(graphs.names.tolist()) == set(range(len(graphs.name_texts)))
@@ -227,8 +227,8 @@ def by_hand() -> LogicalPlan:
     }
     plan = optimize([PlanQuery(one) for one in definitions], definitions)
     graphs = {
-        12: [NamedGraph("g", ("p",)), NamedGraph("all")],
-        13: [NamedGraph("h", ("q",)), NamedGraph("h", ("r",))],
+        12: [NamedPattern("g", ("p",)), NamedPattern("all")],
+        13: [NamedPattern("h", ("q",)), NamedPattern("h", ("r",))],
     }
     ways = {
         disjunct_id(12, 5): OperatorDisjunct(12, (TermLiteral("t", False, ("x",)), TermLiteral("u", True))),
@@ -237,7 +237,7 @@ def by_hand() -> LogicalPlan:
     return replace(
         plan,
         atoms=Texts.of(["unused", "g", "h"]),
-        bound_graphs=GraphBindings.of(graphs, {"g": 1, "h": 2}),
+        bound_patterns=PatternBindings.of(graphs, {"g": 1, "h": 2}),
         operators=OperatorTable.of(ways),
     )
 
@@ -246,13 +246,13 @@ def test_what_only_a_name_asks_for_is_kept_and_the_rest_is_not() -> None:
     whole = by_hand()
     last = cut_plan(whole, query_of(whole.query_ids) == 13)
     assert list(last.atoms.texts()) == ["h"]
-    assert last.bound_graphs.graphs(last.atoms) == {13: [NamedGraph("h", ("q",)), NamedGraph("h", ("r",))]}
+    assert last.bound_patterns.patterns(last.atoms) == {13: [NamedPattern("h", ("q",)), NamedPattern("h", ("r",))]}
     assert last.operators.ways() == {disjunct_id(13, 5): OperatorDisjunct(13, (TermLiteral("u"),))}
     assert list(last.operators.terms.texts()) == ["u"]
     assert last.gates.arrays() == {}
     reader = cut_plan(whole, query_of(whole.query_ids) == 12)
     assert list(reader.atoms.texts()) == ["g"]
-    assert list(reader.bound_graphs.wholes.texts()) == ["all"]
+    assert list(reader.bound_patterns.wholes.texts()) == ["all"]
     assert reader.operators.ways()[disjunct_id(12, 5)].literals == (
         TermLiteral("t", False, ("x",)),
         TermLiteral("u", True),

@@ -18,10 +18,11 @@ from tests.unit.matching.operators.decide.operator_worlds import OperatorWorld, 
 from tests.unit.matching.operators.decide.test_decider import decided
 from tests.unit.scaleout.divided_plans import divided, pieces_of
 
+from runnel.algebra.graphs.edges import Edge
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.calls import Variable
 from runnel.algebra.nodes.expressions import Compare, Contains
-from runnel.algebra.nodes.graph_patterns import Edge, Graph
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read
 from runnel.errors import CorruptDataError
 from runnel.matching.compile.compile_plan import compile_base, compile_delta

@@ -20,11 +20,12 @@ from tests.unit.scaleout.related_plans import (
     word,
 )
 
+from runnel.algebra.graphs.edges import Comparison, Edge, comparisons
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.rdf_terms import XSD
 from runnel.algebra.nodes.calls import Variable
 from runnel.algebra.nodes.expressions import TRUE, And, Between, Compare, Expression, In, Not, Or
-from runnel.algebra.nodes.graph_patterns import Comparison, Edge, Graph, canonical, comparisons
 from runnel.algebra.nodes.query import Filter, Node, Read
-from runnel.algebra.semantics.rdf_terms import XSD
 from runnel.arrays import Rows
 from runnel.optimizer.subsumption.subsumes import subsumes
 from runnel.scaleout.containment.containment_index import ContainmentIndex
@@ -120,9 +121,9 @@ def test_graph_patterns_lie_below_those_that_contain_them() -> None:
     year = Edge(Variable("p"), "<urn:year>", Variable("y"))
     number = f'"2003"^^<{XSD}integer>'
     by = Edge(Variable("p"), "<urn:by>", "<urn:a>")
-    wide, recent = canonical(Graph((year,))), canonical(Graph((year,), Comparison(Variable("y"), ">", number)))
-    both = canonical(Graph((year, by), Comparison(Variable("y"), ">", number)))
-    other = canonical(Graph((by,)))
+    wide, recent = Graph((year,)).canonical(), Graph((year,), Comparison(Variable("y"), ">", number)).canonical()
+    both = Graph((year, by), Comparison(Variable("y"), ">", number)).canonical()
+    other = Graph((by,)).canonical()
     assert list(comparisons(both.filter))
     assert roots(both, recent, wide) == {0: 2, 1: 2, 2: 2}
     assert roots(And((both, ROCK)), And((recent, ROCK)), And((wide, JAZZ))) == {0: 1, 1: 1, 2: 2}
@@ -133,7 +134,7 @@ def test_graph_patterns_lie_below_those_that_contain_them() -> None:
 def test_long_trees_of_containment_are_told_up_to_their_root() -> None:
     bounds = [f'"{bound}"^^<{XSD}integer>' for bound in range(40)]
     year = (Edge("<urn:a>", "<urn:year>", Variable("y")),)
-    graphs = [canonical(Graph(year, Comparison(Variable("y"), ">", bound))) for bound in bounds]
+    graphs = [Graph(year, Comparison(Variable("y"), ">", bound)).canonical() for bound in bounds]
     narrow, wide = containing_pairs(graphs[::-1])
     assert set(narrow.tolist()) == set(range(39))
     assert {39} == {wide[narrow == one][-1] for one in range(39)}

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 from tests.unit.matching.distinct.distinct_worlds import DistinctWorld, distinct_worlds
 from tests.unit.matching.operators.decide.operator_worlds import OperatorWorld, operator_worlds
 
+from runnel.algebra.graphs.edges import Edge
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.calls import Call, Constraint, Literally, Variable
 from runnel.algebra.nodes.expressions import And, Contains, Expression, RegularExpression
-from runnel.algebra.nodes.graph_patterns import Edge, Graph, canonical
 from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.arrays import Array, Texts
 from runnel.engine.planning.stream_knowledge import StreamKnowledge
@@ -172,7 +173,7 @@ def _pattern(*edges: tuple[str, str, str]) -> Node:
         Edge(*(Variable(node[1:]) if node.startswith("?") else f"<http://a.example/{node}>" for node in edge))
         for edge in edges
     )
-    return Filter(Read(1), canonical(Graph(made)))
+    return Filter(Read(1), Graph(made).canonical())
 
 
 def test_graph_patterns_with_an_edge_in_common_lie_together() -> None:

@@ -1,22 +1,17 @@
 """Calls of operators, variables, and constraints on what they are bound to, as immutable values.
 
-`distanceFrom('Liberty', ?x) and ?x < 1000` is a call and a constraint. `bindings.solutions` is the definition. A
-*term* is what is left of such conditions once `terms.close` has cut them where no variable leads across: a
-conjunction of calls, constraints and a graph pattern that holds or not by itself, whatever is around it.
+`distanceFrom('Liberty', ?x) and ?x < 1000` is a call and a constraint. `bindings.solutions` is the definition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from runnel.algebra.nodes.attributes import Attribute, Constant
 from runnel.errors import Span
 from runnel.model.operator import ValueType
-
-if TYPE_CHECKING:
-    from runnel.algebra.nodes.graph_patterns import Graph
 
 Relation = Literal["=", "!=", "<", "<=", ">", ">="]
 RELATIONS: tuple[Relation, ...] = ("=", "!=", "<", "<=", ">", ">=")
@@ -67,7 +62,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A variable of a graph pattern, whose values an operator is given: those that are of the type it takes."""
+    """A variable of an item pattern, whose values an operator is given: those that are of the type it takes."""
 
     name: str
     type: ValueType
@@ -83,7 +78,7 @@ class Call:
 
     `version` is the registration that the call was bound to (0: none yet); `results` are the places of the arguments
     that are results, which are variables or constants; all others are inputs: constants, attributes, or variables
-    that a graph pattern beside the call binds.
+    that an item pattern next to the call binds.
     """
 
     operator: str
@@ -111,24 +106,8 @@ class Call:
 
     @property
     def given(self) -> tuple[Given, ...]:
-        """The inputs that a graph pattern beside the call binds."""
+        """The inputs that an item pattern next to the call binds."""
         return tuple(one for one in self.arguments if isinstance(one, Given))
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """Calls, constraints and a graph that share their variables: it holds if some binding of these satisfies all.
-
-    Variables are named by their order of occurrence, so that terms that differ by names alone have one stored form.
-    A term without calls is a graph pattern whose variables somebody wants to know.
-    """
-
-    calls: tuple[Call, ...]
-    constraints: tuple[Constraint, ...] = ()
-    names: tuple[str, ...] = field(default=(), repr=False)
-    """The original names of the variables, in order: the first is now named 1. They are no part of the
-    stored form, but two terms with different names bind different variables, so one does not replace the other."""
-    graph: Graph | None = None
 
 
 def variables_of(part: Call | Constraint | Quantity) -> Iterator[Variable]:

@@ -18,7 +18,6 @@ from runnel.algebra.nodes.calls import (
     Quantity,
     Relation,
     Sign,
-    Term,
     Variable,
 )
 from runnel.algebra.nodes.expressions import (
@@ -43,20 +42,12 @@ from runnel.algebra.nodes.expressions import (
     TextAtom,
     Truth,
 )
-from runnel.algebra.nodes.graph_patterns import (
-    AllOf,
-    AnyOf,
-    Certain,
-    Comparison,
-    Complement,
-    Edge,
-    Graph,
-    GraphFilter,
-)
-from runnel.algebra.nodes.graph_patterns import Node as GraphNode
+from runnel.algebra.nodes.item_patterns import ItemPattern, decode_pattern, encode_pattern
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union
+from runnel.algebra.nodes.terms import Term
 from runnel.algebra.values.word_patterns import word_patterns
 from runnel.algebra.values.words import words
+from runnel.families import FAMILIES
 from runnel.model.operator import ValueType
 
 
@@ -85,8 +76,8 @@ def encode_expression(expression: Expression) -> Any:
             return ["exists", encode_attribute(attribute)]
         case Call() | Constraint() | Term():
             return encode_operators(expression)
-        case Graph():
-            return encode_graph(expression)
+        case ItemPattern():
+            return encode_pattern(expression)
         case atom:
             tag, *rest = _encode_text_atom(atom)
             return [tag, encode_attribute(atom.attribute), *rest]
@@ -128,8 +119,8 @@ def decode_expression(value: Any) -> Expression:
             return Not(decode_expression(rest[0]))
         case "call" | "constraint" | "term":
             return decode_operators(tag, rest)
-        case "graph":
-            return decode_graph(rest)
+        case _ if tag in FAMILIES:
+            return decode_pattern(tag, rest)
     attribute = decode_attribute(rest[0])
     match tag:
         case "contains":
@@ -174,59 +165,6 @@ def _decode_phrase(phrase: list[str], cut: Callable[[str], Sequence[str]] = word
     return tuple(word for stored in phrase for word in cut(stored) or [stored])
 
 
-def encode_graph(graph: Graph) -> Any:
-    """A JSON value for a graph pattern: its edges, a list each, and its filter. Names of variables begin with `?`.
-
-    >>> encode_graph(Graph((Edge(Variable("p"), "<urn:year>", '"1"'),)))
-    ['graph', [['?p', '<urn:year>', '"1"']]]
-    """
-    edges = [[_encode_node(node) for node in edge.nodes] for edge in graph.edges]
-    return ["graph", edges] if graph.filter is None else ["graph", edges, _encode_filter(graph.filter)]
-
-
-def decode_graph(rest: list[Any]) -> Graph:
-    """The graph pattern of a JSON value made by `encode_graph`, given what comes behind its tag."""
-    edges = tuple(Edge(*map(_decode_node, edge)) for edge in rest[0])
-    return Graph(edges, _decode_filter(rest[1]) if len(rest) > 1 else None)
-
-
-def _encode_node(node: GraphNode) -> str:
-    return f"?{node.name}" if isinstance(node, Variable) else node
-
-
-def _decode_node(text: str) -> GraphNode:
-    return Variable(text[1:]) if text[0] == "?" else text
-
-
-def _encode_filter(one: GraphFilter) -> Any:
-    match one:
-        case Comparison(left, relation, right):
-            return [relation, _encode_node(left), _encode_node(right)]
-        case AllOf(parts):
-            return ["and", *map(_encode_filter, parts)]
-        case AnyOf(parts):
-            return ["or", *map(_encode_filter, parts)]
-        case Complement(part):
-            return ["not", _encode_filter(part)]
-        case Certain(part):
-            return ["certain", _encode_filter(part)]
-
-
-def _decode_filter(value: Any) -> GraphFilter:
-    match value:
-        case ["and", *parts]:
-            return AllOf(tuple(map(_decode_filter, parts)))
-        case ["or", *parts]:
-            return AnyOf(tuple(map(_decode_filter, parts)))
-        case ["not", part]:
-            return Complement(_decode_filter(part))
-        case ["certain", part]:
-            return Certain(_decode_filter(part))
-        case [relation, left, right]:
-            return Comparison(_decode_node(left), cast(Relation, relation), _decode_node(right))
-    raise ValueError(f"unknown filter {value!r}")
-
-
 def encode_operators(part: Call | Constraint | Term) -> Any:
     """A JSON value for what operators add to conditions."""
     match part:
@@ -234,9 +172,9 @@ def encode_operators(part: Call | Constraint | Term) -> Any:
             return ["call", operator, version, list(results), *map(_encode_quantity, arguments)]
         case Constraint(left, relation, right):
             return ["constraint", relation, _encode_quantity(left), _encode_quantity(right)]
-        case Term(calls, constraints, graph=graph):
+        case Term(calls, constraints, patterns=patterns):
             own = ["term", [encode_operators(one) for one in calls], [encode_operators(one) for one in constraints]]
-            return own if graph is None else [*own, encode_graph(graph)]
+            return [*own, *map(encode_pattern, patterns)]
 
 
 def decode_operators(tag: str, rest: list[Any]) -> Call | Constraint | Term:
@@ -246,7 +184,7 @@ def decode_operators(tag: str, rest: list[Any]) -> Call | Constraint | Term:
         return Term(
             tuple(one for one in calls if isinstance(one, Call)),
             tuple(one for one in constraints if isinstance(one, Constraint)),
-            graph=decode_graph(rest[2][1:]) if len(rest) > 2 else None,
+            patterns=tuple(decode_pattern(name, values) for name, *values in rest[2:]),
         )
     if tag == "constraint":
         return Constraint(_decode_quantity(rest[1]), cast(Relation, rest[0]), _decode_quantity(rest[2]))

@@ -12,8 +12,9 @@ from fractions import Fraction
 from typing import Literal, TypeAlias
 
 from runnel.algebra.nodes.attributes import Attribute, Constant
-from runnel.algebra.nodes.calls import Call, Constraint, Term
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.calls import Call, Constraint
+from runnel.algebra.nodes.item_patterns import ItemPattern
+from runnel.algebra.nodes.terms import Term
 
 AtomRelation = Literal["=", "<", "<=", ">", ">="]
 
@@ -192,9 +193,9 @@ LinkAtom = References | Extends | Shares
 TextAtom = WordAtom | LinkAtom | RegularExpression | InNetwork
 """Atoms that only a text can satisfy."""
 
-Atom = TextAtom | Compare | Between | In | Exists | Graph
+Atom = TextAtom | Compare | Between | In | Exists | ItemPattern
 Expression: TypeAlias = "Atom | Truth | And | Or | Not | Call | Constraint | Term"
-"""A condition. Calls and constraints are those of operators (see `calls`); a term is what they are optimised as."""
+"""A condition. Operators have calls and constraints (see `calls`), which become terms (see `terms`)."""
 
 TRUE = Truth(True)
 FALSE = Truth(False)
@@ -252,14 +253,14 @@ def negation(part: Expression) -> Expression:
 
 
 def _has_variables(expression: Expression) -> bool:
-    """Whether a condition has calls, constraints or graph patterns as written; a term has no variables outside it."""
+    """Whether a condition has calls, constraints or item patterns as written; a term has no variables outside it."""
     match expression:
         case And(parts) | Or(parts):
             return any(map(_has_variables, parts))
         case Not(part):
             return _has_variables(part)
         case _:
-            return isinstance(expression, Call | Constraint | Graph)
+            return isinstance(expression, Call | Constraint | ItemPattern)
 
 
 def atoms(expression: Expression) -> Iterator[Atom]:

@@ -15,7 +15,6 @@ from runnel.algebra.nodes.calls import (
     Given,
     Literally,
     Quantity,
-    Term,
     Variable,
 )
 from runnel.algebra.nodes.durations import render_duration
@@ -40,18 +39,8 @@ from runnel.algebra.nodes.expressions import (
     TextAtom,
     Truth,
 )
-from runnel.algebra.nodes.graph_patterns import (
-    AllOf,
-    AnyOf,
-    Certain,
-    Comparison,
-    Complement,
-    Graph,
-    GraphFilter,
-    as_written,
-    is_local,
-)
-from runnel.algebra.nodes.graph_patterns import Node as GraphNode
+from runnel.algebra.nodes.item_patterns import ItemPattern
+from runnel.algebra.nodes.terms import Term
 from runnel.algebra.values.similarity import DEFAULT_LEAST
 
 RESERVED = frozenset(
@@ -96,15 +85,6 @@ NOW = Ago(timedelta(0))
 FRACTION_DIGITS = 6
 """The most digits behind the point of `at least`."""
 
-_TYPED = re.compile(r'"([^"]*)"\^\^<http://www\.w3\.org/2001/XMLSchema#(integer|decimal|double|boolean)>')
-_UNQUOTED = {
-    "integer": re.compile(r"-?[0-9]+", re.ASCII),
-    "decimal": re.compile(r"-?[0-9]+\.[0-9]+", re.ASCII),
-    "double": re.compile(r"-?[0-9]+(?:\.[0-9]+)?[eE]-?[0-9]+", re.ASCII),
-    "boolean": re.compile("true|false"),
-}
-"""How numbers and truths of graph patterns look that need no quotes: what SPARQL reads with just these types."""
-
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
 
@@ -138,8 +118,8 @@ def render(expression: Expression) -> str:
             return f"{render_attribute(attribute)} exists"
         case Call() | Constraint() | Term():
             return render_operators(expression)
-        case Graph():
-            return render_graph(expression)
+        case ItemPattern():
+            return expression.render()
         case atom:
             return f"{render_attribute(atom.attribute)} {_render_text_atom(atom)}"
 
@@ -155,53 +135,9 @@ def render_operators(part: Call | Constraint | Term) -> str:
             return f"{render_name(operator)}({', '.join(map(_render_argument, arguments))})"
         case Constraint(left, relation, right):
             return f"{render_quantity(left)} {relation} {render_quantity(right)}"
-        case Term(calls, constraints, graph=graph):
+        case Term(calls, constraints, patterns=patterns):
             own = [*map(render_operators, calls), *map(render_operators, constraints)]
-            return " and ".join(own if graph is None else [render_graph(graph), *own])
-
-
-def render_graph(graph: Graph) -> str:
-    """A graph pattern as written, all IRIs in full, and with the names its variables had.
-
-    >>> from runnel.algebra.nodes.graph_patterns import Edge
-    >>> render_graph(Graph((Edge(Variable("p"), "<urn:year>", Variable("y")),)))
-    'graph { ?p <urn:year> ?y }'
-    """
-    written = as_written(graph)
-    edges = [" ".join(_render_node(node) for node in edge.nodes) for edge in written.edges]
-    parts = [*edges, *([] if written.filter is None else [f"filter({_render_filter(written.filter)})"])]
-    return f"graph {{ {' . '.join(parts)} }}"
-
-
-def _render_node(node: GraphNode) -> str:
-    if not isinstance(node, Variable):
-        return render_term(node)
-    return node.name if is_local(node.name) else f"?{node.name}"
-
-
-def render_term(term: str) -> str:
-    """A term as written: numbers and truths without their types, where these are those that they are read with."""
-    found = _TYPED.fullmatch(term)
-    if found is None:
-        return term
-    text, name = found.groups()
-    return text if _UNQUOTED[name].fullmatch(text) else term
-
-
-def _render_filter(one: GraphFilter, inside: str = "") -> str:
-    match one:
-        case Comparison(left, relation, right):
-            return f"{_render_node(left)} {relation} {_render_node(right)}"
-        case AllOf(parts):
-            text = " and ".join(_render_filter(part, "and") for part in parts)
-        case AnyOf(parts):
-            text = " or ".join(_render_filter(part, "or") for part in parts)
-        case Complement(part):
-            return f"not ({_render_filter(part)})"
-        case Certain(part):
-            # It cannot be written: `explain` shows with it how a comparison outside the braces is evaluated.
-            return f"coalesce({_render_filter(part)}, false)"
-    return f"({text})" if inside else text
+            return " and ".join([*(pattern.render() for pattern in patterns), *own])
 
 
 def _render_argument(argument: Argument) -> str:

@@ -1,8 +1,9 @@
 """The reference semantics of variables in conditions: slow, short, and the definition.
 
 A condition has solutions: bindings of its variables that satisfy it. An item matches if there is one. Calls and
-graph patterns are joined on the variables they share, by their plain values; what a constraint speaks of is bound
-beside it, which `terms.close` has checked. An operator that is given variables of a graph is asked for each solution.
+item patterns are joined on the variables they share, by their plain values; what a constraint speaks of is bound
+next to it, which `close_condition` has checked. An operator that is given variables of a pattern is asked for each
+solution.
 Variables under `not` are local: that part has no solution of its own. An operator that failed leaves all unknown that
 depends on it, and what is unknown does not match (Kleene's three values): what other calls rule out does not depend
 on it.
@@ -22,15 +23,14 @@ from runnel.algebra.nodes.calls import (
     Given,
     Literally,
     Quantity,
-    Term,
     Variable,
     variables_of,
 )
 from runnel.algebra.nodes.expressions import And, Expression, Not, Or
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.item_patterns import ItemPattern, PatternSearch, Solution, pattern_values
+from runnel.algebra.nodes.terms import Term
 from runnel.algebra.semantics.close_conditions import alternatives, close_condition, gather
-from runnel.algebra.semantics.evaluate import Holding, compare, graphs_of, holds
-from runnel.algebra.semantics.graph_solutions import Solution, graph_bindings, solve
+from runnel.algebra.semantics.evaluate import Holding, compare, holds
 from runnel.model.bindings import Binding
 from runnel.model.item import Attributes, Value
 from runnel.model.operator import Rows, ValueType
@@ -38,8 +38,8 @@ from runnel.model.operator import Rows, ValueType
 Answers = Callable[[Call], Rows | None]
 """What operators say of the item: the rows of a call, or None where it failed."""
 
-GraphRows = Callable[[Graph], list[dict[str, Value]] | None]
-"""The solutions of a pattern on the item's graph as plain values; None where there are too many to look at."""
+PatternRows = Callable[[ItemPattern], list[dict[str, Value]] | None]
+"""The bindings of a pattern on the item; None where there are too many."""
 
 Truth3 = bool | None
 """True, false, or unknown."""
@@ -169,39 +169,32 @@ MOST_INPUTS = 64
 """Different values that an operator is asked with for one call and item; beyond, the term stays unknown."""
 
 
-def no_graph(graph: Graph) -> list[dict[str, Value]]:
-    """The solutions of any pattern on an item without a graph."""
+def no_rows(pattern: ItemPattern) -> list[dict[str, Value]]:
+    """The bindings of any pattern on an item without values for it."""
     return []
 
 
-def graph_rows(attributes: Attributes) -> GraphRows:
-    """The solutions of patterns on an item, by definition."""
-    return lambda graph: distinct(
-        row for one in graphs_of(attributes) for row in graph_bindings(graph, one.triples())
-    )
-
-
-class GraphSearch:
-    """How graph patterns are decided on one item: by definition, which gives up early where there is much to try."""
+class Definition:
+    """Decides patterns on one item by their definition, which gives up early where there is much to try."""
 
     def __init__(self, attributes: Attributes) -> None:
         self._attributes = attributes
 
-    def holds(self, graph: Graph) -> Truth3:
+    def holds(self, pattern: ItemPattern) -> Truth3:
         """Whether a pattern holds."""
-        return holds(graph, self._attributes)
+        return holds(pattern, self._attributes)
 
-    def solutions(self, graph: Graph) -> Iterator[Solution]:
-        """The solutions of a pattern as terms."""
-        return (found for one in graphs_of(self._attributes) for found in solve(graph, one.triples()))
+    def solutions(self, pattern: ItemPattern) -> Iterator[Solution]:
+        """The solutions of a pattern."""
+        return (found for value in pattern_values(pattern, self._attributes) for found in pattern.solutions(value))
 
-    def rows(self, graph: Graph) -> list[dict[str, Value]] | None:
-        """The solutions as plain values; None where there are too many to look at."""
-        return graph_rows(self._attributes)(graph)
+    def rows(self, pattern: ItemPattern) -> list[dict[str, Value]] | None:
+        """The distinct bindings of a pattern."""
+        return distinct(map(pattern.binding, self.solutions(pattern)))
 
 
 def grounded(call: Call, rows: Iterable[Binding]) -> dict[tuple[tuple[str, Value], ...], Call]:
-    """The calls that rows of a graph pattern make of one that is given variables of it, by these and their values.
+    """The calls that rows of item patterns make of one that is given their variables, by these and their values.
 
     A row with a value of another type than the operator takes makes none, nor one without a value.
 
@@ -234,12 +227,12 @@ def is_of_type(value: Value, kind: ValueType) -> bool:
 
 
 def term_solutions(
-    term: Term, answers: Answers, accepted: datetime | None = None, graphs: GraphRows = no_graph
+    term: Term, answers: Answers, accepted: datetime | None = None, rows_of: PatternRows = no_rows
 ) -> list[dict[str, Value]] | None:
     """The bindings that satisfy a term; None where it may have some and an operator failed, or there is too much to
     join.
 
-    An operator that failed, for all or for some solutions of a graph, may have had any rows. So a term without
+    An operator that failed, for all or for some solutions of a pattern, may have had any rows. So a term without
     bindings is unknown if such rows could give it one, and false if the other calls rule that out.
 
     >>> both = Term((Call("p", (Variable("x"),), 1, (0,)), Call("q", (Variable("x"),), 1, (0,))))
@@ -248,7 +241,7 @@ def term_solutions(
     >>> term_solutions(both, lambda call: None if call.operator == "p" else ((1.0,),)) is None
     True
     """
-    rows: list[dict[str, Value]] | None = [{}] if term.graph is None else graphs(term.graph)
+    rows = pattern_rows(term.patterns, rows_of)
     if not rows:
         return rows
     relations = [_relation(call, rows, answers) for call in term.calls]
@@ -263,9 +256,20 @@ def term_solutions(
     return sure[0] if sure else None if joins else []
 
 
+def pattern_rows(patterns: Sequence[ItemPattern], rows_of: PatternRows) -> list[dict[str, Value]] | None:
+    """The bindings that satisfy all patterns; None where there are too many."""
+    found: list[dict[str, Value]] = [{}]
+    for pattern in patterns:
+        rows = rows_of(pattern)
+        if rows is None or len(found) * len(rows) > MOST_PAIRS:
+            return None
+        found = joined(found, rows)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class _Relation:
-    """The answers of a call for rows of a graph: rows with its arguments, and arguments for which it failed."""
+    """The answers of a call for rows of patterns: rows with its arguments, and arguments for which it failed."""
 
     rows: list[dict[str, Value]]
     variables: frozenset[str]
@@ -307,7 +311,7 @@ class _Join:
 
 
 def _relation(call: Call, rows: Sequence[Binding], answers: Answers) -> _Relation:
-    """The answers of a call for rows of a graph."""
+    """The answers of a call for rows of patterns."""
     given = frozenset(one.name for one in call.given)
     names = given | {variable.name for variable in variables_of(call)}
     if not call.given:
@@ -332,9 +336,9 @@ def truth(
     attributes: Attributes,
     answers: Answers,
     accepted: datetime | None = None,
-    search: GraphSearch | None = None,
+    search: PatternSearch | None = None,
 ) -> Truth3:
-    """Whether a closed condition (see `terms.close`) holds, in three values. `search` decides graph patterns.
+    """Whether a closed condition (see `close_condition`) holds, in three values. `search` decides item patterns.
 
     >>> mob = Term((Call("mob", (), 1),))
     >>> truth(mob, {}, lambda call: ((),)), truth(mob, {}, lambda call: ()), truth(mob, {}, lambda call: None)
@@ -351,15 +355,15 @@ def truth(
             value = truth(part, attributes, answers, accepted, search)
             return None if value is None else not value
         case Term():
-            found = term_solutions(expression, answers, accepted, (search or GraphSearch(attributes)).rows)
+            found = term_solutions(expression, answers, accepted, (search or Definition(attributes)).rows)
             return None if found is None else bool(found)
-        case Graph():
-            return (search or GraphSearch(attributes)).holds(expression)
+        case ItemPattern():
+            return (search or Definition(attributes)).holds(expression)
         case _:
             return holds(expression, attributes, accepted)
 
 
-def asking(answers: Answers, search: GraphSearch | None = None) -> Holding:
+def asking(answers: Answers, search: PatternSearch | None = None) -> Holding:
     """How a condition is decided, as written, by one who knows what operators say: what is unknown does not hold."""
 
     def holding(expression: Expression, attributes: Attributes, accepted: datetime | None) -> bool:
@@ -373,7 +377,7 @@ def solutions(
     attributes: Attributes,
     answers: Answers,
     accepted: datetime | None = None,
-    graphs: GraphRows | None = None,
+    rows_of: PatternRows | None = None,
 ) -> list[dict[str, Value]]:
     """The bindings that satisfy a condition as it was written; none where it does not hold or that is unknown.
 
@@ -386,6 +390,6 @@ def solutions(
     found: list[dict[str, Value]] = []
     for one in alternatives(expression):
         if all(truth(close_condition(part), attributes, answers, accepted) for part in one.others):
-            found += term_solutions(gather(one), answers, accepted, graphs or graph_rows(attributes)) or []
+            found += term_solutions(gather(one), answers, accepted, rows_of or Definition(attributes).rows) or []
     several = distinct(found)
     return [one for one in several if one] or several

@@ -1,9 +1,10 @@
 """Conditions with variables, closed: cut into parts that hold or not by themselves.
 
-In: a condition with calls, constraints and graph patterns, as written. Out: the same condition over terms, filters,
-graph patterns, and, or and not. A variable ties the parts of a conjunction together; what no variable ties together
-is decided by itself. Patterns that are tied to one another are one, and what is tied to a call is a term with it.
-Where a variable leads into an `or`, the `or` is distributed over what it is tied to.
+In: a condition with calls, constraints and item patterns, as written. Out: the same condition over terms, filters,
+item patterns, and, or and not. A variable ties the parts of a conjunction together; parts that no variable ties
+together are decided separately. Patterns of one family that are tied to one another become one pattern, and the
+patterns and constraints that are tied to a call form a term with it. Where a variable leads into an `or`, the `or` is
+distributed over the parts that it is tied to.
 """
 
 from __future__ import annotations
@@ -20,14 +21,13 @@ from runnel.algebra.nodes.calls import (
     Given,
     Literally,
     Quantity,
-    Term,
     Variable,
     variables_of,
 )
 from runnel.algebra.nodes.expressions import And, Expression, Not, Or, conjunction, disjunction, negation
-from runnel.algebra.nodes.graph_patterns import Graph, canonical, graph_variables, is_local
+from runnel.algebra.nodes.item_patterns import ItemPattern, is_local
 from runnel.algebra.nodes.render import render_operators
-from runnel.algebra.semantics.join_graphs import as_filter, joined_graphs, open_variables, renamed_graph, with_filters
+from runnel.algebra.nodes.terms import Term
 from runnel.errors import InvalidConditionError
 
 MOST_ALTERNATIVES = 64
@@ -35,19 +35,19 @@ MOST_ALTERNATIVES = 64
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """A conjunction: calls, constraints and graphs that share variables, and parts without variables of their own."""
+    """A conjunction: calls, constraints and patterns that share variables, and parts without open variables."""
 
     calls: tuple[Call, ...] = ()
     constraints: tuple[Constraint, ...] = ()
     others: tuple[Expression, ...] = ()
-    graphs: tuple[Graph, ...] = ()
+    patterns: tuple[ItemPattern, ...] = ()
 
     def __add__(self, other: Alternative) -> Alternative:
         return Alternative(
             self.calls + other.calls,
             self.constraints + other.constraints,
             self.others + other.others,
-            self.graphs + other.graphs,
+            self.patterns + other.patterns,
         )
 
 
@@ -70,8 +70,8 @@ def has_calls(expression: Expression) -> bool:
 
 
 def has_variables(expression: Expression) -> bool:
-    """Whether a condition may speak of variables: of operators', or of graph patterns'."""
-    return any(isinstance(leaf, Graph | Call | Constraint | Term) for leaf in leaves(expression))
+    """Whether a condition may have variables: of operators or of item patterns."""
+    return any(isinstance(leaf, ItemPattern | Call | Constraint | Term) for leaf in leaves(expression))
 
 
 def terms_of(closed: Expression) -> Iterator[Term]:
@@ -91,15 +91,15 @@ def free_variables(expression: Expression) -> set[str]:
                 found.update(one.name for one in part.arguments if isinstance(one, Variable | Given))
             case Constraint() as part:
                 found.update(one.name for one in variables_of(part))
-            case Graph() as part:
-                found.update(open_variables(part))
+            case ItemPattern() as part:
+                found.update(part.open_variables())
             case _:
                 pass
     return found
 
 
 def close_condition(expression: Expression) -> Expression:
-    """The condition over terms and graph patterns; the same object where there are no variables.
+    """The condition over terms and item patterns; the same object where there are no variables.
 
     Refuses a constraint on a variable that nothing beside it binds.
 
@@ -151,46 +151,57 @@ def _close_tied(parts: Sequence[Expression]) -> Expression:
 
 def _close_alternative(one: Alternative) -> Expression:
     closed = [close_condition(part) for part in one.others]
-    closed += [_gathered(group) for group in _tied((*one.graphs, *one.calls, *one.constraints))]
+    closed += [_gathered(group) for group in _tied((*one.patterns, *one.calls, *one.constraints))]
     return conjunction(closed)
 
 
-def _gathered(group: Sequence[Expression]) -> Term | Graph:
-    """Calls, constraints and graphs that are tied together: a term, or without a call the graph with its filter."""
+def _gathered(group: Sequence[Expression]) -> Term | ItemPattern:
+    """Calls, constraints and patterns that are tied together: a term, or the pattern where there is nothing else."""
     calls = tuple(part for part in group if isinstance(part, Call))
     constraints = tuple(part for part in group if isinstance(part, Constraint))
-    graphs = tuple(part for part in group if isinstance(part, Graph))
-    one = gather(Alternative(calls, constraints, graphs=graphs))
-    if calls or one.graph is None:
+    patterns = tuple(part for part in group if isinstance(part, ItemPattern))
+    one = gather(Alternative(calls, constraints, patterns=patterns))
+    if calls or not one.patterns:
         return _term(one)
+    _check_one_family(one)
+    pattern = one.patterns[0]
     for constraint in one.constraints:
-        _check_bound(constraint, set(graph_variables(one.graph)))
+        _check_bound(constraint, set(pattern.variables()))
         raise InvalidConditionError(
-            f"{render_operators(constraint)} cannot be asked of a graph",
+            f"{render_operators(constraint)} cannot be asked of a {pattern.family}",
             span=next((variable.place for variable in variables_of(constraint)), None),
-            hint="variables of a graph are compared with constants and with one another: filter(?year > 2003)",
+            hint=pattern.constraint_hint,
         )
-    return one.graph
+    return pattern
+
+
+def _check_one_family(one: Term) -> None:
+    if len(one.patterns) > 1:
+        first, second = one.patterns[:2]
+        shared = sorted(set(first.open_variables()) & set(second.open_variables()))
+        raise InvalidConditionError(
+            f"?{shared[0]} is bound by a {first.family} and a {second.family} pattern"
+            if shared
+            else f"a comparison ties a {first.family} and a {second.family} pattern together",
+            span=second.place,
+            hint="patterns of different families share variables only through an operator; use different names",
+        )
 
 
 def gather(one: Alternative) -> Term:
-    """Calls, constraints and graphs as one term, under the names as written.
+    """Calls, constraints and patterns as one term, under the names as written.
 
-    What compares variables of the graph alone is a filter of the graph.
+    The patterns of each family become one, and check the constraints that they can check themselves.
     """
-    if not one.graphs:
-        return Term(one.calls, one.constraints)
-    graph = joined_graphs(one.graphs)
-    bound = set(graph_variables(graph))
-    filters, left = [], []
-    for constraint in one.constraints:
-        names = {variable.name for variable in variables_of(constraint)}
-        told = as_filter(constraint) if names and names <= bound else None
-        if told is None:
-            left.append(constraint)
-        else:
-            filters.append(told)
-    return Term(one.calls, tuple(left), graph=with_filters(graph, filters) if filters else graph)
+    families: dict[str, list[ItemPattern]] = {}
+    for pattern in one.patterns:
+        families.setdefault(pattern.family, []).append(pattern)
+    constraints, patterns = list(one.constraints), []
+    for name in sorted(families):
+        joined = type(families[name][0]).joined(families[name])
+        pattern, constraints = joined.constrained(constraints)
+        patterns.append(pattern)
+    return Term(one.calls, tuple(constraints), patterns=tuple(patterns))
 
 
 def alternatives(expression: Expression) -> list[Alternative]:
@@ -210,8 +221,8 @@ def alternatives(expression: Expression) -> list[Alternative]:
             return [Alternative(calls=(expression,))]
         case Constraint():
             return [Alternative(constraints=(expression,))]
-        case Graph() if open_variables(expression):
-            return [Alternative(graphs=(expression,))]
+        case ItemPattern() if expression.open_variables():
+            return [Alternative(patterns=(expression,))]
         case _:
             return [Alternative(others=(expression,))]
 
@@ -219,7 +230,7 @@ def alternatives(expression: Expression) -> list[Alternative]:
 def _check_number(found: Sequence[Alternative]) -> None:
     if len(found) > MOST_ALTERNATIVES:
         raise InvalidConditionError(
-            f"operators or graphs are combined in more than {MOST_ALTERNATIVES} alternative ways",
+            f"operators or patterns are combined in more than {MOST_ALTERNATIVES} alternative ways",
             hint="use fewer `or` between conditions that share variables, or several feeds",
         )
 
@@ -240,30 +251,30 @@ def _tied(parts: Iterable[Expression]) -> list[list[Expression]]:
 
 def _term(one: Term) -> Term:
     """The term, its variables named by their order; checked."""
-    known = graph_variables(one.graph) if one.graph is not None else []
+    known = {name for pattern in one.patterns for name in pattern.variables()}
     bound = {*known, *(variable.name for call in one.calls for variable in variables_of(call))}
     for constraint in one.constraints:
         _check_bound(constraint, bound)
     for given in (given for call in one.calls for given in call.given):
         if given.name not in known:
             raise _not_given(given)
-    names, graph = _renamed_by_graph(one.graph)
+    names: dict[str, str] = {}
+    patterns = tuple(_numbered(pattern, names) for pattern in one.patterns)
     named = [
         replace(call, arguments=tuple(_renamed_given(each, names) for each in call.arguments)) for call in one.calls
     ]
     calls = tuple(dict.fromkeys(sorted(named, key=_call_order)))
     for call in calls:
         for variable in variables_of(call):
-            names.setdefault(variable.name, str(sum(not is_local(name) for name in names) + 1))
+            names.setdefault(variable.name, str(len(names) + 1))
     renamed = tuple(_renamed_call(call, names) for call in calls)
     constraints = {_renamed_constraint(constraint, names) for constraint in one.constraints}
-    told = tuple(name for name in names if not is_local(name))
-    return Term(renamed, tuple(sorted(constraints, key=repr)), told, graph)
+    return Term(renamed, tuple(sorted(constraints, key=repr)), tuple(names), patterns)
 
 
-def graph_term(graph: Graph) -> Term:
-    """A pattern as a term of its own, for those who want to know what its variables are bound to."""
-    return _term(Term((), graph=graph))
+def pattern_term(pattern: ItemPattern) -> Term:
+    """A pattern as a term of its own, which binds its variables."""
+    return _term(Term((), patterns=(pattern,)))
 
 
 def _check_bound(constraint: Constraint, bound: set[str]) -> None:
@@ -275,17 +286,13 @@ def _check_bound(constraint: Constraint, bound: set[str]) -> None:
         raise InvalidConditionError("a constraint without a variable says nothing of the item")
 
 
-def _renamed_by_graph(graph: Graph | None) -> tuple[dict[str, str], Graph | None]:
-    """The new names of a pattern's variables, which do not depend on the old ones, and the pattern with these."""
-    if graph is None:
-        return {}, None
-    ordered = canonical(graph)
-    names: dict[str, str] = {}
+def _numbered(pattern: ItemPattern, names: dict[str, str]) -> ItemPattern:
+    """A pattern with new names that do not depend on the old ones; `names` gets the new name of every old one."""
+    ordered = pattern.canonical()
     numbers: dict[str, str] = {}
-    for place, name in enumerate(ordered.names, 1):
-        names[name] = f"_:{place}" if is_local(name) else str(sum(not is_local(one) for one in names) + 1)
-        numbers[str(place)] = names[name]
-    return names, renamed_graph(ordered, numbers)
+    for number, name in enumerate(ordered.names, 1):
+        numbers[str(number)] = f"_:{number}" if is_local(name) else names.setdefault(name, str(len(names) + 1))
+    return ordered.renamed(numbers)
 
 
 def _renamed_given(argument: Argument, names: dict[str, str]) -> Argument:
@@ -301,7 +308,7 @@ def _unbound(variable: Variable) -> InvalidConditionError:
     return InvalidConditionError(
         f"nothing gives ?{variable.name} a value here",
         span=variable.place,
-        hint=f"?{variable.name} must be a result or in a graph beside it; variables under `not` are local",
+        hint=f"?{variable.name} must be a result or in a pattern next to it; variables under `not` are local",
     )
 
 
@@ -309,7 +316,7 @@ def _not_given(given: Given) -> InvalidConditionError:
     return InvalidConditionError(
         f"nothing gives ?{given.name} a value here",
         span=given.place,
-        hint=f"operators are given constants, or variables of a graph beside them: graph {{ … ?{given.name} }}",
+        hint="operators are given constants, or variables of a pattern next to them",
     )
 
 
@@ -318,16 +325,15 @@ def rename_term(term: Term, names: Sequence[str]) -> Term:
     if not names:
         return term
     by_number = {str(number): name for number, name in enumerate(names, 1)}
-    graph = term.graph
-    if graph is not None:
-        own = {name: by_number.get(name, name) for name in graph_variables(graph)}
-        graph = renamed_graph(graph, own)
+    patterns = tuple(
+        one.renamed({name: by_number.get(name, name) for name in one.variables()}) for one in term.patterns
+    )
     named = (
         replace(call, arguments=tuple(_renamed_given(one, by_number) for one in call.arguments))
         for call in term.calls
     )
     calls = tuple(_renamed_call(call, by_number) for call in named)
-    return Term(calls, tuple(_renamed_constraint(one, by_number) for one in term.constraints), graph=graph)
+    return Term(calls, tuple(_renamed_constraint(one, by_number) for one in term.constraints), patterns=patterns)
 
 
 def _renamed_call(call: Call, names: dict[str, str]) -> Call:

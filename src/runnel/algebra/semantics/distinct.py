@@ -17,8 +17,8 @@ from runnel.algebra.nodes.query import Distinct
 from runnel.algebra.nodes.render import render_attribute
 from runnel.algebra.semantics.evaluate import values_of
 from runnel.algebra.values.links import canonical_link
-from runnel.model.graph import RdfGraph
 from runnel.model.item import Attributes, Value
+from runnel.model.structured_value import StructuredValue
 
 ID = Attribute("id")
 """The item's id, which is no attribute of it: `by id`."""
@@ -36,7 +36,8 @@ def key_of(by: Sequence[Attribute], item: str, attributes: Attributes) -> Key | 
     """The key of an item by its id and attributes; None where it has none of the attributes, so is like no other.
 
     Texts are compared without regard to case and white space, those that are links as links, and ids letter by
-    letter: an id and a path may differ in nothing but case. Graphs are compared triple by triple.
+    letter: an id and a path may differ in nothing but case. Structured values are compared by their
+    canonical text.
 
     >>> key_of((Attribute("title"),), "1", {"title": ("Muse  on TOUR",)})
     (('text', 'muse on tour'),)
@@ -71,8 +72,8 @@ def _told(value: Value) -> tuple[str | float | bool, ...]:
     match value:
         case bool():
             return "truth", value
-        case RdfGraph():
-            return "graph", str(value)
+        case StructuredValue():
+            return value.kind, str(value)
         case str():
             return _told_text(value)
         case datetime():

@@ -10,7 +10,7 @@ from datetime import UTC, date, datetime
 from typing import Any, TypeGuard
 
 from runnel.algebra.nodes.attributes import WHOLE, Ago, Attribute, Constant, Part
-from runnel.algebra.nodes.calls import Call, Constraint, Term
+from runnel.algebra.nodes.calls import Call, Constraint
 from runnel.algebra.nodes.expressions import (
     And,
     Atom,
@@ -35,10 +35,10 @@ from runnel.algebra.nodes.expressions import (
     Truth,
     WordAtom,
 )
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.item_patterns import ItemPattern, pattern_values
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union, reads, unexpanded
+from runnel.algebra.nodes.terms import Term
 from runnel.algebra.semantics.close_conditions import close_condition
-from runnel.algebra.semantics.graph_solutions import matches_graph
 from runnel.algebra.values.links import leads_to, lies_below, links_in
 from runnel.algebra.values.networks import in_networks
 from runnel.algebra.values.regular_expressions import occurs_in
@@ -47,8 +47,8 @@ from runnel.algebra.values.stems import stem_words, stems_of
 from runnel.algebra.values.word_patterns import pattern_steps, runs
 from runnel.algebra.values.words import contains_phrase, words
 from runnel.errors import CyclicFeedsError, RunnelError
-from runnel.model.graph import GRAPH, RdfGraph
 from runnel.model.item import Attributes, Value
+from runnel.model.structured_value import StructuredValue
 
 Holding = Callable[[Expression, Attributes, datetime | None], bool]
 """Whether a condition holds: `holds`, or one that knows what operators say of the item (see `bindings`)."""
@@ -73,8 +73,8 @@ def holds(expression: Expression, attributes: Attributes, accepted: datetime | N
             return not holds(part, attributes, accepted)
         case Truth(value):
             return value
-        case Graph():
-            return any(matches_graph(expression, one.triples()) for one in graphs_of(attributes))
+        case ItemPattern():
+            return any(map(expression.holds, pattern_values(expression, attributes)))
         case Call() | Constraint() | Term():
             raise RunnelError("a condition with operators is decided by asking them")
         case atom:
@@ -82,13 +82,8 @@ def holds(expression: Expression, attributes: Attributes, accepted: datetime | N
 
 
 def holds_as_written(expression: Expression, attributes: Attributes, accepted: datetime | None = None) -> bool:
-    """Whether a condition holds whose graph patterns may share variables with what stands beside them."""
+    """Whether a condition holds whose item patterns may share variables with the conditions next to them."""
     return holds(close_condition(expression), attributes, accepted)
-
-
-def graphs_of(attributes: Attributes) -> list[RdfGraph]:
-    """The graphs that an item carries: one or none, as sources make them."""
-    return [value for value in attributes.get(GRAPH, ()) if isinstance(value, RdfGraph)]
 
 
 def values_of(attribute: Attribute, attributes: Attributes) -> list[tuple[str, Value]]:
@@ -117,15 +112,15 @@ def satisfies(atom: Atom, value: Value, accepted: datetime | None = None) -> boo
             return compare(value, ">=", low, accepted) and compare(value, "<=", high, accepted)
         case In(_, constants):
             return any(compare(value, "=", constant, accepted) for constant in constants)
-        case Graph():
-            return isinstance(value, RdfGraph) and matches_graph(atom, value.triples())
+        case ItemPattern():
+            return atom.holds(value)
         case text_atom:
             return is_text(value) and _satisfied_by_text(text_atom, value)
 
 
 def is_text(value: Value) -> TypeGuard[str]:
-    """Whether a value is a text; a graph is none, though it is kept as one."""
-    return isinstance(value, str) and not isinstance(value, RdfGraph)
+    """Whether a value is a text; a structured value is none, though it is kept as one."""
+    return isinstance(value, str) and not isinstance(value, StructuredValue)
 
 
 def _satisfied_by_text(atom: TextAtom, text: str) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 from runnel.algebra.nodes.calls import Call
 from runnel.algebra.nodes.encode import decode_node, encode_node
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union
-from runnel.algebra.semantics.bindings import GraphRows, distinct, graph_rows, joined, solutions
+from runnel.algebra.semantics.bindings import Definition, PatternRows, distinct, joined, solutions
 from runnel.algebra.semantics.evaluate import accepts, views_below
 from runnel.model.item import Attributes, Value
 from runnel.model.operator import Rows
@@ -25,7 +25,7 @@ def node_solutions(
     attributes: Attributes,
     definitions: Mapping[int, Node],
     accepted: datetime | None = None,
-    graphs: GraphRows | None = None,
+    rows_of: PatternRows | None = None,
 ) -> list[dict[str, Value]]:
     """The bindings of a query on an item of the source feed `feed`; none where it does not match.
 
@@ -33,8 +33,7 @@ def node_solutions(
     >>> node_solutions(Filter(Read(1), Truth(True)), 1, {}, {}), node_solutions(Read(1), 2, {}, {})
     ([{}], [])
     """
-    rows = graphs or graph_rows(attributes)
-    found = distinct(_solved(node, feed, attributes, definitions, accepted, rows))
+    found = distinct(_solved(node, feed, attributes, definitions, accepted, rows_of or Definition(attributes).rows))
     return [one for one in found if one] or found
 
 
@@ -44,19 +43,19 @@ def _solved(
     attributes: Attributes,
     definitions: Mapping[int, Node],
     accepted: datetime | None,
-    graphs: GraphRows,
+    rows_of: PatternRows,
 ) -> list[dict[str, Value]]:
     match node:
         case Read() | ReadAll():
             return [{}] if accepts(node, feed, attributes, definitions, accepted) else []
         case Union(inputs):
-            return [row for one in inputs for row in _solved(one, feed, attributes, definitions, accepted, graphs)]
+            return [row for one in inputs for row in _solved(one, feed, attributes, definitions, accepted, rows_of)]
         case Distinct(inner, _, _):
-            return _solved(inner, feed, attributes, definitions, accepted, graphs)
+            return _solved(inner, feed, attributes, definitions, accepted, rows_of)
         case Filter(inner, condition):
             found: list[dict[str, Value]] = []
-            own = solutions(condition, attributes, _unasked, accepted, graphs)
-            for row in _solved(inner, feed, attributes, definitions, accepted, graphs):
+            own = solutions(condition, attributes, _unasked, accepted, rows_of)
+            for row in _solved(inner, feed, attributes, definitions, accepted, rows_of):
                 # Ways by which variables of a union are bound differ in their names: each is joined by itself.
                 found += joined([row], own)
             return found

@@ -8,17 +8,17 @@ from datetime import datetime
 from typing import Any
 
 from runnel.algebra.nodes.attributes import WHOLE
-from runnel.algebra.nodes.calls import Call, Constraint, Term
+from runnel.algebra.nodes.calls import Call, Constraint
 from runnel.algebra.nodes.expressions import And, Expression, Not, Or, Truth, conjunction
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.item_patterns import ItemPattern, PatternPart, PatternSearch, pattern_values
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union, unexpanded
 from runnel.algebra.nodes.render import render
-from runnel.algebra.semantics.bindings import MOST_INPUTS, Answers, GraphSearch, asking, fitting, grounded, solutions
+from runnel.algebra.nodes.terms import Term
+from runnel.algebra.semantics.bindings import MOST_INPUTS, Answers, Definition, asking, fitting, grounded, solutions
 from runnel.algebra.semantics.close_conditions import free_variables
 from runnel.algebra.semantics.distinct import describe_distinct
 from runnel.algebra.semantics.evaluate import accepts, satisfies, values_of
 from runnel.algebra.semantics.highlights import Highlight, highlights
-from runnel.algebra.semantics.trace_graphs import matched_edges
 from runnel.model.item import Attributes, Value
 from runnel.model.operator import Rows
 
@@ -122,13 +122,13 @@ def trace_expression(
     attributes: Attributes,
     accepted: datetime | None = None,
     answers: Answers = unanswered,
-    search: GraphSearch | None = None,
+    search: PatternSearch | None = None,
 ) -> Trace:
     """The evaluation of a condition on an item's attributes.
 
-    `answers` is what operators say of the item, `search` decides graph patterns on it.
+    `answers` is what operators say of the item, `search` decides item patterns on it.
     """
-    return _Conditions(attributes, accepted, answers, search or GraphSearch(attributes)).trace(expression)
+    return _Conditions(attributes, accepted, answers, search or Definition(attributes)).trace(expression)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +138,13 @@ class _Conditions:
     attributes: Attributes
     accepted: datetime | None
     answers: Answers
-    search: GraphSearch
+    search: PatternSearch
 
     def trace(self, expression: Expression, beside: tuple[Expression, ...] = ()) -> Trace:
-        """A condition; `beside` are the calls and graphs of the conjunctions around it, which bind its variables."""
+        """A condition; `beside` are the calls and patterns around it, which bind its variables."""
         match expression:
             case And(parts):
-                around = (*beside, *(one for one in parts if isinstance(one, Call | Graph)))
+                around = (*beside, *(one for one in parts if isinstance(one, Call | ItemPattern)))
                 traces = (self.trace(part, around) for part in parts)
                 return Trace("all of", self._holds(expression, beside), parts=tuple(traces))
             case Or(parts):
@@ -155,8 +155,8 @@ class _Conditions:
                 return Trace("not", self._holds(expression, ()), parts=(self.trace(part),))
             case Call():
                 return self._call(expression, beside)
-            case Graph():
-                return self._graph(expression, beside)
+            case ItemPattern():
+                return self._pattern(expression, beside)
             case Truth() | Constraint() | Term():
                 return Trace(render(expression), self._holds(expression, beside))
             case atom:
@@ -174,27 +174,27 @@ class _Conditions:
         tied = [one for one in beside if free & free_variables(one)]
         if any(isinstance(one, Call) and one.given for one in tied):
             tied = [
-                *(one for one in beside if isinstance(one, Graph)),
+                *(one for one in beside if isinstance(one, ItemPattern)),
                 *(one for one in tied if isinstance(one, Call)),
             ]
         whole = conjunction([*tied, expression]) if tied else expression
         return asking(self.answers, self.search)(whole, self.attributes, self.accepted)
 
-    def _graph(self, graph: Graph, beside: tuple[Expression, ...]) -> Trace:
-        others = [one for one in beside if isinstance(one, Graph)]
-        bound = self._bound(others) if len(others) > 1 else ()
-        parts = [
-            Trace(f"{one.text}{f'  [{one.by}]' if one.by else ''}", one.holds)
-            for one in matched_edges(graph, self.attributes, bound, self.search)
-        ]
-        return Trace(render(graph), self._holds(graph, ()), parts=tuple(parts))
+    def _pattern(self, pattern: ItemPattern, beside: tuple[Expression, ...]) -> Trace:
+        others = [one for one in beside if isinstance(one, ItemPattern)]
+        if pattern_values(pattern, self.attributes):
+            found = pattern.trace(self.search, self._bound(others) if len(others) > 1 else ())
+        else:
+            found = [PatternPart(f"the item has a {pattern.attribute.name}", False)]
+        parts = (Trace(f"{one.text}{f'  [{one.by}]' if one.by else ''}", one.holds) for one in found)
+        return Trace(pattern.render(), self._holds(pattern, ()), parts=tuple(parts))
 
-    def _bound(self, graphs: Sequence[Graph]) -> list[dict[str, Value]]:
-        return solutions(And(tuple(graphs)), self.attributes, self.answers, graphs=self.search.rows)
+    def _bound(self, patterns: Sequence[ItemPattern]) -> list[dict[str, Value]]:
+        return solutions(And(tuple(patterns)), self.attributes, self.answers, rows_of=self.search.rows)
 
     def _call(self, call: Call, beside: tuple[Expression, ...]) -> Trace:
-        graphs = [one for one in beside if isinstance(one, Graph)]
-        rows = self._bound(graphs) if call.given else []
+        patterns = [one for one in beside if isinstance(one, ItemPattern)]
+        rows = self._bound(patterns) if call.given else []
         asked = list(grounded(call, rows).values())[:MOST_INPUTS] if call.given else [call]
         said = [(one, self.answers(one)) for one in asked]
         found = [(one, row) for one, some in said for row in fitting(one, some or ())]
@@ -216,14 +216,14 @@ def trace_node(
     *,
     duplicates: Mapping[int, str] | None = None,
     answers: Answers = unanswered,
-    search: GraphSearch | None = None,
+    search: PatternSearch | None = None,
 ) -> Trace:
     """The evaluation of a query on an item of the source feed `feed`, through views down to the source.
 
     A view that is reached by several ways is shown once; below a good many views nobody reads on. `duplicates` are
     the distinct feeds in which the item is one, each with what is said of the earlier item.
     """
-    decides = search or GraphSearch(attributes)
+    decides = search or Definition(attributes)
     return _Tracer(feed, attributes, definitions, names, accepted, duplicates or {}, answers, decides).node(node)
 
 
@@ -238,7 +238,7 @@ class _Tracer:
     accepted: datetime | None
     duplicates: Mapping[int, str]
     answers: Answers
-    search: GraphSearch
+    search: PatternSearch
     shown: set[int] = field(default_factory=set)
 
     def node(self, node: Node) -> Trace:

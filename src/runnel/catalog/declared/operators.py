@@ -12,10 +12,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
-from runnel.algebra.nodes.calls import Call, Term
+from runnel.algebra.nodes.calls import Call
 from runnel.algebra.nodes.encode import decode_node, encode_node
 from runnel.algebra.nodes.expressions import Expression
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union
+from runnel.algebra.nodes.terms import Term
 from runnel.algebra.semantics.close_conditions import leaves
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.expressions import Expression, Not
-from runnel.algebra.nodes.graph_patterns import Graph
 from runnel.algebra.nodes.render import render, render_name
 from runnel.catalog.logs import plan_versions
 from runnel.engine.planning.partition_figures import PartitionFigure, PartitionFigures, partition_figures

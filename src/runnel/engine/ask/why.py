@@ -9,11 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.item_patterns import ItemPattern, PatternSearch, pattern_values
 from runnel.algebra.nodes.query import Node, Read, conditions_of, reads
-from runnel.algebra.semantics.bindings import Answers, GraphSearch
+from runnel.algebra.semantics.bindings import Answers
 from runnel.algebra.semantics.close_conditions import leaves
-from runnel.algebra.semantics.evaluate import graphs_of
 from runnel.algebra.semantics.trace import Trace, trace_node
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import item_segments, match_segments, undecided
@@ -146,14 +145,14 @@ def _traced(
     )
 
 
-def _search(item: Item, definitions: Mapping[int, Node]) -> GraphSearch | None:
-    """The search of matching, so that what it decided is explained; nothing is loaded where no pattern is asked."""
+def _search(item: Item, definitions: Mapping[int, Node]) -> PatternSearch | None:
+    """The search of matching, so that its decisions are explained; None where no pattern reads the item."""
     every = (leaf for node in definitions.values() for one in conditions_of(node) for leaf in leaves(one))
-    if not graphs_of(item.attributes) or not any(isinstance(leaf, Graph) for leaf in every):
+    if not any(isinstance(leaf, ItemPattern) and pattern_values(leaf, item.attributes) for leaf in every):
         return None
-    from runnel.matching.graphs.search.match_single import ItemSearch
+    from runnel.matching.patterns.item_search import FamilySearch
 
-    return ItemSearch(item.attributes)
+    return FamilySearch(item.attributes)
 
 
 def _earlier(item: Item | None) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from runnel.algebra.nodes.calls import Call, Constraint
-from runnel.algebra.nodes.calls import Term as CallTerm
 from runnel.algebra.nodes.expressions import (
     And,
     Contains,
@@ -24,7 +23,8 @@ from runnel.algebra.nodes.expressions import (
     Shares,
     Similar,
 )
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.item_patterns import ItemPattern
+from runnel.algebra.nodes.terms import Term as CallTerm
 from runnel.engine.actors import Actor
 from runnel.errors import Span, StatementError
 from runnel.language.syntax.statements import GroupTerm, QueryText, Term
@@ -144,8 +144,8 @@ def _constants(part: Expression) -> int:
             return len(part.networks)
         case Shares():
             return len(part.links)
-        case Graph():
-            return len(part.edges)
+        case ItemPattern():
+            return part.size
         case Call() | Constraint() | CallTerm():
             return 1
         case _:

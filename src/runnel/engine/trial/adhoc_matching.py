@@ -32,8 +32,8 @@ from runnel.storage.file_storage import FileStorage
 
 if TYPE_CHECKING:
     from runnel.matching.distinct.settle_gates import OrderedMatcher
-    from runnel.matching.graphs.bind_variables import GraphBinder
     from runnel.matching.operators.decide.operators_in_process import DecidingMatcher
+    from runnel.matching.patterns.bind_variables import PatternBinder
 
 
 @contextmanager
@@ -121,10 +121,10 @@ class BindingMatcher:
         self._last: tuple[ItemBatch, Matches] | None = None
 
     @cached_property
-    def _binder(self) -> GraphBinder:
-        from runnel.matching.graphs.bind_variables import GraphBinder
+    def _binder(self) -> PatternBinder:
+        from runnel.matching.patterns.bind_variables import PatternBinder
 
-        return GraphBinder(self._plan)
+        return PatternBinder(self._plan)
 
     def match(self, items: ItemBatch) -> Matches:
         """The queries that each item of the batch matches."""

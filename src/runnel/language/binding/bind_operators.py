@@ -11,11 +11,10 @@ from datetime import UTC, date, datetime, time
 from runnel.algebra.nodes.attributes import Attribute, Constant
 from runnel.algebra.nodes.calls import Argument, Call, Constraint, Given, Literally, Variable, variables_of
 from runnel.algebra.nodes.expressions import And, Expression, Not, Or, conjunction, disjunction
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.item_patterns import ItemPattern
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union
 from runnel.algebra.nodes.render import render_constant, render_name
 from runnel.algebra.semantics.close_conditions import alternatives, close_condition, free_variables, leaves
-from runnel.algebra.semantics.join_graphs import open_variables
 from runnel.errors import InvalidConditionError, Span, UnknownNameError
 from runnel.language.binding.result_types import NOUNS, check_types, parts_of
 from runnel.language.nearest import did_you_mean
@@ -32,12 +31,12 @@ Names = Callable[[], Iterable[str]]
 def asks_operators(expression: Expression) -> bool:
     """Whether operators, or variables that lead from one part to another, take part in a condition.
 
-    Asked of every condition of very many. A graph pattern alone needs nobody else.
+    It is called for every condition. A pattern alone shares its variables with nothing.
 
-    >>> asks_operators(Not(Call("mobPattern"))), asks_operators(Graph(()))
+    >>> asks_operators(Not(Call("mobPattern"))), asks_operators(Truth(True))
     (True, False)
     """
-    return type(expression) is not Graph and _has_variables(expression)
+    return _has_variables(expression) and not isinstance(expression, ItemPattern)
 
 
 def _has_variables(expression: Expression) -> bool:
@@ -46,7 +45,7 @@ def _has_variables(expression: Expression) -> bool:
         return any(map(_has_variables, expression.parts))  # type: ignore[union-attr]
     if kind is Not:
         return _has_variables(expression.part)  # type: ignore[union-attr]
-    return kind is Call or kind is Constraint or kind is Graph
+    return kind is Call or kind is Constraint or isinstance(expression, ItemPattern)
 
 
 def bind_conditions(conditions: Sequence[Condition], find: OperatorNamed, names: Names) -> tuple[Condition, ...]:
@@ -71,10 +70,10 @@ def bind_condition(expression: Expression, find: OperatorNamed, names: Names) ->
     check_types(bound, find)
     try:
         close_condition(bound)
-        if any(isinstance(leaf, Graph) and open_variables(leaf) for leaf in leaves(bound)):
+        if any(isinstance(leaf, ItemPattern) and leaf.open_variables() for leaf in leaves(bound)):
             alternatives(bound)  # refuses more of them than bindings are told of
     except InvalidConditionError as problem:
-        parts = (part for part in leaves(bound) if isinstance(part, Call | Graph))
+        parts = (part for part in leaves(bound) if isinstance(part, Call | ItemPattern))
         problem.span = problem.span or next((one.place for one in parts), None)
         raise
     return bound
@@ -224,5 +223,5 @@ def _refuse_shared(conditions: Sequence[Condition]) -> None:
 
 def _place_of(expression: Expression, name: str) -> Span | None:
     found = [one.place for part in parts_of(expression) for one in variables_of(part) if one.name == name]
-    graphs = (one for one in leaves(expression) if isinstance(one, Graph) and name in open_variables(one))
-    return next(iter([*found, *(one.place for one in graphs)]), None)
+    patterns = (one for one in leaves(expression) if isinstance(one, ItemPattern) and name in one.open_variables())
+    return next(iter([*found, *(one.place for one in patterns)]), None)

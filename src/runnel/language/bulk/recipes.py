@@ -14,9 +14,10 @@ from typing import Any, get_args
 
 from lark import Token, Tree
 
-from runnel.algebra.nodes.calls import Call, Constraint, Term
+from runnel.algebra.nodes.calls import Call, Constraint
 from runnel.algebra.nodes.expressions import And, Atom, Expression, Not, Or, Truth
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.item_patterns import ItemPattern
+from runnel.algebra.nodes.terms import Term
 from runnel.algebra.semantics.close_conditions import leaves
 from runnel.language.bulk.outlines import MARK, AtomMaker, GroupMaker, Said
 from runnel.language.bulk.positions import token_without_position
@@ -174,7 +175,7 @@ def _is_placeless(value: object) -> bool:
     """Whether something is a condition that holds no places; calls of operators, variables and graphs know theirs."""
     if not isinstance(value, _EXPRESSIONS):
         return False
-    return not any(isinstance(leaf, Call | Constraint | Term | Graph) for leaf in leaves(value))
+    return not any(isinstance(leaf, Call | Constraint | Term | ItemPattern) for leaf in leaves(value))
 
 
 @cache

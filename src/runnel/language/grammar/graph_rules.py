@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from lark import Token, v_args
 
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.errors import StatementSyntaxError
 from runnel.language.grammar.operator_rules import OperatorRules
 from runnel.language.syntax.iri_prefixes import KNOWN_PREFIXES, is_prefix, problem_of_iri

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from runnel.algebra.graphs.edges import AllOf, AnyOf, Certain, Comparison, Complement, GraphFilter, Node
 from runnel.algebra.nodes.calls import Relation, Variable
-from runnel.algebra.nodes.graph_patterns import AllOf, AnyOf, Certain, Comparison, Complement, GraphFilter, Node
 from runnel.errors import InvalidConditionError, StatementError
 from runnel.language.syntax.conditions import DEEPEST, too_deep
 from runnel.language.syntax.graph_blocks import BlockReader

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
+from runnel.algebra.graphs.edges import Node
+from runnel.algebra.graphs.rdf_terms import BOOLEAN, DECIMAL, DOUBLE, INTEGER
 from runnel.algebra.nodes.calls import Variable
-from runnel.algebra.nodes.graph_patterns import Node
-from runnel.algebra.semantics.rdf_terms import BOOLEAN, DECIMAL, DOUBLE, INTEGER
 from runnel.errors import InvalidConditionError, StatementSyntaxError, UnknownNameError
 from runnel.language.syntax.graph_blocks import BlockReader
 from runnel.language.syntax.iri_prefixes import KNOWN_PREFIXES, PrefixedName, checked_term, problem_of_iri

@@ -11,19 +11,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
-from runnel.algebra.nodes.expressions import And, Expression, Not, Or, conjunction, disjunction, negation
-from runnel.algebra.nodes.graph_patterns import (
+from runnel.algebra.graphs.edges import (
     AllOf,
     AnyOf,
     Certain,
     Comparison,
     Complement,
     Edge,
-    Graph,
     GraphFilter,
     Node,
     comparisons,
 )
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.nodes.expressions import And, Expression, Not, Or, conjunction, disjunction, negation
 from runnel.errors import InvalidConditionError, Span, UnknownNameError
 from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.statements import QueryText

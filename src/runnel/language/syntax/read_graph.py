@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from lark import Token
 
+from runnel.algebra.graphs.edges import MOST_EDGES, MOST_VARIABLES, Edge, GraphFilter
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.calls import Variable
-from runnel.algebra.nodes.graph_patterns import MOST_EDGES, MOST_VARIABLES, Edge, Graph, GraphFilter
 from runnel.errors import InvalidConditionError, StatementError, StatementSyntaxError
 from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.graph_blocks import BlockReader

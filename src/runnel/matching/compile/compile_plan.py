@@ -18,7 +18,7 @@ from runnel.matching.compile.choose_matchers import choose_matchers
 from runnel.matching.filters.atoms.anchors import choose_anchors
 from runnel.matching.filters.atoms.atom_layout import NOTHING, Frequencies, lay_out_atoms
 from runnel.matching.filters.streams.stream_layout import lay_out_streams
-from runnel.matching.graphs.patterns.graph_layout import lay_out_graphs
+from runnel.matching.patterns.plan_patterns import lay_out_patterns
 from runnel.optimizer.merge_plans import merge_plans
 from runnel.optimizer.optimize import optimize
 from runnel.optimizer.optimizer_settings import OptimizerSettings
@@ -158,21 +158,21 @@ def lay_out(
     atoms = lay_out_atoms(logical, frequencies)
     anchors = choose_anchors(logical, atoms)
     streams = lay_out_streams(logical, atoms, anchors)
-    graphs = lay_out_graphs(logical, atoms, frequencies)
+    patterns = lay_out_patterns(logical, atoms, frequencies).values()
     counters = {
         "keys": len(atoms.key_tokens),
         "words": len(streams.vocabulary),
         "entries": len(anchors.keys.values),
         "unanchored": int(np.count_nonzero(anchors.clauses == NOTHING)),
     }
-    if graphs is not None:
-        counters |= {"graph patterns": len(graphs), "graph shapes": len(graphs.table.shape_edges)}
+    for family in patterns:
+        counters |= family.counters
     record = CostRecord("layout", perf_counter() - started, counters)
     started = perf_counter()
     choice = choose_matchers(logical, atoms, anchors, streams, settings.matcher if settings else None)
     chosen = CostRecord("choose_matchers", perf_counter() - started, choice.counts)
     arrays, seldom = atoms.arrays() | streams.arrays() | choice.arrays(), streams.seldom()
-    if graphs is not None:
-        arrays, seldom = arrays | graphs.arrays(), seldom | graphs.seldom()
+    for family in patterns:
+        arrays, seldom = {**arrays, **family.arrays()}, {**seldom, **family.seldom()}
     layout = Layout(arrays, seldom)
     return LaidOut(replace(logical, costs=(*logical.costs, record, chosen)), layout)

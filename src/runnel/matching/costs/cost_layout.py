@@ -19,7 +19,7 @@ from runnel.matching.filters.atoms.atom_layout import NOTHING
 from runnel.matching.filters.atoms.item_keys import KeyFinder
 from runnel.matching.filters.atoms.truth import Atoms, formula_order
 from runnel.matching.filters.index.index_layout import stored_atoms, targets_of_predicates
-from runnel.matching.graphs.search.graph_part import GraphPart
+from runnel.matching.patterns.plan_patterns import load_patterns
 from runnel.model.learned.query_costs import MAX_PART
 from runnel.plan.gates import query_of
 from runnel.plan.logical_plan import EXACT, FormulaKind
@@ -39,7 +39,7 @@ class CostLayout:
         self._anchors = part_anchors(part)
         self._decoded = Atoms(part.logical)
         self._targets = targets_of_predicates(part.logical)
-        self.finder = KeyFinder(self._atoms, GraphPart.of(part, self._atoms))
+        self.finder = KeyFinder(self._atoms, load_patterns(part, self._atoms))
         self.everyone = len(self._atoms.key_tokens)
         """The key, after the last, of predicates that are asked of every item."""
         self.key_shares = np.append(np.clip(self._atoms.key_shares, 1e-9, 1 - 1e-9), 1 - 1e-9)

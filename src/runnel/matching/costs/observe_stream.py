@@ -1,8 +1,8 @@
 """What a worker sees of the stream while it matches: a few items of each slice, in full.
 
 In: a batch of items, and the atoms of the plan that no word stands for. Out: what was observed, by feed. All words
-of a sampled item count, not only those of today's queries: tomorrow's want to know how frequent their words are. So
-do the terms of its graph, which are no words of any text.
+of a sampled item count, not only those of today's queries: tomorrow's want to know how frequent their words are.
+Condition families count what they need of their values.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from itertools import islice
 import numpy as np
 
 from runnel.algebra.nodes.encode import decode_expression
-from runnel.algebra.semantics.evaluate import graphs_of, holds, is_text
+from runnel.algebra.semantics.evaluate import holds, is_text
 from runnel.algebra.values.words import words
 from runnel.arrays import Array, Texts
+from runnel.families import FAMILIES, attribute_of
 from runnel.matching.filters.atoms.atom_tests import TestKind
-from runnel.matching.graphs.patterns.edge_orders import term_word
+from runnel.matching.patterns.contract import index_of
 from runnel.model.item import Attributes
 from runnel.model.item_batch import ItemBatch
 from runnel.model.learned.sampling import scattered
@@ -33,7 +34,6 @@ _MOST_ITEMS = 32
 _MOST_ATOMS = 4
 """Atoms that are asked about a sampled item."""
 _MOST_WORDS = 2_000
-_MOST_TRIPLES = 500
 _MOST_CHARACTERS = 20_000
 """What is read of one value: one hostile item must not cost more than many others."""
 
@@ -87,8 +87,10 @@ class _Counts:
         every = (word for text in texts for word in words(text) if len(word) <= MAX_WORD)
         self._items += 1
         self._words.update(set(islice(every, _MOST_WORDS)))
-        triples = (triple for graph in graphs_of(attributes) for triple in graph.triples())
-        self._words.update({term_word(term) for triple in islice(triples, _MOST_TRIPLES) for term in triple})
+        for family in FAMILIES:
+            values = attributes.get(attribute_of(family))
+            if values:
+                self._words.update(index_of(family).words(values))
 
     def ask(self, text: str, attributes: Attributes, accepted: datetime) -> None:
         """Count whether an atom, as it is stored, holds for an item; one that fails is not counted."""

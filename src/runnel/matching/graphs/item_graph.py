@@ -1,6 +1,6 @@
 """The graph of one item, indexed, and the solutions of patterns on it: within bounds, and each once.
 
-In: an item's attributes. Out: what `algebra.semantics.graph_solutions` would give, as plain values, for the few
+In: an item's attributes. Out: what `algebra.graphs.graph_solutions` would give, for the few
 patterns of which somebody wants to know more than whether they hold: those that bind variables of a match, or that
 operators are given. Patterns with the same edges are searched for once, however many filters there are on them.
 """
@@ -8,16 +8,15 @@ operators are given. Patterns with the same edges are searched for once, however
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from runnel.algebra.graphs.edges import Edge, Node
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.graph_solutions import truth_of
 from runnel.algebra.nodes.calls import Variable
-from runnel.algebra.nodes.graph_patterns import Edge, Graph, Node, is_local
-from runnel.algebra.semantics.bindings import distinct
-from runnel.algebra.semantics.evaluate import graphs_of
-from runnel.algebra.semantics.graph_solutions import Solution, truth_of
-from runnel.algebra.semantics.rdf_terms import plain_value
-from runnel.model.graph import RdfGraph, Triple
-from runnel.model.item import Attributes, Value
+from runnel.algebra.nodes.item_patterns import Solution
+from runnel.matching.patterns.contract import FoundSolutions
+from runnel.model.graph import GRAPH, RdfGraph, Triple
+from runnel.model.item import Attributes
 
 MOST_STEPS = 200_000
 """Triples that are looked at for the edges of one pattern and item."""
@@ -26,46 +25,29 @@ MOST_SOLUTIONS = 10_000
 """Solutions of the edges of a pattern that are looked at for one item."""
 
 
-@dataclass(frozen=True, slots=True)
-class ItemSolutions:
-    """Solutions, and whether these are all."""
-
-    solutions: tuple[Solution, ...]
-    whole: bool
-
-
 class ItemGraph:
     """The graphs of an item; nothing is read before the first question.
 
     >>> year = Graph((Edge(Variable("p"), "<urn:year>", Variable("y")),))
-    >>> ItemGraph({"graph": (RdfGraph('<urn:a> <urn:year> "1" .\\n'),)}).rows(year)
-    [{'p': 'urn:a', 'y': '1'}]
+    >>> ItemGraph({"graph": (RdfGraph('<urn:a> <urn:year> "1" .\\n'),)}).found(year).solutions
+    ({'p': '<urn:a>', 'y': '"1"'},)
     """
 
     def __init__(self, attributes: Attributes) -> None:
-        self._graphs = graphs_of(attributes)
+        self._graphs = [value for value in attributes.get(GRAPH, ()) if isinstance(value, RdfGraph)]
         self._indexes: list[_Index] | None = None
-        self._found: dict[tuple[Edge, ...], ItemSolutions] = {}
+        self._found: dict[tuple[Edge, ...], FoundSolutions] = {}
 
-    def rows(self, graph: Graph) -> list[dict[str, Value]] | None:
-        """The solutions of a pattern as plain values, without its local variables; None where there are too many."""
-        found = self.found(graph)
-        return _plain(found.solutions) if found.whole else None
-
-    def first_rows(self, graph: Graph) -> list[dict[str, Value]]:
-        """The same, of too many those that are found first."""
-        return _plain(self.found(graph).solutions)
-
-    def found(self, graph: Graph) -> ItemSolutions:
+    def found(self, graph: Graph) -> FoundSolutions:
         """The solutions of a pattern as terms."""
         if graph.edges not in self._found:
             self._found[graph.edges] = self._searched(graph.edges)
         every = self._found[graph.edges]
         if graph.filter is None:
             return every
-        return ItemSolutions(tuple(one for one in every.solutions if truth_of(graph.filter, one)), every.whole)
+        return FoundSolutions(tuple(one for one in every.solutions if truth_of(graph.filter, one)), every.is_whole)
 
-    def _searched(self, edges: tuple[Edge, ...]) -> ItemSolutions:
+    def _searched(self, edges: tuple[Edge, ...]) -> FoundSolutions:
         if self._indexes is None:
             self._indexes = [_Index(one) for one in self._graphs]
         found: list[Solution] = []
@@ -74,16 +56,10 @@ class ItemGraph:
             for one in search.solutions():
                 found.append(one)
                 if len(found) >= MOST_SOLUTIONS:
-                    return ItemSolutions(tuple(found), False)
+                    return FoundSolutions(tuple(found), False)
             if search.steps > MOST_STEPS:
-                return ItemSolutions(tuple(found), False)
-        return ItemSolutions(tuple(found), True)
-
-
-def _plain(solutions: Sequence[Solution]) -> list[dict[str, Value]]:
-    return distinct(
-        {name: plain_value(term) for name, term in one.items() if not is_local(name)} for one in solutions
-    )
+                return FoundSolutions(tuple(found), False)
+        return FoundSolutions(tuple(found), True)
 
 
 class _Index:

@@ -18,10 +18,10 @@ from runnel.errors import CyclicFeedsError, RunnelError
 from runnel.optimizer.draft import Draft, FlatFilter, FlatNodes, FlatRead, FlatUnion
 from runnel.optimizer.formulas import Formulas
 from runnel.optimizer.optimizer_settings import OptimizerSettings
-from runnel.optimizer.passes.name_graphs import binds_by_graphs, graphs_as_terms, named_graphs
+from runnel.optimizer.passes.name_patterns import binds_by_patterns, named_patterns, patterns_as_terms
 from runnel.plan.gates import NO_GATE, Gate, GateTable, digest, disjunct_id, gate_history
-from runnel.plan.graph_bindings import NamedGraph
 from runnel.plan.logical_plan import PlanQuery
+from runnel.plan.pattern_bindings import NamedPattern
 
 Flow = int | dict[int, int]
 """What flows out of a node: the number of a flat node, or of one for every gate that must be passed (or NO_GATE)."""
@@ -107,7 +107,7 @@ class _Flattener:
         """What comes to the gates of the distinct feeds that were met."""
         self.names: dict[int, dict[int, tuple[str, ...]]] = {}
         """For every feed what the variables of the terms in its own conditions are called."""
-        self.bound: dict[int, tuple[NamedGraph, ...]] = {}
+        self.bound: dict[int, tuple[NamedPattern, ...]] = {}
         """For every feed the patterns by which its own conditions bind variables, without operators."""
         self._by_terms: set[int] = set()
 
@@ -150,8 +150,8 @@ class _Flattener:
         if feed not in self._definitions:
             return self._nodes.number(FlatRead(feed))
         node = self._definitions[feed]
-        if binds_by_graphs(node):
-            found = named_graphs(node, self._definitions)
+        if binds_by_patterns(node):
+            found = named_patterns(node, self._definitions)
             if found is None:
                 self._by_terms.add(feed)
             else:
@@ -192,7 +192,7 @@ class _Flattener:
         """The formula of a condition in a feed's own definition."""
         closed = close_condition(condition)
         if feed in self._by_terms:
-            closed = graphs_as_terms(closed)
+            closed = patterns_as_terms(closed)
         if closed is not condition:
             names = self.names.setdefault(feed, {})
             for term in terms_of(closed):

@@ -25,8 +25,8 @@ def share_predicates(draft: Draft, settings: OptimizerSettings) -> Draft:
         builder.add(predicate, builder.scope(sources), draft.queries[query].id)
     alive = {draft.queries[branch.query].id for branch in draft.branches or ()}
     alive |= {query_of_id(one) for one in alive}
-    bound = builder.bound_graphs({query: some for query, some in draft.bound.items() if query in alive})
-    return replace(draft, logical=replace(builder.finish(draft.queries), bound_graphs=bound))
+    bound = builder.bound_patterns({query: some for query, some in draft.bound.items() if query in alive})
+    return replace(draft, logical=replace(builder.finish(draft.queries), bound_patterns=bound))
 
 
 def _joined(branches: tuple[Branch, ...], predicates: dict[int, int]) -> dict[tuple[int, int], list[int]]:

@@ -59,7 +59,7 @@ def split_operators(draft: Draft, settings: OptimizerSettings) -> Draft:
 
 def _told(draft: Draft, query: int, ways: Disjuncts) -> Disjuncts:
     """The ways of a query without the terms that ask no operator and bind nothing that it wants to know."""
-    idle = draft.formulas.graph_terms
+    idle = draft.formulas.pattern_terms
     if not idle:
         return ways
     names = draft.names.get(query_of_id(draft.queries[query].id), {})

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from runnel.algebra.nodes.attributes import WHOLE, Attribute
-from runnel.algebra.nodes.calls import Call, Constraint, Term
+from runnel.algebra.nodes.calls import Call, Constraint
 from runnel.algebra.nodes.expressions import (
     FALSE,
     TRUE,
@@ -26,7 +26,8 @@ from runnel.algebra.nodes.expressions import (
     Or,
     Truth,
 )
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.item_patterns import ItemPattern
+from runnel.algebra.nodes.terms import Term
 from runnel.optimizer.subsumption.intervals import intervals_of
 from runnel.optimizer.subsumption.word_steps import steps_within
 
@@ -138,7 +139,7 @@ def covers(wide: Attribute, narrow: Attribute) -> bool:
 
 def _same_condition(wide: Atom, narrow: Atom) -> bool:
     """Whether the atoms ask the same of a value; the attributes were compared already."""
-    if isinstance(narrow, Graph):
+    if isinstance(narrow, ItemPattern):
         return wide == narrow
     return type(wide) is type(narrow) and replace(narrow, attribute=wide.attribute) == wide
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from runnel.algebra.semantics.graph_solutions import matches_graph
+from runnel.algebra.graphs.graph_solutions import matches_graph
 from runnel.arrays import Array
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
 from runnel.matching.graphs.search.publications import Publications

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runnel.algebra.nodes.graph_patterns import MOST_VARIABLES
-from runnel.algebra.semantics.rdf_terms import Sort
+from runnel.algebra.graphs.edges import MOST_VARIABLES
+from runnel.algebra.graphs.rdf_terms import Sort
 from runnel.arrays import Array, row_offsets
 from runnel.kernel import Number, kernel, step
 from runnel.matching.graphs.patterns.pattern_table import CONSTRAINT, EDGE, PatternTable
@@ -108,7 +108,7 @@ def order_edges(offsets: Array, nodes: Array) -> None:
 @step
 def satisfies(term: Number, relation: Number, bound: Number, sorts: Array, keys: Array, ranks: Array) -> bool:
     """Whether a term stands in a relation to a plan's term: SPARQL's error is no
-    (`algebra.semantics.rdf_terms.compare_terms`).
+    (`algebra.graphs.rdf_terms.compare_terms`).
     """
     left, right = sorts[term], sorts[bound]
     if relation < 2:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from runnel.algebra.semantics.graph_solutions import matches_graph
+from runnel.algebra.graphs.graph_solutions import matches_graph
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
 from runnel.matching.graphs.search.publications import Publications
 from runnel.papers.graphs.contract import Counters, Pairs, triples_of
 
 
 class GraphScanMatcher:
-    """Asks `algebra.semantics.graph_solutions` about every pair."""
+    """Asks `algebra.graphs.graph_solutions` about every pair."""
 
     def __init__(self, table: PatternTable) -> None:
         self.counters = Counters()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from runnel.algebra.semantics.graph_solutions import matches_graph
+from runnel.algebra.graphs.graph_solutions import matches_graph
 from runnel.matching.graphs.patterns.graph_layout import GraphLayout
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
 from runnel.matching.graphs.search.graph_matcher import GraphMatcher

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runnel.algebra.semantics.rdf_terms import Sort
+from runnel.algebra.graphs.rdf_terms import Sort
 from runnel.arrays import IDENTIFIER, Array, Rows, row_offsets
 from runnel.kernel import Number, kernel, step
 from runnel.matching.graphs.patterns.pattern_table import PatternTable

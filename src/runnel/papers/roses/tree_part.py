@@ -24,7 +24,7 @@ from runnel.matching.filters.index.index_layout import stored_atoms, targets_of_
 from runnel.matching.filters.index.part_index import CandidateMatches, PartIndex
 from runnel.matching.filters.index.plan_words import PlanWords
 from runnel.matching.filters.index.reach import Reach
-from runnel.matching.graphs.search.graph_part import GraphPart
+from runnel.matching.patterns.plan_patterns import load_patterns
 from runnel.model.match import Failure
 from runnel.papers.roses.factoring.candidates import FactoringSettings
 from runnel.papers.roses.factoring.filter_table import FilterTable
@@ -87,7 +87,7 @@ class TreePart:
         self._atoms = stored_atoms(part)
         self.reach = Reach(part.logical, targets_of_predicates(part.logical), ~removed)
         self._part, self._removed = part, removed
-        self._finder = KeyFinder(self._atoms, GraphPart.of(part, self._atoms), words=False)
+        self._finder = KeyFinder(self._atoms, load_patterns(part, self._atoms), words=False)
         self._words = PlanWords.of(part, self._atoms)
         self._table = FilterTable.of(part.logical, self._atoms.atom_shares if shares is None else shares)
         self._settings = settings

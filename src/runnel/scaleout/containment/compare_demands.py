@@ -1,11 +1,11 @@
 """Demands on terms as kernels see them: terms by number in, whether one meets or implies a demand out.
 
-The same rules as `algebra.semantics.rdf_terms.compare_known` and `definition.implies`, over arrays.
+The same rules as `algebra.graphs.rdf_terms.compare_known` and `definition.implies`, over arrays.
 """
 
 from __future__ import annotations
 
-from runnel.algebra.semantics.rdf_terms import Sort
+from runnel.algebra.graphs.rdf_terms import Sort
 from runnel.arrays import Array
 from runnel.kernel import Number, step
 
@@ -69,7 +69,7 @@ def in_order(
 def compare(
     left: Number, relation: Number, right: Number, sorts: Array, keys: Array, begins: Array, texts: Array
 ) -> Number:
-    """Whether two terms stand in a relation: YES, NO or UNKNOWN (`algebra.semantics.rdf_terms.compare_known`)."""
+    """Whether two terms stand in a relation: YES, NO or UNKNOWN (`algebra.graphs.rdf_terms.compare_known`)."""
     first, second = sorts[left], sorts[right]
     if first == ANY_SORT or second == ANY_SORT:
         return YES

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.arrays import Array
 from runnel.scaleout.containment.containment_trees import NONE, ContainmentTrees
 from runnel.scaleout.containment.edge_postings import (
@@ -39,7 +39,7 @@ class ContainmentIndex:
     """Subscriptions in containment trees.
 
     >>> from runnel.algebra.nodes.calls import Variable
-    >>> from runnel.algebra.nodes.graph_patterns import Comparison, Edge
+    >>> from runnel.algebra.graphs.graph_patterns import Comparison, Edge
     >>> year = (Edge(Variable("p"), "<urn:year>", Variable("y")),)
     >>> index = ContainmentIndex()
     >>> index.insert(7, Graph(year, Comparison(Variable("y"), ">", '"2"')))

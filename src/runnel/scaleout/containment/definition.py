@@ -12,19 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from runnel.algebra.graphs.edges import AllOf, AnyOf, Certain, Comparison, Complement, Edge, GraphFilter, Node
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.rdf_terms import Sort, compare_known, compare_terms, known_term
 from runnel.algebra.nodes.calls import Relation, Variable
-from runnel.algebra.nodes.graph_patterns import (
-    AllOf,
-    AnyOf,
-    Certain,
-    Comparison,
-    Complement,
-    Edge,
-    Graph,
-    GraphFilter,
-    Node,
-)
-from runnel.algebra.semantics.rdf_terms import Sort, compare_known, compare_terms, known_term
 
 TURNED: dict[Relation, Relation] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 """The relation seen from the other side."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from runnel.algebra.graphs.edges import AllOf, Comparison, Edge, GraphFilter, Node, comparisons
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.calls import Variable
-from runnel.algebra.nodes.graph_patterns import AllOf, Comparison, Edge, Graph, GraphFilter, Node, comparisons
 from runnel.scaleout.containment.definition import (
     Demand,
     Demands,
@@ -25,7 +26,7 @@ from runnel.scaleout.containment.definition import (
 def intersect_patterns(first: Graph, second: Graph) -> Graph | None:
     """A pattern that contains both, with edges of the first; None where no edge is common.
 
-    >>> from runnel.algebra.semantics.graph_solutions import matches_graph
+    >>> from runnel.algebra.graphs.graph_solutions import matches_graph
     >>> year = Edge(Variable("p"), "<urn:year>", Variable("y"))
     >>> recent = Graph((year, Edge(Variable("p"), "<urn:by>", "<urn:a>")), Comparison(Variable("y"), ">", '"2"'))
     >>> old = Graph((year,), Comparison(Variable("y"), ">", '"1"'))

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.scaleout.containment.intersect_patterns import intersect_patterns
 
 SHARES = (1.0, 0.8, 0.65, 0.5, 0.4, 0.3, 0.2, 0.0)
@@ -36,7 +36,7 @@ class Group:
 def group_patterns(patterns: Iterable[tuple[int, Graph]], share: float, most: int) -> list[Group]:
     """Groups of at least two patterns, until there are `most` patterns fewer if each group becomes one.
 
-    >>> from runnel.algebra.nodes.graph_patterns import Edge
+    >>> from runnel.algebra.graphs.edges import Edge
     >>> one, two = Edge("<urn:a>", "<urn:p>", "<urn:b>"), Edge("<urn:a>", "<urn:q>", "<urn:c>")
     >>> found = group_patterns([(4, Graph((one, two))), (6, Graph((one,))), (7, Graph((two,)))], 0.5, 9)
     >>> [(group.members, group.common == Graph((one,))) for group in found]

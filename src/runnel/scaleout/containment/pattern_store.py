@@ -12,19 +12,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from runnel.algebra.graphs.edges import AllOf, AnyOf, Certain, Comparison, Complement, Edge, GraphFilter, Node
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.rdf_terms import known_term
 from runnel.algebra.nodes.calls import RELATIONS, Variable
-from runnel.algebra.nodes.graph_patterns import (
-    AllOf,
-    AnyOf,
-    Certain,
-    Comparison,
-    Complement,
-    Edge,
-    Graph,
-    GraphFilter,
-    Node,
-)
-from runnel.algebra.semantics.rdf_terms import known_term
 from runnel.arrays import Array, encode_text
 from runnel.matching.graphs.patterns.pattern_table import Code
 from runnel.model.graph import Triple

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from runnel.algebra.semantics.rdf_terms import Sort, known_term
+from runnel.algebra.graphs.rdf_terms import Sort, known_term
 from runnel.model.graph import Triple
 from runnel.scaleout.containment.pattern_store import ANY
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.arrays import Array
 from runnel.model.graph import Triple
 from runnel.scaleout.containment.containment_index import ContainmentIndex
@@ -50,7 +50,7 @@ class RootIndex:
     """Subscriptions under as few roots as possible.
 
     >>> from runnel.algebra.nodes.calls import Variable
-    >>> from runnel.algebra.nodes.graph_patterns import Comparison, Edge
+    >>> from runnel.algebra.graphs.graph_patterns import Comparison, Edge
     >>> year = (Edge(Variable("p"), "<urn:year>", Variable("y")),)
     >>> index = RootIndex()
     >>> index.subscribe(1, Graph(year))

@@ -13,12 +13,13 @@ from typing import cast
 
 import numpy as np
 
+from runnel.algebra.graphs.edges import Edge, Node
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.calls import Variable
-from runnel.algebra.nodes.encode import decode_expression, encode_graph
-from runnel.algebra.nodes.graph_patterns import Edge, Graph, Node, canonical
+from runnel.algebra.nodes.encode import decode_expression
+from runnel.algebra.nodes.item_patterns import encode_pattern
 from runnel.arrays import Array
 from runnel.matching.filters.atoms.atom_layout import AtomLayout
-from runnel.matching.filters.atoms.atom_tests import SlotUse
 from runnel.plan.logical_plan import LogicalPlan
 from runnel.scaleout.containment.containment_index import ContainmentIndex
 from runnel.scaleout.containment.containment_trees import NONE
@@ -38,8 +39,7 @@ _Key = tuple[str, ...]
 
 def graph_atoms(atoms: AtomLayout) -> Array:
     """The numbers of the atoms that are graph patterns."""
-    slots = np.flatnonzero(atoms.slot_uses & SlotUse.GRAPHS)
-    return np.flatnonzero(np.isin(atoms.atom_slots, slots)) if len(slots) else np.empty(0, dtype=np.int64)
+    return atoms.atoms_of(Graph.family)
 
 
 def graph_of(logical: LogicalPlan, atom: int) -> Graph:
@@ -49,7 +49,7 @@ def graph_of(logical: LogicalPlan, atom: int) -> Graph:
 
 def graph_text(graph: Graph) -> str:
     """A pattern as an atom is stored: the same text, whatever its variables were called."""
-    return json.dumps(encode_graph(canonical(graph)), separators=(",", ":"))
+    return json.dumps(encode_pattern(graph.canonical()), separators=(",", ":"))
 
 
 def containing_pairs(graphs: Sequence[Graph], counters: dict[str, int] | None = None) -> tuple[Array, Array]:

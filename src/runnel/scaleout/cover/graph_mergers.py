@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.arrays import Array
 from runnel.model.graph import Triple
 from runnel.scaleout.containment.root_index import Counters, RootIndex
@@ -25,7 +25,7 @@ EDGES = (ALL_EDGES, 4, 2, 1)
 class GraphMergers:
     """Patterns, each its own or a member of a merger.
 
-    >>> from runnel.algebra.nodes.graph_patterns import Edge
+    >>> from runnel.algebra.graphs.edges import Edge
     >>> one, two = Edge("<urn:a>", "<urn:p>", "<urn:b>"), Edge("<urn:a>", "<urn:q>", "<urn:c>")
     >>> mergers = GraphMergers([Graph((one, two)), Graph((one,))])
     >>> merge_by_edges(mergers, 1)

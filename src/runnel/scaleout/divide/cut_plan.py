@@ -14,9 +14,9 @@ import numpy as np
 from runnel.arrays import Array, Rows, Texts, row_offsets
 from runnel.errors import RunnelError
 from runnel.plan.gates import GateTable, query_of
-from runnel.plan.graph_bindings import GraphBindings
 from runnel.plan.logical_plan import EXACT, FormulaKind, LogicalPlan
 from runnel.plan.operator_table import OperatorTable
+from runnel.plan.pattern_bindings import PatternBindings
 
 
 def cut_plan(logical: LogicalPlan, wanted: Array) -> LogicalPlan:
@@ -39,8 +39,8 @@ def cut_plan(logical: LogicalPlan, wanted: Array) -> LogicalPlan:
     targets = members.lengths > 0
     predicates = _Kept.of(logical.target_predicates[targets], len(logical.predicates))
     scopes = _Kept.of(logical.target_scopes[targets], len(logical.scopes))
-    bound = np.isin(logical.bound_graphs.queries, queries)
-    asked = _cut_predicates(logical, predicates.mask, logical.bound_graphs.atoms[bound])
+    bound = np.isin(logical.bound_patterns.queries, queries)
+    asked = _cut_predicates(logical, predicates.mask, logical.bound_patterns.atoms[bound])
     return LogicalPlan(
         atoms=_texts(logical.atoms, asked.atoms.mask),
         clauses=_renumbered(logical.clauses, asked.clauses.mask, asked.atoms, literals=True),
@@ -56,7 +56,7 @@ def cut_plan(logical: LogicalPlan, wanted: Array) -> LogicalPlan:
         query_since=logical.query_since[wanted],
         gates=_cut_gates(logical.gates, queries),
         operators=_cut_operators(logical.operators, queries),
-        bound_graphs=_cut_bound_graphs(logical.bound_graphs, bound, asked.atoms),
+        bound_patterns=_cut_bound_patterns(logical.bound_patterns, bound, asked.atoms),
     )
 
 
@@ -169,7 +169,7 @@ def _cut_operators(table: OperatorTable, queries: Array) -> OperatorTable:
     )
 
 
-def _cut_bound_graphs(table: GraphBindings, kept: Array, atoms: _Kept) -> GraphBindings:
+def _cut_bound_patterns(table: PatternBindings, kept: Array, atoms: _Kept) -> PatternBindings:
     """The patterns that are kept; a negative number is one of the wholes."""
     if not len(table):
         return table
@@ -180,7 +180,7 @@ def _cut_bound_graphs(table: GraphBindings, kept: Array, atoms: _Kept) -> GraphB
     renumbered[whole] = -1 - wholes.renumbered(-1 - patterns[whole])
     renumbered[~whole] = atoms.renumbered(patterns[~whole])
     names = _Kept.of(table.names[kept], len(table.name_texts))
-    return GraphBindings(
+    return PatternBindings(
         table.queries[kept],
         renumbered,
         names.renumbered(table.names[kept]),

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runnel.algebra.nodes.calls import Call, Term
+from runnel.algebra.nodes.calls import Call
 from runnel.algebra.nodes.encode import decode_operators, encode_operators
+from runnel.algebra.nodes.terms import Term
 from runnel.arrays import Array
 from runnel.errors import CorruptDataError
 from runnel.plan.logical_plan import LogicalPlan

@@ -16,10 +16,10 @@ from runnel.errors import CorruptDataError
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.contract import Matcher
 from runnel.matching.distinct.claims import GateKeeper
-from runnel.matching.graphs.bind_variables import GraphBinder
+from runnel.matching.patterns.bind_variables import PatternBinder
 from runnel.plan.gates import GateTable, query_of
-from runnel.plan.graph_bindings import GraphBindings
 from runnel.plan.operator_table import OperatorTable
+from runnel.plan.pattern_bindings import PatternBindings
 from runnel.plan.store import Plan, PlanPart, PlanVersion, read_part
 from runnel.storage.file_storage import Storage
 
@@ -66,9 +66,9 @@ class PartitionPlan(Plan):
         """The ways of the piece that operators decide."""
         return self.base.queries.operators.without(self.dead)
 
-    def bound_graphs(self, part: PlanPart) -> GraphBindings:
+    def bound_patterns(self, part: PlanPart) -> PatternBindings:
         """The patterns by which queries of the piece bind variables."""
-        return part.queries.bound_graphs.without(self.dead)
+        return part.queries.bound_patterns.without(self.dead)
 
 
 def load_partition(storage: Storage, version: PlanVersion, folder: str) -> PartitionPlan:
@@ -150,9 +150,9 @@ class LoadedPartition:
         return GateKeeper(self.plan)
 
     @cached_property
-    def binder(self) -> GraphBinder:
+    def binder(self) -> PatternBinder:
         """Its queries that bind variables by graph patterns."""
-        return GraphBinder(self.plan)
+        return PatternBinder(self.plan)
 
     @staticmethod
     def of(plan: Plan) -> LoadedPartition:

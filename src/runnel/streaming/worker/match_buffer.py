@@ -19,9 +19,9 @@ import pyarrow as pa
 from runnel.logs.matches.match_files import match_records, write_part
 from runnel.matching.costs.observe_stream import Observer, observations_to_json
 from runnel.matching.distinct.claims import Claims
-from runnel.matching.graphs.bind_variables import united_bindings
 from runnel.matching.operators.decide.decider import Decider, for_queries_alone
 from runnel.matching.operators.decide.operators_in_process import Operators
+from runnel.matching.patterns.bind_variables import united_bindings
 from runnel.model.bindings import MatchBindings
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches

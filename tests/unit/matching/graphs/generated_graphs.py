@@ -4,20 +4,10 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from runnel.algebra.graphs.edges import AllOf, AnyOf, Certain, Comparison, Complement, Edge, GraphFilter, Node
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.rdf_terms import XSD
 from runnel.algebra.nodes.calls import RELATIONS, Variable
-from runnel.algebra.nodes.graph_patterns import (
-    AllOf,
-    AnyOf,
-    Certain,
-    Comparison,
-    Complement,
-    Edge,
-    Graph,
-    GraphFilter,
-    Node,
-    graph_variables,
-)
-from runnel.algebra.semantics.rdf_terms import XSD
 from runnel.model.graph import RdfGraph
 
 RESOURCES = ("<urn:a>", "<urn:b>", "<urn:c>")
@@ -78,6 +68,6 @@ def filters(draw: st.DrawFn, names: list[str], depth: int = 2) -> GraphFilter:
 def patterns(draw: st.DrawFn) -> Graph:
     """A pattern, as written."""
     edges = tuple(dict.fromkeys(draw(st.lists(_edges, min_size=1, max_size=4))))
-    names = graph_variables(Graph(edges))
+    names = Graph(edges).variables()
     found = draw(st.lists(filters(names), max_size=3)) if names else []
     return Graph(edges, AllOf(tuple(found)) if len(found) > 1 else found[0] if found else None)

@@ -16,10 +16,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.unit.optimizer.evaluate_draft import evaluate_logical
 
+from runnel.algebra.graphs.edges import Comparison, Edge
+from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.calls import Call, Constraint, Given, Literally, Relation, Variable
 from runnel.algebra.nodes.expressions import And, Contains, Expression, Not, Or
-from runnel.algebra.nodes.graph_patterns import Comparison, Edge, Graph
 from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.algebra.semantics.bindings import asking, solutions
 from runnel.algebra.semantics.close_conditions import close_condition
@@ -29,12 +30,12 @@ from runnel.errors import InvalidConditionError, TooExpensiveError
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base
 from runnel.matching.graphs import item_graph
-from runnel.matching.graphs.bind_variables import GraphBinder
-from runnel.matching.graphs.item_graph import ItemGraph
 from runnel.matching.operators.decide.decider import Decider, Decisions
 from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
 from runnel.matching.operators.orders.registry import ORDERS
 from runnel.matching.operators.plugins.contract import Answer, Failed, Question
+from runnel.matching.patterns.bind_variables import PatternBinder
+from runnel.matching.patterns.item_search import FamilySearch
 from runnel.model.bindings import bounded, decode_bindings, encode_bindings
 from runnel.model.graph import RdfGraph
 from runnel.model.item import Attributes, Item
@@ -219,7 +220,7 @@ def told(plan: Plan, batch: ItemBatch, asked: Asked) -> tuple[list[list[int]], d
     by_row: dict[tuple[int, int], Any] = {}
     for row, of_row in found.bindings.items():
         by_row |= {(row, query): bounded(some) for query, some in of_row.items() if bounded(some).rows}
-    for row, bound in GraphBinder(plan).bind(batch, found.matches).items():
+    for row, bound in PatternBinder(plan).bind(batch, found.matches).items():
         assert not any((row, query) in by_row for query in bound)
         by_row |= {(row, query): one for query, one in bound.items()}
     return [found.matches.row(row).tolist() for row in range(len(batch))], by_row
@@ -348,11 +349,11 @@ def test_too_many_values_are_told_as_the_reason() -> None:
 def test_a_query_takes_sixteen_bytes_and_none_without_variables() -> None:
     named = {feed: Filter(Read(1), Graph((edge("?p", "<urn:year>", f'"{feed}"'),))) for feed in range(100, 1100)}
     plan = compiled(named, sorted(named))
-    table = plan.base.queries.bound_graphs
+    table = plan.base.queries.bound_patterns
     assert sum(one.nbytes for name, one in table.arrays().items()) <= 16 * len(named) + 100
     plain = compiled({10: Filter(Read(1), Graph((edge("?_:p", "<urn:year>", '"1"'),)))}, [10])
-    assert not GraphBinder(plain).is_needed
-    assert plain.base.queries.bound_graphs.arrays() == {}
+    assert not PatternBinder(plain).is_needed
+    assert plain.base.queries.bound_patterns.arrays() == {}
 
 
 def test_a_search_that_has_no_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,7 +362,7 @@ def test_a_search_that_has_no_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -
     names = [f"?v{number}" for number in range(7)]
     path = Graph(tuple(edge(one, "<urn:p>", other) for one, other in itertools.pairwise(names)))
     none = Graph((*path.edges, edge(names[-1], "<urn:q>", "?end")))
-    graph = ItemGraph({"graph": (RdfGraph.of(triples),)})
+    graph = FamilySearch({"graph": (RdfGraph.of(triples),)})
     assert graph.rows(none) == []
     assert graph.rows(path) is None
     assert 0 < len(graph.first_rows(path)) <= 1_000
@@ -376,7 +377,7 @@ def test_rows_are_those_of_matches_alone() -> None:
     batch = batch_of(
         [Item("One", str(n), {"title": (title,), "graph": (graph,)}) for n, title in enumerate(["rock", "jazz"])]
     )
-    binder = GraphBinder(plan)
+    binder = PatternBinder(plan)
     matches = build_matcher(plan).match(batch)
     assert np.diff(matches.offsets).tolist() == [1, 0]
     assert {
@@ -421,7 +422,7 @@ def test_a_match_with_more_bindings_than_are_looked_for_says_so() -> None:
 
         plan = compiled(definitions, queries)
         found = decided(plan, batch, _Near())
-        bound = dict(GraphBinder(plan).bind(batch, found.matches)[0])
+        bound = dict(PatternBinder(plan).bind(batch, found.matches)[0])
         bound |= {query: bounded(some) for query, some in found.bindings_by_query(np.array([0]))[0].items()}
         assert bound[14].is_whole
         for query in (10, 13):
@@ -442,8 +443,8 @@ def test_bindings_that_took_too_long_are_told_as_missing(monkeypatch: pytest.Mon
     def too_long(*_: object) -> None:
         raise TooExpensiveError("too long")
 
-    monkeypatch.setattr("runnel.matching.graphs.bind_variables.node_solutions", too_long)
-    bound = GraphBinder(plan).bind(batch, matched(plan, batch))[0][10]
+    monkeypatch.setattr("runnel.matching.patterns.bind_variables.node_solutions", too_long)
+    bound = PatternBinder(plan).bind(batch, matched(plan, batch))[0][10]
     assert (bound.rows, bound.is_whole) == ((), False)
     assert bindings_json(bound) == {"bindings": [], "bindings_incomplete": True}
     assert decode_bindings(encode_bindings({10: bound}) or "") == {10: bound}

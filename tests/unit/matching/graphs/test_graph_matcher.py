@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.unit.matching.graphs.generated_graphs import LITERALS, graphs, patterns
 
+from runnel.algebra.graphs.edges import AllOf, Comparison, Edge
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.graph_solutions import matches_graph, solve
+from runnel.algebra.graphs.rdf_terms import XSD
 from runnel.algebra.nodes.calls import RELATIONS, Variable
-from runnel.algebra.nodes.graph_patterns import AllOf, Comparison, Edge, Graph, canonical
-from runnel.algebra.semantics.bindings import GraphSearch
-from runnel.algebra.semantics.graph_solutions import matches_graph, solve
-from runnel.algebra.semantics.rdf_terms import XSD
+from runnel.algebra.semantics.bindings import Definition
 from runnel.errors import TooExpensiveError
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.graphs.patterns.check_layout import check_layout
@@ -26,6 +27,7 @@ from runnel.matching.graphs.search import match_single
 from runnel.matching.graphs.search.find_solutions import solutions_of
 from runnel.matching.graphs.search.graph_matcher import GraphMatcher
 from runnel.matching.graphs.search.publications import Publications, read_publications
+from runnel.matching.patterns.item_search import FamilySearch
 from runnel.model.graph import RdfGraph
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
@@ -67,7 +69,7 @@ def defined(asked: list[Graph], told: list[RdfGraph]) -> set[tuple[int, int]]:
 
 
 @CASES
-@given(st.lists(patterns().map(canonical), min_size=1, max_size=8), st.lists(graphs, max_size=4))
+@given(st.lists(patterns().map(Graph.canonical), min_size=1, max_size=8), st.lists(graphs, max_size=4))
 def test_patterns_hold_as_defined(asked: list[Graph], told: list[RdfGraph]) -> None:
     asked = list(dict.fromkeys(asked))
     layout = layout_of(asked)
@@ -87,7 +89,7 @@ def test_many_patterns_of_one_shape_hold_as_defined(
     asked = []
     for several in limits:
         parts = tuple(Comparison(Variable(name), relation, term) for name, relation, term in several)  # type: ignore[arg-type]
-        asked.append(canonical(Graph((ONE,), AllOf(parts) if len(parts) > 1 else parts[0] if parts else None)))
+        asked.append(Graph((ONE,), AllOf(parts) if len(parts) > 1 else parts[0] if parts else None).canonical())
     asked = list(dict.fromkeys(asked))
     layout = layout_of(asked)
     assert len(layout.table.shape_edges) == 1
@@ -95,7 +97,7 @@ def test_many_patterns_of_one_shape_hold_as_defined(
 
 
 @CASES
-@given(st.lists(patterns().map(canonical), min_size=1, max_size=4), graphs)
+@given(st.lists(patterns().map(Graph.canonical), min_size=1, max_size=4), graphs)
 def test_solutions_are_those_of_the_definition(asked: list[Graph], told: RdfGraph) -> None:
     layout = layout_of(asked)
     publications = read_publications(columns_of([told]), layout.terms)
@@ -115,17 +117,15 @@ def test_solutions_are_those_of_the_definition(asked: list[Graph], told: RdfGrap
 
 def test_intervals_are_found_without_looking_at_the_others() -> None:
     asked = [
-        canonical(
-            Graph(
-                (ONE,),
-                AllOf(
-                    (
-                        Comparison(Variable("y"), ">=", integer(low)),
-                        Comparison(Variable("y"), "<", integer(low + 5)),
-                    )
-                ),
-            )
-        )
+        Graph(
+            (ONE,),
+            AllOf(
+                (
+                    Comparison(Variable("y"), ">=", integer(low)),
+                    Comparison(Variable("y"), "<", integer(low + 5)),
+                )
+            ),
+        ).canonical()
         for low in range(1000)
     ]
     layout = layout_of(asked)
@@ -138,10 +138,10 @@ def test_intervals_are_found_without_looking_at_the_others() -> None:
 
 def test_what_no_filter_asks_for_is_looked_for_once() -> None:
     edges = ONE, Edge(Variable("p"), "<urn:r>", Variable("z"))
-    asked = canonical(Graph(edges, Comparison(Variable("y"), "=", '"z"')))
+    asked = Graph(edges, Comparison(Variable("y"), "=", '"z"')).canonical()
     triples = [("<urn:a>", "<urn:r>", integer(number)) for number in range(100)]
     told = RdfGraph.of([*triples, *(("<urn:a>", "<urn:q>", integer(number)) for number in range(20))])
-    other = canonical(Graph(edges, Comparison(Variable("y"), "=", '"other"')))
+    other = Graph(edges, Comparison(Variable("y"), "=", '"other"')).canonical()
     layout = layout_of([asked, other])
     matcher = GraphMatcher(layout)
     assert not len(matcher.match(read_publications(columns_of([told]), layout.terms)).keys)
@@ -152,7 +152,7 @@ def hostile() -> tuple[Graph, RdfGraph]:
     """A pattern and a graph with very many ways between them, none of which the filter takes: IRIs have no order."""
     names = "abcdefgh"
     edges = [Edge(Variable(one), "<urn:p>", Variable(other)) for one, other in pairwise(names)]
-    pattern = canonical(Graph(tuple(edges), Comparison(Variable("a"), "<", Variable("b"))))
+    pattern = Graph(tuple(edges), Comparison(Variable("a"), "<", Variable("b"))).canonical()
     nodes = [f"<urn:{number}>" for number in range(20)]
     triples = [(one, "<urn:p>", other) for one in nodes for other in nodes]
     return pattern, RdfGraph.of([*triples, ("<urn:x>", "<urn:q>", "<urn:y>")])
@@ -160,7 +160,7 @@ def hostile() -> tuple[Graph, RdfGraph]:
 
 def test_a_search_that_takes_too_long_leaves_only_its_own_patterns_in_doubt(monkeypatch: pytest.MonkeyPatch) -> None:
     hard, graph = hostile()
-    easy = canonical(Graph((ONE,)))
+    easy = Graph((ONE,)).canonical()
     layout = layout_of([hard, easy])
     publications = read_publications(columns_of([graph]), layout.terms)
     found = GraphMatcher(layout, steps_of_shape=2_000).match(publications)
@@ -179,8 +179,10 @@ def test_a_search_that_takes_too_long_leaves_only_its_own_patterns_in_doubt(monk
 def test_large_graphs_are_searched_by_their_objects() -> None:
     triples = [(f"<urn:{number}>", "<urn:p>", f"<urn:o{number % 50}>") for number in range(1000)]
     asked = [
-        canonical(Graph((Edge(Variable("s"), "<urn:p>", "<urn:o7>"), Edge(Variable("s"), "<urn:p>", Variable("o"))))),
-        canonical(Graph((Edge("<urn:8>", "<urn:p>", Variable("o")), Edge(Variable("t"), "<urn:p>", Variable("o"))))),
+        Graph(
+            (Edge(Variable("s"), "<urn:p>", "<urn:o7>"), Edge(Variable("s"), "<urn:p>", Variable("o")))
+        ).canonical(),
+        Graph((Edge("<urn:8>", "<urn:p>", Variable("o")), Edge(Variable("t"), "<urn:p>", Variable("o")))).canonical(),
     ]
     layout = layout_of(asked)
     told = RdfGraph.of(triples)
@@ -216,8 +218,8 @@ def test_large_graphs_are_searched_by_their_objects() -> None:
 )
 def test_damaged_arrays_are_refused(name: str, change: object) -> None:
     several = [Comparison(Variable("y"), ">", integer(number)) for number in range(12)]
-    asked = [canonical(Graph((ONE,), one)) for one in several]
-    asked.append(canonical(Graph((ONE,), Comparison(Variable("y"), "!=", Variable("p")))))
+    asked = [Graph((ONE,), one).canonical() for one in several]
+    asked.append(Graph((ONE,), Comparison(Variable("y"), "!=", Variable("p"))).canonical())
     layout = layout_of(asked)
     arrays = layout.arrays() | layout.seldom()
     arrays[name] = change(arrays[name])  # type: ignore[operator]
@@ -227,7 +229,7 @@ def test_damaged_arrays_are_refused(name: str, change: object) -> None:
 
 def test_the_rarest_edge_is_the_one_that_a_sample_says() -> None:
     edges = (Edge(Variable("p"), "<urn:q>", Variable("y")), Edge(Variable("p"), "<urn:type>", "<urn:Page>"))
-    asked = [canonical(Graph(edges))]
+    asked = [Graph(edges).canonical()]
     told = PatternTable.of(asked)
     usual = GraphLayout.of(told)
     sampled = GraphLayout.of(told, {"<urn:type>": 1.0, "<urn:Page>": 1.0, "<urn:q>": 0.01})
@@ -240,7 +242,7 @@ def test_the_rarest_edge_is_the_one_that_a_sample_says() -> None:
 @given(patterns(), graphs)
 def test_the_search_of_one_item_is_the_definition(pattern: Graph, graph: RdfGraph) -> None:
     attributes = {"graph": (graph,)}
-    search, wanted = match_single.ItemSearch(attributes), GraphSearch(attributes)
+    search, wanted = FamilySearch(attributes), Definition(attributes)
     assert search.holds(pattern) == wanted.holds(pattern)
     every = {tuple(sorted(one.items())) for one in wanted.solutions(pattern)}
     found = {tuple(sorted(one.items())) for one in search.solutions(pattern)}

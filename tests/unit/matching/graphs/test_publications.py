@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.algebra.nodes.graph_patterns import Edge, Graph
-from runnel.algebra.semantics.rdf_terms import XSD, Sort, known_term
+from runnel.algebra.graphs.edges import Edge
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.rdf_terms import XSD, Sort, known_term
 from runnel.arrays import Array
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.graphs.patterns.pattern_table import PatternTable

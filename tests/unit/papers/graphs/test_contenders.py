@@ -9,20 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from runnel.algebra.graphs.edges import AllOf, AnyOf, Comparison, Complement, Edge, GraphFilter
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.graph_solutions import matches_graph
+from runnel.algebra.graphs.rdf_terms import XSD
 from runnel.algebra.nodes.calls import RELATIONS, Variable
-from runnel.algebra.nodes.graph_patterns import (
-    AllOf,
-    AnyOf,
-    Comparison,
-    Complement,
-    Edge,
-    Graph,
-    GraphFilter,
-    canonical,
-    graph_variables,
-)
-from runnel.algebra.semantics.graph_solutions import matches_graph
-from runnel.algebra.semantics.rdf_terms import XSD
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
 from runnel.matching.graphs.patterns.term_index import TermIndex
@@ -69,9 +60,9 @@ edges = st.builds(Edge, subjects, labels, objects)
 def patterns(draw: st.DrawFn) -> Graph:
     """A pattern of one to four edges, and a filter over its variables: often plain constraints, sometimes more."""
     laid = tuple(draw(st.lists(edges, min_size=1, max_size=4)))
-    names = [Variable(name) for name in graph_variables(Graph(laid)) if not name.startswith("_:")]
+    names = [Variable(name) for name in Graph(laid).variables() if not name.startswith("_:")]
     if not names or draw(st.integers(0, 3)) == 0:
-        return canonical(Graph(laid))
+        return Graph(laid).canonical()
     terms = st.sampled_from((*LITERALS, *LITERALS, *RESOURCES))
     plain = st.builds(Comparison, st.sampled_from(names), st.sampled_from(RELATIONS), terms)
     turned = st.builds(Comparison, terms, st.sampled_from(RELATIONS), st.sampled_from(names))
@@ -86,7 +77,7 @@ def patterns(draw: st.DrawFn) -> Graph:
     simple = st.lists(plain, min_size=1, max_size=3)
     several: st.SearchStrategy[list[GraphFilter]] = st.lists(parts, min_size=1, max_size=3)
     chosen: Sequence[GraphFilter] = draw(simple) if draw(st.booleans()) else draw(several)
-    return canonical(Graph(laid, chosen[0] if len(chosen) == 1 else AllOf(tuple(chosen))))
+    return Graph(laid, chosen[0] if len(chosen) == 1 else AllOf(tuple(chosen))).canonical()
 
 
 def read(found: Sequence[RdfGraph], terms: TermIndex) -> Publications:
@@ -126,7 +117,7 @@ def test_every_term_is_compared_with_every_other_as_defined(make: Make) -> None:
     terms = (*RESOURCES[:2], *LITERALS)
     edge = Edge("<urn:a>", "<urn:p>", Variable("y"))
     asked = [
-        canonical(Graph((edge,), Comparison(Variable("y"), relation, term)))
+        Graph((edge,), Comparison(Variable("y"), relation, term)).canonical()
         for relation in RELATIONS
         for term in terms
     ]
@@ -148,9 +139,9 @@ def many(count: int) -> list[Graph]:
     year = Edge(Variable("p"), "<urn:year>", Variable("y"))
     kind = Edge(Variable("p"), "<urn:kind>", "<urn:project>")
     return [
-        canonical(
-            Graph((year, kind), Comparison(Variable("y"), "<" if bound % 2 else ">", f'"{bound}"^^<{XSD}integer>'))
-        )
+        Graph(
+            (year, kind), Comparison(Variable("y"), "<" if bound % 2 else ">", f'"{bound}"^^<{XSD}integer>')
+        ).canonical()
         for bound in range(count)
     ]
 
@@ -188,7 +179,7 @@ def test_a_pattern_with_one_of_its_edges_is_not_joined() -> None:
 @matchers
 def test_more_edges_than_bits_are_all_required(make: Make) -> None:
     chain = [Edge(Variable(f"v{step % 30}"), f"<urn:{step}>", f"<urn:end{step}>") for step in range(70)]
-    asked = [canonical(Graph(tuple(chain)))]
+    asked = [Graph(tuple(chain)).canonical()]
     whole = [(f"<urn:s{step % 30}>", f"<urn:{step}>", f"<urn:end{step}>") for step in range(70)]
     table = PatternTable.of(asked)
     terms = TermIndex.of(table)

@@ -6,21 +6,21 @@ import random
 
 from hypothesis import strategies as st
 
-from runnel.algebra.nodes.calls import RELATIONS, Variable
-from runnel.algebra.nodes.graph_patterns import (
+from runnel.algebra.graphs.edges import (
     AllOf,
     AnyOf,
     Certain,
     Comparison,
     Complement,
     Edge,
-    Graph,
     GraphFilter,
     Node,
     comparisons,
 )
-from runnel.algebra.semantics.graph_solutions import matches_graph
-from runnel.algebra.semantics.rdf_terms import XSD
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.graph_solutions import matches_graph
+from runnel.algebra.graphs.rdf_terms import XSD
+from runnel.algebra.nodes.calls import RELATIONS, Variable
 from runnel.model.graph import Triple
 from runnel.scaleout.containment.definition import contains
 

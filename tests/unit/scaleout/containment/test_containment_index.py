@@ -15,10 +15,11 @@ from tests.unit.scaleout.containment.test_contain_cases import (
     seeds,
 )
 
+from runnel.algebra.graphs.edges import AllOf, Comparison, Edge
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.graph_solutions import matches_graph
+from runnel.algebra.graphs.rdf_terms import XSD, compare_terms
 from runnel.algebra.nodes.calls import RELATIONS, Relation, Variable
-from runnel.algebra.nodes.graph_patterns import AllOf, Comparison, Edge, Graph
-from runnel.algebra.semantics.graph_solutions import matches_graph
-from runnel.algebra.semantics.rdf_terms import XSD, compare_terms
 from runnel.scaleout.containment.compare_demands import YES
 from runnel.scaleout.containment.containment_index import ContainmentIndex
 from runnel.scaleout.containment.definition import contains, demands_of, implies

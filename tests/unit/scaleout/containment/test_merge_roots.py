@@ -7,9 +7,10 @@ import random
 from hypothesis import given, settings
 from tests.unit.scaleout.containment.test_contain_cases import draw_narrower, draw_pattern, draw_publication, seeds
 
+from runnel.algebra.graphs.edges import AllOf, Comparison, Edge
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.rdf_terms import XSD
 from runnel.algebra.nodes.calls import Variable
-from runnel.algebra.nodes.graph_patterns import AllOf, Comparison, Edge, Graph
-from runnel.algebra.semantics.rdf_terms import XSD
 from runnel.model.graph import Triple
 from runnel.scaleout.containment.definition import contains
 from runnel.scaleout.containment.intersect_patterns import intersect_patterns

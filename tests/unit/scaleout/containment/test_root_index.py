@@ -19,10 +19,11 @@ from hypothesis.stateful import (
 from tests.unit.scaleout.containment.test_contain_cases import draw_narrower, draw_pattern, draw_publication
 from tests.unit.scaleout.containment.test_containment_index import check_trees
 
+from runnel.algebra.graphs.edges import Comparison, Edge
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.graph_solutions import matches_graph
+from runnel.algebra.graphs.rdf_terms import XSD
 from runnel.algebra.nodes.calls import Variable
-from runnel.algebra.nodes.graph_patterns import Comparison, Edge, Graph
-from runnel.algebra.semantics.graph_solutions import matches_graph
-from runnel.algebra.semantics.rdf_terms import XSD
 from runnel.model.graph import Triple
 from runnel.scaleout.containment.publication_summaries import PublicationSummaries
 from runnel.scaleout.containment.root_index import RootIndex

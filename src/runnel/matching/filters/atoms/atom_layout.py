@@ -18,13 +18,14 @@ import numpy as np
 from runnel.algebra.nodes.encode import decode_expression
 from runnel.algebra.nodes.expressions import Atom
 from runnel.arrays import IDENTIFIER, Array, Arrays, Rows, Texts, narrow_offsets, row_offsets
+from runnel.families import FAMILIES
 from runnel.matching.filters.atoms.atom_tests import (
     AtomTest,
     Slot,
     SlotUse,
     TestKind,
     Token,
-    graph_test,
+    pattern_test,
     test_of,
     use_of,
     word_test,
@@ -88,6 +89,19 @@ class AtomLayout:
         """The keys whose tokens begin with a byte: those of one kind."""
         tokens = self.key_tokens
         return np.flatnonzero(tokens.data[tokens.offsets[:-1]] == kind[0]) if len(tokens) else np.empty(0, np.int64)
+
+    def families(self) -> list[str]:
+        """The condition families whose patterns are among the atoms."""
+        return [name for name, _ in self._pattern_slots()]
+
+    def atoms_of(self, family: str) -> Array:
+        """The atoms that are patterns of a family."""
+        slots = [slot for name, slot in self._pattern_slots() if name == family]
+        return np.flatnonzero(np.isin(self.atom_slots, slots)) if slots else np.empty(0, np.int64)
+
+    def _pattern_slots(self) -> list[tuple[str, int]]:
+        slots = np.flatnonzero(self.slot_uses & SlotUse.PATTERNS).tolist()
+        return [(json.loads(self.slots.text(slot))[0], slot) for slot in slots]
 
     def check(self, atoms: int) -> None:
         """Raise ValueError, naming the array, unless everything fits a plan with so many atoms."""
@@ -158,9 +172,12 @@ def lay_out_atoms(logical: LogicalPlan, frequencies: Frequencies | None = None) 
 def _tests(atoms: Texts) -> list[AtomTest]:
     """The tests of atoms in their stored form. Most ask for one word, so these are made without detours."""
     tests = []
+    families = {f'["{name}",': name for name in FAMILIES}
+    tags = tuple(families)
     for text in atoms.texts():
-        if text.startswith('["graph",'):
-            tests.append(graph_test(text))
+        if text.startswith(tags):
+            family = families[text[: text.index(",") + 1]]
+            tests.append(pattern_test(family, text))
             continue
         match value := json.loads(text):
             case ["contains", str(name), str(word)] if word.isascii():
@@ -180,7 +197,7 @@ def _numbered_slots(tests: list[AtomTest]) -> dict[Slot, int]:
 
 
 def _uses(tests: list[AtomTest], slots: dict[Slot, int], keys: _Keys) -> Array:
-    uses = np.zeros(len(slots), dtype=np.uint8)
+    uses = np.zeros(len(slots), dtype=np.uint16)
     for slot in {test.slot for test in tests if test.kind == TestKind.RANGE}:
         uses[slots[slot]] |= SlotUse.RANGES
     if len(keys.tokens):

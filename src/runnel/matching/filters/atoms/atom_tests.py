@@ -14,14 +14,12 @@ from enum import IntEnum, IntFlag
 from hashlib import blake2b
 
 from runnel.algebra.nodes.attributes import Ago, Attribute, Constant
-from runnel.algebra.nodes.encode import encode_graph
 from runnel.algebra.nodes.expressions import Atom, Between, Compare, Contains, ContainsPattern, Exists, In, Similar
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.item_patterns import ItemPattern, encode_pattern
 from runnel.algebra.values.similarity import least_common
 from runnel.algebra.values.word_patterns import literal_start
 from runnel.arrays import encode_text
 from runnel.matching.filters.atoms.key_frequency import NOTHING_KNOWN, estimate
-from runnel.model.graph import GRAPH
 
 Slot = tuple[str, str]
 """An attribute's name and a facet of it: empty for its values, a part, or DAY."""
@@ -30,9 +28,12 @@ Token = bytes
 WORD, PREFIX = b"w", b"p"
 """How the tokens of words, and of the beginnings of words, begin."""
 
+PATTERN_KEY = b"g"
+"""How the tokens of item patterns begin."""
+
 DAY = "day number"
 PATTERN = "pattern"
-"""The facet of graphs that their patterns look at; its keys are found by matching graphs, not by their tokens."""
+"""The facet of a family that its patterns read; their keys are found by the family, not by tokens of an item."""
 
 
 class TestKind(IntEnum):
@@ -45,7 +46,7 @@ class TestKind(IntEnum):
 
 
 class SlotUse(IntFlag):
-    """What the plan asks of a slot, so that nothing else is computed for an item."""
+    """What the plan asks of a slot, so that nothing else is computed for an item; stored in 16 bits."""
 
     WORDS = 1
     TEXTS = 2
@@ -54,7 +55,7 @@ class SlotUse(IntFlag):
     PRESENCE = 16
     RANGES = 32
     PREFIXES = 64
-    GRAPHS = 128
+    PATTERNS = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +116,7 @@ _USES = {
     b"n": SlotUse.NUMBERS,
     b"b": SlotUse.BOOLEANS,
     b"e": SlotUse.PRESENCE,
-    b"g": SlotUse.GRAPHS,
+    PATTERN_KEY: SlotUse.PATTERNS,
 }
 
 
@@ -134,8 +135,8 @@ def test_of(atom: Atom) -> AtomTest:
     """
     slot = _slot(atom.attribute)
     match atom:
-        case Graph():
-            return graph_test(json.dumps(encode_graph(atom), separators=(",", ":")))
+        case ItemPattern():
+            return pattern_test(atom.family, json.dumps(encode_pattern(atom), separators=(",", ":")))
         case Contains(Attribute(_, None), (word,)):
             return word_test(slot, word)
         case Contains(Attribute(_, None), phrase) if phrase:
@@ -169,10 +170,10 @@ def word_test(slot: Slot, word: str) -> AtomTest:
     return AtomTest(TestKind.KEY, slot, ((slot, word_token(word)),))
 
 
-def graph_test(text: str) -> AtomTest:
-    """The test of a graph pattern, which is given as it is stored: a key of its own."""
-    slot = GRAPH, PATTERN
-    token = b"g" + blake2b(encode_text(text), digest_size=16).digest()
+def pattern_test(family: str, text: str) -> AtomTest:
+    """The test of an item pattern, which is given in its stored form: a key of its own."""
+    slot = family, PATTERN
+    token = PATTERN_KEY + blake2b(encode_text(text), digest_size=16).digest()
     return AtomTest(TestKind.KEY, slot, ((slot, token),))
 
 

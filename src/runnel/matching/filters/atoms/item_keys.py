@@ -7,7 +7,7 @@ was looked up is remembered in bounded tables: most words of an item were in an 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from runnel.algebra.nodes.attributes import WHOLE
 from runnel.arrays import Array
+from runnel.families import attribute_of
 from runnel.matching.filters.atoms.atom_layout import NOTHING, AtomLayout, hash_key
 from runnel.matching.filters.atoms.atom_tests import (
     PREFIX,
@@ -27,8 +28,7 @@ from runnel.matching.filters.atoms.atom_tests import (
     word_token,
 )
 from runnel.matching.filters.atoms.item_columns import ItemColumns
-from runnel.matching.graphs.search.graph_part import GraphPart
-from runnel.model.graph import GRAPH
+from runnel.matching.patterns.contract import PatternMatcher, index_of
 from runnel.model.item_batch import BOOLEAN, MOMENT, NUMBER, TEXT
 
 _REMEMBERED = 200_000
@@ -83,7 +83,7 @@ class BatchKeys:
     def __init__(self) -> None:
         self._rows: list[Array] = []
         self._keys: list[Array] = []
-        self._doubted: list[tuple[Array, Array]] = []
+        self._doubted: list[tuple[Array, Array, str]] = []
         self._number_places: list[Array] = []
         self._numbers: list[Array] = []
 
@@ -99,10 +99,10 @@ class BatchKeys:
         self._rows.append(rows)
         self._keys.append(keys)
 
-    def add_doubts(self, rows: Array, keys: Array) -> None:
-        """Whether these rows have these keys could not be found out."""
+    def add_doubts(self, rows: Array, keys: Array, reason: str) -> None:
+        """Whether these rows have these keys could not be decided, and why."""
         if len(rows):
-            self._doubted.append((rows, keys))
+            self._doubted.append((rows, keys, reason))
 
     def doubts(self) -> tuple[Array, Array]:
         """Rows and keys of which nobody knows; some may be among the pairs all the same, by another value."""
@@ -113,6 +113,10 @@ class BatchKeys:
         """Rows and keys that they have or may have."""
         (rows, keys), (doubted_rows, doubted_keys) = self.pairs(), self.doubts()
         return np.concatenate([rows, doubted_rows]), np.concatenate([keys, doubted_keys])
+
+    def doubt_reasons(self) -> dict[int, str]:
+        """Why a key of a row could not be decided, by row."""
+        return {row: reason for rows, _, reason in self._doubted for row in rows.tolist()}
 
     def doubtful_rows(self) -> Array:
         """The rows with a key of which nobody knows, ascending."""
@@ -135,11 +139,14 @@ class BatchKeys:
 
 
 class KeyFinder:
-    """Finds the keys of items for one part of a plan; without `words`, only those of other things."""
+    """Finds the keys of items for one part of a plan; without `words`, only those of other things.
 
-    def __init__(self, layout: AtomLayout, graphs: GraphPart | None, *, words: bool = True) -> None:
+    `patterns` are the item patterns of the part, by family.
+    """
+
+    def __init__(self, layout: AtomLayout, patterns: Mapping[str, PatternMatcher], *, words: bool = True) -> None:
         self._layout = layout
-        self._graphs = graphs
+        self._patterns = [(attribute_of(family), index_of(family), found) for family, found in patterns.items()]
         self.slots = len(layout.slots)
         self._by_name: dict[str, list[_SlotKeys]] = {}
         sizes = _prefix_sizes(layout) if words else {}
@@ -160,10 +167,11 @@ class KeyFinder:
                     self._facet_keys(slot, columns, positions, found)
                 else:
                     self._value_keys(slot, columns, positions, found)
-        if self._graphs is not None and GRAPH in columns.names:
-            graphs = self._graphs.keys(columns)
-            found.add_pairs(graphs.rows, graphs.keys)
-            found.add_doubts(graphs.doubted_rows, graphs.doubted_keys)
+        for attribute, index, matcher in self._patterns:
+            if attribute in columns.names:
+                keys = matcher.keys(columns)
+                found.add_pairs(keys.rows, keys.keys)
+                found.add_doubts(keys.doubted_rows, keys.doubted_keys, index.undecided)
         return found
 
     def _find(self, slot: int, token: Token) -> int:

@@ -14,7 +14,7 @@ import numpy as np
 
 from runnel.algebra.nodes.encode import decode_expression
 from runnel.algebra.nodes.expressions import Atom, ContainsStems, WordAtom
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.item_patterns import ItemPattern
 from runnel.algebra.semantics.evaluate import holds, satisfied_by_words
 from runnel.algebra.values.stems import stems_of
 from runnel.algebra.values.words import contains_phrase
@@ -23,8 +23,7 @@ from runnel.matching.filters.atoms.atom_layout import NOTHING, AtomLayout
 from runnel.matching.filters.atoms.atom_tests import TestKind
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.atoms.item_keys import BatchKeys
-from runnel.matching.graphs.search.graph_part import TOO_MANY_STEPS
-from runnel.matching.graphs.search.match_single import graph_holds
+from runnel.matching.patterns.contract import index_of
 from runnel.plan.logical_plan import FormulaKind, LogicalPlan
 
 FALSE, UNKNOWN, TRUE = 0, 1, 2
@@ -53,8 +52,8 @@ def evaluate_atom(atom: Atom, columns: ItemColumns, row: int) -> bool:
             stems = stems_of(atom.language, atom.words)
             return any(contains_phrase(columns.stems(position, atom.language), stems) for position in texts)
         return any(satisfied_by_words(atom, columns.words(position)) for position in texts)
-    if isinstance(atom, Graph):
-        return graph_holds(atom, columns, row)
+    if isinstance(atom, ItemPattern):
+        return index_of(atom.family).holds(atom, columns, row)
     return holds(atom, columns.attributes(row), columns.accepted(row))
 
 
@@ -72,8 +71,7 @@ class BatchTruth:
         self._places, self._numbers = keys.numbers()
         self._present, self._columns_of = _presence(keys, len(columns), len(layout.key_hashes))
         self._known: dict[tuple[int, int], int] = {}
-        # A key of which nobody knows is that of a graph pattern.
-        self.reasons = {(row, NOTHING): TOO_MANY_STEPS for row in keys.doubtful_rows().tolist()}
+        self.reasons = {(row, NOTHING): reason for row, reason in keys.doubt_reasons().items()}
         self.evaluations = 0
 
     def clauses(self, rows: Array, clauses: Array) -> Array:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.item_patterns import ItemPattern
 from runnel.algebra.semantics.evaluate import holds
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.atoms.truth import formula_order
 from runnel.matching.filters.index.part_index import CandidateMatches
 from runnel.matching.filters.index.reach import Reach
-from runnel.matching.graphs.search.match_single import graph_holds
+from runnel.matching.patterns.contract import index_of
 from runnel.model.match import Failure
 from runnel.plan.logical_plan import EXACT, FormulaKind
 
@@ -46,8 +46,10 @@ def _satisfied(reach: Reach, predicate: int, columns: ItemColumns) -> bool:
 
 def _literal_holds(reach: Reach, literal: int, columns: ItemColumns) -> bool:
     atom = reach.atoms[literal >> 1]
-    held = graph_holds(atom, columns, 0) if isinstance(atom, Graph) else None
-    held = holds(atom, columns.attributes(0), columns.accepted(0)) if held is None else held
+    if isinstance(atom, ItemPattern):
+        held = index_of(atom.family).holds(atom, columns, 0)
+    else:
+        held = holds(atom, columns.attributes(0), columns.accepted(0))
     return held != bool(literal & 1)
 
 

@@ -18,7 +18,7 @@ from runnel.matching.filters.atoms.truth import FALSE, TRUE, UNKNOWN, BatchTruth
 from runnel.matching.filters.index.index_layout import layout, stored_atoms
 from runnel.matching.filters.index.plan_words import PlanWords
 from runnel.matching.filters.index.reach import Reach
-from runnel.matching.graphs.search.graph_part import GraphPart
+from runnel.matching.patterns.plan_patterns import load_patterns
 from runnel.model.match import Failure
 from runnel.plan.logical_plan import EXACT
 from runnel.plan.store import PlanPart
@@ -40,7 +40,7 @@ class PartIndex:
         self.logical = part.logical
         self.layout = layout(part.logical, stored_atoms(part))
         self.reach = Reach(part.logical, self.layout.predicate_targets, ~removed)
-        self._finder = KeyFinder(self.layout.atoms, GraphPart.of(part, self.layout.atoms), words=False)
+        self._finder = KeyFinder(self.layout.atoms, load_patterns(part, self.layout.atoms), words=False)
         self._words = PlanWords.of(part, self.layout.atoms)
         self._orders: dict[int, list[int]] = {}
 

@@ -25,7 +25,7 @@ from runnel.matching.filters.streams.entries import sources_of
 from runnel.matching.filters.streams.lead import lead
 from runnel.matching.filters.streams.settle_doubts import DoubtEvaluator
 from runnel.matching.filters.streams.stream_layout import StreamLayout, lay_out_streams
-from runnel.matching.graphs.search.graph_part import GraphPart
+from runnel.matching.patterns.plan_patterns import load_patterns
 from runnel.model.match import Failure, Steps
 from runnel.plan.store import PlanPart
 
@@ -51,7 +51,7 @@ class StreamPart:
         self._alive = ~removed
         self._word_slots = word_slots(self.atoms)
         self._whole = self._word_slots.pop(WHOLE, NOTHING)
-        self._finder = KeyFinder(self.atoms, GraphPart.of(part, self.atoms), words=False)
+        self._finder = KeyFinder(self.atoms, load_patterns(part, self.atoms), words=False)
         self._settler = DoubtEvaluator(part, self.atoms, self.layout)
         self._block = 0
         self._is_marked = False

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
+from runnel.algebra.graphs.edges import MOST_VARIABLES
+from runnel.algebra.graphs.rdf_terms import Sort
 from runnel.algebra.nodes.calls import RELATIONS
-from runnel.algebra.nodes.graph_patterns import MOST_VARIABLES
-from runnel.algebra.semantics.rdf_terms import Sort
 from runnel.arrays import Array, Rows, read_only
 from runnel.kernel import kernel
+from runnel.matching.graphs.patterns.graph_layout import GraphLayout
 from runnel.matching.graphs.patterns.pattern_table import CONSTRAINT, EDGE, Code
 from runnel.plan.validate import check_ids, check_rows, check_texts
-
-if TYPE_CHECKING:
-    from runnel.matching.graphs.patterns.graph_layout import GraphLayout
 
 _AND, _OR, _NOT, _CERTAIN = Code.AND.value, Code.OR.value, Code.NOT.value, Code.CERTAIN.value
 

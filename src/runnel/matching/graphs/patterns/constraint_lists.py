@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from runnel.algebra.semantics.rdf_terms import Sort
+from runnel.algebra.graphs.rdf_terms import Sort
 from runnel.arrays import IDENTIFIER, Array, Arrays, narrow_offsets, offsets_of
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
 

@@ -1,6 +1,6 @@
 """The graph patterns of a plan part as arrays: built at compile time, mapped by every worker.
 
-In: patterns, or a logical plan with graph atoms. Out: a GraphLayout: the table of patterns, in the order of their
+In: patterns. Out: a GraphLayout: the table of patterns, in the order of their
 constraint lists; an index of shapes under their rarest edge; and the key that each pattern is known by outside. The
 index is a hash table whose slots name *buckets*: shapes whose first edges have the same terms and variables at the
 same places. An edge's terms are compared, so no answer rests on a hash.
@@ -8,27 +8,17 @@ same places. An edge's terms are compared, so no answer rests on a hash.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 
-from runnel.algebra.nodes.encode import decode_expression
-from runnel.algebra.nodes.graph_patterns import Graph
 from runnel.arrays import IDENTIFIER, Array, Arrays, Rows
-from runnel.errors import CorruptDataError
 from runnel.kernel import Number, kernel, step
-from runnel.matching.filters.atoms.atom_layout import AtomLayout
-from runnel.matching.filters.atoms.atom_tests import SlotUse
-from runnel.matching.graphs.patterns.check_layout import check_layout
 from runnel.matching.graphs.patterns.constraint_lists import ConstraintLists, list_constraints
 from runnel.matching.graphs.patterns.edge_orders import edge_keys, order_edges
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
 from runnel.matching.graphs.patterns.term_index import TermIndex
-from runnel.plan.logical_plan import LogicalPlan
-from runnel.plan.store import PlanPart
 
 _EMPTY = -1
 _NAME, _INDEX, _TERMS = "graphs", "graphs.index", "graph_terms"
@@ -100,6 +90,11 @@ class GraphLayout:
             **{one: arrays[f"{_INDEX}.{one}"] for one in _PLAIN},
         )
 
+    @property
+    def counters(self) -> dict[str, int]:
+        """How many patterns and shapes there are."""
+        return {"graph patterns": len(self), "graph shapes": len(self.table.shape_edges)}
+
     @staticmethod
     def is_stored(arrays: Arrays) -> bool:
         """Whether there are graph patterns of this form among these arrays."""
@@ -107,36 +102,6 @@ class GraphLayout:
 
 
 _PLAIN = ("depths", "slots", "masks", "keys")
-
-
-def lay_out_graphs(
-    logical: LogicalPlan, atoms: AtomLayout, frequencies: Mapping[str, float] | None = None
-) -> GraphLayout | None:
-    """The layout of a plan's graph atoms, each with its key; None where it has none."""
-    slots = np.flatnonzero(atoms.slot_uses & SlotUse.GRAPHS)
-    chosen = np.flatnonzero(np.isin(atoms.atom_slots, slots)) if len(slots) else slots
-    if not len(chosen):
-        return None
-    texts = (logical.atoms.text(atom) for atom in chosen.tolist())
-    graphs = [cast(Graph, decode_expression(json.loads(text))) for text in texts]
-    return GraphLayout.of(PatternTable.of(graphs), frequencies, atoms.atom_keys[chosen])
-
-
-def stored_graphs(part: PlanPart, atoms: AtomLayout) -> GraphLayout | None:
-    """The graph patterns of a loaded plan part, checked: a kernel does not look for itself."""
-    folder = part.manifest.folder
-    if not np.any(atoms.slot_uses & SlotUse.GRAPHS):
-        return None
-    try:
-        if not GraphLayout.is_stored(part.layout):
-            return lay_out_graphs(part.logical, atoms)
-        found = GraphLayout.stored(part.layout)
-        check_layout(found, len(atoms.key_tokens))
-    except KeyError as error:
-        raise CorruptDataError(f"{folder} has no index array {error.args[0]}") from error
-    except ValueError as error:
-        raise CorruptDataError(f"{folder}: the index array {error}") from error
-    return found
 
 
 def _first_edges(table: PatternTable) -> Array:

@@ -1,6 +1,6 @@
 """Graph patterns in arrays: what every matcher over graphs, and containment, works on.
 
-In: canonical patterns (`algebra.nodes.graph_patterns.canonical`). Out: a table of their terms, their *shapes*
+In: canonical patterns (see `Graph.canonical`). Out: a table of their terms, their *shapes*
 (patterns with the same edges have one), and for each pattern what its filter asks: *constraints*, which compare a
 variable with a term and all of which must hold, and a *program* for the rest.
 """
@@ -14,19 +14,10 @@ from typing import Any
 
 import numpy as np
 
+from runnel.algebra.graphs.edges import AllOf, AnyOf, Certain, Comparison, Complement, Edge, GraphFilter, Node
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.rdf_terms import Sort, known_term
 from runnel.algebra.nodes.calls import RELATIONS, Relation, Variable
-from runnel.algebra.nodes.graph_patterns import (
-    AllOf,
-    AnyOf,
-    Certain,
-    Comparison,
-    Complement,
-    Edge,
-    Graph,
-    GraphFilter,
-    Node,
-)
-from runnel.algebra.semantics.rdf_terms import Sort, known_term
 from runnel.arrays import IDENTIFIER, Array, Arrays, Rows, Texts
 
 EDGE, CONSTRAINT = 3, 3
@@ -52,7 +43,7 @@ class PatternTable:
     subject, label and object of each edge. `constraints` has for every pattern variable (0 is the first), relation
     (by its place in RELATIONS) and term of each conjunct of its filter that compares a variable with a term;
     `programs` all other conjuncts in postfix order, joined by AND: relation, left and right node, or a Code; empty
-    where there are none. `sorts` and `keys` are those of the terms (see `algebra.semantics.rdf_terms`); a text's key
+    where there are none. `sorts` and `keys` are those of the terms (see `algebra.graphs.rdf_terms`); a text's key
     is 0.
     """
 

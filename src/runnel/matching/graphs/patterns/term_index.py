@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from runnel.algebra.semantics.rdf_terms import Sort
+from runnel.algebra.graphs.rdf_terms import Sort
 from runnel.arrays import Array, Arrays, Texts, encode_text
 from runnel.matching.filters.words.vocabulary import Vocabulary
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
@@ -59,7 +59,7 @@ class TermIndex:
     def of(table: PatternTable) -> TermIndex:
         """The index of a table's terms.
 
-        >>> from runnel.algebra.nodes.graph_patterns import Edge, Graph
+        >>> from runnel.algebra.graphs.graph_patterns import Edge, Graph
         >>> index = TermIndex.of(PatternTable.of([Graph((Edge("<urn:a>", "<urn:p>", '"text"'),))]))
         >>> index.vocabulary.find("<urn:p>"), index.ranks.tolist()
         (1, [0, 0, 1])

@@ -1,12 +1,12 @@
 """Filters of patterns inside kernels: comparisons in SPARQL's three values, constraints and programs.
 
-`algebra.semantics.rdf_terms.compare_known` is the definition; terms are numbers here, which stand for the same term
+`algebra.graphs.rdf_terms.compare_known` is the definition; terms are numbers here, which stand for the same term
 where they are equal. Three values: false, unknown, true.
 """
 
 from __future__ import annotations
 
-from runnel.algebra.semantics.rdf_terms import Sort
+from runnel.algebra.graphs.rdf_terms import Sort
 from runnel.arrays import Array
 from runnel.kernel import Number, inlined, step
 from runnel.matching.graphs.patterns.pattern_table import Code

@@ -1,5 +1,5 @@
 """What the bytes of a term stand for, in a kernel: the common cases; the others are left to
-`algebra.semantics.rdf_terms.known`.
+`algebra.graphs.rdf_terms.known`.
 
 Numbers of up to fifteen digits are read here: such a number, divided by a power of ten, is the nearest double.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from runnel.algebra.semantics.rdf_terms import XSD, Sort
+from runnel.algebra.graphs.rdf_terms import XSD, Sort
 from runnel.arrays import Array
 from runnel.kernel import Number, step
 

@@ -11,16 +11,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from runnel.algebra.semantics.rdf_terms import Sort, known_term
+from runnel.algebra.graphs.rdf_terms import Sort, known_term
 from runnel.arrays import Array, decode_text, encode_text, offsets_of, read_only
+from runnel.families import VALUE_KINDS
 from runnel.kernel import Number, inlined, kernel
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.words.tokenize import text_buffers
 from runnel.matching.filters.words.word_table import WordTable, hash_of, pack, seek
 from runnel.matching.graphs.patterns.term_index import TermIndex
 from runnel.matching.graphs.search.numerals import UNDECIDED, read_sort
-from runnel.model import item_batch
-from runnel.model.graph import GRAPH
+from runnel.model.graph import GRAPH, RdfGraph
 
 _UNKNOWN, _FREE = -1, -1
 _SPACE, _NEWLINE, _DOT = 32, 10, 46
@@ -34,7 +34,7 @@ class Publications:
 
     Publication i is that of batch row `rows[i]`; its triples are those from `offsets[i]` to `offsets[i + 1]`, in the
     order of label, subject and object. Numbers below `plan_terms` are the plan's terms, others local to the batch.
-    `sorts` and `keys` say what terms stand for (see `algebra.semantics.rdf_terms`), `ranks` where texts lie (see
+    `sorts` and `keys` say what terms stand for (see `algebra.graphs.rdf_terms`), `ranks` where texts lie (see
     `term_index`). A local term is `data[starts[number - plan_terms]:ends[number - plan_terms]]`.
     """
 
@@ -63,7 +63,7 @@ class Publications:
 def read_publications(columns: ItemColumns, terms: TermIndex) -> Publications:
     """The graphs of a batch; ValueError where a graph is not as `RdfGraph` writes it."""
     positions = columns.names.get(GRAPH, np.empty(0, dtype=np.int64))
-    positions = positions[columns.kinds[positions] == item_batch.GRAPH]
+    positions = positions[columns.kinds[positions] == VALUE_KINDS[RdfGraph.kind].code]
     data, starts, ends = text_buffers(columns.text_array, positions)
     counts = np.empty(len(positions), dtype=np.int64)
     longest = count_lines(data, starts, ends, counts)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from runnel.algebra.nodes.graph_patterns import MOST_VARIABLES
-from runnel.algebra.semantics.rdf_terms import Sort, known_term
+from runnel.algebra.graphs.edges import MOST_VARIABLES
+from runnel.algebra.graphs.rdf_terms import Sort, known_term
 from runnel.arrays import Array, read_only
 from runnel.matching.graphs.patterns.pattern_table import PatternTable
 from runnel.matching.graphs.search.publications import Publications

@@ -14,7 +14,8 @@ from datetime import datetime
 import numpy as np
 import numpy.typing as npt
 
-from runnel.algebra.nodes.calls import Constraint, Literally, Relation, Term, Variable
+from runnel.algebra.nodes.calls import Constraint, Literally, Relation, Variable
+from runnel.algebra.nodes.terms import Term
 from runnel.algebra.semantics.bindings import term_solutions
 from runnel.arrays import offsets_of
 from runnel.kernel import kernel, step

@@ -15,7 +15,8 @@ from functools import cached_property
 
 import numpy as np
 
-from runnel.algebra.nodes.calls import Call, Term
+from runnel.algebra.nodes.calls import Call
+from runnel.algebra.nodes.terms import Term
 from runnel.algebra.semantics.bindings import distinct, joined, term_solutions
 from runnel.arrays import Array, offsets_of
 from runnel.errors import RunnelError
@@ -128,7 +129,7 @@ class Decider:
 
     @cached_property
     def numbers(self) -> Mapping[Call, int]:
-        """The number of every call that is not given variables of a graph."""
+        """The number of every call that is not given variables of a pattern."""
         return {call: number for number, call in enumerate(self.ways.calls) if not call.given}
 
     def decide(self, items: ItemBatch, matches: Matches) -> Decisions:
@@ -182,7 +183,7 @@ class _Work:
         records = ItemBatch(items.records.take(self.item_rows))
         attributes = list(records.attributes())
         self._questions = Questions(
-            decider.ways.calls, decider.ways.call_graphs, decider.asker, attributes, decider.numbers
+            decider.ways.calls, decider.ways.call_patterns, decider.asker, attributes, decider.numbers
         )
         self._accepted: list[datetime] = records.records.column("accepted").to_pylist()
         offsets = offsets_of(np.bincount(self._pair_items, minlength=len(self.item_rows)))
@@ -285,8 +286,8 @@ class _Work:
 
     def _solutions(self, term: Term, item: int) -> list[dict[str, Value]] | None:
         """The bindings of a term whose calls were answered; None where that was in part, or there are too many."""
-        graph = self._questions.graphs[item]
-        rows = graph.rows if term.calls else graph.first_rows
+        search = self._questions.searches[item]
+        rows = search.rows if term.calls else search.first_rows
         return term_solutions(term, self._questions.answers(item), self._accepted[item], rows)
 
     def matched(self, accepted: Sequence[tuple[int, int]]) -> tuple[Array, Array]:
@@ -326,8 +327,9 @@ class _Work:
             own = [{names[int(name) - 1]: one for name, one in row.items()} for row in rows[:MOST_BINDINGS]]
             every = joined(bound, own)
             is_whole &= len(rows) <= MOST_BINDINGS and len(every) <= MOST_BINDINGS
-            if term.graph is not None and not term.calls:
-                is_whole &= self._questions.graphs[item].found(term.graph).whole
+            if not term.calls:
+                search = self._questions.searches[item]
+                is_whole &= all(search.found(pattern).is_whole for pattern in term.patterns)
             bound = every[:MOST_BINDINGS]
         return bound, is_whole
 

@@ -14,9 +14,10 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from runnel.algebra.nodes.calls import Call, Constraint, Given, Literally, Term, variables_of
+from runnel.algebra.nodes.calls import Call, Constraint, Given, Literally, variables_of
 from runnel.algebra.nodes.encode import decode_operators, encode_operators
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.item_patterns import ItemPattern
+from runnel.algebra.nodes.terms import Term
 from runnel.arrays import Array
 from runnel.errors import CorruptDataError
 from runnel.matching.operators.decide.answer_tests import AnswerTest, CallTests
@@ -46,8 +47,8 @@ class OperatorDisjuncts:
 
     table: OperatorTable
     calls: tuple[Call, ...]
-    call_graphs: tuple[Graph | None, ...]
-    """For calls that are given variables of a graph pattern, that pattern."""
+    call_patterns: tuple[tuple[ItemPattern, ...], ...]
+    """For calls that are given variables of item patterns, these patterns."""
     tests: tuple[AnswerTest, ...]
     test_calls: tuple[int, ...]
     way_tests: tuple[tuple[int, ...], ...]
@@ -112,7 +113,7 @@ def _term(text: str) -> Term:
         found = decode_operators(tag, rest)
     except (ValueError, TypeError, IndexError) as error:
         raise CorruptDataError(f"this is not a term of a plan: {text[:200]}") from error
-    if not isinstance(found, Term) or not (found.calls or found.graph):
+    if not isinstance(found, Term) or not (found.calls or found.patterns):
         raise CorruptDataError(f"this is not a term of a plan: {text[:200]}")
     return found
 
@@ -122,7 +123,7 @@ class _Laying:
 
     def __init__(self, table: OperatorTable) -> None:
         self._table = table
-        self._calls: dict[tuple[Call, Graph | None], int] = {}
+        self._calls: dict[tuple[Call, tuple[ItemPattern, ...]], int] = {}
         self._tests: dict[tuple[int, AnswerTest], int] = {}
         self._literals: dict[int, tuple[tuple[int, ...], Check | None]] = {}
 
@@ -144,7 +145,7 @@ class _Laying:
         return OperatorDisjuncts(
             self._table,
             tuple(call for call, _ in self._calls),
-            tuple(graph for _, graph in self._calls),
+            tuple(patterns for _, patterns in self._calls),
             tuple(test for _, test in self._tests),
             tuple(call for call, _ in self._tests),
             tuple(way_tests),
@@ -162,17 +163,17 @@ class _Laying:
         """The tests of a literal, and what is left to check behind them."""
         if not term.calls:
             return (), None  # the filter before it has the pattern
-        if len(term.calls) == 1 and term.graph is None:
-            return (self._test(term.calls[0], None, AnswerTest(term, negated)),), None
+        if len(term.calls) == 1 and not term.patterns:
+            return (self._test(term.calls[0], (), AnswerTest(term, negated)),), None
         if negated:
             # No row of one call rules the others out: all must be answered.
-            return tuple(self._test(one, term.graph, AnswerTest(None)) for one in term.calls), Check(term, negated)
+            return tuple(self._test(one, term.patterns, AnswerTest(None)) for one in term.calls), Check(term, negated)
         own = [AnswerTest(Term((_ungiven(call),), _own(call, term.constraints))) for call in term.calls]
-        tests = tuple(self._test(call, term.graph, test) for call, test in zip(term.calls, own, strict=True))
+        tests = tuple(self._test(call, term.patterns, test) for call, test in zip(term.calls, own, strict=True))
         return tests, Check(term, negated)
 
-    def _test(self, call: Call, graph: Graph | None, test: AnswerTest) -> int:
-        number = self._calls.setdefault((call.question, graph if call.given else None), len(self._calls))
+    def _test(self, call: Call, patterns: tuple[ItemPattern, ...], test: AnswerTest) -> int:
+        number = self._calls.setdefault((call.question, patterns if call.given else ()), len(self._calls))
         return self._tests.setdefault((number, test), len(self._tests))
 
 

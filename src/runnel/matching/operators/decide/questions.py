@@ -1,8 +1,8 @@
 """What operators are asked about the items of a batch, and what they said.
 
 In: calls of a plan, as orders name them. Out: rows, or why there are none. Most calls are one question about an item;
-one that is given variables of a graph pattern is a question for every value that the item's graph gives it, each
-asked once.
+one that is given variables of item patterns is a question for every value that these have on the item, each asked
+once.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.calls import Argument, Call, Given, Literally, Variable
-from runnel.algebra.nodes.graph_patterns import Graph
-from runnel.algebra.semantics.bindings import MOST_INPUTS, Answers, grounded
+from runnel.algebra.nodes.item_patterns import ItemPattern
+from runnel.algebra.semantics.bindings import MOST_INPUTS, Answers, grounded, pattern_rows
 from runnel.errors import RunnelError
-from runnel.matching.graphs.item_graph import ItemGraph
 from runnel.matching.operators.plugins.contract import Answer, Asker, Failed, Input, Question
+from runnel.matching.patterns.item_search import FamilySearch
 from runnel.model.item import Attributes
 from runnel.model.operator import Rows
 
-TOO_MANY_SOLUTIONS = "the graph has too many solutions to ask about"
-TOO_MANY_INPUTS = f"the graph gives it more than {MOST_INPUTS} different values for one item"
+TOO_MANY_SOLUTIONS = "a pattern has too many solutions to ask about"
+TOO_MANY_INPUTS = f"a pattern gives it more than {MOST_INPUTS} different values for one item"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,16 +39,16 @@ class Questions:
     def __init__(
         self,
         calls: Sequence[Call],
-        graphs: Sequence[Graph | None],
+        patterns: Sequence[tuple[ItemPattern, ...]],
         asker: Asker,
         attributes: Sequence[Attributes],
         numbers: Mapping[Call, int],
     ) -> None:
         self._calls = calls
-        self._patterns = graphs
+        self._patterns = patterns
         self._asker = asker
         self._attributes = attributes
-        self.graphs = [ItemGraph(one) for one in attributes]
+        self.searches = [FamilySearch(one) for one in attributes]
         self._constant: dict[int, tuple[Input, ...] | None] = {}
         self._numbers = numbers
         self._answers: dict[tuple[int, int], Answered] = {}
@@ -86,9 +86,8 @@ class Questions:
         return Question((self._calls[call].operator, self._calls[call].version), self._attributes[item], inputs)
 
     def _several(self, item: int, call: int) -> list[Call] | Failed:
-        """The questions that an item's graph makes of a call, or why they cannot be asked."""
-        pattern = self._patterns[call]
-        rows = self.graphs[item].rows(pattern) if pattern is not None else []
+        """The questions that an item's patterns make of a call, or why they cannot be asked."""
+        rows = pattern_rows(self._patterns[call], self.searches[item].rows)
         if rows is None:
             return Failed(TOO_MANY_SOLUTIONS, passing=False)
         found = list(grounded(self._calls[call], rows).values())

@@ -8,7 +8,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.algebra.nodes.calls import Argument, Call, Constraint, Literally, Quantity, Relation, Term, Variable
+from runnel.algebra.nodes.calls import Argument, Call, Constraint, Literally, Quantity, Relation, Variable
+from runnel.algebra.nodes.terms import Term
 from runnel.algebra.semantics.bindings import term_solutions
 from runnel.matching.operators.ask.question_keys import quick_bytes
 from runnel.matching.operators.decide.answer_tests import AllTests, AnswerTest, CallTests

@@ -1,4 +1,4 @@
-"""What the variables of matches are bound to by graph patterns, without operators.
+"""What the variables of matches are bound to by item patterns, without operators.
 
 In: a plan, a batch of items, and their matches. Out: for rows and queries the bindings. Only matches of queries that
 bind variables are looked at; what the queries of an item have in common is searched for once.
@@ -14,38 +14,40 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from runnel.algebra.nodes.encode import decode_graph
-from runnel.algebra.nodes.graph_patterns import Graph
+from runnel.algebra.nodes.item_patterns import ItemPattern
 from runnel.algebra.nodes.query import Node
 from runnel.algebra.semantics.bindings import joined
-from runnel.algebra.semantics.graph_solutions import Solution
 from runnel.algebra.semantics.node_bindings import decode_whole, node_solutions
-from runnel.algebra.semantics.rdf_terms import plain_value
 from runnel.arrays import Array
 from runnel.errors import CorruptDataError, TooExpensiveError
+from runnel.matching.filters.atoms.atom_layout import AtomLayout
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.index.index_layout import stored_atoms
-from runnel.matching.graphs.item_graph import MOST_SOLUTIONS, ItemGraph
-from runnel.matching.graphs.search.graph_part import GraphPart, GraphSolutions
+from runnel.matching.patterns.contract import PatternMatcher, PatternSolutions
+from runnel.matching.patterns.item_search import FamilySearch
+from runnel.matching.patterns.plan_patterns import load_patterns, stored_pattern
 from runnel.model.bindings import Binding, Bindings, MatchBindings, bounded
 from runnel.model.item import Value
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
 from runnel.plan.gates import query_of
-from runnel.plan.graph_bindings import GraphBindings
+from runnel.plan.pattern_bindings import PatternBindings
 from runnel.plan.store import Plan, PlanPart
+
+MOST_JOINED = 10_000
+"""Joint bindings of a query's patterns that are kept while they are joined."""
 
 
 @lru_cache(maxsize=1 << 14)
-def _pattern(text: str) -> Graph:
+def _pattern(text: str) -> ItemPattern:
     """A pattern by its stored form; the same ones match again and again."""
     try:
-        tag, *rest = json.loads(text)
-        if tag != "graph":
-            raise ValueError(tag)
-        return decode_graph(rest)
+        found = stored_pattern(text)
     except (ValueError, TypeError, IndexError, AttributeError) as error:
-        raise CorruptDataError(f"this is not a graph pattern of a plan: {text[:200]}") from error
+        raise CorruptDataError(f"this is not a pattern of a plan: {text[:200]}") from error
+    if not isinstance(found, ItemPattern):
+        raise CorruptDataError(f"this is not a pattern of a plan: {text[:200]}")
+    return found
 
 
 @lru_cache(maxsize=1 << 10)
@@ -56,11 +58,11 @@ def _whole(text: str) -> tuple[Node, dict[int, Node]]:
         raise CorruptDataError(f"this is not a query of a plan: {text[:200]}") from error
 
 
-class GraphBinder:
-    """The queries of a plan that bind variables by graph patterns."""
+class PatternBinder:
+    """The queries of a plan that bind variables by item patterns."""
 
     def __init__(self, plan: Plan) -> None:
-        self._parts = [_Part(part, plan.bound_graphs(part)) for part in plan.parts]
+        self._parts = [_Part(part, plan.bound_patterns(part)) for part in plan.parts]
         self._parts = [one for one in self._parts if len(one.bound)]
 
     @property
@@ -108,7 +110,7 @@ class _Part:
     """One folder of the plan, and the patterns of its queries."""
 
     part: PlanPart
-    bound: GraphBindings
+    bound: PatternBindings
 
     @cached_property
     def ids(self) -> Array:
@@ -124,26 +126,48 @@ class _Part:
         return pairs // len(self.ids), np.searchsorted(table, ids), np.searchsorted(table, ids, side="right")
 
     @cached_property
-    def graphs(self) -> GraphPart:
-        """The patterns at work."""
-        found = GraphPart.of(self.part, stored_atoms(self.part))
-        if found is None:
-            raise CorruptDataError(f"{self.part.manifest.folder} binds variables by graph patterns and has none")
+    def atoms(self) -> AtomLayout:
+        return stored_atoms(self.part)
+
+    @cached_property
+    def matchers(self) -> dict[str, PatternMatcher]:
+        """The patterns at work, by family."""
+        return load_patterns(self.part, self.atoms)
+
+    @cached_property
+    def families(self) -> Array:
+        """For every atom the place of its family among the matchers; -1 for atoms that are no patterns."""
+        found = np.full(len(self.atoms.atom_keys), -1, dtype=np.int64)
+        for place, family in enumerate(self.matchers):
+            found[self.atoms.atoms_of(family)] = place
         return found
 
     def bind_alone(self, items: ItemBatch, rows: Array, places: Array) -> list[tuple[int, int, Bindings]]:
         """Row, query and bindings, of queries that have one pattern each, at these places of the table."""
         if not len(rows):
             return []
+        families = self.families[self.bound.atoms[places]]
+        if np.any(families < 0):
+            raise CorruptDataError(f"{self.part.manifest.folder} binds variables by patterns that it does not have")
         chosen, numbers = np.unique(rows, return_inverse=True)
         columns = ItemColumns(ItemBatch(items.records.take(chosen)))
-        atoms = self.bound.atoms[places]
-        found = self.graphs.solutions(columns, numbers, atoms, named=self._named(places))
+        told: list[tuple[int, int, Bindings]] = []
+        for family, matcher in enumerate(self.matchers.values()):
+            own = np.flatnonzero(families == family)
+            if len(own):
+                told += self._bind_by(matcher, columns, rows[own], numbers[own], places[own])
+        return told
+
+    def _bind_by(
+        self, matcher: PatternMatcher, columns: ItemColumns, rows: Array, numbers: Array, places: Array
+    ) -> list[tuple[int, int, Bindings]]:
+        """The same for patterns of one family; `numbers` are the places of the rows in the columns."""
+        found = matcher.solutions(columns, numbers, self.bound.atoms[places], self._named(places))
         sets: list[list[Array]] = [[] for _ in rows]
         whole = np.ones(len(rows), dtype=np.bool_)
-        np.logical_and.at(whole, found.pairs, found.solutions.is_whole)
+        np.logical_and.at(whole, found.pairs, found.is_whole)
         for number, pair in enumerate(found.pairs.tolist()):
-            sets[pair].append(found.solutions.rows(number))
+            sets[pair].append(found.rows(number))
         tell = _Telling(found, self.bound)
         queries, names = self.bound.queries[places].tolist(), self.bound.names[places].tolist()
         return [
@@ -191,22 +215,15 @@ class _Part:
                 items.named(row, _pattern(one.text), one.names) if one.names else items.solved(row, one.text)
             )
             every = joined(found, own)
-            is_whole &= is_known and len(every) <= MOST_SOLUTIONS
-            found = every[:MOST_SOLUTIONS]
+            is_whole &= is_known and len(every) <= MOST_JOINED
+            found = every[:MOST_JOINED]
         return found, is_whole
 
 
-def _named(solutions: Sequence[Solution], names: Sequence[str]) -> list[dict[str, Value]]:
-    """Solutions of a stored pattern as plain values, under the names of a query."""
-    told = {str(number): name for number, name in enumerate(names, 1) if name}
-    rows = dict.fromkeys(tuple(one[number] for number in told) for one in solutions)
-    return [dict(zip(told.values(), map(plain_value, one), strict=True)) for one in rows]
-
-
 class _Telling:
-    """Solutions as bindings. Terms have one number in a batch, so solutions alike are told once."""
+    """Solutions as bindings. Values have one number in a batch, so equal solutions are told once."""
 
-    def __init__(self, found: GraphSolutions, bound: GraphBindings) -> None:
+    def __init__(self, found: PatternSolutions, bound: PatternBindings) -> None:
         self._found = found
         self._bound = bound
         self._values: dict[int, Value] = {}
@@ -229,12 +246,12 @@ class _Telling:
 
     def _value(self, number: int) -> Value:
         if number not in self._values:
-            self._values[number] = plain_value(self._found.term(number))
+            self._values[number] = self._found.value(number)
         return self._values[number]
 
 
 class _Items:
-    """The items of a batch that are looked at, their graphs, and what was found of them."""
+    """The items of a batch that are read, and what was found of them."""
 
     def __init__(self, items: ItemBatch, rows: Array) -> None:
         records = items.records.take(rows)
@@ -242,23 +259,26 @@ class _Items:
         self._attributes = list(ItemBatch(records).attributes())
         self._feeds: list[int] = records.column("feed").to_pylist()
         self._accepted: list[datetime] = records.column("accepted").to_pylist()
-        self._graphs = [ItemGraph(one) for one in self._attributes]
+        self._searches = [FamilySearch(one) for one in self._attributes]
 
-    def named(self, row: int, pattern: Graph, names: Sequence[str]) -> tuple[list[dict[str, Value]], bool]:
-        """The solutions of a stored pattern on the item of a row, under the names of a query, and whether these are
+    def named(self, row: int, pattern: ItemPattern, names: Sequence[str]) -> tuple[list[dict[str, Value]], bool]:
+        """The bindings of a stored pattern on the item of a row, under the names of a query, and whether these are
         all."""
-        found = self._graphs[self._places[row]].found(pattern)
-        return _named(found.solutions, names), found.whole
+        found = self._searches[self._places[row]].found(pattern)
+        told = {str(number): name for number, name in enumerate(names, 1) if name}
+        rows = dict.fromkeys(tuple((number, one[number]) for number in told) for one in found.solutions)
+        plain = (pattern.binding(dict(row)) for row in rows)
+        return [{told[number]: value for number, value in row.items()} for row in plain], found.is_whole
 
     def solved(self, row: int, text: str) -> tuple[list[dict[str, Value]], bool]:
         """The solutions of a whole query on the item of a row, and whether these are all."""
         place = self._places[row]
         node, views = _whole(text)
-        graph, asked = self._graphs[place], list[Graph]()
+        search, asked = self._searches[place], list[ItemPattern]()
 
-        def rows(pattern: Graph) -> list[dict[str, Value]]:
+        def rows(pattern: ItemPattern) -> list[dict[str, Value]]:
             asked.append(pattern)
-            return graph.first_rows(pattern)
+            return search.first_rows(pattern)
 
         found = node_solutions(node, self._feeds[place], self._attributes[place], views, self._accepted[place], rows)
-        return found, all(graph.found(one).whole for one in asked)
+        return found, all(search.found(one).is_whole for one in asked)

@@ -7,37 +7,34 @@ unknown does not hold. Laying a pattern into a graph may take exponential time, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
-from runnel.algebra.nodes.calls import Variable
-from runnel.algebra.nodes.graph_patterns import (
+from runnel.algebra.graphs.edges import (
     AllOf,
     AnyOf,
     Certain,
     Comparison,
     Complement,
     Edge,
-    Graph,
+    EdgePattern,
     GraphFilter,
     Node,
-    is_local,
 )
-from runnel.algebra.semantics.rdf_terms import compare_terms, plain_value
+from runnel.algebra.graphs.rdf_terms import compare_terms, plain_value
+from runnel.algebra.nodes.calls import Variable
+from runnel.algebra.nodes.item_patterns import Solution, is_local
 from runnel.errors import TooExpensiveError
 from runnel.model.graph import Triple
 from runnel.model.item import Value
-
-Solution = Mapping[str, str]
-"""A term for every variable."""
 
 MOST_ATTEMPTS = 200_000
 """Triples that are tried for one pattern on one graph."""
 
 
-def solve(graph: Graph, triples: Iterable[Triple]) -> Iterator[Solution]:
+def solve(graph: EdgePattern, triples: Iterable[Triple]) -> Iterator[Solution]:
     """The solutions of a pattern on a graph; with local variables some may be alike but for these.
 
-    >>> year = Graph((Edge(Variable("p"), "<urn:year>", Variable("y")),))
+    >>> year = EdgePattern((Edge(Variable("p"), "<urn:year>", Variable("y")),))
     >>> list(solve(year, [("<urn:a>", "<urn:year>", '"1"'), ("<urn:a>", "<urn:name>", '"A"')]))
     [{'p': '<urn:a>', 'y': '"1"'}]
     """
@@ -114,13 +111,16 @@ def _term(node: Node, solution: Solution) -> str:
     return solution[node.name] if isinstance(node, Variable) else node
 
 
-def matches_graph(graph: Graph, triples: Iterable[Triple]) -> bool:
+def matches_graph(graph: EdgePattern, triples: Iterable[Triple]) -> bool:
     """Whether a pattern has a solution on a graph."""
     return next(solve(graph, triples), None) is not None
 
 
-def graph_bindings(graph: Graph, triples: Iterable[Triple]) -> list[dict[str, Value]]:
-    """The solutions as bindings of a match: plain values by the names of the variables, without local ones."""
-    return [
-        {name: plain_value(term) for name, term in one.items() if not is_local(name)} for one in solve(graph, triples)
-    ]
+def graph_bindings(graph: EdgePattern, triples: Iterable[Triple]) -> list[dict[str, Value]]:
+    """The solutions as bindings of a match."""
+    return [plain_binding(one) for one in solve(graph, triples)]
+
+
+def plain_binding(solution: Solution) -> dict[str, Value]:
+    """The terms of a solution as plain values by the names of the variables, without local ones."""
+    return {name: plain_value(term) for name, term in solution.items() if not is_local(name)}

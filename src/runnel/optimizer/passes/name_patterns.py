@@ -10,25 +10,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 
-from runnel.algebra.nodes.encode import encode_graph
 from runnel.algebra.nodes.expressions import And, Expression, Or
-from runnel.algebra.nodes.graph_patterns import Graph, canonical, is_local
+from runnel.algebra.nodes.item_patterns import ItemPattern, encode_pattern, is_local
 from runnel.algebra.nodes.query import Distinct, Filter, Node, conditions_of
-from runnel.algebra.semantics.close_conditions import close_condition, graph_term, has_calls, leaves, terms_of
+from runnel.algebra.semantics.close_conditions import close_condition, has_calls, leaves, pattern_term, terms_of
 from runnel.algebra.semantics.evaluate import views_below
-from runnel.algebra.semantics.join_graphs import open_variables
 from runnel.algebra.semantics.node_bindings import encode_whole
-from runnel.plan.graph_bindings import NamedGraph
+from runnel.plan.pattern_bindings import NamedPattern
 
 
-def binds_by_graphs(node: Node) -> bool:
+def binds_by_patterns(node: Node) -> bool:
     """Whether some pattern of a query's own conditions has variables that others may know."""
     return any(
-        isinstance(leaf, Graph) and bool(open_variables(leaf)) for one in conditions_of(node) for leaf in leaves(one)
+        isinstance(leaf, ItemPattern) and bool(leaf.open_variables())
+        for one in conditions_of(node)
+        for leaf in leaves(one)
     )
 
 
-def named_graphs(node: Node, definitions: Mapping[int, Node]) -> tuple[NamedGraph, ...] | None:
+def named_patterns(node: Node, definitions: Mapping[int, Node]) -> tuple[NamedPattern, ...] | None:
     """The patterns by which a query binds variables, or the query as a whole; None where operators take part."""
     simple = _asked_for(node)
     if simple is not None:
@@ -36,17 +36,17 @@ def named_graphs(node: Node, definitions: Mapping[int, Node]) -> tuple[NamedGrap
     below = (definitions[one] for one in views_below(node, definitions))
     if any(has_calls(close_condition(one)) for each in (node, *below) for one in conditions_of(each)):
         return None
-    return (NamedGraph(json.dumps(encode_whole(node, definitions), separators=(",", ":"))),)
+    return (NamedPattern(json.dumps(encode_whole(node, definitions), separators=(",", ":"))),)
 
 
-def _asked_for(node: Node) -> list[Graph] | None:
+def _asked_for(node: Node) -> list[ItemPattern] | None:
     """The patterns that hold of every item of a query, if no others bind variables, nor operators."""
-    found: list[Graph] = []
+    found: list[ItemPattern] = []
     inner = node.input if isinstance(node, Distinct) else node
     while isinstance(inner, Filter):
         for part in _conjuncts(close_condition(inner.condition)):
-            if isinstance(part, Graph):
-                found += [part] if open_variables(part) else []
+            if isinstance(part, ItemPattern):
+                found += [part] if part.open_variables() else []
             elif _binds(part):
                 return None
         inner = inner.input
@@ -66,27 +66,27 @@ def _binds(closed: Expression) -> bool:
     match closed:
         case And(parts) | Or(parts):
             return any(map(_binds, parts))
-        case Graph():
-            return bool(open_variables(closed))
+        case ItemPattern():
+            return bool(closed.open_variables())
         case _:
             return any(term.names for term in terms_of(closed))
 
 
-def _stored(graph: Graph) -> NamedGraph:
+def _stored(pattern: ItemPattern) -> NamedPattern:
     """A pattern as it is stored among the atoms; variables that nobody knows have no name."""
-    one = canonical(graph)
-    text = json.dumps(encode_graph(one), separators=(",", ":"))
-    return NamedGraph(text, tuple("" if is_local(name) else name for name in one.names))
+    one = pattern.canonical()
+    text = json.dumps(encode_pattern(one), separators=(",", ":"))
+    return NamedPattern(text, tuple("" if is_local(name) else name for name in one.names))
 
 
-def graphs_as_terms(closed: Expression) -> Expression:
+def patterns_as_terms(closed: Expression) -> Expression:
     """A closed condition whose patterns with variables are terms; those under `not` are left."""
     match closed:
         case And(parts):
-            return And(tuple(map(graphs_as_terms, parts)))
+            return And(tuple(map(patterns_as_terms, parts)))
         case Or(parts):
-            return Or(tuple(map(graphs_as_terms, parts)))
-        case Graph() if open_variables(closed):
-            return graph_term(closed)
+            return Or(tuple(map(patterns_as_terms, parts)))
+        case ItemPattern() if closed.open_variables():
+            return pattern_term(closed)
         case _:
             return closed

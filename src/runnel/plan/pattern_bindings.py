@@ -1,4 +1,4 @@
-"""The part of a plan that says which queries bind variables by graph patterns, and what these are called there.
+"""The part of a plan that says which queries bind variables by item patterns, and the names of these variables.
 
 In: for each query the patterns that its own condition asks for, all of which must hold, with the names of their
 variables; or, where it is not that simple, all of the query. Out: arrays, sixteen bytes for a pattern of a query.
@@ -17,7 +17,7 @@ from runnel.arrays import IDENTIFIER, Array, Arrays, Texts
 
 
 @dataclass(frozen=True, slots=True)
-class NamedGraph:
+class NamedPattern:
     """A pattern by its stored form, with what its variables are called in the query; the first is named 1 in it.
 
     Where there are no names it is no pattern, but all that the query asks (see `algebra.semantics.node_bindings`).
@@ -28,7 +28,7 @@ class NamedGraph:
 
 
 @dataclass(frozen=True)
-class GraphBindings:
+class PatternBindings:
     """The patterns of queries, in ascending order of the queries.
 
     `atoms` are the numbers of patterns among the atoms of the plan part, or -1 - n for the n-th of `wholes`; `names`
@@ -45,7 +45,7 @@ class GraphBindings:
         return len(self.queries)
 
     def arrays(self) -> dict[str, Array]:
-        """The arrays to store; none where no query binds variables by graphs."""
+        """The arrays to store; none where no query binds variables by patterns."""
         if not len(self):
             return {}
         return {
@@ -57,11 +57,11 @@ class GraphBindings:
         }
 
     @staticmethod
-    def stored(arrays: Arrays) -> GraphBindings:
+    def stored(arrays: Arrays) -> PatternBindings:
         """The table of arrays made by `arrays`."""
         if "bound.queries" not in arrays:
-            return GraphBindings()
-        return GraphBindings(
+            return PatternBindings()
+        return PatternBindings(
             arrays["bound.queries"],
             arrays["bound.atoms"],
             arrays["bound.names"],
@@ -70,22 +70,22 @@ class GraphBindings:
         )
 
     @staticmethod
-    def of(graphs: Mapping[int, Sequence[NamedGraph]], atoms: Mapping[str, int]) -> GraphBindings:
+    def of(patterns: Mapping[int, Sequence[NamedPattern]], atoms: Mapping[str, int]) -> PatternBindings:
         """The table of the patterns of queries, where atoms have these numbers by their stored form.
 
-        >>> table = GraphBindings.of({8: [NamedGraph("g", ("p", "y"))], 7: [NamedGraph("all")]}, {"g": 3})
+        >>> table = PatternBindings.of({8: [NamedPattern("g", ("p", "y"))], 7: [NamedPattern("all")]}, {"g": 3})
         >>> table.queries.tolist(), table.atoms.tolist(), table.named(1, Texts.of(["", "", "", "g"]))
-        ([7, 8], [-1, 3], NamedGraph(text='g', names=('p', 'y')))
+        ([7, 8], [-1, 3], NamedPattern(text='g', names=('p', 'y')))
         """
         names: dict[str, int] = {}
         wholes: dict[str, int] = {}
         rows: list[tuple[int, int, int]] = []
-        for query in sorted(graphs):
-            for one in graphs[query]:
+        for query in sorted(patterns):
+            for one in patterns[query]:
                 atom = atoms[one.text] if one.names else -1 - wholes.setdefault(one.text, len(wholes))
                 rows.append((query, atom, names.setdefault(json.dumps(one.names), len(names))))
         columns = list(zip(*rows, strict=True)) if rows else [(), (), ()]
-        return GraphBindings(
+        return PatternBindings(
             np.array(columns[0], dtype=np.int64),
             np.array(columns[1], dtype=IDENTIFIER),
             np.array(columns[2], dtype=IDENTIFIER),
@@ -93,27 +93,27 @@ class GraphBindings:
             Texts.of(wholes),
         )
 
-    def named(self, place: int, atoms: Texts) -> NamedGraph:
+    def named(self, place: int, atoms: Texts) -> NamedPattern:
         """The pattern at a place of the table, of a plan part with these atoms."""
         atom = int(self.atoms[place])
         text = atoms.text(atom) if atom >= 0 else self.wholes.text(-1 - atom)
-        return NamedGraph(text, self.names_at(place))
+        return NamedPattern(text, self.names_at(place))
 
     def names_at(self, place: int) -> tuple[str, ...]:
         """What the variables of the pattern at a place are called."""
         return tuple(json.loads(self.name_texts.text(int(self.names[place]))))
 
-    def without(self, gone: Array) -> GraphBindings:
+    def without(self, gone: Array) -> PatternBindings:
         """The table without the patterns of some queries."""
         if not len(self) or not len(gone):
             return self
         kept = ~np.isin(self.queries, gone)
         return replace(self, queries=self.queries[kept], atoms=self.atoms[kept], names=self.names[kept])
 
-    def graphs(self, atoms: Texts, queries: Iterable[int] | None = None) -> dict[int, list[NamedGraph]]:
+    def patterns(self, atoms: Texts, queries: Iterable[int] | None = None) -> dict[int, list[NamedPattern]]:
         """The patterns by query, of a plan part with these atoms."""
         wanted = None if queries is None else set(queries)
-        found: dict[int, list[NamedGraph]] = {}
+        found: dict[int, list[NamedPattern]] = {}
         for place, query in enumerate(self.queries.tolist()):
             if wanted is None or query in wanted:
                 found.setdefault(query, []).append(self.named(place, atoms))

@@ -1,0 +1,53 @@
+"""The item patterns of a plan part, by family: laid out at compile time, loaded by every worker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import cast
+
+from runnel.algebra.nodes.encode import decode_expression
+from runnel.algebra.nodes.item_patterns import ItemPattern
+from runnel.errors import CorruptDataError
+from runnel.matching.filters.atoms.atom_layout import AtomLayout
+from runnel.matching.patterns.contract import PatternLayout, PatternMatcher, index_of
+from runnel.plan.logical_plan import LogicalPlan
+from runnel.plan.store import PlanPart
+
+
+def lay_out_patterns(
+    logical: LogicalPlan, atoms: AtomLayout, frequencies: Mapping[str, float] | None = None
+) -> dict[str, PatternLayout]:
+    """The layout of a plan's patterns, by the families that it has."""
+    return {family: _lay_out(family, logical, atoms, frequencies) for family in atoms.families()}
+
+
+def load_patterns(part: PlanPart, atoms: AtomLayout) -> dict[str, PatternMatcher]:
+    """The patterns of a loaded plan part, by the families that it has; checked, because kernels do not check."""
+    return {family: _matcher(family, part, atoms) for family in atoms.families()}
+
+
+def stored_pattern(text: str) -> ItemPattern:
+    """A pattern by its stored form among the atoms of a plan."""
+    return cast(ItemPattern, decode_expression(json.loads(text)))
+
+
+def _lay_out(
+    family: str, logical: LogicalPlan, atoms: AtomLayout, frequencies: Mapping[str, float] | None
+) -> PatternLayout:
+    chosen = atoms.atoms_of(family)
+    patterns = [stored_pattern(logical.atoms.text(atom)) for atom in chosen.tolist()]
+    return cast(PatternLayout, index_of(family).lay_out(patterns, atoms.atom_keys[chosen], frequencies))
+
+
+def _matcher(family: str, part: PlanPart, atoms: AtomLayout) -> PatternMatcher:
+    index, folder = index_of(family), part.manifest.folder
+    try:
+        layout = index.stored(part.layout, len(atoms.key_tokens))
+    except KeyError as error:
+        raise CorruptDataError(f"{folder} has no index array {error.args[0]}") from error
+    except ValueError as error:
+        raise CorruptDataError(f"{folder}: the index array {error}") from error
+    if layout is None:
+        layout = _lay_out(family, part.logical, atoms, None)
+    return index.matcher(layout, atoms.atom_keys)
