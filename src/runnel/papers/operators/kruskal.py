@@ -10,8 +10,9 @@ import numpy as np
 
 from runnel.arrays import IDENTIFIER, Array, read_only
 from runnel.kernel import Number, kernel
-from runnel.matching.operators.orders.order import Order, OrderKind
+from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem
+from runnel.papers.operators.advance_disjuncts import CHAINS
 from runnel.papers.operators.chains import Chains
 
 MOST_PAIRS = 30_000_000
@@ -34,7 +35,7 @@ def kruskal(problem: OrderProblem) -> Order:
         problem.way_offsets, read_only(tests), problem.test_offsets, problem.test_ways, problem.chances, costs, most
     )
     sequence = _path(problem.ways, firsts, seconds, np.argsort(savings, kind="stable"))
-    return Order.by_ways("kruskal", OrderKind.CHAINS, problem, sequence, tests)
+    return Order.by_ways("kruskal", CHAINS, problem, sequence, tests)
 
 
 @kernel

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.unit.matching.operators.orders.order_cases import ORDERS
 from tests.unit.optimizer.evaluate_draft import evaluate_logical
 
 from runnel.algebra.nodes.attributes import Attribute
@@ -33,7 +34,6 @@ from runnel.matching.graphs.bind_variables import GraphBinder
 from runnel.matching.graphs.item_graph import ItemGraph
 from runnel.matching.operators.decide.decider import Decider, Decisions
 from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
-from runnel.matching.operators.orders.registry import ORDERS
 from runnel.matching.operators.plugins.contract import Answer, Failed, Question
 from runnel.model.bindings import bounded, decode_bindings, encode_bindings
 from runnel.model.graph import RdfGraph
