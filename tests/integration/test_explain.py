@@ -23,6 +23,7 @@ from runnel.engine.ask.explain_partition import ExplainedPartition
 from runnel.engine.ask.status import read_status
 from runnel.errors import NotFoundError
 from runnel.model.learned.query_costs import Cost, Costs
+from runnel.optimizer.optimize import PASSES
 
 SCRIPT = """
 register feed Wire; register feed Other;
@@ -57,6 +58,26 @@ def test_a_feed_is_shown_in_its_streams(engine: Engine) -> None:
         engine.pictures("Live")
     assert refused.value.hint is not None
     assert 'matcher = "tree"' in refused.value.hint
+
+
+def test_the_plan_after_each_pass_is_shown_and_a_pass_that_changes_nothing_says_so(engine: Engine) -> None:
+    engine.execute(SCRIPT)
+    explained = engine.explain("Live", steps=True)
+    steps = explained.data["steps"]
+    assert [step["pass"] for step in steps] == [one.__name__ for one in PASSES]
+    assert steps[0]["plan"] == ["Live: (Wire | Other)[title contains 'rock' and title contains 'live']"]
+    assert steps[1]["plan"] == ["Live on Wire, Other: title contains 'rock' and title contains 'live'"]
+    assert all(step["plan"] == [] for step in steps[2:])
+    at = explained.lines.index("after push_negations:")
+    assert explained.lines[at + 1] == "  the same"
+    assert engine.explain("Live").data["steps"] == []
+    assert engine.explain("Wire", steps=True).data["steps"][0]["plan"] == ["Wire: Wire"]
+    root = str(engine.root.folder)
+    told = CliRunner().invoke(app, ["explain", "Live", "--steps", "-r", root])
+    assert "after push_filters:" in told.stdout
+    engine.owners.add("ann")
+    owned = engine.acting_as("ann").explain("Rock", steps=True)
+    assert "Live" not in json.dumps(owned.data)
 
 
 def test_what_was_measured_is_shown_to_the_admin_alone(engine: Engine) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from runnel.algebra.nodes.query import Node
@@ -84,20 +85,24 @@ def _operators(root: Workspace, planned: _Planned, actor: Actor) -> ExplainedOpe
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """The plan of a feed after a pass of the optimizer."""
+    """The plan of a feed after a pass of the optimizer; no lines where the pass has changed nothing."""
 
     name: str
     plan: list[str]
 
     def lines(self) -> list[str]:
-        """As text; a pass that changes nothing shows the same plan again."""
-        return wrapped([f"after {self.name}:", *(f"  {line}" for line in self.plan)])
+        """As text."""
+        return wrapped([f"after {self.name}:", *(f"  {line}" for line in self.plan or ("the same",))])
 
 
 def _passes(planned: _Planned) -> list[_Pass]:
     steps: list[Step] = []
     optimize([PlanQuery(planned.feed.id)], planned.definitions, steps=steps)
-    return [_Pass(step.name, step.lines(planned.names)) for step in steps]
+    plans = [[], *(step.lines(planned.names) for step in steps)]
+    return [
+        _Pass(step.name, [] if after == before else after)
+        for step, (before, after) in zip(steps, pairwise(plans), strict=True)
+    ]
 
 
 @dataclass(frozen=True, slots=True)

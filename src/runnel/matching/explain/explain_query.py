@@ -235,8 +235,8 @@ def _branch_lines(branch: BranchExplanation) -> list[str]:
         f"    shared by {counted(branch.queries, 'query')}",
     ]
     lines += [f"    {line}" for one in branch.matched for line in one.lines()]
-    lines += [f"    clause in {counted(one.uses, 'predicate')}: {one.text}" for one in branch.clauses]
-    lines += [f"    atom in {counted(one.uses, 'clause')}: {one.text}" for one in branch.atoms]
+    lines += [f"    clause in {one.uses:,} predicates: {one.text}" for one in branch.clauses if one.uses > 1]
+    lines += [f"    atom in {one.uses:,} clauses: {one.text}" for one in branch.atoms if one.uses > 1]
     if branch.asked is not None:
         lines.append(f"    then operators decide: {branch.asked}")
     if branch.gate is not None:

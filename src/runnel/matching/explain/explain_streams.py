@@ -27,6 +27,8 @@ from runnel.plan.store import PlanPart
 MOST_SOURCES = 8
 """Sources of a query that are explained one by one."""
 
+_NO_KEY = "no key, so it is checked for every item"
+
 MOST_STREAMS = 8
 """Streams of a predicate that are shown; a disjunction of many words stands in many."""
 
@@ -96,7 +98,7 @@ class StreamExplanation:
     def lines(self) -> list[str]:
         """The explanation as text."""
         whose = f"the own streams of {shortened(self.sources)}" if self.own else "streams of all sources"
-        shown = [f"matched by {whose}", f"found by: {self.anchor or 'nothing: asked of every item'}"]
+        shown = [f"matched by {whose}", f"found by: {self.anchor or _NO_KEY}"]
         shown += [f"  {line}" for one in self.streams for line in one.lines()]
         shown += [f"  and {counted(self.hidden_streams, 'more stream')}"] if self.hidden_streams else []
         return [*shown, *(one.line() for one in self.expected)]
@@ -116,7 +118,7 @@ class IndexExplanation:
 
     def lines(self) -> list[str]:
         """The explanation as text."""
-        found = f"found by: {self.anchor or 'nothing: asked of every item'}"
+        found = f"found by: {self.anchor or _NO_KEY}"
         return ["matched by the anchor index", found, *(f"  then checked: {one}" for one in self.checks)]
 
 
