@@ -239,7 +239,8 @@ class StreamExplainer(_AnchorExplainer):
         for source, name in list(sources.items())[:MOST_SOURCES]:
             dense = int(np.searchsorted(self._sources, source))
             amounts = (self._work.entries[dense], self._work.numbers[dense], self._work.microseconds[dense])
-            groups.setdefault((self._queries(source), *(round(float(one), 6) for one in amounts)), []).append(name)
+            entries, numbers, microseconds = (round(float(one), 6) for one in amounts)
+            groups.setdefault((self._queries(source), entries, numbers, microseconds), []).append(name)
         return tuple(ExpectedSource(tuple(names), *key) for key, names in groups.items())
 
     def _queries(self, source: int) -> int:
