@@ -23,13 +23,15 @@ from benchmarks.operator_bounds import lower_bound
 from benchmarks.operator_workloads import Workload, expected_matches, make_problem
 
 from runnel.arrays import Array
-from runnel.matching.operators.orders.order import OrderKind
+from runnel.matching.operators.orders.advance import RANKS
 from runnel.matching.operators.orders.problem import OrderProblem
-from runnel.matching.operators.orders.registry import ORDERS
+from runnel.matching.operators.orders.registry import installed_orders
 from runnel.matching.operators.orders.simulate import Simulation, draw_truths
 from runnel.papers.operators.chains import Chains
+from runnel.papers.operators.kruskal import kruskal
 from runnel.papers.operators.sweep import Sweep, pack_truths
 
+ORDERS = {**installed_orders(), "kruskal": kruskal}
 SIZES = (2_000, 10_000, 20_000, 40_000, 80_000)
 _TIMES = 4
 Made = TypeVar("Made")
@@ -100,7 +102,7 @@ def bookkeeping(part: str, workload: Workload, options: argparse.Namespace) -> N
             entries=float(followed.touched.mean()),
             **_about(workload, problem),
         )
-        if order.kind is OrderKind.RANKS:
+        if order.kind is RANKS:
             packed = pack_truths(truths)
             at_once, building = _timed(partial(Sweep, problem, order))
             at_once.follow(packed[:1], min(64, len(truths)))

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
+from runnel.entry_points import entry_point_names
 from runnel.errors import WorkspaceError
 
 FILE = "runnel.toml"
@@ -44,6 +45,11 @@ class Settings(BaseSettings):
     max_batch_items: int = Field(50_000, ge=1, description="Most items matched in one micro-batch.")
     max_batch_bytes: int = Field(64 << 20, ge=1, description="Most bytes of items matched in one micro-batch.")
     slice_items: int = Field(2_048, ge=1, description="Items that one matching call takes together.")
+    matcher: str = Field(
+        "streams",
+        description="What matches items: `streams`, `index`, `tree`, or another matcher that is installed "
+        "(`runnel.matchers`). The runner compiles the queries again when it starts with another one.",
+    )
     partitions: int = Field(
         0,
         ge=0,
@@ -221,10 +227,10 @@ class Settings(BaseSettings):
     operator_processes: int = Field(
         1, ge=1, description="Processes beside each worker in which operators of plug-ins run."
     )
-    operator_order: Literal[
-        "", "naive", "sequential", "sub_order", "static_greedy", "adaptive", "adaptive_weighted"
-    ] = Field(
-        "", description="Order in which operators are asked; empty means the one that is expected to cost least."
+    operator_order: str = Field(
+        "",
+        description="Order in which operators are asked: `static_greedy`, `adaptive`, or another one that is "
+        "installed (`runnel.operator_orders`); empty means whichever of these two is expected to cost least.",
     )
     operator_megabytes: int = Field(
         4096, ge=256, description="Memory that a process in which operators of plug-ins run may take."
@@ -239,6 +245,16 @@ class Settings(BaseSettings):
     preview_items: int = Field(
         5_000, ge=1, description="Items that `preview` looks at in the client; more are a Spark batch."
     )
+
+    @field_validator("matcher", "operator_order")
+    @classmethod
+    def _installed(cls, value: str, info: ValidationInfo) -> str:
+        """Refuse a name that nothing is installed under, before a worker looks for it."""
+        group = {"matcher": "runnel.matchers", "operator_order": "runnel.operator_orders"}[str(info.field_name)]
+        if value != cls.model_fields[str(info.field_name)].default and value not in entry_point_names(group):
+            installed = ", ".join(entry_point_names(group))
+            raise PydanticCustomError("installed_wanted", f"{value!r} is not installed; installed: {installed}")
+        return value
 
     @field_validator("trusted_proxies")
     @classmethod

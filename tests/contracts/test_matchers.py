@@ -41,11 +41,10 @@ from runnel.algebra.nodes.expressions import (
 from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.algebra.semantics.evaluate import accepts
 from runnel.algebra.values.word_patterns import word_patterns
-from runnel.errors import CorruptDataError
-from runnel.matching.compile.build_matcher import build_matcher
+from runnel.entry_points import entry_point_names
+from runnel.errors import CorruptDataError, InputError
+from runnel.matching.compile.build_matcher import GROUP, build_matcher, find_matcher, matcher_name
 from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged
-from runnel.matching.compile.matcher_choice import MatcherChoice, matchers_of
-from runnel.matching.compile.routed_matcher import RoutedMatcher
 from runnel.matching.contract import Matcher
 from runnel.matching.explain.explain_query import explain_query
 from runnel.matching.filters.atoms import atom_layout, truth
@@ -61,7 +60,6 @@ from runnel.matching.graphs.search.graph_matcher import GraphMatcher
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
-from runnel.optimizer.matcher_costs import EACH, MATCHERS, MatcherName
 from runnel.optimizer.optimizer_settings import OptimizerSettings
 from runnel.papers.roses.tree_matcher import TreeMatcher
 from runnel.plan.logical_plan import PlanQuery
@@ -87,10 +85,13 @@ def unsynced() -> Iterator[None]:
 
 
 def base_plan(
-    queries: list[PlanQuery], definitions: Mapping[int, Node], limits: OptimizerSettings | None = None
+    queries: list[PlanQuery],
+    definitions: Mapping[int, Node],
+    limits: OptimizerSettings | None = None,
+    matcher: str = "streams",
 ) -> Plan:
     folder = f"base-{next(_folders)}"
-    compile_base(STORAGE, folder, queries, definitions, settings=limits)
+    compile_base(STORAGE, folder, queries, definitions, settings=limits, matcher=matcher)
     return load(STORAGE, PlanVersion(1, folder))
 
 
@@ -104,14 +105,6 @@ def merged_plan(plan: Plan) -> Plan:
     folder = f"merged-{next(_folders)}"
     compile_merged(STORAGE, folder, plan)
     return load(STORAGE, PlanVersion(3, folder))
-
-
-def routed(plan: Plan, first: int = 0) -> RoutedMatcher:
-    """A matcher with another way for every source, by turns; the last source is not named."""
-    routes: dict[MatcherName, list[int]] = {name: [] for name in MATCHERS}
-    for number, source in enumerate(SOURCES[:-1], first):
-        routes[MATCHERS[::-1][number % len(MATCHERS)]].append(source)
-    return RoutedMatcher(plan, {name: np.array(sources, dtype=np.int64) for name, sources in routes.items()})
 
 
 def partitioned(
@@ -173,8 +166,6 @@ def test_every_matcher_gives_what_the_evaluator_gives(world: GeneratedWorld, sin
         "index of cut normal forms": IndexMatcher(cut),
         "tree": TreeMatcher(plan),
         "tree of cut normal forms": TreeMatcher(cut),
-        "routed": routed(plan),
-        "routed otherwise, of cut normal forms": routed(cut, 1),
     }
     for name, matcher in matchers.items():
         matches = matcher.match(world.batch)
@@ -191,8 +182,9 @@ def test_a_matcher_that_the_settings_choose_gives_the_same(world: GeneratedWorld
     queries = all_queries(world)
     wanted = expected(world.batch, queries, world.definitions)
     kinds: dict[str, type[Matcher]] = {"streams": StreamMatcher, "tree": TreeMatcher, "index": IndexMatcher}
-    for name in MATCHERS:
-        matcher = build_matcher(base_plan(queries, world.definitions, OptimizerSettings(matcher=name)))
+    assert set(entry_point_names(GROUP)) == set(kinds)
+    for name in kinds:
+        matcher = build_matcher(base_plan(queries, world.definitions, matcher=name))
         assert isinstance(matcher, kinds[name])
         assert rows(matcher.match(world.batch)) == wanted, name
 
@@ -214,7 +206,8 @@ def test_a_delta_and_a_merged_base_match_like_a_new_base(world: GeneratedWorld, 
     plan = delta_plan(base, fresh, after, removed)
     wanted = expected(world.batch, [*fresh, *kept], after)
     assert rows(build_matcher(plan).match(world.batch)) == wanted
-    assert rows(routed(plan).match(world.batch)) == wanted
+    for name in entry_point_names(GROUP):
+        assert rows(find_matcher(name)(plan).match(world.batch)) == wanted, name
     merged = merged_plan(plan)
     assert rows(build_matcher(merged).match(world.batch)) == wanted
     assert set(merged.base.logical.query_ids.tolist()) == {query.id for query in (*fresh, *kept)}
@@ -268,57 +261,23 @@ def test_partitions_know_what_a_delta_and_a_version_take_away(world: GeneratedWo
     assert rows(build_matcher(plan).match(world.batch)) == wanted
 
 
-def test_a_choice_is_data_of_the_plan_and_a_base_decides_before_its_delta() -> None:
+def test_the_name_of_a_matcher_is_data_of_the_plan_and_the_base_decides_for_its_delta() -> None:
     definitions: dict[int, Node] = {10: Filter(Read(1), contains("rock")), 11: Filter(Read(2), contains("jazz"))}
-    base = base_plan([PlanQuery(10), PlanQuery(11)], definitions, OptimizerSettings(matcher="tree"))
+    base = base_plan([PlanQuery(10), PlanQuery(11)], definitions, matcher="tree")
     assert isinstance(build_matcher(base), TreeMatcher)
     after: dict[int, Node] = {12: Filter(Union((Read(2), Read(3))), contains("rock"))}
     plan = delta_plan(base, [PlanQuery(12)], after, {11})
-    assert {name: found.tolist() for name, found in matchers_of(plan).items()} == {
-        "streams": [3],
-        "tree": [1, 2],
-        "index": [],
-    }
+    assert matcher_name(plan) == "tree"
     matcher = build_matcher(plan)
-    assert isinstance(matcher, RoutedMatcher)
+    assert isinstance(matcher, TreeMatcher)
     feeds = {"One": 1, "Two": 2, "Three": 3, "Four": 4}
     batch = ItemBatch.of([Item(feed, str(n), {"title": ("rock jazz",)}) for n, feed in enumerate(feeds)], feeds)
     assert rows(matcher.match(batch)) == [[10], [12], [12], []]
     assert (matcher.statistics.items, matcher.statistics.matches) == (4, 3)
-    choice = MatcherChoice.stored(base.base.layout)
-    assert choice is not None
-    assert choice.counts == {"streams": 0, "tree": 2, "index": 0}
-    assert base.base.manifest.costs[-1].counters == choice.counts
-    work = choice.work(1)
-    assert work is not None
-    assert (work.used, work.forced, work.queries) == ("tree", True, 1)
-    assert choice.work(7) is None
 
 
-def test_costs_choose_for_every_source_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Were comparing numbers dear, a tree would be better where ranges lie inside one another, and only there.
-    monkeypatch.setitem(EACH, "numbers", 10.0)
-    definitions: dict[int, Node] = {
-        10 + n: Filter(Read(1), Between(Attribute("price"), 0.0, float(n))) for n in range(1, 40)
-    }
-    definitions |= {90: Filter(Read(2), contains("rock")), 91: Filter(Union((Read(1), Read(2))), contains("jazz"))}
-    queries = [PlanQuery(feed) for feed in definitions]
-    plan = base_plan(queries, definitions)
-    assert [matchers_of(plan)[name].tolist() for name in MATCHERS] == [[2], [1], []]
-    batch = ItemBatch.of(
-        [Item(("One", "Two")[n % 2], str(n), {"title": ("rock jazz",), "price": (float(n),)}) for n in range(50)],
-        {"One": 1, "Two": 2},
-    )
-    matcher = build_matcher(plan)
-    assert isinstance(matcher, RoutedMatcher)
-    assert rows(matcher.match(batch)) == expected(batch, queries, definitions)
-    told = "\n".join(explain_query(11, plan).lines())
-    assert "matched by its filter tree, which is expected to cost least for an item" in told
-    assert "matched by streams" in "\n".join(explain_query(90, plan).lines())
-    assert all(len(line) <= 80 for line in told.splitlines())
-
-
-def test_failures_keep_their_rows_where_items_are_routed(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", entry_point_names(GROUP))
+def test_failures_keep_their_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     definitions: dict[int, Node] = {10: Filter(Union((Read(1), Read(2))), Compare(Attribute("title"), ">=", "red"))}
     plan = base_plan([PlanQuery(10)], definitions)
 
@@ -329,19 +288,25 @@ def test_failures_keep_their_rows_where_items_are_routed(monkeypatch: pytest.Mon
     monkeypatch.setattr(settle_doubts, "evaluate_atom", breaks)
     feeds = {"One": 1, "Two": 2}
     batch = ItemBatch.of([Item(("One", "Two")[n % 2], str(n), {"title": ("x",)}) for n in range(5)], feeds)
-    matches = RoutedMatcher(plan, {"tree": np.array([1]), "streams": np.array([2])}).match(batch)
+    matches = find_matcher(name)(plan).match(batch)
     assert rows(matches) == [[]] * 5
     assert [(one.row, one.query) for one in matches.failures] == [(n, 10) for n in range(5)]
 
 
-def test_a_damaged_choice_is_refused_and_a_missing_one_means_streams() -> None:
+def test_a_damaged_or_unknown_name_is_refused_and_a_missing_one_means_streams() -> None:
     definitions: dict[int, Node] = {10: Filter(Read(1), contains("rock"))}
-    plan = base_plan([PlanQuery(10)], definitions, OptimizerSettings(matcher="index"))
-    for name, array in (("matchers", np.array([9])), ("entries", np.empty(0)), ("extra", np.empty(0))):
-        changed = {**plan.base.layout, f"choice.{name}": array}
-        with pytest.raises(CorruptDataError, match="choice of matchers is damaged"):
-            build_matcher(replace(plan, base=replace(plan.base, layout=changed)))
-    kept = {name: array for name, array in plan.base.layout.items() if not name.startswith("choice.")}
+    plan = base_plan([PlanQuery(10)], definitions, matcher="index")
+
+    def named(name: bytes) -> Plan:
+        changed = {**plan.base.layout, "matcher.name": np.frombuffer(name, dtype=np.uint8)}
+        return replace(plan, base=replace(plan.base, layout=changed))
+
+    with pytest.raises(CorruptDataError, match="name of the plan's matcher is damaged"):
+        build_matcher(named(b"\xff"))
+    with pytest.raises(InputError, match="has no entry point named 'inedx'") as refused:
+        build_matcher(named(b"inedx"))
+    assert refused.value.hint == "did you mean index?"
+    kept = {name: array for name, array in plan.base.layout.items() if name != "matcher.name"}
     assert isinstance(build_matcher(replace(plan, base=replace(plan.base, layout=kept))), StreamMatcher)
 
 

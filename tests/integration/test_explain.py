@@ -1,4 +1,4 @@
-"""`explain` as a person meets it: the filter tree in text, JSON and pictures, and nothing of what others want."""
+"""`explain` as a person meets it: what matches, in text, JSON and pictures, and nothing of what others want."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ import pytest
 from typer.testing import CliRunner
 
 from runnel.algebra.nodes.expressions import Expression
+from runnel.catalog.declared import feeds
+from runnel.catalog.learned import query_costs
+from runnel.catalog.store.connection import now
 from runnel.cli.main import app
 from runnel.engine import Engine, open_engine
 from runnel.engine.ask import explain_partition
 from runnel.engine.ask.explain_partition import ExplainedPartition
 from runnel.engine.ask.status import read_status
 from runnel.errors import NotFoundError
+from runnel.model.learned.query_costs import Cost, Costs
+from runnel.optimizer.optimize import PASSES
 
 SCRIPT = """
 register feed Wire; register feed Other;
@@ -29,30 +34,96 @@ subscribe to Rock output log; subscribe to Live output log;
 """
 
 
-def test_a_feed_is_shown_in_the_tree_of_each_of_its_sources(engine: Engine) -> None:
+def by_trees(engine: Engine) -> Engine:
+    """The same workspace with trees as its matcher."""
+    return open_engine(engine.root.folder, matcher="tree")
+
+
+def test_a_feed_is_shown_in_its_streams(engine: Engine) -> None:
     engine.execute(SCRIPT)
     explained = engine.execute("explain feed Live;")[0]
+    (branch,) = json.loads(json.dumps(explained.data))["branches"]
+    (matched,) = branch["matched"]
+    assert (matched["matcher"], matched["sources"]) == ("streams", ["Wire", "Other"])
+    assert matched["anchor"] in ("title contains 'rock'", "title contains 'live'")
+    (stream,) = matched["streams"]
+    assert [matched["anchor"], *stream["checks"]] in (
+        ["title contains 'rock'", "title contains 'live'"],
+        ["title contains 'live'", "title contains 'rock'"],
+    )
+    assert {name: one["queries"] for one in matched["expected"] for name in one["sources"]} == {"Wire": 2, "Other": 1}
+    assert explained.data["measured"] is None, "nothing was sampled yet"
+    assert "tree" not in "\n".join(explained.lines)
+    with pytest.raises(NotFoundError, match="no filter tree of Live") as refused:
+        engine.pictures("Live")
+    assert refused.value.hint is not None
+    assert 'matcher = "tree"' in refused.value.hint
+
+
+def test_the_plan_after_each_pass_is_shown_and_a_pass_that_changes_nothing_says_so(engine: Engine) -> None:
+    engine.execute(SCRIPT)
+    explained = engine.explain("Live", steps=True)
+    steps = explained.data["steps"]
+    assert [step["pass"] for step in steps] == [one.__name__ for one in PASSES]
+    assert steps[0]["plan"] == ["Live: (Wire | Other)[title contains 'rock' and title contains 'live']"]
+    assert steps[1]["plan"] == ["Live on Wire, Other: title contains 'rock' and title contains 'live'"]
+    assert all(step["plan"] == [] for step in steps[2:])
+    at = explained.lines.index("after push_negations:")
+    assert explained.lines[at + 1] == "  the same"
+    assert engine.explain("Live").data["steps"] == []
+    assert engine.explain("Wire", steps=True).data["steps"][0]["plan"] == ["Wire: Wire"]
+    root = str(engine.root.folder)
+    told = CliRunner().invoke(app, ["explain", "Live", "--steps", "-r", root])
+    assert "after push_filters:" in told.stdout
+    engine.owners.add("ann")
+    owned = engine.acting_as("ann").explain("Rock", steps=True)
+    assert "Live" not in json.dumps(owned.data)
+
+
+def test_what_was_measured_is_shown_to_the_admin_alone(engine: Engine) -> None:
+    engine.execute(SCRIPT)
+    with engine.root.catalog.write() as connection:
+        feed = feeds.feed_by_name(connection, "Rock")
+        assert feed is not None
+        costs = Costs(40.0, {feed.id: Cost(60e6, "Walk", "title contains 'rock'")})
+        query_costs.learn(connection, costs, now(connection))
+    explained = engine.explain("Rock")
+    assert explained.data["measured"] == {"milliseconds": 1000.0, "sampled": 40.0, "part": "title contains 'rock'"}
+    assert any(line.startswith("measured: 1,000.000 ms per 1,000 items (40 sampled)") for line in explained.lines)
+    engine.owners.add("ann")
+    assert engine.acting_as("ann").explain("Rock").data["measured"] is None
+
+
+def test_with_the_setting_a_feed_is_shown_in_the_tree_of_each_of_its_sources(engine: Engine) -> None:
+    with by_trees(engine) as trees:
+        trees.execute(SCRIPT)
+        explained = trees.execute("explain feed Live;")[0]
     (branch,) = explained.data["branches"]
-    wire, other = branch["trees"]
+    wire, other = branch["matched"]
     assert (wire["sources"], wire["predicates"]) == (["Wire"], 2)
     assert [one["condition"] for one in wire["tree"]["filters"]] == ["title contains 'rock'", "title contains 'live'"]
     assert wire["tree"]["unfactored_cost"] == 2
     assert wire["tree"]["cost"] < 2
-    assert wire["matchers"]["used"] == "streams"
-    assert wire["matchers"]["queries"] == 2
+    assert wire["matcher"] == "tree"
     assert (other["sources"], other["predicates"]) == (["Other"], 1)
-    assert branch["anchor"] in ("title contains 'rock'", "title contains 'live'")
     json.dumps(explained.data)
 
 
 def test_a_feed_that_nobody_wants_has_a_tree_of_its_own(engine: Engine) -> None:
-    engine.execute(SCRIPT)
-    (branch,) = engine.explain("Idle").data["branches"]
-    assert branch["trees"][0]["predicates"] == 1
-    assert list(engine.pictures("Idle")) == ["Wire"]
+    with by_trees(engine) as trees:
+        trees.execute(SCRIPT)
+        (branch,) = trees.explain("Idle").data["branches"]
+        assert branch["matched"][0]["predicates"] == 1
+        assert list(trees.pictures("Idle")) == ["Wire"]
 
 
-def test_an_owner_sees_nothing_of_what_others_want(engine: Engine) -> None:
+@pytest.mark.parametrize("matcher", ["streams", "tree"])
+def test_an_owner_sees_nothing_of_what_others_want(matcher: str, engine: Engine) -> None:
+    with open_engine(engine.root.folder, matcher=matcher) as chosen:
+        _check_what_an_owner_sees(chosen, matcher)
+
+
+def _check_what_an_owner_sees(engine: Engine, matcher: str) -> None:
     engine.execute("register feed Wire;")
     engine.owners.add("ann")
     engine.owners.add("bob")
@@ -61,14 +132,15 @@ def test_an_owner_sees_nothing_of_what_others_want(engine: Engine) -> None:
         actor.execute(f"create feed Mine from Wire where title contains '{word}'; subscribe to Mine output log;")
     engine.execute("create feed All from Wire where title contains 'gamma'; subscribe to All output log;")
     told = "\n".join(ann.explain("Mine").lines) + json.dumps(ann.explain("Mine").data)
-    drawn = "".join(ann.pictures("Mine").values())
     assert "alpha" in told
-    assert "alpha" in drawn
     for word in ("beta", "gamma"):
         assert word not in told
-        assert word not in drawn
-    assert "1 predicate:" in told
-    assert "beta" in "".join(engine.pictures("All").values()), "the operator sees the whole tree"
+    assert "1 predicate" in told
+    if matcher == "tree":
+        drawn = "".join(ann.pictures("Mine").values())
+        assert "alpha" in drawn
+        assert all(word not in drawn for word in ("beta", "gamma"))
+        assert "beta" in "".join(engine.pictures("All").values()), "the admin sees the whole tree"
     with pytest.raises(NotFoundError):
         ann.pictures("Nope")
 
@@ -80,7 +152,8 @@ def test_what_reads_no_source_has_no_picture(engine: Engine) -> None:
 
 
 def test_pictures_are_written_where_they_are_wanted(engine: Engine, tmp_path: Path) -> None:
-    engine.execute(SCRIPT)
+    with by_trees(engine) as trees:
+        trees.execute(SCRIPT)
     root, place = str(engine.root.folder), tmp_path / "live.svg"
     result = CliRunner().invoke(app, ["explain", "Live", "--picture", str(place), "--json", "-r", root])
     assert result.exit_code == 0, result.output

@@ -234,19 +234,25 @@ def explain(
     feed: Annotated[str, typer.Argument(help="The feed.")],
     picture: Annotated[
         Path | None,
-        typer.Option(help="Also draw the filter tree into this file, as SVG; one file for each tree, numbered."),
+        typer.Option(
+            help="Also draw the filter tree into this file, as SVG; one file for each tree, numbered. "
+            "Only the matcher `tree` has filter trees."
+        ),
     ] = None,
+    steps: Annotated[
+        bool, typer.Option("--steps", help="Also show the feed's plan after each pass of the optimizer.")
+    ] = False,
     root: WorkspaceOption = Path(),
     token: TokenOption = None,
     acting: ActingOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Explain how a feed is matched: its conditions, its way down the filter tree, and what it shares with others.
+    """Explain how a feed is matched: its conditions, what finds it, what it costs, and what it shares with others.
 
-    Example: `runnel explain Rock --picture rock.svg`
+    Example: `runnel explain Rock --steps`
     """
     with reporting_errors(as_json), open_for_command(root, token, acting) as engine:
-        explained = engine.explain(feed)
+        explained = engine.explain(feed, steps=steps)
         if picture is not None:
             written = write_pictures(picture, engine.pictures(feed))
             explained = replace(

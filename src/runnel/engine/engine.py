@@ -231,13 +231,13 @@ class Engine:
             case name:
                 return show_feed(self.root, name, self.actor)
 
-    def explain(self, name: str) -> Outcome:
-        """How a feed is matched, and what it shares with others."""
+    def explain(self, name: str, *, steps: bool = False) -> Outcome:
+        """How a feed is matched, and what it shares with others; with `steps` also its plan after each pass."""
         self._check_actor()
-        return explain_feed.explain_feed(self.root, name, self.actor)
+        return explain_feed.explain_feed(self.root, name, self.actor, steps=steps)
 
     def pictures(self, name: str) -> dict[str, str]:
-        """The filter trees in which a feed is, as SVG pictures by the names of the sources."""
+        """The filter trees that match a feed, as SVG pictures by the names of the sources."""
         self._check_actor()
         return explain_feed.picture_feed(self.root, name, self.actor)
 

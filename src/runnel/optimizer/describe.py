@@ -9,10 +9,11 @@ from __future__ import annotations
 import json
 import textwrap
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from runnel.algebra.nodes.encode import decode_expression
 from runnel.algebra.nodes.expressions import FALSE, TRUE, And, Expression, Not, Or, Truth
-from runnel.algebra.nodes.render import render
+from runnel.algebra.nodes.render import render, render_name
 from runnel.algebra.nodes.terms import Term
 from runnel.algebra.semantics.close_conditions import rename_term
 from runnel.optimizer.draft import Branch, Draft, FlatFilter, FlatRead, FlatUnion, NormalForm
@@ -71,33 +72,34 @@ def wrapped(lines: Iterable[str]) -> list[str]:
     return shown
 
 
-def describe_draft(draft: Draft) -> list[str]:
-    """The draft as it stands after its last pass, a line for every query and its sources."""
+def describe_draft(draft: Draft, feeds: Mapping[int, str] = MappingProxyType({})) -> list[str]:
+    """The draft as it stands after its last pass, a line for every query and its sources; `feeds` gives names."""
     if draft.logical is not None:
-        return describe_plan(draft.logical)
+        return describe_plan(draft.logical, feeds)
     if draft.branches is not None:
-        return [_describe_branch(draft, branch) for branch in draft.branches] + describe_disjuncts(draft.operators)
+        branches = [_describe_branch(draft, branch, feeds) for branch in draft.branches]
+        return branches + describe_disjuncts(draft.operators, feeds)
     if draft.roots is not None:
         pairs = zip(draft.queries, draft.roots, strict=True)
-        return [f"{query.id}: {_describe_node(draft, root, LIMIT)}" for query, root in pairs]
-    return [str(query.id) for query in draft.queries]
+        return [f"{_name(query.id, feeds)}: {_describe_node(draft, root, LIMIT, feeds)}" for query, root in pairs]
+    return [_name(query.id, feeds) for query in draft.queries]
 
 
-def describe_disjuncts(table: OperatorTable) -> list[str]:
+def describe_disjuncts(table: OperatorTable, feeds: Mapping[int, str]) -> list[str]:
     """The ways that operators decide, a line for each."""
     return [
-        f"{_name(way)} decides {_name(target)}: {describe_disjunct(table, place)}"
+        f"{_name(way, feeds)} decides {_name(target, feeds)}: {describe_disjunct(table, place)}"
         for place, (way, target) in enumerate(zip(table.way_ids.tolist(), table.way_targets.tolist(), strict=True))
     ]
 
 
-def describe_plan(logical: LogicalPlan) -> list[str]:
+def describe_plan(logical: LogicalPlan, feeds: Mapping[int, str]) -> list[str]:
     """The predicate table: each predicate once, with the queries and sources that refer to it."""
     lines = []
     for target, members in enumerate(logical.targets.lists()):
         predicate = int(logical.target_predicates[target])
-        sources = _names(logical.scopes.row(int(logical.target_scopes[target])).tolist())
-        queries = _names([int(logical.query_ids[member]) for member in members])
+        sources = _names(logical.scopes.row(int(logical.target_scopes[target])).tolist(), feeds)
+        queries = _names([int(logical.query_ids[member]) for member in members], feeds)
         mark = "" if logical.predicate_formulas[predicate] < 0 else " (then checked in full)"
         lines.append(f"{queries} on {sources}: {render(stored_predicate(logical, predicate))}{mark}")
     return lines
@@ -177,19 +179,20 @@ def _signed(atom: Expression, literal: int) -> Expression:
     return Not(atom) if literal & 1 else atom
 
 
-def _name(one: int) -> str:
-    """A query by its id; a way by its query's, with a mark."""
+def _name(one: int, feeds: Mapping[int, str]) -> str:
+    """A query by its name, or its id; a disjunct by that of its query, with a mark."""
     query, place = disjunct_position(one)
-    return str(query) if place is None else f"{query}/{place}"
+    name = render_name(feeds[query]) if query in feeds else str(query)
+    return name if place is None else f"{name}/{place}"
 
 
-def _names(ids: Sequence[int]) -> str:
-    shown = ", ".join(map(_name, ids[:LIMIT]))
+def _names(ids: Sequence[int], feeds: Mapping[int, str]) -> str:
+    shown = ", ".join(_name(one, feeds) for one in ids[:LIMIT])
     return shown if len(ids) <= LIMIT else f"{shown} and {len(ids) - LIMIT} more"
 
 
-def _describe_branch(draft: Draft, branch: Branch) -> str:
-    where = f"{_name(draft.queries[branch.query].id)} on {_names(branch.sources)}"
+def _describe_branch(draft: Draft, branch: Branch, feeds: Mapping[int, str]) -> str:
+    where = f"{_name(draft.queries[branch.query].id, feeds)} on {_names(branch.sources, feeds)}"
     if draft.normal_forms is None:
         return f"{where}: {describe_formula(draft.formulas, branch.formula)}"
     form = draft.normal_forms[branch.formula]
@@ -197,18 +200,18 @@ def _describe_branch(draft: Draft, branch: Branch) -> str:
     return f"{where}: {render(normal_expression(draft.formulas, form))}{mark}"
 
 
-def _describe_node(draft: Draft, number: int, room: int) -> str:
+def _describe_node(draft: Draft, number: int, room: int, feeds: Mapping[int, str]) -> str:
     """The text of a flat node; views inside views are cut where they nest deeper than the room."""
     if room <= 0:
         return "…"
     match draft.nodes.nodes[number]:
         case FlatRead(source):
-            return str(source)
+            return _name(source, feeds)
         case FlatUnion(inputs):
             share = room // max(1, len(inputs))
-            return f"({' | '.join(_describe_node(draft, one, share) for one in inputs)})"
+            return f"({' | '.join(_describe_node(draft, one, share, feeds) for one in inputs)})"
         case FlatFilter(inner, formula):
-            return f"{_describe_node(draft, inner, room - 1)}[{describe_formula(draft.formulas, formula)}]"
+            return f"{_describe_node(draft, inner, room - 1, feeds)}[{describe_formula(draft.formulas, formula)}]"
 
 
 def _describe(

@@ -1,4 +1,4 @@
-"""The optimiser itself: a tuple of passes and a loop (RoSeS §4.3)."""
+"""The optimizer itself: a tuple of passes and a loop (RoSeS §4.3)."""
 
 from __future__ import annotations
 
@@ -34,10 +34,14 @@ PASSES: tuple[Pass, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """The draft after one pass, as text."""
+    """The draft after one pass."""
 
     name: str
-    lines: tuple[str, ...]
+    draft: Draft
+
+    def lines(self, feeds: Mapping[int, str]) -> list[str]:
+        """The draft as text; `feeds` gives names."""
+        return describe_draft(self.draft, feeds)
 
 
 def optimize(
@@ -48,6 +52,8 @@ def optimize(
     steps: list[Step] | None = None,
 ) -> LogicalPlan:
     """The logical plan of the queries that somebody subscribes to. `definitions` has the nodes of the virtual feeds.
+
+    `steps` collects the draft after each pass, for `explain --steps`.
 
     >>> from runnel.algebra.nodes.query import Read
     >>> optimize([PlanQuery(7), PlanQuery(8)], {7: Read(1), 8: Read(1)}).counts["predicates"]
@@ -64,9 +70,9 @@ def optimize(
         costs.append(CostRecord(run.__name__, perf_counter() - started, _counters(draft)))
         check_draft(draft, run.__name__)
         if steps is not None:
-            steps.append(Step(run.__name__, tuple(describe_draft(draft))))
+            steps.append(Step(run.__name__, draft))
     if draft.logical is None:
-        raise RunnelError("the optimiser's passes made no plan")
+        raise RunnelError("the passes of the optimizer made no plan")
     return replace(draft.logical, costs=tuple(costs), gates=draft.gates, operators=draft.operators)
 
 

@@ -163,7 +163,7 @@ def test_a_thousand_views_on_views_stay_within_the_recursion_limit() -> None:
     draft = Draft((PlanQuery(1210),), views, logical=plan)
     assert evaluate_draft(draft, 1, attributes) == {1210}
     assert evaluate_draft(draft, 1, {"title": (attributes["title"][0].replace("a900", ""),)}) == set()
-    assert max(len(line) for step in steps for line in step.lines) < 100_000
+    assert max(len(line) for step in steps for line in step.lines({})) < 100_000
 
 
 def test_a_deeply_nested_condition_is_read_without_recursion() -> None:
@@ -243,7 +243,8 @@ def test_steps_and_costs_are_recorded_for_every_pass() -> None:
     names = [run.__name__ for run in PASSES]
     assert [step.name for step in steps] == names
     assert [cost.step for cost in plan.costs] == names
-    assert steps[-1].lines[0].startswith("12 on 2, 3: ")
+    assert steps[-1].lines({})[0].startswith("12 on 2, 3: ")
+    assert steps[-1].lines({12: "Twelve", 2: "Two words"})[0].startswith('Twelve on "Two words", 3: ')
     assert plan.costs[-1].counters["atoms"] == 3
 
 

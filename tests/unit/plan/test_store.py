@@ -18,7 +18,6 @@ from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.errors import CorruptDataError, NewerWorkspaceError, NotFoundError
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base, compile_delta
-from runnel.matching.compile.expected_work import part_anchors
 from runnel.matching.explain.explain_query import explain_query
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
@@ -263,11 +262,12 @@ def test_a_manifest_is_not_trusted(
 
 def test_a_query_is_explained_with_what_it_shares(plan: Plan) -> None:
     names = {1: "News", 2: "City Herald", 10: "Concerts"}
-    explained = explain_query(10, plan, names, anchors=part_anchors(plan.base).clauses)
+    explained = explain_query(10, plan, names)
     (branch,) = explained.branches
     assert branch.sources == ("News", '"City Herald"')
     assert branch.predicate == "title contains 'rock' and title contains 'concert'"
-    assert branch.anchor == "title contains 'concert'"
+    (matched,) = branch.matched
+    assert matched.to_json()["anchor"] == "title contains 'concert'"
     assert branch.exact
     assert branch.queries == 2
     assert {one.text: one.uses for one in branch.clauses}["title contains 'rock'"] == 2

@@ -26,7 +26,6 @@ from runnel.matching.filters.index.index_layout import stored_atoms
 from runnel.matching.filters.streams.stream_matcher import StreamMatcher
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
-from runnel.optimizer.optimizer_settings import OptimizerSettings
 from runnel.papers.roses.tree_matcher import TreeMatcher
 from runnel.plan.gates import query_of
 from runnel.plan.logical_plan import PlanQuery
@@ -199,7 +198,7 @@ def test_an_assignment_that_does_not_fit_is_refused() -> None:
 
 def test_a_matcher_that_the_settings_choose_is_that_of_the_pieces() -> None:
     plan = words_plan(4)
-    found = made(plan, 2, settings=OptimizerSettings(matcher="tree"))
+    found = made(plan, 2, matcher="tree")
     pieces = [load_partition(STORAGE, plan.version, one.folder) for one in found.partitions]
     assert all(isinstance(build_matcher(one), TreeMatcher) for one in pieces)
     assert isinstance(build_matcher(load_router(STORAGE, plan.version, found.router)), StreamMatcher)

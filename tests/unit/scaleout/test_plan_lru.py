@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import And, Compare, Contains
 from runnel.algebra.nodes.query import Filter, Node, Read
+from runnel.entry_points import entry_point_names
+from runnel.matching.compile.build_matcher import GROUP
 from runnel.matching.compile.compile_plan import compile_base
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
-from runnel.optimizer.matcher_costs import MATCHERS, MatcherName
-from runnel.optimizer.optimizer_settings import OptimizerSettings
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import PlanVersion
 from runnel.scaleout.route.loaded_partition import LoadedPartition, load_partition
@@ -112,16 +112,15 @@ def test_a_scan_over_more_than_fits_reloads_only_what_does_not_fit() -> None:
     assert (reloads(in_order=True), reloads(in_order=False)) == (8, 24)
 
 
-@pytest.mark.parametrize("name", MATCHERS)
-def test_an_evicted_plan_is_mapped_no_more(name: MatcherName, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", entry_point_names(GROUP))
+def test_an_evicted_plan_is_mapped_no_more(name: str, tmp_path: Path) -> None:
     storage, title = FileStorage(tmp_path.as_uri()), Attribute("title")
     definitions: dict[int, Node] = {
         10 + n: Filter(Read(1), And((Contains(title, (f"w{n % 97}",)), Compare(Attribute("price"), "<", float(n)))))
         for n in range(900)
     }
     queries = [PlanQuery(feed) for feed in definitions]
-    limits = OptimizerSettings(matcher=name)
-    sizes = [compile_base(storage, f"piece-{n}", queries, definitions, settings=limits).size for n in range(3)]
+    sizes = [compile_base(storage, f"piece-{n}", queries, definitions, matcher=name).size for n in range(3)]
     items = ItemBatch.of([Item("One", "1", {"title": ("w5",), "price": (300.0,)})], {"One": 1})
     held = PlanLru[int, LoadedPartition](2 * sizes[0])
 

@@ -20,9 +20,9 @@ from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.arrays import Array, Texts
 from runnel.engine.planning.stream_knowledge import StreamKnowledge
 from runnel.errors import CorruptDataError
+from runnel.matching.compile.expected_work import EACH_EVALUATION
 from runnel.matching.filters.atoms.anchors import choose_anchors
 from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
-from runnel.optimizer.matcher_costs import EACH
 from runnel.optimizer.optimize import optimize
 from runnel.plan.gates import query_of
 from runnel.plan.logical_plan import LogicalPlan, PlanQuery
@@ -120,7 +120,7 @@ def test_what_only_the_evaluator_knows_is_dear() -> None:
     slow = Filter(Read(1), And((Contains(TITLE, ("opera",)), RegularExpression(TITLE, "op.*a"))))
     weights = _weights({10: slow, 11: _asks("opera", "rock")})
     assert weights.microseconds[0] > 100 * weights.microseconds[1]
-    assert weights.microseconds[0] == pytest.approx(0.01 * EACH["scan"], rel=0.5)
+    assert weights.microseconds[0] == pytest.approx(0.01 * EACH_EVALUATION, rel=0.5)
 
 
 def _calls(operator: str, word: str, most: float) -> Node:

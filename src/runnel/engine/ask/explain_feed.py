@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from runnel.algebra.nodes.query import Node
 from runnel.catalog.declared import feeds
 from runnel.catalog.declared.operators import callable_operators
 from runnel.catalog.learned.operator_statistics import learned_operators
+from runnel.catalog.learned.query_costs import known_costs
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.engine.actors import Actor, feed_named, matched_since, names_for
@@ -18,9 +21,10 @@ from runnel.engine.outcome import Outcome
 from runnel.engine.trial.adhoc_matching import adhoc_plan
 from runnel.engine.workspace import Workspace
 from runnel.errors import NotFoundError
-from runnel.matching.explain.explain_query import explain_query, part_of
 from runnel.model.feed import Feed
 from runnel.model.learned.operator_statistics import OperatorStatistics
+from runnel.optimizer.describe import wrapped
+from runnel.optimizer.optimize import Step, optimize
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
 
@@ -29,25 +33,28 @@ if TYPE_CHECKING:
     from runnel.matching.explain.explain_operators import ExplainedOperators
 
 
-def explain_feed(root: Workspace, name: str, actor: Actor) -> Outcome:
-    """How a feed is matched: its part of the shared plan, its filter tree, and what it shares with others.
+def explain_feed(root: Workspace, name: str, actor: Actor, *, steps: bool = False) -> Outcome:
+    """How a feed is matched: its part of the shared plan, what finds it there, and what it shares with others.
 
-    A feed that nobody subscribes to is in no plan; it is compiled alone, to show what would become of it. So it is
-    for everybody but the operator: what the plan shares tells what others want.
+    A feed that nobody subscribes to is in no plan. It is compiled alone, to show how it would be matched. For owners
+    all feeds are compiled alone, because what the plan shares tells what others want. With `steps` the feed's plan is
+    shown after each pass of the optimizer, compiled alone for everybody.
     """
     with _planned(root, name, actor) as planned:
         # Imported here, as the compiler of kernels takes a second to load.
-        from runnel.matching.compile.expected_work import part_anchors
+        from runnel.matching.explain.explain_query import explain_query
 
-        part, _ = part_of(planned.plan, planned.feed.id, planned.names)
-        anchors = part_anchors(part).clauses
-        explained = explain_query(planned.feed.id, planned.plan, planned.names, anchors=anchors)
+        explained = explain_query(planned.feed.id, planned.plan, planned.names)
         feed = planned.feed
         asked, divided = _operators(root, planned, actor), _partition(root, planned)
+        measured = _measured(root, planned)
+        passes = _passes(planned) if steps else []
         lines = (
             feed.statement,
             planned.state,
+            *(line for one in passes for line in one.lines()),
             *explained.lines(),
+            *([measured.told()] if measured else ()),
             *(asked.lines() if asked else ()),
             *(divided.lines() if divided else ()),
         )
@@ -56,6 +63,8 @@ def explain_feed(root: Workspace, name: str, actor: Actor) -> Outcome:
             "statement": feed.statement,
             "matched": planned.is_live,
             **explained.to_json(),
+            "steps": [{"pass": one.name, "plan": one.plan} for one in passes],
+            "measured": asdict(measured) if measured else None,
             "operators": asked.to_json() if asked else None,
             "partition": divided.to_json() if divided else None,
         }
@@ -74,6 +83,57 @@ def _operators(root: Workspace, planned: _Planned, actor: Actor) -> ExplainedOpe
     return explain_operators(planned.plan, planned.feed.id, declared, learned)
 
 
+@dataclass(frozen=True, slots=True)
+class _Pass:
+    """The plan of a feed after a pass of the optimizer; no lines where the pass has changed nothing."""
+
+    name: str
+    plan: list[str]
+
+    def lines(self) -> list[str]:
+        """As text."""
+        return wrapped([f"after {self.name}:", *(f"  {line}" for line in self.plan or ("the same",))])
+
+
+def _passes(planned: _Planned) -> list[_Pass]:
+    steps: list[Step] = []
+    optimize([PlanQuery(planned.feed.id)], planned.definitions, steps=steps)
+    plans = [[], *(step.lines(planned.names) for step in steps)]
+    return [
+        _Pass(step.name, [] if after == before else after)
+        for step, (before, after) in zip(steps, pairwise(plans), strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredCost:
+    """What a query costs, as sampled items showed it; the cost of what queries share is divided among them."""
+
+    milliseconds: float
+    sampled: float
+    part: str
+
+    def told(self) -> str:
+        """As text.
+
+        >>> MeasuredCost(0.25, 40.0, "title contains 'rock'").told()
+        "measured: 0.250 ms per 1,000 items (40 sampled), mostly for: title contains 'rock'"
+        """
+        mostly = self.part or "being asked of every item"
+        cost = f"{self.milliseconds:,.3f} ms per 1,000 items ({self.sampled:,.0f} sampled)"
+        return f"measured: {cost}, mostly for: {mostly}"
+
+
+def _measured(root: Workspace, planned: _Planned) -> MeasuredCost | None:
+    """What a feed of the shared plan was measured to cost; None where it is not among the most expensive ones."""
+    if planned.row is None:
+        return None
+    with root.catalog.read() as connection:
+        known = {one.query: one.cost for one in known_costs(connection)}
+    found = known.get(planned.feed.id)
+    return None if found is None else MeasuredCost(found.milliseconds, found.items, found.cost.part)
+
+
 def _partition(root: Workspace, planned: _Planned) -> ExplainedPartition | None:
     """Where a feed is, where the shared plan is divided over workers."""
     if planned.row is None or planned.row.partitioning is None:
@@ -84,19 +144,21 @@ def _partition(root: Workspace, planned: _Planned) -> ExplainedPartition | None:
 
 
 def picture_feed(root: Workspace, name: str, actor: Actor) -> dict[str, str]:
-    """The filter trees in which a feed is, as SVG pictures by the names of the sources.
+    """The filter trees that match a feed, as SVG pictures by the names of the sources.
 
-    Sources of which the same is asked share a picture. What an actor may not know of others is in no picture.
+    Sources with the same predicates share a picture. What an actor may not know of others is in no picture.
     """
-    from runnel.papers.roses.explain_tree import MOST_PREDICATES, pictures
+    from runnel.matching.compile.build_matcher import matcher_name
+    from runnel.matching.explain.explain_query import draw_query
 
     with _planned(root, name, actor) as planned:
-        drawn = pictures(planned.plan, planned.feed.id, planned.names)
+        drawn = draw_query(planned.feed.id, planned.plan, planned.names)
+        matcher = matcher_name(planned.plan)
     if not drawn:
-        raise NotFoundError(
-            f"there is no filter tree of {name} to draw",
-            hint=f"it reads no source, or only sources with more than {MOST_PREDICATES:,} predicates",
-        )
+        hint = "it reads no source, or its sources have too many predicates"
+        if matcher != "tree":
+            hint = f'it is matched by {matcher}; the setting `matcher = "tree"` matches by filter trees'
+        raise NotFoundError(f"there is no filter tree of {name} to draw", hint=hint)
     return drawn
 
 
@@ -107,6 +169,7 @@ class _Planned:
     feed: Feed
     is_live: bool
     names: Mapping[int, str]
+    definitions: Mapping[int, Node]
     plan: Plan
     state: str
     row: PlanRow | None = None
@@ -123,8 +186,8 @@ def _planned(root: Workspace, name: str, actor: Actor) -> Iterator[_Planned]:
         definitions = feeds.definitions(connection, [feed.id], with_paused=True)
     if actor.is_admin and is_live and not feed.paused and current is not None:
         plan = load(root.storage, PlanVersion.of(current))
-        yield _Planned(feed, is_live, names, plan, f"plan version {current.version}", current)
+        yield _Planned(feed, is_live, names, definitions, plan, f"plan version {current.version}", current)
         return
     state = f"{feed_state(feed, is_live, actor)}; compiled alone it would be:"
-    with adhoc_plan([PlanQuery(feed.id)], definitions) as alone:
-        yield _Planned(feed, is_live, names, alone, state)
+    with adhoc_plan([PlanQuery(feed.id)], definitions, matcher=root.settings.matcher) as alone:
+        yield _Planned(feed, is_live, names, definitions, alone, state)

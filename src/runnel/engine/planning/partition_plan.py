@@ -105,6 +105,7 @@ def partition_queries(
         count=count,
         strategy=strategy,
         frequencies=known.frequencies or None,
+        matcher=root.settings.matcher,
         matches=known.matches(part.queries.query_ids),
         operator_milliseconds=known.operator_milliseconds or None,
         publications=known.graphs if GraphLayout.is_stored(part.layout) else (),

@@ -232,7 +232,9 @@ def compile_change(root: Workspace, change: PlanChange) -> CompiledChange:
     if current is not None and change.delta is not None:
         laid_out = LaidOut(change.delta.logical, Layout(change.delta.layout))
     else:
-        laid_out = lay_out(optimize(change.queries, change.definitions), change.frequencies)
+        laid_out = lay_out(
+            optimize(change.queries, change.definitions), change.frequencies, matcher=root.settings.matcher
+        )
     if current is not None and change.is_small:
         return CompiledChange(
             change, laid_out, laid_out.start_delta(root.storage, _folder(), change.dead, current.base)
@@ -241,7 +243,7 @@ def compile_change(root: Workspace, change: PlanChange) -> CompiledChange:
         folder = _folder()
         laid_out.write_delta(root.storage, folder, change.dead, current.base)
         both = load(root.storage, PlanVersion(0, current.base, folder))
-        laid_out = lay_out(merge_plans(both), change.frequencies)
+        laid_out = lay_out(merge_plans(both), change.frequencies, matcher=root.settings.matcher)
     return CompiledChange(change, laid_out, laid_out.start_base(root.storage, _folder()))
 
 

@@ -68,12 +68,14 @@ def reoptimize(
     if not (pays or is_due):
         return ReoptimizationReport(gain.now, gain.then)
     folder = new_folder()
-    compile_merged(root.storage, folder, plan, frequencies=known)
+    compile_merged(root.storage, folder, plan, frequencies=known, matcher=root.settings.matcher)
     return ReoptimizationReport(gain.now, gain.then, _publish(root, epoch, current, folder, proceed))
 
 
 def recompile_unusable(root: Workspace, epoch: int, *, proceed: Callable[[], None] = lambda: None) -> int | None:
-    """Compile all queries again if the plan is damaged or an older release wrote it; the version that was published.
+    """Compile all queries again if the plan is damaged, of an older release, or for another matcher.
+
+    Gives the version that was published.
 
     Folders of older releases can be read, but their words were cut by older rules, so queries would miss items.
     """
@@ -85,8 +87,11 @@ def recompile_unusable(root: Workspace, epoch: int, *, proceed: Callable[[], Non
 
 
 def _is_usable(root: Workspace, current: PlanRow) -> bool:
+    from runnel.matching.compile.build_matcher import matcher_name
+
     try:
-        return not plan_store.load(root.storage, plan_store.PlanVersion.of(current)).is_outdated
+        plan = plan_store.load(root.storage, plan_store.PlanVersion.of(current))
+        return not plan.is_outdated and matcher_name(plan) == root.settings.matcher
     except CorruptDataError as error:
         logger.warning("the plan cannot be read, and all queries are compiled again: %s", error)
         return False
@@ -103,7 +108,8 @@ def recompile(
     from runnel.optimizer.optimize import optimize
 
     folder = new_folder()
-    lay_out(optimize(change.queries, change.definitions), change.frequencies).write_base(root.storage, folder)
+    logical = optimize(change.queries, change.definitions)
+    lay_out(logical, change.frequencies, matcher=root.settings.matcher).write_base(root.storage, folder)
     return _publish(root, epoch, current, folder, proceed)
 
 

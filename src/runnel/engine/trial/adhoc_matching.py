@@ -37,14 +37,16 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def adhoc_plan(queries: Sequence[PlanQuery], definitions: Mapping[int, Node]) -> Iterator[Plan]:
+def adhoc_plan(
+    queries: Sequence[PlanQuery], definitions: Mapping[int, Node], *, matcher: str = "streams"
+) -> Iterator[Plan]:
     """A plan of some queries, compiled into a folder that goes away."""
     with tempfile.TemporaryDirectory(prefix="runnel-") as folder:
         storage = FileStorage(Path(folder).as_uri())
         # Imported here and where else plans are made: the compiler of kernels takes a second to load.
         from runnel.matching.compile.compile_plan import compile_base
 
-        compile_base(storage, "plan", queries, definitions)
+        compile_base(storage, "plan", queries, definitions, matcher=matcher)
         yield load(storage, PlanVersion(0, "plan", None))
 
 

@@ -59,7 +59,7 @@ TUNING: Final = frozenset(
         *("reoptimise_seconds", "slow_query_milliseconds", "scan_seconds", "publish_wait_seconds"),
         *("archive_seconds", "archive_segments", "orphan_seconds", "lease_seconds", "stall_seconds"),
         *("poll_seconds", "poll_retry_seconds", "poll_retry_limit_seconds", "retry_seconds"),
-        *("operator_order", "log_format", "user_agent", "preview_operator_seconds", "preview_items"),
+        *("matcher", "operator_order", "log_format", "user_agent", "preview_operator_seconds", "preview_items"),
     }
 )
 """Settings of speed and pace."""

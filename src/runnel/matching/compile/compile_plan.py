@@ -14,7 +14,7 @@ from time import perf_counter
 import numpy as np
 
 from runnel.algebra.nodes.query import Node
-from runnel.matching.compile.choose_matchers import choose_matchers
+from runnel.matching.compile.build_matcher import STREAMS, name_arrays
 from runnel.matching.filters.atoms.anchors import choose_anchors
 from runnel.matching.filters.atoms.atom_layout import NOTHING, Frequencies, lay_out_atoms
 from runnel.matching.filters.streams.stream_layout import lay_out_streams
@@ -37,8 +37,9 @@ def compile_base(
     *,
     settings: OptimizerSettings | None = None,
     frequencies: Frequencies | None = None,
+    matcher: str = STREAMS,
 ) -> PlanManifest:
-    """Compile queries into a new base folder.
+    """Compile queries into a new base folder. `matcher` names the matcher that serves it.
 
     >>> import tempfile
     >>> from runnel.algebra.nodes.query import Read, Union
@@ -49,7 +50,7 @@ def compile_base(
     1
     """
     logical = optimize(queries, definitions, settings=settings)
-    return compile_logical(storage, folder, logical, frequencies=frequencies, settings=settings)
+    return compile_logical(storage, folder, logical, frequencies=frequencies, matcher=matcher)
 
 
 def compile_logical(
@@ -58,7 +59,7 @@ def compile_logical(
     logical: LogicalPlan,
     *,
     frequencies: Frequencies | None = None,
-    settings: OptimizerSettings | None = None,
+    matcher: str = STREAMS,
 ) -> PlanManifest:
     """Lay out a logical plan and write it as a new base folder.
 
@@ -70,7 +71,7 @@ def compile_logical(
     ...     compile_logical(FileStorage(f"file://{folder}"), "plans/base-1", logical).kind
     'base'
     """
-    return lay_out(logical, frequencies, settings).write_base(storage, folder)
+    return lay_out(logical, frequencies, matcher=matcher).write_base(storage, folder)
 
 
 def compile_delta(
@@ -89,7 +90,7 @@ def compile_delta(
     `tombstones` are the base's queries that were removed; those that are replaced are tombstones by themselves.
     """
     logical = optimize(queries, definitions, settings=settings)
-    return lay_out(logical, frequencies, settings).write_delta(storage, folder, tombstones, parent)
+    return lay_out(logical, frequencies).write_delta(storage, folder, tombstones, parent)
 
 
 def compile_merged(
@@ -98,10 +99,10 @@ def compile_merged(
     plan: Plan,
     *,
     frequencies: Frequencies | None = None,
-    settings: OptimizerSettings | None = None,
+    matcher: str = STREAMS,
 ) -> PlanManifest:
     """Write a plan's base and delta as one new base, without its tombstones."""
-    return compile_logical(storage, folder, merge_plans(plan), frequencies=frequencies, settings=settings)
+    return compile_logical(storage, folder, merge_plans(plan), frequencies=frequencies, matcher=matcher)
 
 
 @dataclass(frozen=True)
@@ -144,10 +145,8 @@ class LaidOut:
         return replace(self, logical=replace(logical, query_since=since, gates=gates))
 
 
-def lay_out(
-    logical: LogicalPlan, frequencies: Frequencies | None = None, settings: OptimizerSettings | None = None
-) -> LaidOut:
-    """A logical plan with the arrays that matchers need, and the choice of a matcher for every source.
+def lay_out(logical: LogicalPlan, frequencies: Frequencies | None = None, *, matcher: str = STREAMS) -> LaidOut:
+    """A logical plan with the arrays that matchers need, and the name of its matcher.
 
     >>> from runnel.algebra.nodes.query import Read
     >>> laid_out = lay_out(optimize([PlanQuery(7), PlanQuery(8)], {7: Read(1), 8: Read(1)}))
@@ -168,11 +167,8 @@ def lay_out(
     for family in patterns:
         counters |= family.counters
     record = CostRecord("layout", perf_counter() - started, counters)
-    started = perf_counter()
-    choice = choose_matchers(logical, atoms, anchors, streams, settings.matcher if settings else None)
-    chosen = CostRecord("choose_matchers", perf_counter() - started, choice.counts)
-    arrays, seldom = atoms.arrays() | streams.arrays() | choice.arrays(), streams.seldom()
+    arrays, seldom = atoms.arrays() | streams.arrays() | name_arrays(matcher), streams.seldom()
     for family in patterns:
         arrays, seldom = {**arrays, **family.arrays()}, {**seldom, **family.seldom()}
     layout = Layout(arrays, seldom)
-    return LaidOut(replace(logical, costs=(*logical.costs, record, chosen)), layout)
+    return LaidOut(replace(logical, costs=(*logical.costs, record)), layout)

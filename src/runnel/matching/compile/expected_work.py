@@ -1,13 +1,14 @@
-"""What the streams and the anchor index of a plan are expected to do for an item.
+"""What the streams of a plan are expected to do for an item, and what that costs.
 
 In: the arrays of a plan part. Out: the clause by which each predicate is found, and for every source the entries that
-an item passes, the numbers that are compared with bounds, and the candidates of an index. Items are taken to come in
-full blocks, from all sources alike; an entry that is walked for a block is shared by its items.
+an item passes and the numbers that are compared with bounds. Items are taken to come in full blocks, from all sources
+alike; an entry that is walked for a block is shared by its items.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -16,19 +17,24 @@ from runnel.kernel import Number, kernel, step
 from runnel.matching.filters.atoms.anchors import Anchors, choose_anchors
 from runnel.matching.filters.atoms.atom_layout import AtomLayout
 from runnel.matching.filters.index.index_layout import stored_atoms
-from runnel.matching.filters.streams.entries import sources_of
 from runnel.matching.filters.streams.masks import BLOCK
 from runnel.matching.filters.streams.shared_groups import MOST_LEVELS, expected_holders
 from runnel.matching.filters.streams.stream_layout import StreamLayout, stream_shares
 from runnel.matching.filters.streams.write_streams import ENTRY, GROUPED, HEAD, KIND, MIXED, RANGE
-from runnel.plan.logical_plan import LogicalPlan
 from runnel.plan.store import PlanPart
 
 _LOOK = 0.02
 """What looking for a source's own stream costs, in entries."""
 
-_OTHERS = 0.4
-"""What a candidate that no query of the source asks for costs, in candidates."""
+EACH_ITEM: Final = 8.0
+EACH_ENTRY: Final = 0.1
+EACH_NUMBER: Final = 0.0002
+EACH_EVALUATION: Final = 125.0
+"""Microseconds of CPU for an item as such, an entry, a number compared, and a query evaluated by its definition.
+
+`benchmarks/matchers.py` measured these, rounded: workload M, long texts, batches of 2,048 items, on two cores that
+others used too. What more queries cost otherwise (more words to mark, more matches to write) is in them.
+"""
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,11 @@ class StreamWork:
 
     entries: Array
     numbers: Array
+
+    @property
+    def microseconds(self) -> Array:
+        """The CPU time that this takes."""
+        return EACH_ITEM + EACH_ENTRY * self.entries + EACH_NUMBER * self.numbers
 
 
 def part_anchors(part: PlanPart) -> Anchors:
@@ -66,26 +77,6 @@ def _per_item(work: Array, own_keys: Rows, general: int, looks: Array) -> Array:
     # Looks are made once for a source of which the block has any item.
     seldom = 1.0 - (1.0 - 1.0 / sources) ** BLOCK
     return np.asarray(work[:general].sum() / BLOCK + (own + seldom * looks) / (BLOCK / sources))
-
-
-def expect_candidates(logical: LogicalPlan, atoms: AtomLayout, anchors: Anchors) -> Array:
-    """The candidates of the anchor index for an item of each source, in the order of their catalog ids."""
-    owners = np.repeat(np.arange(len(anchors.clauses)), anchors.keys.lengths)
-    found = np.bincount(owners, weights=atoms.key_shares[anchors.keys.values], minlength=len(anchors.clauses))
-    # All predicates that a key leads to are looked at; those of other sources are left aside after that.
-    everything = _OTHERS * found.sum()
-    found[anchors.keys.lengths == 0] = 1.0
-    return np.asarray(everything + (1.0 - _OTHERS) * by_source(logical, found[logical.target_predicates]))
-
-
-def by_source(logical: LogicalPlan, weights: Array) -> Array:
-    """The weights of the targets that each source has, summed up; what is asked of it twice counts twice."""
-    scopes = logical.scopes
-    of_scopes = np.bincount(logical.target_scopes, weights=weights, minlength=len(scopes))
-    owners = np.repeat(np.arange(len(scopes)), scopes.lengths)
-    sources = sources_of(logical)
-    dense = np.searchsorted(sources, scopes.values)
-    return np.bincount(dense, weights=of_scopes[owners], minlength=len(sources))
 
 
 @kernel

@@ -16,7 +16,7 @@ from runnel.arrays import offsets_of
 from runnel.matching.operators.decide.decider import Key
 from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
 from runnel.matching.operators.decide.operators_in_process import order_problem_of
-from runnel.matching.operators.orders.choose_order import CANDIDATES, Choice, Prediction, choose_order
+from runnel.matching.operators.orders.choose_order import Choice, Prediction, choose_order
 from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.matching.operators.orders.rounds import Rounds
 from runnel.model.learned.operator_statistics import OperatorStatistics
@@ -87,7 +87,7 @@ def explain_operators(
     declared: Mapping[Key, OperatorDeclaration] = {(one.name, one.version): one for one in declarations}
     problem = order_problem_of(ways, declared, learned)
     offsets = offsets_of([len(own)])
-    choice = choose_order(problem, offsets, own.astype(np.int32), candidates=CANDIDATES)
+    choice = choose_order(problem, offsets, own.astype(np.int32))
     shared = choose_order(problem).predictions if problem.ways <= _MOST_WAYS else ()
     return ExplainedOperators(
         tuple(describe_disjunct(plan.operators, int(way)) for way in own),

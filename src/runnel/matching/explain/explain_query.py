@@ -1,10 +1,14 @@
-"""What became of a query in a plan: its predicate on every source, its anchor, its filter tree, what it shares."""
+"""What became of a query in a plan: its predicate on every source, how the plan's matcher finds it, what it shares.
+
+In: a loaded plan and a query. Out: an explanation for people and programs. How predicates are matched is explained by
+the matcher that the plan is served by (`Explainer`). Importing this loads the compiler of kernels.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,6 +16,8 @@ from runnel.algebra.nodes.render import render, render_name
 from runnel.algebra.semantics.distinct import render_distinct
 from runnel.arrays import Array
 from runnel.errors import NotFoundError
+from runnel.matching.compile.build_matcher import find_matcher, matcher_name
+from runnel.matching.contract import Explainer, Explanation
 from runnel.optimizer.describe import (
     counted,
     describe_disjunct,
@@ -25,9 +31,6 @@ from runnel.optimizer.describe import (
 from runnel.plan.gates import query_of, visible
 from runnel.plan.logical_plan import EXACT, LogicalPlan
 from runnel.plan.store import Plan, PlanPart
-
-if TYPE_CHECKING:
-    from runnel.papers.roses.explain_tree import SourceExplanation, SourceTrees
 
 _SINGULAR = {
     "queries": "query",
@@ -53,13 +56,12 @@ class Sharing:
 class BranchExplanation:
     """The query on some sources. Not exact: the predicate finds candidates and `decided_by` decides.
 
-    `trees` are its ways down the filter trees of the sources, of the first few where there are many.
+    `matched` says how the plan's matcher finds the predicate on these sources.
     """
 
     sources: tuple[str, ...]
     predicate: str
     exact: bool
-    anchor: str | None
     queries: int
     clauses: tuple[Sharing, ...]
     atoms: tuple[Sharing, ...]
@@ -68,11 +70,11 @@ class BranchExplanation:
     """Whose duplicates are left out of what comes this way."""
     asked: str | None = None
     """What operators must say of what comes this way."""
-    trees: tuple[SourceExplanation, ...] = ()
+    matched: tuple[Explanation, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """The explanation as a JSON value."""
-        return asdict(replace(self, trees=())) | {"trees": [one.to_json() for one in self.trees]}
+        return asdict(replace(self, matched=())) | {"matched": [one.to_json() for one in self.matched]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,27 +102,14 @@ class PlanExplanation:
         return wrapped([*shown, f"whole plan: {totals}"])
 
 
-def explain_query(
-    query: int,
-    plan: Plan,
-    names: Mapping[int, str] | None = None,
-    *,
-    anchors: Array | None = None,
-) -> PlanExplanation:
-    """What a plan does for a query, by its catalog id; `names` gives the feeds' names.
-
-    `anchors` are the clauses by which the predicates of the query's part are found: matchers know these, and
-    `explain` says so where they are given. Which matcher was chosen for a source is in the plan.
-    """
-    from runnel.matching.compile.matcher_choice import MatcherChoice
-    from runnel.papers.roses.explain_tree import SourceTrees
-
+def explain_query(query: int, plan: Plan, names: Mapping[int, str] | None = None) -> PlanExplanation:
+    """What a plan does for a query, by its catalog id; `names` gives the feeds' names."""
     known = names or {}
     part, position = part_of(plan, query, known)
-    trees = SourceTrees(part, plan.removed(part), MatcherChoice.stored(part.layout))
+    explainer = _explainer(plan, part)
     gates = disjuncts_of(part, query, known)
     branches = tuple(
-        replace(_branch(part, target, known, anchors, trees), gate=gate, asked=asked)
+        replace(_branch(part, target, known, explainer), gate=gate, asked=asked)
         for place, gate, asked in (
             (position, None, None),
             *((place, gate, None) for place, gate in gates),
@@ -130,6 +119,20 @@ def explain_query(
     )
     since = int(part.logical.query_since[position])
     return PlanExplanation(_name(query, known), part.manifest.kind, since, branches, _totals(plan))
+
+
+def draw_query(query: int, plan: Plan, names: Mapping[int, str]) -> dict[str, str]:
+    """Pictures (SVG) of how a query is matched, by title; none where the plan's matcher draws nothing."""
+    part, position = part_of(plan, query, names)
+    logical = part.logical
+    places = [position, *(place for place, _ in disjuncts_of(part, query, names))]
+    scopes = {int(logical.target_scopes[target]) for place in places for target in targets_of(logical, place)}
+    sources = sorted({source for scope in scopes for source in logical.scopes.row(scope).tolist()})
+    return _explainer(plan, part).pictures({source: names.get(source, f"#{source}") for source in sources})
+
+
+def _explainer(plan: Plan, part: PlanPart) -> Explainer:
+    return find_matcher(matcher_name(plan)).explainer(part, plan.removed(part))
 
 
 def part_of(plan: Plan, query: int, names: Mapping[int, str] | None = None) -> tuple[PlanPart, int]:
@@ -186,13 +189,10 @@ def _totals(plan: Plan) -> dict[str, int]:
     return totals | {"bytes": sum(part.manifest.size for part in plan.parts)}
 
 
-def _branch(
-    part: PlanPart, target: int, names: Mapping[int, str], anchors: Array | None, trees: SourceTrees
-) -> BranchExplanation:
+def _branch(part: PlanPart, target: int, names: Mapping[int, str], explainer: Explainer) -> BranchExplanation:
     logical = part.logical
     predicate = int(logical.target_predicates[target])
     formula = int(logical.predicate_formulas[predicate])
-    anchor = -1 if anchors is None else int(anchors[predicate])
     sources = {
         source: _name(source, names) for source in logical.scopes.row(int(logical.target_scopes[target])).tolist()
     }
@@ -201,12 +201,11 @@ def _branch(
         sources=tuple(sources.values()),
         predicate=render(stored_predicate(logical, predicate)),
         exact=formula == EXACT,
-        anchor=None if anchor < 0 else render(stored_clause(logical, anchor)),
         queries=_sharing_queries(logical, predicate),
         clauses=_shared_clauses(logical, clauses),
         atoms=_shared_atoms(logical, clauses),
         decided_by=None if formula == EXACT else describe_stored_formula(logical, formula),
-        trees=trees.explain(predicate, sources),
+        matched=tuple(explainer.explain(predicate, sources)),
     )
 
 
@@ -230,22 +229,18 @@ def _shared_atoms(logical: LogicalPlan, clauses: Array) -> tuple[Sharing, ...]:
 
 
 def _branch_lines(branch: BranchExplanation) -> list[str]:
-    anchor = branch.anchor or "none: asked of every item"
     lines = [
         f"  on {shortened(branch.sources)}:",
         f"    predicate: {branch.predicate}",
-        f"    found by: {anchor}",
         f"    shared by {counted(branch.queries, 'query')}",
     ]
-    lines += [f"    clause in {counted(one.uses, 'predicate')}: {one.text}" for one in branch.clauses]
-    lines += [f"    atom in {counted(one.uses, 'clause')}: {one.text}" for one in branch.atoms]
+    lines += [f"    {line}" for one in branch.matched for line in one.lines()]
+    lines += [f"    clause in {one.uses:,} predicates: {one.text}" for one in branch.clauses if one.uses > 1]
+    lines += [f"    atom in {one.uses:,} clauses: {one.text}" for one in branch.atoms if one.uses > 1]
     if branch.asked is not None:
         lines.append(f"    then operators decide: {branch.asked}")
     if branch.gate is not None:
         lines.append(f"    without duplicates, at the gate of {branch.gate}")
     if branch.decided_by is not None:
         lines.append(f"    too large for a normal form; decided by: {branch.decided_by}")
-    for one in branch.trees:
-        lines += [f"    {line}" for line in one.lines()]
-    left = len(branch.sources) - sum(len(one.sources) for one in branch.trees)
-    return [*lines, f"    filter trees of {counted(left, 'more source')} are not shown"] if left else lines
+    return lines

@@ -10,8 +10,9 @@ import numpy as np
 
 from runnel.arrays import IDENTIFIER, Array, read_only
 from runnel.kernel import Number, kernel
-from runnel.matching.operators.orders.order import Order, OrderKind
+from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem
+from runnel.papers.operators.advance_disjuncts import CHAINS
 from runnel.papers.operators.chains import Chains
 
 MOST_PAIRS = 30_000_000
@@ -34,7 +35,7 @@ def kruskal(problem: OrderProblem) -> Order:
         problem.way_offsets, read_only(tests), problem.test_offsets, problem.test_ways, problem.chances, costs, most
     )
     sequence = _path(problem.ways, firsts, seconds, np.argsort(savings, kind="stable"))
-    return Order.by_ways("kruskal", OrderKind.CHAINS, problem, sequence, tests)
+    return Order.by_ways("kruskal", CHAINS, problem, sequence, tests)
 
 
 @kernel
@@ -53,7 +54,7 @@ def _pairs(
                 other = tests[offsets[ways[other_place]] : offsets[ways[other_place] + 1]]
                 if _first_shared(one, other) == test:
                     firsts[count], seconds[count] = ways[place], ways[other_place]
-                    savings[count] = _saving(one, other, chances, costs)
+                    savings[count] = saving_of(one, other, chances, costs)
                     count += 1
     return firsts[:count], seconds[:count], savings[:count]
 
@@ -75,21 +76,27 @@ def _holds(tests: Array, wanted: Number) -> Number:
 
 
 @kernel
-def _saving(one: Array, other: Array, chances: Array, costs: Array) -> Number:
-    """The general case of section 4.2.4: the sum over shared tests, costs above without those of shared tests."""
-    saving, reach, cost = 0.0, 1.0, 0.0
+def saving_of(one: Array, other: Array, chances: Array, costs: Array) -> Number:
+    """The general case of section 4.2.4: the sum over shared tests of (1 - p)(P C' of the other - P of the other C').
+
+    P is the chance to come to the test; C' the cost of the tests above it "without considering" the shared ones.
+    Those have passed in both chains when the test is reached, so neither their cost nor their chance is part of C'.
+    """
+    saving, reach, apart, cost = 0.0, 1.0, 1.0, 0.0
     for test in one:
         if _holds(other, test):
-            other_reach, other_cost = 1.0, 0.0
+            other_reach, other_apart, other_cost = 1.0, 1.0, 0.0
             for above in other:
                 if above == test:
                     break
                 if not _holds(one, above):
-                    other_cost += other_reach * costs[above]
+                    other_cost += other_apart * costs[above]
+                    other_apart *= chances[above]
                 other_reach *= chances[above]
             saving += (1.0 - chances[test]) * (reach * other_cost - other_reach * cost)
         else:
-            cost += reach * costs[test]
+            cost += apart * costs[test]
+            apart *= chances[test]
         reach *= chances[test]
     return saving
 

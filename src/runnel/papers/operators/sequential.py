@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from runnel.matching.operators.orders.order import Order, OrderKind
+from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem
+from runnel.papers.operators.advance_disjuncts import MARKED
 
 
 def sequential(problem: OrderProblem) -> Order:
@@ -13,4 +14,4 @@ def sequential(problem: OrderProblem) -> Order:
 
     As algorithm 1 is written, a way that was begun is gone through to its end even after it is rejected (line 7).
     """
-    return Order.by_ways("sequential", OrderKind.MARKED, problem, np.arange(problem.ways))
+    return Order.by_ways("sequential", MARKED, problem, np.arange(problem.ways))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from runnel.matching.operators.orders.order import Order, OrderKind
+from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem
+from runnel.papers.operators.advance_disjuncts import CHAINS
 from runnel.papers.operators.chains import Chains
 
 
@@ -14,4 +15,4 @@ def sub_order(problem: OrderProblem) -> Order:
     Kruskal's method, which takes pairs with the least savings first; `kruskal` does that, and gains nothing.
     """
     chains = Chains.of(problem)
-    return Order.by_ways("sub_order", OrderKind.CHAINS, problem, chains.order(), chains.tests())
+    return Order.by_ways("sub_order", CHAINS, problem, chains.order(), chains.tests())

@@ -12,7 +12,8 @@ import numpy as np
 
 from runnel.arrays import IDENTIFIER, Array, offsets_of, read_only
 from runnel.kernel import Number, inlined, kernel
-from runnel.matching.operators.orders.order import Order, OrderKind
+from runnel.matching.operators.orders.advance import RANKS
+from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem
 
 WORD = 64
@@ -43,7 +44,7 @@ class Sweep:
     """The ways of a problem in the order in which a static order comes to them: most are found nearby then."""
 
     def __init__(self, problem: OrderProblem, order: Order) -> None:
-        if order.kind is not OrderKind.RANKS:
+        if order.kind is not RANKS:
             raise ValueError(f"{order.name} is not an order of calls that is the same for all items")
         self._tests = _in_sequence(problem, order)
         lengths = np.diff(problem.test_offsets)[self._tests]

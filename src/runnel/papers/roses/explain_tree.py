@@ -1,8 +1,8 @@
-"""The filter tree around a query (RoSeS §4.3-5): the filters that its items pass on one source, and what all save.
+"""How the tree matcher finds a predicate (RoSeS §4.3-5): the filters that its items pass on each source.
 
-In: a part of a plan, a source and a predicate. Out: the path of filters from the source down to the predicate, in
-words and as JSON, and the whole tree as a picture. Only what is asked of the source is looked at, whatever else the
-plan holds. Importing this loads the compiler of kernels, so `explain` does it when it is asked.
+In: a part of a plan, a predicate and its sources. Out: the path of filters from the source down to the predicate, in
+words and as JSON, and the whole tree as a picture. Only the predicates of the source are factored, whatever else the
+plan holds.
 """
 
 from __future__ import annotations
@@ -15,10 +15,7 @@ from typing import Any
 import numpy as np
 
 from runnel.arrays import IDENTIFIER, Array, Rows, Texts, offsets_of
-from runnel.matching.compile.matcher_choice import MatcherChoice
-from runnel.matching.explain.explain_query import disjuncts_of, part_of, targets_of
 from runnel.optimizer.describe import counted, shortened
-from runnel.optimizer.matcher_costs import ExpectedWork
 from runnel.papers.roses.describe_tree import (
     ClauseText,
     TreeDescription,
@@ -29,7 +26,7 @@ from runnel.papers.roses.describe_tree import (
 from runnel.papers.roses.factoring.filter_table import FilterTable, predicates_of
 from runnel.papers.roses.factoring.filter_tree import ROOT, FilterTree
 from runnel.plan.logical_plan import EXACT, LogicalPlan
-from runnel.plan.store import Plan, PlanPart
+from runnel.plan.store import PlanPart
 
 MOST_PREDICATES = 5_000
 """Of how many predicates of a source a tree is made to explain it: more than that takes seconds."""
@@ -81,101 +78,80 @@ class ExplainedTree:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceExplanation:
-    """A query on sources of which the same is asked: its way down their tree, and what the matchers do for an item.
+class TreeExplanation:
+    """A query on sources with the same predicates: its path down their filter tree.
 
-    Without a tree there are too many predicates for one to be made just to look at.
+    Without a tree there are too many predicates for one to be made just to show it. `hidden` sources are not shown.
     """
 
     sources: tuple[str, ...]
     predicates: int
     tree: TreeDescription | None
-    work: ExpectedWork | None
+    hidden: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The explanation as a JSON value."""
         return {
+            "matcher": "tree",
             "sources": list(self.sources),
             "predicates": self.predicates,
             "tree": None if self.tree is None else self.tree.to_json(),
-            "matchers": None if self.work is None else self.work.to_json(),
         }
 
     def lines(self) -> list[str]:
         """The explanation as text."""
-        names, work = shortened(self.sources), [] if self.work is None else self.work.lines()
+        asked = f"matched by the filter tree of {shortened(self.sources)}, {counted(self.predicates, 'predicate')}"
+        more = [f"filter trees of {counted(self.hidden, 'more source')} are not shown"] if self.hidden else []
         if self.tree is None:
-            asked = counted(self.predicates, "predicate")
-            why = f"{asked}; the filter tree is shown for {MOST_PREDICATES:,} at most"
-            return [f"{names}: {why}", *(f"  {line}" for line in work)]
-        asked = counted(self.predicates, "predicate")
+            return [f"{asked}; it is shown for {MOST_PREDICATES:,} at most", *more]
         first, *below = self.tree.lines()
         through = [] if self.tree.filters else ["  no filter for this query: every item passes"]
-        inner = [first, *through, *below, *work]
-        return [f"filter tree of {names}, {asked}:", *(f"  {line}" for line in inner)]
+        return [f"{asked}:", *(f"  {line}" for line in (first, *through, *below)), *more]
 
 
-class SourceTrees:
-    """The trees of a part's sources, made when they are asked for; sources of which the same is asked share one."""
+class TreeExplainer:
+    """Explains how the tree matcher matches a part; sources with the same predicates share a tree."""
 
-    def __init__(self, part: PlanPart, removed: Array, choice: MatcherChoice | None = None) -> None:
+    def __init__(self, part: PlanPart) -> None:
         self._part = part
-        self._removed = removed
-        self._choice = choice
         self._trees: dict[bytes, ExplainedTree | None] = {}
 
-    def explain(self, predicate: int, sources: Mapping[int, str]) -> tuple[SourceExplanation, ...]:
-        """A predicate on some sources, given with their names; on the first few, if they are many."""
+    def explain(self, predicate: int, sources: Mapping[int, str]) -> tuple[TreeExplanation, ...]:
+        """A predicate on its sources; on the first few, if there are many."""
         groups: dict[bytes, list[int]] = {}
         for source in list(sources)[:MOST_TREES]:
-            groups.setdefault(predicates_of(self._part.logical, source).tobytes(), []).append(source)
-        return tuple(
-            self._explained(predicate, key, {one: sources[one] for one in same}) for key, same in groups.items()
-        )
+            groups.setdefault(self._key(source), []).append(source)
+        explained = [
+            TreeExplanation(
+                tuple(sources[one] for one in same),
+                len(key) // 8,
+                None if (tree := self._tree(same[0])) is None else tree.path(predicate),
+            )
+            for key, same in groups.items()
+        ]
+        hidden = max(0, len(sources) - MOST_TREES)
+        return (*explained[:-1], replace(explained[-1], hidden=hidden)) if explained else ()
 
-    def tree(self, source: int) -> ExplainedTree | None:
-        """The tree of a source, or None where it has too many predicates."""
-        key = predicates_of(self._part.logical, source).tobytes()
+    def pictures(self, sources: Mapping[int, str]) -> dict[str, str]:
+        """The trees of the first few sources, by the names of the sources that share each."""
+        shown: dict[bytes, list[str]] = {}
+        trees: dict[bytes, ExplainedTree] = {}
+        for source, name in list(sources.items())[:MOST_TREES]:
+            tree = self._tree(source)
+            if tree is not None:
+                trees[self._key(source)] = tree
+                shown.setdefault(self._key(source), []).append(name)
+        titles = {", ".join(names): trees[key] for key, names in shown.items()}
+        return {title: tree.picture(title) for title, tree in titles.items()}
+
+    def _key(self, source: int) -> bytes:
+        return predicates_of(self._part.logical, source).tobytes()
+
+    def _tree(self, source: int) -> ExplainedTree | None:
+        key = self._key(source)
         if key not in self._trees:
             self._trees[key] = explained_tree(self._part, source)
         return self._trees[key]
-
-    def _explained(self, predicate: int, key: bytes, sources: Mapping[int, str]) -> SourceExplanation:
-        source = next(iter(sources))
-        found = self.tree(source)
-        work = None if self._choice is None else self._choice.work(source)
-        if work is not None:
-            # The tree is there now; when the plan was compiled it was made only where it could have been chosen.
-            asked = work.filters if found is None else found.tree.cost
-            work = replace(work, filters=asked, queries=self._queries(source))
-        path = None if found is None else found.path(predicate)
-        return SourceExplanation(tuple(sources.values()), len(key) // 8, path, work)
-
-    def _queries(self, source: int) -> int:
-        """How many queries that live read a source."""
-        logical = self._part.logical
-        owners = np.repeat(np.arange(len(logical.scopes)), logical.scopes.lengths)
-        scopes = np.unique(owners[logical.scopes.values == source])
-        targets = np.flatnonzero(np.isin(logical.target_scopes, scopes))
-        queries = np.unique(logical.targets.expand(targets)[1])
-        return int(np.count_nonzero(~self._removed[queries]))
-
-
-def pictures(plan: Plan, query: int, names: Mapping[int, str]) -> dict[str, str]:
-    """The trees in which a query is, as SVG by the names of their sources; those of the first few sources."""
-    part, position = part_of(plan, query, names)
-    logical = part.logical
-    places = [position, *(place for place, _ in disjuncts_of(part, query, names))]
-    scopes = [int(logical.target_scopes[target]) for place in places for target in targets_of(logical, place)]
-    sources = sorted({source for scope in scopes for source in logical.scopes.row(scope).tolist()})
-    trees = SourceTrees(part, plan.removed(part))
-    shown: dict[int, tuple[ExplainedTree, list[str]]] = {}
-    for source in sources[:MOST_TREES]:
-        found = trees.tree(source)
-        if found is not None:
-            shown.setdefault(id(found), (found, []))[1].append(names.get(source, f"#{source}"))
-    titles = [(", ".join(several), found) for found, several in shown.values()]
-    return {title: found.picture(title) for title, found in titles}
 
 
 def explained_tree(part: PlanPart, source: int) -> ExplainedTree | None:

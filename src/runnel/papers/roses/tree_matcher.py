@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from runnel.arrays import Array
+from runnel.matching.contract import Explainer
 from runnel.matching.filters.index.chunks import ChunkedMatcher
 from runnel.papers.roses.factoring.candidates import FactoringSettings
 from runnel.papers.roses.factoring.filter_tree import FilterTree
 from runnel.papers.roses.tree_part import TreePart
-from runnel.plan.store import Plan
+from runnel.plan.store import Plan, PlanPart
 
 _CHUNK = 512
 """Items that go down a tree together, at most."""
@@ -39,6 +40,13 @@ class TreeMatcher(ChunkedMatcher):
         predicates = max(len(part.reach.logical.predicates) for part in self._trees)
         # A tree has at most twice as many nodes as predicates; a word of a mask holds 64 items.
         super().__init__(self._trees, 64 * max(1, min(_CHUNK // 64, _MASK_BYTES // (16 * (predicates + 1)))))
+
+    @staticmethod
+    def explainer(part: PlanPart, removed: Array) -> Explainer:
+        """What explains how trees match a part."""
+        from runnel.papers.roses.explain_tree import TreeExplainer  # workers do not need it
+
+        return TreeExplainer(part)
 
     def trees(self, source: int) -> list[FilterTree]:
         """The filter trees of a source, one for each part of the plan."""

@@ -15,11 +15,11 @@ import numpy as np
 
 from runnel.arrays import Array
 from runnel.errors import RunnelError
+from runnel.matching.compile.build_matcher import STREAMS
 from runnel.matching.compile.compile_plan import lay_out
 from runnel.matching.filters.atoms.anchors import choose_anchors
 from runnel.matching.filters.atoms.atom_layout import AtomLayout, Frequencies
 from runnel.model.graph import Triple
-from runnel.optimizer.optimizer_settings import OptimizerSettings
 from runnel.plan.gates import GateTable, query_of
 from runnel.plan.logical_plan import LogicalPlan
 from runnel.plan.manifest import PlanManifest
@@ -46,9 +46,6 @@ _ROUTER_PART = 16
 _FEW_CONDITIONS = 1_024
 """So many conditions are no burden, however small the base is."""
 
-_ROUTING = OptimizerSettings(matcher="streams")
-"""A router has few predicates, with clauses of a thousand words: by a tree it takes six times as long."""
-
 
 def make_partitioning(
     storage: Storage,
@@ -61,7 +58,7 @@ def make_partitioning(
     strategy: Strategy | None = None,
     most_conditions: int | None = None,
     frequencies: Frequencies | None = None,
-    settings: OptimizerSettings | None = None,
+    matcher: str = STREAMS,
     matches: Array | None = None,
     operator_milliseconds: Mapping[str, float] | None = None,
     publications: Sequence[Sequence[Triple]] = (),
@@ -123,7 +120,7 @@ def make_partitioning(
         chosen = choose_assignment(weights, count, strategy)
     else:
         chosen = _given(weights, partitions, count, strategy or (before.strategy if before else "grouped"))
-    make = _Making(storage, logical, new_folder, frequencies, settings, proceed)
+    make = _Making(storage, logical, new_folder, frequencies, matcher, proceed)
     made = make.partitioning(base, cover, weights, chosen, _Old(storage, base, before))
     made = replace(made, counters={**kin.counters, **cover.counters, **made.counters, **(noted or {})})
     write_partitioning(
@@ -155,7 +152,7 @@ class _Making:
     logical: LogicalPlan
     new_folder: Callable[[], str]
     frequencies: Frequencies | None
-    settings: OptimizerSettings | None
+    matcher: str
     proceed: Callable[[], None]
 
     def partitioning(
@@ -178,19 +175,20 @@ class _Making:
             counters={"queries": len(weights), "groups": weights.group_count, "reused": old.reused},
         )
 
-    def _write(self, logical: LogicalPlan, settings: OptimizerSettings | None) -> PlanManifest:
+    def _write(self, logical: LogicalPlan, matcher: str) -> PlanManifest:
         """Lay out a plan, and write it into a new folder."""
         self.proceed()
-        return lay_out(logical, self.frequencies, settings).write_base(self.storage, self.new_folder())
+        return lay_out(logical, self.frequencies, matcher=matcher).write_base(self.storage, self.new_folder())
 
     def _router(self, cover: Cover, partitions: Array, routes: ExpectedRoutes) -> PlanManifest:
         """Write the router of an assignment, which is by position in `query_ids`, with routes that are to be open.
 
         It keeps the gates of the base for the sake of deltas, whose queries may lead through them.
         """
+        # Clauses of a thousand words: a filter tree takes six times as long as streams here.
         opened = routes.open_partitions, routes.open_scopes
         plan = router_plan(self.logical, cover, partitions, len(routes.shares), opened=opened)
-        return self._write(replace(plan, gates=GateTable(texts=self.logical.gates.texts)), _ROUTING)
+        return self._write(replace(plan, gates=GateTable(texts=self.logical.gates.texts)), STREAMS)
 
     def _partition(
         self, weights: Weights, chosen: ChosenAssignment, number: int, owners: Array, old: _Old
@@ -201,7 +199,7 @@ class _Making:
         known = old.taken(weights.owners[own])
         if known is not None:
             return Partition(known.folder, known.queries, known.bytes, *expected)
-        manifest = self._write(cut_plan(self.logical, own[owners]), self.settings)
+        manifest = self._write(cut_plan(self.logical, own[owners]), self.matcher)
         return Partition(manifest.folder, int(np.count_nonzero(own)), manifest.size, *expected)
 
 

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from runnel.arrays import Array, Rows, offsets_of
+from runnel.matching.compile.expected_work import EACH_EVALUATION, EACH_ITEM, EACH_NUMBER
 from runnel.matching.filters.atoms.anchors import Anchors
 from runnel.matching.filters.atoms.atom_layout import AtomLayout
 from runnel.matching.filters.atoms.atom_tests import TestKind
 from runnel.matching.filters.streams.masks import BLOCK
-from runnel.optimizer.matcher_costs import ALWAYS, EACH
 from runnel.plan.gates import query_of
 from runnel.plan.logical_plan import EXACT, LogicalPlan
 from runnel.scaleout.divide.affinity import GRAPH, components, place_conditions, scope_order
@@ -41,7 +41,7 @@ PATTERN = 0.0025
 From 20,000 to 60,000 patterns it was 0.0026, from 50 to 20,000 patterns 0.0015.
 """
 
-COPY = ALWAYS["streams"]
+COPY = EACH_ITEM
 """Microseconds to take an item apart once more: what an item costs in a partition where nothing matches it."""
 
 GRAPH_COPY = 100.0
@@ -239,13 +239,13 @@ class _Weighing:
         shares = self.key_shares[keys] * self._target_parts[owners]
         entries = np.bincount(owners, weights=per_block(shares), minlength=len(predicates))
         lone = self._anchors.keys.lengths[predicates] == 0
-        return np.where(lone, (EACH["numbers"] + ENTRY / BLOCK) * self._target_parts, ENTRY * entries)
+        return np.where(lone, (EACH_NUMBER + ENTRY / BLOCK) * self._target_parts, ENTRY * entries)
 
     def _evaluated(self) -> Array:
         """By target the microseconds of graph patterns, and of what only the evaluator knows."""
         graphs, others = self._atoms_of_predicates()
         slow = (self._logical.predicate_formulas != EXACT) | (others > 0)
-        costs = PATTERN * graphs + EACH["scan"] * self._rates * slow
+        costs = PATTERN * graphs + EACH_EVALUATION * self._rates * slow
         return np.asarray(costs[self._logical.target_predicates] * self._target_parts)
 
     def _atoms_of_predicates(self) -> tuple[Array, Array]:

@@ -15,13 +15,16 @@ from runnel.catalog.store import leases
 from runnel.engine import Engine, open_engine
 from runnel.engine.planning import reoptimize
 from runnel.engine.planning.plan_change import frequencies
+from runnel.errors import WorkspaceError
 from runnel.language.syntax import text_conditions
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.gain import gain_of_compiling
 from runnel.matching.contract import Matcher
+from runnel.matching.filters.streams.stream_matcher import StreamMatcher
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.model.learned.stream_statistics import StreamSample
+from runnel.papers.roses.tree_matcher import TreeMatcher
 from runnel.plan import store
 from runnel.plan.store import PlanVersion, load
 
@@ -150,6 +153,20 @@ def test_a_plan_of_an_older_release_is_compiled_with_the_words_of_today(
     assert version is not None
     assert matcher(engine).match(MUSE).total == 1
     assert reoptimize.recompile_unusable(engine.root, held) is None
+
+
+def test_queries_are_compiled_for_the_matcher_that_the_settings_name(engine: Engine) -> None:
+    engine.execute("create feed Album from News where title contains 'album'; subscribe to Album output log;")
+    assert isinstance(matcher(engine), StreamMatcher)
+    held = epoch(engine)
+    with open_engine(engine.root.folder, matcher="tree") as changed:
+        assert isinstance(matcher(changed), StreamMatcher), "a plan keeps its matcher until it is compiled again"
+        assert reoptimize.recompile_unusable(changed.root, held) is not None
+        assert isinstance(matcher(changed), TreeMatcher)
+        assert matcher(changed).match(MUSE).total == 1
+        assert reoptimize.recompile_unusable(changed.root, held) is None
+    with pytest.raises(WorkspaceError, match="'tere' is not installed; installed: index, streams, tree"):
+        open_engine(engine.root.folder, matcher="tere")
 
 
 def test_a_damaged_plan_is_compiled_again_before_anything_is_matched(engine: Engine) -> None:

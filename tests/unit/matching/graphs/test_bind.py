@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from tests.unit.matching.operators.orders.order_cases import ORDERS
 from tests.unit.optimizer.evaluate_draft import evaluate_logical
 
 from runnel.algebra.graphs.edges import Comparison, Edge
@@ -32,7 +33,6 @@ from runnel.matching.compile.compile_plan import compile_base
 from runnel.matching.graphs import item_graph
 from runnel.matching.operators.decide.decider import Decider, Decisions
 from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
-from runnel.matching.operators.orders.registry import ORDERS
 from runnel.matching.operators.plugins.contract import Answer, Failed, Question
 from runnel.matching.patterns.bind_variables import PatternBinder
 from runnel.matching.patterns.item_search import FamilySearch

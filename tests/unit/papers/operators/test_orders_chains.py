@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import product
+from math import prod
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +12,7 @@ from hypothesis import strategies as st
 
 from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.papers.operators.chains import Chains
+from runnel.papers.operators.kruskal import saving_of
 from runnel.papers.operators.sub_order import sub_order
 
 TESTS = 9
@@ -123,3 +127,39 @@ def test_the_room_of_removed_ways_is_used_again() -> None:
             chains.remove(way)
     assert len(chains.order()) == 300
     assert len(chains.tests()) < 3_000
+
+
+def _expected_cost(chains: list[list[int]], chances: list[float], costs: list[float]) -> float:
+    """The cost of some chains, one after the other, over all outcomes of their tests."""
+    tests = sorted({test for chain in chains for test in chain})
+    total = 0.0
+    for outcome in product((False, True), repeat=len(tests)):
+        passed = dict(zip(tests, outcome, strict=True))
+        weight = prod(chances[test] if passed[test] else 1.0 - chances[test] for test in tests)
+        known: set[int] = set()
+        for chain in chains:
+            for test in chain:
+                if any(not passed[one] for one in known if one in chain):
+                    break
+                total += 0.0 if test in known else weight * costs[test]
+                known.add(test)
+    return total
+
+
+@given(st.data())
+@settings(deadline=None, max_examples=60, derandomize=True)
+def test_the_savings_of_a_pair_are_exact_however_many_tests_it_shares(data: st.DataObject) -> None:
+    tests = list(range(5))
+    chances = [data.draw(st.floats(0.05, 0.95)) for _ in tests]
+    costs = [data.draw(st.floats(0.1, 5.0)) for _ in tests]
+    chains = [sorted(data.draw(st.sets(st.sampled_from(tests), min_size=3, max_size=4))) for _ in range(2)]
+    saved = _expected_cost(chains[::-1], chances, costs) - _expected_cost(chains, chances, costs)
+    found = saving_of(*(np.array(one) for one in chains), np.array(chances), np.array(costs))
+    assert found == pytest.approx(saved, abs=1e-9)
+
+
+def test_the_pair_that_shares_two_of_three_tests_is_weighed_by_its_true_difference() -> None:
+    # Evaluating [0, 2] first costs 1.85 calls, [0, 1, 2] first 2.00: shared tests pass once, not once in each chain.
+    chances, costs = np.array([0.5, 0.6, 0.7]), np.ones(3)
+    assert saving_of(np.array([0, 1, 2]), np.array([0, 2]), chances, costs) == pytest.approx(-0.15)
+    assert saving_of(np.array([0, 2]), np.array([0, 1, 2]), chances, costs) == pytest.approx(0.15)

@@ -9,14 +9,14 @@ import numpy as np
 from runnel.arrays import Array, offsets_of
 from runnel.errors import CorruptDataError
 from runnel.logs.matches.match_steps import steps_of
-from runnel.matching.contract import MatchStatistics
+from runnel.matching.contract import Explainer, MatchStatistics
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.index.match_slowly import match_slowly
 from runnel.matching.filters.streams.emit import merge_steps
 from runnel.matching.filters.streams.stream_part import StreamMatches, StreamPart
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Failure, Matches, SteppedMatches, Steps
-from runnel.plan.store import Plan
+from runnel.plan.store import Plan, PlanPart
 
 _PIECE = 2048
 """Items that are looked at together, so that what is held of them stays small."""
@@ -29,6 +29,13 @@ class StreamMatcher:
         self.statistics = MatchStatistics()
         self._parts = [StreamPart(part, plan.removed(part)) for part in plan.parts]
         self._queries = sum(part.living for part in self._parts)
+
+    @staticmethod
+    def explainer(part: PlanPart, removed: Array) -> Explainer:
+        """What explains how streams match a part."""
+        from runnel.matching.explain.explain_streams import StreamExplainer  # workers do not need it
+
+        return StreamExplainer(part, removed)
 
     def match(self, items: ItemBatch) -> Matches:
         """The queries that each item of the batch matches."""

@@ -23,7 +23,7 @@ from runnel.errors import RunnelError
 from runnel.matching.operators.decide.answer_tests import AllTests
 from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
 from runnel.matching.operators.decide.questions import Questions
-from runnel.matching.operators.orders.batch_layout import ACCEPTED, UNKNOWN
+from runnel.matching.operators.orders.batch_arrays import ACCEPTED, UNKNOWN
 from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.matching.operators.orders.rounds import Rounds

@@ -16,9 +16,10 @@ from runnel.matching.operators.ask.caller import Caller
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.matching.operators.decide.decider import Decider, Decisions, Key
 from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
-from runnel.matching.operators.orders.choose_order import CANDIDATES, choose_order
+from runnel.matching.operators.orders.choose_order import choose_order
 from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem
+from runnel.matching.operators.orders.registry import CANDIDATES
 from runnel.model.item_batch import ItemBatch
 from runnel.model.learned.operator_statistics import OperatorStatistics, operator_key
 from runnel.model.match import Failure, Matches

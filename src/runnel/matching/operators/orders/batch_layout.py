@@ -1,53 +1,22 @@
 """The part of a problem that each item of a batch has to do with: its active ways, their tests and calls.
 
 In: a problem, an order, and the active ways of each item. Out: arrays as large as those ways' tests, not as the
-problem. A *pair* is an item and an active way of it, a *slot* an item and a call that one of its pairs needs, an
-*entry* a test of a pair. Pairs come in the order's sequence of ways, entries in its chains, slots in its ranks.
-
-The arrays are as narrow as they can be: what the loops cost is going to places that are not in the cache.
+problem (`batch_arrays`). Pairs come in the order's sequence of ways, entries in its chains, slots in its ranks.
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 
 from runnel.arrays import IDENTIFIER, Array, read_only
 from runnel.kernel import Number, inlined, kernel, lowest_bit
-from runnel.matching.operators.orders.order import Order, OrderKind
+from runnel.matching.operators.orders.batch_arrays import NOTHING, BatchLayout
+from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem
 
-UNDECIDED, REJECTED, ACCEPTED, UNKNOWN = 0, 1, 2, 3
-"""What became of an active way. Unknown: a call that it needs has failed before it was decided."""
-
-NOTHING = -1
 _LONGEST = np.iinfo(np.int16).max
 _MANY = 1024
 """With fewer ways than that for each item, all of an item is near enough, wherever it lies."""
-
-
-class BatchLayout(NamedTuple):
-    """Who needs what, item by item; nothing here changes while calls are answered."""
-
-    item_pairs: Array
-    item_slots: Array
-    """Where the pairs and slots of each item begin."""
-    pair_places: Array
-    """Where the pair stands among the active ways as they were given."""
-    pair_entries: Array
-    entry_pairs: Array
-    entry_slots: Array
-    entry_gains: Array
-    """The probability that the test fails, for a unit of cost; empty unless the order is adaptive."""
-    slot_calls: Array
-    slot_offsets: Array
-    slot_pairs: Array
-    """The pairs that need each slot, slot after slot."""
-    slot_tests: Array
-    """And for each of them which of the call's tests it needs, by number."""
-    slot_entries: Array
-    """And its entry; empty unless the order does not share rejections."""
 
 
 def lay_out(problem: OrderProblem, order: Order, active_offsets: Array, active_ways: Array) -> BatchLayout:
@@ -71,7 +40,7 @@ def lay_out(problem: OrderProblem, order: Order, active_offsets: Array, active_w
         slot_offsets=np.zeros(entries + 1, dtype=IDENTIFIER),
         slot_pairs=np.empty(entries, dtype=IDENTIFIER),
         slot_tests=np.empty(entries, dtype=IDENTIFIER),
-        slot_entries=np.empty(entries if order.kind is OrderKind.INDEPENDENT else 0, dtype=IDENTIFIER),
+        slot_entries=np.empty(entries if order.kind.keeps_failures else 0, dtype=IDENTIFIER),
     )
     slots = _fill(
         problem.way_offsets,

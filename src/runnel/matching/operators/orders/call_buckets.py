@@ -1,8 +1,7 @@
 """The calls of each item, the most worthwhile first: buckets of logarithmic width, one set for an item.
 
 Scores change all the time, so slots are kept in buckets, 16 for a doubling of the score. A slot whose score has
-fallen is noticed when its bucket is reached. Where scores also rise, buckets are lists linked in both directions, and
-a slot whose score has risen is moved at once. Items with few slots have no buckets: theirs are looked through.
+fallen is noticed when its bucket is reached. Items with few slots have no buckets: theirs are looked through.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ BUCKETS = 512
 
 _FINENESS = 19
 """The bits of a number that make no difference: of the 23 after the point, 4 remain."""
-NOTHING = -1
 
 
 @inlined
@@ -39,30 +37,3 @@ def push(slot: Number, bucket: Number, base: Number, heads: Array, after: Array)
     """Put a slot into a bucket of its item, whose buckets begin at `base`; none is ever taken but the first."""
     after[slot] = heads[base + bucket]
     heads[base + bucket] = slot
-
-
-@inlined
-def put(
-    slot: Number, bucket: Number, base: Number, heads: Array, after: Array, before: Array, buckets: Array
-) -> None:
-    """Put a slot into a bucket from where it can be taken."""
-    first = heads[base + bucket]
-    after[slot] = first
-    before[slot] = NOTHING
-    if first != NOTHING:
-        before[first] = slot
-    heads[base + bucket] = slot
-    buckets[slot] = bucket
-
-
-@inlined
-def take(slot: Number, base: Number, heads: Array, after: Array, before: Array, buckets: Array) -> None:
-    """Take a slot out of its bucket."""
-    following, previous = after[slot], before[slot]
-    if previous == NOTHING:
-        heads[base + buckets[slot]] = following
-    else:
-        after[previous] = following
-    if following != NOTHING:
-        before[following] = previous
-    buckets[slot] = NOTHING

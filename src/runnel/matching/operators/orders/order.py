@@ -2,36 +2,63 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from runnel.arrays import IDENTIFIER, Array, read_only
+from runnel.matching.operators.orders.batch_arrays import BatchLayout, BatchState
 from runnel.matching.operators.orders.problem import OrderProblem
 
 
-class OrderKind(IntEnum):
-    """How the next call of an item is found."""
+class Advance(Protocol):
+    """The loop over a batch of an order: take in the answers of some items, and name the call that each needs next.
 
-    INDEPENDENT = 0
-    """Way after way, test after test until one fails, whatever other ways have learned."""
-    MARKED = 1
-    """Way after way; of a way that was begun, every call that any undecided way needs."""
-    CHAINS = 2
-    """Way after way, test after test, until the way is decided."""
-    RANKS = 3
-    """Call after call, those that no undecided way needs left out."""
-    ADAPTIVE = 4
-    """The call that is worth most for what it costs, as things stand; every undecided way counts as one."""
-    WEIGHTED = 5
-    """The same, but a way counts as one over its remaining tests."""
+    `answers` from `starts[number]` on are those to the call of `items[number]`. Where all answers are known,
+    `starts` is by calls instead; then nothing is named, but every item is decided, and its calls and their cost are
+    added to `calls` and `costs`.
+    """
+
+    def __call__(
+        self,
+        layout: BatchLayout,
+        state: BatchState,
+        items: Array,
+        answers: Array,
+        starts: Array,
+        failures: Array,
+        is_known: bool,
+        call_costs: Array,
+        calls: Array,
+        costs: Array,
+    ) -> None:
+        """Settle what the items have asked for, if anything, and name what they need then."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OrderKind:
+    """How an order is followed: its loop, and what the loop needs of layout and state.
+
+    `entry_seconds` is what looking at an entry takes. An order `by_calls` goes through the calls of an item, a scored
+    one through those that are worth most, all others through its disjuncts. `score` fills the scores of a new state.
+    Scores that rise, too, make slots move between buckets (`moves_slots`). `keeps_failures`: rejections are not
+    shared between disjuncts, so each entry keeps its own.
+    """
+
+    advance: Advance
+    entry_seconds: float
+    by_calls: bool = False
+    score: Callable[[BatchLayout, BatchState], None] | None = None
+    moves_slots: bool = False
+    keeps_failures: bool = False
 
     @property
     def is_scored(self) -> bool:
         """Whether calls have scores that change."""
-        return self in (OrderKind.ADAPTIVE, OrderKind.WEIGHTED)
+        return self.score is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +90,13 @@ class Order:
         )
 
     @staticmethod
-    def by_calls(name: str, problem: OrderProblem, sequence: Array) -> Order:
+    def by_calls(name: str, kind: OrderKind, problem: OrderProblem, sequence: Array) -> Order:
         """The order in which these calls come one after another."""
         kept = read_only(sequence.astype(IDENTIFIER))
-        return Order(name, OrderKind.RANKS, _nothing(), problem.way_tests, _places(sequence), kept)
+        return Order(name, kind, _nothing(), problem.way_tests, _places(sequence), kept)
 
     @staticmethod
-    def adaptive(name: str, kind: OrderKind, problem: OrderProblem) -> Order:
+    def by_scores(name: str, kind: OrderKind, problem: OrderProblem) -> Order:
         """The order that decides when asked.
 
         Ways are laid out by the call of theirs that rejects most. That changes nothing but where they lie: those

@@ -1,27 +1,35 @@
-"""All orders by name. They decide the same and differ in how many calls that takes."""
+"""Orders by name. They decide the same and differ in how many calls that takes."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Callable
+from typing import Final
 
-from runnel.matching.operators.orders.adaptive import adaptive, adaptive_weighted
+from runnel.entry_points import entry_point_names, load_entry_point
+from runnel.matching.operators.orders.adaptive import adaptive
 from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem
 from runnel.matching.operators.orders.static_greedy import static_greedy
-from runnel.papers.operators.kruskal import kruskal
-from runnel.papers.operators.naive import naive
-from runnel.papers.operators.sequential import sequential
-from runnel.papers.operators.sub_order import sub_order
 
-ORDERS: Mapping[str, Callable[[OrderProblem], Order]] = MappingProxyType(
-    {
-        "naive": naive,
-        "sequential": sequential,
-        "kruskal": kruskal,
-        "sub_order": sub_order,
-        "static_greedy": static_greedy,
-        "adaptive": adaptive,
-        "adaptive_weighted": adaptive_weighted,
-    }
-)
+MakeOrder = Callable[[OrderProblem], Order]
+
+GROUP: Final = "runnel.operator_orders"
+_IN_USE: Final[dict[str, MakeOrder]] = {"static_greedy": static_greedy, "adaptive": adaptive}
+"""The orders that are tried where the settings name none. No worker needs a look-up for these."""
+
+CANDIDATES: Final = tuple(_IN_USE)
+
+
+def find_order(name: str) -> MakeOrder:
+    """The order of a name: one of the two in use, or an entry point of `runnel.operator_orders`.
+
+    >>> find_order("sub_order").__module__
+    'runnel.papers.operators.sub_order'
+    """
+    found: MakeOrder = _IN_USE[name] if name in _IN_USE else load_entry_point(GROUP, name)
+    return found
+
+
+def installed_orders() -> dict[str, MakeOrder]:
+    """All orders that are installed."""
+    return {name: find_order(name) for name in entry_point_names(GROUP)}

@@ -15,11 +15,10 @@ from __future__ import annotations
 import numpy as np
 
 from runnel.arrays import Array, offsets_of, read_only
-from runnel.matching.operators.orders.advance import advance
-from runnel.matching.operators.orders.advance_falling import advance_falling
-from runnel.matching.operators.orders.batch_layout import NOTHING, BatchLayout, lay_out
-from runnel.matching.operators.orders.batch_state import BatchState, begin
-from runnel.matching.operators.orders.order import Order, OrderKind
+from runnel.matching.operators.orders.batch_arrays import NOTHING, BatchLayout, BatchState
+from runnel.matching.operators.orders.batch_layout import lay_out
+from runnel.matching.operators.orders.batch_state import begin
+from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem
 
 _NO_ANSWERS, _NO_STARTS = np.empty(0, dtype=np.uint8), np.empty(0, dtype=np.int64)
@@ -31,11 +30,11 @@ class Rounds:
 
     `active_ways[active_offsets[i]:active_offsets[i + 1]]` are the ways to be decided for item i.
 
-    >>> from runnel.matching.operators.orders.registry import ORDERS
-    >>> from runnel.matching.operators.orders.batch_layout import REJECTED
+    >>> from runnel.matching.operators.orders.adaptive import adaptive
+    >>> from runnel.matching.operators.orders.batch_arrays import REJECTED
     >>> problem = OrderProblem.of([[0, 1], [1, 2]], test_calls=[0, 1, 2], chances=[0.5, 0.1, 0.5], costs=[1.0, 1.0,
     ...     1.0])
-    >>> rounds = Rounds(problem, ORDERS["adaptive"](problem), np.array([0, 2]), np.array([0, 1]))
+    >>> rounds = Rounds(problem, adaptive(problem), np.array([0, 2]), np.array([0, 1]))
     >>> [part.tolist() for part in rounds.next_calls()]
     [[0], [1]]
     >>> rounds.settle(np.array([0]), np.array([1]), passed=np.array([False]))
@@ -45,7 +44,7 @@ class Rounds:
 
     def __init__(self, problem: OrderProblem, order: Order, active_offsets: Array, active_ways: Array) -> None:
         self._problem = problem
-        self._kind = int(order.kind)
+        self._loop = order.kind.advance
         self._layout: BatchLayout = lay_out(problem, order, active_offsets, active_ways)
         self._state: BatchState = begin(self._layout, order.kind)
         self._waiting = 0
@@ -111,12 +110,8 @@ class Rounds:
     def _advance(self, items: Array, answers: Array, offsets: Array, failed: Array) -> None:
         """Take in what was answered, name what comes next, and leave out the items that need nothing more."""
         given = read_only(items), read_only(answers), read_only(offsets), read_only(failed)
-        counts = self._problem.costs, _NO_COUNTS, _NO_COSTS
         state = self._state
-        if self._kind == OrderKind.ADAPTIVE:
-            advance_falling(self._layout, state, *given, False, *counts)
-        else:
-            advance(self._kind, self._layout, state, *given, False, *counts)
+        self._loop(self._layout, state, *given, False, self._problem.costs, _NO_COUNTS, _NO_COSTS)
         self._live = self._live[(state.named[self._live] != NOTHING) | (state.asked[self._live] != NOTHING)]
 
     def _check(self, items: Array, calls: Array, passed: Array, failed: Array, offsets: Array) -> None:

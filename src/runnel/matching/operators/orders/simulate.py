@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from runnel.arrays import Array, read_only
-from runnel.matching.operators.orders.advance import advance
-from runnel.matching.operators.orders.advance_falling import advance_falling
-from runnel.matching.operators.orders.batch_layout import ACCEPTED, lay_out
+from runnel.matching.operators.orders.batch_arrays import ACCEPTED
+from runnel.matching.operators.orders.batch_layout import lay_out
 from runnel.matching.operators.orders.batch_state import begin
-from runnel.matching.operators.orders.order import Order, OrderKind
+from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem, everything
 
 _NO_FAILURES = read_only(np.empty(0, dtype=np.uint8))
@@ -44,7 +43,7 @@ class Simulation:
         if active_offsets is None or active_ways is None:
             active_offsets, active_ways = everything(problem)
         self._problem = problem
-        self._kind = int(order.kind)
+        self._advance = order.kind.advance
         self._layout = lay_out(problem, order, active_offsets, active_ways)
         self._before = begin(self._layout, order.kind)
         self._items = read_only(np.arange(len(active_offsets) - 1))
@@ -60,11 +59,7 @@ class Simulation:
             state.put_back(self._before)
             answers = read_only(truths[row][problem.call_tests].astype(np.uint8))
             given = (self._items, answers, problem.call_offsets, _NO_FAILURES)
-            of_row = problem.costs, calls[row], costs[row]
-            if self._kind == OrderKind.ADAPTIVE:
-                advance_falling(self._layout, state, *given, True, *of_row)
-            else:
-                advance(self._kind, self._layout, state, *given, True, *of_row)
+            self._advance(self._layout, state, *given, True, problem.costs, calls[row], costs[row])
             touched[row] = state.touched
             accepted[row] = np.bincount(self._owners[state.outcomes == ACCEPTED], minlength=items)
         return Followed(*(count.ravel() for count in counts))

@@ -8,6 +8,7 @@ import numpy as np
 
 from runnel.arrays import IDENTIFIER, Array
 from runnel.kernel import kernel
+from runnel.matching.operators.orders.advance import RANKS
 from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem
 
@@ -33,7 +34,7 @@ def static_greedy(problem: OrderProblem) -> Order:
         problem.chances,
         problem.gains,
     )
-    return Order.by_calls("static_greedy", problem, sequence)
+    return Order.by_calls("static_greedy", RANKS, problem, sequence)
 
 
 @kernel

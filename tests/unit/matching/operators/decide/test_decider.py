@@ -19,6 +19,7 @@ from tests.unit.matching.operators.decide.operator_worlds import (
     conditions,
     operator_worlds,
 )
+from tests.unit.matching.operators.orders.order_cases import ORDERS
 
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.calls import Call, Literally, Variable
@@ -32,7 +33,6 @@ from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged
 from runnel.matching.operators.decide.decider import Decider, Decisions
 from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
-from runnel.matching.operators.orders.registry import ORDERS
 from runnel.matching.operators.plugins.contract import Answer, Failed, Question
 from runnel.model.item import Attributes, Item
 from runnel.model.operator import Rows

@@ -7,10 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from hypothesis import strategies as st
 
-from runnel.matching.operators.orders.batch_layout import ACCEPTED, REJECTED, UNKNOWN
+from runnel.matching.operators.orders.batch_arrays import ACCEPTED, REJECTED, UNKNOWN
 from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem
+from runnel.matching.operators.orders.registry import MakeOrder, installed_orders
 from runnel.matching.operators.orders.rounds import Rounds
+from runnel.papers.operators.kruskal import kruskal
+
+ORDERS: dict[str, MakeOrder] = {**installed_orders(), "kruskal": kruskal}
+"""The orders that can be selected, and the one that is for comparison only."""
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from benchmarks.operator_bounds import lower_bound
 from benchmarks.operator_workloads import Workload, expected_matches, make_problem
 from benchmarks.operators_plots import PAPER, lines_of
 from hypothesis import given, settings
-from tests.unit.matching.operators.orders.order_cases import Case, cases
+from tests.unit.matching.operators.orders.order_cases import ORDERS, Case, cases
 
-from runnel.matching.operators.orders.choose_order import CANDIDATES, choose_order
+from runnel.matching.operators.orders.choose_order import choose_order
 from runnel.matching.operators.orders.problem import OrderProblem
-from runnel.matching.operators.orders.registry import ORDERS
+from runnel.matching.operators.orders.registry import CANDIDATES, installed_orders
 from runnel.matching.operators.orders.simulate import Simulation, draw_truths
 from runnel.papers.operators.sweep import pack_truths, sweep
 
@@ -96,7 +96,11 @@ def test_the_choice_is_what_costs_least_and_is_the_same_again() -> None:
     assert choice.order.name == choice.predictions[0].order
     seconds = [one.seconds for one in choice.predictions]
     assert seconds == sorted(seconds)
-    assert choice.order.name == "adaptive_weighted"
+    assert choice.order.name == "adaptive"
+    every = choose_order(problem, candidates=tuple(installed_orders()))
+    assert every.order.name == "adaptive_weighted", "an installed order can be tried, too"
+    saved = {one.order: one.seconds for one in every.predictions}
+    assert saved["adaptive"] < 1.05 * saved["adaptive_weighted"]
 
 
 def test_where_calls_cost_next_to_nothing_the_bookkeeping_decides() -> None:
@@ -111,7 +115,9 @@ def test_ways_are_weighted_where_a_call_saved_is_worth_the_bookkeeping() -> None
     dear = make_problem(Workload(ways=400, calls=200, exponent=1.0))
     ways = [dear.tests_of_way(way).tolist() for way in range(dear.ways)]
     cheap = OrderProblem.of(ways, dear.test_calls, dear.chances, np.full(200, 20e-6))
-    by_name = [{one.order: one for one in choose_order(problem).predictions} for problem in (dear, cheap)]
+    names = ("sequential", "adaptive", "adaptive_weighted")
+    choices = [choose_order(problem, candidates=names) for problem in (dear, cheap)]
+    by_name = [{one.order: one for one in choice.predictions} for choice in choices]
     for found in by_name:
         assert found["adaptive_weighted"].calls < found["adaptive"].calls < found["sequential"].calls
         assert found["adaptive_weighted"].bookkeeping > found["adaptive"].bookkeeping

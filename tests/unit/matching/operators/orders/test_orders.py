@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.matching.operators.orders.order_cases import Case, cases, play
+from tests.unit.matching.operators.orders.order_cases import ORDERS, Case, cases, play
 
 from runnel.matching.operators.orders import call_buckets
-from runnel.matching.operators.orders.batch_layout import ACCEPTED, REJECTED, UNDECIDED, UNKNOWN, lay_out
-from runnel.matching.operators.orders.order import OrderKind
+from runnel.matching.operators.orders.batch_arrays import ACCEPTED, REJECTED, UNDECIDED, UNKNOWN
+from runnel.matching.operators.orders.batch_layout import lay_out
 from runnel.matching.operators.orders.problem import OrderProblem, everything
-from runnel.matching.operators.orders.registry import ORDERS
 from runnel.matching.operators.orders.rounds import Rounds
 from runnel.matching.operators.orders.simulate import Simulation, draw_truths
+from runnel.papers.operators.advance_disjuncts import INDEPENDENT
 
 
 def decided(case: Case, name: str, seed: int = 0) -> tuple[Rounds, dict[int, list[int]]]:
@@ -189,7 +189,7 @@ def test_a_simulation_counts_what_rounds_ask() -> None:
             assert followed.costs[part] == pytest.approx([problem.costs[asked[0]].sum()] * 2)
             accepted = sum(case.may_be(0, way) == {ACCEPTED} for way in range(150))
             assert followed.accepted[part].tolist() == [accepted, accepted]
-            if order.kind is not OrderKind.INDEPENDENT:
+            if order.kind is not INDEPENDENT:
                 assert followed.touched[part].sum() <= rounds.touched
 
 

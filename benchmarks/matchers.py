@@ -1,15 +1,15 @@
-"""The choice of matchers, measured: what entries, filters and candidates cost, and whether the choice was right.
+"""Every installed matcher on every workload, and what the work of streams costs.
 
-    python -m benchmarks.choice [--parts constants,cases] [--queries 20000] [--items 2048] [--seed 7]
+    python -m benchmarks.matchers [--parts constants,cases] [--queries 20000] [--items 2048] [--seed 7]
 
-`constants` measures those of `optimizer/matcher_costs.py`. Each matcher runs over the same items with few and with
+`constants` measures those of `matching/compile/expected_work.py`. Streams run over the same items with few and with
 many queries. What both runs share (cutting texts, taking batches apart) falls out of the difference, which is divided
 by the difference of what was expected to be done. The scan, which shares nothing, is simply divided by its queries.
 
-`cases` runs every matcher on every workload, beside what was expected of it and what was chosen; all must give the
-same matches. `ranges` are conditions on numbers alone, `few` has 50 queries, `sources` 1,000 sources which ask for
-their own, `uneven` two sources, one with 100 queries and the other with all the rest. A JSON line for every figure;
-times are microseconds of CPU for an item, the least of three runs.
+`cases` runs every matcher on every workload; all must give the same matches. `ranges` are conditions on numbers
+alone, `few` has 50 queries, `sources` 1,000 sources which ask for their own, `uneven` two sources, one with 100
+queries and the other with all the rest. A JSON line for every figure; times are microseconds of CPU per item, the
+least of three runs.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from benchmarks.workloads import KINDS, Kind, QuerySet, frequencies, make_items,
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import Atom, Between, Compare
 from runnel.arrays import IDENTIFIER, Rows, offsets_of
+from runnel.entry_points import entry_point_names
+from runnel.matching.compile.build_matcher import GROUP, STREAMS, find_matcher
 from runnel.matching.compile.compile_plan import compile_logical
-from runnel.matching.compile.matcher_choice import MatcherChoice
-from runnel.matching.compile.routed_matcher import MAKERS
+from runnel.matching.compile.expected_work import EACH_ENTRY, EACH_EVALUATION, EACH_ITEM, EACH_NUMBER, expect_streams
 from runnel.matching.contract import Matcher, MatchStatistics
+from runnel.matching.filters.index.index_layout import stored_atoms
+from runnel.matching.filters.streams.stream_layout import StreamLayout
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
-from runnel.optimizer.matcher_costs import ALWAYS, EACH, MATCHERS, ExpectedWork
-from runnel.papers.roses.explain_tree import MOST_PREDICATES, source_tree
-from runnel.papers.roses.factoring.filter_table import predicates_of
 from runnel.plan.store import Plan, PlanVersion, load
 from runnel.storage.file_storage import FileStorage
 
-NAME = "choice"
+NAME = "matchers"
 
 
 def main() -> None:
@@ -109,48 +109,32 @@ CASES: dict[str, Callable[[argparse.Namespace], Case]] = {
 def constants(options: argparse.Namespace) -> None:
     """What one more unit of work costs, and what an item costs without any."""
     few, many = (_Measured(texts(options, "M", count)) for count in (options.queries // 10, options.queries))
-    for name in MATCHERS:
-        _compare(name, few.amount(name), many.amount(name), few.microseconds(name), many.microseconds(name))
+    times = few.microseconds(STREAMS), many.microseconds(STREAMS)
+    each = (times[1] - times[0]) / (many.entries - few.entries)
+    always = times[0] - each * few.entries
+    say(NAME, "entries", each=each, always=always, assumed_each=EACH_ENTRY, assumed_always=EACH_ITEM)
     plain, compared = _Measured(texts(options, "M", 50)), _Measured(ranges(options))
-    more = compared.microseconds("streams") - plain.microseconds("streams")
-    say(NAME, "numbers", each=more / compared.work.numbers, assumed_each=EACH["numbers"])
+    more = compared.microseconds(STREAMS) - plain.microseconds(STREAMS)
+    say(NAME, "numbers", each=more / compared.numbers, assumed_each=EACH_NUMBER)
     with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder:
         queries = make_queries("M", 200, options.seed)
         slow = scan(Setting(queries, FileStorage(Path(folder).as_uri()), frequencies())).matcher
-        _compare("scan", 0.0, 200.0, 0.0, _timed(slow, ItemBatch(few.case.items.records.slice(0, 5)))[0])
-
-
-def _compare(name: str, few: float, many: float, few_microseconds: float, many_microseconds: float) -> None:
-    each = (many_microseconds - few_microseconds) / (many - few)
-    say(
-        NAME,
-        name,
-        expected_of_few=few,
-        expected_of_many=many,
-        microseconds_of_few=few_microseconds,
-        microseconds_of_many=many_microseconds,
-        each=each,
-        always=few_microseconds - each * few,
-        assumed_each=EACH[name],
-        assumed_always=ALWAYS[name],
-    )
+        taken = _timed(slow, ItemBatch(few.case.items.records.slice(0, 5)))[0]
+        say(NAME, "evaluations", each=taken / 200, assumed_each=EACH_EVALUATION)
 
 
 def cases(options: argparse.Namespace) -> None:
     """Every matcher on every workload."""
     for name in options.cases.split(","):
         measured = _Measured(CASES[name](options))
-        work, chosen = measured.work, measured.chosen
-        found = {str(one): measured.microseconds(one) for one in MATCHERS}
+        found = {one: measured.microseconds(one) for one in entry_point_names(GROUP)}
         say(
             NAME,
             name,
-            chosen=chosen,
             fastest=min(found, key=found.__getitem__),
             measured=_rounded(found),
-            expected=_rounded(work.microseconds),
-            amounts=_rounded(work.amounts),
-            numbers=work.numbers,
+            expected_entries=measured.entries,
+            expected_numbers=measured.numbers,
             counted=_rounded(measured.counted),
             compile_seconds={cost.step: round(cost.seconds, 2) for cost in measured.plan.base.manifest.costs},
         )
@@ -173,29 +157,13 @@ class _Measured:
         storage = FileStorage(Path(self._folder.name).as_uri())
         compile_logical(storage, "base", case.logical, frequencies=case.known)
         self.plan: Plan = load(storage, PlanVersion(1, "base"))
-        choice = MatcherChoice.stored(self.plan.base.layout)
-        assert choice is not None
-        source = int(choice.sources[0])
-        work = choice.work(source)
-        assert work is not None
-        self.chosen = {name: count for name, count in choice.counts.items() if count}
-        self.work: ExpectedWork = replace(work, filters=self._filters(source))
-
-    def _filters(self, source: int) -> float | None:
-        """The filters of the source's tree; compiling makes it only where it may be chosen."""
-        logical = self.case.logical
-        predicates = predicates_of(logical, source)
-        if len(predicates) > max(MOST_PREDICATES, 50_000):
-            return None
-        return source_tree(logical, self.plan.base.layout["atom_shares"], predicates)[0].cost
-
-    def amount(self, name: str) -> float:
-        """What a matcher is expected to do for an item."""
-        return self.work.amounts[name]
+        part = self.plan.base
+        work = expect_streams(StreamLayout.stored(part.layout), stored_atoms(part))
+        self.entries, self.numbers = float(work.entries[0]), float(work.numbers[0])
 
     def microseconds(self, name: str) -> float:
-        """What it takes."""
-        matcher = next(make for one, make in MAKERS.items() if one == name)(self.plan)
+        """What a matcher takes for an item."""
+        matcher = find_matcher(name)(self.plan)
         taken, found = _timed(matcher, self.case.items)
         self.digests[name] = digest(found)
         self.counted[name] = matcher.statistics.candidates / len(self.case.items)
