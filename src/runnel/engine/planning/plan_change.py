@@ -112,8 +112,6 @@ def read_change(
     except CorruptDataError as error:
         logger.warning("the plan cannot be read, and all queries are compiled again: %s", error)
         return reader.everything()
-    if loaded.is_outdated:
-        return reader.everything()
     fewer = None if activation.compile else reader.named(loaded, current, removed)
     if fewer is not None:
         return fewer

@@ -73,10 +73,7 @@ def reoptimize(
 
 
 def recompile_unusable(root: Workspace, epoch: int, *, proceed: Callable[[], None] = lambda: None) -> int | None:
-    """Compile all queries again if the plan is damaged or an older release wrote it; the version that was published.
-
-    Folders of older releases can be read, but their words were cut by older rules, so queries would miss items.
-    """
+    """Compile all queries again if the plan is damaged or has an older format; gives the version published."""
     with root.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
     if current is None or _is_usable(root, current):
@@ -86,7 +83,8 @@ def recompile_unusable(root: Workspace, epoch: int, *, proceed: Callable[[], Non
 
 def _is_usable(root: Workspace, current: PlanRow) -> bool:
     try:
-        return not plan_store.load(root.storage, plan_store.PlanVersion.of(current)).is_outdated
+        plan_store.load(root.storage, plan_store.PlanVersion.of(current))
+        return True
     except CorruptDataError as error:
         logger.warning("the plan cannot be read, and all queries are compiled again: %s", error)
         return False
