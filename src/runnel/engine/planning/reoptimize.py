@@ -12,11 +12,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from runnel.catalog.learned.stream_statistics import word_frequencies
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.catalog.store import leases
 from runnel.engine.planning.partition_plan import new_folder, partition_if_wanted
-from runnel.engine.planning.plan_change import frequencies, has_grown, publish_base, read_everything
+from runnel.engine.planning.plan_change import has_grown, publish_base, read_everything
 from runnel.engine.workspace import Workspace
 from runnel.errors import CorruptDataError
 from runnel.plan import store as plan_store
@@ -55,7 +56,7 @@ def reoptimize(
     """
     with root.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
-        known = frequencies(connection)
+        known = word_frequencies(connection)
     if current is None or not (known or current.partitioning):
         return None
     from runnel.matching.compile.compile_plan import compile_merged

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from runnel.catalog.learned import stream_statistics
+from runnel.catalog.learned.stream_statistics import word_frequencies
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.store import leases
 from runnel.engine import Engine, open_engine
 from runnel.engine.planning import reoptimize
-from runnel.engine.planning.plan_change import frequencies
 from runnel.errors import CorruptDataError
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.gain import gain_of_compiling
@@ -110,7 +110,7 @@ def test_somebody_elses_change_is_not_undone(engine: Engine, monkeypatch: pytest
 def test_the_gain_is_that_of_the_walk(engine: Engine) -> None:
     teach(engine)
     with engine.root.catalog.read() as connection:
-        row, known = plan_versions.current_plan(connection), frequencies(connection)
+        row, known = plan_versions.current_plan(connection), word_frequencies(connection)
     assert row is not None
     gain = gain_of_compiling(load(engine.root.storage, PlanVersion.of(row)), known)
     assert gain.now == pytest.approx(0.99 * QUERIES, rel=0.02)
