@@ -3,7 +3,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 KILLS ?= 30
 BESIDE := tests/crash tests/cluster tests/integration/test_tutorial.py tests/integration/test_two_stages.py \
-  tests/contracts/test_upgrade.py tests/unit/test_docs.py
+  tests/unit/test_docs.py
 
 # Spark is started dozens of times for a few batches each: compiling its code thoroughly would not pay.
 test others crash: export SPARK_SUBMIT_OPTS := -XX:TieredStopAtLevel=1 -XX:+UseSerialGC

@@ -174,7 +174,6 @@ def tell(done: Run, sizes: Sizes) -> Cost:
         by_worker={owner: _rounded(kinds, per_item) for owner, kinds in workers.items()},
         longest_worker_over_mean=_uneven([sum(kinds.values()) for kinds in workers.values()]),
         items_per_second_on_this_machine=items / (stop - start) if stop > start else None,
-        batches_routed_ahead=done.told["batches_routed_ahead"],
         digest=done.digest,
     )
     every = sum(segment.items for segment in done.segments)

@@ -1,8 +1,7 @@
 """The runner of a benchmark on a cluster, as a process of its own: `python -m benchmarks.cluster_driver ROOT`.
 
 Its settings come from the environment (`RUNNEL_MASTER` and so on). It matches all items that there are, and prints
-one line of JSON: what Spark's own books say of the bytes that went from stage to stage, and how many batches were
-routed ahead (none, unless `RUNNEL_ROUTE_AHEAD` says so).
+one line of JSON: the number of bytes that went from stage to stage, as Spark reports it.
 """
 
 from __future__ import annotations
@@ -13,8 +12,6 @@ import time
 from typing import Any
 
 from runnel.engine import open_engine
-from runnel.engine.run import query_keeper
-from runnel.streaming.partitioned.route_ahead import RouteAhead
 
 
 def main() -> None:
@@ -22,24 +19,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", help="the root to run")
     root = parser.parse_args().root
-    begun: list[RouteAhead] = []
-
-    class Noted(RouteAhead):
-        def start(self) -> None:
-            begun.append(self)
-            super().start()
-
-    query_keeper.RouteAhead = Noted  # type: ignore[attr-defined]
     with open_engine(root, create=False) as engine:
         started = time.perf_counter()
         engine.run(once=True)
         from pyspark.sql import SparkSession
 
         session = SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-        told = shuffled(session.sparkContext) | {
-            "run_seconds": time.perf_counter() - started,
-            "batches_routed_ahead": sum(one.batches for one in begun),
-        }
+        told = shuffled(session.sparkContext) | {"run_seconds": time.perf_counter() - started}
     print(json.dumps(told), flush=True)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from scripts.reference_markdown import block, code, page, table
 
-from runnel.catalog.store.migrations import MIGRATIONS
+from runnel.catalog.store.migrations import HISTORY, VERSION_TABLE
 from runnel.catalog.store.schema import metadata
 from runnel.library import compile as compile_queries
 from runnel.logs.matches.match_files import BOUND_SCHEMA, MATCH_SCHEMA
@@ -228,8 +228,8 @@ def _catalog() -> tuple[str, ...]:
         rows.append((code(name), _TABLES[name], columns))
     return (
         "## Catalog",
-        f"Version {len(MIGRATIONS)}: the number of migrations that the catalog has seen, in the table "
-        "`catalog_version`. Times are microseconds since 1970 in UTC. Ids are never used again.",
+        f"Version {HISTORY.version}, in the table `{VERSION_TABLE}`, with a fingerprint of the tables. "
+        "Times are microseconds since 1970 in UTC. Ids are never used again.",
         table(["table", "a row is, or holds", "columns"], rows),
         "An example, with the `sqlite3` program:",
         block('sqlite3 catalog.sqlite "select key, state, attempts, outcome from messages"'),

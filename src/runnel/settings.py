@@ -63,10 +63,6 @@ class Settings(BaseSettings):
     plan_megabytes: int = Field(
         4_096, ge=1, description="Memory that the plans which a worker process has mapped at once may take."
     )
-    route_ahead: bool = Field(
-        False,
-        description="Whether the next batch is routed while one is matched: for clusters with cores to spare.",
-    )
     rebalance_seconds: float = Field(
         300.0, ge=1, description="Pause between two looks at whether partitions are loaded alike."
     )

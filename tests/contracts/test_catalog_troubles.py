@@ -19,7 +19,7 @@ from runnel.catalog.logs.quarantine import Quarantined
 from runnel.catalog.store import connection as opening
 from runnel.catalog.store import sequencer
 from runnel.catalog.store.connection import Catalog, is_shared, without_password
-from runnel.catalog.store.migrations import MIGRATIONS
+from runnel.catalog.store.migrations import HISTORY
 from runnel.engine.workspace import create_workspace, open_workspace
 from runnel.errors import CatalogUnavailableError, RunnelError, StorageFullError, WorkspaceError
 from runnel.model.feed import FeedKind
@@ -80,7 +80,7 @@ def test_several_may_be_the_first_to_open_a_catalog(url: str) -> None:
         thread.join()
     for one in catalogs:
         one.close()
-    assert versions == [len(MIGRATIONS)] * 4
+    assert versions == [HISTORY.version] * 4
 
 
 def test_a_transaction_that_is_cut_off_leaves_nothing(on_server: Catalog, postgresql: PostgreSQL) -> None:

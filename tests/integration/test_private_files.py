@@ -172,7 +172,7 @@ def _privacy(root: Path, *, repair: bool = False) -> Finding:
 
 
 def _open_up(root: Path) -> None:
-    """The permissions that an earlier version gave to all files."""
+    """Permissions that let everybody read all files."""
     for path in [root, *root.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
 

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sqlite3
 import stat
 import subprocess
 import sys
-import tarfile
 from base64 import b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,22 +74,6 @@ def _files_with(folder: Path, secret: bytes) -> set[str]:
     }
 
 
-def _store_in_clear(file: Path) -> dict[str, bytes]:
-    """Put secrets into a catalog as earlier versions did."""
-    clear = {"signing key": os.urandom(32), "unsubscribe": os.urandom(32), "hub": os.urandom(32).hex().encode()}
-    with sqlite3.connect(file) as connection:
-        connection.execute("delete from counters where name = 'key'")
-        connection.execute("delete from signing_keys")
-        connection.execute(
-            "insert into signing_keys (subscription, value, created) values (1, ?, 1)", [clear["signing key"]]
-        )
-        connection.execute("delete from secrets")
-        connection.execute("insert into secrets (name, value) values (?, ?)", [UNSUBSCRIBE, clear["unsubscribe"]])
-        connection.execute("update hubs set sealed = 0, secret = ?", [clear["hub"]])
-    connection.close()
-    return clear
-
-
 def test_the_files_of_a_workspace_and_of_a_backup_hold_no_secret(tmp_path: Path) -> None:
     with runnel.open(tmp_path / "root") as engine:
         made = _fill(engine)
@@ -106,56 +88,37 @@ def test_the_files_of_a_workspace_and_of_a_backup_hold_no_secret(tmp_path: Path)
         assert _read(engine) == made
 
 
-def test_secrets_of_an_earlier_version_are_sealed_and_wiped(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    with runnel.open(root) as engine:
-        _fill(engine)
-    (root / KEY_FILE).unlink()
-    clear = _store_in_clear(root / "catalog.sqlite")
-    assert _files_with(root, clear["unsubscribe"]), "they are readable before"
-    with runnel.open(root) as engine:
-        assert _read(engine) == clear
-        for secret in clear.values():
-            assert _files_with(root, secret) == set(), "neither in the file nor in its log"
-    with runnel.open(root) as engine:
-        assert _read(engine) == clear
-
-
 _DIE = """
 import os, signal, sys
 import runnel
 from runnel.engine import seal_secrets
-point = sys.argv[2]
-original = getattr(seal_secrets, point)
+original = seal_secrets.set_fingerprint
 def die(*arguments):
-    if sys.argv[3] == "after":
+    if sys.argv[2] == "after":
         original(*arguments)
     os.kill(os.getpid(), signal.SIGKILL)
-setattr(seal_secrets, point, die)
+seal_secrets.set_fingerprint = die
 runnel.open(sys.argv[1])
 """
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("point", ["seal_clear_secrets", "set_fingerprint"])
-def test_a_kill_while_secrets_are_sealed_loses_none(tmp_path: Path, point: str, when: str) -> None:
+def test_a_kill_while_the_key_is_made_leaves_a_key_that_fits(tmp_path: Path, when: str) -> None:
     root = tmp_path / "root"
-    with runnel.open(root) as engine:
-        _fill(engine)
+    with runnel.open(root):
+        pass
     (root / KEY_FILE).unlink()
-    clear = _store_in_clear(root / "catalog.sqlite")
-    killed = subprocess.run([sys.executable, "-c", _DIE, str(root), point, when], timeout=120, check=False)
+    with sqlite3.connect(root / "catalog.sqlite") as connection:
+        connection.execute("delete from counters where name = 'key'")
+    connection.close()
+    command = [sys.executable, "-c", _DIE, str(root), when]
+    killed = subprocess.run(command, timeout=120, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert (root / KEY_FILE).exists(), "the key is there before a row needs it"
     with runnel.open(root) as engine:
-        assert _read(engine) == clear
-
-
-def test_the_first_root_gets_a_key(tmp_path: Path) -> None:
-    with tarfile.open(Path(__file__).parents[1] / "contracts" / "first_root.tar.xz") as archive:
-        archive.extractall(tmp_path / "root", filter="data")
-    with runnel.open(tmp_path / "root", create=False) as engine, engine.root.catalog.read() as connection:
-        assert read_fingerprint(connection) == read_key_file(tmp_path / "root" / KEY_FILE).fingerprint
+        made = _fill(engine)
+    with runnel.open(root) as engine:
+        assert _read(engine) == made
 
 
 def test_a_lost_or_foreign_key_is_noticed_and_can_be_replaced(tmp_path: Path) -> None:
@@ -303,19 +266,6 @@ def test_a_backup_without_a_fingerprint_does_not_bring_back_secrets_that_nobody_
     assert restore(backup, tmp_path / "again").lost_secrets == 3
     with runnel.open(tmp_path / "again") as engine:
         assert set(_read(engine).values()) == {None}
-
-
-def test_secrets_in_clear_in_an_old_backup_are_restored(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    with runnel.open(root) as engine:
-        _fill(engine)
-        clear = _store_in_clear(root / "catalog.sqlite")
-        back_up(engine.root, tmp_path / "backup")
-        key = engine.root.key.read()
-    for name, given in (("without", None), ("with", key)):
-        assert restore(tmp_path / "backup", tmp_path / name, key=given).lost_secrets == 0
-        with runnel.open(tmp_path / name) as engine:
-            assert _read(engine) == clear
 
 
 # --- a key that is replaced while processes use the workspace

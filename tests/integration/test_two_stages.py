@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +16,10 @@ from runnel.catalog.learned.partition_loads import known_loads
 from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.engine import Engine
-from runnel.engine.run import query_keeper
-from runnel.errors import RunnelError
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.scaleout.partitioning import read_partitioning
-from runnel.streaming.item_source import Offset, SlicePartition
 from runnel.streaming.job import FORM
-from runnel.streaming.partitioned import route_ahead, two_stages
-from runnel.streaming.partitioned.route_ahead import Ahead, RouteAhead, RoutedFile, route_into_file, write_ahead
+from runnel.streaming.partitioned import two_stages
 from runnel.streaming.worker.operator_work import operators
 from runnel.streaming.worker.plan_cache import cached_plans
 
@@ -152,70 +146,6 @@ def test_matches_that_do_not_fit_are_written_in_more_layers(tmp_path: Path, monk
         run.close()
 
 
-def test_items_that_were_routed_ahead_are_matched_as_others_are(tmp_path: Path) -> None:
-    with _open(tmp_path / "root") as engine:
-        engine.execute(SCRIPT)
-        run = InProcess(engine, slice_items=10, max_batch_items=40, shards=3)
-        storage, reader, now = engine.root.storage, run.reader, time.time()
-        _publish(engine, 0, 200)
-
-        def ahead(until: float, *files: RoutedFile) -> tuple[Offset, Offset]:
-            start, end = run.offset, reader.offset_behind(run.offset)
-            write_ahead(
-                storage, Ahead(run.job.lineage, start["sequence"], end["sequence"], end["plan"], until, files)
-            )
-            return start, end
-
-        # What is being routed is waited for, but not for ever.
-        start, end = ahead(now + 60)
-        assert reader.latestOffset(start, None) == start
-        ahead(now - 1)
-        assert reader.latestOffset(start, None) == end
-
-        # What was routed is the next batch, and nothing is routed again.
-        files = [_routed_ahead(run, one) for one in reader.partitions(start, end)]
-        ahead(0.0, *files)
-        assert reader.latestOffset(start, None) == end
-        assert [one.routed for one in reader.partitions(start, end)] == [one.path for one in files]
-        assert run.step()
-        with engine.root.catalog.read() as connection:
-            told = match_segments.match_parts(connection, 0, end["sequence"])
-        assert any(part.path in storage.read(files[0].path).decode("utf-8", "replace") for part in told)
-
-        # What is gone, or was routed for another plan, is routed by the batch itself.
-        start, end = ahead(
-            0.0, RoutedFile("routes/gone.arrow", run.offset["sequence"] + 1, run.offset["sequence"] + 40)
-        )
-        assert [one.routed for one in reader.partitions(start, end)] == [None]
-        assert run.step()
-
-        # What goes once a batch was planned with it fails the batch: other tasks may have used it.
-        start, end = run.offset, reader.offset_behind(run.offset)
-        files = [_routed_ahead(run, one) for one in reader.partitions(start, end)]
-        ahead(0.0, *files)
-        planned = reader.partitions(start, end)
-        storage.delete(files[0].path)
-        step = two_stages.route_slices(run.job.storage, run.job.lineage, 3, run.job.plan_bytes)
-        with pytest.raises(RunnelError, match="what was routed ahead is gone") as refused:
-            list(step(reader.read(planned[0])))
-        assert "CorruptDataError" not in "".join(traceback.format_exception(refused.value)), (
-            "nothing of the root is damaged"
-        )
-        assert run.step()
-        start, end = ahead(0.0, *files)
-        engine.execute(MORE)
-        assert reader.latestOffset(start, None) == {"sequence": end["sequence"], "plan": end["plan"] + 1}
-        assert [one.routed for one in reader.partitions(start, reader.latestOffset(start, None))] == [None]
-        run.run()
-        verify(engine, 200)
-        run.close()
-
-
-def _routed_ahead(run: InProcess, partition: SlicePartition) -> RoutedFile:
-    rows = [row for batch in run.reader.read(partition) for row in batch.to_pylist()]
-    return RoutedFile(*route_into_file(run.job.storage, run.job.lineage, 3, run.job.plan_bytes)(rows))
-
-
 class _Mover(threading.Thread):
     """Puts all queries into other partitions, some times, while they are matched."""
 
@@ -239,19 +169,8 @@ def _segments(engine: Engine) -> list[MatchSegment]:
 
 
 @pytest.mark.spark
-def test_spark_matches_in_two_stages_routes_ahead_and_lets_queries_move(
-    tmp_path: Path, spark: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(route_ahead, "_ENOUGH", 50)
-    started: list[RouteAhead] = []
-
-    class Noted(RouteAhead):
-        def start(self) -> None:
-            started.append(self)
-            super().start()
-
-    monkeypatch.setattr(query_keeper, "RouteAhead", Noted)
-    with _open(tmp_path / "root", route_ahead=True, max_batch_items=60) as engine:
+def test_spark_matches_in_two_stages_and_lets_queries_move(tmp_path: Path, spark: Any) -> None:
+    with _open(tmp_path / "root", max_batch_items=60) as engine:
         engine.execute(SCRIPT)
         with engine.root.catalog.write() as connection:
             before = match_segments.start_lineage(connection, FORM, reason="the queries were in one piece")
@@ -268,5 +187,4 @@ def test_spark_matches_in_two_stages_routes_ahead_and_lets_queries_move(
         assert (lineage.id, lineage.job) == (before.id + 1, "match/1 in 3 shards")
         assert all(one.counters["copies"] > 0 for one in segments)
         assert len({one.plan for one in segments}) == 3, "the partitions changed twice under way"
-        assert sum(one.batches for one in started) > 0, "something was routed ahead"
         verify(engine, 420)

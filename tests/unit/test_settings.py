@@ -33,9 +33,9 @@ def test_what_is_beyond_the_limits_is_refused(tmp_path: Path, text: str) -> None
 
 
 def test_numbers_and_truths_are_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / FILE).write_text("partitions = 8\nroute_ahead = true\nsend_seconds = 3\n")
+    (tmp_path / FILE).write_text("partitions = 8\nshared_output = true\nsend_seconds = 3\n")
     loaded = Settings.load(tmp_path)
-    assert (loaded.partitions, loaded.route_ahead, loaded.send_seconds) == (8, True, 3.0)
+    assert (loaded.partitions, loaded.shared_output, loaded.send_seconds) == (8, True, 3.0)
     monkeypatch.setenv("RUNNEL_PARTITIONS", "2")
     assert Settings.load(tmp_path).partitions == 2
 
@@ -46,7 +46,7 @@ def test_the_reference_says_what_is_allowed() -> None:
     assert allowed(fields["partition_strategy"]) == '`""`, `"grouped"` or `"spread"`'
     assert allowed(fields["rebalance_seconds"]) == "1 or more"
     assert allowed(fields["send_seconds"]) == "more than 0"
-    assert allowed(fields["route_ahead"]) == "`true` or `false`"
+    assert allowed(fields["shared_output"]) == "`true` or `false`"
     assert allowed(fields["user_agent"]) == "1 or more characters"
     assert allowed(fields["master"]) == ""
     page = (ROOT / REFERENCE).read_text("utf-8")

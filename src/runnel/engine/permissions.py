@@ -1,7 +1,7 @@
 """Who can read the files of a workspace: its user, and other users its `out` folder where `shared_output` is set.
 
 In: an open workspace. Out: its files and folders with wrong permissions, and their repair. Files that Runnel makes
-are private from the start, see runnel.private_files; this is about those that an earlier version or a person made.
+are private from the start, see runnel.private_files; this is about those that a person made or a copy brought.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Whether the key of a workspace fits the secrets in its catalog.
 
-In: a catalog that is up to date, and the key file. Out: a catalog whose secrets are all sealed with that key, or an
-error that says what to do. The key is durable before the first row depends on it, so a process may be killed at any
-point: the next one finds the key and goes on.
+In: a catalog that is up to date, and the key file. Out: nothing, or an error that says what to do. The key is durable
+before the catalog has its fingerprint, so a process may be killed at any point: the next one finds the key.
 """
 
 from __future__ import annotations
@@ -13,27 +12,19 @@ from sqlalchemy import Connection
 
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog
-from runnel.catalog.store.sealed_secrets import (
-    forget_sealed_secrets,
-    read_fingerprint,
-    seal_clear_secrets,
-    set_fingerprint,
-)
+from runnel.catalog.store.sealed_secrets import forget_secrets, read_fingerprint, set_fingerprint
 from runnel.errors import ReadOnlyError, RunnerActiveError, WorkspaceError
 from runnel.storage.key_file import KEY_FILE, KeyFile
 from runnel.workspace_key import WorkspaceKey
 
 
 def check_key(catalog: Catalog, file: KeyFile) -> None:
-    """Raise WorkspaceError unless the key fits; a workspace from before there were keys gets one."""
+    """Raise WorkspaceError unless the key fits; a workspace without a key gets one."""
     with catalog.read() as connection:
         fingerprint = read_fingerprint(connection)
     if fingerprint is None:
-        with suppress(ReadOnlyError):  # the next process that can write seals the secrets
-            with catalog.write() as connection:
-                sealed = _seal(connection, file)
-            if sealed:
-                catalog.wipe_log()
+        with suppress(ReadOnlyError), catalog.write() as connection:  # the next process that can write makes the key
+            _set_key(connection, file)
     elif file.read().fingerprint != fingerprint:
         raise WorkspaceError(
             f"{KEY_FILE} is not the key with which the secrets in {catalog.shown} are sealed",
@@ -54,11 +45,9 @@ def replace_key(catalog: Catalog, file: KeyFile) -> int:
                 "the key cannot be replaced while a runner is active on the workspace",
                 hint="stop the runner and all other processes that use the workspace first",
             )
-        lost = forget_sealed_secrets(connection)
+        lost = forget_secrets(connection)
         file.write(WorkspaceKey.make())
-        sealed = _seal(connection, file)
-    if sealed:
-        catalog.wipe_log()
+        _set_key(connection, file)
     return lost
 
 
@@ -69,16 +58,12 @@ def restore_key(catalog: Catalog, file: KeyFile, key: WorkspaceKey | None) -> in
         if key is not None:
             file.write(key)
         is_known = key is not None and key.fingerprint == fingerprint
-        lost = 0 if is_known else forget_sealed_secrets(connection)  # rows in clear, of an earlier version, stay
+        lost = 0 if is_known else forget_secrets(connection)
     check_key(catalog, file)
     return lost
 
 
-def _seal(connection: Connection, file: KeyFile) -> int:
-    """Seal the secrets in clear unless another process has done so; gives how many were sealed."""
-    if read_fingerprint(connection) is not None:
-        return 0
-    key = file.read_or_make()
-    sealed = seal_clear_secrets(connection)
-    set_fingerprint(connection, key.fingerprint)
-    return sealed
+def _set_key(connection: Connection, file: KeyFile) -> None:
+    """Make the key of the workspace unless another process has done so."""
+    if read_fingerprint(connection) is None:
+        set_fingerprint(connection, file.read_or_make().fingerprint)

@@ -2,7 +2,7 @@
 
 In: a catalog and a storage, before anything else is done with them. Out: nothing, or an error that says what to do.
 Both hold the identity of their workspace: the catalog in its counters, the storage in `workspace.json`. A workspace
-from before identities gets one when it is opened, if the files that its catalog names are there.
+whose `workspace.json` was lost gets it again when it is opened, if the files that its catalog names are there.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _refuse_empty(catalog: Catalog) -> None:
 
 
 def _adopt_unmarked(catalog: Catalog, storage: Storage) -> None:
-    """Mark a workspace from before identities; refused unless the catalog and the files clearly belong together."""
+    """Mark a workspace that has no marker; refused unless the catalog and the files clearly belong together."""
     with catalog.read() as connection:
         belonging = _belonging(connection, storage)
     if belonging.is_clear:
@@ -157,7 +157,7 @@ def _belonging(connection: Connection, storage: Storage) -> Belonging:
 
 
 def _named_files(connection: Connection) -> list[str]:
-    """Newest files that the catalog names; the statements fit catalogs of every version."""
+    """Newest files that the catalog names; the statements fit the tables of every version."""
     segments = text(
         "select path from item_segments where retired is null and tier <> 'lost'"
         " order by last_sequence desc limit :most"

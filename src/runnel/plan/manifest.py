@@ -7,18 +7,16 @@ array lies) and what its making cost. Nothing in it is trusted before it is chec
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from runnel.errors import CorruptDataError, NewerWorkspaceError
 from runnel.plan.logical_plan import CostRecord
 from runnel.storage.checksums import sealed_json, unsealed_json
 
-FORMAT = 3
-"""Raised when the arrays or the words that they hold change: since format 3, apostrophes separate words, and a
-manifest begins with its own checksum."""
+FORMAT = 1
+"""Raised when the arrays or the words that they hold change. Plans of lower formats are compiled again."""
 
-_WITH_CHECKSUM = 3
 Kind = Literal["base", "delta"]
 _TYPES = frozenset({"bool", "uint8", "uint16", "uint32", "uint64", "int32", "int64", "float32", "float64"})
 
@@ -33,15 +31,12 @@ class PlanFile:
 
 @dataclass(frozen=True, slots=True)
 class PlanArray:
-    """Where an array lies: in which file, from which byte on, how many entries of which type.
-
-    Folders of the first format have a file for each type; there the start is an entry, and no type is named.
-    """
+    """Where an array lies: in which file, from which byte on, how many entries of which type."""
 
     file: str
     start: int
     count: int
-    type: str | None = None
+    type: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +50,6 @@ class PlanManifest:
     arrays: Mapping[str, PlanArray]
     costs: tuple[CostRecord, ...] = ()
     parent: str | None = None
-    format: int = field(default=FORMAT)
 
     @property
     def size(self) -> int:
@@ -65,7 +59,7 @@ class PlanManifest:
     def to_json(self) -> bytes:
         """The manifest as stored."""
         value = {
-            "format": self.format,
+            "format": FORMAT,
             "kind": self.kind,
             "parent": self.parent,
             "counts": dict(self.counts),
@@ -80,11 +74,11 @@ class PlanManifest:
     def from_json(folder: str, data: bytes) -> PlanManifest:
         """The manifest of a folder, checked."""
         try:
-            value, has_checksum = unsealed_json(data)
+            value = unsealed_json(data)
             if value["format"] > FORMAT:
                 raise NewerWorkspaceError(f"the plan {folder} has format {value['format']}", hint="update Runnel")
-            if value["format"] >= _WITH_CHECKSUM and not has_checksum:
-                raise ValueError("it has no checksum")
+            if value["format"] < FORMAT:
+                raise ValueError(f"it has format {value['format']} instead of {FORMAT}")
             return _checked(folder, value)
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
             raise CorruptDataError(f"{folder}/manifest.json is not a plan's manifest: {error!r}") from error
@@ -102,13 +96,11 @@ def _checked(folder: str, value: Any) -> PlanManifest:
     costs = tuple(CostRecord(str(one["pass"]), float(one["seconds"]), one["counters"]) for one in value["costs"])
     counts = {str(name): int(count) for name, count in value["counts"].items()}
     arrays = {str(name): _checked_array(one, files) for name, one in value["arrays"].items()}
-    version = int(value["format"])
-    return PlanManifest(folder, cast(Kind, kind), counts, files, arrays, costs, value["parent"], version)
+    return PlanManifest(folder, cast(Kind, kind), counts, files, arrays, costs, value["parent"])
 
 
 def _checked_array(value: Any, files: Mapping[str, PlanFile]) -> PlanArray:
-    file, start, count, *of_type = value
-    kind = of_type[0] if of_type else None
-    if file not in files or int(start) < 0 or int(count) < 0 or not (kind is None or kind in _TYPES):
+    file, start, count, kind = value
+    if file not in files or int(start) < 0 or int(count) < 0 or kind not in _TYPES:
         raise ValueError(f"an array lies nowhere: {value!r}")
     return PlanArray(file, int(start), int(count), kind)

@@ -23,7 +23,7 @@ from runnel.arrays import Array, Arrays, narrow_offsets
 from runnel.errors import CorruptDataError
 from runnel.plan.gates import GateTable, query_of
 from runnel.plan.logical_plan import LogicalPlan, QueryTable
-from runnel.plan.manifest import FORMAT, Kind, PlanArray, PlanFile, PlanManifest
+from runnel.plan.manifest import Kind, PlanArray, PlanFile, PlanManifest
 from runnel.plan.operator_table import OperatorTable
 from runnel.plan.pattern_bindings import PatternBindings
 from runnel.plan.validate import validate_predicates, validate_queries
@@ -153,11 +153,6 @@ class Plan:
     def parts(self) -> tuple[PlanPart, ...]:
         """The base, and the delta where there is one."""
         return (self.base,) if self.delta is None else (self.base, self.delta)
-
-    @property
-    def is_outdated(self) -> bool:
-        """Whether an older release wrote a part of it, which may hold words that are cut differently today."""
-        return any(part.manifest.format < FORMAT for part in self.parts)
 
     @property
     def tombstones(self) -> Array:
@@ -391,15 +386,12 @@ def read_part(storage: Storage, folder: str) -> PlanPart:
 
 
 def _cut(folder: str, array: Array, place: PlanArray) -> Array:
-    size = place.count * (1 if place.type is None else np.dtype(place.type).itemsize)
+    size = place.count * np.dtype(place.type).itemsize
     if place.start + size > len(array):
         raise CorruptDataError(f"{folder}/{place.file} is shorter than its manifest says")
-    found = array[place.start : place.start + size]
-    if place.type is None:
-        return found
     if array.dtype != np.uint8 or place.start % _LINE:
         raise CorruptDataError(f"{folder}/{place.file} does not hold the arrays that its manifest names")
-    return found.view(place.type)
+    return array[place.start : place.start + size].view(place.type)
 
 
 def read_manifest(storage: Storage, folder: str) -> PlanManifest:

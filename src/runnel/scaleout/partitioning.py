@@ -24,8 +24,7 @@ from runnel.plan.store import is_written
 from runnel.storage.checksums import sealed_json, unsealed_json
 from runnel.storage.file_storage import Storage
 
-FORMAT = 2
-_WITH_CHECKSUM = 2
+FORMAT = 1
 MANIFEST = "partitioning.json"
 ASSIGNMENT = "assignment.npz"
 
@@ -121,11 +120,9 @@ _COLUMNS = ("query_ids", "partitions", "groups", _MICROSECONDS)
 def read_partitioning(storage: Storage, folder: str) -> Partitioning:
     """The partitioning of a folder, checked."""
     try:
-        value, has_checksum = unsealed_json(storage.read(f"{folder}/{MANIFEST}"))
+        value = unsealed_json(storage.read(f"{folder}/{MANIFEST}"))
         if value["format"] > FORMAT:
             raise NewerWorkspaceError(f"the partitioning {folder} has format {value['format']}", hint="update Runnel")
-        if value["format"] >= _WITH_CHECKSUM and not has_checksum:
-            raise ValueError("it has no checksum")
         return _checked(folder, value)
     except OSError as error:
         raise CorruptDataError(f"{folder}/{MANIFEST} cannot be read: {error}", hint=ANEW) from error
@@ -214,7 +211,7 @@ def read_assignment(storage: Storage, folder: str) -> Assignment:
 def _digest_of_assignment(storage: Storage, folder: str) -> str | None:
     """The digest of the assignment as the manifest has it."""
     try:
-        digest: str | None = unsealed_json(storage.read(f"{folder}/{MANIFEST}"))[0].get("sha256")
+        digest: str | None = unsealed_json(storage.read(f"{folder}/{MANIFEST}")).get("sha256")
         return digest
     except (OSError, ValueError, AttributeError, RecursionError) as error:
         raise CorruptDataError(f"{folder}/{MANIFEST} cannot be read: {error}", hint=ANEW) from error

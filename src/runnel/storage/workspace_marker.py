@@ -28,7 +28,7 @@ class WorkspaceMarker:
 def read_marker(storage: Storage) -> WorkspaceMarker | None:
     """The marker of the workspace whose files are in a storage; None if there is none."""
     try:
-        value, _ = unsealed_json(storage.read(MARKER))
+        value = unsealed_json(storage.read(MARKER))
         identity = str(value["identity"])
         int(identity, 16)
         return WorkspaceMarker(identity, int(value["sequence"]), int(value["epoch"]))

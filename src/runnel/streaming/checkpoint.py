@@ -59,18 +59,6 @@ def _offset(file: Path) -> int:
     return int(told["sequence"])
 
 
-def running_batch(folder: Path) -> dict[str, int] | None:
-    """The offset up to which the batch goes that is planned and not finished; None where there is none to be seen."""
-    try:
-        planned, finished = _numbers(folder / "offsets"), _numbers(folder / "commits")
-        if not planned or (finished and finished[-1] >= planned[-1]):
-            return None
-        told = json.loads(_lines(folder / "offsets" / str(planned[-1]))[2])
-        return {"sequence": int(told["sequence"]), "plan": int(told["plan"])}
-    except (OSError, ValueError, LookupError, TypeError):
-        return None  # Spark writes there just now
-
-
 def _lines(file: Path) -> list[str]:
     lines = file.read_text("utf-8").splitlines()
     if lines[0] != "v1":

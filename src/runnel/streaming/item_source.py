@@ -22,7 +22,6 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from runnel.model.segment import Slice
 from runnel.streaming.job import Job
-from runnel.streaming.partitioned.route_ahead import RoutedFile, read_ahead
 
 if TYPE_CHECKING:
     from runnel.catalog.logs.plan_versions import PlanRow
@@ -34,7 +33,7 @@ FORMAT = "runnel_items"
 SLICE_DDL = (
     "tier string, path string, first_row long, rows long, first_sequence long, accepted long, "
     "plan long, base string, delta string, removed array<long>, partitioning string, operators string, "
-    "stretch_first long, stretch_last long, routed string"
+    "stretch_first long, stretch_last long"
 )
 _ARROW = pa.schema(
     [
@@ -52,7 +51,6 @@ _ARROW = pa.schema(
         ("operators", pa.string()),
         ("stretch_first", pa.int64()),
         ("stretch_last", pa.int64()),
-        ("routed", pa.string()),
     ]
 )
 
@@ -82,19 +80,11 @@ class SlicePartition(InputPartition):  # type: ignore[misc]
     """What operators need, see `operator_snapshot`."""
     stretch_items: int
     """Items whose matches are written together."""
-    routed: str | None
-    """Where it lies which way the items go, if they were routed ahead."""
 
     def __init__(
-        self,
-        slices: Sequence[Slice],
-        plan: PlanRow | None,
-        operators: str | None,
-        stretch_items: int,
-        routed: str | None = None,
+        self, slices: Sequence[Slice], plan: PlanRow | None, operators: str | None, stretch_items: int
     ) -> None:
         super().__init__(None)
-        self.routed = routed
         self.operators = operators
         self.stretch_items = stretch_items
         self.slices = tuple(slices)
@@ -174,38 +164,8 @@ class ItemReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
             if last <= start["sequence"]:
                 return start
             plan = plan_versions.current_plan(connection)
-            version = plan.version if plan else 0
-            routed = self._routed_upto(start["sequence"], last, version) if plan and plan.partitioning else None
-            if routed == start["sequence"] and self._last is None:
-                return start  # being routed: there is nothing to match before that is done
-            if routed is None or routed == start["sequence"]:
-                # A bounded run would end if it were told that there is nothing.
-                routed = self._bounded(connection, start["sequence"], last)
-        return {"sequence": routed, "plan": version}
-
-    def _routed_upto(self, start: int, last: int, plan: int) -> int | None:
-        """How far items were routed ahead, if they were."""
-        ahead = read_ahead(self._job.open_storage()) if self._job.shards else None
-        return None if ahead is None else ahead.upto(self._job.lineage, start, last, plan)
-
-    def offset_behind(self, start: Offset) -> Offset:
-        """Where the batch behind an offset ends, whatever was routed ahead."""
-        from runnel.catalog.logs import plan_versions
-        from runnel.catalog.store.sequencer import last_sequence
-
-        with self._catalog.read() as connection:
-            last = last_sequence(connection)
-            end = self._bounded(connection, start["sequence"], last) if last > start["sequence"] else last
-            plan = plan_versions.current_plan(connection)
-        return {"sequence": end, "plan": plan.version if plan else 0}
-
-    def is_divided(self, offset: Offset) -> bool:
-        """Whether the plan of an offset is in partitions."""
-        from runnel.catalog.logs import plan_versions
-
-        with self._catalog.read() as connection:
-            plan = plan_versions.plan_by_version(connection, offset["plan"])
-        return plan is not None and plan.partitioning is not None
+            upto = self._bounded(connection, start["sequence"], last)
+        return {"sequence": upto, "plan": plan.version if plan else 0}
 
     def _bounded(self, connection: Any, after: int, last: int) -> int:
         """The last sequence of a batch after `after` that stays within the limits of items and bytes."""
@@ -230,11 +190,6 @@ class ItemReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
             plan = plan_versions.plan_by_version(connection, end["plan"])
             operators = self._briefing.brief(connection, start["sequence"], end["sequence"]).dump()
             stretch = self._stretch_items(connection, start["sequence"], plan) if plan and plan.partitioning else 0
-        storage = self._job.open_storage()
-        ahead = read_ahead(storage) if plan and plan.partitioning else None
-        offsets = start["sequence"], end["sequence"]
-        if ahead is not None and ahead.serves(storage, self._job.lineage, offsets, end["plan"]):
-            return [self._routed_partition(one, plan, operators, stretch) for one in ahead.files]
         # A task costs more than matching a few hundred items, so small batches are not divided.
         enough = max(1, (end["sequence"] - start["sequence"]) // _TASK_ITEMS)
         count = min(self._job.parallelism, len(slices), enough)
@@ -254,14 +209,6 @@ class ItemReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
         known = match_segments.most_per_item(connection, max(0, after - _RECENT), after)
         return min(_STRETCH_ITEMS, int(_STRETCH_BYTES / (_MATCH_BYTES * max(1.0, known))))
 
-    def _routed_partition(
-        self, routed: RoutedFile, plan: PlanRow | None, operators: str | None, stretch: int
-    ) -> SlicePartition:
-        """A task for items that were routed ahead; where they are not divided any more, it has their slices."""
-        first, last = routed.first_sequence, routed.last_sequence
-        slices = self._items.slices(first - 1, last, rows=self._job.slice_items)
-        return SlicePartition(slices, plan, operators, stretch, routed.path)
-
     def read(self, partition: SlicePartition) -> Iterator[Any]:
         rows = [
             {
@@ -279,7 +226,6 @@ class ItemReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
                 "operators": partition.operators,
                 "stretch_first": run[0].first_sequence,
                 "stretch_last": run[-1].last_sequence,
-                "routed": partition.routed,
             }
             for run in partition.stretches()
             for one in run

@@ -68,6 +68,12 @@ def learned(connection: Connection, feeds: Iterable[int] | None = None) -> dict[
     return {row.feed: StreamSample.from_json(_unpacked(row.content)) for row in rows}
 
 
+def word_frequencies(connection: Connection) -> dict[str, float]:
+    """The share of all items that contain a word, as far as it is known."""
+    known = learned(connection, [WHOLE_STREAM]).get(WHOLE_STREAM)
+    return {} if known is None else dict(known.frequencies())
+
+
 def forget(connection: Connection) -> int:
     """Forget the feeds that were dropped; gives their number."""
     live = select(schema.feeds.c.id).where(schema.feeds.c.dropped.is_(None))

@@ -12,18 +12,18 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import QueuePool
 
+from runnel.catalog.store import migrations
 from runnel.catalog.store.db_errors import READ_ONLY_HINT, translate_db_error
-from runnel.catalog.store.migrations import MIGRATIONS, statements
 from runnel.errors import (
     CatalogUnavailableError,
     NewerWorkspaceError,
@@ -122,35 +122,35 @@ class Catalog:
                 yield
 
     def migrate(self) -> int:
-        """Bring the catalog to this version of Runnel; gives the version. Each step is one transaction."""
-        version = self.version()
-        if version > len(MIGRATIONS):
-            raise NewerWorkspaceError(
-                f"the catalog has version {version}, this Runnel knows {len(MIGRATIONS)}",
-                hint="use the Runnel that wrote it, or a newer one",
-            )
-        while version < len(MIGRATIONS):
+        """Bring the catalog to the version of this program; gives the version. Each step is one transaction."""
+        history = migrations.HISTORY
+        while (version := self.version()) < history.version:
             with self.write() as connection:
-                _ensure_version_table(connection)
-                version = _version(connection)
-                if version < len(MIGRATIONS):
-                    for statement in statements(version, self._engine.dialect.name):
-                        connection.execute(text(statement))
-                    version += 1
-                    connection.execute(text("update catalog_version set version = :v"), {"v": version})
+                if migrations.read_version(connection)[0] != version:
+                    continue  # another process was faster
+                if version == 0:
+                    migrations.create_tables(connection, history)
+                else:
+                    migrations.upgrade_tables(connection, version, history)
         return version
 
     def version(self) -> int:
-        """How many migrations this catalog has seen."""
+        """The version of the catalog; 0 if it has no tables. WorkspaceError if this program can neither use nor
+        upgrade it."""
         with self.read() as connection:
-            known = self._engine.dialect.has_table(connection, "catalog_version")
-            return _version(connection) if known else 0
-
-    def wipe_log(self) -> None:
-        """Write SQLite's log back and empty it, so that it does not keep what was overwritten."""
-        if self._engine.dialect.name == _SQLITE:
-            with closing(self._engine.raw_connection()) as connection:
-                connection.cursor().execute("pragma wal_checkpoint(truncate)").close()
+            version, fingerprint = migrations.read_version(connection)
+        history = migrations.HISTORY
+        if version > history.version:
+            raise NewerWorkspaceError(
+                f"the catalog has version {version}, and this Runnel supports versions up to {history.version}",
+                hint="use the Runnel that wrote it, or a newer one",
+            )
+        if version and fingerprint != history.fingerprint_of(version):
+            raise WorkspaceError(
+                f"the catalog {self.shown} was made by a development version of Runnel, and cannot be upgraded",
+                hint="use the version that made it, or make a new workspace and declare the feeds there again",
+            )
+        return version
 
     def _refuse_read_only(self) -> None:
         if self.is_read_only:
@@ -269,16 +269,6 @@ def without_password(url: str) -> str:
     parsed = _parsed(url)
     plain = parsed._replace(drivername=parsed.get_backend_name(), password=None).difference_update_query(["password"])
     return plain.render_as_string(hide_password=False)
-
-
-def _ensure_version_table(connection: Connection) -> None:
-    connection.execute(text("create table if not exists catalog_version (version integer not null)"))
-    if connection.execute(text("select count(*) from catalog_version")).scalar_one() == 0:
-        connection.execute(text("insert into catalog_version (version) values (0)"))
-
-
-def _version(connection: Connection) -> int:
-    return int(connection.execute(text("select version from catalog_version")).scalar_one())
 
 
 def _parsed(url: str) -> URL:

@@ -27,10 +27,14 @@ OPERATOR_CALLS = "operator_calls"
 """Calls of operators that were answered, by an operator or from what was known."""
 OPERATOR_UNKNOWN = "operator_unknown"
 """How often a query was left undecided for an item because an operator failed."""
-GRAPHLESS = "graphless"
-"""The last sequence of a time when no items had graphs; 0 where there was none."""
 CHORES = "chores"
 """When rare chores were last done (microseconds since 1970)."""
+
+TOTALS = (
+    *(MATCHES, MESSAGES, DEAD_MESSAGES, RETAINED, MERGED, QUARANTINED, QUARANTINED_BYTES),
+    *(OPERATOR_CALLS, OPERATOR_UNKNOWN, CHORES),
+)
+"""All of them: every catalog has a row for each."""
 
 _c = schema.counters.c
 _TOTAL = select(_c.value).where(_c.name == bindparam("which"))

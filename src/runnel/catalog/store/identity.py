@@ -36,7 +36,7 @@ class History:
 
 
 def read_identity(connection: Connection) -> str | None:
-    """The identity of the workspace that the catalog belongs to; None in a catalog from before identities."""
+    """The identity of the workspace that the catalog belongs to; None in a catalog that is new."""
     value = connection.execute(select(_c.value).where(_c.name == IDENTITY)).scalar_one_or_none()
     return None if value is None else f"{value:016x}"
 

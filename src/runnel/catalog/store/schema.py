@@ -1,231 +1,487 @@
-"""The catalog's tables, as SQLAlchemy sees them after all migrations; a test compares them with the database."""
+"""The tables of the catalog: how queries name them, and how a new catalog gets them (see `migrations`).
+
+Times are microseconds since 1970 in UTC. Ids are never used again.
+"""
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Column, Integer, LargeBinary, MetaData, Table, Text
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ForeignKey,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    PrimaryKeyConstraint,
+    Table,
+    Text,
+    text,
+)
 
 metadata = MetaData()
 
-
-def _table(name: str, /, **columns: type[BigInteger] | type[Integer] | type[LargeBinary] | type[Text]) -> Table:
-    return Table(name, metadata, *(Column(column, kind) for column, kind in columns.items()))
+_Type = type[BigInteger] | type[Integer] | type[LargeBinary] | type[Text]
 
 
-_I, _S, _T, _B = BigInteger, Integer, Text, LargeBinary
+def _table(name: str, *parts: Column[Any] | Index | PrimaryKeyConstraint) -> Table:
+    return Table(name, metadata, *parts, sqlite_autoincrement=any(_is_identity(part) for part in parts))
 
-counters = _table("counters", name=_T, value=_I)
+
+def _is_identity(part: object) -> bool:
+    return isinstance(part, Column) and part.identity is not None
+
+
+def _identity(name: str = "id") -> Column[Any]:
+    """A number that the database gives; SQLite does so for the type INTEGER only."""
+    return Column(name, BigInteger().with_variant(Integer(), "sqlite"), Identity(), primary_key=True)
+
+
+def _key(name: str, kind: _Type) -> Column[Any]:
+    """A primary key of one column whose values the program gives."""
+    return Column(name, kind, primary_key=True, autoincrement=False)
+
+
+def _required(name: str, kind: _Type, *more: Any, default: int | None = None, unique: bool = False) -> Column[Any]:
+    given = None if default is None else text(str(default))
+    return Column(name, kind, *more, nullable=False, server_default=given, unique=unique or None)
+
+
+def _optional(name: str, kind: _Type) -> Column[Any]:
+    return Column(name, kind)
+
+
+def _index(name: str, *columns: str, where: str | None = None, unique: bool = False) -> Index:
+    condition = None if where is None else text(where)
+    return Index(name, *columns, unique=unique, sqlite_where=condition, postgresql_where=condition)
+
+
+counters = _table("counters", _key("name", Text), _required("value", BigInteger))
 feeds = _table(
     "feeds",
-    id=_I,
-    name=_T,
-    kind=_T,
-    address=_T,
-    revision=_S,
-    paused=_S,
-    since=_I,
-    created=_I,
-    dropped=_I,
-    owner=_I,
-    period=_I,
-    origin=_I,
-    sheet=_T,
-    bytes=_I,
-    title=_T,
-    home=_T,
-    open_items=_I,
+    _identity(),
+    _required("name", Text),
+    _required("kind", Text),
+    _optional("address", Text),
+    _required("revision", Integer),
+    _required("paused", Integer),
+    _optional("since", BigInteger),
+    _required("created", BigInteger),
+    _optional("dropped", BigInteger),
+    _required("owner", BigInteger, default=1),
+    _optional("period", BigInteger),
+    _optional("origin", BigInteger),
+    _optional("sheet", Text),
+    _required("bytes", BigInteger, default=0),
+    _optional("title", Text),
+    _optional("home", Text),
+    _optional("open_items", BigInteger),
+    _index("feeds_live_name", "owner", "name", where="dropped is null", unique=True),
+    _index("feeds_owner", "owner"),
+    _index("feeds_origin", "origin", where="origin is not null"),
 )
-revisions = _table("revisions", feed=_I, revision=_S, statement=_T, node=_T, paused=_S, plan=_I, created=_I)
-reads = _table("reads", feed=_I, source=_I)
+revisions = _table(
+    "revisions",
+    _required("feed", BigInteger),
+    _required("revision", Integer),
+    _required("statement", Text),
+    _optional("node", Text),
+    _required("paused", Integer),
+    _required("plan", BigInteger),
+    _required("created", BigInteger),
+    PrimaryKeyConstraint("feed", "revision"),
+)
+reads = _table(
+    "reads",
+    _required("feed", BigInteger),
+    _required("source", BigInteger),
+    PrimaryKeyConstraint("feed", "source"),
+    _index("reads_source", "source"),
+)
+reads_groups = _table(
+    "reads_groups",
+    _required("feed", BigInteger, ForeignKey("feeds.id")),
+    _required("owner", BigInteger),
+    _required("tags", Text),
+    PrimaryKeyConstraint("feed", "owner", "tags"),
+    _index("reads_groups_owner", "owner"),
+)
+tags = _table(
+    "tags",
+    _required("feed", BigInteger),
+    _required("tag", Text),
+    PrimaryKeyConstraint("feed", "tag"),
+    _index("tags_tag", "tag"),
+)
+prefixes = _table("prefixes", _key("name", Text), _required("iri", Text), _required("created", BigInteger))
+operators = _table(
+    "operators",
+    _required("name", Text),
+    _required("version", Integer),
+    _required("content", Text),
+    _required("created", BigInteger),
+    _optional("dropped", BigInteger),
+    PrimaryKeyConstraint("name", "version"),
+    _index("operators_live", "name", where="dropped is null", unique=True),
+)
+uses_operators = _table(
+    "uses_operators",
+    _required("feed", BigInteger),
+    _required("operator", Text),
+    PrimaryKeyConstraint("feed", "operator"),
+    _index("uses_operators_operator", "operator"),
+)
 subscriptions = _table(
     "subscriptions",
-    id=_I,
-    feed=_I,
-    kind=_T,
-    target=_T,
-    period=_I,
-    expires=_I,
-    since=_I,
-    due=_I,
-    paused=_S,
-    created=_I,
-    ended=_I,
-    owner=_I,
-    ticket=_B,
-    sheet=_T,
-    disabled=_T,
-    resumed=_I,
+    _identity(),
+    _required("feed", BigInteger),
+    _required("kind", Text),
+    _optional("target", Text),
+    _optional("period", BigInteger),
+    _optional("expires", BigInteger),
+    _required("since", BigInteger),
+    _optional("due", BigInteger),
+    _required("paused", Integer),
+    _required("created", BigInteger),
+    _optional("ended", BigInteger),
+    _required("owner", BigInteger, default=1),
+    _optional("ticket", LargeBinary),
+    _optional("sheet", Text),
+    _optional("disabled", Text),
+    _optional("resumed", BigInteger),
+    _index("subscriptions_feed", "feed"),
+    _index("subscriptions_target", "target"),
+    _index("subscriptions_ticket", "ticket", where="ticket is not null", unique=True),
+    _index("subscriptions_owner", "owner"),
+    _index("subscriptions_due", "due", where="ended is null and due is not null"),
+    _index("subscriptions_disabled", "id", where="disabled is not null and ended is null"),
+    # The immediate subscriptions that get messages are read after every batch.
+    _index("subscriptions_immediate", "feed", where="ended is null and period is null and kind <> 'log'"),
 )
+
 item_segments = _table(
     "item_segments",
-    id=_I,
-    tier=_T,
-    path=_T,
-    first_sequence=_I,
-    last_sequence=_I,
-    bytes=_I,
-    accepted=_I,
-    last_accepted=_I,
-    retired=_I,
-    level=_S,
+    _identity(),
+    _required("tier", Text),
+    _required("path", Text, unique=True),
+    _required("first_sequence", BigInteger),
+    _required("last_sequence", BigInteger),
+    _required("bytes", BigInteger),
+    _required("accepted", BigInteger),
+    _required("last_accepted", BigInteger),
+    _optional("retired", BigInteger),
+    _required("level", Integer, default=0),
+    _index("item_segments_live", "last_sequence", where="retired is null"),
+    _index("item_segments_small", "last_sequence", where="retired is null and level < 3"),
+    _index("item_segments_retired", "retired", where="retired is not null"),
+    _index("item_segments_time", "last_accepted"),
 )
-seen = _table("seen", feed=_I, key=_B, version=_S, fingerprint=_B, sequence=_I, day=_I)
-offers = _table("offers", feed=_I, day=_I)
-source_files = _table("source_files", feed=_I, path=_T, size=_I, modified=_I, digest=_T, problem=_T, checked=_I)
+seen = _table(
+    "seen",
+    _required("feed", BigInteger),
+    _required("key", LargeBinary),
+    _required("version", Integer),
+    _required("fingerprint", LargeBinary),
+    _optional("sequence", BigInteger),
+    _required("day", BigInteger, default=0),
+    PrimaryKeyConstraint("feed", "key"),
+    _index("seen_key", "key"),
+    _index("seen_day", "day"),
+)
+offers = _table("offers", _key("feed", BigInteger), _required("day", BigInteger))
+# The last item of every key of a distinct feed, and until when later items are its duplicates.
+seen_keys = _table(
+    "seen_keys",
+    _key("key", LargeBinary),
+    _required("feed", BigInteger),
+    _required("sequence", BigInteger),
+    _required("accepted", BigInteger),
+    _required("expires", BigInteger),
+    _index("seen_keys_feed", "feed"),
+    _index("seen_keys_expires", "expires"),
+)
+source_files = _table(
+    "source_files",
+    _required("feed", BigInteger),
+    _required("path", Text),
+    _required("size", BigInteger),
+    _required("modified", BigInteger),
+    _required("digest", Text),
+    _optional("problem", Text),
+    _required("checked", BigInteger),
+    PrimaryKeyConstraint("feed", "path"),
+    _index("source_files_problem", "feed", where="problem is not null"),
+)
+# `removed` are queries that the folders of a version hold and it does not; `pieces` are the folders that its
+# partitioning names.
 plans = _table(
     "plans",
-    version=_I,
-    base=_T,
-    delta=_T,
-    queries=_I,
-    sequence=_I,
-    created=_I,
-    removed=_T,
-    partitioning=_T,
-    pieces=_T,
+    _identity("version"),
+    _required("base", Text),
+    _optional("delta", Text),
+    _required("queries", BigInteger),
+    _required("sequence", BigInteger),
+    _required("created", BigInteger),
+    _optional("removed", Text),
+    _optional("partitioning", Text),
+    _optional("pieces", Text),
 )
 partition_loads = _table(
     "partition_loads",
-    partitioning=_T,
-    partition_number=_I,
-    items=_I,
-    matches=_I,
-    microseconds=_I,
-    loads=_I,
-    noted=_I,
+    _required("partitioning", Text),
+    _required("partition_number", Integer),
+    _required("items", BigInteger),
+    _required("matches", BigInteger),
+    _required("microseconds", BigInteger),
+    _required("loads", BigInteger),
+    _required("noted", BigInteger),
+    PrimaryKeyConstraint("partitioning", "partition_number"),
 )
-lineages = _table("lineages", id=_I, job=_T, after_sequence=_I, created=_I, abandoned=_I, reason=_T)
+lineages = _table(
+    "lineages",
+    _identity(),
+    _required("job", Text),
+    _required("after_sequence", BigInteger),
+    _required("created", BigInteger),
+    _optional("abandoned", BigInteger),
+    _optional("reason", Text),
+)
 match_segments = _table(
     "match_segments",
-    lineage=_I,
-    batch=_I,
-    first_sequence=_I,
-    last_sequence=_I,
-    plan=_I,
-    items=_I,
-    matches=_I,
-    counters=_T,
-    epoch=_I,
-    committed=_I,
+    _required("lineage", BigInteger),
+    _required("batch", BigInteger),
+    _required("first_sequence", BigInteger, unique=True),
+    _required("last_sequence", BigInteger, unique=True),
+    _required("plan", BigInteger),
+    _required("items", BigInteger),
+    _required("matches", BigInteger),
+    _required("counters", Text),
+    _required("epoch", BigInteger),
+    _required("committed", BigInteger),
+    PrimaryKeyConstraint("lineage", "batch"),
 )
 match_parts = _table(
     "match_parts",
-    path=_T,
-    lineage=_I,
-    batch=_I,
-    first_sequence=_I,
-    last_sequence=_I,
-    bytes=_I,
-    level=_S,
-    committed=_I,
-    retired=_I,
-    by_query=_T,
+    _key("path", Text),
+    _required("lineage", BigInteger),
+    _required("batch", BigInteger),
+    _required("first_sequence", BigInteger),
+    _required("last_sequence", BigInteger),
+    _required("bytes", BigInteger),
+    _required("level", Integer, default=0),
+    _required("committed", BigInteger, default=0),
+    _optional("retired", BigInteger),
+    _optional("by_query", Text),
+    _index("match_parts_live", "last_sequence", where="retired is null"),
+    _index("match_parts_small", "last_sequence", where="retired is null and level < 3"),
+    _index("match_parts_retired", "retired", where="retired is not null"),
 )
-undecided = _table("undecided", id=_I, sequence=_I, queries=_T, reason=_T, attempts=_S, not_before=_I, until=_I)
-supplements = _table("supplements", sequence=_I, supplements=_I, queries=_T, attempts=_S, until=_I)
-leases = _table("leases", name=_T, holder=_T, epoch=_I, expires=_I, detail=_T)
-messages = _table(
-    "messages",
-    subscription=_I,
-    number=_I,
-    first_sequence=_I,
-    last_sequence=_I,
-    items=_I,
-    key=_T,
-    digest=_T,
-    plan=_I,
-    state=_T,
-    attempts=_S,
-    outcome=_T,
-    created=_I,
-    finished=_I,
-    not_before=_I,
+# Items that operators could not decide for some queries, until they are in the log again.
+undecided = _table(
+    "undecided",
+    _identity(),
+    _required("sequence", BigInteger),
+    _required("queries", Text),
+    _required("reason", Text),
+    _required("attempts", Integer),
+    _required("not_before", BigInteger),
+    _required("until", BigInteger),
+    _index("undecided_not_before", "not_before"),
 )
-attempts = _table("attempts", subscription=_I, number=_I, attempt=_S, at=_I, outcome=_T)
-receipts = _table(
-    "receipts",
-    subscription=_I,
-    number=_I,
-    done=_I,
-    dead=_I,
-    items=_I,
-    attempts=_I,
-    first_created=_I,
-    last_finished=_I,
+# Items that are in the log again, and the only queries that they are matched with.
+supplements = _table(
+    "supplements",
+    _key("sequence", BigInteger),
+    _required("supplements", BigInteger),
+    _required("queries", Text),
+    _required("attempts", Integer),
+    _required("until", BigInteger),
+    _index("supplements_of", "supplements"),
 )
-cursors = _table("cursors", subscription=_I, sequence=_I)
 quarantine = _table(
     "quarantine",
-    id=_I,
-    kind=_T,
-    feed=_I,
-    query=_I,
-    sequence=_I,
-    place=_T,
-    reason=_T,
-    path=_T,
-    created=_I,
-    bytes=_I,
+    _identity(),
+    _required("kind", Text),
+    _optional("feed", BigInteger),
+    _optional("query", BigInteger),
+    _optional("sequence", BigInteger),
+    _required("place", Text),
+    _required("reason", Text),
+    _optional("path", Text),
+    _required("created", BigInteger),
+    _optional("bytes", BigInteger),
+    _index("quarantine_path", "path", where="path is not null"),
+    _index("quarantine_unmeasured", "id", where="path is not null and bytes is null"),
 )
-owners = _table("owners", id=_I, name=_T, created=_I, disabled=_I, max_queries=_I, max_subscriptions=_I, max_bytes=_I)
-tokens = _table("tokens", id=_I, owner=_I, label=_T, hash=_T, created=_I, used=_I, revoked=_I)
-secrets = _table("secrets", name=_T, value=_B, sealed=_S)
+leases = _table(
+    "leases",
+    _key("name", Text),
+    _required("holder", Text),
+    _required("epoch", BigInteger),
+    _required("expires", BigInteger),
+    _required("detail", Text),
+)
+
+messages = _table(
+    "messages",
+    _required("subscription", BigInteger),
+    _required("number", BigInteger),
+    _required("first_sequence", BigInteger),
+    _required("last_sequence", BigInteger),
+    _required("items", BigInteger),
+    _required("key", Text, unique=True),
+    _required("digest", Text),
+    _required("plan", BigInteger),
+    _required("state", Text),
+    _required("attempts", Integer),
+    _optional("outcome", Text),
+    _required("created", BigInteger),
+    _optional("finished", BigInteger),
+    _required("not_before", BigInteger, default=0),
+    PrimaryKeyConstraint("subscription", "number"),
+    _index("messages_open", "not_before", "subscription", "number", where="state = 'open'"),
+    _index("messages_waiting", "subscription", "number", where="state = 'open'"),
+    _index("messages_dead", "finished", where="state = 'dead'"),
+    _index("messages_finished", "finished", where="finished is not null"),
+)
+attempts = _table(
+    "attempts",
+    _required("subscription", BigInteger),
+    _required("number", BigInteger),
+    _required("attempt", Integer),
+    _required("at", BigInteger),
+    _required("outcome", Text),
+    PrimaryKeyConstraint("subscription", "number", "attempt"),
+)
+receipts = _table(
+    "receipts",
+    _key("subscription", BigInteger),
+    _required("number", BigInteger),
+    _required("done", BigInteger),
+    _required("dead", BigInteger),
+    _required("items", BigInteger),
+    _required("attempts", BigInteger),
+    _required("first_created", BigInteger),
+    _required("last_finished", BigInteger),
+)
+cursors = _table("cursors", _key("subscription", BigInteger), _required("sequence", BigInteger))
+
+owners = _table(
+    "owners",
+    _identity(),
+    _required("name", Text, unique=True),
+    _required("created", BigInteger),
+    _optional("disabled", BigInteger),
+    _optional("max_queries", BigInteger),
+    _optional("max_subscriptions", BigInteger),
+    _optional("max_bytes", BigInteger),
+)
+tokens = _table(
+    "tokens",
+    _identity(),
+    _required("owner", BigInteger),
+    _required("label", Text),
+    _required("hash", Text),
+    _required("created", BigInteger),
+    _optional("used", BigInteger),
+    _optional("revoked", BigInteger),
+    _index("tokens_owner", "owner"),
+)
+# Whether the recipients of owners' messages agreed to get them.
 consents = _table(
     "consents",
-    id=_I,
-    owner=_I,
-    kind=_T,
-    target=_T,
-    recipient=_T,
-    state=_T,
-    nonce=_B,
-    requests=_I,
-    day=_I,
-    day_requests=_I,
-    attempts=_S,
-    not_before=_I,
-    expires=_I,
-    changed=_I,
-    outcome=_T,
+    _identity(),
+    _required("owner", BigInteger),
+    _required("kind", Text),
+    _required("target", Text),
+    _required("recipient", Text),
+    _required("state", Text),
+    _optional("nonce", LargeBinary),
+    _required("requests", BigInteger),
+    _required("day", BigInteger),
+    _required("day_requests", BigInteger),
+    _required("attempts", Integer),
+    _optional("not_before", BigInteger),
+    _required("expires", BigInteger),
+    _required("changed", BigInteger),
+    _optional("outcome", Text),
+    _index("consents_target", "owner", "kind", "target", unique=True),
+    _index("consents_recipient", "kind", "recipient"),
+    _index("consents_unconfirmed", "id", where="state <> 'confirmed'"),
+    _index("consents_pending", "not_before", where="state = 'pending'"),
 )
-signing_keys = _table("signing_keys", subscription=_I, value=_B, created=_I, expires=_I, sealed=_S)
-polls = _table(
-    "polls",
-    feed=_I,
-    address=_T,
-    etag=_T,
-    modified=_T,
-    due=_I,
-    checked=_I,
-    changed=_I,
-    status=_S,
-    failures=_S,
-    problem=_T,
-    stopped=_T,
-    learned=_T,
-    requests=_I,
-    unchanged=_I,
+# The secrets of these three tables are sealed with the key of the workspace.
+secrets = _table("secrets", _key("name", Text), _required("value", LargeBinary))
+signing_keys = _table(
+    "signing_keys",
+    _required("subscription", BigInteger),
+    _required("value", LargeBinary),
+    _required("created", BigInteger),
+    _optional("expires", BigInteger),
+    PrimaryKeyConstraint("subscription", "created"),
 )
 hubs = _table(
     "hubs",
-    feed=_I,
-    hub=_T,
-    topic=_T,
-    callback=_T,
-    secret=_B,
-    state=_T,
-    requested=_I,
-    lease_until=_I,
-    problem=_T,
-    sealed=_S,
+    _key("feed", BigInteger),
+    _required("hub", Text),
+    _required("topic", Text),
+    _required("callback", Text, unique=True),
+    _required("secret", LargeBinary),
+    _required("state", Text),
+    _optional("requested", BigInteger),
+    _optional("lease_until", BigInteger),
+    _optional("problem", Text),
 )
-statistics = _table("statistics", feed=_I, content=_B, learned=_I)
-observations = _table("observations", id=_I, content=_B, created=_I)
-seen_keys = _table("seen_keys", key=_B, feed=_I, sequence=_I, accepted=_I, expires=_I)
-tags = _table("tags", feed=_I, tag=_T)
-reads_groups = _table("reads_groups", feed=_I, owner=_I, tags=_T)
-costs = _table("costs", query=_I, content=_T, noted=_I, told=_I)
-operators = _table("operators", name=_T, version=_S, content=_T, created=_I, dropped=_I)
-uses_operators = _table("uses_operators", feed=_I, operator=_T)
-prefixes = _table("prefixes", name=_T, iri=_T, created=_I)
-operator_cache = _table("operator_cache", id=_I, path=_T, bytes=_I, answers=_I, created=_I, retired=_I)
-operator_learning = _table("operator_learning", id=_I, content=_B, noted=_I)
+polls = _table(
+    "polls",
+    _key("feed", BigInteger),
+    _required("address", Text),
+    _optional("etag", Text),
+    _optional("modified", Text),
+    _required("due", BigInteger),
+    _optional("checked", BigInteger),
+    _optional("changed", BigInteger),
+    _optional("status", Integer),
+    _required("failures", Integer),
+    _optional("problem", Text),
+    _optional("stopped", Text),
+    _optional("learned", Text),
+    _required("requests", BigInteger),
+    _required("unchanged", BigInteger),
+    _index("polls_due", "due", where="stopped is null"),
+    _index("polls_failing", "feed", where="failures > 0 or stopped is not null"),
+)
+
+# Statistics by feed (0: of the whole stream), and the observations that are not part of them yet.
+statistics = _table(
+    "statistics", _key("feed", BigInteger), _required("content", LargeBinary), _required("learned", BigInteger)
+)
+observations = _table(
+    "observations", _identity(), _required("content", LargeBinary), _required("created", BigInteger)
+)
+costs = _table(
+    "costs",
+    _key("query", BigInteger),
+    _required("content", Text),
+    _required("noted", BigInteger),
+    _optional("told", BigInteger),
+)
+operator_cache = _table(
+    "operator_cache",
+    _identity(),
+    _required("path", Text),
+    _required("bytes", BigInteger),
+    _required("answers", BigInteger),
+    _required("created", BigInteger),
+    _optional("retired", BigInteger),
+    _index("operator_cache_path", "path", unique=True),
+    _index("operator_cache_live", "created", where="retired is null"),
+    _index("operator_cache_retired", "retired", where="retired is not null"),
+)
+# Statistics of operators: the first row is merged, the others are notes that wait to be.
+operator_learning = _table(
+    "operator_learning", _identity(), _required("content", LargeBinary), _required("noted", BigInteger)
+)

@@ -1,14 +1,13 @@
 """Secrets in the catalog, sealed with the key of the workspace, which is not in the catalog.
 
-In: the secrets of rows. Out: their sealed form and back. Rows of an earlier version hold secrets in clear. They are
-sealed when the workspace is opened.
+In: the secrets of rows. Out: their sealed form and back.
 """
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Table, delete, func, insert, select, update
+from sqlalchemy import Connection, Table, delete, insert, select
 
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import workspace_key
@@ -44,48 +43,29 @@ def seal(connection: Connection, place: _Place, of: object, secret: bytes) -> di
         raise WorkspaceError(
             "the key of the workspace was replaced while this process was running", hint="start the process again"
         )
-    return {place.secret: key.seal(f"{place.purpose} {of}", secret), "sealed": 1}
+    return {place.secret: key.seal(f"{place.purpose} {of}", secret)}
 
 
 def unseal(connection: Connection, place: _Place, row: Any) -> bytes:
     """The secret in a row."""
-    value = bytes(getattr(row, place.secret))
-    if not row.sealed:
-        return value
-    return workspace_key(connection).unseal(f"{place.purpose} {getattr(row, place.of)}", value)
+    sealed = bytes(getattr(row, place.secret))
+    return workspace_key(connection).unseal(f"{place.purpose} {getattr(row, place.of)}", sealed)
 
 
-def seal_clear_secrets(connection: Connection) -> int:
-    """Seal the secrets that an earlier version stored in clear, and wipe them in the file; gives how many."""
-    if connection.dialect.name == "sqlite":
-        connection.exec_driver_sql("pragma secure_delete = on")
-    count = 0
-    for place in _PLACES:
-        table, secret = place.table, place.table.c[place.secret]
-        for row in connection.execute(select(table).where(table.c.sealed == 0)).all():
-            is_row = (table.c[place.of] == getattr(row, place.of)) & (secret == getattr(row, place.secret))
-            values = seal(connection, place, getattr(row, place.of), unseal(connection, place, row))
-            connection.execute(update(table).where(is_row).values(values))
-            count += 1
-    return count
-
-
-def forget_sealed_secrets(connection: Connection) -> int:
+def forget_secrets(connection: Connection) -> int:
     """Remove the secrets whose key is lost; gives how many. Most are made again when they are needed.
 
     Webhooks are the exception: each needs a new signing key, which its receiver must know.
     """
     count = 0
     for place in _PLACES:
-        sealed = place.table.c.sealed != 0
-        count += connection.execute(select(func.count()).select_from(place.table).where(sealed)).scalar_one()
-        connection.execute(delete(place.table).where(sealed))
+        count += connection.execute(delete(place.table)).rowcount
     connection.execute(delete(schema.counters).where(_c.name == _KEY))
     return count
 
 
 def read_fingerprint(connection: Connection) -> int | None:
-    """The fingerprint of the key with which the secrets are sealed; None in a catalog from before there were keys."""
+    """The fingerprint of the key with which the secrets are sealed; None before the first key."""
     value = connection.execute(select(_c.value).where(_c.name == _KEY)).scalar_one_or_none()
     return None if value is None else int(value)
 

@@ -10,7 +10,6 @@ changed in between.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -22,11 +21,12 @@ from sqlalchemy import Connection
 from runnel.algebra.nodes.query import Node, reads
 from runnel.arrays import Array
 from runnel.catalog.declared import feeds
-from runnel.catalog.learned import stream_statistics
+from runnel.catalog.learned.stream_statistics import word_frequencies
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.declare.activation import Activation
+from runnel.engine.planning.partition_plan import new_folder, partition_at_once
 from runnel.engine.workspace import Workspace
 from runnel.errors import CorruptDataError, RunnelError
 from runnel.plan.gates import visible
@@ -112,8 +112,6 @@ def read_change(
     except CorruptDataError as error:
         logger.warning("the plan cannot be read, and all queries are compiled again: %s", error)
         return reader.everything()
-    if loaded.is_outdated:
-        return reader.everything()
     fewer = None if activation.compile else reader.named(loaded, current, removed)
     if fewer is not None:
         return fewer
@@ -159,7 +157,7 @@ class _Reader:
         }
         since = feeds.since_of(self._connection)
         queries = self._queries({feed: since[feed] for feed in since.keys() - self._gone}, self._fresh)
-        words = frequencies(self._connection)
+        words = word_frequencies(self._connection)
         return PlanChange(queries, definitions, words, self._fresh, self._sequence, len(queries))
 
     def named(self, loaded: Plan, current: PlanRow, removed: set[int]) -> PlanChange | None:
@@ -194,7 +192,7 @@ class _Reader:
         nodes = self._definitions(added)
         since = feeds.since_of(self._connection, added - self._uncommitted.new)
         queries = self._queries(since, self._fresh & added)
-        words = frequencies(self._connection)
+        words = word_frequencies(self._connection)
         gone = frozenset(dead)
         return PlanChange(queries, nodes, words, self._fresh, self._sequence, total, current, gone, is_small)
 
@@ -237,14 +235,14 @@ def compile_change(root: Workspace, change: PlanChange) -> CompiledChange:
         )
     if current is not None and change.is_small:
         return CompiledChange(
-            change, laid_out, laid_out.start_delta(root.storage, _folder(), change.dead, current.base)
+            change, laid_out, laid_out.start_delta(root.storage, new_folder(), change.dead, current.base)
         )
     if current is not None:
-        folder = _folder()
+        folder = new_folder()
         laid_out.write_delta(root.storage, folder, change.dead, current.base)
         both = load(root.storage, PlanVersion(0, current.base, folder))
         laid_out = lay_out(merge_plans(both), change.frequencies, matcher=root.settings.matcher)
-    return CompiledChange(change, laid_out, laid_out.start_base(root.storage, _folder()))
+    return CompiledChange(change, laid_out, laid_out.start_base(root.storage, new_folder()))
 
 
 def publish_draft(root: Workspace, connection: Connection, draft: CompiledChange) -> int:
@@ -266,9 +264,6 @@ def publish_draft(root: Workspace, connection: Connection, draft: CompiledChange
 
 def _publish_base(root: Workspace, connection: Connection, base: str, queries: int) -> int:
     """Make a base that is written the current plan; where it is small and to be divided, it is divided at once."""
-    # Imported here, as it rests on this module.
-    from runnel.engine.planning.partition_plan import partition_at_once
-
     return publish_base(connection, base, queries, partition_at_once(root, connection, base, queries))
 
 
@@ -327,15 +322,3 @@ def _among(wanted: set[int], ids: Array) -> set[int]:
     inside = places < len(ids)
     inside[inside] = ids[places[inside]] == few[inside]
     return set(few[inside].tolist())
-
-
-def frequencies(connection: Connection) -> dict[str, float]:
-    """The part of all items that hold a word, as the stream has taught."""
-    learned = stream_statistics.learned(connection, [stream_statistics.WHOLE_STREAM]).get(
-        stream_statistics.WHOLE_STREAM
-    )
-    return {} if learned is None else dict(learned.frequencies())
-
-
-def _folder() -> str:
-    return f"plans/{uuid.uuid4().hex}"

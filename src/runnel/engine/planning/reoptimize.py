@@ -12,11 +12,12 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from runnel.catalog.learned.stream_statistics import word_frequencies
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.catalog.store import leases
 from runnel.engine.planning.partition_plan import new_folder, partition_if_wanted
-from runnel.engine.planning.plan_change import frequencies, has_grown, publish_base, read_everything
+from runnel.engine.planning.plan_change import has_grown, publish_base, read_everything
 from runnel.engine.workspace import Workspace
 from runnel.errors import CorruptDataError
 from runnel.plan import store as plan_store
@@ -55,7 +56,7 @@ def reoptimize(
     """
     with root.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
-        known = frequencies(connection)
+        known = word_frequencies(connection)
     if current is None or not (known or current.partitioning):
         return None
     from runnel.matching.compile.compile_plan import compile_merged
@@ -73,11 +74,9 @@ def reoptimize(
 
 
 def recompile_unusable(root: Workspace, epoch: int, *, proceed: Callable[[], None] = lambda: None) -> int | None:
-    """Compile all queries again if the plan is damaged, of an older release, or for another matcher.
+    """Compile all queries again if the plan is damaged, has an older format, or is for another matcher.
 
     Gives the version that was published.
-
-    Folders of older releases can be read, but their words were cut by older rules, so queries would miss items.
     """
     with root.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
@@ -91,7 +90,7 @@ def _is_usable(root: Workspace, current: PlanRow) -> bool:
 
     try:
         plan = plan_store.load(root.storage, plan_store.PlanVersion.of(current))
-        return not plan.is_outdated and matcher_name(plan) == root.settings.matcher
+        return matcher_name(plan) == root.settings.matcher
     except CorruptDataError as error:
         logger.warning("the plan cannot be read, and all queries are compiled again: %s", error)
         return False

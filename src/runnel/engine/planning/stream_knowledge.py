@@ -16,8 +16,8 @@ from sqlalchemy import Connection
 from runnel.arrays import Array
 from runnel.catalog.declared.operators import live_operators
 from runnel.catalog.learned.operator_statistics import learned_operators
+from runnel.catalog.learned.stream_statistics import word_frequencies
 from runnel.catalog.logs.match_segments import matched_upto
-from runnel.engine.planning.plan_change import frequencies
 from runnel.engine.workspace import Workspace
 from runnel.errors import CorruptDataError, NotFoundError
 from runnel.model.graph import GRAPH, RdfGraph, Triple
@@ -65,8 +65,8 @@ def read_stream_knowledge(root: Workspace, connection: Connection, *, newest: bo
     }
     upto = matched_upto(connection) if newest else 0
     if not upto:
-        return StreamKnowledge(frequencies(connection), dear)
-    return StreamKnowledge(frequencies(connection), dear, newest_graphs(root, upto), match_rates(root, upto))
+        return StreamKnowledge(word_frequencies(connection), dear)
+    return StreamKnowledge(word_frequencies(connection), dear, newest_graphs(root, upto), match_rates(root, upto))
 
 
 def match_rates(root: Workspace, upto: int) -> tuple[Array, Array] | None:

@@ -33,7 +33,6 @@ from runnel.matching.operators.ask.operator_environment import OperatorEnvironme
 from runnel.private_files import make_private_folder
 from runnel.streaming.job import Job, form_of
 from runnel.streaming.jvm import UNANSWERED, is_slow_start, noticing_loss
-from runnel.streaming.partitioned.route_ahead import RouteAhead, forget_ahead
 from runnel.streaming.partitioned.shards import shard_count
 from runnel.streaming.streaming_query import checkpoint_path, choose_lineage, drop_old_checkpoints, start_query
 from runnel.streaming.worker.progress_mark import place_mark, read_mark
@@ -77,7 +76,6 @@ class QueryKeeper:
         self._failures = 0
         self._last_seen = -1
         self._shards = 0
-        self._ahead: RouteAhead | None = None
         self._look_after = 0.0
         self.on_hold_up: Callable[[RunnelError], None] = lambda error: None
 
@@ -165,18 +163,8 @@ class QueryKeeper:
             shards=self._shards,
             plan_bytes=settings.plan_megabytes << 20,
         )
-        self._stop_routing()
-        forget_ahead(root.storage)
         self._query = start_query(self._spark, job, once=once)
         self._pulse.start_matching()
-        if job.shards and settings.route_ahead:
-            self._ahead = RouteAhead(self._spark, job, checkpoint_path(job.lineage))
-            self._ahead.start()
-
-    def _stop_routing(self) -> None:
-        if self._ahead is not None:
-            self._ahead.stop()
-            self._ahead = None
 
     def match_all(self, lag: Callable[[], int], note_progress: Callable[[], None] = lambda: None) -> None:
         """Match what there is, in bounded queries, until nothing waits or the run is stopped.
@@ -271,7 +259,6 @@ class QueryKeeper:
 
     def end(self) -> None:
         """End the query if it is under way."""
-        self._stop_routing()
         if self.is_active:
             with suppress(*UNANSWERED):
                 self._query.stop()

@@ -353,14 +353,14 @@ class Runner:
             )
 
     def _recompile_unusable(self) -> None:
-        """Replace a plan that is damaged or that an older release wrote, before anything is matched with it."""
+        """Replace a plan that is damaged or has an older format, before anything is matched with it."""
         try:
             version = recompile_unusable(self._root, self._held().epoch, proceed=self._proceed)
         except _StoppedError:
             return
         if version is not None:
             logger.info(
-                "compiled all queries again as plan version %d: the plan was damaged or written by an older release",
+                "compiled all queries again as plan version %d: the plan was damaged or had an older format",
                 version,
             )
 

@@ -28,8 +28,8 @@ from sqlalchemy import Connection
 
 from runnel.catalog.declared import stylesheets
 from runnel.catalog.logs import item_segments, match_segments, plan_versions, quarantine
+from runnel.catalog.store import migrations
 from runnel.catalog.store.connection import now
-from runnel.catalog.store.migrations import MIGRATIONS
 from runnel.catalog.store.sequencer import known_number, last_sequence, workspace_number
 from runnel.engine.upkeep.backup_manifest import (
     FORMAT,
@@ -191,7 +191,19 @@ def _attempt(
         copied += 1
     report(len(named), len(named))
     own = {path.relative_to(place).as_posix(): digest_of(path) for path in sorted(place.rglob("*")) if path.is_file()}
-    manifest = Manifest(FORMAT, made.isoformat(), number, len(MIGRATIONS), last, snapshot, ids, tables, own, files)
+    manifest = Manifest(
+        FORMAT,
+        made.isoformat(),
+        number,
+        migrations.HISTORY.version,
+        migrations.HISTORY.fingerprint,
+        last,
+        snapshot,
+        ids,
+        tables,
+        own,
+        files,
+    )
     return manifest, copied
 
 

@@ -18,8 +18,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from runnel.catalog.declared import stylesheets
-from runnel.catalog.store.migrations import MIGRATIONS
-from runnel.errors import CorruptDataError, NewerWorkspaceError, NotFoundError
+from runnel.catalog.store import migrations
+from runnel.errors import CorruptDataError, NewerWorkspaceError, NotFoundError, WorkspaceError
 from runnel.logs.garbage import DATA_FOLDERS
 from runnel.matching.operators.ask.operator_environment import FOLDER as OPERATORS
 from runnel.regular_files import open_regular
@@ -28,7 +28,7 @@ from runnel.workspace_key import WorkspaceKey
 
 MANIFEST = "backup.json"
 UNFINISHED = "backup.unfinished"
-FORMAT = 2
+FORMAT = 1
 HINT = "use another backup; this one cannot be relied on"
 _LARGEST_MANIFEST = 512 << 20
 _CHUNK = 1 << 20
@@ -53,6 +53,7 @@ class Manifest:
     made: str
     root: int
     catalog_version: int
+    catalog_fingerprint: str
     last_sequence: int
     snapshot: str
     identities: dict[str, int]
@@ -60,7 +61,7 @@ class Manifest:
     snapshot_files: dict[str, Digest]
     files: dict[str, Digest]
     signer: int | None = None
-    """The fingerprint of the key that signed the manifest; None in a backup of a version that did not sign."""
+    """The fingerprint of the key that signed the manifest; None if the signature was removed."""
     signature: str | None = None
 
     def signed(self, key: WorkspaceKey) -> Manifest:
@@ -115,8 +116,13 @@ def read_manifest(source: Path) -> Manifest:
 
 
 def _parse(value: dict[str, Any]) -> Manifest:
-    if value["format"] > FORMAT or value["catalog_version"] > len(MIGRATIONS):
+    history, version, fingerprint = migrations.HISTORY, value["catalog_version"], value.get("catalog_fingerprint")
+    if fingerprint is not None and (value["format"] > FORMAT or version > history.version):
         raise NewerWorkspaceError("the backup was made by a newer Runnel", hint="use that one, or a newer one")
+    if fingerprint is None or version < 1 or fingerprint != history.fingerprint_of(version):
+        raise WorkspaceError(
+            "the backup was made by a development version of Runnel", hint="restore it with the version that made it"
+        )
     snapshot_files = _digests(value["snapshot_files"], _SNAPSHOT_FILES, (f"folder/{FILE}",))
     manifest = Manifest(**{**value, "snapshot_files": snapshot_files, "files": _digests(value["files"], _FILES)})
     if not _is_signature(manifest.signer, manifest.signature):

@@ -13,14 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from sqlalchemy import BigInteger, Connection, Integer, LargeBinary, Table, column, insert, select, table, text
 
-from runnel.catalog.store import schema
+from runnel.catalog.store import migrations, schema
 from runnel.catalog.store.connection import Catalog, now
-from runnel.catalog.store.migrations import MIGRATIONS, statements
 from runnel.errors import CorruptDataError
 from runnel.private_files import make_private_folder, open_private
 
 _ROWS = 20_000
-_VERSIONS = "catalog_version"
 
 
 def copy_out(connection: Connection, folder: Path) -> dict[str, int]:
@@ -78,26 +76,19 @@ def identities(connection: Connection) -> dict[str, int]:
 def copy_in(catalog: Catalog, folder: Path, *, version: int, ids: Mapping[str, int]) -> dict[str, int]:
     """Fill a catalog that has no tables yet from a folder, in one transaction; gives the numbers of rows.
 
-    The tables are made as they were when the copy was written, then brought up to date.
+    The rows of a copy of an older version go into the tables of today, and are brought up to date there.
     """
+    history = migrations.HISTORY
+    if not 1 <= version <= history.version:
+        raise CorruptDataError(f"there is no catalog of version {version}")
     rows: dict[str, int] = {}
     with catalog.write() as connection:
-        _make_tables(connection, version)
+        migrations.create_tables(connection, history)
         for path in sorted(folder.glob("*.parquet")):
             rows[path.stem] = _fill(connection, path)
+        migrations.upgrade_rows(connection, version, history)
         _go_on_after(connection, ids)
-    catalog.migrate()
     return rows
-
-
-def _make_tables(connection: Connection, version: int) -> None:
-    if version > len(MIGRATIONS):
-        raise CorruptDataError(f"there is no catalog of version {version}")
-    for step in range(version):
-        for statement in statements(step, connection.dialect.name):
-            connection.execute(text(statement))
-    connection.execute(text(f"create table {_VERSIONS} (version integer not null)"))
-    connection.execute(text(f"insert into {_VERSIONS} (version) values (:v)"), {"v": version})  # noqa: S608
 
 
 def _fill(connection: Connection, path: Path) -> int:
@@ -106,7 +97,7 @@ def _fill(connection: Connection, path: Path) -> int:
         raise CorruptDataError(f"{path.name} is not a table of a catalog")
     file = pq.ParquetFile(path)
     target = table(name, *(column(held) for held in file.schema_arrow.names))
-    connection.execute(target.delete())  # rows that making the tables has put there
+    connection.execute(target.delete())  # the rows that every new catalog has
     rows = 0
     for some in _batches(file):
         connection.execute(insert(target), some)

@@ -50,7 +50,7 @@ class Signer(StrEnum):
     UNKNOWN = "unknown"
     """Some workspace: no key was given to check the signature with."""
     NONE = "none"
-    """Nobody: an earlier version made the backup, or its signature was removed."""
+    """Nobody: its signature was removed."""
 
 
 @dataclass(frozen=True, slots=True)

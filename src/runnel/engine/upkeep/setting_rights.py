@@ -55,7 +55,7 @@ LIMITS: Final = frozenset(
 TUNING: Final = frozenset(
     {
         *("driver_memory", "executor_memory", "executor_cores", "max_batch_items", "max_batch_bytes", "slice_items"),
-        *("partitions", "partition_strategy", "plan_megabytes", "route_ahead", "rebalance_seconds"),
+        *("partitions", "partition_strategy", "plan_megabytes", "rebalance_seconds"),
         *("reoptimise_seconds", "slow_query_milliseconds", "scan_seconds", "publish_wait_seconds"),
         *("archive_seconds", "archive_segments", "orphan_seconds", "lease_seconds", "stall_seconds"),
         *("poll_seconds", "poll_retry_seconds", "poll_retry_limit_seconds", "retry_seconds"),

@@ -9,7 +9,6 @@ import hashlib
 import struct
 from datetime import UTC, datetime
 
-from runnel.model.graph import GRAPH
 from runnel.model.item import Item, Value
 
 VOLATILE = frozenset({"slash:comments", "slash:hit_parade", "thr:total", "media:statistics", "media:starRating"})
@@ -18,17 +17,15 @@ VOLATILE = frozenset({"slash:comments", "slash:hit_parade", "thr:total", "media:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def fingerprint(item: Item, *, graph: bool = True) -> bytes:
+def fingerprint(item: Item) -> bytes:
     """The fingerprint of an item's attributes; the order of names does not matter, that of values does.
-
-    Without its graph it is what it was before items of web feeds had one.
 
     >>> fingerprint(Item("News", "1", {"title": ("Muse",)})).hex()
     'fa681c06929b0603969b03e58695662f'
     """
     digest = hashlib.blake2b(digest_size=16, person=b"runnel item/1")
     for name in sorted(item.attributes):
-        if name in VOLATILE or (name == GRAPH and not graph):
+        if name in VOLATILE:
             continue
         values = item.attributes[name]
         digest.update(_framed(name.encode("utf-8", "replace")) + struct.pack(">I", len(values)))

@@ -6,7 +6,6 @@ the file can be written before the transaction that accepts it. Archived segment
 
 from __future__ import annotations
 
-import re
 import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,12 +18,10 @@ import pyarrow as pa
 from runnel.catalog.logs import item_segments as manifest
 from runnel.catalog.logs.item_segments import ItemSegment, SeenItem
 from runnel.catalog.store.connection import Catalog, now
-from runnel.catalog.store.counters import GRAPHLESS, read_counter
 from runnel.catalog.store.sequencer import last_sequence, take_sequences
 from runnel.errors import CorruptDataError
 from runnel.logs.items.fingerprint import fingerprint
 from runnel.logs.items.item_files import STORED_SCHEMA, read_feeds, read_items
-from runnel.model.graph import GRAPH, RdfGraph
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.model.segment import Slice, Tier
@@ -32,7 +29,6 @@ from runnel.storage.arrow_files import read_parquet_column, write_arrow
 from runnel.storage.checksums import SealedFile
 from runnel.storage.file_storage import Storage
 
-_RSS_ITEM = re.compile(r"#type> <http://[a-z./]+/(?:rss/1\.0|rdf/simple/0\.9)/item> \.\n")
 _T = TypeVar("_T")
 _SEGMENT_ITEMS = 5_000
 _SEGMENTS = 64
@@ -126,12 +122,11 @@ class ItemLog:
         with self._catalog.read() as connection:
             known = manifest.seen_of(connection, feed, keys)
             today = now(connection) // manifest.DAY
-            graphless = read_counter(connection, GRAPHLESS)
         newest = {key: (seen.version, seen.fingerprint) for key, seen in known.items()}
         fresh: list[_Fresh] = []
         for key, item, print_ in keyed:
             version, last_print = newest.get(key, (0, b""))
-            if print_ != last_print and not _was_graphless(item, last_print, known.get(key), graphless):
+            if print_ != last_print:
                 newest[key] = (version + 1, print_)
                 fresh.append(_Fresh(key, Item(item.feed, item.id, item.attributes, version + 1), print_))
         kept = {key: print_ for key, print_ in recalled.items() if key not in newest}
@@ -267,12 +262,3 @@ def _slices_of(segment: ItemSegment, after: int, upto: int, rows: int) -> Iterat
     for first in range(start, end + 1, rows):
         count = min(rows, end - first + 1)
         yield Slice(segment.tier, segment.path, first - segment.first_sequence, count, first, segment.accepted)
-
-
-def _was_graphless(item: Item, last_print: bytes, seen: SeenItem | None, graphless: int) -> bool:
-    """Whether an RSS item is the one that was accepted when these had no graphs: nobody has edited it."""
-    if seen is None or (seen.sequence or 1) > graphless:
-        return False
-    if not any(isinstance(one, RdfGraph) and _RSS_ITEM.search(one) for one in item.attributes.get(GRAPH, ())):
-        return False
-    return fingerprint(item, graph=False) == last_print

@@ -36,11 +36,11 @@ MATCH_SCHEMA = pa.schema(
         pa.field("steps", pa.list_(pa.field("item", pa.uint16(), nullable=False)), nullable=False),
         pa.field("leaps", pa.list_(pa.field("item", pa.int64(), nullable=False)), nullable=False),
     ],
-    metadata={"runnel.format": "matches/2"},
+    metadata={"runnel.format": "matches/1"},
 )
 
 _BINDINGS = pa.field("bindings", pa.large_string())
-BOUND_SCHEMA = MATCH_SCHEMA.append(_BINDINGS).with_metadata({"runnel.format": "matches/3"})
+BOUND_SCHEMA = MATCH_SCHEMA.append(_BINDINGS).with_metadata({"runnel.format": "bound matches/1"})
 
 _BLOCK = 500_000
 """Matches that are united at once: few enough to find room in memory that was used before."""
@@ -199,15 +199,11 @@ def read_steps(storage: Storage, path: str) -> list[SteppedRows]:
 
 def _stepped_rows(batch: Any) -> SteppedRows:
     sequences = batch.column("sequence").to_numpy()
-    if "queries" in batch.schema.names:  # matches/1: the ids as they are
-        return SteppedRows(sequences, _steps_of(*_listed(batch.column("queries"))))
     steps = Steps(*_listed(batch.column("steps")), *_listed(batch.column("leaps")))
     return SteppedRows(sequences, steps, _BINDINGS.name in batch.schema.names)
 
 
 def _rows(batch: Any) -> MatchRows:
-    if "queries" in batch.schema.names:  # matches/1
-        return MatchRows(batch.column("sequence").to_numpy(), *_listed(batch.column("queries")))
     stepped = _stepped_rows(batch)
     bound = batch.column(_BINDINGS.name) if _BINDINGS.name in batch.schema.names else None
     return MatchRows(stepped.sequences, stepped.steps.offsets, stepped.steps.ids(), bound)

@@ -15,18 +15,14 @@ import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 import pandas as pd
 import pyarrow as pa
 
-from runnel.errors import CorruptDataError, RunnelError
 from runnel.model.segment import Slice, Tier
 from runnel.plan.store import PlanVersion
-from runnel.storage.arrow_files import read_arrow
-from runnel.storage.file_storage import Storage, open_storage
+from runnel.storage.file_storage import open_storage
 from runnel.streaming.operator_snapshot import OperatorSnapshot
 from runnel.streaming.partitioned.route_slice import RoutedSlice, held_first, match_routed, route_slice
 from runnel.streaming.partitioned.shards import shard_keys
@@ -66,40 +62,14 @@ def route_slices(
     """Stage one: what goes to the shards, and what was written of every stretch."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
-        storage = open_storage(storage_url)
-        for path, some in groupby((row for batch in batches for row in batch.to_pylist()), itemgetter("routed")):
-            if path is None:
-                yield from routed_batches(storage_url, lineage, shards, budget, some)
-            else:
-                yield from _routed_before(storage, path)
+        stage = _RoutingTask(storage_url, lineage, shards, budget)
+        for row in (row for batch in batches for row in batch.to_pylist()):
+            found = list(stage.route(row))
+            if found:
+                yield pa.RecordBatch.from_pylist(found, schema=ROUTED_SCHEMA)
+        yield pa.RecordBatch.from_pylist(stage.finish(), schema=ROUTED_SCHEMA)
 
     return run
-
-
-def routed_batches(
-    storage_url: str, lineage: int, shards: int, budget: int, rows: Iterable[dict[str, Any]]
-) -> Iterator[Any]:
-    """The same for some rows of the reader."""
-    stage = _RoutingTask(storage_url, lineage, shards, budget)
-    for row in rows:
-        found = list(stage.route(row))
-        if found:
-            yield pa.RecordBatch.from_pylist(found, schema=ROUTED_SCHEMA)
-    yield pa.RecordBatch.from_pylist(stage.finish(), schema=ROUTED_SCHEMA)
-
-
-def _routed_before(storage: Storage, path: str) -> list[Any]:
-    """What was routed ahead. If that is gone the batch fails, and is planned anew without it.
-
-    To route the items here instead would not do: other attempts may have used the file, and what they wrote is of
-    other stretches.
-    """
-    try:
-        found: list[Any] = read_arrow(storage, path).to_batches()
-    except CorruptDataError as error:
-        # Alone: whoever reads of damaged data in the story would take the root to be damaged, and end the run.
-        raise RunnelError(f"what was routed ahead is gone: {error}", hint="the batch is planned anew") from None
-    return found
 
 
 class _RoutingTask:

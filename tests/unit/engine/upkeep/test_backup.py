@@ -5,27 +5,29 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 import typer
+from sqlalchemy import text
+from tests.contracts.test_catalog_versions import next_history
 from tests.services import PostgreSQL, postgresql
 from tests.unit.engine.upkeep.long_life import LongLife
 from typer.testing import CliRunner
 
 from runnel.catalog.access.workspace_secrets import workspace_secret
+from runnel.catalog.declared import feeds
 from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import match_segments, plan_versions
-from runnel.catalog.store import leases, schema, sequencer
+from runnel.catalog.store import leases, migrations, schema, sequencer
 from runnel.catalog.store.connection import Catalog
 from runnel.catalog.store.identity import IDENTITY
 from runnel.cli.backup import backup
 from runnel.cli.backup import restore as restore_command
 from runnel.engine.upkeep.backup import back_up
-from runnel.engine.upkeep.backup_manifest import MANIFEST, digest_of, read_manifest
+from runnel.engine.upkeep.backup_manifest import MANIFEST, read_manifest
 from runnel.engine.upkeep.maintenance import run_maintenance
 from runnel.engine.upkeep.restore import restore
 from runnel.engine.workspace import Workspace, open_workspace
@@ -38,6 +40,7 @@ from runnel.errors import (
     WorkspaceError,
     WorkspaceExistsError,
 )
+from runnel.model.feed import FeedKind
 from runnel.model.message import Message
 from runnel.plan.manifest import PlanManifest
 
@@ -223,6 +226,12 @@ def _add_climbing_file(told: dict[str, Any]) -> None:
     told["files"]["../x"] = {"size": 1, "sha256": ""}
 
 
+def _age(told: dict[str, Any]) -> None:
+    """Make the manifest what a version before the first release wrote."""
+    told.update(format=2, catalog_version=18)
+    del told["catalog_fingerprint"]
+
+
 def _damage(path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
@@ -248,6 +257,8 @@ def _first(target: Path, pattern: str) -> Path:
         (lambda at: (at / MANIFEST).unlink(), NotFoundError, "no backup"),
         (lambda at: _edit(at, lambda told: told.update(format=99)), NewerWorkspaceError, "newer"),
         (lambda at: _edit(at, lambda told: told.update(catalog_version=99)), NewerWorkspaceError, "newer"),
+        (lambda at: _edit(at, lambda told: told.update(catalog_version=0)), WorkspaceError, "development version"),
+        (lambda at: _edit(at, _age), WorkspaceError, "development version"),
         (
             lambda at: _edit(at, lambda told: told["files"].update({"../x": {"size": 1, "sha256": ""}})),
             CorruptDataError,
@@ -319,70 +330,27 @@ def test_places_that_will_not_do_are_refused(life: LongLife, tmp_path: Path) -> 
             restore(tmp_path / "backup", folder)
 
 
-_NEW_TABLES = (
-    "receipts",
-    "consents",
-    "offers",
-    "statistics",
-    "observations",
-    "seen_keys",
-    "tags",
-    "costs",
-    "operators",
-    "uses_operators",
-    "undecided",
-    "supplements",
-    "operator_cache",
-    "operator_learning",
-    "prefixes",
-    "partition_loads",
-    "reads_groups",
-)
-_NEW_COLUMNS = {
-    "item_segments": {"level"},
-    "match_parts": {"level", "committed", "retired", "by_query"},
-    "seen": {"day"},
-    "quarantine": {"bytes"},
-    "plans": {"removed", "partitioning", "pieces"},
-    "feeds": {"title", "home", "open_items"},
-    "subscriptions": {"resumed"},
-    "secrets": {"sealed"},
-    "signing_keys": {"sealed"},
-    "hubs": {"sealed"},
-}
-
-
-def test_an_older_catalog_is_restored_and_brought_up_to_date(life: LongLife, tmp_path: Path) -> None:
-    """A backup by an earlier version: its tables had fewer columns, and some were not there."""
-    target = tmp_path / "backup"
+def test_a_backup_of_an_older_version_is_restored_and_brought_up_to_date(
+    life: LongLife, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, first = tmp_path / "backup", "First"
+    with life.root.catalog.write() as connection:
+        for name in (first, "Second"):
+            feeds.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};")
     back_up(life.root, target)
-    [snapshot] = (target / "snapshots").iterdir()
-    for path in (snapshot / "catalog").glob("*.parquet"):
-        table = pq.read_table(path)
-        if path.stem in _NEW_TABLES:
-            path.unlink()
-            continue
-        keep = [name for name in table.column_names if name not in _NEW_COLUMNS.get(path.stem, ())]
-        if path.stem == "counters":
-            table = table.filter([name in ("sequence", "clock", "root") for name in table["name"].to_pylist()])
-        pq.write_table(table.select(keep), path)
-
-    def age(told: dict[str, Any]) -> None:
-        told["catalog_version"] = 2
-        told["tables"]["counters"] = 3
-        for name in _NEW_TABLES:
-            del told["tables"][name]
-            del told["snapshot_files"][f"catalog/{name}.parquet"]
-        told["snapshot_files"] = {name: asdict(digest_of(snapshot / name)) for name in told["snapshot_files"]}
-
-    _edit(target, age)
-    restore(target, tmp_path / "again", clock=life.clock)
+    later = next_history()
+    [step] = later.steps
+    ranked = replace(step, rows=(f"update feeds set rank = 7 where name = '{first}'",))
+    monkeypatch.setattr(migrations, "HISTORY", replace(later, steps=(ranked,)))
+    restore(target, tmp_path / "again", clock=life.clock, key=life.root.key.read())
     root = open_workspace(tmp_path / "again", clock=life.clock)
-    with root.catalog.read() as connection, life.root.catalog.read() as original:
-        assert match_segments.match_count(connection) == match_segments.match_count(original) > 0, (
-            "totals were counted anew"
-        )
-        assert sequencer.last_sequence(connection) == 38
+    assert root.catalog.version() == 2
+    with root.catalog.read() as connection:
+        rows = connection.execute(text("select name, rank, color from feeds")).all()
+        assert {(row.rank, row.color) for row in rows if row.name == first} == {(7, None)}
+        assert {row.rank for row in rows if row.name != first} == {0}, "the default of a column that was added"
+        assert connection.execute(text("select count(*) from notes")).scalar_one() == 0
+    assert _rows(root) == _rows(life.root)
     root.close()
 
 

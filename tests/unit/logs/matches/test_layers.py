@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -39,7 +38,6 @@ from runnel.logs.merge_tiers import FILE_BYTES, HOUR, Level, due_runs
 from runnel.model.bindings import Binding, Bindings, bounded
 from runnel.model.match import Matches
 from runnel.model.segment import MatchPart
-from runnel.storage.arrow_files import write_arrow
 from runnel.storage.file_storage import FileStorage
 from runnel.testing import FakeClock
 
@@ -283,19 +281,6 @@ def test_items_of_a_layer_without_matches_are_no_rows(tmp_path: Path) -> None:
     compact_matches(made.catalog, made.storage, epoch=made.epoch)
     assert all_of(made.log, 0, 9) == {4: [7]}
     assert len(made.parts()) == 1
-
-
-def test_files_of_the_first_form_are_read_beside_layers(tmp_path: Path) -> None:
-    made = Log(tmp_path)
-    schema = pa.schema([("sequence", pa.int64()), ("queries", pa.list_(pa.int64()))])
-    batch = pa.RecordBatch.from_pylist([{"sequence": 1, "queries": [3, 8]}, {"sequence": 2, "queries": [8]}], schema)
-    file = write_arrow(made.storage, "matches/1/old.arrow", [batch], schema)
-    made.commit([MatchPart(file.path, 1, 2, file.size)])
-    made.commit([write_part(made.storage, 1, [records_of([(3, query)], {})], (3, 4)) for query in (8, 7)])
-    assert all_of(made.log, 0, 4) == {1: [3, 8], 2: [8], 3: [7, 8]}
-    made.clock.advance(timedelta(days=2))
-    assert compact_matches(made.catalog, made.storage, epoch=made.epoch) == 3
-    assert all_of(made.log, 0, 4) == {1: [3, 8], 2: [8], 3: [7, 8]}
 
 
 def test_a_file_alone_that_repeats_items_is_written_anew_once(tmp_path: Path) -> None:

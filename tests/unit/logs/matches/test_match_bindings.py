@@ -126,9 +126,9 @@ def test_parts_without_bindings_are_what_they_were(tmp_path: Path) -> None:
     rows = read_part(storage, part.path)
     assert rows.bindings is None
     again = write_rows(storage, "again.arrow", joined([rows, rows]), (1, 3))
-    assert read_arrow(storage, again.path).schema.metadata == {b"runnel.format": b"matches/2"}
+    assert read_arrow(storage, again.path).schema.metadata == {b"runnel.format": b"matches/1"}
     bound = write_part(storage, 1, [match_records(np.arange(1, 4), found, {2: {7: [{"x": 1.0}]}})], (1, 3))
-    assert read_arrow(storage, bound.path).schema.metadata == {b"runnel.format": b"matches/3"}
+    assert read_arrow(storage, bound.path).schema.metadata == {b"runnel.format": b"bound matches/1"}
     # The only bindings are of an item that came to no match: what is merged has none.
     merged = write_rows(storage, "merged.arrow", read_part(storage, bound.path).matched(), (1, 3))
     unbound = write_rows(storage, "plain.arrow", rows, (1, 3))

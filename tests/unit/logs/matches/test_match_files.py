@@ -1,4 +1,4 @@
-"""Matches as they are stored: what is written is read, also what an earlier release wrote."""
+"""Matches as they are stored: what is written is read."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from runnel.logs.matches.match_files import joined, match_records, read_part, write_part, write_rows
 from runnel.model.match import LEAP, Matches
-from runnel.storage.arrow_files import write_arrow
 from runnel.storage.file_storage import FileStorage
 
 ROWS = st.lists(
@@ -57,21 +55,3 @@ def test_a_match_takes_two_bytes(tmp_path: Path) -> None:
     records = match_records(np.arange(50, dtype=np.int64), Matches.of(rows))
     part = write_part(storage, 1, [records], (0, 49))
     assert part.bytes < 2.1 * sum(map(len, rows))
-
-
-def test_parts_of_the_first_form_are_still_read(tmp_path: Path) -> None:
-    first = pa.schema(
-        [
-            pa.field("sequence", pa.int64(), nullable=False),
-            pa.field("queries", pa.list_(pa.field("item", pa.int64(), nullable=False)), nullable=False),
-        ],
-        metadata={"runnel.format": "matches/1"},
-    )
-    storage = FileStorage(tmp_path.as_uri())
-    batch = pa.RecordBatch.from_pylist(
-        [{"sequence": 4, "queries": [2, 9]}, {"sequence": 6, "queries": [70_000]}], schema=first
-    )
-    found = read_part(storage, write_arrow(storage, "old.arrow", [batch], first).path)
-    assert found.sequences.tolist() == [4, 6]
-    assert found.offsets.tolist() == [0, 2, 3]
-    assert found.queries.tolist() == [2, 9, 70_000]
