@@ -35,15 +35,12 @@ from runnel.catalog.logs import match_segments
 from runnel.catalog.store import leases, schema
 from runnel.catalog.store.connection import now
 from runnel.catalog.store.sealed_secrets import SIGNING_KEYS, seal
-from runnel.delivery import dispatcher
 from runnel.delivery.dispatcher import Dispatcher
 from runnel.engine import Engine, open_engine
 from runnel.model.message import MessageState
 from runnel.settings import Settings
-from runnel.sinks.contract import Delivery, RemoteSink, Sink
-from runnel.sinks.mail.mail_sink import MailSink
-from runnel.sinks.registry import open_sink
-from runnel.sinks.webhook import WebhookSink
+from runnel.sinks.contract import Delivery, RemoteSink, Route
+from runnel.sinks.registry import OPENED, open_sink
 from runnel.streaming.item_source import ItemReader
 from runnel.streaming.job import FORM, Job
 from runnel.streaming.match_sink import MatchWriter
@@ -67,7 +64,7 @@ def main() -> None:
     parser.add_argument("--items", type=int, default=2_000)
     options = parser.parse_args()
     # The sink that takes everything is not installed, so it is put in place here.
-    setattr(dispatcher, "open_sink", _sink)  # noqa: B010
+    OPENED[NullSink.kind] = NullSink()
     with _serving(_serve_http) as web, _serving(_serve_mail) as mail:
         hooks = [f"http://127.0.0.{number % _HOSTS + 1}:{web}/{number}" for number in range(options.webhooks)]
         _measure("webhooks", "webhook", hooks, options.items)
@@ -267,8 +264,8 @@ async def _one_by_one(engine: Engine, epoch: int, subscriptions: Sequence[int]) 
             [parcel] = lane.parcels
             assert parcel.delivery is not None
             kind = parcel.delivery.subscription.kind
-            sink: Any = _sink(kind)
-            if hasattr(sink, "connect"):
+            sink: Any = open_sink(kind)
+            if isinstance(sink, RemoteSink):
                 route = routes.setdefault(kind, sink.connect(root.settings, door))
                 outcome = await route.deliver(parcel.delivery)
             else:
@@ -298,32 +295,22 @@ def _peak_megabytes() -> float:
 # --- endpoints -----------------------------------------------------------------------------------------------------
 
 
-class NullSink:
+class NullSink(RemoteSink, Route):
     """An endpoint that takes everything at once."""
 
     kind = "null"
 
-    def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
+    def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
         return target
 
     def host(self, target: str) -> str:
         return target.split("/")[2]
 
-    def connect(self, settings: Settings, door: Any) -> NullSink:
+    def connect(self, settings: Settings, client: Any) -> NullSink:
         return self
 
     async def deliver(self, delivery: Delivery) -> str:
         return f"{len(delivery.items)} items taken"
-
-    async def close(self) -> None:
-        """Nothing to close."""
-
-
-_SINKS: dict[str, Sink | RemoteSink] = {"webhook": WebhookSink(), "mail": MailSink(), "null": NullSink()}
-
-
-def _sink(kind: str) -> Sink | RemoteSink:
-    return _SINKS.get(kind) or open_sink(kind)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from benchmarks.workloads import KINDS, Kind, QuerySet, frequencies, make_items,
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import Atom, Between, Compare
 from runnel.arrays import IDENTIFIER, Rows, offsets_of
-from runnel.entry_points import entry_point_names
+from runnel.entry_points import plugin_names
 from runnel.matching.compile.build_matcher import GROUP, STREAMS, find_matcher
 from runnel.matching.compile.compile_plan import compile_logical
 from runnel.matching.compile.expected_work import EACH_ENTRY, EACH_EVALUATION, EACH_ITEM, EACH_NUMBER, expect_streams
@@ -127,7 +127,7 @@ def cases(options: argparse.Namespace) -> None:
     """Every matcher on every workload."""
     for name in options.cases.split(","):
         measured = _Measured(CASES[name](options))
-        found = {one: measured.microseconds(one) for one in entry_point_names(GROUP)}
+        found = {one: measured.microseconds(one) for one in plugin_names(GROUP)}
         say(
             NAME,
             name,

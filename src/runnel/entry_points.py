@@ -1,51 +1,79 @@
 """Implementations that are found by name: the entry points of a group, loaded when a name is first used.
 
-In: a group such as `runnel.matchers`, and a name that a setting or a plan gives. Out: what the entry point names. The
-implementations that come with Runnel and those of plug-ins are found alike, on the driver and on workers.
+In: a group such as `runnel.sinks`, and a name that a statement, a setting or a plan gives. Out: what the entry point
+names. The implementations that come with Runnel and those of plug-ins are found alike, on the driver and on workers.
 """
 
 from __future__ import annotations
 
 from difflib import get_close_matches
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from runnel.errors import InputError
 
-_OWN = "runnel."
-
 
 @cache
-def entry_point_names(group: str) -> tuple[str, ...]:
-    """The names that are installed in a group, in alphabetical order."""
+def plugin_names(group: str) -> tuple[str, ...]:
+    """The names that are installed in a group, in alphabetical order.
+
+    >>> "rss" in plugin_names("runnel.sinks")
+    True
+    """
     return tuple(sorted({entry.name for entry in entry_points(group=group)}))
 
 
-@cache
-def load_entry_point(group: str, name: str) -> Any:
-    """What a name of a group stands for. A plug-in cannot take a name that Runnel itself uses.
+def find_entry(group: str, name: str, shipped: str = "runnel.") -> EntryPoint | None:
+    """The entry point of a name. Nobody can take a name of the `shipped` modules, those that come with Runnel."""
+    named = [entry for entry in entry_points(group=group) if entry.name == name]
+    return min(named, key=lambda entry: (not entry.value.startswith(shipped), entry.value), default=None)
 
-    >>> load_entry_point("runnel.matchers", "index").__name__
+
+@cache
+def load_named(group: str, name: str) -> Any:
+    """What a name of a group stands for.
+
+    >>> load_named("runnel.matchers", "index").__name__
     'IndexMatcher'
-    >>> load_entry_point("runnel.matchers", "inedx")
+    >>> load_named("runnel.matchers", "inedx")
     Traceback (most recent call last):
     runnel.errors.InputError: runnel.matchers has no entry point named 'inedx' (did you mean index?)
     """
-    named = [entry for entry in entry_points(group=group) if entry.name == name]
-    if not named:
+    entry = find_entry(group, name)
+    if entry is None:
         raise InputError(f"{group} has no entry point named {name[:60]!r}", hint=_hint(group, name))
-    entry = min(named, key=lambda entry: (not entry.value.startswith(_OWN), entry.value))
+    return _load(entry, f"{name!r} of {group}")
+
+
+def load_plugin(entry: EntryPoint, contract: type, noun: str) -> object:
+    """An instance of the class that an entry point names; InputError if it is not a plug-in of this contract."""
+    loaded = _load(entry, f"the {noun} {entry.name!r}")
+    try:
+        plugin = loaded()
+    except Exception as error:  # a plug-in may raise anything
+        raise _cannot_be_loaded(entry, f"the {noun} {entry.name!r}", error) from error
+    if not isinstance(plugin, contract):
+        raise InputError(
+            f"the {noun} {entry.name!r} is not a {contract.__name__}",
+            hint=f"make {entry.value} a subclass of {contract.__module__}.{contract.__name__}",
+        )
+    return plugin
+
+
+def _load(entry: EntryPoint, what: str) -> Any:
     try:
         return entry.load()
-    except (ImportError, AttributeError) as error:
-        raise InputError(
-            f"{name!r} of {group} cannot be loaded: {error}", hint=f"reinstall the package of {entry.value}"
-        ) from error
+    except Exception as error:  # the module of a plug-in may raise anything
+        raise _cannot_be_loaded(entry, what, error) from error
+
+
+def _cannot_be_loaded(entry: EntryPoint, what: str, error: Exception) -> InputError:
+    return InputError(f"{what} cannot be loaded: {error}", hint=f"reinstall the package of {entry.value}")
 
 
 def _hint(group: str, name: str) -> str:
-    known = entry_point_names(group)
+    known = plugin_names(group)
     near = get_close_matches(name.lower(), known, n=1)
     if near:
         return f"did you mean {near[0]}?"

@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
-from runnel.entry_points import entry_point_names
+from runnel.entry_points import plugin_names
 from runnel.errors import WorkspaceError
 
 FILE = "runnel.toml"
@@ -247,8 +247,8 @@ class Settings(BaseSettings):
     def _installed(cls, value: str, info: ValidationInfo) -> str:
         """Refuse a name that nothing is installed under, before a worker looks for it."""
         group = {"matcher": "runnel.matchers", "operator_order": "runnel.operator_orders"}[str(info.field_name)]
-        if value != cls.model_fields[str(info.field_name)].default and value not in entry_point_names(group):
-            installed = ", ".join(entry_point_names(group))
+        if value != cls.model_fields[str(info.field_name)].default and value not in plugin_names(group):
+            installed = ", ".join(plugin_names(group))
             raise PydanticCustomError("installed_wanted", f"{value!r} is not installed; installed: {installed}")
         return value
 

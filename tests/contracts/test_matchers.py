@@ -41,7 +41,7 @@ from runnel.algebra.nodes.expressions import (
 from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.algebra.semantics.evaluate import accepts
 from runnel.algebra.values.word_patterns import word_patterns
-from runnel.entry_points import entry_point_names
+from runnel.entry_points import plugin_names
 from runnel.errors import CorruptDataError, InputError
 from runnel.matching.compile.build_matcher import GROUP, build_matcher, find_matcher, matcher_name
 from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged
@@ -182,7 +182,7 @@ def test_a_matcher_that_the_settings_choose_gives_the_same(world: GeneratedWorld
     queries = all_queries(world)
     wanted = expected(world.batch, queries, world.definitions)
     kinds: dict[str, type[Matcher]] = {"streams": StreamMatcher, "tree": TreeMatcher, "index": IndexMatcher}
-    assert set(entry_point_names(GROUP)) == set(kinds)
+    assert set(plugin_names(GROUP)) == set(kinds)
     for name in kinds:
         matcher = build_matcher(base_plan(queries, world.definitions, matcher=name))
         assert isinstance(matcher, kinds[name])
@@ -206,7 +206,7 @@ def test_a_delta_and_a_merged_base_match_like_a_new_base(world: GeneratedWorld, 
     plan = delta_plan(base, fresh, after, removed)
     wanted = expected(world.batch, [*fresh, *kept], after)
     assert rows(build_matcher(plan).match(world.batch)) == wanted
-    for name in entry_point_names(GROUP):
+    for name in plugin_names(GROUP):
         assert rows(find_matcher(name)(plan).match(world.batch)) == wanted, name
     merged = merged_plan(plan)
     assert rows(build_matcher(merged).match(world.batch)) == wanted
@@ -276,7 +276,7 @@ def test_the_name_of_a_matcher_is_data_of_the_plan_and_the_base_decides_for_its_
     assert (matcher.statistics.items, matcher.statistics.matches) == (4, 3)
 
 
-@pytest.mark.parametrize("name", entry_point_names(GROUP))
+@pytest.mark.parametrize("name", plugin_names(GROUP))
 def test_failures_keep_their_rows(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     definitions: dict[int, Node] = {10: Filter(Union((Read(1), Read(2))), Compare(Attribute("title"), ">=", "red"))}
     plan = base_plan([PlanQuery(10)], definitions)

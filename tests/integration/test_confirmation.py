@@ -998,9 +998,9 @@ def test_what_waits_for_confirmation_does_not_keep_items_for_ever(runner: InProc
 
 def test_a_plug_in_sink_says_itself_whether_its_recipients_confirm() -> None:
     from runnel.sinks.contract import ConfirmingSink
-    from runnel.sinks.registry import open_sink, sink_kinds
+    from runnel.sinks.registry import installed_sinks
 
-    assert [kind for kind in sink_kinds() if isinstance(open_sink(kind), ConfirmingSink)] == ["mail", "webhook"]
+    assert [sink.kind for sink in installed_sinks() if isinstance(sink, ConfirmingSink)] == ["mail", "webhook"]
 
 
 @pytest.mark.parametrize(

@@ -25,15 +25,12 @@ from runnel.catalog.access.workspace_secrets import UNSUBSCRIBE, check_unsubscri
 from runnel.catalog.declared import subscriptions
 from runnel.catalog.delivery import ledger
 from runnel.catalog.store.leases import acquire, release
-from runnel.delivery import dispatcher
 from runnel.engine import Engine
-from runnel.engine.declare import subscribe
 from runnel.errors import DeliveryError, FencedError, StorageFullError
 from runnel.model.message import Message, MessageState
 from runnel.settings import Settings
-from runnel.sinks import apply_stylesheet
-from runnel.sinks.contract import Delivery
-from runnel.sinks.registry import open_sink
+from runnel.sinks import registry
+from runnel.sinks.contract import Delivery, RemoteSink, Route
 from runnel.sinks.webhook import WebhookSink
 from runnel.testing import FakeClock, MemorySink
 
@@ -47,10 +44,11 @@ SILENT = DeliveryError("no connection")
 SILENT.__cause__ = ConnectionRefusedError("refused")
 
 
-class Endpoints:
+class Endpoints(RemoteSink, Route):
     """A sink for `output webhook` whose endpoints answer as a script says: words, an error, or after some seconds."""
 
     kind = "webhook"
+    is_signed = True
     takes_content = True
 
     def __init__(self) -> None:
@@ -63,13 +61,13 @@ class Endpoints:
         self.closed = 0
         self.patience = 1.0
 
-    def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
+    def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
         return target
 
     def host(self, target: str) -> str:
         return urlsplit(target).netloc
 
-    def connect(self, settings: Settings, door: object) -> Endpoints:
+    def connect(self, settings: Settings, client: object) -> Endpoints:
         return self
 
     async def deliver(self, delivery: Delivery) -> str:
@@ -110,8 +108,7 @@ def endpoints(monkeypatch: pytest.MonkeyPatch) -> Endpoints:
 
 
 def _put_in_place(monkeypatch: pytest.MonkeyPatch, sink: Endpoints | WebhookSink) -> None:
-    for module in (dispatcher, subscribe, apply_stylesheet):
-        monkeypatch.setattr(module, "open_sink", lambda kind: sink if kind == sink.kind else open_sink(kind))
+    monkeypatch.setitem(registry.OPENED, sink.kind, sink)
 
 
 @contextmanager

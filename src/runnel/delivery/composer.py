@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,20 +23,19 @@ from runnel.catalog.store.connection import Catalog, now
 from runnel.delivery.match_reader import LoadedItems, MatchReader, MessageRange
 from runnel.delivery.message_pacer import MessagePacer, Recipient
 from runnel.delivery.settle_attempts import RateLimitedError
-from runnel.errors import CatalogUnavailableError, DeliveryError, InputError
+from runnel.errors import CatalogUnavailableError, DeliveryError
 from runnel.model.feed import ADMIN
 from runnel.model.message import Message
 from runnel.model.subscription import Subscription
 from runnel.settings import Settings
-from runnel.sinks.contract import ConfirmingSink, DeliveredItem, Delivery, RemoteSink, Sink
+from runnel.sinks.contract import Accept, ConfirmingSink, DeliveredItem, Delivery, RemoteSink
+from runnel.sinks.registry import find_sink
 
 logger = logging.getLogger("runnel")
 
 _EACH = 8
 _LOADED = 5_000
 _MOST_BYTES = 64 << 20
-REACHING_PEOPLE = frozenset({"mail", "webhook"})
-"""Kinds whose messages go to others: they are signed, and have a link that ends the subscription."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +95,9 @@ class Composer:
         shares: MatchReader,
         out: Path,
         settings: Settings,
-        open_sink: Callable[[str], Sink | RemoteSink],
+        accept: Accept | None = None,
     ) -> None:
-        self._open_sink = open_sink
+        self._accept = accept
         self._pacer = MessagePacer(self._sent_before)
         self._catalog = catalog
         self._shares = shares
@@ -123,15 +122,19 @@ class Composer:
                 for number, one in outbox.subscriptions_of(connection, numbers).items()
                 if not one.paused and one.disabled is None and number not in unconfirmed
             }
-            outward = [number for number, one in served.items() if one.kind in REACHING_PEOPLE]
+            kinds = {one.kind: find_sink(one.kind) for one in served.values()}
+            signed = {kind for kind, sink in kinds.items() if sink is not None and sink.is_signed}
             known = _Known(
                 messages=ledger.first_open(connection, sorted(served), _EACH),
                 subscriptions=served,
                 live_since=feeds.since_of(connection, {one.feed for one in served.values()}),
-                keys=signing_keys.keys_of(connection, outward),
+                keys=signing_keys.keys_of(
+                    connection, [number for number, one in served.items() if one.kind in signed]
+                ),
                 sent=datetime.fromtimestamp(now(connection) / 1e6, UTC),
             )
-        if outward and self._settings.public_url and self._secret is None:
+        has_recipients = any(isinstance(sink, RemoteSink) for sink in kinds.values())
+        if has_recipients and self._settings.public_url and self._secret is None:
             with self._catalog.write() as connection:
                 self._secret = workspace_secret(connection, UNSUBSCRIBE)
         return known
@@ -264,6 +267,7 @@ class Composer:
             max_entries=self._settings.feed_entries,
             signing_keys=known.keys.get(subscription.id, ()),
             unsubscribe=self._unsubscribe(subscription),
+            accept=self._accept,
         )
 
     # --- limits of owners ----------------------------------------------------------------------------------------
@@ -273,10 +277,7 @@ class Composer:
         subscription = known.subscriptions[lane.subscription]
         if subscription.owner == ADMIN or subscription.target is None:
             return lane
-        try:
-            sink = self._open_sink(subscription.kind)
-        except InputError:
-            return lane  # the attempt reports that the sink is not installed
+        sink = find_sink(subscription.kind)
         if not isinstance(sink, ConfirmingSink):
             return lane
         recipient = (subscription.owner, subscription.kind, sink.recipient(subscription.target))
@@ -296,7 +297,7 @@ class Composer:
             return ledger.sent_to(connection, *recipient, since=since, limit=limit)
 
     def _unsubscribe(self, subscription: Subscription) -> str | None:
-        if self._secret is None or subscription.kind not in REACHING_PEOPLE:
+        if self._secret is None or not isinstance(find_sink(subscription.kind), RemoteSink):
             return None
         token = unsubscribe_token(self._secret, subscription.id)
         return f"{self._settings.public_url.rstrip('/')}/unsubscribe/{token}"

@@ -25,11 +25,12 @@ from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog, now
 from runnel.delivery.settle_attempts import reason_of, retry_wait
 from runnel.delivery.transports import Transports
-from runnel.errors import FencedError, InputError
+from runnel.errors import FencedError
 from runnel.model.consent import Consent, ConsentState
 from runnel.model.subscription import Subscription
 from runnel.settings import Settings
-from runnel.sinks.contract import ConfirmationRequest, ConfirmingSink, RemoteSink, Sink
+from runnel.sinks.contract import ConfirmationRequest, ConfirmingSink
+from runnel.sinks.registry import find_sink
 
 logger = logging.getLogger("runnel")
 
@@ -45,16 +46,9 @@ _RETRY_SECONDS = (5.0, 300.0)
 class Confirmer:
     """Sends the requests that are due. Its methods are called from one thread."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        settings: Settings,
-        open_sink: Callable[[str], Sink | RemoteSink],
-        open_transports: Callable[[], Transports],
-    ) -> None:
+    def __init__(self, catalog: Catalog, settings: Settings, open_transports: Callable[[], Transports]) -> None:
         self._catalog = catalog
         self._settings = settings
-        self._open_sink = open_sink
         self._open_transports = open_transports
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -105,17 +99,10 @@ class Confirmer:
         with self._catalog.write() as connection:
             leases.check(connection, epoch)
             for one in consents.pending_consents(connection):
-                sink = self._confirming(one.kind)
-                if sink is not None and is_exempt(sink, one.target, self._settings):
+                sink = find_sink(one.kind)
+                if isinstance(sink, ConfirmingSink) and is_exempt(sink, one.target, self._settings):
                     consents.confirm_consent(connection, one, consents.EXEMPT)
         self._has_exempted = True
-
-    def _confirming(self, kind: str) -> ConfirmingSink | None:
-        try:
-            sink = self._open_sink(kind)
-        except InputError:
-            return None  # it is not installed any more
-        return sink if isinstance(sink, ConfirmingSink) else None
 
     # --- in the thread -------------------------------------------------------------------------------------------
 
@@ -164,12 +151,14 @@ class Confirmer:
             leases.check(connection, epoch)
             current = consents.consent_of(connection, consent.owner, consent.kind, consent.target)
             subscription = subscriptions.subscription_by_number(connection, number)
-            sink = self._confirming(consent.kind)
+            sink = find_sink(consent.kind)
             if current is None or subscription is None or current.state is not ConsentState.PENDING:
                 return None
-            if sink is None or consents.has_refused(connection, consent.kind, sink.refuser(consent.target)):
-                reason = "the output is not installed" if sink is None else "the recipient refused for good"
-                consents.end_request(connection, current, reason, None, reached=True)
+            if not isinstance(sink, ConfirmingSink):
+                consents.end_request(connection, current, "the output is not installed", None, reached=True)
+                return None
+            if consents.has_refused(connection, consent.kind, sink.refuser(consent.target)):
+                consents.end_request(connection, current, "the recipient refused for good", None, reached=True)
                 return None
             moment = now(connection)
             sent = consents.unanswered_requests(connection, consent.owner, consent.kind, consent.recipient)
@@ -229,9 +218,10 @@ class Confirmer:
             else:
                 wait = retry_wait(consent.attempts, error, _RETRY_SECONDS)
                 later = None if wait is None else now(connection) + int(wait * 1e6)
-                sink = self._confirming(consent.kind)
-                # A mail server that cannot be reached has troubled nobody. Any other failure may have.
-                reached = sink is None or not sink.answers_later or not _is_unconnected(error)
+                sink = find_sink(consent.kind)
+                # A person got nothing if the mail server was unreachable. Any other failure may come after a mail.
+                is_personal = isinstance(sink, ConfirmingSink) and sink.answers_later
+                reached = not (is_personal and _is_unconnected(error))
                 consents.end_request(connection, consent, reason_of(error), later, reached=reached)
         if error is not None:
             logger.warning("a request to confirm (%s, owner %d) failed: %s", consent.kind, consent.owner, error)

@@ -1,8 +1,8 @@
 """Delivery: from committed matches to messages, and from messages to endpoints.
 
 In: the match log and the ledger. Out: messages at their endpoints. `recorder.py` records what is due; local sinks
-take their messages here, one after the other; all others are handed to the Sender, which nobody waits for. A crash
-leaves open messages, which are sent again under the same key.
+take their messages here, one after the other; all others are handed to the Sender, which works in the background. A
+crash leaves open messages, which are sent again under the same key.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ from runnel.delivery.match_reader import MatchReader
 from runnel.delivery.recorder import LOOK_AGAIN, Recorder
 from runnel.delivery.sender import Sender
 from runnel.delivery.settle_attempts import Attempt, AttemptRecorder
-from runnel.delivery.shape_messages import MessageShaper
+from runnel.delivery.shape_messages import Decode, MessageShaper
 from runnel.delivery.transports import Transports
 from runnel.errors import DeliveryError, InputError, StorageFullError
 from runnel.settings import Settings
-from runnel.sinks.apply_stylesheet import Decode
-from runnel.sinks.contract import RemoteSink, Sink
-from runnel.sinks.materialized_feed import Accept, MaterializedFeed
+from runnel.sinks.contract import Accept, LocalSink
 from runnel.sinks.registry import open_sink
 from runnel.storage.file_storage import Storage, open_storage
 
@@ -37,10 +35,10 @@ _OVERLAP = 2_000_000
 
 
 class Dispatcher:
-    """Delivers the matches of a root.
+    """Delivers the matches of a workspace.
 
-    `accept` takes the documents of materialised feeds, `decode` the feeds that stylesheets make; both come from
-    whoever knows sources. `storage` is where stylesheets are: the root's.
+    `accept` takes items into other feeds, `decode` reads the feeds that stylesheets make; both come from a caller
+    that knows sources. `storage` holds the stylesheets.
     """
 
     def __init__(
@@ -55,17 +53,14 @@ class Dispatcher:
         decode: Decode | None = None,
     ) -> None:
         self._catalog = catalog
-        self._materialised = MaterializedFeed(accept)
         self._shaper = MessageShaper(
             storage or open_storage(settings.storage or out.parent.as_uri()), settings, decode
         )
         self.recorder = Recorder(catalog, shares)
         self.settler = AttemptRecorder(catalog, settings)
-        self._composer = Composer(catalog, shares.another(), out, settings, self._open_sink)
-        self._ways = Transports(self._open_sink, self._shaper, settings)
-        self._confirmer = Confirmer(
-            catalog, settings, self._open_sink, lambda: Transports(self._open_sink, self._shaper, settings)
-        )
+        self._composer = Composer(catalog, shares.another(), out, settings, accept)
+        self._ways = Transports(self._shaper, settings)
+        self._confirmer = Confirmer(catalog, settings, lambda: Transports(self._shaper, settings))
         self._sender = Sender(catalog, self._composer, self.settler, self._ways, settings)
         self._watermark = 0
         self._look_at_all = 0.0
@@ -121,7 +116,7 @@ class Dispatcher:
             fresh = {one.subscription: one for one in reversed(page) if one.subscription not in done}
             done |= fresh.keys()
             self.settler.settle(epoch, (), [one.subscription for one in fresh.values() if one.ended])
-            hosts = {number: self._host(one) for number, one in fresh.items() if not one.ended}
+            hosts = {number: self._ways.host(one) for number, one in fresh.items() if not one.ended}
             remote = [(number, host) for number, host in hosts.items() if host is not None]
             self._sender.hand_over(epoch, remote)
             handed_over += len(remote)
@@ -152,12 +147,6 @@ class Dispatcher:
         self._watermark = begun
         if look_at_all:
             self._look_at_all = time.monotonic() + LOOK_AGAIN * spent
-
-    def _host(self, due: DueMessage) -> str | None:
-        try:
-            return self._ways.host(due)
-        except InputError:
-            return None  # an output that is not installed any more: the attempt says so
 
     # --- local sinks ---------------------------------------------------------------------------------------------
 
@@ -201,15 +190,12 @@ class Dispatcher:
                 break
         return attempts
 
-    def _local_sink(self, kind: str) -> Sink:
+    def _local_sink(self, kind: str) -> LocalSink:
         try:
-            sink = self._open_sink(kind)
+            sink = open_sink(kind)
         except InputError as error:
             # It may be installed again tomorrow.
             raise DeliveryError(error.message, hint=error.hint) from error
-        if isinstance(sink, RemoteSink):
-            raise DeliveryError(f"the output {kind!r} is sent elsewhere")
+        if not isinstance(sink, LocalSink):
+            raise DeliveryError(f"the output {kind!r} is not on this machine")
         return sink
-
-    def _open_sink(self, kind: str) -> Sink | RemoteSink:
-        return self._materialised if kind == self._materialised.kind else open_sink(kind)

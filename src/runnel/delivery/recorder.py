@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from runnel.catalog.declared import feeds
 from runnel.catalog.delivery import ledger, outbox
 from runnel.catalog.delivery.ledger import SHARED
-from runnel.catalog.delivery.outbox import NO_MESSAGES, SubscriptionCursor
+from runnel.catalog.delivery.outbox import SubscriptionCursor
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog
@@ -23,6 +23,7 @@ from runnel.delivery.match_reader import ItemOutline, MatchedRange, MatchReader,
 from runnel.errors import CorruptDataError
 from runnel.model.message import Message
 from runnel.model.subscription import Subscription
+from runnel.sinks.registry import silent_kinds
 
 logger = logging.getLogger("runnel")
 
@@ -85,11 +86,11 @@ class Recorder:
             if last <= start:
                 return False
             upto = min(last, start + _turn(connection, start, start + _TURN_ITEMS))
-            sharing = outbox.sharing(connection, limit=_FEW_SUBSCRIPTIONS + 1)
+            sharing = outbox.sharing(connection, silent=silent_kinds(), limit=_FEW_SUBSCRIPTIONS + 1)
         if len(sharing) > _FEW_SUBSCRIPTIONS:
             matched = self._shares.matched_feeds(start, upto)
             with self._catalog.read() as connection:
-                sharing = outbox.sharing(connection, matched)
+                sharing = outbox.sharing(connection, matched, silent=silent_kinds())
         runs = [MessageRange(one.feed, start, upto) for one in sharing]
         # They follow the shared cursor, so their queries were live in all of the run: nothing of it is the past.
         found = self._shares.of_runs(runs, dict.fromkeys({one.feed for one in sharing}, 0))
@@ -103,7 +104,8 @@ class Recorder:
         with self._catalog.write() as connection:
             leases.check(connection, epoch)
             # Somebody may have paused or ended a subscription meanwhile; a paused one has its own cursor by now.
-            live = outbox.sharing_numbers(connection, {share.subscription.feed for share in shares})
+            feeds_ = {share.subscription.feed for share in shares}
+            live = outbox.sharing_numbers(connection, feeds_, silent=silent_kinds())
             self._write(connection, [share for share in shares if share.subscription.id in live], _plan(connection))
             ledger.set_cursor(connection, SHARED, upto)
         return upto < last
@@ -149,7 +151,7 @@ class Recorder:
         """
         runs = [MessageRange(place.subscription.feed, place.sequence, end, plan) for place, _, end in bounded]
         wanted = [
-            run.upto > run.after and place.subscription.kind not in NO_MESSAGES
+            run.upto > run.after and place.subscription.kind not in silent_kinds()
             for run, (place, _, _) in zip(runs, bounded, strict=True)
         ]
         answers = self._shares.of_runs([run for run, want in zip(runs, wanted, strict=True) if want], live_since)

@@ -15,11 +15,10 @@ from runnel.catalog.access.workspace_secrets import find_secret
 from runnel.catalog.declared import subscriptions
 from runnel.catalog.store.connection import now
 from runnel.engine.workspace import Workspace
-from runnel.errors import InputError
 from runnel.model.consent import Consent, ConsentState
 from runnel.model.feed import ADMIN
 from runnel.sinks.contract import ConfirmingSink
-from runnel.sinks.registry import open_sink
+from runnel.sinks.registry import find_sink
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +82,5 @@ def _request(connection: Connection, consent: Consent) -> LinkedRequest:
 
 
 def _sink(kind: str) -> ConfirmingSink | None:
-    try:
-        sink = open_sink(kind)
-    except InputError:
-        return None  # it is not installed any more
+    sink = find_sink(kind)
     return sink if isinstance(sink, ConfirmingSink) else None

@@ -7,6 +7,9 @@ from datetime import datetime, timedelta
 
 from runnel.model.feed import ADMIN
 
+INTERNAL = "feed"
+"""The kind of the subscriptions that serve materialized feeds: nobody made them, and no quota counts them."""
+
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
@@ -28,3 +31,8 @@ class Subscription:
     owner: int = ADMIN
     sheet: str | None = None
     disabled: str | None = None
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it serves a materialized feed, rather than somebody who subscribed."""
+        return self.kind == INTERNAL

@@ -1,4 +1,4 @@
-"""The match log as a sink: nothing is sent, since every match is in the log already, for whoever reads it there."""
+"""The match log as a sink: nothing is sent, since subscribers read every match in the log."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from runnel.errors import InputError
-from runnel.sinks.contract import Delivery
+from runnel.sinks.contract import Delivery, LocalSink
 
 
-class MatchLogOnly:
+class MatchLogOnly(LocalSink):
     """Sends nothing: matches stay in the match log, for `runnel.open(…).matches(name)` and others to read.
 
     >>> MatchLogOnly().validate_target(None, Path("/srv/runnel")) is None
@@ -17,8 +17,10 @@ class MatchLogOnly:
     """
 
     kind = "log"
+    is_for_owners = True
+    sends_messages = False
 
-    def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
+    def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
         """There is no target."""
         if target is not None:
             raise InputError("this output takes no target", place=repr(target[:80]), hint="write only: output log")

@@ -1,56 +1,55 @@
-"""Materialised feeds: what a stylesheet makes of a feed's items becomes items of another feed.
+"""Materialized feeds: what a stylesheet makes of a feed's items becomes items of another feed.
 
-In: a message of the subscription behind `register feed V apply 'x.xsl' as W`. Out: items in the log of W. Decoding
-and accepting are given by whoever builds the sink, since sinks know nothing of sources. A message that comes twice
-changes nothing: the seen-set knows its items. Only materialisation mints new items (annotated ones are bindings): the
-bindings with which an item matched are attributes of what is minted of it.
+In: a message of the subscription behind `register feed V apply 'x.xsl' as W`. Out: items in the log of W. The
+delivery brings a function that decodes and accepts them, since sinks know nothing of sources. A message that comes
+twice changes nothing: the seen-set knows its items. Only materialization makes new items. The bindings with which an
+item matched become attributes of the new item.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from runnel.errors import DeliveryError, InputError
 from runnel.model.bindings import Bindings
 from runnel.model.item import MAX_NAME, Attributes
-from runnel.sinks.apply_stylesheet import rss_document
-from runnel.sinks.contract import Delivery
+from runnel.model.subscription import INTERNAL
+from runnel.sinks.contract import Delivery, LocalSink
 from runnel.sinks.files.feed_entries import entry_id
-
-Accept = Callable[[int, bytes, str, Mapping[str, Attributes]], str]
-"""Accept the items of a feed document into a feed, by its id; the text names the document, and some entries, by their
-guids, get attributes besides those that the document gives them. Gives the outcome.
-Backlogged where the log is too far ahead of matching (or the feed is paused): the message then waits."""
+from runnel.sinks.files.render_rss import rss_document
 
 
-class MaterializedFeed:
+class MaterializedFeed(LocalSink):
     """The sink behind a materialised feed. Its target is the id of that feed, in digits."""
 
-    kind = "feed"
+    kind = INTERNAL
+    is_offered = False
     takes_content = True
+    takes_documents = True
 
-    def __init__(self, accept: Accept | None = None) -> None:
-        self._accept = accept
-
-    def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
+    def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
         """Nobody subscribes this way: it would put items into others' feeds."""
         raise InputError(
             "this output is not for subscriptions",
             hint="`register feed News apply 'sheet.xsl' as Shaped` makes a feed of what a stylesheet makes",
         )
 
+    def host(self, target: str) -> str:
+        """The feed: while matching lags behind, its messages wait and delay no others."""
+        return target
+
     def deliver(self, delivery: Delivery) -> str:
         """Accept what the stylesheet made; without a stylesheet the items as they are."""
-        if self._accept is None:
-            raise DeliveryError("nothing here can accept items", hint="start the runner of this root")
+        if delivery.accept is None:
+            raise DeliveryError("nothing here can accept items", hint="start the runner of this workspace")
         target = delivery.subscription.target or ""
         if not (target.isascii() and target.isdigit()):
             raise DeliveryError(f"{target[:40]!r} is not the id of a feed", permanent=True)
         data = rss_document(delivery) if delivery.content is None else delivery.content.data
         bound = {entry_id(one.item): bound_attributes(one.bindings) for one in delivery.items if one.bindings.rows}
         try:
-            return self._accept(int(target), data, f"what {delivery.feed_name} gave ({delivery.key})", bound)
+            return delivery.accept(int(target), data, f"what {delivery.feed_name} gave ({delivery.key})", bound)
         except InputError as error:
             raise DeliveryError(
                 f"what the stylesheet made is not a feed: {error}",

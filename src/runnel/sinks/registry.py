@@ -4,36 +4,65 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint
+from typing import cast
 
+from runnel.entry_points import find_entry, load_plugin, plugin_names
 from runnel.errors import InputError
-from runnel.sinks.contract import RemoteSink, Sink
+from runnel.sinks.contract import ConfirmingSink, RemoteSink, Sink
 
 GROUP = "runnel.sinks"
-_NOT_OFFERED = frozenset({"memory", "feed"})
-"""One is for tests, one is behind materialised feeds."""
+
+OPENED: dict[str, Sink] = {}
+"""Sinks that were loaded, by kind. A sink keeps no state between calls, so one instance serves all subscriptions."""
 
 
-def sink_kinds() -> list[str]:
-    """The names of all sinks that are installed."""
-    return sorted({entry.name for entry in entry_points(group=GROUP)})
+def open_sink(kind: str) -> Sink:
+    """The sink of a name such as `rss`; an unknown one is refused, with the name that was probably meant."""
+    if kind not in OPENED:
+        entry = find_entry(GROUP, kind)
+        if entry is None:
+            raise _unknown(kind)
+        OPENED[kind] = _load(entry)
+    return OPENED[kind]
+
+
+def find_sink(kind: str) -> Sink | None:
+    """The sink of a name; None if it is not installed, or no longer."""
+    try:
+        return open_sink(kind)
+    except InputError:
+        return None
+
+
+def installed_sinks() -> list[Sink]:
+    """All sinks that can be loaded, by name."""
+    return [sink for kind in plugin_names(GROUP) if (sink := find_sink(kind)) is not None]
 
 
 @cache
-def open_sink(kind: str) -> Sink | RemoteSink:
-    """The sink of a name such as `rss`; an unknown one is refused, with the name that was probably meant."""
-    for entry in entry_points(group=GROUP):
-        if entry.name == kind:
-            try:
-                sink = entry.load()()
-            except (ImportError, AttributeError, TypeError) as error:
-                raise InputError(
-                    f"the output {kind!r} cannot be loaded: {error}", hint=f"reinstall the package of {entry.value}"
-                ) from error
-            if not isinstance(sink, Sink | RemoteSink):
-                raise InputError(f"the output {kind!r} is not a sink", hint=f"correct {entry.value}")
-            return sink
-    known = [name for name in sink_kinds() if name not in _NOT_OFFERED]
+def silent_kinds() -> frozenset[str]:
+    """The kinds of the sinks that send no messages."""
+    return frozenset(sink.kind for sink in installed_sinks() if not sink.sends_messages)
+
+
+def _load(entry: EntryPoint) -> Sink:
+    sink = cast("Sink", load_plugin(entry, Sink, "output"))
+    if sink.kind != entry.name:
+        raise InputError(
+            f"the output {entry.name!r} calls itself {sink.kind!r}",
+            hint=f"use one name in {entry.value} and in its entry point",
+        )
+    if sink.is_for_owners and isinstance(sink, RemoteSink) and not isinstance(sink, ConfirmingSink):
+        raise InputError(
+            f"the output {entry.name!r} sends messages of owners to recipients who never agreed",
+            hint=f"make {entry.value} a ConfirmingSink, or leave it to the admin (is_for_owners = False)",
+        )
+    return sink
+
+
+def _unknown(kind: str) -> InputError:
+    known = [sink.kind for sink in installed_sinks() if sink.is_offered]
     near = get_close_matches(kind.lower(), known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known)}" if known else "install runnel"
-    raise InputError(f"there is no output named {kind[:60]!r}", hint=hint)
+    return InputError(f"there is no output named {kind[:60]!r}", hint=hint)

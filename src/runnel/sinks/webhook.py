@@ -26,7 +26,7 @@ from runnel.model.item import Value
 from runnel.model.subscription import Subscription
 from runnel.net.urls import canonical_url, host_of
 from runnel.settings import Settings
-from runnel.sinks.contract import ConfirmationRequest, Content, DeliveredItem, Delivery
+from runnel.sinks.contract import ConfirmationRequest, ConfirmingSink, Content, DeliveredItem, Delivery, Route
 from runnel.sinks.show_bindings import bindings_json
 
 if TYPE_CHECKING:
@@ -46,14 +46,14 @@ _LONGEST_WAIT = 86_400.0
 _HINT = "give the address of an endpoint, such as 'https://muse.example/hooks/runnel'"
 
 
-class WebhookSink:
+class WebhookSink(ConfirmingSink):
     """An endpoint that takes signed JSON by POST."""
 
     kind = "webhook"
+    is_signed = True
     takes_content = True
-    answers_later = False
 
-    def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
+    def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
         """The canonical address of the endpoint; whether it may be reached the door decides, at each attempt."""
         if target is None or not target.strip():
             raise InputError("this output needs a target", hint=_HINT)
@@ -79,16 +79,16 @@ class WebhookSink:
         """The limit for webhooks."""
         return settings.owner_webhooks_per_hour
 
-    def connect(self, settings: Settings, door: HttpClient) -> WebhookRoute:
-        """A way to all endpoints, through the door."""
-        return WebhookRoute(door, seconds=settings.send_seconds)
+    def connect(self, settings: Settings, client: HttpClient) -> WebhookRoute:
+        """A route to all endpoints, through the HTTP client."""
+        return WebhookRoute(client, seconds=settings.send_seconds)
 
 
-class WebhookRoute:
-    """Posts messages. The door keeps the connections."""
+class WebhookRoute(Route):
+    """Posts messages. The HTTP client keeps the connections."""
 
-    def __init__(self, door: HttpClient, *, seconds: float, clock: Callable[[], float] = time.time) -> None:
-        self._door = door
+    def __init__(self, client: HttpClient, *, seconds: float, clock: Callable[[], float] = time.time) -> None:
+        self._client = client
         self._seconds = seconds
         self._clock = clock
 
@@ -119,7 +119,7 @@ class WebhookRoute:
         """Post to the target. The body of the answer matters, and must be short, where the `whole` of it is read."""
         target = _usable(subscription)
         try:
-            return await self._door.post(
+            return await self._client.post(
                 target, body, headers=headers, seconds=self._seconds, max_bytes=_ANSWER, whole=whole
             )
         except RefusedAddressError as error:
@@ -127,9 +127,6 @@ class WebhookRoute:
             raise DeliveryError(str(error), permanent=_is_literal(target)) from error
         except UnreachableError as error:
             raise DeliveryError(str(error)) from error
-
-    async def close(self) -> None:
-        """Nothing is held here."""
 
     def _judge(self, answer: HttpResponse, *, is_quoted: bool = True) -> str:
         """What an answer means for the message. An answer to a challenge is not quoted, since it may repeat it."""

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import unquote, urlsplit
 
+from runnel.entry_points import find_entry, plugin_names
 from runnel.errors import ReadOnlyError, StorageFullError, WorkspaceError
 from runnel.private_files import make_private_folder, open_private, sync_folder
 
@@ -155,9 +155,9 @@ def open_storage(url: str) -> Storage:
     '/tmp/example/items/1.arrow'
     """
     scheme = urlsplit(url).scheme
-    for entry in entry_points(group="runnel.storages"):
-        if entry.name == scheme:
-            storage: Storage = entry.load()(url)
-            return storage
-    known = ", ".join(sorted(entry.name for entry in entry_points(group="runnel.storages")))
-    raise WorkspaceError(f"no storage is known for {scheme}: URLs", hint=f"known: {known}")
+    entry = find_entry("runnel.storages", scheme)
+    if entry is None:
+        known = ", ".join(plugin_names("runnel.storages"))
+        raise WorkspaceError(f"no storage is known for {scheme}: URLs", hint=f"known: {known}")
+    storage: Storage = entry.load()(url)
+    return storage

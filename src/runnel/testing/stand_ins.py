@@ -11,10 +11,10 @@ from typing import Any, ClassVar
 from runnel.engine import Engine
 from runnel.errors import DeliveryError, InputError
 from runnel.logs.items.item_log import Accepted
-from runnel.sinks.contract import Delivery
+from runnel.sinks.contract import Delivery, LocalSink
 
 
-class MemorySink:
+class MemorySink(LocalSink):
     """`output memory 'name'`: deliveries are kept in this process, under the target's name.
 
     >>> MemorySink.clear(); MemorySink.delivered("inbox")
@@ -22,10 +22,11 @@ class MemorySink:
     """
 
     kind = "memory"
+    is_offered = False
     _boxes: ClassVar[dict[str, dict[str, Delivery]]] = {}
     _failing: ClassVar[dict[str, str]] = {}
 
-    def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
+    def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
         """Any name will do."""
         if not target:
             raise InputError("this output needs a target", hint="output memory 'inbox'")

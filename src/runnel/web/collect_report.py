@@ -23,6 +23,7 @@ from runnel.errors import NotAllowedError
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.learned.operator_statistics import operator_key
 from runnel.plan.store import PlanVersion, load
+from runnel.sinks.registry import find_sink
 from runnel.web.report import (
     FeedFigures,
     NextStep,
@@ -221,11 +222,16 @@ def _outputs(engine: Engine, tally: _Tally) -> tuple[OutputFile, ...]:
         OutputFile(
             f"out/{one.target}" if not one.target.startswith("/") else one.target,
             one.kind,
-            tally.by_query[one.feed] if one.kind == "jsonl" else min(limit, tally.by_query[one.feed]),
+            min(limit, tally.by_query[one.feed]) if _keeps_newest(one.kind) else tally.by_query[one.feed],
         )
         for one in held
         if one.target is not None and (engine.root.out / one.target).exists()
     )
+
+
+def _keeps_newest(kind: str) -> bool:
+    sink = find_sink(kind)
+    return sink is not None and sink.keeps_newest
 
 
 def _samples(engine: Engine, ranked: Sequence[QueryMatches], declared: dict[str, Feed]) -> tuple[SampleMatch, ...]:

@@ -111,7 +111,8 @@ def test_queries_that_are_read_by_query(catalog: Catalog) -> None:
             ],
         )
         ledger.set_cursor(connection, 5, 0)
-        assert match_segments.read_queries(connection) == {2, 3, 4, 5}
+        assert match_segments.read_queries(connection, {"log"}) == {2, 3, 4, 5}
+        assert match_segments.read_queries(connection) == {2, 3, 5}
 
 
 def test_asking_does_not_scan(catalog: Catalog) -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import And, Compare, Contains
 from runnel.algebra.nodes.query import Filter, Node, Read
-from runnel.entry_points import entry_point_names
+from runnel.entry_points import plugin_names
 from runnel.matching.compile.build_matcher import GROUP
 from runnel.matching.compile.compile_plan import compile_base
 from runnel.model.item import Item
@@ -112,7 +112,7 @@ def test_a_scan_over_more_than_fits_reloads_only_what_does_not_fit() -> None:
     assert (reloads(in_order=True), reloads(in_order=False)) == (8, 24)
 
 
-@pytest.mark.parametrize("name", entry_point_names(GROUP))
+@pytest.mark.parametrize("name", plugin_names(GROUP))
 def test_an_evicted_plan_is_mapped_no_more(name: str, tmp_path: Path) -> None:
     storage, title = FileStorage(tmp_path.as_uri()), Attribute("title")
     definitions: dict[int, Node] = {

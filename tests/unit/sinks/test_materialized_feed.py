@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,10 +16,8 @@ from runnel.catalog.delivery import ledger
 from runnel.engine import Engine
 from runnel.errors import BacklogError, BrokenDocumentError, DeliveryError, InputError
 from runnel.model.message import Message, MessageState
-from runnel.sinks import apply_stylesheet
 from runnel.sinks.contract import Content
 from runnel.sinks.materialized_feed import MaterializedFeed
-from runnel.sinks.registry import open_sink
 from runnel.testing import FakeClock, MemorySink
 
 IDENTITY = """<xsl:stylesheet version="1.0" xmlns:xsl="http://www.w3.org/1999/XSL/Transform">
@@ -47,11 +46,8 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def engine(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+def engine(tmp_path: Path, clock: FakeClock) -> Iterator[Engine]:
     MemorySink.clear()
-    monkeypatch.setattr(
-        apply_stylesheet, "open_sink", lambda kind: MaterializedFeed() if kind == "feed" else open_sink(kind)
-    )
     with runnel.open(tmp_path / "root", clock=clock, lag_limit=10) as opened:
         sheets = opened.root.folder / "sheets"
         sheets.mkdir(exist_ok=True)
@@ -162,8 +158,8 @@ def test_the_sink_hands_the_document_on(make_delivery: Deliver) -> None:
         taken.append((feed, data))
         return place
 
-    delivery = make_delivery("7")
-    sink = MaterializedFeed(accept)
+    delivery = replace(make_delivery("7"), accept=accept)
+    sink = MaterializedFeed()
     assert "m1" in sink.deliver(delivery)
     object.__setattr__(delivery, "content", Content("application/xml", b"<rss/>"))
     sink.deliver(delivery)
@@ -175,7 +171,7 @@ def test_the_sink_hands_the_document_on(make_delivery: Deliver) -> None:
 @pytest.mark.parametrize("target", [None, "", "Loud", "-1", "٣", "7; drop"])
 def test_a_target_that_is_no_id_is_refused_for_good(make_delivery: Deliver, target: str | None) -> None:
     with pytest.raises(DeliveryError) as caught:
-        MaterializedFeed(lambda feed, data, place, bound: "").deliver(make_delivery(target))
+        MaterializedFeed().deliver(replace(make_delivery(target), accept=lambda feed, data, place, bound: ""))
     assert caught.value.permanent
 
 
@@ -187,9 +183,9 @@ def test_what_cannot_be_read_is_permanent_and_a_backlog_is_not(make_delivery: De
         raise BacklogError("10 items wait for matching")
 
     with pytest.raises(DeliveryError) as caught:
-        MaterializedFeed(broken).deliver(make_delivery("7"))
+        MaterializedFeed().deliver(replace(make_delivery("7"), accept=broken))
     assert caught.value.permanent
     with pytest.raises(BacklogError):
-        MaterializedFeed(backlogged).deliver(make_delivery("7"))
+        MaterializedFeed().deliver(replace(make_delivery("7"), accept=backlogged))
     with pytest.raises(DeliveryError, match="runner"):
         MaterializedFeed().deliver(make_delivery("7"))

@@ -17,16 +17,17 @@ from hypothesis import strategies as st
 from lxml import etree
 from tests.unit.sinks.conftest import SENT, Deliver
 
+from runnel.delivery.shape_messages import apply_stylesheet
 from runnel.engine.open_delivery import _entries
 from runnel.model.bindings import Bindings, bounded
 from runnel.model.item import Item
 from runnel.model.subscription import Subscription
 from runnel.sandbox.stylesheet_process import StylesheetTransformer
-from runnel.sinks.apply_stylesheet import apply_stylesheet, rss_document
 from runnel.sinks.contract import DeliveredItem, Delivery
 from runnel.sinks.files.feed_entries import show
 from runnel.sinks.files.feed_file import AtomFile, JsonFeedFile, RssFile
 from runnel.sinks.files.lines_file import JsonLinesFile
+from runnel.sinks.files.render_rss import rss_document
 from runnel.sinks.mail.compose_mail import compose_mail
 from runnel.sinks.mail.mail_address import sender_of
 from runnel.sinks.mail.render_mail import Rendered, render_mail
@@ -229,11 +230,11 @@ def test_what_is_minted_has_all_values_as_attributes(delivery: Delivery) -> None
         return "taken"
 
     sent = replace(bound(delivery, PEOPLE), subscription=Subscription(1, 2, "feed", "7", 0, SENT))
-    MaterializedFeed(accept).deliver(sent)
+    MaterializedFeed().deliver(replace(sent, accept=accept))
     [(data, given)] = taken
     assert data == rss_document(sent)
     guid = etree.fromstring(data).findtext(".//guid")
     assert given == {guid: {"binding:people": (60.0, 70.5), "binding:place": ("Bronx", "Queens")}}
-    MaterializedFeed(accept).deliver(replace(sent, items=delivery.items))
+    MaterializedFeed().deliver(replace(sent, items=delivery.items, accept=accept))
     assert taken[1][1] == {}
     assert bound_attributes(bounded([{"x": "", "y" * 300: 1.0}])) == {}

@@ -12,16 +12,12 @@ from typing import Any
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from runnel.catalog.declared.subscriptions import (
-    INTERNAL,
-    disable_subscription,
-    enable_subscription,
-    live_subscriptions,
-)
+from runnel.catalog.declared.subscriptions import disable_subscription, enable_subscription, live_subscriptions
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import now
 from runnel.errors import InputError, NotFoundError, QuotaExceededError
 from runnel.model.feed import ADMIN
+from runnel.model.subscription import INTERNAL
 from runnel.settings import Settings
 
 OWNER_DISABLED = "the owner is disabled"

@@ -13,10 +13,7 @@ from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now
 from runnel.catalog.store.sequencer import log_time
 from runnel.model.feed import ADMIN
-from runnel.model.subscription import Subscription
-
-INTERNAL = "feed"
-"""The kind of the subscriptions that serve materialised feeds: nobody made them, and no quota counts them."""
+from runnel.model.subscription import INTERNAL, Subscription
 
 _s = schema.subscriptions.c
 _LIVE = _s.ended.is_(None)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Select, bindparam, delete, exists, literal_column, or_, select, update
+from sqlalchemy import Connection, Select, bindparam, delete, exists, literal, or_, select, update
 
 from runnel.catalog.access.consents import is_unconfirmed
 from runnel.catalog.declared.subscriptions import subscription_of
@@ -18,13 +18,8 @@ from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now
 from runnel.model.subscription import Subscription
 
-NO_MESSAGES = frozenset({"log"})
-"""Kinds whose subscribers read the match log themselves: nothing is sent, so nothing is recorded."""
-
 _s, _c, _f = schema.subscriptions.c, schema.cursors.c, schema.feeds.c
 _SENDS = (_s.ended.is_(None), _s.paused == 0, _s.disabled.is_(None), ~is_unconfirmed())
-# Written out, as in the index over these: a partial index is not used where its condition has a parameter.
-_IMMEDIATE = (_s.period.is_(None), *(_s.kind != literal_column(f"'{kind}'") for kind in sorted(NO_MESSAGES)))
 _MICROSECOND = timedelta(microseconds=1)
 _FEW_FEEDS = 5_000
 
@@ -38,22 +33,36 @@ class SubscriptionCursor:
 
 
 def sharing(
-    connection: Connection, feeds: Collection[int] | None = None, *, limit: int | None = None
+    connection: Connection,
+    feeds: Collection[int] | None = None,
+    *,
+    silent: Collection[str] = (),
+    limit: int | None = None,
 ) -> list[Subscription]:
-    """The immediate subscriptions to these feeds (None: any) that follow the shared cursor and get messages."""
-    return [subscription_of(row) for row in _sharing(connection, select(schema.subscriptions), feeds, limit)]
+    """The immediate subscriptions to these feeds (None: any) that follow the shared cursor.
+
+    Those of the `silent` kinds get no messages and are left out.
+    """
+    rows = _sharing(connection, select(schema.subscriptions), feeds, silent, limit)
+    return [subscription_of(row) for row in rows]
 
 
-def sharing_numbers(connection: Connection, feeds: Collection[int]) -> set[int]:
+def sharing_numbers(connection: Connection, feeds: Collection[int], *, silent: Collection[str] = ()) -> set[int]:
     """The numbers of those that `sharing` gives."""
-    return {row.id for row in _sharing(connection, select(_s.id), feeds, None)}
+    return {row.id for row in _sharing(connection, select(_s.id), feeds, silent, None)}
 
 
 def _sharing(
-    connection: Connection, query: Select[Any], feeds: Collection[int] | None, limit: int | None
+    connection: Connection,
+    query: Select[Any],
+    feeds: Collection[int] | None,
+    silent: Collection[str],
+    limit: int | None,
 ) -> Iterable[Any]:
     own = exists().where(_c.subscription == _s.id)
-    query = query.where(*_SENDS, *_IMMEDIATE, ~own).limit(limit)
+    # Kinds are written out: a partial index is not used where its condition is compared with a parameter.
+    sends = (_s.kind != literal(kind, literal_execute=True) for kind in sorted(silent))
+    query = query.where(*_SENDS, _s.period.is_(None), *sends, ~own).limit(limit)
     if feeds is None or len(feeds) > _FEW_FEEDS:
         return connection.execute(query).all()
     return [row for some in chunks(sorted(feeds)) for row in connection.execute(query.where(_s.feed.in_(some))).all()]

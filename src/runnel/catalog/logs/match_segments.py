@@ -288,10 +288,13 @@ def part_paths(connection: Connection) -> set[str]:
     return {path for row in rows for path in (row.path, row.by_query) if path}
 
 
-def read_queries(connection: Connection) -> set[int]:
-    """The queries whose matches somebody reads by query: those with a period, that lag, wait, or are only logged."""
+def read_queries(connection: Connection, silent: Collection[str] = ()) -> set[int]:
+    """The queries whose matches somebody reads by query: those with a period, that lag, or that wait.
+
+    Subscribers of the `silent` kinds get no messages; they read the match log.
+    """
     held, own = schema.subscriptions.c, schema.cursors.c
-    slow = or_(held.period.is_not(None), held.paused == 1, held.kind == "log", own.subscription.is_not(None))
+    slow = or_(held.period.is_not(None), held.paused == 1, held.kind.in_(silent), own.subscription.is_not(None))
     query = (
         select(held.feed)
         .join(schema.cursors, own.subscription == held.id, isouter=True)

@@ -14,7 +14,7 @@ from runnel.algebra.nodes.query import reads as sources_of
 from runnel.catalog.access import consents
 from runnel.catalog.access.owners import owner_names
 from runnel.catalog.declared import feeds, subscriptions
-from runnel.catalog.declared.subscriptions import INTERNAL, moment_of
+from runnel.catalog.declared.subscriptions import moment_of
 from runnel.catalog.declared.tags import tags_of
 from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import quarantine
@@ -59,7 +59,7 @@ def show_feed(root: Workspace, name: str, actor: Actor) -> Outcome:
         held = [
             one.id
             for one in subscriptions.live_subscriptions(connection, feed.id)
-            if one.kind != INTERNAL and actor.holds(one)
+            if not one.is_internal and actor.holds(one)
         ]
         is_live = feed.id in matched_since(connection, actor, [feed.id])
         owner = owner_names(connection)[feed.owner]
@@ -128,7 +128,7 @@ def show_subscriptions(root: Workspace, actor: Actor) -> Outcome:
     """The actor's subscriptions (to the operator: everybody's), with what was sent."""
     with root.catalog.read() as connection:
         owner = None if actor.is_admin else actor.owner
-        held = [one for one in subscriptions.live_subscriptions(connection, owner=owner) if one.kind != INTERNAL]
+        held = [one for one in subscriptions.live_subscriptions(connection, owner=owner) if not one.is_internal]
         names = names_for(connection, actor)
         owners = owner_names(connection)
         asked, moment = consents.consents_by_key(connection, owner), now(connection)

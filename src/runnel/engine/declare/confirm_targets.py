@@ -15,7 +15,7 @@ from runnel.model.consent import Consent, ConsentState
 from runnel.model.feed import ADMIN
 from runnel.model.subscription import Subscription
 from runnel.sinks.contract import ConfirmingSink
-from runnel.sinks.registry import open_sink
+from runnel.sinks.registry import find_sink
 
 
 def confirm(scope: DeclarationScope, statement: Confirm) -> Outcome:
@@ -43,7 +43,7 @@ def confirm(scope: DeclarationScope, statement: Confirm) -> Outcome:
 
 def _forget_refusal(scope: DeclarationScope, consent: Consent) -> None:
     """Take back a refusal. Other owners have to ask again, and what matches until the answer waits for it."""
-    sink = open_sink(consent.kind)
+    sink = find_sink(consent.kind)
     if not isinstance(sink, ConfirmingSink):
         return
     pending = consents.forget_refusal(scope.connection, consent, sink.refuser)
@@ -78,7 +78,7 @@ def ask_again(scope: DeclarationScope, subscription: Subscription, span: Span) -
             span=span,
             hint=f"end the subscription, or ask the admin to `confirm subscription {subscription.id};`",
         )
-    sink = open_sink(subscription.kind)
+    sink = find_sink(subscription.kind)
     sent = consents.unanswered_requests(scope.connection, consent.owner, consent.kind, consent.recipient)
     if isinstance(sink, ConfirmingSink) and sink.answers_later and sent >= UNANSWERED:
         raise StatementError(

@@ -14,7 +14,6 @@ from runnel.catalog.declared import feeds, subscriptions, tags
 from runnel.catalog.declared.bulk_insert import NewFeed, NewSubscription, encode_feed
 from runnel.catalog.declared.feed_groups import SourceFeed, source_feed
 from runnel.catalog.declared.prefixes import all_prefixes
-from runnel.catalog.declared.subscriptions import INTERNAL
 from runnel.engine.declare import confirm_targets, declare_operators, declare_prefixes, subscribe
 from runnel.engine.declare.refuse_large import SizeLimits
 from runnel.engine.declare.scope import DeclarationScope
@@ -27,6 +26,7 @@ from runnel.language.syntax import statements as said
 from runnel.language.syntax.iri_prefixes import write_out
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.operator import OperatorDeclaration
+from runnel.model.subscription import INTERNAL
 from runnel.net.http_client import check_url
 from runnel.sources.feed_address import parse_address
 
@@ -309,7 +309,7 @@ class Declarer:
         feed = scope.find_own(statement.name)
         doomed = feeds.all_dependents(self._connection, [feed.id])
         held = [one for each in doomed for one in subscriptions.live_subscriptions(self._connection, each)]
-        people_hold = sorted(one.id for one in held if one.kind != INTERNAL)
+        people_hold = sorted(one.id for one in held if not one.is_internal)
         readers = scope.shown(doomed - {feed.id})
         if (readers or people_hold) and not statement.cascade:
             needs = [

@@ -9,12 +9,12 @@ from sqlalchemy import Connection
 from runnel.catalog.access.consents import unconfirmed_among
 from runnel.catalog.declared import subscriptions
 from runnel.catalog.delivery import ledger
-from runnel.catalog.delivery.outbox import NO_MESSAGES
 from runnel.catalog.logs import match_segments
 from runnel.engine.declare.commit_change import Applied, commit_change
 from runnel.engine.declare.pending import NeedsLockError, Pending
 from runnel.engine.workspace import Workspace
 from runnel.model.subscription import Subscription
+from runnel.sinks.registry import silent_kinds
 
 
 def end_expired(root: Workspace) -> int:
@@ -56,7 +56,7 @@ def _has_all(connection: Connection, subscription: Subscription, last: int) -> b
     """
     if subscription.disabled is not None or unconfirmed_among(connection, [subscription.id]):
         return True
-    if subscription.kind in NO_MESSAGES:
+    if subscription.kind in silent_kinds():
         return match_segments.matched_upto(connection) >= last
     own = ledger.cursor(connection, subscription.id)
     reached = own if own is not None else ledger.cursor(connection, ledger.SHARED) or 0

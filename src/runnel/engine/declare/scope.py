@@ -12,7 +12,6 @@ from runnel.catalog.access.owners import Owner, QuotaAllowance, owner_by_id
 from runnel.catalog.declared import feeds, operators, subscriptions
 from runnel.catalog.declared.bulk_insert import NewSubscription
 from runnel.catalog.declared.feed_groups import SourceFeed, group_readers
-from runnel.catalog.declared.subscriptions import INTERNAL
 from runnel.catalog.delivery import ledger
 from runnel.catalog.store.connection import now
 from runnel.catalog.store.sequencer import last_sequence
@@ -236,7 +235,7 @@ class DeclarationScope:
             subscriptions.end_subscription(self.connection, one.id)
             ledger.drop_cursor(self.connection, one.id)
             self.touched.add(one.feed)
-            if one.kind != INTERNAL:
+            if not one.is_internal:
                 numbers.append(one.id)
                 if one.owner == self.actor.owner:
                     self.allowance.give_back("subscriptions")

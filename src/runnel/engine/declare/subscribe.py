@@ -10,9 +10,8 @@ from runnel.catalog.access.owners import OWNER_DISABLED
 from runnel.catalog.access.tokens import new_ticket, ticket_digest
 from runnel.catalog.declared import subscriptions
 from runnel.catalog.declared.bulk_insert import NewSubscription
-from runnel.catalog.declared.subscriptions import INTERNAL, moment_of
+from runnel.catalog.declared.subscriptions import moment_of
 from runnel.catalog.delivery import ledger
-from runnel.catalog.delivery.outbox import NO_MESSAGES
 from runnel.catalog.store.connection import now
 from runnel.delivery.confirmer import is_exempt
 from runnel.delivery.dead_letters import replay as open_again
@@ -24,7 +23,6 @@ from runnel.errors import (
     DuplicateNameError,
     InputError,
     InvalidConditionError,
-    NotFoundError,
     Span,
     StatementError,
     UnknownNameError,
@@ -34,25 +32,23 @@ from runnel.model.feed import ADMIN
 from runnel.model.subscription import Subscription
 from runnel.net.http_client import check_url
 from runnel.sinks.contract import ConfirmingSink, RemoteSink, Sink
-from runnel.sinks.registry import open_sink, sink_kinds
-
-SIGNED = "webhook"
-"""The kind whose messages are signed, so that its endpoint can tell them from others'."""
+from runnel.sinks.registry import find_sink, installed_sinks, open_sink
 
 
 def subscribe(scope: DeclarationScope, statement: Subscribe) -> Outcome:
-    """`subscribe to Feed …`: the answer alone holds the ticket, and a webhook's key."""
+    """`subscribe to Feed …`: only the answer holds the ticket, and the signing key if messages are signed."""
     feed = scope.find(statement.feed)
     scope.refuse_disabled(statement.feed.span)
-    target = _target(scope, statement)
-    consent = None if target is None else _wanted_consent(scope, statement, target)
+    sink = _sink(scope, statement)
+    target = _target(scope, statement, sink)
+    consent = None if target is None else _wanted_consent(scope, statement, sink, target)
     scope.allowance.take("subscriptions")
     since = None
     if statement.back is not None:
         begin = now(scope.connection) - int(statement.back.total_seconds() * 1e6)
         since = scope.root.items.sequence_before(begin)
     ticket, digest = new_ticket()
-    key = signing_keys.make_key() if statement.kind == SIGNED else None
+    key = signing_keys.make_key() if sink.is_signed else None
     number = scope.pending.subscription_id()
     scope.subscribe(
         NewSubscription(
@@ -74,7 +70,7 @@ def subscribe(scope: DeclarationScope, statement: Subscribe) -> Outcome:
     )
     data = {"subscription": number, "feed": feed.name, "kind": statement.kind, "target": target, "ticket": ticket}
     lines: tuple[str, ...] = ()
-    if _reaches_people(scope.actor.owner, statement.kind):
+    if _reaches_people(scope.actor.owner, sink):
         lines = (f"ticket: {ticket}  (shown only now; it renews and ends the subscription)",)
     if key is not None:
         data["key"] = signing_keys.key_text(key)
@@ -82,53 +78,50 @@ def subscribe(scope: DeclarationScope, statement: Subscribe) -> Outcome:
     if consent is not None and not scope.is_confirmed(consent):
         data["waiting"] = "for confirmation"
         lines = (*lines, f"waiting: {target} has to confirm before anything is sent to it")
-    where = f" {'to' if _is_remote(open_sink(statement.kind)) else 'into'} {target}" if target else ""
+    where = f" {'to' if isinstance(sink, RemoteSink) else 'into'} {target}" if target else ""
     return Outcome(f"subscription {number} to {feed.name}: {statement.kind}{where}", data, lines)
 
 
 def default_lifetime(root: Workspace, owner: int, kind: str) -> timedelta | None:
-    """How long a subscription without `for` lasts. What the operator writes into local files lasts until ended."""
+    """How long a subscription without `for` lasts. Local outputs of the admin last until they are ended."""
     days = root.settings.subscription_days
-    return timedelta(days=days) if days and _reaches_people(owner, kind) else None
+    return timedelta(days=days) if days and _reaches_people(owner, open_sink(kind)) else None
 
 
-def _reaches_people(owner: int, kind: str) -> bool:
-    return owner != ADMIN or _is_remote(open_sink(kind))
+def _reaches_people(owner: int, sink: Sink) -> bool:
+    return owner != ADMIN or isinstance(sink, RemoteSink)
 
 
-def _is_remote(sink: Sink | RemoteSink) -> bool:
-    # To look whether something follows a protocol takes as long as to bind a query.
-    if type(sink) not in _remote:
-        _remote[type(sink)] = isinstance(sink, RemoteSink)
-    return _remote[type(sink)]
-
-
-_remote: dict[type, bool] = {}
-
-
-def _target(scope: DeclarationScope, statement: Subscribe) -> str | None:
+def _sink(scope: DeclarationScope, statement: Subscribe) -> Sink:
+    """The sink of a subscription, if the actor may use it."""
     places = statement.places
-    if not scope.actor.is_admin and not is_for_owners(statement.kind):
-        raise StatementError(
-            f"output {statement.kind} is the operator's alone",
-            span=places.kind,
-            hint=f"you may use: {', '.join(kind for kind in sink_kinds() if is_for_owners(kind))}",
-        )
-    if statement.sheet is not None and statement.kind == "log":
-        raise StatementError("output log sends no messages to apply a stylesheet to", span=places.sheet)
+    if not scope.actor.is_admin:
+        sink = find_sink(statement.kind)
+        if sink is None or not sink.is_for_owners:
+            raise StatementError(
+                f"output {statement.kind} is for the admin only",
+                span=places.kind,
+                hint=f"you may use: {', '.join(one.kind for one in installed_sinks() if one.is_for_owners)}",
+            )
     try:
         sink = open_sink(statement.kind)
-    except (InputError, NotFoundError) as error:
+    except InputError as error:
         raise StatementError(error.message, hint=error.hint, span=places.kind) from error
-    settings = scope.root.settings
+    if statement.sheet is not None and not sink.sends_messages:
+        raise StatementError(f"output {statement.kind} sends no messages to apply a stylesheet to", span=places.sheet)
+    return sink
+
+
+def _target(scope: DeclarationScope, statement: Subscribe, sink: Sink) -> str | None:
+    places, settings = statement.places, scope.root.settings
     try:
         target = sink.validate_target(statement.target, scope.root.folder, settings.out_folders)
         if target is not None and isinstance(sink, RemoteSink) and target.startswith(("http://", "https://")):
-            # An address stays what it is. Where a name leads the door sees at each attempt.
+            # An address stays what it is. The HTTP client checks at each attempt where a name leads.
             check_url(target, settings.allowed_addresses)
     except InputError as error:
         raise StatementError(error.message, hint=error.hint, span=places.target) from error
-    if target is not None and getattr(sink, "owns_target", False):
+    if target is not None and sink.owns_target:
         taken = scope.target_holder(target)
         if taken is not None:
             raise DuplicateNameError(
@@ -139,17 +132,9 @@ def _target(scope: DeclarationScope, statement: Subscribe) -> str | None:
     return target
 
 
-def is_for_owners(kind: str) -> bool:
-    """Whether owners may use an output: it sends nothing, or its recipients have to agree."""
-    try:
-        return kind in NO_MESSAGES or isinstance(open_sink(kind), ConfirmingSink)
-    except InputError:
-        return False
-
-
-def _wanted_consent(scope: DeclarationScope, statement: Subscribe, target: str) -> WantedConsent | None:
+def _wanted_consent(scope: DeclarationScope, statement: Subscribe, sink: Sink, target: str) -> WantedConsent | None:
     """The consent that an owner's subscription needs; refused where it cannot be asked for."""
-    sink, settings, span = open_sink(statement.kind), scope.root.settings, statement.places.target
+    settings, span = scope.root.settings, statement.places.target
     if scope.actor.is_admin or not isinstance(sink, ConfirmingSink):
         return None
     wanted = WantedConsent(
@@ -193,7 +178,7 @@ def _matching(scope: DeclarationScope, statement: Unsubscribe) -> list[Subscript
     found = [
         one
         for one in subscriptions.live_subscriptions(scope.connection, feed.id, owner=scope.actor.owner)
-        if one.kind != INTERNAL and statement.kind in (None, one.kind) and statement.target in (None, one.target)
+        if not one.is_internal and statement.kind in (None, one.kind) and statement.target in (None, one.target)
     ]
     if not found:
         raise UnknownNameError(
@@ -218,7 +203,7 @@ def _by_ticket(scope: DeclarationScope, ticket: str, span: Span) -> Subscription
 
 def _made_by_somebody(scope: DeclarationScope, number: int, span: Span) -> Subscription:
     found = scope.subscription(number, span)
-    if found.kind == INTERNAL:
+    if found.is_internal:
         names = scope.shown([int(found.target or 0)])
         raise StatementError(
             f"subscription {number} serves {listed('feed', names)}",
@@ -248,11 +233,13 @@ def renew(scope: DeclarationScope, statement: Renew) -> Outcome:
 def rotate(scope: DeclarationScope, statement: RotateKey) -> Outcome:
     """`rotate key of subscription 12`."""
     found = scope.subscription(statement.subscription, statement.span)
-    if found.kind != SIGNED:
+    sink = find_sink(found.kind)
+    if sink is None or not sink.is_signed:
+        signed = [one.kind for one in installed_sinks() if one.is_signed]
         raise StatementError(
             f"messages of subscription {found.id} are not signed",
             span=statement.span,
-            hint=f"only output {SIGNED} has signing keys",
+            hint=f"outputs with signing keys: {', '.join(signed)}",
         )
     key = signing_keys.rotate_key(scope.connection, found.id)
     hours = int(signing_keys.OVERLAP.total_seconds() // 3600)

@@ -28,6 +28,7 @@ from runnel.engine.workspace import Workspace
 from runnel.logs.garbage import empty_trash, record_history, remove_orphans, retired_steps
 from runnel.logs.items.archive import archive_steps
 from runnel.logs.matches.compaction import compaction_steps
+from runnel.sinks.registry import silent_kinds
 
 _SECONDS = 30.0
 _HOUR = 3_600_000_000
@@ -97,7 +98,9 @@ class _Turn:
         )
         compacted = self._count(
             len(run.pieces)
-            for run in compaction_steps(root.catalog, root.storage, epoch=self._epoch, at_least=enough, asked=asked)
+            for run in compaction_steps(
+                root.catalog, root.storage, epoch=self._epoch, at_least=enough, asked=asked, silent=silent_kinds()
+            )
         )
         most = settings.operator_cache_bytes
         compacted += self._count(cache_steps(root.catalog, root.storage, epoch=self._epoch, most_bytes=most))

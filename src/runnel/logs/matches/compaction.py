@@ -33,17 +33,24 @@ def compact_matches(
 
 
 def compaction_steps(
-    catalog: Catalog, storage: Storage, *, epoch: int, at_least: int = 1, asked: Collection[int] = ()
+    catalog: Catalog,
+    storage: Storage,
+    *,
+    epoch: int,
+    at_least: int = 1,
+    asked: Collection[int] = (),
+    silent: Collection[str] = (),
 ) -> Iterator[MergeRun[KeptPart]]:
     """Merge parts, a run at each step; gives the run that was merged.
 
-    Queries in `asked` are indexed besides those of subscriptions that are served by query.
+    Queries in `asked` are indexed in addition to those of subscriptions that are read by query, such as those of the
+    `silent` kinds.
     """
     with catalog.read() as connection:
         parts = match_segments.small_parts(connection, _PARTS)
         open_from = parts[-1].began if len(parts) >= _PARTS else now(connection)
         runs = list(due_runs(parts, open_from=open_from, at_least=at_least))
-        indexed = {*asked, *match_segments.read_queries(connection)} if runs else set()
+        indexed = {*asked, *match_segments.read_queries(connection, silent)} if runs else set()
     for run in runs:
         if len(run.pieces) == 1 and not _is_layered(storage, run.pieces[0]):
             _promote(catalog, storage, run, epoch, indexed)

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 
 from runnel.arrays import Array, Arrays
-from runnel.entry_points import load_entry_point
+from runnel.entry_points import load_named
 from runnel.errors import CorruptDataError
 from runnel.matching.contract import Matcher, MatcherClass
 from runnel.matching.filters.streams.stream_matcher import StreamMatcher
@@ -30,7 +30,7 @@ def build_matcher(plan: Plan) -> Matcher:
 
 def find_matcher(name: str) -> MatcherClass:
     """The matcher of a name. Streams need no look-up, so that no worker depends on how Runnel was installed."""
-    found: MatcherClass = StreamMatcher if name == STREAMS else load_entry_point(GROUP, name)
+    found: MatcherClass = StreamMatcher if name == STREAMS else load_named(GROUP, name)
     return found
 
 

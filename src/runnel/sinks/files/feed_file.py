@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from runnel.sinks.contract import Delivery
+from runnel.sinks.contract import Delivery, LocalSink
 from runnel.sinks.files.feed_entries import FeedEntry, FeedFormat, FeedHead, ForeignFileError, head_of, merge, show
 from runnel.sinks.files.render_atom import Atom
 from runnel.sinks.files.render_json_feed import JsonFeed
@@ -22,15 +22,16 @@ MAX_FILE = 64 << 20
 """A file of ours is never larger, in bytes: the oldest entries go. What is larger is not ours."""
 
 
-class _FeedFile:
+class _FeedFile(LocalSink):
     """What the three formats have in common."""
 
-    kind: str
+    owns_target = True
+    keeps_newest = True
     _format: FeedFormat
 
-    def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
-        """The path of the file below the root's out folder."""
-        return check_target(target, root / "out", allowed)
+    def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
+        """The path of the file below the workspace's out folder."""
+        return check_target(target, folder / "out", allowed)
 
     def deliver(self, delivery: Delivery) -> str:
         """Add the items to the file."""
@@ -72,7 +73,6 @@ class RssFile(_FeedFile):
     """A file in RSS 2.0."""
 
     kind = "rss"
-    owns_target = True
     _format = Rss()
 
 
@@ -80,7 +80,6 @@ class AtomFile(_FeedFile):
     """A file in Atom 1.0."""
 
     kind = "atom"
-    owns_target = True
     _format = Atom()
 
 
@@ -88,5 +87,4 @@ class JsonFeedFile(_FeedFile):
     """A file in JSON Feed 1.1."""
 
     kind = "json"
-    owns_target = True
     _format = JsonFeed()

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from runnel.model.item import Item, Value
 from runnel.private_files import FILE_MODE
-from runnel.sinks.contract import DeliveredItem, Delivery
+from runnel.sinks.contract import DeliveredItem, Delivery, LocalSink
 from runnel.sinks.files.targets import TargetFile, check_target, open_target
 from runnel.sinks.files.whole_file import rename_aside, require_regular, write_all
 from runnel.sinks.show_bindings import bindings_json
@@ -27,15 +27,15 @@ _OPEN = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _BEGIN = b'{"message":'
 
 
-class JsonLinesFile:
+class JsonLinesFile(LocalSink):
     """A file of JSON lines."""
 
     kind = "jsonl"
     owns_target = True
 
-    def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
-        """The path of the file below the root's out folder."""
-        return check_target(target, root / "out", allowed)
+    def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
+        """The path of the file below the workspace's out folder."""
+        return check_target(target, folder / "out", allowed)
 
     def deliver(self, delivery: Delivery) -> str:
         """Add the lines that are not there yet."""

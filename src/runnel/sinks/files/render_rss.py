@@ -7,7 +7,17 @@ from email.utils import format_datetime
 
 from lxml import etree
 
-from runnel.sinks.files.feed_entries import GENERATOR, NAMESPACE, FeedEntry, FeedHead, ForeignFileError, ShownItem
+from runnel.sinks.contract import Delivery
+from runnel.sinks.files.feed_entries import (
+    GENERATOR,
+    NAMESPACE,
+    FeedEntry,
+    FeedHead,
+    ForeignFileError,
+    ShownItem,
+    head_of,
+    show,
+)
 from runnel.sinks.files.render_xml import (
     add,
     add_mark,
@@ -88,3 +98,10 @@ def _upgrade(node: etree._Element) -> None:
     for label in [*node.findall("category"), *node.findall(f"{{{_DC}}}creator")]:
         upgrade_text(label, plain_text)
     upgrade_address(node.find("enclosure"), "url")
+
+
+def rss_document(delivery: Delivery) -> bytes:
+    """A message as an RSS 2.0 document, newest item first; stylesheets get it in this form."""
+    form = Rss()
+    entries = [form.entry(show(one, delivery.sent)) for one in reversed(delivery.items)]
+    return form.render(head_of(delivery), entries)

@@ -26,7 +26,7 @@ from aiosmtplib.errors import (
 from runnel.errors import DeliveryError, InputError
 from runnel.model.subscription import Subscription
 from runnel.settings import Settings
-from runnel.sinks.contract import ConfirmationRequest, Delivery
+from runnel.sinks.contract import ConfirmationRequest, ConfirmingSink, Delivery, Route
 from runnel.sinks.mail.compose_mail import compose_confirmation, compose_mail
 from runnel.sinks.mail.mail_address import certain_mailbox_of, check_address, mailbox_of, sender_of
 from runnel.sinks.mail.mail_html import one_line
@@ -42,7 +42,7 @@ _TOO_LARGE = 552
 _SHOWN = 300
 
 
-class MailSink:
+class MailSink(ConfirmingSink):
     """A digest by mail, as text and HTML."""
 
     kind = "mail"
@@ -51,7 +51,7 @@ class MailSink:
     patience = DATA_TIMES + 4.0
     """How many times `send_seconds` a whole mail may take: see DATA_TIMES."""
 
-    def validate_target(self, target: str | None, root: Path, allowed: Sequence[Path] = ()) -> str | None:
+    def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
         """The address in its canonical form."""
         return check_address(target)
 
@@ -75,12 +75,12 @@ class MailSink:
         """The limit for mail."""
         return settings.owner_mails_per_hour
 
-    def connect(self, settings: Settings, door: HttpClient) -> MailRoute:
-        """A way to the mail server of the settings."""
+    def connect(self, settings: Settings, client: HttpClient) -> MailRoute:
+        """A route to the mail server of the settings."""
         return MailRoute(settings)
 
 
-class MailRoute:
+class MailRoute(Route):
     """Hands mails to the server over a few connections that it keeps."""
 
     def __init__(self, settings: Settings) -> None:

@@ -19,10 +19,10 @@ import runnel
 from runnel.errors import WorkspaceError
 from runnel.model.item import Item, attributes_of
 from runnel.model.subscription import Subscription
-from runnel.sinks.apply_stylesheet import rss_document
 from runnel.sinks.contract import DeliveredItem, Delivery
 from runnel.sinks.files.feed_entries import entry_id
 from runnel.sinks.files.feed_file import AtomFile, JsonFeedFile, RssFile
+from runnel.sinks.files.render_rss import rss_document
 from runnel.sinks.files.valid_texts import feed_id, web_address
 from runnel.sources.documents.adapt import adapt
 from runnel.sources.documents.decode import decode

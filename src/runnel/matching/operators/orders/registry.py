@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from runnel.entry_points import entry_point_names, load_entry_point
+from runnel.entry_points import load_named, plugin_names
 from runnel.matching.operators.orders.adaptive import adaptive
 from runnel.matching.operators.orders.order import Order
 from runnel.matching.operators.orders.problem import OrderProblem
@@ -26,10 +26,10 @@ def find_order(name: str) -> MakeOrder:
     >>> find_order("sub_order").__module__
     'runnel.papers.operators.sub_order'
     """
-    found: MakeOrder = _IN_USE[name] if name in _IN_USE else load_entry_point(GROUP, name)
+    found: MakeOrder = _IN_USE[name] if name in _IN_USE else load_named(GROUP, name)
     return found
 
 
 def installed_orders() -> dict[str, MakeOrder]:
     """All orders that are installed."""
-    return {name: find_order(name) for name in entry_point_names(GROUP)}
+    return {name: find_order(name) for name in plugin_names(GROUP)}

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from difflib import get_close_matches
 from functools import lru_cache
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from typing import Any, cast, get_args
 
+from runnel.entry_points import find_entry, plugin_names
 from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.plugins.check_answers import InvalidAnswerError, rows_of
 from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, Operator, OperatorContext
@@ -44,7 +45,7 @@ class Signature:
 
 def operator_names() -> list[str]:
     """The names of the entry points that are installed."""
-    return sorted({entry.name for entry in entry_points(group=GROUP)})
+    return list(plugin_names(GROUP))
 
 
 def is_shipped(source: str) -> bool:
@@ -102,11 +103,7 @@ def find_operator(source: str, modules: Collection[str]) -> Callable[..., Any]:
 
 @lru_cache(maxsize=256)
 def _entry(source: str) -> EntryPoint | None:
-    if ":" in source:
-        return None
-    named = [entry for entry in entry_points(group=GROUP) if entry.name == source]
-    # Nobody can take the name of an operator that comes with Runnel.
-    return min(named, key=lambda entry: (not entry.value.startswith(SHIPPED), entry.value), default=None)
+    return None if ":" in source else find_entry(GROUP, source, SHIPPED)
 
 
 def _check_function(source: str, modules: Collection[str]) -> tuple[str, str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from runnel.delivery.shape_messages import apply_stylesheet, is_feed
 from runnel.errors import BrokenDocumentError, DeliveryError, StylesheetError
 from runnel.model.item import Item
 from runnel.sandbox.stylesheet_process import StylesheetTransformer
-from runnel.sinks import registry
-from runnel.sinks.apply_stylesheet import apply_stylesheet, is_feed, rss_document
 from runnel.sinks.contract import Content, Delivery
 from runnel.sinks.files.feed_entries import entry_id
 from runnel.sinks.files.feed_file import RssFile
+from runnel.sinks.files.render_rss import rss_document
 from runnel.sources.documents.adapt import adapt
 from runnel.sources.documents.decode import decode
 
@@ -35,18 +33,6 @@ def sheet(body: str, method: str = "xml") -> bytes:
 
 def decoded(data: bytes, name: str) -> Sequence[Item]:
     return adapt(decode(data, name), "News").items
-
-
-@pytest.fixture(autouse=True)
-def declared(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The sinks that the project declares, whichever were known when it was last installed."""
-    project = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text("utf-8"))
-    named = project["project"]["entry-points"][registry.GROUP]
-    entries = EntryPoints(EntryPoint(name, value, registry.GROUP) for name, value in named.items())
-    monkeypatch.setattr(registry, "entry_points", lambda group: entries)
-    registry.open_sink.cache_clear()
-    yield
-    registry.open_sink.cache_clear()
 
 
 @pytest.fixture(scope="module")
