@@ -21,7 +21,7 @@ from runnel.algebra.nodes.expressions import (
     negation,
 )
 from runnel.algebra.nodes.render import RESERVED
-from runnel.language.grammar.parse_terms import finish_call
+from runnel.language.grammar.parse_terms import RELATIONS, finish_call
 from runnel.language.grammar.parse_values import (
     finish_attribute,
     parse_constant,
@@ -46,8 +46,6 @@ from runnel.language.syntax.text_conditions import (
 )
 from runnel.language.syntax.tokens import Token
 
-_RELATIONS = frozenset({"=", "!=", "<>", "<", "<=", ">", ">="})
-
 ParseAtom = Callable[[TokenReader, Located], Expression]
 
 
@@ -70,7 +68,7 @@ def _parse_atom(tokens: TokenReader, located: Located) -> Expression:
     if parse is not None:
         tokens.advance()
         return parse(tokens, located)
-    if word in _RELATIONS:
+    if word in RELATIONS:
         tokens.advance()
         return _parse_comparison(tokens, located, word)
     if word != "not":

@@ -31,7 +31,7 @@ from runnel.language.syntax.statements import Name
 from runnel.language.syntax.tokens import BINDING, QUOTED, WORD, Token
 
 _QUANTITIES = (Literal, Variable, Arithmetic)
-_RELATIONS = frozenset({"=", "!=", "<>", "<", "<=", ">", ">="})
+RELATIONS = frozenset({"=", "!=", "<>", "<", "<=", ">", ">="})
 
 
 def finish_call(tokens: TokenReader, token: Token) -> Call:
@@ -70,11 +70,11 @@ def finish_term(tokens: TokenReader, first: Written) -> Expression | Written:
     """As `parse_term`, with the first factor taken already."""
     left = _finish_quantity(tokens, first)
     relation, span = tokens.word, tokens.span
-    if relation in _RELATIONS:
+    if relation in RELATIONS:
         tokens.advance()
         return build_constraint(left, relation, _parse_bound(tokens), span)
     if relation == ")":
-        tokens.miss(*_AFTER_QUANTITY)
+        tokens.miss("not", "between", "in", expects.RELATION)
         return left
     is_negated = tokens.take("not")
     if tokens.take("between"):
@@ -84,9 +84,6 @@ def finish_term(tokens: TokenReader, first: Written) -> Expression | Written:
     if tokens.take("in"):
         return build_choice(left, parse_enclosed(tokens, _parse_bound), without=is_negated)
     raise tokens.unexpected() if is_negated else tokens.unexpected(expects.RELATION)
-
-
-_AFTER_QUANTITY = ("not", "between", "in", expects.RELATION)
 
 
 def _parse_bound(tokens: TokenReader) -> Written:
