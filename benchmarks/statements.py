@@ -3,8 +3,8 @@
     python -m benchmarks.statements [--statements 20000] [--parts parse,bind,compile,whole,change] [--seed 7]
 
 A script declares queries of the workload M and a subscription to each, so half of its statements are `create feed`
-and half `subscribe`. The plain way to parse (the parser itself) is measured in the same run.
-Meanwhile another process publishes an item every few milliseconds: `longest_wait` is how long one had to wait.
+and half `subscribe`. While the whole script is declared, another process publishes an item every few milliseconds:
+`longest_wait` is how long one publication had to wait.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -31,8 +30,8 @@ from runnel.engine import Engine, open_engine
 from runnel.engine.declare import commit_change
 from runnel.engine.planning.plan_change import compile_change, publish_draft, read_change
 from runnel.language.binding.bind_query import bind_query
-from runnel.language.bulk.gc_paused import gc_paused
-from runnel.language.grammar.parser import parse_plainly, parse_shapes
+from runnel.language.gc_paused import gc_paused
+from runnel.language.grammar.parser import parse as parse_script
 from runnel.language.syntax.statements import CreateFeed, Parsed
 from runnel.matching.compile.compile_plan import lay_out
 from runnel.matching.compile.warm_up import warm_up
@@ -85,24 +84,17 @@ class Run:
 
 
 def parse(run: Run) -> None:
-    """Text to statements, both ways; the same statements and places."""
-    parse_plainly("show feeds;"), parse_shapes("show feeds;")
-    seconds, plain = _timed(lambda: parse_plainly(run.text))
-    run.say("parse plainly", seconds)
-    seconds, fast = _timed(lambda: parse_shapes(run.text))
-    run.say("parse by shapes", seconds, same=fast is not None and repr(fast) == repr(plain))
-    again, _ = _timed(lambda: parse_shapes(run.text))
-    run.say("parse by shapes that are known", again)
-    if fast is None or repr(fast) != repr(plain):
-        sys.exit("the two ways to parse differ")
+    """Text to statements."""
+    parse_script("show feeds;")
+    seconds, _ = _timed(lambda: parse_script(run.text))
+    run.say("parse", seconds)
 
 
 def bind(run: Run) -> None:
-    """Text to query nodes, both ways."""
-    for figure, reads in (("parse plainly and bind", parse_plainly), ("parse by shapes and bind", parse_shapes)):
-        with gc_paused():  # as a transaction does it
-            seconds, nodes = _timed(lambda reads=reads: _bound(reads(run.text) or []))  # type: ignore[misc]
-        run.say(figure, seconds, queries=len(nodes))
+    """Text to query nodes."""
+    with gc_paused():  # as a transaction does it
+        seconds, nodes = _timed(lambda: _bound(parse_script(run.text)))
+    run.say("parse and bind", seconds, queries=len(nodes))
 
 
 def _bound(script: list[Parsed]) -> dict[int, Node]:

@@ -6,6 +6,7 @@ A test parses every example and refuses every mistake, so the page cannot descri
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from scripts.reference_statements import STATEMENTS, Entry
 
@@ -17,8 +18,8 @@ from runnel.algebra.values.stems import languages
 from runnel.errors import StatementError
 from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_script
-from runnel.language.syntax.conditions import DEEPEST
 from runnel.language.syntax.iri_prefixes import KNOWN_PREFIXES
+from runnel.language.syntax.reader import DEEPEST
 from runnel.model.item import MAX_NAME, MOMENTS
 
 
@@ -174,6 +175,9 @@ MISTAKES: tuple[str, ...] = (
     "register operator near from 'distance' cost 40 ms cost 3 ms;",
 )
 
+EBNF = Path(__file__).with_name("language.ebnf").read_text(encoding="utf-8")
+"""The grammar. A test derives statements from it and compares its words with those that the parser knows."""
+
 _SEMANTICS = """\
 - Logic has two values: an atom on a missing attribute is false, and `not` is the complement. So `price != 3` holds
   for an item without a price; write `price exists and price != 3` to leave such items out.
@@ -234,6 +238,13 @@ def language_reference() -> str:
         "## Durations",
         f"A whole number and a unit: {_words([f'{unit}s' for unit in UNITS])}, also in the singular. A month is 30 "
         "days, a year 365. At least one second, at most 100 years.",
+        "## Grammar",
+        "In EBNF: `?` is at most one, `*` any number, `+` at least one. `WORD` is a word, `QUOTED` a name in double "
+        "quotes, `TEXT` a text in single quotes, `NUMBER` a number with or without a sign, `INTEGER` digits alone, "
+        "`UNIT` a unit of a duration, `VARIABLE` a word behind `$` and `BINDING` a word behind `?`. `GRAPH` is a "
+        "whole block `graph { … }`, described above. A name that is a `WORD` is not reserved. Elsewhere a `WORD` is "
+        "a kind of output, a language, a type, a short unit of time, or a part of a date.",
+        _block(EBNF.rstrip()),
         "## What conditions mean",
         _SEMANTICS,
         "## Reserved words",

@@ -19,7 +19,6 @@ HEAVY = {
         "aiohttp",
         "fastapi",
         "feedparser",
-        "lark",
         "lxml",
         "matplotlib",
         "numba",

@@ -21,7 +21,7 @@ from runnel.engine.declare.scope import DeclarationScope
 from runnel.engine.outcome import Outcome
 from runnel.engine.workspace import Workspace
 from runnel.errors import RunnelError
-from runnel.language.bulk.gc_paused import gc_paused
+from runnel.language.gc_paused import gc_paused
 from runnel.language.syntax import statements as said
 
 LARGE = 200

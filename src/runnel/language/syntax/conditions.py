@@ -5,23 +5,20 @@ In: attributes and constants with their tokens. Out: expressions in canonical sh
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, TypeAlias
-
-from lark import Token
 
 from runnel.algebra.nodes.attributes import Ago, Constant
 from runnel.algebra.nodes.calls import Arithmetic, Constraint, Quantity
 from runnel.algebra.nodes.expressions import And, Between, Expression, In, Not, Or, conjunction
 from runnel.algebra.nodes.render import NOW
-from runnel.errors import InvalidConditionError, Span, StatementSyntaxError
-from runnel.language.syntax.literals import Duration, Literal, Located, fitting, fitting_exactly, span_of
+from runnel.errors import InvalidConditionError
+from runnel.language.syntax.literals import Duration, Literal, Located, fitting, fitting_exactly
+from runnel.language.syntax.reader import DEEPEST, too_deep
 from runnel.language.syntax.statements import Condition
-
-DEEPEST = 50
-"""How deeply parentheses may be nested, as written and as printed."""
+from runnel.language.syntax.tokens import Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +30,6 @@ class Conjuncts:
 
 
 Built: TypeAlias = "Expression | Conjuncts"
-AtomOf = Callable[[Located], Expression]
-"""What an atom becomes once its attribute is known: an atom, or several with `and` or `or`."""
-
-
-def too_deep(span: Span | None = None) -> StatementSyntaxError:
-    """The refusal of a text that is nested too deeply."""
-    return StatementSyntaxError(
-        f"parentheses are nested more than {DEEPEST} levels deep",
-        span=span,
-        hint="give the inner part a name with create feed and read that feed",
-    )
 
 
 def unscoped(part: Built, word: str) -> Expression:
@@ -68,7 +54,7 @@ def conditions_of(where: Built, keyword: Token) -> tuple[Condition, ...]:
         found = (Condition(None, where),)
     # What is printed may have more parentheses than what was written: `a or b and c` has one pair.
     if any(_nesting(condition.expression) > DEEPEST for condition in found):
-        raise too_deep(span_of(keyword))
+        raise too_deep(keyword.span)
     return found
 
 
@@ -104,13 +90,13 @@ def check_order(low: Literal, high: Literal) -> None:
         raise InvalidConditionError(
             "between needs two constants of one kind: no value is at once above a "
             f"{_sort(least)} and below a {_sort(most)}",
-            span=span_of(high.token),
+            span=high.token.span,
         )
     # A day and an instant have no order of their own; `compare` takes each for itself.
     if type(least) is type(most) and _rank(least) > _rank(most):
         raise InvalidConditionError(
             "the first constant of between is above the second, so nothing lies between them",
-            span=span_of(low.token),
+            span=low.token.span,
             hint="swap the two constants",
         )
 
@@ -120,7 +106,7 @@ def build_within(located: Located, duration: Duration) -> Between:
     return Between(located.attribute, fitting(located, Literal(Ago(duration.length), located.token)), NOW)
 
 
-def build_one_of(located: Located, literals: tuple[Literal, ...]) -> In:
+def build_one_of(located: Located, literals: Sequence[Literal]) -> In:
     """`attribute in (constant, …)`, each constant once."""
     # The type belongs to the key: in Python 1.0 == True, in the language 1 and true are two values.
     found = {(type(value), value): value for value in (fitting_exactly(located, one) for one in literals)}

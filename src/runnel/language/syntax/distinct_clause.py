@@ -9,7 +9,7 @@ from runnel.algebra.nodes.attributes import WHOLE, Attribute
 from runnel.algebra.nodes.render import render_attribute
 from runnel.algebra.semantics.distinct import LONGEST_WINDOW, MOST_ATTRIBUTES
 from runnel.errors import InvalidConditionError
-from runnel.language.syntax.literals import Duration, Located, span_of
+from runnel.language.syntax.literals import Duration, Located
 
 
 def read_keys(located: Sequence[Located]) -> tuple[Attribute, ...]:
@@ -19,15 +19,15 @@ def read_keys(located: Sequence[Located]) -> tuple[Attribute, ...]:
         if attribute.name == WHOLE.name:
             raise InvalidConditionError(
                 "items are compared by some of their attributes, not by all",
-                span=span_of(token),
+                span=token.span,
                 hint="name them: distinct by title, link",
             )
         if attribute in found:
-            raise InvalidConditionError(f"{render_attribute(attribute)} is given twice", span=span_of(token))
+            raise InvalidConditionError(f"{render_attribute(attribute)} is given twice", span=token.span)
         if len(found) == MOST_ATTRIBUTES:
             raise InvalidConditionError(
                 f"items are compared by at most {MOST_ATTRIBUTES} attributes",
-                span=span_of(token),
+                span=token.span,
                 hint="those that tell items apart are enough",
             )
         found[attribute] = None

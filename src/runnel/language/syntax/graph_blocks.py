@@ -9,27 +9,8 @@ from __future__ import annotations
 
 import re
 
-from lark import Token
-
 from runnel.errors import InvalidConditionError, Span, StatementSyntaxError
-
-BLANK = r"(?:[\s\ufeff\u200b]|--[^\n]*+)*+"
-"""What stands between words: blanks and comments."""
-
-_PIECE = (
-    r"""[^{}'"<-]++|"(?:[^"\\\n\r]++|\\.)*+"?|'(?:[^'\\\n\r]++|\\.)*+'?|<[^\x00-\x20<>"{}|^`\\]*+>|--[^\n]*+|[<-]"""
-)
-_INNERMOST = rf"\{{(?:{_PIECE})*+\}}"
-_INNER = rf"\{{(?:{_PIECE}|{_INNERMOST})*+\}}"
-BRACES = rf"\{{(?:{_PIECE}|{_INNER})*+\}}"
-"""A balanced block. Braces inside are refused later, but what stands in two pairs of them is still in the block. A
-text that is not closed is refused later too: it reaches to the end of its line, and nothing is looked at twice."""
-
-BLOCK = rf"[Gg][Rr][Aa][Pp][Hh]{BLANK}{BRACES}"
-"""What the terminal GRAPH of the grammar takes; a test compares the two."""
-
-OPEN = "OPEN_GRAPH"
-"""The terminal of a block that is never closed: it reaches to the end of the text."""
+from runnel.language.syntax.tokens import BLANK, Token
 
 _CODE = r"[0-9A-Fa-f]"
 _LOCAL = rf"(?:[\w:]|-(?!-)|%{_CODE}{{2}}|\.++(?=[\w:%]|-(?!-)))*+"
@@ -58,15 +39,17 @@ _LONGEST = 40
 class BlockReader:
     """Reads a block from left to right: `kind` and `text` are those of the next word, which begins at `start`.
 
-    >>> reader = BlockReader(Token("GRAPH", "graph { ?x ex:year 2003 }"))
+    >>> reader = BlockReader(Token("graph { ?x ex:year 2003 }"))
     >>> reader.take(), reader.take(), reader.kind
     ('?x', 'ex:year', 'number')
     """
 
-    def __init__(self, token: Token) -> None:
-        self._whole = str(token)
-        self._token = token
-        self._first, self._column = token.line or 1, token.column or 1
+    def __init__(self, token: Token, *, is_open: bool = False) -> None:
+        """`is_open` says that the block is never closed: then every error says so."""
+        self._is_open = is_open
+        self._whole = token.text
+        place = token.span
+        self._first, self._column = place.line, place.column
         self._is_flat = "\n" not in self._whole
         opening = _OPENING.match(self._whole)
         self._opened = opening.end() - 1 if opening else 0
@@ -147,7 +130,7 @@ class BlockReader:
                 hint=f"close it with {self.text}; inside it \\{self.text} is a quote and \\n a new line",
             )
         hint = hint or self._habit()
-        if self._token.type == OPEN:
+        if self._is_open:
             hint = self._unclosed()
         return StatementSyntaxError(f"expected {what} but found {self.shown()}", span=self.here, hint=hint)
 

@@ -1,6 +1,6 @@
 """Tokens to values: names, texts, numbers, dates and durations, each checked and refused at its place.
 
-In: lark tokens. Out: values of the model and the algebra, or a StatementError with a span and a hint.
+In: tokens. Out: values of the model and the algebra, or a StatementError with a span and a hint.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from contextlib import suppress
 from datetime import date, datetime, timedelta
 from typing import NamedTuple
 
-from lark import Token
-
 from runnel.algebra.nodes.attributes import PARTS, WHOLE, Ago, Attribute, Constant
 from runnel.algebra.nodes.calls import Variable
 from runnel.algebra.nodes.durations import UNITS
@@ -20,6 +18,7 @@ from runnel.algebra.nodes.render import render_attribute
 from runnel.errors import InvalidConditionError, Span, StatementSyntaxError
 from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.statements import Name
+from runnel.language.syntax.tokens import Token
 from runnel.model.item import MAX_ID, MAX_NAME, MOMENTS, clean_text, moment
 
 LONGEST = timedelta(days=36_500)
@@ -55,25 +54,18 @@ class Duration(NamedTuple):
     span: Span
 
 
-def span_of(token: Token) -> Span:
-    """The place of a token; of a token over several lines, the place of its first character."""
-    line, column = token.line or 1, token.column or 1
-    end_column = token.end_column or column + 1
-    return Span(line, column, end_column if token.end_line == line else column + 1)
-
-
 def read_name(token: Token) -> str:
     """A bare or double-quoted name, as names are kept: in NFC and without spaces around it."""
-    if token[0] != '"':
-        return str(token)
-    text = str(token)[1:-1].replace('""', '"')
+    if token.text[0] != '"':
+        return token.text
+    text = token.text[1:-1].replace('""', '"')
     if _CONTROL.search(text):
-        raise StatementSyntaxError("a name cannot hold line breaks or control characters", span=span_of(token))
+        raise StatementSyntaxError("a name cannot hold line breaks or control characters", span=token.span)
     name = clean_text(text).strip()
     if not 1 <= len(name) <= MAX_NAME:
         raise StatementSyntaxError(
             f"a name must have 1 to {MAX_NAME} characters, not {len(name)}",
-            span=span_of(token),
+            span=token.span,
             hint="double quotes enclose names; texts are written in single quotes" if not name else None,
         )
     return name
@@ -81,21 +73,16 @@ def read_name(token: Token) -> str:
 
 def read_variable(token: Token) -> Name:
     """A variable's name, without its `$`."""
-    if len(token) > MAX_NAME + 1:
-        raise StatementSyntaxError(f"a variable's name has at most {MAX_NAME} characters", span=span_of(token))
-    return Name(str(token)[1:], span_of(token))
-
-
-def place_of(token: Token) -> Span | None:
-    """The place of a token, where it has one."""
-    return None if token.line is None else span_of(token)
+    if len(token.text) > MAX_NAME + 1:
+        raise StatementSyntaxError(f"a variable's name has at most {MAX_NAME} characters", span=token.span)
+    return Name(token.text[1:], token.span)
 
 
 def read_binding(token: Token) -> Variable:
     """A variable of a condition or a result of an operator, without its `?`."""
-    if len(token) > MAX_NAME + 1:
-        raise StatementSyntaxError(f"a variable's name has at most {MAX_NAME} characters", span=span_of(token))
-    return Variable(str(token)[1:], place_of(token))
+    if len(token.text) > MAX_NAME + 1:
+        raise StatementSyntaxError(f"a variable's name has at most {MAX_NAME} characters", span=token.span)
+    return Variable(token.text[1:], token.span)
 
 
 def read_text(token: Token) -> str:
@@ -107,9 +94,9 @@ def read_exact(token: Token, what: str) -> str:
     """An address or a target: kept letter by letter, because it names something outside."""
     text = _unquoted(token)
     if not text.strip():
-        raise StatementSyntaxError(f"{what} cannot be empty", span=span_of(token))
+        raise StatementSyntaxError(f"{what} cannot be empty", span=token.span)
     if _CONTROL.search(text):
-        raise StatementSyntaxError(f"{what} cannot hold line breaks or control characters", span=span_of(token))
+        raise StatementSyntaxError(f"{what} cannot hold line breaks or control characters", span=token.span)
     return text
 
 
@@ -117,7 +104,7 @@ def read_item_id(token: Token) -> str:
     """An item's id, letter by letter."""
     text = _unquoted(token)
     if not 1 <= len(text) <= MAX_ID or _UNSTORABLE.search(text):
-        raise StatementSyntaxError(f"an item's id has 1 to {MAX_ID} characters and no NUL", span=span_of(token))
+        raise StatementSyntaxError(f"an item's id has 1 to {MAX_ID} characters and no NUL", span=token.span)
     return text
 
 
@@ -125,62 +112,61 @@ def read_value(token: Token) -> str:
     """A value for somebody else to read: letter by letter, on several lines where it is so written."""
     text = _unquoted(token)
     if _UNSTORABLE.search(text):
-        raise StatementSyntaxError("a value cannot hold NUL characters or halves of characters", span=span_of(token))
+        raise StatementSyntaxError("a value cannot hold NUL characters or halves of characters", span=token.span)
     return text
 
 
 def _unquoted(token: Token) -> str:
-    return str(token)[1:-1].replace("''", "'")
+    return token.text[1:-1].replace("''", "'")
 
 
 def span_inside(token: Token, start: int, end: int) -> Span:
     """The place of some characters of a text constant, counted without its quotes and with doubled ones undone."""
     if read_text(token) != _unquoted(token):
-        return span_of(token)  # what was composed or left out has shifted the rest
+        return token.span  # normalizing the text has shifted its characters
+    written = token.text
     offsets: list[int] = []
-    at = 1
-    while at < len(token) - 1:
-        offsets.append(at)
-        at += 2 if token[at] == "'" else 1
-    offsets.append(at)
-    first, last = offsets[min(start, len(offsets) - 1)], offsets[min(end, len(offsets) - 1)]
-    before = str(token)[:first]
-    line = (token.line or 1) + before.count("\n")
-    column = (token.column or 1) + first if "\n" not in before else first - before.rfind("\n")
-    width = 1 if "\n" in str(token)[first:last] else max(1, last - first)
-    return Span(line, column, column + width)
+    position = 1
+    while position < len(written) - 1:
+        offsets.append(position)
+        position += 2 if written[position] == "'" else 1
+    offsets.append(position)
+    last = len(offsets) - 1
+    return token.span_inside(offsets[min(start, last)], offsets[min(end, last)])
 
 
 def read_number(token: Token) -> float:
     """A number constant, as a double."""
     # The sum turns -0.0 into 0.0, so that equal numbers have one canonical text.
-    number = float(token) + 0.0
+    number = float(token.text) + 0.0
     if math.isfinite(number):
         return number
     raise InvalidConditionError(
-        "this number is too large", span=span_of(token), hint="numbers reach to about 1.8e308, as doubles do"
+        "this number is too large", span=token.span, hint="numbers reach to about 1.8e308, as doubles do"
     )
 
 
 def read_integer(token: Token) -> int:
     """A whole number: a subscription's, or the count of a duration."""
     # Digits are counted first: turning a text of many digits into an int is quadratic.
-    digits = token.lstrip("0") or "0"
+    digits = token.text.lstrip("0") or "0"
     if len(digits) > 19 or int(digits) > LARGEST_NUMBER:
-        raise StatementSyntaxError("this whole number is too large", span=span_of(token))
+        raise StatementSyntaxError("this whole number is too large", span=token.span)
     return int(digits)
 
 
 def read_duration(count: Token, unit: Token) -> Duration:
     """A length of time in whole seconds, at least one and at most a hundred years."""
-    seconds = UNITS.get(unit.lower()) or UNITS.get(unit.lower().removesuffix("s"))
+    word = unit.text.lower()
+    seconds = UNITS.get(word) or UNITS.get(word.removesuffix("s"))
     if seconds is None:
         raise StatementSyntaxError(
-            f"{unit} is not a unit of time",
-            span=span_of(unit),
-            hint=did_you_mean(unit, (f"{one}s" for one in UNITS)) or f"use {', '.join(f'{one}s' for one in UNITS)}",
+            f"{unit.text} is not a unit of time",
+            span=unit.span,
+            hint=did_you_mean(unit.text, (f"{one}s" for one in UNITS))
+            or f"use {', '.join(f'{one}s' for one in UNITS)}",
         )
-    start, end = span_of(count), span_of(unit)
+    start, end = count.span, unit.span
     span = Span(start.line, start.column, end.end_column if end.line == start.line else start.end_column)
     total = read_integer(count) * seconds
     if total == 0:
@@ -196,9 +182,9 @@ def read_duration(count: Token, unit: Token) -> Duration:
 
 def read_ago(count: Token, unit: Token) -> Ago:
     """A moment that lies a whole number of some unit before an item's acceptance."""
-    if not count.isdigit():
+    if not count.text.isdigit():
         raise InvalidConditionError(
-            "a time ago is counted in whole units", span=span_of(count), hint="write 36 hours ago, not 1.5 days ago"
+            "a time ago is counted in whole units", span=count.span, hint="write 36 hours ago, not 1.5 days ago"
         )
     try:
         return Ago(read_duration(count, unit).length)
@@ -220,24 +206,25 @@ def read_date(text: str, token: Token) -> date | datetime:
         if _INSTANT.fullmatch(text):
             return moment(datetime.fromisoformat(text))
     shown = text if len(text) <= 40 else text[:40] + "…"
-    raise InvalidConditionError(f"{shown!r} is not a date", span=span_of(token), hint=DATE_HINT)
+    raise InvalidConditionError(f"{shown!r} is not a date", span=token.span, hint=DATE_HINT)
 
 
 def read_attribute(name: Token, part: Token | None) -> Located:
     """An attribute, or a part of its moments; `item` is all of them."""
-    read = WHOLE.name if name.type == "ITEM" else read_name(name)
-    if read == WHOLE.name and name.type != "ITEM":
+    is_whole = name.text.lower() == "item"
+    read = WHOLE.name if is_whole else read_name(name)
+    if read == WHOLE.name and not is_whole:
         raise InvalidConditionError(
-            "no attribute can be named *", span=span_of(name), hint="for any value of any attribute write: item"
+            "no attribute can be named *", span=name.span, hint="for any value of any attribute write: item"
         )
     if part is None:
         return Located(Attribute(read), name)
-    wanted = part.lower()
+    wanted = part.text.lower()
     if wanted not in PARTS:
         raise InvalidConditionError(
-            f"{part} is not a part of a date",
-            span=span_of(part),
-            hint=did_you_mean(part, PARTS)
+            f"{part.text} is not a part of a date",
+            span=part.span,
+            hint=did_you_mean(part.text, PARTS)
             or f"parts are {', '.join(PARTS)}; an attribute with a point in its name is written in double quotes",
         )
     return Located(Attribute(read, wanted), name)
@@ -249,7 +236,7 @@ def fitting(located: Located, literal: Literal) -> Constant:
     if attribute.part is not None and (isinstance(value, bool) or not isinstance(value, float)):
         raise InvalidConditionError(
             f"{render_attribute(attribute)} is a number and is compared with numbers only",
-            span=span_of(token),
+            span=token.span,
             hint="weekdays count from Monday = 1 to Sunday = 7" if attribute.part == "weekday" else None,
         )
     if attribute.part is None and attribute.name in MOMENTS and isinstance(value, str):
@@ -262,7 +249,7 @@ def fitting_exactly(located: Located, literal: Literal) -> Constant:
     if isinstance(literal.value, Ago):
         raise InvalidConditionError(
             "a time that passes is hardly ever met exactly",
-            span=span_of(literal.token),
+            span=literal.token.span,
             hint="compare it with <, <=, > or >=, or write: published within last 2 days",
         )
     return fitting(located, literal)

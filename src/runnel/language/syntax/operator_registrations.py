@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple, cast
 
-from lark import Token
-
 from runnel.algebra.nodes.render import render_constant
 from runnel.errors import StatementSyntaxError
 from runnel.language.nearest import did_you_mean
@@ -18,10 +16,10 @@ from runnel.language.syntax.literals import (
     read_integer,
     read_name,
     read_number,
-    span_of,
 )
 from runnel.language.syntax.operator_terms import MOST_ARGUMENTS
 from runnel.language.syntax.statements import Name, RegisterOperator
+from runnel.language.syntax.tokens import Token
 from runnel.model.operator import VALUE_TYPES, ErrorPolicy, Parameter
 
 MOST_BATCH = 100_000
@@ -51,14 +49,14 @@ class Option(NamedTuple):
 
 def read_parameter(name: str, token: Token, kind: Token, *, is_result: bool) -> Parameter:
     """`name type`, `name attribute` or `?name type`."""
-    word = kind.lower()
+    word = kind.text.lower()
     if word == ATTRIBUTE and not is_result:
         return Parameter(name, "attribute")
     if word not in VALUE_TYPES:
         known = VALUE_TYPES if is_result else (*VALUE_TYPES, ATTRIBUTE)
         raise StatementSyntaxError(
-            f"{kind} is not a type of {'results' if is_result else 'parameters'}",
-            span=span_of(kind),
+            f"{kind.text} is not a type of {'results' if is_result else 'parameters'}",
+            span=kind.span,
             hint=did_you_mean(word, known) or f"types are {', '.join(known)}",
         )
     return Parameter(name, "result" if is_result else "input", word)
@@ -79,28 +77,28 @@ def read_parameters(found: Sequence[tuple[Parameter, Token]]) -> tuple[Parameter
     names: set[str] = set()
     for one, token in found:
         if one.name in names:
-            raise StatementSyntaxError(f"the parameter {one.name} is there twice", span=span_of(token))
+            raise StatementSyntaxError(f"the parameter {one.name} is there twice", span=token.span)
         names.add(one.name)
     if len(found) > MOST_ARGUMENTS:
         raise StatementSyntaxError(
-            f"an operator has at most {MOST_ARGUMENTS} parameters", span=span_of(found[MOST_ARGUMENTS][1])
+            f"an operator has at most {MOST_ARGUMENTS} parameters", span=found[MOST_ARGUMENTS][1].span
         )
     return tuple(one for one, _ in found)
 
 
 def read_span(count: Token, unit: Token) -> timedelta:
     """A short time, of which there may be fractions: at least a microsecond, at most an hour."""
-    word = unit.lower()
+    word = unit.text.lower()
     size = _MICROSECONDS.get(word) or _MICROSECONDS.get(word.removesuffix("s"))
     if size is None:
         raise StatementSyntaxError(
-            f"{unit} is not a unit of short times",
-            span=span_of(unit),
+            f"{unit.text} is not a unit of short times",
+            span=unit.span,
             hint=did_you_mean(word, _SHOWN_UNITS) or f"use {', '.join(_SHOWN_UNITS)}",
         )
     total = read_number(count) * size
     if not 0 < total <= LONGEST_SPAN / timedelta(microseconds=1):
-        raise StatementSyntaxError("this must be longer than nothing and at most 60 minutes", span=span_of(count))
+        raise StatementSyntaxError("this must be longer than nothing and at most 60 minutes", span=count.span)
     return timedelta(microseconds=max(1, round(total)))
 
 
@@ -119,45 +117,44 @@ def render_span(length: timedelta) -> str:
 
 def read_count(word: Token, count: Token) -> Option:
     """`batch 64` or `concurrency 4`."""
-    most = MOST_BATCH if word.type == "BATCH" else MOST_CONCURRENCY
+    name = word.text.lower()
+    most = MOST_BATCH if name == "batch" else MOST_CONCURRENCY
     number = read_integer(count)
     if not 1 <= number <= most:
-        raise StatementSyntaxError(f"{word.lower()} must be 1 to {most:,}", span=span_of(count))
-    return Option(word, {word.lower(): number})
+        raise StatementSyntaxError(f"{name} must be 1 to {most:,}", span=count.span)
+    return Option(word, {name: number})
 
 
 def read_budget(word: Token, count: Token, unit: Token) -> Option:
     """`budget 100 calls per minute` or `budget 20 seconds per minute`."""
     number = read_number(count)
     if number <= 0:
-        raise StatementSyntaxError("a budget is more than nothing", span=span_of(count))
-    match unit.lower():
+        raise StatementSyntaxError("a budget is more than nothing", span=count.span)
+    match unit.text.lower():
         case "call" | "calls":
             if number != int(number) or number > 10**12:
-                raise StatementSyntaxError("calls are counted in whole numbers", span=span_of(count))
+                raise StatementSyntaxError("calls are counted in whole numbers", span=count.span)
             return Option(word, {"calls": int(number)})
         case "second" | "seconds":
             return Option(word, {"seconds": number})
     raise StatementSyntaxError(
-        f"a budget is so many calls or seconds per minute, not {unit}",
-        span=span_of(unit),
+        f"a budget is so many calls or seconds per minute, not {unit.text}",
+        span=unit.span,
         hint="write: budget 100 calls per minute, or: budget 20 seconds per minute",
     )
 
 
 def read_policy(word: Token, policy: Token, given: Token | None, length: Duration | None) -> Option:
     """`on error unknown`, or `on error retry [for 6 hours]`."""
-    name = policy.lower()
+    name = policy.text.lower()
     if name not in _POLICIES:
         raise StatementSyntaxError(
-            f"{policy} is not what can be done on errors",
-            span=span_of(policy),
+            f"{policy.text} is not what can be done on errors",
+            span=policy.span,
             hint=did_you_mean(name, _POLICIES) or "write: on error unknown, or: on error retry for 6 hours",
         )
     if given is not None and name == "unknown":
-        raise StatementSyntaxError(
-            "what is left unknown is not tried again", span=span_of(given), hint="leave `for` out"
-        )
+        raise StatementSyntaxError("what is left unknown is not tried again", span=given.span, hint="leave `for` out")
     values: dict[str, Any] = {"on_error": cast(ErrorPolicy, name)}
     return Option(word, values if length is None else {**values, "retry_for": length.length})
 
@@ -185,12 +182,10 @@ def build_registration(
     for word, values in options:
         if not found.keys().isdisjoint(values):
             raise StatementSyntaxError(
-                f"{word.lower()} is given twice", span=span_of(word), hint="every option stands there once"
+                f"{word.text.lower()} is given twice", span=word.span, hint="every option stands there once"
             )
         found |= values
-    return RegisterOperator(
-        name, read_exact(source, "an operator's source"), parameters, **found, place=span_of(source)
-    )
+    return RegisterOperator(name, read_exact(source, "an operator's source"), parameters, **found, place=source.span)
 
 
 def render_budget(calls: int | None, seconds: float | None) -> list[str]:

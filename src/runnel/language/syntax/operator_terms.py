@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import cast
 
-from lark import Token
-
 from runnel.algebra.nodes.attributes import WHOLE, Ago
 from runnel.algebra.nodes.calls import (
     Argument,
@@ -29,8 +27,9 @@ from runnel.algebra.nodes.render import render_attribute, render_quantity
 from runnel.algebra.semantics.bindings import quantity
 from runnel.errors import InvalidConditionError, Span, StatementSyntaxError
 from runnel.language.syntax.conditions import arithmetic_depth, check_order
-from runnel.language.syntax.literals import Literal, Located, place_of, span_of
+from runnel.language.syntax.literals import Literal, Located
 from runnel.language.syntax.statements import Name
+from runnel.language.syntax.tokens import Token
 
 Written = Literal | Variable | Arithmetic
 """A quantity as the grammar gives it: a constant still knows its token."""
@@ -59,7 +58,7 @@ def _argument(written: Literal | Variable | Located) -> Argument:
             if attribute.name == WHOLE.name or attribute.part is not None:
                 raise InvalidConditionError(
                     f"{render_attribute(attribute)} cannot be given to an operator",
-                    span=span_of(token),
+                    span=token.span,
                     hint="give it an attribute by its name; an operator sees the item in any case",
                 )
             return attribute
@@ -67,17 +66,17 @@ def _argument(written: Literal | Variable | Located) -> Argument:
 
 def build_arithmetic(left: Written, sign: Token, right: Written) -> Arithmetic:
     """`left + right`, and so on."""
-    made = Arithmetic(cast(Sign, str(sign)), _quantity(left), _quantity(right))
+    made = Arithmetic(cast(Sign, sign.text), _quantity(left), _quantity(right))
     if arithmetic_depth(made) > DEEPEST_ARITHMETIC:
         raise StatementSyntaxError(
             f"a calculation is nested more than {DEEPEST_ARITHMETIC} levels deep",
-            span=span_of(sign),
+            span=sign.span,
             hint="let an operator compute it",
         )
     if next(variables_of(made), None) is None and not _has_value(made):
         raise InvalidConditionError(
             f"{render_quantity(made)} has no value, so the condition could never hold",
-            span=span_of(sign),
+            span=sign.span,
             hint="correct the calculation, for example a division by zero",
         )
     return made
@@ -92,14 +91,14 @@ def _quantity(written: Written) -> Quantity:
     return Literally(written.value) if isinstance(written, Literal) else written
 
 
-def build_constraint(left: Written, operator: Token, right: Written) -> Constraint:
-    """`left < right`, and so on."""
-    relation: Relation = "!=" if operator == "<>" else cast(Relation, str(operator))
+def build_constraint(left: Written, operator: str, right: Written, place: Span | None) -> Constraint:
+    """`left < right`, and so on; `place` is that of the comparison."""
+    relation: Relation = "!=" if operator == "<>" else cast(Relation, operator)
     made = Constraint(_quantity(left), relation, _quantity(right))
     if next(variables_of(made), None) is None:
         raise InvalidConditionError(
             "a comparison of constants says nothing of the item",
-            span=span_of(operator),
+            span=place,
             hint="compare a result of an operator: mobPattern(?people) and ?people > 50",
         )
     if relation in ("=", "!="):
@@ -113,7 +112,7 @@ def _refuse_passing(written: Written) -> None:
     if isinstance(written, Literal) and isinstance(written.value, Ago):
         raise InvalidConditionError(
             "a time that passes is hardly ever met exactly",
-            span=span_of(written.token),
+            span=written.token.span,
             hint="compare it with <, <=, > or >=",
         )
 
@@ -124,16 +123,16 @@ def build_range(one: Written, low: Written, high: Written, *, outside: bool = Fa
         check_order(low, high)
     below, above = ("<", ">") if outside else (">=", "<=")
     made: list[Expression] = [
-        build_constraint(one, _sign(below, one), low),
-        build_constraint(one, _sign(above, one), high),
+        build_constraint(one, below, low, _place(one)),
+        build_constraint(one, above, high, _place(one)),
     ]
     return conjunction([disjunction(made), *_have_values((low, high))]) if outside else conjunction(made)
 
 
 def build_choice(one: Written, others: Sequence[Written], *, without: bool = False) -> Expression:
     """`one in (…)`: it equals one of the others, or with `without` none; neither holds where one has no value."""
-    sign = _sign("!=" if without else "=", one)
-    made: list[Expression] = [build_constraint(one, sign, other) for other in others]
+    relation = "!=" if without else "="
+    made: list[Expression] = [build_constraint(one, relation, other, _place(one)) for other in others]
     return conjunction(made if without else [disjunction(made), *_have_values(others)])
 
 
@@ -144,16 +143,8 @@ def _have_values(others: Sequence[Written]) -> Iterator[Constraint]:
             yield Constraint(other, "=", other)
 
 
-def _sign(text: str, near: Written) -> Token:
-    """A comparison that nobody wrote; what is wrong with it is said of a variable that was."""
-    place: Span | None = None
-    match near:
-        case Literal(_, token):
-            place = place_of(token)
-        case Variable() | Arithmetic():
-            place = next((variable.place for variable in variables_of(near)), None)
-    if place is None:
-        return Token("OPERATOR", text)
-    return Token(
-        "OPERATOR", text, line=place.line, column=place.column, end_line=place.line, end_column=place.end_column
-    )
+def _place(written: Written) -> Span | None:
+    """Where a quantity stands: a constant, or the first variable of a calculation."""
+    if isinstance(written, Literal):
+        return written.token.span
+    return next((variable.place for variable in variables_of(written)), None)

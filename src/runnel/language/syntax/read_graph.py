@@ -7,8 +7,6 @@ holds or not needs it.
 
 from __future__ import annotations
 
-from lark import Token
-
 from runnel.algebra.graphs.edges import MOST_EDGES, MOST_VARIABLES, Edge, GraphFilter
 from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.calls import Variable
@@ -17,6 +15,7 @@ from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.graph_blocks import BlockReader
 from runnel.language.syntax.graph_filters import FilterReader, joined
 from runnel.language.syntax.graph_terms import TermReader
+from runnel.language.syntax.tokens import Token
 
 _UNSUPPORTED = {
     "optional": "a pattern holds or not, whatever else is there: leave out what need not be there",
@@ -34,13 +33,13 @@ _PLAIN = "a block has edges, filter(…) and prefix ex: <…>, and nothing else"
 _GROUPS = "a block has no inner blocks: write graph { … } or graph { … }"
 
 
-def read_graph(token: Token) -> Graph:
-    """The pattern of a block.
+def read_graph(token: Token, *, is_open: bool = False) -> Graph:
+    """The pattern of a block; one that is open, because no brace closes it, is refused where it goes wrong.
 
-    >>> read_graph(Token("GRAPH", "graph { ?page rdf:type ?kind ; <urn:year> 2003 }")).edges[1]
+    >>> read_graph(Token("graph { ?page rdf:type ?kind ; <urn:year> 2003 }")).edges[1]
     Edge(subject=Variable(name='page'), label='<urn:year>', object='"2003"^^<http://www.w3.org/2001/XMLSchema#integer>')
     """
-    return _Pattern(BlockReader(token)).read()
+    return _Pattern(BlockReader(token, is_open=is_open)).read()
 
 
 class _Pattern:

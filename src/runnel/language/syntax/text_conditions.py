@@ -6,9 +6,8 @@ In: attributes and text constants with their tokens. Out: atoms in canonical for
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from fractions import Fraction
-
-from lark import Token
 
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import (
@@ -32,9 +31,10 @@ from runnel.algebra.values.word_patterns import is_wild, word_patterns
 from runnel.algebra.values.words import words
 from runnel.errors import InvalidConditionError
 from runnel.language.nearest import did_you_mean
-from runnel.language.syntax.literals import Located, read_text, span_inside, span_of
+from runnel.language.syntax.literals import Located, read_text, span_inside
+from runnel.language.syntax.tokens import Token
 
-Tokens = tuple[Token, ...]
+Tokens = Sequence[Token]
 
 _SHARE = re.compile(rf"\+?(?:0*1(?:\.0*)?|0*\.[0-9]{{1,{FRACTION_DIGITS}}}0*)")
 _SHOWN = 60
@@ -48,11 +48,11 @@ def build_contains(located: Located, token: Token, language: Token | None) -> Co
 
 
 def _language(token: Token) -> str:
-    name = token.lower()
+    name = token.text.lower()
     if name not in languages():
         raise InvalidConditionError(
-            f"words of {token} cannot be stemmed",
-            span=span_of(token),
+            f"words of {token.text} cannot be stemmed",
+            span=token.span,
             hint=did_you_mean(name, languages()) or f"languages are {', '.join(languages())}",
         )
     return name
@@ -64,7 +64,7 @@ def _phrase(token: Token) -> tuple[str, ...]:
     if not phrase:
         raise InvalidConditionError(
             "there is no word to look for in this text",
-            span=span_of(token),
+            span=token.span,
             hint="contains finds words: letters and digits; for any value write: attribute exists",
         )
     return phrase
@@ -78,13 +78,13 @@ def build_pattern(located: Located, token: Token) -> Contains | ContainsPattern:
     except ValueError:
         raise InvalidConditionError(
             "a character of a script without spaces is a word by itself, so nothing can stand for a part of it",
-            span=span_of(token),
+            span=token.span,
             hint="leave the * or ? out; contains finds such characters anywhere in a text",
         ) from None
     if not patterns:
         raise InvalidConditionError(
             "there is no word to look for in this pattern",
-            span=span_of(token),
+            span=token.span,
             hint="write letters, with * for any run of them and ? for one: 'conc* h?ll'",
         )
     return ContainsPattern(attribute, patterns) if any(map(is_wild, patterns)) else Contains(attribute, patterns)
@@ -98,14 +98,14 @@ def build_similar(located: Located, token: Token, least: Token | None) -> Simila
 
 
 def _share(token: Token) -> Fraction:
-    share = Fraction(str(token)) if _SHARE.fullmatch(token) else Fraction(0)
+    share = Fraction(token.text) if _SHARE.fullmatch(token.text) else Fraction(0)
     if share == 0:
-        percent = re.fullmatch(r"[0-9]{1,3}", token)
+        percent = re.fullmatch(r"[0-9]{1,3}", token.text)
         raise InvalidConditionError(
             f"this must lie above 0 and not above 1, with at most {FRACTION_DIGITS} digits behind the point",
-            span=span_of(token),
-            hint=f"{token} per cent are {int(token) / 100:g}"
-            if percent and 1 < int(token) <= 100
+            span=token.span,
+            hint=f"{token.text} per cent are {int(token.text) / 100:g}"
+            if percent and 1 < int(token.text) <= 100
             else "1 asks for the same words, 0.5 for half of all words in common",
         )
     return share
@@ -118,7 +118,7 @@ def build_regular_expression(located: Located, token: Token) -> RegularExpressio
     if not pattern:
         raise InvalidConditionError(
             "an empty pattern is found in every text",
-            span=span_of(token),
+            span=token.span,
             hint="for any value write: attribute exists",
         )
     try:
@@ -126,7 +126,7 @@ def build_regular_expression(located: Located, token: Token) -> RegularExpressio
     except RefusedPatternError as refused:
         raise InvalidConditionError(
             f"this is not a regular expression: {_cut(refused.reason)}",
-            span=span_of(token) if refused.place is None else span_inside(token, *refused.place),
+            span=token.span if refused.place is None else span_inside(token, *refused.place),
             hint=_pattern_hint(refused.reason),
         ) from None
     return RegularExpression(attribute, pattern)
@@ -156,7 +156,7 @@ def _network(token: Token) -> str:
         enclosing = enclosing_network(text)
         raise InvalidConditionError(
             f"{_cut(text)!r} is not a network",
-            span=span_of(token),
+            span=token.span,
             hint=f"the network that it is in is {enclosing}"
             if enclosing
             else "write 10.0.0.0/8, 2001:db8::/32, or one address",
@@ -173,7 +173,7 @@ def build_references(located: Located, token: Token) -> References:
     if host is None:
         raise InvalidConditionError(
             f"{_cut(text)!r} is neither a host nor a URL",
-            span=span_of(token),
+            span=token.span,
             hint="write a host alone, as in muse.example, or a URL with its scheme, as in https://muse.example/news",
         )
     return References(attribute, host)
@@ -186,7 +186,7 @@ def build_extends(located: Located, token: Token) -> Extends:
     if "?" in link:
         raise InvalidConditionError(
             "extends looks at the path of a link, not at what stands after ?",
-            span=span_of(token),
+            span=token.span,
             hint="leave out the ? and what follows, or write references for this one URL",
         )
     folder = link.rstrip("/")
@@ -205,7 +205,7 @@ def _link(token: Token) -> str:
     if link is None:
         raise InvalidConditionError(
             f"{_cut(text)!r} is not a URL",
-            span=span_of(token),
+            span=token.span,
             hint="write it whole, with its scheme: https://muse.example/news",
         )
     return link
@@ -217,7 +217,7 @@ def _textual(located: Located, nothing: str) -> Attribute:
         return located.attribute
     raise InvalidConditionError(
         f"{render_attribute(located.attribute)} is a number and holds {nothing}",
-        span=span_of(located.token),
+        span=located.token.span,
         hint="compare it with a number, as in published.year = 2026",
     )
 

@@ -1,0 +1,157 @@
+"""Rules for conditions on attributes: `title contains 'rock'`, `price < 20`, `author not exists`, and calls.
+
+A name may begin an attribute or the call of an operator; the token behind it decides. In: the current token. Out: an
+expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import cast
+
+from runnel.algebra.nodes.expressions import (
+    AtomRelation,
+    Compare,
+    Exists,
+    Expression,
+    Not,
+    conjunction,
+    disjunction,
+    negation,
+)
+from runnel.algebra.nodes.render import RESERVED
+from runnel.language.grammar.parse_terms import RELATIONS, finish_call
+from runnel.language.grammar.parse_values import (
+    finish_attribute,
+    parse_constant,
+    parse_duration,
+    parse_enclosed,
+    parse_text_or_texts,
+    parse_texts,
+)
+from runnel.language.syntax import expectations as expects
+from runnel.language.syntax.conditions import build_between, build_one_of, build_within
+from runnel.language.syntax.literals import Located, fitting, fitting_exactly
+from runnel.language.syntax.reader import TokenReader
+from runnel.language.syntax.text_conditions import (
+    build_contains,
+    build_extends,
+    build_in_network,
+    build_pattern,
+    build_references,
+    build_regular_expression,
+    build_shares,
+    build_similar,
+)
+from runnel.language.syntax.tokens import Token
+
+ParseAtom = Callable[[TokenReader, Located], Expression]
+
+
+def parse_filter(tokens: TokenReader) -> Expression:
+    """A condition that begins with a name: an atom on an attribute, or a call."""
+    if tokens.word in RESERVED and tokens.word != "item":
+        raise tokens.unexpected(expects.CONDITION)
+    if tokens.word == "item":
+        return _parse_atom(tokens, finish_attribute(tokens, tokens.take_token()))
+    name = tokens.expect_name()
+    if tokens.at("("):
+        return finish_call(tokens, name)
+    return _parse_atom(tokens, finish_attribute(tokens, name))
+
+
+def _parse_atom(tokens: TokenReader, located: Located) -> Expression:
+    """What is said of an attribute."""
+    word = tokens.word
+    parse = ATOMS.get(word)
+    if parse is not None:
+        tokens.advance()
+        return parse(tokens, located)
+    if word in RELATIONS:
+        tokens.advance()
+        return _parse_comparison(tokens, located, word)
+    if word != "not":
+        raise tokens.unexpected(*ATOMS, "not", expects.RELATION)
+    tokens.advance()
+    parse = ATOMS.get(tokens.word)
+    if parse is None:
+        raise tokens.unexpected(*ATOMS)
+    tokens.advance()
+    return negation(parse(tokens, located))
+
+
+def _parse_comparison(tokens: TokenReader, located: Located, relation: str) -> Expression:
+    literal = parse_constant(tokens)
+    if relation in ("!=", "<>"):
+        return Not(Compare(located.attribute, "=", fitting_exactly(located, literal)))
+    constant = (fitting_exactly if relation == "=" else fitting)(located, literal)
+    return Compare(located.attribute, cast(AtomRelation, relation), constant)
+
+
+def _parse_contains(tokens: TokenReader, located: Located) -> Expression:
+    phrase = tokens.take_text()
+    if phrase is not None:
+        return build_contains(located, phrase, _parse_language(tokens))
+    if tokens.take("pattern"):
+        return build_pattern(located, tokens.expect_text())
+    quantifier = tokens.take_one_of("all", "any")
+    if quantifier is None:
+        raise tokens.unexpected()
+    combine = conjunction if quantifier.text.lower() == "all" else disjunction
+    if tokens.take("pattern"):
+        return combine([build_pattern(located, pattern) for pattern in parse_texts(tokens)])
+    phrases = parse_texts(tokens)
+    language = _parse_language(tokens)
+    return combine([build_contains(located, phrase, language) for phrase in phrases])
+
+
+def _parse_language(tokens: TokenReader) -> Token | None:
+    """`stemmed in language`, or nothing."""
+    if not tokens.take("stemmed"):
+        return None
+    tokens.expect("in")
+    return tokens.expect_word(expects.LANGUAGE)
+
+
+def _parse_similar(tokens: TokenReader, located: Located) -> Expression:
+    tokens.expect("to")
+    text = tokens.expect_text()
+    if not tokens.take("at"):
+        return build_similar(located, text, None)
+    tokens.expect("least")
+    return build_similar(located, text, tokens.expect_number())
+
+
+def _parse_between(tokens: TokenReader, located: Located) -> Expression:
+    low = parse_constant(tokens)
+    tokens.expect("and")
+    return build_between(located, low, parse_constant(tokens))
+
+
+def _parse_within(tokens: TokenReader, located: Located) -> Expression:
+    tokens.expect("last")
+    return build_within(located, parse_duration(tokens))
+
+
+def _parse_in(tokens: TokenReader, located: Located) -> Expression:
+    if tokens.take("network"):
+        return build_in_network(located, parse_text_or_texts(tokens))
+    return build_one_of(located, parse_enclosed(tokens, parse_constant))
+
+
+ATOMS: Mapping[str, ParseAtom] = MappingProxyType(
+    {
+        "contains": _parse_contains,
+        "similar": _parse_similar,
+        "matches": lambda tokens, located: build_regular_expression(located, tokens.expect_text()),
+        "between": _parse_between,
+        "within": _parse_within,
+        "in": _parse_in,
+        "references": lambda tokens, located: build_references(located, tokens.expect_text()),
+        "extends": lambda tokens, located: build_extends(located, tokens.expect_text()),
+        "shares": lambda tokens, located: build_shares(located, parse_text_or_texts(tokens)),
+        "exists": lambda tokens, located: Exists(located.attribute),
+    }
+)
+"""What can be said of an attribute and be negated by `not`, by the word that begins it."""

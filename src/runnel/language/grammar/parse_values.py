@@ -1,0 +1,142 @@
+"""Rules for names, tags, attributes, constants and durations. In: the current token. Out: values, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from runnel.algebra.nodes.durations import UNITS
+from runnel.algebra.nodes.render import NOW, RESERVED
+from runnel.language.nearest import nearest
+from runnel.language.syntax import expectations as expects
+from runnel.language.syntax.literals import (
+    Duration,
+    Literal,
+    Located,
+    read_ago,
+    read_attribute,
+    read_date,
+    read_duration,
+    read_exact,
+    read_name,
+    read_number,
+    read_text,
+    read_variable,
+)
+from runnel.language.syntax.reader import TokenReader
+from runnel.language.syntax.statements import Name
+from runnel.language.syntax.tag_names import read_tags
+from runnel.language.syntax.tokens import NUMBER, TEXT, VARIABLE, WORD, Token
+
+_AGO_UNITS = frozenset(word for unit in UNITS for word in (unit, f"{unit}s"))
+_TRUTHS = {"true": True, "false": False}
+
+Entry = TypeVar("Entry")
+
+
+def parse_list(tokens: TokenReader, parse_entry: Callable[[TokenReader], Entry]) -> list[Entry]:
+    """`entry, entry, …`: at least one."""
+    entries = [parse_entry(tokens)]
+    while tokens.take(","):
+        entries.append(parse_entry(tokens))
+    return entries
+
+
+def parse_enclosed(tokens: TokenReader, parse_entry: Callable[[TokenReader], Entry]) -> list[Entry]:
+    """`(entry, entry, …)`: a list in parentheses, which is no level of nesting."""
+    tokens.expect("(")
+    entries = parse_list(tokens, parse_entry)
+    tokens.expect(")")
+    return entries
+
+
+def parse_name(tokens: TokenReader) -> Name:
+    """A bare or double-quoted name."""
+    token = tokens.expect_name()
+    return Name(read_name(token), token.span)
+
+
+def parse_variable(tokens: TokenReader) -> Name | None:
+    """`as $v`, or nothing."""
+    return read_variable(tokens.expect_kind(VARIABLE, expects.VARIABLE)) if tokens.take("as") else None
+
+
+def parse_tag_list(tokens: TokenReader) -> tuple[str, ...]:
+    """`tag, 'a tag', …`."""
+    return read_tags(parse_list(tokens, _parse_tag))
+
+
+def _parse_tag(tokens: TokenReader) -> Name:
+    token = tokens.take_text()
+    return parse_name(tokens) if token is None else Name(read_exact(token, "a tag"), token.span)
+
+
+def parse_tags(tokens: TokenReader) -> tuple[str, ...]:
+    """`tagged tag, …`, or nothing."""
+    return parse_tag_list(tokens) if tokens.take("tagged") else ()
+
+
+def parse_attribute(tokens: TokenReader) -> Located:
+    """`name`, `"name"` or `item`, perhaps with a part: `published.year`."""
+    return finish_attribute(tokens, tokens.take_token() if tokens.at("item") else tokens.expect_name())
+
+
+def finish_attribute(tokens: TokenReader, name: Token) -> Located:
+    """An attribute whose name is taken already."""
+    return read_attribute(name, tokens.expect_word(expects.PART) if tokens.take(".") else None)
+
+
+def parse_duration(tokens: TokenReader) -> Duration:
+    """`3 hours`."""
+    count = tokens.expect_integer()
+    return read_duration(count, tokens.expect_word(expects.UNIT))
+
+
+def parse_constant(tokens: TokenReader) -> Literal:
+    """A number, a text, a truth value, a date, or a time that passes: `2 days ago`, `now`."""
+    if tokens.kind == NUMBER or tokens.at_number():
+        return finish_ago(tokens, tokens.take_number())
+    if tokens.word == "now":
+        return Literal(NOW, tokens.take_token())
+    literal = take_literal(tokens)
+    if literal is None:
+        raise tokens.unexpected(expects.CONSTANT)
+    return literal
+
+
+def take_literal(tokens: TokenReader) -> Literal | None:
+    """A text, a truth value or a date, if there is one."""
+    if tokens.kind == TEXT:
+        token = tokens.take_token()
+        return Literal(read_text(token), token)
+    if tokens.word in _TRUTHS:
+        return Literal(_TRUTHS[tokens.word], tokens.take_token())
+    if tokens.word == "date":
+        tokens.advance()
+        token = tokens.expect_text()
+        return Literal(read_date(read_text(token), token), token)
+    return None
+
+
+def finish_ago(tokens: TokenReader, count: Token) -> Literal:
+    """A number, or a time such as `2 days ago`, of which the number is taken already."""
+    if tokens.word not in _AGO_UNITS:
+        # Only reserved words follow a number, so a word that is nearly a unit is one that is spelled wrong.
+        if tokens.kind == WORD and tokens.word not in RESERVED and nearest(tokens.word, _AGO_UNITS):
+            raise tokens.unexpected(expects.AGO_UNIT)
+        tokens.miss(expects.AGO_UNIT)
+        return Literal(read_number(count), count)
+    unit = tokens.take_token()
+    tokens.expect("ago")
+    return Literal(read_ago(count, unit), count)
+
+
+def parse_texts(tokens: TokenReader) -> list[Token]:
+    """`('text', …)`."""
+    return parse_enclosed(tokens, TokenReader.expect_text)
+
+
+def parse_text_or_texts(tokens: TokenReader) -> list[Token]:
+    """`'text'`, or several in parentheses."""
+    token = tokens.take_text()
+    return parse_texts(tokens) if token is None else [token]

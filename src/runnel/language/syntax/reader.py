@@ -1,0 +1,271 @@
+"""Reads a script token by token: the part of the parser that every rule of the grammar uses.
+
+In: a script and a grammar. Out: the current token, and on request the next one. The reader notes which words the
+rules looked for at the current token, so that an error can name everything that could have stood there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runnel.algebra.nodes.render import RESERVED
+from runnel.errors import Span, StatementSyntaxError
+from runnel.language.syntax import expectations
+from runnel.language.syntax.describe_problem import describe_problem
+from runnel.language.syntax.tokens import END, NUMBER, QUOTED, SIGN, TEXT, TOKEN, WORD, Script, Token
+from runnel.model.item import MAX_NAME
+
+if TYPE_CHECKING:
+    from runnel.language.syntax.conditions import Built
+    from runnel.language.syntax.operator_terms import Written
+    from runnel.language.syntax.statements import Statement
+
+    ParseStatement = Callable[["TokenReader", Token], Statement]
+    ParseCondition = Callable[["TokenReader"], Built | Written]
+
+DEEPEST = 50
+"""How deeply parentheses may be nested, as written and as printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionSyntax:
+    """How one family of conditions is written.
+
+    `starts` are the words, signs or kinds of tokens that begin such a condition. `parse` reads it: the first token is
+    the reader's current one, and afterwards the current token is the one behind the condition.
+    """
+
+    starts: Collection[str]
+    parse: ParseCondition
+
+
+class Grammar:
+    """The statements and the conditions that a parser knows, by the tokens that begin them."""
+
+    def __init__(
+        self,
+        statements: Mapping[str, ParseStatement],
+        conditions: Iterable[ConditionSyntax],
+    ) -> None:
+        self.statements = statements
+        self.families = tuple(conditions)
+        self.conditions: dict[str, ParseCondition] = {}
+        for family in self.families:
+            for start in family.starts:
+                if start in self.conditions:
+                    raise ValueError(f"two families of conditions begin with {start}")
+                self.conditions[start] = family.parse
+
+    def with_conditions(self, *families: ConditionSyntax) -> Grammar:
+        """This grammar with more families of conditions."""
+        return Grammar(self.statements, (*self.families, *families))
+
+
+class TokenReader:
+    """The tokens of a script, from left to right.
+
+    `kind`, `text`, `start` and `end` describe the current token. `word` is a word in small letters or a sign, and
+    empty for every other token, so that rules compare it with keywords and signs alike. `is_scoped` says that the
+    brackets of a condition on a variable are open.
+    """
+
+    __slots__ = (
+        "_depth",
+        "_matches",
+        "_missed",
+        "conditions",
+        "end",
+        "grammar",
+        "is_scoped",
+        "kind",
+        "previous_end",
+        "script",
+        "start",
+        "text",
+        "word",
+    )
+
+    def __init__(self, text: str, grammar: Grammar) -> None:
+        self.script = Script(text)
+        self.grammar = grammar
+        self.conditions = grammar.conditions
+        self._matches = TOKEN.finditer(text)
+        self._missed: list[str] = []
+        self._depth = 0
+        self.is_scoped = False
+        self.end = 0
+        self.advance()
+
+    def advance(self) -> None:
+        """Go on to the next token."""
+        found = next(self._matches)
+        self.kind = kind = found.lastgroup or END
+        self.text = text = found[kind]
+        self.previous_end = self.end
+        self.start, self.end = found.span(kind)
+        if kind == WORD:
+            self.word = text.lower()
+        elif kind == SIGN:
+            self.word = text
+        else:
+            self.word = ""
+        self._missed.clear()
+
+    def token(self) -> Token:
+        """The current token, to be kept."""
+        return Token(self.text, self.start, self.script)
+
+    def take_token(self) -> Token:
+        """The current token; go on to the next one."""
+        token = Token(self.text, self.start, self.script)
+        self.advance()
+        return token
+
+    @property
+    def span(self) -> Span:
+        """The place of the current token."""
+        return self.script.span(self.start, self.end)
+
+    # Keywords and signs.
+
+    def at(self, word: str) -> bool:
+        """Whether the current token is a keyword or sign."""
+        if self.word == word:
+            return True
+        self._missed.append(word)
+        return False
+
+    def take(self, word: str) -> bool:
+        """Whether the current token is a keyword or sign; if it is, go on to the next one."""
+        if self.word == word:
+            self.advance()
+            return True
+        self._missed.append(word)
+        return False
+
+    def miss(self, *expected: str) -> None:
+        """Note that something else could have stood here too."""
+        self._missed += expected
+
+    def expect(self, *words: str) -> None:
+        """Go over these keywords and signs; refuse anything else."""
+        for word in words:
+            if not self.take(word):
+                raise self.unexpected()
+
+    def take_one_of(self, *words: str) -> Token | None:
+        """One of several keywords, if the current token is one."""
+        if self.word in words:
+            return self.take_token()
+        self._missed += words
+        return None
+
+    # Names and constants.
+
+    def at_kind(self, kind: str, expected: str) -> bool:
+        """Whether the current token is of a kind; `expected` is what an error calls it."""
+        if self.kind == kind:
+            return True
+        self._missed.append(expected)
+        return False
+
+    def take_kind(self, kind: str, expected: str) -> Token | None:
+        """The current token, if it is of a kind."""
+        return self.take_token() if self.at_kind(kind, expected) else None
+
+    def expect_kind(self, kind: str, expected: str) -> Token:
+        """The current token, which must be of a kind."""
+        if self.kind != kind:
+            raise self.unexpected(expected)
+        return self.take_token()
+
+    def expect_text(self) -> Token:
+        """A text in single quotes."""
+        return self.expect_kind(TEXT, expectations.TEXT)
+
+    def take_text(self) -> Token | None:
+        """A text in single quotes, if there is one."""
+        return self.take_kind(TEXT, expectations.TEXT)
+
+    def expect_any_word(self, expected: str) -> Token:
+        """A word, even a reserved one; `expected` says what it names."""
+        return self.expect_kind(WORD, expected)
+
+    def expect_word(self, expected: str) -> Token:
+        """A word that names something, and is not reserved; `expected` says what."""
+        if self.kind != WORD or self.word in RESERVED:
+            raise self.unexpected(expected)
+        if len(self.text) > MAX_NAME:
+            raise StatementSyntaxError(f"a name has at most {MAX_NAME} characters", span=self.span)
+        return self.take_token()
+
+    def expect_name(self, expected: str = expectations.NAME) -> Token:
+        """A bare or double-quoted name."""
+        return self.take_token() if self.kind == QUOTED else self.expect_word(expected)
+
+    def expect_integer(self) -> Token:
+        """A whole number without a sign."""
+        if self.kind != NUMBER or not self.text.isdigit():
+            raise self.unexpected(expectations.INTEGER)
+        return self.take_token()
+
+    def at_number(self) -> bool:
+        """Whether a number begins here, perhaps with a sign right before its digits."""
+        if self.kind == NUMBER:
+            return True
+        if self.word not in ("+", "-"):
+            return False
+        following = TOKEN.match(self.script.text, self.end)
+        return following is not None and following.lastgroup == NUMBER and following.start(NUMBER) == self.end
+
+    def take_number(self) -> Token:
+        """The number that begins here, with its sign."""
+        if self.kind == NUMBER:
+            return self.take_token()
+        sign = self.token()
+        self.advance()
+        return Token(sign.text + self.take_token().text, sign.start, self.script)
+
+    def expect_number(self) -> Token:
+        """A number, perhaps with a sign."""
+        if not self.at_number():
+            raise self.unexpected(expectations.NUMBER)
+        return self.take_number()
+
+    # Parentheses.
+
+    def open(self) -> None:
+        """Go over a parenthesis that opens a level of nesting."""
+        if self._depth == DEEPEST:
+            raise too_deep(self.span)
+        self._depth += 1
+        self.expect("(")
+
+    def close(self) -> None:
+        """Go over the parenthesis that closes it."""
+        self.expect(")")
+        self._depth -= 1
+
+    # Errors.
+
+    def unexpected(self, *expected: str) -> StatementSyntaxError:
+        """The refusal of the current token: it is none of these, nor anything else that was looked for here."""
+        return describe_problem(
+            self.script,
+            self.start,
+            self.previous_end,
+            frozenset((*self._missed, *expected)),
+            self.grammar.statements.keys(),
+            self.grammar.conditions.keys(),
+        )
+
+
+def too_deep(span: Span | None = None) -> StatementSyntaxError:
+    """The refusal of a text that is nested too deeply."""
+    return StatementSyntaxError(
+        f"parentheses are nested more than {DEEPEST} levels deep",
+        span=span,
+        hint="give the inner part a name with create feed and read that feed",
+    )

@@ -1,0 +1,65 @@
+"""Families of conditions bring their own syntax: a table entry is enough."""
+
+from __future__ import annotations
+
+import pytest
+
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.expressions import And, Compare, Contains, Expression, Not
+from runnel.errors import StatementSyntaxError
+from runnel.language.grammar.parse_conditions import CONDITIONS, parse_condition
+from runnel.language.grammar.parse_values import parse_duration
+from runnel.language.grammar.parser import GRAMMAR, parse
+from runnel.language.syntax.reader import ConditionSyntax, TokenReader
+from runnel.language.syntax.statements import CreateFeed
+from runnel.language.syntax.tokens import WORD
+
+
+def parse_window(tokens: TokenReader) -> Expression:
+    """`window last 3 days (condition)`: a family that this test adds."""
+    tokens.expect("window", "last")
+    length = parse_duration(tokens).length
+    tokens.open()
+    inner = parse_condition(tokens)
+    tokens.close()
+    assert isinstance(inner, Contains)
+    return Compare(Attribute(inner.words[0]), "=", length.total_seconds())
+
+
+WINDOWS = GRAMMAR.with_conditions(ConditionSyntax(("window",), parse_window))
+
+
+def condition(text: str) -> Expression:
+    (parsed,) = parse(f"create feed F from A where {text}", WINDOWS)
+    assert isinstance(parsed.statement, CreateFeed)
+    return parsed.statement.query.conditions[0].expression
+
+
+def test_a_family_adds_its_syntax_without_a_change_of_the_parser() -> None:
+    window = Compare(Attribute("rock"), "=", 3 * 86_400.0)
+    plain = Compare(Attribute("x"), "=", 1.0)
+    assert condition("window last 3 days (title contains 'rock')") == window
+    assert condition("x = 1 and not (window last 3 days (title contains 'rock'))") == And((plain, Not(window)))
+
+
+def test_errors_inside_the_added_syntax_name_what_it_expects() -> None:
+    with pytest.raises(StatementSyntaxError, match="expected `last` but found `3`") as refused:
+        condition("window 3 days (x = 1)")
+    assert refused.value.span is not None
+    assert refused.value.span.column == 35
+
+
+def test_only_the_grammar_with_the_family_knows_its_syntax() -> None:
+    with pytest.raises(StatementSyntaxError, match="expected a condition but found `window`"):
+        parse("create feed F from A where window last 3 days (title contains 'rock')")
+
+
+def test_two_families_cannot_begin_alike() -> None:
+    with pytest.raises(ValueError, match="two families of conditions begin with window"):
+        WINDOWS.with_conditions(ConditionSyntax(("window",), parse_window))
+    with pytest.raises(ValueError, match=f"begin with {WORD}"):
+        GRAMMAR.with_conditions(ConditionSyntax((WORD,), parse_window))
+
+
+def test_every_family_of_the_language_is_an_entry_of_the_table() -> None:
+    assert {start for family in CONDITIONS for start in family.starts} == set(GRAMMAR.conditions)
