@@ -24,6 +24,7 @@ from runnel.catalog.store import schema
 from runnel.catalog.store.connection import Catalog
 from runnel.errors import InputError, NotAllowedError, NotFoundError, QuotaExceededError
 from runnel.model.feed import ADMIN, FeedKind
+from runnel.model.subscription import INTERNAL
 from runnel.settings import Settings
 from runnel.testing import FakeClock
 
@@ -167,7 +168,7 @@ def test_usage_counts_what_is_live_and_made_by_people(catalog: Catalog) -> None:
     first, second = _source(catalog, "A", ann.id), _source(catalog, "B", ann.id)
     _subscribe(catalog, first, ann.id)
     ended = _subscribe(catalog, first, ann.id)
-    _subscribe(catalog, first, ann.id, subscriptions.INTERNAL)
+    _subscribe(catalog, first, ann.id, INTERNAL)
     _subscribe(catalog, first, ADMIN)
     with catalog.write() as connection:
         subscriptions.end_subscription(connection, ended)

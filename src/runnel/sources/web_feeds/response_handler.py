@@ -36,7 +36,7 @@ from runnel.settings import Settings
 from runnel.sources.acquire import Acquirer, Acquisition
 from runnel.sources.documents.adapt import AdaptedFeed
 from runnel.sources.documents.document_head import DAY, DocumentHead
-from runnel.sources.drop_folder import digest_of
+from runnel.sources.feed_reader import digest_of
 from runnel.sources.web_feeds.freshness import (
     back_off,
     charset_of,
