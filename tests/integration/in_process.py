@@ -17,6 +17,8 @@ from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store import leases
 from runnel.engine import Engine
 from runnel.engine.declare.end_expired import end_expired
+from runnel.sources.acquire import Acquisition
+from runnel.sources.registry import installed_sources
 from runnel.streaming.item_source import ItemReader, Offset
 from runnel.streaming.job import FORM, Job
 from runnel.streaming.match_sink import MatchWriter, PartsWritten
@@ -24,6 +26,11 @@ from runnel.streaming.partitioned.shards import shard_count
 from runnel.streaming.partitioned.two_stages import match_shard, route_slices
 from runnel.streaming.worker.match_buffer import PART_SCHEMA
 from runnel.streaming.worker.match_job import match_slices
+
+
+def read_files(engine: Engine) -> Acquisition:
+    """Read the files and drop folders of an engine once."""
+    return installed_sources()["files"].open(engine._acquirer).read()
 
 
 class _State:

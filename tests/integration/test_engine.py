@@ -13,7 +13,7 @@ from typing import Any
 import feedparser
 import pytest
 from tests.crash.harness import _verify_matches, _verify_segments
-from tests.integration.in_process import InProcess, matched_ids
+from tests.integration.in_process import InProcess, matched_ids, read_files
 
 import runnel
 from runnel.algebra.nodes.query import Read
@@ -173,7 +173,7 @@ def test_preview_on_spark_is_preview_in_the_client_is_the_oracle(tmp_path: Path)
         client.execute(world.script())
         for number in (1, 2):
             world.write_edition(number, root)
-        client._acquirer.acquire_all()
+        read_files(client)
         before = _everything(client)
         here = client.preview(query)
         declared = client.preview(world.queries[0].name)

@@ -156,9 +156,9 @@ def test_who_acts_for_others_by_a_token_does_so_for_as_long_as_it_holds(engine: 
 # --- what owners may do --------------------------------------------------------------------------------------------
 
 REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int]]] = [
-    ("register feed 'drop' as X;", StatementError, "by the operator alone", (1, 15)),
-    ("register feed '/etc' as X;", StatementError, "by the operator alone", (1, 15)),
-    ("register feed 'file:///etc/passwd' as X;", StatementError, "by the operator alone", (1, 15)),
+    ("register feed 'drop' as X;", StatementError, "are for the admin only", (1, 15)),
+    ("register feed '/etc' as X;", StatementError, "are for the admin only", (1, 15)),
+    ("register feed 'file:///etc/passwd' as X;", StatementError, "are for the admin only", (1, 15)),
     ("subscribe to Rock output rss 'x.xml';", StatementError, "output rss is for the admin only", (1, 26)),
     ("subscribe to Rock output jsonl 'x';", StatementError, "output jsonl is for the admin only", (1, 26)),
     ("subscribe to Rock output memory 'x';", StatementError, "output memory is for the admin only", (1, 26)),

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from aiohttp import web
-from tests.integration.in_process import InProcess, matched_ids
+from tests.integration.in_process import InProcess, matched_ids, read_files
 from tests.unit.sources.web_feeds.feed_server import FeedServer, Page, rss
 
 import runnel
@@ -93,7 +93,7 @@ def test_files_and_web_feeds_do_not_get_in_each_others_way(
     (drop / "a.xml").write_bytes(rss("file"))
     server.pages["/rss"] = Page(rss("web"))
     web_engine.execute(f"register feed '{drop}' as Files; register feed '{server.url('/rss')}' as Web;")
-    assert web_engine._acquirer.acquire_all().accepted == 1
+    assert read_files(web_engine).accepted == 1
     assert server.seen == []
     assert poller.poll(once=True).accepted == 1
     assert web_engine.show("quarantine").data == {"quarantine": []}

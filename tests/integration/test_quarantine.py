@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.in_process import InProcess, matched_ids
+from tests.integration.in_process import InProcess, matched_ids, read_files
 
 import runnel
 from runnel.algebra.semantics.evaluate import holds
@@ -58,7 +58,7 @@ def test_a_broken_file_is_put_aside_and_read_when_it_is_mended(engine: Engine) -
     (folder / "b.xml").write_text(broken)
     (folder / "c.xml").write_text(_rss(3))
     (other / "d.jsonl").write_text('{"id": "4"}\n')
-    acquired = engine._acquirer.acquire_all()
+    acquired = read_files(engine)
     assert (acquired.accepted, acquired.put_aside) == (3, 1)
     assert sorted(_ids(engine)) == ["1", "3", "4"]
     (row,) = _put_aside(engine)
@@ -69,9 +69,9 @@ def test_a_broken_file_is_put_aside_and_read_when_it_is_mended(engine: Engine) -
     assert failing["feed"] == "News"
     assert "b.xml" in failing["problem"]
 
-    assert engine._acquirer.acquire_all().put_aside == 0, "told once"
+    assert read_files(engine).put_aside == 0, "told once"
     (folder / "b.xml").write_text(_rss(2))
-    assert engine._acquirer.acquire_all().accepted == 1
+    assert read_files(engine).accepted == 1
     status = engine.status()
     assert (status.failing_sources, status.put_aside) == ([], 1)
 
@@ -80,17 +80,17 @@ def test_a_broken_file_that_is_taken_away_fails_no_more(engine: Engine) -> None:
     engine.execute("register feed 'drop' as News;")
     folder = _drop(engine)
     (folder / "a.xml").write_text("<rss")
-    engine._acquirer.acquire_all()
+    read_files(engine)
     (folder / "a.xml").unlink()
-    engine._acquirer.acquire_all()
+    read_files(engine)
     assert engine.status().failing_sources == []
 
 
 def test_a_missing_folder_is_told_once(engine: Engine) -> None:
     engine.execute("register feed 'drop' as News; register feed 'other' as Other;")
     (_drop(engine, "other") / "a.jsonl").write_text('{"id": "1"}\n')
-    assert engine._acquirer.acquire_all().accepted == 1, "the other feed is read"
-    engine._acquirer.acquire_all()
+    assert read_files(engine).accepted == 1, "the other feed is read"
+    read_files(engine)
     (row,) = _put_aside(engine)
     assert "no file or folder" in row["reason"]
     assert [one["feed"] for one in engine.status().failing_sources] == ["News"]
@@ -98,9 +98,9 @@ def test_a_missing_folder_is_told_once(engine: Engine) -> None:
 
 def test_a_missing_folder_that_comes_fails_no_more(engine: Engine) -> None:
     engine.execute("register feed 'drop' as News;")
-    engine._acquirer.acquire_all()
+    read_files(engine)
     (_drop(engine) / "a.jsonl").write_text('{"id": "1"}\n')
-    assert engine._acquirer.acquire_all().accepted == 1
+    assert read_files(engine).accepted == 1
     assert engine.status().failing_sources == []
 
 
@@ -124,32 +124,32 @@ def test_the_first_document_of_a_feed_does_not_flood(tmp_path: Path) -> None:
         folder, lines = _drop(engine), _drop(engine, "lines")
         (folder / "a.xml").write_text(_rss(*range(1, 11)))
         (lines / "a.jsonl").write_text("".join(json.dumps({"id": f"line {n}"}) + "\n" for n in range(10)))
-        engine._acquirer.acquire_all()
+        read_files(engine)
         assert [one for one in _ids(engine) if "line" not in one] == ["8", "9", "10"], "the newest of a feed's past"
         assert sum("line" in one for one in _ids(engine)) == 10, "a document that never repeats is all news"
         (folder / "a.xml").write_text(_rss(*range(1, 16)))
-        engine._acquirer.acquire_all()
+        read_files(engine)
         assert _ids(engine)[-5:] == [str(number) for number in range(11, 16)], "what was old stays old"
 
 
 def test_a_paused_feed_is_not_read_until_it_is_resumed(engine: Engine) -> None:
     engine.execute("register feed 'drop' as News; pause feed News;")
     (_drop(engine) / "a.jsonl").write_text('{"id": "1"}\n')
-    assert engine._acquirer.acquire_all().accepted == 0
+    assert read_files(engine).accepted == 0
     engine.execute("resume feed News;")
-    assert engine._acquirer.acquire_all().accepted == 1
+    assert read_files(engine).accepted == 1
 
 
 def test_files_that_only_look_new_bring_nothing(engine: Engine) -> None:
     engine.execute("register feed 'drop' as News;")
     folder = _drop(engine)
     (folder / "a.xml").write_text(_rss(1, 2))
-    engine._acquirer.acquire_all()
+    read_files(engine)
     (folder / "a.xml").touch()
     (folder / "copy.xml").write_text(_rss(1, 2))
     (folder / "half.xml.part").write_text(_rss(9))
     (folder / "link.xml").symlink_to(Path(__file__))
-    acquired = engine._acquirer.acquire_all()
+    acquired = read_files(engine)
     assert (acquired.accepted, acquired.unchanged, acquired.put_aside) == (0, 2, 1)
     assert "a link out of the folder" in _put_aside(engine)[0]["reason"]
 
@@ -179,10 +179,10 @@ def test_publishing_waits_and_is_refused_at_the_lag_limit(tmp_path: Path) -> Non
             engine.publish("Wire", [{"id": "5"}])
         with pytest.raises(BacklogError):
             engine.publish_document("Wire", b'{"id": "5"}')
-        assert engine._acquirer.acquire_all().accepted == 0, "files wait too"
+        assert read_files(engine).accepted == 0, "files wait too"
         InProcess(engine).match()
         assert engine.publish("Wire", [{"id": "5"}]).accepted == 1
-        assert engine._acquirer.acquire_all().accepted == 1
+        assert read_files(engine).accepted == 1
 
 
 # --- evaluation ----------------------------------------------------------------------------------------------------

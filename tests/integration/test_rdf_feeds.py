@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from tests.integration.in_process import InProcess
+from tests.integration.in_process import InProcess, read_files
 from tests.unit.sources.web_feeds.feed_server import FeedServer, Page, PollWorld, rss
 
 import runnel
@@ -144,10 +144,10 @@ def test_a_drop_folder_takes_all_endings_and_puts_aside_what_is_broken(engine: E
     (drop / "onto.owl").write_bytes((DATA / "tour.rdf").read_bytes())
     (drop / "a-deep.ttl").write_bytes(DEEP)
     (drop / "b-broken.nt").write_text("<urn:a> <urn:b> .\n")
-    found = engine._acquirer.acquire_all()
+    found = read_files(engine)
     assert (found.accepted, found.put_aside) == (7, 2)
     assert sorted(item.id for item in items_of(engine)) == sorted([*NOTATIONS, "onto.owl"])
-    assert engine._acquirer.acquire_all().accepted == 0
+    assert read_files(engine).accepted == 0
 
 
 def test_documents_and_lines_are_published_with_graphs(engine: Engine) -> None:
@@ -285,7 +285,7 @@ def test_conditions_look_into_graphs_wherever_they_come_from(engine: Engine, tmp
     )
     (drop / "tour.trig").write_bytes((DATA / "tour.trig").read_bytes())
     (drop / "small.trig").write_bytes((DATA / "tour.trig").read_bytes().replace(b"800", b"300"))
-    engine._acquirer.acquire_all()
+    read_files(engine)
     engine.publish_document("Wire", (DATA / "tour.jsonld").read_bytes(), name="tour.jsonld")
     run = InProcess(engine)
     run.run()

@@ -137,14 +137,15 @@ def test_what_comes_hostile_goes_out_clean_and_once(engine: Engine, town: Town, 
     )
     assert any("whsec_" in line for line in outcomes[-1].lines), "the key is shown once, here"
     parts = engine._parts()
+    (polls,) = (reader for reader in parts.readers if reader.has_period)
     try:
-        assert parts.polls.poll(once=True).accepted == 2
+        assert polls.read(once=True).accepted == 2
         run = InProcess(engine)
         run.run()
         run.close()
-        assert parts.polls.poll(once=True).accepted == 0, "not due yet, so not asked again"
+        assert polls.read(once=True).accepted == 0, "not due yet, so not asked again"
     finally:
-        parts.polls.close()
+        polls.close()
         parts.dispatcher.close()
     assert town.asked == [None]
     assert engine.status().messages == {"done": 6}

@@ -297,7 +297,7 @@ def test_the_readme_names_only_folders_and_files_that_exist() -> None:
 
 
 SOURCES = sorted(
-    path for folder in ("src", "tests", "benchmarks", "scripts") for path in (ROOT / folder).rglob("*.py")
+    path for folder in ("src", "tests", "benchmarks", "examples", "scripts") for path in (ROOT / folder).rglob("*.py")
 )
 FILES = {name_of(path) for path in SOURCES}
 PACKAGES = {name_of(folder) for folder in folders()}

@@ -8,11 +8,9 @@ answer settles the message; redirects are never followed, since they would lead 
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from http import HTTPStatus
 from ipaddress import ip_address
 from pathlib import Path
@@ -24,6 +22,7 @@ from standardwebhooks.webhooks import Webhook
 from runnel.errors import DeliveryError, InputError, RefusedAddressError, UnreachableError
 from runnel.model.item import Value
 from runnel.model.subscription import Subscription
+from runnel.net.retry_after import retry_after
 from runnel.net.urls import canonical_url, host_of
 from runnel.settings import Settings
 from runnel.sinks.contract import ConfirmationRequest, ConfirmingSink, Content, DeliveredItem, Delivery, Route
@@ -42,7 +41,6 @@ _SHOWN = 1024
 _ANSWER = 4 << 10
 """The most bytes that are read of an answer; one to a challenge may not be longer."""
 _LONGEST_FEED = 80
-_LONGEST_WAIT = 86_400.0
 _HINT = "give the address of an endpoint, such as 'https://muse.example/hooks/runnel'"
 
 
@@ -208,23 +206,6 @@ def webhook_headers(delivery: Delivery | ConfirmationRequest, body: bytes, secon
         "webhook-timestamp": str(int(seconds)),
         "webhook-signature": " ".join(signatures),
     }
-
-
-def retry_after(value: str | None, seconds: float) -> float | None:
-    """The wait that a Retry-After header asks for, at a time: it has seconds or a date; at most a day counts.
-
-    >>> retry_after("120", 0.0), retry_after("Thu, 01 Jan 1970 00:01:00 GMT", 20.0), retry_after("soon", 0.0)
-    (120.0, 40.0, None)
-    """
-    text = (value or "").strip()[:64]
-    if text.isascii() and text.isdigit():
-        wait = float(text)
-    else:
-        try:
-            wait = parsedate_to_datetime(text).timestamp() - seconds
-        except (ValueError, TypeError, IndexError, OverflowError):
-            return None
-    return min(max(wait, 0.0), _LONGEST_WAIT) if math.isfinite(wait) else None
 
 
 def _usable(subscription: Subscription) -> str:

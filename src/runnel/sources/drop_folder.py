@@ -1,12 +1,11 @@
 """Files and drop folders: which documents are new or changed, and their bytes.
 
-In: an address and what is known of its files. Out: `scan` gives the files to look at, in order of name; `read_file`
-gives the bytes of one. Only regular files are ever opened, and never one that lies outside a drop folder.
+In: a path and what is known of its files. Out: `scan` gives the files that are new or changed, in order of name;
+`read_file` gives the bytes of one. Only regular files are ever opened, and never one that lies outside a drop folder.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import stat
 from collections.abc import Mapping
@@ -15,21 +14,11 @@ from pathlib import Path
 
 from runnel.errors import InputError
 from runnel.sources.documents.decode import MAX_DOCUMENT
-from runnel.sources.feed_address import FeedAddress
+from runnel.sources.feed_reader import DocumentState, digest_of
 from runnel.sources.rdf.decode_rdf import SUFFIXES as RDF_SUFFIXES
 
 SUFFIXES = frozenset({".xml", ".rss", ".atom", ".json", ".jsonl", ".ndjson", ".rdf", ".owl", *RDF_SUFFIXES})
 """What a document in a drop folder is named; files that are being written (.tmp, .part) have other names."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileState:
-    """What is known of a file: `digest` is that of its content, empty where it could not be read."""
-
-    path: str
-    size: int
-    mtime_ns: int
-    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +29,7 @@ class ChangedFile:
     that the same problem is told once.
     """
 
-    state: FileState
+    state: DocumentState
     changed: bool = True
     problem: InputError | None = None
 
@@ -50,12 +39,11 @@ class ChangedFile:
         return Path(self.state.path)
 
 
-def scan(address: FeedAddress, known: Mapping[str, FileState], *, limit: int = MAX_DOCUMENT) -> list[ChangedFile]:
-    """The files at an address that are new or changed since they were last known, by path.
+def scan(place: Path, known: Mapping[str, DocumentState], *, limit: int = MAX_DOCUMENT) -> list[ChangedFile]:
+    """The file at a path, or those in the folder there, that are new or changed since they were last known, by path.
 
-    A file that vanishes meanwhile is left out. An address with nothing there is an InputError.
+    A file that vanishes meanwhile is left out. A path with nothing there is an InputError.
     """
-    place = address.local_path()
     try:
         kind = place.stat().st_mode
     except (OSError, ValueError) as error:
@@ -85,7 +73,7 @@ def _candidates(folder: Path) -> list[Path]:
     ]
 
 
-def _look(path: Path, folder: Path | None, known: Mapping[str, FileState], limit: int) -> ChangedFile | None:
+def _look(path: Path, folder: Path | None, known: Mapping[str, DocumentState], limit: int) -> ChangedFile | None:
     name = os.fsencode(path).decode("utf-8", "backslashreplace")
     before = known.get(name)
     if name != str(path):
@@ -106,24 +94,15 @@ def _look(path: Path, folder: Path | None, known: Mapping[str, FileState], limit
         return _refused(name, before, problem, status)
     digest = digest_of(data)
     changed = before is None or before.digest != digest
-    return ChangedFile(FileState(name, status.st_size, status.st_mtime_ns, digest), changed)
+    return ChangedFile(DocumentState(name, status.st_size, status.st_mtime_ns, digest), changed)
 
 
 def _refused(
-    name: str, before: FileState | None, problem: InputError, status: os.stat_result | None
+    name: str, before: DocumentState | None, problem: InputError, status: os.stat_result | None
 ) -> ChangedFile | None:
     size, time = (-1, -1) if status is None else (status.st_size, status.st_mtime_ns)
-    state = FileState(name, size, time, "")
+    state = DocumentState(name, size, time, "")
     return None if state == before else ChangedFile(state, problem=problem)
-
-
-def digest_of(data: bytes) -> str:
-    """The digest of a file's content.
-
-    >>> digest_of(b"")
-    'cae66941d9efbd404e4d88758ea67670'
-    """
-    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def read_file(path: Path, *, limit: int = MAX_DOCUMENT) -> bytes:

@@ -26,7 +26,7 @@ from runnel.model.subscription import Subscription
 from runnel.net.http_client import HttpClient
 from runnel.settings import Settings
 from runnel.sinks.contract import Content, DeliveredItem, Delivery
-from runnel.sinks.webhook import WebhookRoute, WebhookSink, retry_after, webhook_body, webhook_headers
+from runnel.sinks.webhook import WebhookRoute, WebhookSink, webhook_body, webhook_headers
 
 Make = Callable[..., Any]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -369,30 +369,3 @@ def test_targets_become_canonical(target: str, canonical: str) -> None:
 def test_targets_refused(target: str | None) -> None:
     with pytest.raises(InputError):
         SINK.validate_target(target, Path())
-
-
-@pytest.mark.parametrize(
-    ("value", "wait"),
-    [
-        (None, None),
-        ("", None),
-        ("0", 0.0),
-        ("-5", None),
-        ("9" * 60, 86_400.0),
-        ("9" * 400, 86_400.0),
-        ("١٢", None),
-        ("1.5", None),
-        ("Thu, 01 Jan 1970 00:00:00 GMT", 0.0),
-        ("Fri, 31 Dec 9999 23:59:59 GMT", 86_400.0),
-        ("Thu, 99 Jan 1970 00:00:00 GMT", None),
-    ],
-)
-def test_retry_after_in_all_its_forms(value: str | None, wait: float | None) -> None:
-    assert retry_after(value, 1000.0) == wait
-
-
-@settings(deadline=None, max_examples=200)
-@given(st.text(max_size=80))
-def test_any_retry_after_is_bounded(value: str) -> None:
-    wait = retry_after(value, 1000.0)
-    assert wait is None or 0.0 <= wait <= 86_400.0

@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.integration.in_process import read_files
 
 from runnel.engine import Engine, open_engine
 from runnel.engine.open_delivery import _entries
 from runnel.errors import BrokenDocumentError, InputError, StorageFullError
-from runnel.sources import acquire, document_child, drop_folder
+from runnel.sources import document_child, drop_folder, drop_folder_source
 from runnel.sources.documents import decode, decode_json
+from runnel.sources.feed_reader import FeedReader
 
 _RSS = "<rss version='2.0'><channel><title>t</title>{items}</channel></rss>"
 
@@ -43,10 +45,10 @@ def _accepted(engine: Engine) -> int:
 def test_every_document_of_the_first_look_is_cut_and_later_ones_are_not(engine: Engine, drop: Path) -> None:
     (drop / "a.xml").write_text(_document("a", 10))
     (drop / "b.xml").write_text(_document("b", 10))
-    engine._acquirer.acquire_all()
+    read_files(engine)
     assert _accepted(engine) == 6
     (drop / "c.xml").write_text(_document("c", 10))
-    engine._acquirer.acquire_all()
+    read_files(engine)
     assert _accepted(engine) == 16
 
 
@@ -62,10 +64,10 @@ def test_a_first_look_that_is_cut_short_goes_on_as_one(
             raise StorageFullError("no room")
         return read(path, limit=limit)
 
-    monkeypatch.setattr(acquire, "read_file", fail_later)
+    monkeypatch.setattr(drop_folder_source, "read_file", fail_later)
     with pytest.raises(StorageFullError):
-        engine._acquirer.acquire_all()
-    engine._acquirer.acquire_all()
+        read_files(engine)
+    read_files(engine)
     assert _accepted(engine) == 9
 
 
@@ -83,10 +85,10 @@ def test_a_file_that_changes_after_the_look_is_left_for_the_next(
         return read(path, limit=limit)
 
     with monkeypatch.context() as patched:
-        patched.setattr(acquire, "read_file", swap)
-        engine._acquirer.acquire_all()
+        patched.setattr(drop_folder_source, "read_file", swap)
+        read_files(engine)
     assert _accepted(engine) == 0
-    engine._acquirer.acquire_all()
+    read_files(engine)
     assert _accepted(engine) == 0, "a link out of the folder is not followed"
     assert "not followed" in engine.show("quarantine").lines[0]
 
@@ -96,11 +98,11 @@ def test_a_name_that_is_no_text_hurts_nobody_else(engine: Engine, drop: Path) ->
     with open(os.fsencode(drop) + b"/\xff.xml", "w") as file:  # noqa: PTH123
         file.write(_document("odd", 1))
     for _ in range(4):
-        engine._acquirer.acquire_all()
+        read_files(engine)
     assert _accepted(engine) == 1
     assert len(engine.show("quarantine").lines) == 1, "and is told once"
     os.unlink(os.fsencode(drop) + b"/\xff.xml")  # noqa: PTH108
-    engine._acquirer.acquire_all()
+    read_files(engine)
     assert engine.status().failing_sources == [], "what is gone is a problem no more"
 
 
@@ -112,15 +114,15 @@ def test_a_feed_that_cannot_be_read_hurts_no_other(
     (drop / "a.xml").write_text(_document("a", 1))
     (other / "b.xml").write_text(_document("b", 1))
     engine.execute(f"register feed '{other}' as Other;")
-    take = engine._acquirer.acquire
+    take = FeedReader.read_feed
 
-    def fail_on_wire(feed, *rest):  # type: ignore[no-untyped-def]
+    def fail_on_wire(reader, feed, *rest):  # type: ignore[no-untyped-def]
         if feed.name == "Wire":
             raise ValueError("unforeseen")
-        return take(feed, *rest)
+        return take(reader, feed, *rest)
 
-    monkeypatch.setattr(engine._acquirer, "acquire", fail_on_wire)
-    engine._acquirer.acquire_all()
+    monkeypatch.setattr(FeedReader, "read_feed", fail_on_wire)
+    read_files(engine)
     assert _accepted(engine) == 1
 
 
@@ -133,10 +135,10 @@ def test_a_file_that_could_not_be_read_for_a_moment_is_read_at_the_next_look(
         def fail(*_: object, **__: object) -> bytes:
             raise InputError("cannot be read: Stale file handle")
 
-        trouble.setattr(acquire, "read_file", fail)
-        engine._acquirer.acquire_all()
+        trouble.setattr(drop_folder_source, "read_file", fail)
+        read_files(engine)
     assert _accepted(engine) == 0
-    engine._acquirer.acquire_all()
+    read_files(engine)
     assert _accepted(engine) == 2
 
 
@@ -162,7 +164,7 @@ def test_documents_of_all_ways_in_are_read_in_the_sandbox(engine: Engine, drop: 
     engine.execute("register feed Mine;")
     (drop / "a.xml").write_text(_document("a", 2))
     (drop / "b.jsonl").write_text('{"id": 1}')
-    assert engine._acquirer.acquire_all().accepted == 3
+    assert read_files(engine).accepted == 3
     assert engine.publish_document("Mine", b'{"id": 1}', name="a.jsonl")[0].accepted == 1
     assert engine.publish_document("Mine", _document("a", 1).encode(), name="a.xml")[0].accepted == 1
     assert engine.publish_document("Mine", b"<urn:a> <urn:b> 1 .", name="a.ttl")[0].accepted == 1
@@ -173,7 +175,7 @@ def test_a_hostile_document_is_refused_whichever_way_it_comes(engine: Engine, dr
     engine.execute("register feed Mine;")
     lines = b'{"id":1}\n' * 200_000
     (drop / "a.jsonl").write_bytes(lines)
-    result = engine._acquirer.acquire_all()
+    result = read_files(engine)
     assert (result.accepted, result.put_aside) == (0, 1)
     with pytest.raises(BrokenDocumentError, match="the document has more than 100000 items"):
         engine.publish_document("Mine", lines, name="a.jsonl")

@@ -8,12 +8,17 @@ from pathlib import Path
 import pytest
 
 from runnel.errors import InputError
+from runnel.settings import Settings
 from runnel.sources import drop_folder as folder_module
-from runnel.sources.drop_folder import ChangedFile, FileState, read_file, scan
-from runnel.sources.feed_address import FeedAddress, parse_address
+from runnel.sources.drop_folder import ChangedFile, read_file, scan
+from runnel.sources.drop_folder_source import DropFolders
+from runnel.sources.feed_address import local_path
+from runnel.sources.feed_reader import DocumentState
+from runnel.sources.registry import source_of
+from runnel.sources.web_feeds.poller import WebFeeds
 
 
-def states(found: list[ChangedFile]) -> dict[str, FileState]:
+def states(found: list[ChangedFile]) -> dict[str, DocumentState]:
     return {file.state.path: file.state for file in found}
 
 
@@ -22,14 +27,12 @@ def names(found: list[ChangedFile]) -> list[str]:
 
 
 def test_addresses(tmp_path: Path) -> None:
-    assert parse_address("a/b.xml", tmp_path).path == tmp_path / "a/b.xml"
-    assert parse_address("/x/y", tmp_path).path == Path("/x/y")
-    assert parse_address("file:///x/y%20z", tmp_path).path == Path("/x/y z")
-    assert parse_address("file://localhost/x", tmp_path).path == Path("/x")
-    web = parse_address("https://muse.example/rss", tmp_path)
-    assert (web.path, web.url) == (None, "https://muse.example/rss")
-    with pytest.raises(InputError, match="polling over HTTP"):
-        scan(web, {})
+    assert local_path("a/b.xml", tmp_path) == tmp_path / "a/b.xml"
+    assert local_path("/x/y", tmp_path) == Path("/x/y")
+    assert local_path("file:///x/y%20z", tmp_path) == Path("/x/y z")
+    assert local_path("file://localhost/x", tmp_path) == Path("/x")
+    assert isinstance(source_of("FILE:///x"), DropFolders)
+    assert isinstance(source_of("https://muse.example/rss"), WebFeeds)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +41,7 @@ def test_addresses(tmp_path: Path) -> None:
 )
 def test_addresses_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(InputError):
-        parse_address(text, tmp_path)
+        source_of(text).check_address(text, tmp_path, Settings.load(tmp_path))
 
 
 def test_a_drop_folder_gives_its_documents_by_name(tmp_path: Path) -> None:
@@ -57,7 +60,7 @@ def test_a_drop_folder_gives_its_documents_by_name(tmp_path: Path) -> None:
         (tmp_path / name).write_text(name)
     (tmp_path / "folder.xml").mkdir()
     (tmp_path / "folder.xml" / "inner.xml").write_text("x")
-    found = scan(parse_address(".", tmp_path), {})
+    found = scan(tmp_path, {})
     assert names(found) == ["a.json", "b.xml", "c.JSONL", "g.rss", "h.atom", "i.rdf"]
     assert all(file.changed and file.problem is None for file in found)
     assert read_file(found[0].path) == b"a.json"
@@ -66,7 +69,7 @@ def test_a_drop_folder_gives_its_documents_by_name(tmp_path: Path) -> None:
 def test_only_changes_are_found_again(tmp_path: Path) -> None:
     file = tmp_path / "a.xml"
     file.write_text("one")
-    address = FeedAddress("a", path=tmp_path)
+    address = tmp_path
     known = states(scan(address, {}))
     assert scan(address, known) == []
     os.utime(file, ns=(1, 1))
@@ -81,9 +84,9 @@ def test_only_changes_are_found_again(tmp_path: Path) -> None:
 def test_a_single_file_needs_no_suffix(tmp_path: Path) -> None:
     file = tmp_path / "feed"
     file.write_text("x")
-    assert names(scan(FeedAddress("feed", path=file), {})) == ["feed"]
+    assert names(scan(file, {})) == ["feed"]
     with pytest.raises(InputError, match="no file or folder"):
-        scan(FeedAddress("gone", path=tmp_path / "gone"), {})
+        scan(tmp_path / "gone", {})
 
 
 def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
@@ -95,19 +98,19 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
     (drop / "real.xml").write_text("x")
     (drop / "in.xml").symlink_to("real.xml")
     (drop / "dangling.xml").symlink_to("nothing")
-    found = {file.path.name: file for file in scan(FeedAddress("drop", path=drop), {})}
+    found = {file.path.name: file for file in scan(drop, {})}
     assert sorted(found) == ["in.xml", "out.xml", "real.xml"]
     assert "link" in str(found["out.xml"].problem)
-    assert scan(FeedAddress("drop", path=drop), states(list(found.values()))) == []
+    assert scan(drop, states(list(found.values()))) == []
 
 
 def test_pipes_devices_and_large_files_are_problems_told_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.xml")
     (tmp_path / "large.xml").write_bytes(b"x" * 100)
-    found = scan(FeedAddress("drop", path=tmp_path), {}, limit=50)
+    found = scan(tmp_path, {}, limit=50)
     assert names(found) == ["large.xml", "pipe.xml"]
     assert all(file.problem is not None for file in found)
-    assert scan(FeedAddress("drop", path=tmp_path), states(found), limit=50) == []
+    assert scan(tmp_path, states(found), limit=50) == []
     for path in (tmp_path / "pipe.xml", Path("/dev/zero"), tmp_path, tmp_path / "gone"):
         with pytest.raises(InputError):
             read_file(path)
@@ -129,7 +132,7 @@ def test_vanishing_and_unreadable_files(tmp_path: Path, monkeypatch: pytest.Monk
         return original(path, limit)
 
     monkeypatch.setattr(folder_module, "_read", unlucky)
-    found = scan(FeedAddress("drop", path=tmp_path), {})
+    found = scan(tmp_path, {})
     assert names(found) == ["b.xml", "c.xml"]
     assert "Permission denied" in str(found[0].problem)
     assert found[1].problem is None

@@ -27,8 +27,7 @@ from runnel.language.syntax.iri_prefixes import write_out
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.operator import OperatorDeclaration
 from runnel.model.subscription import INTERNAL
-from runnel.net.http_client import check_url
-from runnel.sources.feed_address import parse_address
+from runnel.sources.registry import source_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,24 +144,23 @@ class Declarer:
         return Outcome(f"registered feed {name}{how}", {"feed": name, "id": feed})
 
     def _check_address(self, statement: said.RegisterFeed, text: str) -> None:
+        root = self.scope.root
         try:
-            address = parse_address(text, self.scope.root.folder)
-            if address.url is not None:
-                check_url(address.url, self.scope.root.settings.allowed_addresses)
-                return
+            source = source_of(text)
+            source.check_address(text, root.folder, root.settings)
         except InputError as error:
             raise StatementError(error.message, hint=error.hint, span=statement.place) from error
-        if not self.scope.actor.is_admin:
+        if not self.scope.actor.is_admin and not source.is_for_owners:
             raise StatementError(
-                "files and folders can be registered by the operator alone",
+                "addresses of this kind, such as files and folders, are for the admin only",
                 span=statement.place,
                 hint="give an address that begins with https://, or leave it out and publish into the feed",
             )
-        if statement.every is not None:
+        if statement.every is not None and not source.has_period:
             raise StatementError(
-                "only addresses on the web are asked every so often",
+                "feeds at addresses of this kind, such as files and folders, have no period",
                 span=statement.place,
-                hint="leave `every` out: files and folders are looked at every few seconds (setting scan_seconds)",
+                hint="leave `every` out: they are read every few seconds (setting scan_seconds)",
             )
 
     def _materialise(self, statement: said.MaterialiseFeed) -> Outcome:

@@ -11,7 +11,8 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import match_segments
@@ -40,8 +41,9 @@ from runnel.errors import (
 )
 from runnel.logs.garbage import record_history
 from runnel.logs.items.supplements import log_again
-from runnel.sources.acquire import Acquirer, Acquisition
-from runnel.sources.feed_address import is_web
+from runnel.sources.acquire import Acquirer
+from runnel.sources.contract import SourceReader
+from runnel.sources.registry import has_period
 from runnel.storage.checksums import take_damaged
 from runnel.streaming.jvm import abort_start
 from runnel.streaming.spark_folder import remove_abandoned
@@ -49,7 +51,6 @@ from runnel.streaming.spark_folder import remove_abandoned
 logger = logging.getLogger("runnel")
 
 _TICK = 0.05
-_POLL_TICK = 0.5
 _AGAIN_TICK = 2.0
 _DIVIDE_TICK = 5.0
 _DRAIN_SECONDS = 60.0
@@ -71,16 +72,6 @@ def _rest(failures: int) -> float:
     return min(2.0**failures, 600.0)
 
 
-class FeedPoller(Protocol):
-    """Asks web feeds for what is new."""
-
-    def poll(self, *, once: bool = False) -> Acquisition:
-        """One round; with `once` every feed that is due is asked, and the round waits for all of them."""
-
-    def close(self) -> None:
-        """Let go of connections."""
-
-
 @dataclass(frozen=True, slots=True)
 class Progress:
     """How far a runner has come: counts since it started, and what waits."""
@@ -97,7 +88,7 @@ class RunnerParts:
     """What a run is made of, besides Spark."""
 
     acquirer: Acquirer
-    polls: FeedPoller
+    readers: Sequence[SourceReader]
     dispatcher: Dispatcher
     companions: Sequence[Companion] = ()
 
@@ -179,7 +170,8 @@ class Runner:
         finally:
             for companion in reversed(started):
                 companion.close()
-            self._parts.polls.close()
+            for reader in self._parts.readers:
+                reader.close()
             self._parts.dispatcher.close()
             finished.set()
             heart.join()
@@ -210,9 +202,9 @@ class Runner:
 
     def _run_once(self, keeper: QueryKeeper, report: Callable[[Progress], None]) -> None:
         end_expired(self._root)
-        self._acquire()
+        self._read_once()
         self._past_damage(self._log_again)
-        self._poll_once(report)
+        self._read_once(has_period=True, report=report)
         self._recompile_unusable()
         self._divide_first()
         if self._stop.is_set() or not self._start_spark(keeper, report):
@@ -224,7 +216,7 @@ class Runner:
             while self._contain():  # what delivery could not read
                 self._past_damage(lambda: self._deliver_all(report))
             end_expired(self._root)
-            self._acquire()
+            self._read_once()
             if self.progress().lag == 0 or self._stop.is_set():
                 break
         self._past_damage(lambda: self._tidy(at_least=1))
@@ -263,8 +255,8 @@ class Runner:
         loops = [
             threading.Thread(target=self._loop, args=(step, pause), name=f"runnel-{name}", daemon=True)
             for name, step, pause in (
-                ("acquire", self._acquire_and_expire, settings.scan_seconds),
-                ("poll", self._poll, _POLL_TICK),
+                ("expire", lambda: end_expired(self._root), settings.scan_seconds),
+                *((one.name, partial(self._read, one), one.pause) for one in self._parts.readers),
                 ("deliver", self._deliver, _TICK),
                 ("tidy", self._tidy, settings.archive_seconds),
                 ("again", self._log_again, _AGAIN_TICK),
@@ -441,24 +433,22 @@ class Runner:
         if self.pulse.release(part):
             self._renew()
 
-    def _acquire_and_expire(self) -> None:
-        end_expired(self._root)
-        self._acquire()
-
-    def _acquire(self) -> None:
-        self._took_in(self._parts.acquirer.acquire_all(self._progressed))
-
-    def _poll(self) -> None:
-        self._took_in(self._parts.polls.poll())
-
-    def _poll_once(self, report: Callable[[Progress], None]) -> None:
-        with self._root.catalog.read() as connection:
-            follows_any = any(is_web(feed.address or "") for feed in feeds.live_feeds(connection))
-        if follows_any:
+    def _read_once(
+        self, *, has_period: bool = False, report: Callable[[Progress], None] = lambda progress: None
+    ) -> None:
+        """Read all feeds that have periods of their own, or all others."""
+        if has_period and self._has_periods():
             self._say("polling", report)
-        self._took_in(self._parts.polls.poll(once=True))
+        for reader in self._parts.readers:
+            if reader.has_period is has_period:
+                self._read(reader, once=True)
 
-    def _took_in(self, taken: Acquisition) -> None:
+    def _has_periods(self) -> bool:
+        with self._root.catalog.read() as connection:
+            return any(has_period(feed.address) for feed in feeds.live_feeds(connection) if feed.address)
+
+    def _read(self, reader: SourceReader, *, once: bool = False) -> None:
+        taken = reader.read(once=once, progressed=self._progressed)
         self.pulse.count("items accepted", taken.accepted)
         self.pulse.count("items unchanged", taken.unchanged)
         self.pulse.count("things put aside", taken.put_aside)

@@ -40,22 +40,6 @@ def fresh_for(headers: Mapping[str, str], now: float) -> float:
     return max(0.0, end.timestamp() - (now if sent is None else sent.timestamp()))
 
 
-def retry_after(headers: Mapping[str, str], now: float, *, limit: float) -> float | None:
-    """Seconds that a server asks to be left alone, at most `limit`; None where it does not ask.
-
-    >>> retry_after({"Retry-After": "120"}, 0.0, limit=3600)
-    120.0
-    >>> retry_after({"Retry-After": "Thu, 01 Jan 1970 00:10:00 GMT"}, 0.0, limit=3600)
-    600.0
-    """
-    text = headers.get("Retry-After", "").strip()
-    seconds = whole_number(text)
-    if seconds is not None:
-        return float(min(seconds, limit))
-    moment = parse_date(text)
-    return None if moment is None else min(max(0.0, moment.timestamp() - now), limit)
-
-
 def next_wait(every: float, now: float, *, fresh: float = 0.0, head: DocumentHead | None = None) -> float:
     """Seconds until a feed is asked again: what was declared, or longer where its publisher asks for it.
 

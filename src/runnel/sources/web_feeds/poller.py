@@ -11,8 +11,9 @@ import asyncio
 import logging
 import random as randomness
 from collections import deque
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from runnel.catalog.access import owners
@@ -29,13 +30,14 @@ from runnel.errors import (
     WorkspaceError,
 )
 from runnel.model.feed import Feed
-from runnel.net.http_client import HttpClient, HttpResponse, http_client_of
+from runnel.net.http_client import HttpClient, HttpResponse, check_url, http_client_of
 from runnel.net.loop_thread import LoopThread
 from runnel.net.urls import shown_url
 from runnel.settings import Settings
 from runnel.sources.acquire import Acquirer, Acquisition
+from runnel.sources.contract import Source, SourceReader
 from runnel.sources.documents.decode import ACCEPT
-from runnel.sources.drop_folder import digest_of
+from runnel.sources.feed_reader import digest_of
 from runnel.sources.web_feeds.freshness import charset_of
 from runnel.sources.web_feeds.host_pace import HostPace, RequestBudget, host_of
 from runnel.sources.web_feeds.hub_links import HubOffer
@@ -71,11 +73,31 @@ class _View:
     due: list[DuePoll]
 
 
-class Poller:
-    """Polls the web feeds of a root. `poll` is for threads, `poll_due` for coroutines; use one of the two.
+class WebFeeds(Source):
+    """Web addresses: polled in their periods, and read at once if a hub pushes them."""
+
+    schemes = frozenset({"http", "https"})
+    is_for_owners = True
+    has_period = True
+
+    def check_address(self, address: str, folder: Path, settings: Settings) -> None:
+        """Refuse what is no URL of a host, and addresses that may not be reached."""
+        check_url(address, settings.allowed_addresses)
+
+    def open(self, acquirer: Acquirer) -> Poller:
+        """A poller of all web feeds."""
+        return Poller(acquirer.catalog, acquirer, acquirer.settings)
+
+
+class Poller(SourceReader):
+    """Polls the web feeds of a workspace. `poll` is for threads, `poll_due` for coroutines; use one of the two.
 
     A `door` that is given is the caller's to close; otherwise the poller opens one and keeps it between rounds.
     """
+
+    name = "poll"
+    pause = _ROUND_SECONDS
+    has_period = True
 
     def __init__(
         self,
@@ -115,6 +137,10 @@ class Poller:
         self._offers: deque[tuple[Feed, HubOffer]] = deque()
         self._under_way: set[int] = set()
         self._thread = LoopThread("runnel-poll-loop")
+
+    def read(self, *, once: bool = False, progressed: Callable[[], None] = lambda: None) -> Acquisition:
+        """One round, as `poll`."""
+        return self.poll(once=once)
 
     def poll(self, *, once: bool = False) -> Acquisition:
         """One round, for callers without an event loop; requests stay under way until the next."""

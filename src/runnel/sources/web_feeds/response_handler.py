@@ -31,19 +31,14 @@ from runnel.errors import (
 )
 from runnel.model.feed import ADMIN
 from runnel.net.http_client import HttpResponse
+from runnel.net.retry_after import retry_after
 from runnel.net.urls import shown_url
 from runnel.settings import Settings
 from runnel.sources.acquire import Acquirer, Acquisition
 from runnel.sources.documents.adapt import AdaptedFeed
 from runnel.sources.documents.document_head import DAY, DocumentHead
-from runnel.sources.drop_folder import digest_of
-from runnel.sources.web_feeds.freshness import (
-    back_off,
-    charset_of,
-    fresh_for,
-    next_wait,
-    retry_after,
-)
+from runnel.sources.feed_reader import digest_of
+from runnel.sources.web_feeds.freshness import back_off, charset_of, fresh_for, next_wait
 from runnel.sources.web_feeds.publishing_rates import learn
 from runnel.sources.web_feeds.refresh import PublishingModel
 
@@ -250,7 +245,7 @@ class ResponseHandler:
         failures = before.failures + 1
         limit = settings.poll_retry_limit_seconds
         wait = back_off(failures, settings.poll_retry_seconds, limit, self._random)
-        asked = None if answer is None else retry_after(answer.headers, moment / 1e6, limit=limit)
+        asked = None if answer is None else retry_after(answer.headers.get("Retry-After"), moment / 1e6, limit=limit)
         wait = max(wait, asked or 0.0)
         self._say(poll, problem)
         state = replace(

@@ -379,8 +379,8 @@ def _simulated(made: Runner) -> _SimulatedTime:
     return simulated
 
 
-_SLEEPERS = 9
-"""Eight runner loops, and the thread that watches the query."""
+_SLEEPERS = 10
+"""Nine runner loops, two of them for the sources, and the thread that watches the query."""
 
 
 def test_a_healthy_runner_is_live_for_ten_minutes(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

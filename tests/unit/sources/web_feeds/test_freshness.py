@@ -15,7 +15,6 @@ from runnel.sources.web_feeds.freshness import (
     charset_of,
     fresh_for,
     next_wait,
-    retry_after,
 )
 from runnel.sources.web_feeds.host_pace import HostPace, RequestBudget
 
@@ -46,29 +45,10 @@ def test_how_long_an_answer_stays_fresh(headers: dict[str, str], seconds: float)
     assert fresh_for(headers, NOW) == seconds
 
 
-@pytest.mark.parametrize(
-    ("given_header", "seconds"),
-    [
-        ("120", 120),
-        ("Thu, 01 Jan 2026 12:02:00 GMT", 120),
-        ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
-        ("99999999", 3600),
-        ("Thu, 31 Dec 2099 00:00:00 GMT", 3600),
-        ("-5", None),
-        ("later", None),
-        ("", None),
-    ],
-)
-def test_how_long_a_server_wants_to_be_left_alone(given_header: str, seconds: float | None) -> None:
-    assert retry_after({"Retry-After": given_header}, NOW, limit=3600) == seconds
-
-
 @settings(deadline=None, max_examples=200)
 @given(some.dictionaries(some.sampled_from(["Cache-Control", "Expires", "Age", "Date", "Retry-After"]), _texts))
 def test_no_header_breaks_anything(headers: dict[str, str]) -> None:
     assert fresh_for(headers, NOW) >= 0
-    asked = retry_after(headers, NOW, limit=3600)
-    assert asked is None or 0 <= asked <= 3600
 
 
 @settings(deadline=None, max_examples=200)

@@ -14,8 +14,7 @@ import random
 import re
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from runnel.errors import InputError, RefusedAddressError, UnreachableError
@@ -25,6 +24,7 @@ from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, Oper
 from runnel.model.operator import Parameter
 from runnel.net import http_client as outside
 from runnel.net.background_loop import BackgroundLoop
+from runnel.net.retry_after import retry_after
 
 if TYPE_CHECKING:
     from runnel.net.http_client import HttpClient
@@ -123,7 +123,7 @@ class Service:
                 if response.status not in _PASSING and response.status < 500:
                     return response
                 reason = _refusal(response)
-                asked = wait_asked(response.headers.get("Retry-After"), datetime.now(UTC))
+                asked = retry_after(response.headers.get("Retry-After"), time.time())
             except RefusedAddressError as error:
                 return Failed(error.message)
             except UnreachableError as error:
@@ -169,21 +169,6 @@ def cut_runs(sizes: Sequence[int], most: int, concurrency: int) -> list[slice]:
             start, held = place, 0
         held += size
     return [*runs, slice(start, len(sizes))]
-
-
-def wait_asked(value: str | None, now: datetime) -> float | None:
-    """The seconds that a Retry-After header asks for: it has seconds or a date.
-
-    >>> wait_asked("3", datetime.now(UTC)), wait_asked("soon", datetime.now(UTC))
-    (3.0, None)
-    """
-    text = (value or "").strip()[:64]
-    if text.isascii() and text.isdigit():
-        return float(text)
-    try:
-        return max(0.0, (parsedate_to_datetime(text) - now).total_seconds())
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
 
 
 def _refusal(response: Response) -> Failed:

@@ -1,0 +1,29 @@
+"""The Retry-After header of HTTP: how long a server asks to be left alone."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC
+from email.utils import parsedate_to_datetime
+
+DAY = 86_400.0
+
+
+def retry_after(value: str | None, now: float, *, limit: float = DAY) -> float | None:
+    """The seconds that a header asks for at a time (seconds since 1970), at most `limit`; None if there are none.
+
+    It has seconds or a date, and comes from outside: nonsense counts as nothing.
+
+    >>> retry_after("120", 0.0), retry_after("Thu, 01 Jan 1970 00:01:00 GMT", 20.0), retry_after("soon", 0.0)
+    (120.0, 40.0, None)
+    """
+    text = (value or "").strip()[:64]
+    if text.isascii() and text.isdigit():
+        wait = float(text)
+    else:
+        try:
+            moment = parsedate_to_datetime(text)
+            wait = (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() - now
+        except (ValueError, TypeError, IndexError, OverflowError):
+            return None
+    return min(max(wait, 0.0), limit) if math.isfinite(wait) else None

@@ -1,0 +1,61 @@
+"""Sources by address: the entry points of the group `runnel.sources`, built-in and plug-in alike."""
+
+from __future__ import annotations
+
+import logging
+from functools import cache
+from typing import cast
+
+from runnel.entry_points import find_entry, load_plugin, plugin_names
+from runnel.errors import InputError
+from runnel.sources.contract import Source
+from runnel.sources.feed_address import scheme_of
+
+logger = logging.getLogger("runnel")
+
+GROUP = "runnel.sources"
+
+
+@cache
+def installed_sources() -> dict[str, Source]:
+    """All sources that can be loaded, by name; those that come with Runnel first."""
+    loaded: dict[str, Source] = {}
+    for name in plugin_names(GROUP):
+        entry = find_entry(GROUP, name)
+        try:
+            if entry is not None:
+                loaded[name] = cast("Source", load_plugin(entry, Source, "source"))
+        except InputError as error:
+            logger.warning("%s", error)
+    return dict(sorted(loaded.items(), key=lambda named: not type(named[1]).__module__.startswith("runnel.")))
+
+
+def source_of(address: str) -> Source:
+    """The source that reads an address; InputError if there is none.
+
+    >>> type(source_of("drop/news")).__name__, type(source_of("https://muse.example/rss")).__name__
+    ('DropFolders', 'WebFeeds')
+    """
+    if not address.strip():
+        raise InputError("the address is empty", hint="give the path of a file or folder, or an https:// URL")
+    if any(ord(character) < 0x20 for character in address):
+        raise InputError("the address has control characters in it", place=repr(address[:80]))
+    scheme = scheme_of(address)
+    for source in installed_sources().values():
+        if scheme in source.schemes:
+            return source
+    known = sorted({f"{scheme}://" for source in installed_sources().values() for scheme in source.schemes if scheme})
+    raise InputError(
+        f"addresses with {scheme[:20]!r} cannot be read",
+        place=address[:80],
+        hint=f"give a path, or a URL that begins with {', '.join(known)}",
+    )
+
+
+def has_period(address: str) -> bool:
+    """Whether feeds at an address are read in periods of their own.
+
+    >>> has_period("https://muse.example/rss"), has_period("drop/news"), has_period("gopher://muse.example")
+    (True, False, False)
+    """
+    return any(one.has_period and scheme_of(address) in one.schemes for one in installed_sources().values())

@@ -1,0 +1,302 @@
+"""The contract of sources, run on those that come with Runnel and on the example of a plug-in."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.unit.sources.web_feeds.feed_server import FeedServer, Page
+
+import runnel
+from runnel.engine import Engine
+from runnel.errors import InputError, StatementError
+from runnel.settings import Settings
+from runnel.sources import registry
+from runnel.sources.contract import Source, SourceReader
+from runnel.sources.registry import has_period, installed_sources, source_of
+from runnel.testing import FakeClock
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "plug-in-source" / "src" / "runnel_mbox" / "__init__.py"
+Read = Callable[..., list[int]]
+"""Read all feeds a number of times, hours apart; gives how many items were accepted each time."""
+
+Items = dict[str, str]
+"""The ids of items with their titles, oldest first."""
+
+
+def example() -> ModuleType:
+    """The module of the example, as if it were installed."""
+    if "runnel_mbox" not in sys.modules:
+        spec = importlib.util.spec_from_file_location("runnel_mbox", EXAMPLE)
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules["runnel_mbox"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["runnel_mbox"])
+    return sys.modules["runnel_mbox"]
+
+
+class Place(ABC):
+    """Somewhere outside from which a source reads feeds."""
+
+    @abstractmethod
+    def address(self, name: str) -> str:
+        """The address of a feed."""
+
+    @abstractmethod
+    def put(self, name: str, items: Items) -> None:
+        """Put these items there, in place of those before."""
+
+    @abstractmethod
+    def spoil(self, name: str) -> None:
+        """Put something there that cannot be read."""
+
+
+class Folder(Place):
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def address(self, name: str) -> str:
+        (self.folder / name).mkdir(exist_ok=True)
+        return str(self.folder / name)
+
+    def put(self, name: str, items: Items) -> None:
+        entries = [f"<item><guid>{one}</guid><title>{title}</title></item>" for one, title in items.items()]
+        document = f"<rss version='2.0'><channel><title>t</title>{''.join(reversed(entries))}</channel></rss>"
+        (self.folder / name / "items.rss").write_text(document)
+
+    def spoil(self, name: str) -> None:
+        (self.folder / name / "items.rss").write_text("<rss><channel><item>")
+
+
+class Web(Place):
+    def __init__(self, server: FeedServer) -> None:
+        self.server = server
+
+    def address(self, name: str) -> str:
+        return self.server.url(f"/{name}")
+
+    def put(self, name: str, items: Items) -> None:
+        entries = [f"<item><guid>{one}</guid><title>{title}</title></item>" for one, title in items.items()]
+        document = f"<rss version='2.0'><channel><title>t</title>{''.join(reversed(entries))}</channel></rss>"
+        self.server.pages[f"/{name}"] = Page(document.encode())
+
+    def spoil(self, name: str) -> None:
+        self.server.pages[f"/{name}"] = Page(b"<rss><channel><item>")
+
+
+class Mailbox(Place):
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def address(self, name: str) -> str:
+        return f"mbox://{self.folder / name}"
+
+    def put(self, name: str, items: Items) -> None:
+        mails = [
+            f"From ann Sun Nov 15 09:30:00 2026\nMessage-ID: {one}\nSubject: {title}\n\nhello\n\n"
+            for one, title in items.items()
+        ]
+        (self.folder / name).write_text("".join(mails))
+
+    def spoil(self, name: str) -> None:
+        (self.folder / name).unlink(missing_ok=True)
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[FeedServer]:
+    with FeedServer().running() as made:
+        yield made
+
+
+@pytest.fixture(params=["files", "web", "mbox"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    sources = {**installed_sources(), "mbox": example().Mailboxes()}
+    monkeypatch.setattr(registry, "installed_sources", lambda: sources)
+    return str(request.param)
+
+
+@pytest.fixture
+def source(kind: str) -> Source:
+    return registry.installed_sources()[kind]
+
+
+@pytest.fixture
+def place(kind: str, tmp_path: Path, server: FeedServer) -> Place:
+    return {"files": Folder(tmp_path), "web": Web(server), "mbox": Mailbox(tmp_path)}[kind]
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def engine(kind: str, tmp_path: Path, clock: FakeClock) -> Iterator[Engine]:
+    chosen: dict[str, Any] = {"allowed_addresses": ("127.0.0.1/32",), "poll_seconds": 600.0, "lag_limit": 4}
+    with runnel.open(tmp_path / "root", clock=clock, **chosen) as made:
+        yield made
+
+
+@pytest.fixture
+def reader(source: Source, engine: Engine) -> Iterator[SourceReader]:
+    made = source.open(engine._acquirer)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def read(reader: SourceReader, clock: FakeClock) -> Read:
+    def read(times: int = 1) -> list[int]:
+        found = []
+        for _ in range(times):
+            clock.advance(timedelta(hours=2))
+            found.append(reader.read(once=True).accepted)
+        return found
+
+    return read
+
+
+def register(engine: Engine, place: Place, name: str = "Wire") -> None:
+    engine.execute(f"register feed '{place.address(name)}' as {name};")
+
+
+def test_every_installed_source_is_in_this_suite() -> None:
+    assert sorted(installed_sources()) == ["files", "web"]
+    assert all(isinstance(one, Source) for one in installed_sources().values())
+
+
+def test_schemes_are_in_lower_case_and_belong_to_one_source(kind: str) -> None:
+    schemes = [scheme for one in registry.installed_sources().values() for scheme in one.schemes]
+    assert len(schemes) == len(set(schemes))
+    assert all(scheme == scheme.lower() for scheme in schemes)
+
+
+def test_an_address_leads_to_its_source(source: Source, place: Place, tmp_path: Path) -> None:
+    address = place.address("Wire")
+    assert registry.source_of(address) is source
+    assert registry.has_period(address) is source.has_period
+    source.check_address(address, tmp_path, Settings.load(tmp_path, allowed_addresses=("127.0.0.1/32",)))
+
+
+@settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(rest=st.text(max_size=40) | st.sampled_from(["", "[", "[x/", "@", "host", "%00", "/\ud800"]))
+def test_any_address_is_accepted_or_refused_in_words(source: Source, tmp_path: Path, rest: str) -> None:
+    for scheme in source.schemes:
+        address = f"{scheme}://{rest}" if scheme else rest
+        try:
+            registry.source_of(address).check_address(address, tmp_path, Settings.load(tmp_path))
+        except InputError:
+            continue
+
+
+def test_who_may_register_an_address_and_with_a_period(source: Source, place: Place, engine: Engine) -> None:
+    statement = f"register feed '{place.address('Wire')}' as Wire every 1 hour;"
+    if source.has_period:
+        engine.execute(statement)
+    else:
+        with pytest.raises(StatementError, match="have no period"):
+            engine.execute(statement)
+    engine.owners.add("ann")
+    statement = f"register feed '{place.address('Mine')}' as Mine;"
+    if source.is_for_owners:
+        engine.acting_as("ann").execute(statement)
+    else:
+        with pytest.raises(StatementError, match="for the admin only"):
+            engine.acting_as("ann").execute(statement)
+
+
+def test_items_are_accepted_once_and_an_edited_one_again(place: Place, engine: Engine, read: Read) -> None:
+    register(engine, place)
+    place.put("Wire", {"a": "one", "b": "two"})
+    assert read(3) == [2, 0, 0]
+    place.put("Wire", {"a": "one", "b": "two, edited"})
+    assert read(2) == [1, 0]
+    place.put("Wire", {"a": "one", "b": "two, edited", "c": "three"})
+    assert read() == [1]
+
+
+def test_a_new_reader_knows_what_was_read(source: Source, place: Place, engine: Engine, read: Read) -> None:
+    register(engine, place)
+    place.put("Wire", {"a": "one"})
+    assert read() == [1]
+    again = source.open(engine._acquirer)
+    try:
+        assert again.read(once=True).accepted == 0
+    finally:
+        again.close()
+
+
+def test_a_feed_that_cannot_be_read_is_reported_once_and_hurts_no_other(
+    place: Place, engine: Engine, read: Read
+) -> None:
+    register(engine, place, "Broken")
+    register(engine, place, "Wire")
+    place.spoil("Broken")
+    place.put("Wire", {"a": "one"})
+    assert read(3) == [1, 0, 0]
+    assert len(engine.show("quarantine").lines) == 1
+    place.put("Broken", {"b": "two"})
+    assert read() == [1]
+
+
+def test_paused_and_dropped_feeds_are_not_read(place: Place, engine: Engine, read: Read) -> None:
+    register(engine, place)
+    register(engine, place, "Gone")
+    place.put("Wire", {"a": "one"})
+    place.put("Gone", {"b": "two"})
+    engine.execute("pause feed Wire; drop feed Gone;")
+    assert read() == [0]
+    engine.execute("resume feed Wire;")
+    assert read() == [1]
+
+
+def test_nothing_is_read_while_too_many_items_wait(place: Place, engine: Engine, read: Read) -> None:
+    register(engine, place)
+    place.put("Wire", {str(number): "one" for number in range(5)})
+    assert read() == [5]
+    place.put("Wire", {"more": "one"})
+    assert read() == [0]
+
+
+def test_a_reader_can_be_closed_before_it_reads_and_twice(source: Source, engine: Engine) -> None:
+    made = source.open(engine._acquirer)
+    made.close()
+    made.close()
+    assert made.name
+    assert made.pause > 0
+    assert made.has_period is source.has_period
+
+
+def test_an_address_of_no_source_is_refused_with_those_there_are() -> None:
+    with pytest.raises(InputError, match=r"'gopher' cannot be read \(give a path, or a URL that begins with file://"):
+        source_of("gopher://muse.example")
+    assert not has_period("gopher://muse.example")
+
+
+def test_a_plug_in_that_cannot_be_loaded_hurts_no_other(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    entries = {
+        "files": EntryPoint("files", "runnel.sources.drop_folder_source:DropFolders", registry.GROUP),
+        "gone": EntryPoint("gone", "no.such.module:Source", registry.GROUP),
+        "odd": EntryPoint("odd", "builtins:object", registry.GROUP),
+    }
+    monkeypatch.setattr(registry, "plugin_names", lambda group: sorted(entries))
+    monkeypatch.setattr(registry, "find_entry", lambda group, name: entries[name])
+    registry.installed_sources.cache_clear()
+    try:
+        assert list(installed_sources()) == ["files"]
+    finally:
+        registry.installed_sources.cache_clear()
+    assert "'gone' cannot be loaded" in caplog.text
+    assert "'odd' is not a Source" in caplog.text

@@ -1,0 +1,90 @@
+"""The example packages of plug-ins, installed as anybody would and run from end to end in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = ("plug-in-operator", "plug-in-sink", "plug-in-source")
+PAGES = {
+    "write-a-sink.md": "plug-in-sink/src/runnel_sqlite_sink/__init__.py",
+    "write-a-source.md": "plug-in-source/src/runnel_mbox/__init__.py",
+}
+MAIL = "From ann Sun Nov 15 09:30:00 2026\nMessage-ID: <{id}@mail.example>\nSubject: {title}\nFrom: Ann\n\nhello\n\n"
+RUN = """
+import sys
+import runnel
+
+workspace, mails = sys.argv[1:]
+with runnel.open(workspace) as engine:
+    if not engine.root.out.joinpath("loud.db").exists():
+        engine.execute(f'''
+            register operator shouted from 'shouted';
+            register feed 'mbox://{mails}' as Mails;
+            create feed Loud from Mails where shouted(title, ?words) and ?words > 1;
+            subscribe to Loud output sqlite 'loud.db';
+        ''')
+    engine.run(once=True)
+    assert engine.status().messages.keys() == {"done"}, engine.status().messages
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the example packages, as pip installs them without a network."""
+    folder = tmp_path_factory.mktemp("installed")
+    options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--target", str(folder)]
+    packages = [str(ROOT / "examples" / name) for name in EXAMPLES]
+    command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", *options, *packages]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def run(program: str, installed: Path, *arguments: str) -> str:
+    environment = os.environ | {"PYTHONPATH": str(installed)}
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=600)
+    assert done.returncode == 0, done.stderr[-5000:]
+    return done.stdout
+
+
+def test_installed_packages_offer_their_plug_ins(installed: Path) -> None:
+    program = """
+from runnel.matching.operators.plugins.registry import operator_names
+from runnel.sinks.registry import installed_sinks
+from runnel.sources.registry import installed_sources
+
+print(*operator_names(), *(sink.kind for sink in installed_sinks()), *installed_sources())
+"""
+    found = run(program, installed).split()
+    assert {"shouted", "sqlite", "mbox"} <= set(found)
+    assert found.index("mbox") > found.index("web"), "those that come with Runnel are first"
+
+
+@pytest.mark.spark
+def test_a_plug_in_source_operator_and_sink_work_from_end_to_end(installed: Path, tmp_path: Path) -> None:
+    mails = tmp_path / "mails"
+    mails.write_text("".join(MAIL.format(id=one, title=one) for one in ("quiet", "ROCK", "ROCK AND ROLL")))
+    run(RUN, installed, str(tmp_path / "root"), str(mails))
+    with mails.open("a") as file:
+        file.write(MAIL.format(id="more", title="VERY LOUD"))
+    run(RUN, installed, str(tmp_path / "root"), str(mails))
+    with sqlite3.connect(tmp_path / "root" / "out" / "loud.db") as database:
+        rows = database.execute("select title, version from items order by rowid").fetchall()
+    assert rows == [("ROCK AND ROLL", 1), ("VERY LOUD", 1)]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_shows_the_code_of_its_example(page: str) -> None:
+    text = (ROOT / "docs" / "how-to" / page).read_text("utf-8")
+    blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    code = (ROOT / "examples" / PAGES[page]).read_text("utf-8")
+    assert any(block.startswith(code) for block in blocks)
