@@ -37,6 +37,7 @@ from runnel.papers.roses.factoring.factor_filters import factor_filters
 from runnel.papers.roses.factoring.filter_table import clause_rates
 from runnel.papers.roses.factoring.filter_tree import FilterTree
 from runnel.papers.roses.factoring.filters import Filters
+from runnel.papers.roses.factoring.widen_clauses import widen_clauses
 from runnel.papers.roses.sta import factor_by_sta
 from runnel.papers.roses.subsumption_graph import build_graph
 from runnel.papers.roses.tree_matcher import TreeMatcher
@@ -126,10 +127,10 @@ def normal_forms(count: int, disjunctions: int, seed: int) -> Filters:
             words = dice.choice(KEYWORDS, dice.integers(1, 6), replace=False, p=rates / rates.sum())
             row.add(clauses.setdefault(tuple(sorted((2 * words).tolist())), len(clauses)))
         rows.append(sorted(row))
-    table = Rows.of(clauses)
+    table = widen_clauses(Rows.of(clauses), rates)
     selectivities = clause_rates(table, rates)
     wider = wider_clauses(table, Rows.of([[]] * (2 * KEYWORDS)), selectivities)
-    return Filters.of(Rows.of(rows), selectivities, wider)
+    return Filters.of(Rows.of(rows), selectivities, wider, first_union=len(clauses))
 
 
 def _warm_up() -> None:

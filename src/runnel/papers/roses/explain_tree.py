@@ -164,13 +164,14 @@ def explained_tree(part: PlanPart, source: int) -> ExplainedTree | None:
 
 
 def source_tree(logical: LogicalPlan, shares: Array | None, predicates: Array) -> tuple[FilterTree, LogicalPlan]:
-    """The tree of some predicates, and the table of nothing but these, whose numbers the tree has.
+    """The tree of some predicates, and a table of these with the wider clauses of the tree, whose numbers it has.
 
     `shares` is the part of all items that satisfies each atom of the plan.
     """
     atoms, table = _only(logical, predicates)
     known = None if shares is None else shares[atoms]
-    return FilterTable.of(table, known).tree(np.arange(len(predicates))), table
+    filters = FilterTable.of(table, known)
+    return filters.tree(np.arange(len(predicates))), replace(table, clauses=filters.clauses)
 
 
 def path_to(tree: FilterTree, predicate: int) -> list[int]:

@@ -107,7 +107,7 @@ class TreePart:
         return found
 
     def _prepared(self, tree: FilterTree) -> SourceTree:
-        literals, atoms = self._logical.clauses, self._atoms
+        literals, atoms = self._table.clauses, self._atoms
         arrays = TreeArrays(
             parents=tree.parents,
             clause_offsets=tree.clauses.offsets,

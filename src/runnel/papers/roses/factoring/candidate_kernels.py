@@ -19,7 +19,8 @@ _SEARCHED = 512
 class Shape(NamedTuple):
     """Elements by predicate (see `elements.py`), and the predicates themselves.
 
-    `sets` are their clauses; `anchored` has for every clause the predicates of which it is the rarest.
+    `sets` are their clauses; `anchored` has for every clause the predicates of which it is the rarest. Clauses from
+    `first_union` on are unions of others.
     """
 
     offsets: Array
@@ -31,6 +32,7 @@ class Shape(NamedTuple):
     sets: Array
     anchored_offsets: Array
     anchored: Array
+    first_union: int
 
 
 @kernel
@@ -66,13 +68,16 @@ def _list_sets(shape: Shape, predicate: int, found: Array) -> int:
 
 @kernel
 def _keep(mask: np.uint64, shape: Shape, start: int, count: int, found: Array, size: int) -> int:
-    """Add a mask, unless there is no room or an element of it implies another."""
+    """Add a mask, unless there is no room, an element of it implies another, or two of its elements are unions."""
     if size >= len(found):
         return size
+    unions = 0
     for place in range(count):
         bit = np.uint64(1) << np.uint64(place)
-        if mask & bit and shape.closures[start + place] & mask != bit:
-            return size
+        if mask & bit:
+            unions += shape.values[start + place] >= shape.first_union
+            if unions > 1 or shape.closures[start + place] & mask != bit:
+                return size
     found[size] = mask
     return size + 1
 

@@ -88,12 +88,13 @@ def find_candidates(predicates: Rows, filters: Filters, settings: FactoringSetti
     limits = settings or FactoringSettings()
     elements = find_elements(predicates, filters)
     budget = max(15, min(limits.subsets, limits.entries // max(1, len(predicates))))
-    listed = list_entries(_shape(predicates, elements, len(filters.selectivities)), budget, limits.entries)
+    listed = list_entries(_shape(predicates, elements, filters), budget, limits.entries)
     return _Entries(elements, *listed).grouped(predicates, filters)
 
 
-def _shape(predicates: Rows, elements: Elements, clauses: int) -> Shape:
+def _shape(predicates: Rows, elements: Elements, filters: Filters) -> Shape:
     """What the kernels read: a predicate is anchored at the clause that the fewest predicates have."""
+    clauses = len(filters.selectivities)
     support = np.bincount(elements.rows.values, minlength=clauses)
     long = np.flatnonzero(predicates.lengths >= _ANCHORED)
     owners, values = predicates.expand(long)
@@ -110,6 +111,7 @@ def _shape(predicates: Rows, elements: Elements, clauses: int) -> Shape:
         predicates.values,
         anchored.offsets,
         anchored.values,
+        filters.first_union,
     )
 
 

@@ -1,7 +1,7 @@
 """From a predicate table to filters: which clauses subsume which, how selective they are, and the trees of sources.
 
 In: a logical plan and the part of all items that satisfies each atom. Out: the filter tree of a source, over the
-table's own numbers of clauses and predicates.
+table's own numbers of predicates, and the numbers of its clauses and of wider ones.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from runnel.papers.roses.factoring.candidates import FactoringSettings
 from runnel.papers.roses.factoring.factor_filters import factor_filters
 from runnel.papers.roses.factoring.filter_tree import FilterTree
 from runnel.papers.roses.factoring.filters import Filters
+from runnel.papers.roses.factoring.widen_clauses import widen_clauses
 from runnel.plan.logical_plan import LogicalPlan
 
 UNKNOWN_SHARE = 0.3
@@ -29,11 +30,16 @@ UNKNOWN_SHARE = 0.3
 
 @dataclass(frozen=True)
 class FilterTable:
-    """The clauses of a predicate table: their selectivities, and the wider clauses of each."""
+    """The clauses of a predicate table: their selectivities, and the wider clauses of each.
+
+    `clauses` are those of the table, in their order, and behind them wider ones that only filters use.
+    """
 
     predicates: Rows
+    clauses: Rows
     selectivities: Array
     wider: Rows
+    first_union: int
 
     @staticmethod
     def of(logical: LogicalPlan, shares: Array | None = None) -> FilterTable:
@@ -42,18 +48,22 @@ class FilterTable:
         A share of 1 says that nothing is known of the atom.
         """
         known = np.ones(len(logical.atoms)) if shares is None else np.asarray(shares, dtype=np.float64)
-        rates = clause_rates(logical.clauses, np.where(known >= 1.0, UNKNOWN_SHARE, known))
+        likely = np.where(known >= 1.0, UNKNOWN_SHARE, known)
+        clauses = widen_clauses(logical.clauses, likely)
+        rates = clause_rates(clauses, likely)
         atoms = [
             cast(Atom, decode_expression(json.loads(logical.atoms.text(atom)))) for atom in range(len(logical.atoms))
         ]
-        wider = wider_clauses(logical.clauses, wider_literals(atoms), rates)
-        return FilterTable(logical.predicates, rates, wider)
+        wider = wider_clauses(clauses, wider_literals(atoms), rates)
+        return FilterTable(logical.predicates, clauses, rates, wider, len(logical.clauses))
 
     def tree(self, predicates: Array, settings: FactoringSettings | None = None) -> FilterTree:
         """The filter tree of some predicates, by their numbers in the table."""
         _, clauses = self.predicates.expand(predicates)
         chosen = Rows(offsets_of(self.predicates.lengths[predicates]), clauses)
-        tree = factor_filters(Filters.of(chosen, self.selectivities, self.wider), settings)
+        tree = factor_filters(
+            Filters.of(chosen, self.selectivities, self.wider, first_union=self.first_union), settings
+        )
         named = Rows(tree.predicates.offsets, predicates[tree.predicates.values].astype(np.int32))
         return replace(tree, predicates=named)
 

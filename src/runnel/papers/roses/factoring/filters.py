@@ -16,17 +16,25 @@ class Filters:
 
     `wider` has for every clause some clauses that strictly subsume it; `selectivities` the part of all items that
     satisfies each clause, never less for a wider clause. Clauses are taken to be independent, unless `sample` tells:
-    bits, a row for every clause, one bit for every item of a sample of `sampled` items that satisfies it.
+    bits, a row for every clause, one bit for every item of a sample of `sampled` items that satisfies it. Clauses
+    from `first_union` on are unions of others. Two unions are seldom independent, so no filter is made of two.
     """
 
     predicates: Rows
     selectivities: Array
     wider: Rows
     sample: Array
+    first_union: int
     sampled: int = 0
 
     @staticmethod
-    def of(predicates: Rows, selectivities: Array, wider: Rows | None = None, sample: Array | None = None) -> Filters:
+    def of(
+        predicates: Rows,
+        selectivities: Array,
+        wider: Rows | None = None,
+        sample: Array | None = None,
+        first_union: int | None = None,
+    ) -> Filters:
         """Filters from clauses; `sample` holds truths, a row for every item and a column for every clause.
 
         >>> filters = Filters.of(Rows.of([[0, 1], [0, 2]]), np.array([0.5, 0.1, 0.1]))
@@ -39,7 +47,8 @@ class Filters:
         if sample is not None and len(sample):
             bits, sampled = pack_sample(np.asarray(sample, dtype=bool)), len(sample)
         rates = np.clip(np.asarray(selectivities, dtype=np.float64), 0.0, 1.0)
-        return Filters(predicates, monotone(rates, known), known, bits, sampled)
+        first = count if first_union is None else first_union
+        return Filters(predicates, monotone(rates, known), known, bits, first, sampled)
 
 
 def set_rates(sets: Rows, filters: Filters) -> Array:
