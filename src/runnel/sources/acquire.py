@@ -26,7 +26,7 @@ from runnel.settings import Settings
 from runnel.sources.document_child import DocumentSource
 from runnel.sources.document_pool import document_pool
 from runnel.sources.documents.adapt import AdaptedFeed
-from runnel.sources.drop_folder import ChangedFile, FileState, digest_of, read_file, scan
+from runnel.sources.drop_folder import ChangedFile, FileState, content_digest, read_file, scan
 from runnel.sources.feed_address import is_web, parse_address
 from runnel.sources.first_fetch import FirstFetch, first_fetch
 from runnel.sources.rdf.decode_rdf import form_of
@@ -191,7 +191,7 @@ class Acquirer:
                 data = read_file(file.path, limit=self._settings.max_document_bytes)
             except InputError:
                 data = b""
-            if digest_of(data) != file.state.digest:
+            if content_digest(data) != file.state.digest:
                 return Acquisition()  # not what was looked at a moment ago: the next look will tell
             try:
                 result, refused = self.take_document(feed, data, file.state.path, is_first=is_first)

@@ -104,7 +104,7 @@ def _look(path: Path, folder: Path | None, known: Mapping[str, FileState], limit
         return _refused(name, before, InputError(f"cannot be read: {_reason(error)}", place=name), None)
     except InputError as problem:
         return _refused(name, before, problem, status)
-    digest = digest_of(data)
+    digest = content_digest(data)
     changed = before is None or before.digest != digest
     return ChangedFile(FileState(name, status.st_size, status.st_mtime_ns, digest), changed)
 
@@ -117,10 +117,10 @@ def _refused(
     return None if state == before else ChangedFile(state, problem=problem)
 
 
-def digest_of(data: bytes) -> str:
+def content_digest(data: bytes) -> str:
     """The digest of a file's content.
 
-    >>> digest_of(b"")
+    >>> content_digest(b"")
     'cae66941d9efbd404e4d88758ea67670'
     """
     return hashlib.blake2b(data, digest_size=16).hexdigest()

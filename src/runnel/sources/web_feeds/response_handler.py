@@ -36,7 +36,7 @@ from runnel.settings import Settings
 from runnel.sources.acquire import Acquirer, Acquisition
 from runnel.sources.documents.adapt import AdaptedFeed
 from runnel.sources.documents.document_head import DAY, DocumentHead
-from runnel.sources.drop_folder import digest_of
+from runnel.sources.drop_folder import content_digest
 from runnel.sources.web_feeds.freshness import (
     back_off,
     charset_of,
@@ -131,7 +131,7 @@ class ResponseHandler:
 
     def _document(self, fetched: Fetched, answer: HttpResponse, moment: int, hub: HubRow | None) -> PollOutcome:
         poll, memory = fetched.poll, fetched.poll.state.memory
-        digest = digest_of(answer.body)
+        digest = content_digest(answer.body)
         if digest == memory.digest:
             return self._unchanged(poll, answer, moment, hub)
         try:
