@@ -15,7 +15,9 @@ from pathlib import Path
 
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import match_segments, quarantine
-from runnel.catalog.logs.quarantine import DOCUMENT, ITEM, Quarantined, SourceFile
+from runnel.catalog.logs.quarantine import DOCUMENT, ITEM, Quarantined
+from runnel.catalog.polling import source_files
+from runnel.catalog.polling.source_files import SourceFile
 from runnel.catalog.store.connection import Catalog
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.errors import BrokenDocumentError, FencedError, InputError, StorageFullError
@@ -96,7 +98,7 @@ class Acquirer:
     def acquire(self, feed: Feed, progressed: Callable[[], None] = lambda: None) -> Acquisition:
         """Look at one source feed: every new or changed file is read; what is wrong with one is told once."""
         with self._catalog.read() as connection:
-            known = {one.path: one for one in quarantine.source_files(connection, feed.id)}
+            known = {one.path: one for one in source_files.known_files(connection, feed.id)}
         states = {path: FileState(path, one.size, one.modified, one.digest) for path, one in known.items()}
         try:
             found = scan(
@@ -209,7 +211,7 @@ class Acquirer:
 
     def _remember(self, feed: Feed, state: FileState, problem: InputError | None) -> None:
         with self._catalog.write() as connection:
-            quarantine.record_source_file(
+            source_files.record_file(
                 connection,
                 SourceFile(
                     feed.id,
@@ -228,7 +230,7 @@ class Acquirer:
         ]
         if mended:
             with self._catalog.write() as connection:
-                quarantine.forget_source_files(connection, feed.id, mended)
+                source_files.forget_files(connection, feed.id, mended)
 
     def _unreachable(self, feed: Feed, error: InputError, known: dict[str, SourceFile]) -> Acquisition:
         """An address that cannot be read is told once, and again when the reason changes."""
