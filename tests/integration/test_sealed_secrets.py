@@ -31,7 +31,7 @@ from runnel.catalog.store.sealed_secrets import read_fingerprint
 from runnel.cli.main import app
 from runnel.engine import Engine
 from runnel.engine.upkeep.backup import back_up
-from runnel.engine.upkeep.backup_manifest import MANIFEST, digest_of, read_manifest
+from runnel.engine.upkeep.backup_manifest import MANIFEST, file_digest, read_manifest
 from runnel.engine.upkeep.restore import Signer, restore
 from runnel.engine.workspace import adopt_workspace
 from runnel.errors import CorruptDataError, RunnerActiveError, WorkspaceError
@@ -218,7 +218,7 @@ def test_a_foreign_or_changed_backup_is_refused_with_a_key(backup: Path, tmp_pat
         restore(backup, tmp_path / "again", key=WorkspaceKey.make())
     (file,) = backup.glob("snapshots/*/folder/runnel.toml")
     file.write_text(file.read_text() + 'operator_modules = ["os"]\n')
-    digest = digest_of(file)
+    digest = file_digest(file)
     names = json.loads((backup / MANIFEST).read_bytes())["snapshot_files"]
     names["folder/runnel.toml"] = {"size": digest.size, "sha256": digest.sha256}
     _edit(backup, snapshot_files=names)
@@ -237,7 +237,7 @@ def test_a_new_backup_does_not_sign_what_somebody_changed_in_the_old_one(backup:
     name, digest = next(iter(read_manifest(backup).files.items()))
     file = backup / "files" / name
     file.write_bytes(b"changed")
-    changed = digest_of(file)
+    changed = file_digest(file)
     files = json.loads((backup / MANIFEST).read_bytes())["files"]
     files[name] = {"size": changed.size, "sha256": changed.sha256}
     _edit(backup, files=files)
@@ -254,7 +254,7 @@ def test_a_backup_without_a_fingerprint_does_not_bring_back_secrets_that_nobody_
     table = pq.read_table(file)
     pq.write_table(table.filter(pc.not_equal(table["name"], "key")), file)
     manifest = json.loads((backup / MANIFEST).read_bytes())
-    digest = digest_of(file)
+    digest = file_digest(file)
     entry = {"size": digest.size, "sha256": digest.sha256}
     _edit(
         backup,

@@ -6,11 +6,7 @@ from collections.abc import Mapping, Set
 
 import grimp
 
-KNOWN = [
-    {"runnel.algebra.nodes.calls", "runnel.algebra.nodes.graph_patterns"},
-    {"runnel.matching.graphs.patterns.check_layout", "runnel.matching.graphs.patterns.graph_layout"},
-    {"runnel.matching.explain.explain_query", "runnel.papers.roses.explain_tree"},
-]
+KNOWN: list[set[str]] = []
 """Cycles that are allowed until they are broken. A cycle that is gone has to be removed here."""
 
 

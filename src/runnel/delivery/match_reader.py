@@ -272,10 +272,10 @@ def _sizes(batch: ItemBatch) -> list[int]:
     return list((_ITEM_BYTES + texts).tolist())
 
 
-def digest_of(keys: Iterable[str]) -> str:
+def items_digest(keys: Iterable[str]) -> str:
     """The digest of the item keys of a message.
 
-    >>> digest_of(["1/a/1"]) == digest_of(["1/a/2"])
+    >>> items_digest(["1/a/1"]) == items_digest(["1/a/2"])
     False
     """
     return blake2b("\n".join(keys).encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

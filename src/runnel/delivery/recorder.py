@@ -19,7 +19,7 @@ from runnel.catalog.delivery.outbox import SubscriptionCursor
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog
-from runnel.delivery.match_reader import ItemOutline, MatchedRange, MatchReader, MessageRange, digest_of
+from runnel.delivery.match_reader import ItemOutline, MatchedRange, MatchReader, MessageRange, items_digest
 from runnel.errors import CorruptDataError
 from runnel.model.message import Message
 from runnel.model.subscription import Subscription
@@ -228,7 +228,9 @@ class Recorder:
             return
         self._root = self._shares.root_number
         fresh = {share.sequences for share in shares} - self._digests.keys()
-        self._digests |= {sequences: digest_of(self._outlines[one].key for one in sequences) for sequences in fresh}
+        self._digests |= {
+            sequences: items_digest(self._outlines[one].key for one in sequences) for sequences in fresh
+        }
 
     def _write(self, connection: Connection, shares: Sequence[MatchedRange], plan: int) -> None:
         """Record a message for each share, found with a plan version."""

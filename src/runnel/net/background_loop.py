@@ -41,7 +41,7 @@ class BackgroundLoop:
         return self._loop is not None
 
     def close(self) -> None:
-        """End the loop and its thread."""
+        """End the loop and its thread. Coroutines that still run in it are dropped: cancel them before."""
         with self._lock:
             loop, thread = self._loop, self._thread
             self._loop = self._thread = None

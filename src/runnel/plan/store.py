@@ -343,11 +343,7 @@ def load_part(storage: Storage, folder: str) -> PlanPart:
         if key in _parts:
             _parts.move_to_end(key)
             return _parts[key]
-    try:
-        part = read_part(storage, folder)
-    except CorruptDataError:
-        note_damaged(storage, folder)
-        raise
+    part = read_part(storage, folder)
     keep_part(storage, part)
     return part
 
@@ -373,6 +369,14 @@ def is_written(storage: Storage, folder: str) -> bool:
 
 def read_part(storage: Storage, folder: str) -> PlanPart:
     """One folder of a plan from the storage, for those who see to it themselves what stays mapped."""
+    try:
+        return _read_part(storage, folder)
+    except CorruptDataError:
+        note_damaged(storage, folder)
+        raise
+
+
+def _read_part(storage: Storage, folder: str) -> PlanPart:
     manifest = read_manifest(storage, folder)
     files = {name: _array(storage, folder, name, file) for name, file in manifest.files.items()}
     arrays = {name: _cut(folder, files[place.file], place) for name, place in manifest.arrays.items()}

@@ -10,11 +10,14 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import astuple
 from enum import IntEnum
 from typing import Any
 
 import clingo
 from clingo import ast
+
+from runnel.sandbox.rules_program import RulesProblem, RulesRefusedError
 
 GIVEN = ("has", "number", "text", "word", "day", "input")
 """The relations that describe an item; each has two places."""
@@ -38,14 +41,6 @@ class ReplyKind(IntEnum):
 
 class TooManyRowsError(Exception):
     """More rows than are taken."""
-
-
-class RulesRefusedError(Exception):
-    """Rules that cannot be used: message, line, hint."""
-
-    def __init__(self, message: str, line: int = 0, hint: str = "") -> None:
-        super().__init__(message)
-        self.message, self.line, self.hint = message, line, hint
 
 
 def open_program(max_reply: int) -> Callable[[bytes], bytes]:
@@ -78,7 +73,7 @@ class RulesServer:
             self._rules = rules
             return ReplyKind.READY, {"places": rules.places, "needs": rules.needs}
         except RulesRefusedError as error:
-            return ReplyKind.REFUSED, [error.message, error.line, error.hint]
+            return ReplyKind.REFUSED, astuple(error.problem)
         except TooManyRowsError:
             return ReplyKind.LARGE, None
 
@@ -101,7 +96,7 @@ class LoadedRules:
             message = (
                 f"no rule makes {goal}" if not found else f"{goal} has a different number of places in two rules"
             )
-            raise RulesRefusedError(message, 0, f"{goal} gives the rows")
+            raise RulesRefusedError(RulesProblem(message, 0, f"{goal} gives the rows"))
         (self.places,) = found
         constants = {one.name for one in statements if one.ast_type == ast.ASTType.Definition}
         for statement in statements:
@@ -121,9 +116,8 @@ class LoadedRules:
                 raise MemoryError from error
             raise _explained(log, str(error), self._program) from error
         if len(models) != 1:
-            raise RulesRefusedError(
-                "the rules do not decide: something follows from its own negation", 0, "mind `not` in a circle"
-            )
+            message = "the rules do not decide: something follows from its own negation"
+            raise RulesRefusedError(RulesProblem(message, 0, "mind `not` in a circle"))
         if len(models[0]) > MAX_ROWS:
             raise TooManyRowsError
         return [[_plain(argument) for argument in one.arguments] for one in sorted(models[0])]
@@ -208,13 +202,14 @@ def _heads(statement: Any) -> Iterator[tuple[str, int]]:
             head = statement.head
             plain = head.ast_type == kinds.Literal and head.sign == ast.Sign.NoSign
             if not plain or head.atom.ast_type != kinds.SymbolicAtom or head.atom.symbol.ast_type != kinds.Function:
-                raise RulesRefusedError("this is not a rule that can be used", line, _HEADS)
+                raise RulesRefusedError(RulesProblem("this is not a rule that can be used", line, _HEADS))
             symbol = head.atom.symbol
             if symbol.name in GIVEN and len(symbol.arguments) == _TWO:
-                raise RulesRefusedError(f"{symbol.name} is given by the item", line, "make facts of another name")
+                problem = RulesProblem(f"{symbol.name} is given by the item", line, "make facts of another name")
+                raise RulesRefusedError(problem)
             yield symbol.name, len(symbol.arguments)
         case _:
-            raise RulesRefusedError("this is not a rule", line, _HEADS)
+            raise RulesRefusedError(RulesProblem("this is not a rule", line, _HEADS))
 
 
 def _below(node: Any) -> Iterator[Any]:
@@ -249,7 +244,7 @@ def _explained(log: Sequence[str], otherwise: str, program: str) -> RulesRefused
     line = int(parts[1]) if separator and len(parts) > 1 and parts[1].isdigit() else 0
     # What comes too early to its end is said to be wrong on the line after the last.
     words = " ".join((message or said).replace("[#inc_base];", "").split())
-    return RulesRefusedError(words[:300], min(line, program.count("\n") + 1))
+    return RulesRefusedError(RulesProblem(words[:300], min(line, program.count("\n") + 1)))
 
 
 def _warm_up() -> None:

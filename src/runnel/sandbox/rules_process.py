@@ -9,7 +9,7 @@ from typing import Any
 
 from runnel.sandbox.process import BadReplyError, EndCause, SandboxError, SandboxProcess, SandboxProgram
 from runnel.sandbox.rules_child import MAX_ROWS, ReplyKind
-from runnel.sandbox.rules_program import RulesProblem
+from runnel.sandbox.rules_program import RulesProblem, RulesRefusedError
 
 START_SECONDS = 60.0
 """How long checking the rules may take."""
@@ -31,14 +31,6 @@ class RulesProcessError(Exception):
         super().__init__(reason)
         self.reason = reason
         self.passing = passing
-
-
-class RulesRefusedError(Exception):
-    """Rules that cannot be used, or not for this item."""
-
-    def __init__(self, problem: RulesProblem) -> None:
-        super().__init__(problem.message)
-        self.problem = problem
 
 
 @dataclass(frozen=True, slots=True)

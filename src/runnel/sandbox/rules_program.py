@@ -35,6 +35,14 @@ class RulesProblem:
     hint: str = ""
 
 
+class RulesRefusedError(Exception):
+    """Rules that cannot be used, or not for this item."""
+
+    def __init__(self, problem: RulesProblem) -> None:
+        super().__init__(problem.message)
+        self.problem = problem
+
+
 def screen(program: str) -> RulesProblem | None:
     """The first thing in rules that is not allowed in them.
 

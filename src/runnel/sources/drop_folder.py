@@ -14,7 +14,7 @@ from pathlib import Path
 
 from runnel.errors import InputError
 from runnel.sources.documents.decode import MAX_DOCUMENT
-from runnel.sources.feed_reader import DocumentState, digest_of
+from runnel.sources.feed_reader import DocumentState, content_digest
 from runnel.sources.rdf.decode_rdf import SUFFIXES as RDF_SUFFIXES
 
 SUFFIXES = frozenset({".xml", ".rss", ".atom", ".json", ".jsonl", ".ndjson", ".rdf", ".owl", *RDF_SUFFIXES})
@@ -92,7 +92,7 @@ def _look(path: Path, folder: Path | None, known: Mapping[str, DocumentState], l
         return _refused(name, before, InputError(f"cannot be read: {_reason(error)}", place=name), None)
     except InputError as problem:
         return _refused(name, before, problem, status)
-    digest = digest_of(data)
+    digest = content_digest(data)
     changed = before is None or before.digest != digest
     return ChangedFile(DocumentState(name, status.st_size, status.st_mtime_ns, digest), changed)
 

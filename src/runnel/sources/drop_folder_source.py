@@ -13,7 +13,7 @@ from runnel.sources.acquire import Acquirer
 from runnel.sources.contract import Source
 from runnel.sources.drop_folder import read_file, scan
 from runnel.sources.feed_address import local_path
-from runnel.sources.feed_reader import DocumentState, FeedReader, SourceDocument, digest_of
+from runnel.sources.feed_reader import DocumentState, FeedReader, SourceDocument, content_digest
 
 
 class DropFolders(Source):
@@ -48,7 +48,7 @@ class DropFolderReader(FeedReader):
                 data = read_file(file.path, limit=limit)
             except InputError:
                 continue
-            if digest_of(data) == file.state.digest:  # otherwise it changes just now, and the next round reads it
+            if content_digest(data) == file.state.digest:  # otherwise it is changing, and the next round reads it
                 yield SourceDocument(file.state, data)
 
     def is_there(self, name: str) -> bool:

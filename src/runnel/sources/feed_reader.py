@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from runnel.catalog.declared import feeds
-from runnel.catalog.logs import quarantine
-from runnel.catalog.logs.quarantine import DOCUMENT, ITEM, SourceFile
+from runnel.catalog.logs.quarantine import DOCUMENT, ITEM
+from runnel.catalog.polling import source_files
+from runnel.catalog.polling.source_files import SourceFile
 from runnel.errors import BrokenDocumentError, FencedError, InputError, StorageFullError
 from runnel.logs.items.item_log import Accepted
 from runnel.model.feed import Feed, FeedKind
@@ -66,7 +67,7 @@ class FeedReader(SourceReader):
     def changed(self, feed: Feed, known: Mapping[str, DocumentState]) -> Iterable[SourceDocument]:
         """Documents that are new or changed since their known state."""
         for name, data in self.documents(feed):
-            state = DocumentState(name, len(data), 0, digest_of(data))
+            state = DocumentState(name, len(data), 0, content_digest(data))
             if known.get(name) != state:
                 yield SourceDocument(state, data)
 
@@ -99,7 +100,7 @@ class FeedReader(SourceReader):
     def read_feed(self, feed: Feed, progressed: Callable[[], None] = lambda: None) -> Acquisition:
         """Take the new and changed documents of one feed."""
         with self.acquirer.catalog.read() as connection:
-            known = {one.path: one for one in quarantine.source_files(connection, feed.id)}
+            known = {one.path: one for one in source_files.known_files(connection, feed.id)}
         states = {path: DocumentState(path, one.size, one.modified, one.digest) for path, one in known.items()}
         is_first = _FIRST_LOOK_DONE not in known
         total, taken = Acquisition(), set[str]()
@@ -144,7 +145,7 @@ class FeedReader(SourceReader):
             None if problem is None else str(problem),
         )
         with self.acquirer.catalog.write() as connection:
-            quarantine.record_source_file(connection, row)
+            source_files.record_file(connection, row)
 
     def _forget_mended(self, feed: Feed, known: dict[str, SourceFile]) -> None:
         """Forget the problems of documents that are gone, and of an address that can be read again."""
@@ -155,7 +156,7 @@ class FeedReader(SourceReader):
         ]
         if mended:
             with self.acquirer.catalog.write() as connection:
-                quarantine.forget_source_files(connection, feed.id, mended)
+                source_files.forget_files(connection, feed.id, mended)
 
     def _unreachable(self, feed: Feed, error: InputError, known: dict[str, SourceFile]) -> Acquisition:
         """An address that cannot be read is reported once, and again when the reason changes."""
@@ -167,10 +168,10 @@ class FeedReader(SourceReader):
         return Acquisition(put_aside=1)
 
 
-def digest_of(data: bytes) -> str:
+def content_digest(data: bytes) -> str:
     """The digest of a document.
 
-    >>> digest_of(b"")
+    >>> content_digest(b"")
     'cae66941d9efbd404e4d88758ea67670'
     """
     return blake2b(data, digest_size=16).hexdigest()

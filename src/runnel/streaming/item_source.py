@@ -22,6 +22,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from runnel.model.segment import Slice
 from runnel.streaming.job import Job
+from runnel.streaming.worker.failures import reporting_failures
 
 if TYPE_CHECKING:
     from runnel.catalog.logs.plan_versions import PlanRow
@@ -151,13 +152,14 @@ class ItemReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """A bounded run ends with the items that are there when it begins."""
-        self._last = self._items.last_sequence()
+        with reporting_failures(self._job.storage):
+            self._last = self._items.last_sequence()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
         from runnel.catalog.logs import plan_versions
         from runnel.catalog.store.sequencer import last_sequence
 
-        with self._catalog.read() as connection:
+        with reporting_failures(self._job.storage), self._catalog.read() as connection:
             last = last_sequence(connection)
             if self._last is not None:
                 last = min(last, self._last)
@@ -183,6 +185,10 @@ class ItemReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
         return last
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        with reporting_failures(self._job.storage):
+            return self._partitions(start, end)
+
+    def _partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
         from runnel.catalog.logs import plan_versions
 
         slices = self._items.slices(start["sequence"], end["sequence"], rows=self._job.slice_items)

@@ -110,18 +110,25 @@ def is_slow_start(error: BaseException) -> bool:
     return "java.net.SocketTimeoutException" in java_causes(error)
 
 
-def java_causes(error: BaseException | None) -> list[str]:
-    """The class names of the Java exceptions behind an error of PySpark's, outermost first."""
-    names: list[str] = []
+def is_disk_full(error: BaseException) -> bool:
+    """Whether the JVM could not write a file of its own; Java has no class for this cause."""
+    return any("No space left on device" in message for message in java_causes(error).values())
+
+
+def java_causes(error: BaseException | None) -> dict[str, str]:
+    """The class names and messages of the Java exceptions behind an error of PySpark's, outermost first."""
+    causes: dict[str, str] = {}
     captured: Any = error
     java: Any = None
     while captured is not None and java is None:  # PySpark wraps some of them in exceptions of its own
         java, captured = getattr(captured, "_origin", None), getattr(captured, "_cause", None)
     with suppress(*UNANSWERED):
-        while java is not None and len(names) < _DEEPEST:
-            names.append(str(java.getClass().getName()))
+        for _ in range(_DEEPEST):
+            if java is None:
+                break
+            causes[str(java.getClass().getName())] = str(java.getMessage())
             java = java.getCause()
-    return names
+    return causes
 
 
 def keep_quiet(context: SparkContext) -> None:

@@ -19,7 +19,7 @@ def match_past(
     spark: Any, storage_url: str, slices: Sequence[Slice], plan: str, operators: str | None = None
 ) -> npt.NDArray[np.int64]:
     """The sequences of the items that match any query of a plan folder, in order; `operators` is a brief for them."""
-    of_plan = (0, plan, None, (), None, operators, 0, 0, None)
+    of_plan = (0, plan, None, (), None, operators, 0, 0)
     rows = [
         (one.tier, one.path, one.first_row, one.rows, one.first_sequence, one.accepted, *of_plan) for one in slices
     ]

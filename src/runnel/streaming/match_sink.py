@@ -21,6 +21,7 @@ from runnel.errors import RunnelError
 from runnel.model.segment import MatchPart
 from runnel.storage.file_storage import Storage
 from runnel.streaming.job import Job
+from runnel.streaming.worker.failures import reporting_failures
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -85,6 +86,10 @@ class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
     def commit(self, messages: Sequence[PartsWritten | None], batchId: int) -> None:  # noqa: N803
         """In the driver: the batch becomes a segment, once."""
+        with reporting_failures(self._job.storage):
+            self._commit(messages, batchId)
+
+    def _commit(self, messages: Sequence[PartsWritten | None], batch: int) -> None:
         from runnel.catalog.learned.stream_statistics import note
         from runnel.catalog.logs.match_segments import commit_segment
         from runnel.catalog.logs.quarantine import EVALUATION, Quarantined, add_quarantined
@@ -98,7 +103,7 @@ class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         # Spark commits every batch in a process of its own: a connection that is left open is never used again.
         with closing(self._job.open_catalog()) as catalog:
             settled = self._settled(catalog, storage, parts, written)
-            segment = self._segment(batchId, parts, written, 0 if settled is None else settled.added)
+            segment = self._segment(batch, parts, written, 0 if settled is None else settled.added)
             with catalog.write() as connection:
                 kept = parts if settled is None else settled.parts
                 # Under the lock: who collects orphans removes none that is named by then.

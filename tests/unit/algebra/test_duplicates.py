@@ -10,7 +10,7 @@ from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.encode import decode_node, encode_node
 from runnel.algebra.nodes.expressions import Compare
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union, reads
-from runnel.algebra.semantics.distinct import ID, digest_of, encode_key, key_of, render_distinct
+from runnel.algebra.semantics.distinct import ID, encode_key, key_digest, key_of, render_distinct
 from runnel.algebra.semantics.evaluate import accepts
 from runnel.algebra.semantics.evaluate_log import LoggedItem, evaluate_log
 from runnel.algebra.semantics.trace import trace_node
@@ -43,7 +43,7 @@ DAYS = timedelta(days=2)
 def test_values_are_compared_as_people_would(left: Value, right: Value, same: bool) -> None:
     keys = [key_of((TITLE,), "1", {"title": (value,)}) for value in (left, right)]
     assert (keys[0] == keys[1]) is same
-    digests = [digest_of(encode_key(key), b"h") for key in keys if key is not None]
+    digests = [key_digest(encode_key(key), b"h") for key in keys if key is not None]
     assert (digests[0] == digests[1]) is same
 
 

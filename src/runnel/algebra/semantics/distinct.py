@@ -59,10 +59,10 @@ def encode_key(key: Key) -> bytes:
     return json.dumps(key, ensure_ascii=True).encode("ascii")
 
 
-def digest_of(key: bytes, history: bytes) -> bytes:
+def key_digest(key: bytes, history: bytes) -> bytes:
     """A short digest of an encoded key, by which it is remembered as part of a history.
 
-    >>> digest_of(b"a", b"1") == digest_of(b"a", b"2")
+    >>> key_digest(b"a", b"1") == key_digest(b"a", b"2")
     False
     """
     return hashlib.blake2b(key, digest_size=DIGEST, key=history).digest()

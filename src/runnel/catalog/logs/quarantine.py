@@ -1,10 +1,12 @@
-"""What was put aside for a person to look at: broken documents, refused items, failed evaluations; source files."""
+"""Quarantine: broken documents, refused items, failed evaluations and damaged files, kept for inspection.
+
+In: what failed, and why. Out: lists of it, and the files whose bytes are no longer kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from sqlalchemy import Connection, delete, func, insert, select, update
 
@@ -13,7 +15,7 @@ from runnel.catalog.store.connection import chunks, now
 
 DOCUMENT, ITEM, EVALUATION, OPERATOR, FILE = "document", "item", "evaluation", "operator", "file"
 NO_BYTES = "; its bytes are no longer kept"
-_q, _s = schema.quarantine.c, schema.source_files.c
+_q = schema.quarantine.c
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,18 +31,6 @@ class Quarantined:
     path: str | None = None
     id: int = 0
     created: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class SourceFile:
-    """A file that was read for a feed, as it was then, and what was wrong with it."""
-
-    feed: int
-    path: str
-    size: int
-    modified: int
-    digest: str
-    problem: str | None = None
 
 
 def add_quarantined(connection: Connection, thing: Quarantined) -> None:
@@ -154,40 +144,3 @@ def forget_quarantined(connection: Connection, before: int, limit: int) -> list[
 def quarantined_paths(connection: Connection) -> set[str]:
     """Every file with bytes of what was put aside."""
     return {row.path for row in connection.execute(select(_q.path).where(_q.path.is_not(None)))}
-
-
-def source_files(connection: Connection, feed: int | None = None) -> list[SourceFile]:
-    """The files read so far, for one feed or for all."""
-    query = select(schema.source_files).order_by(_s.feed, _s.path)
-    if feed is not None:
-        query = query.where(_s.feed == feed)
-    rows: list[Any] = list(connection.execute(query))
-    return [SourceFile(row.feed, row.path, row.size, row.modified, row.digest, row.problem) for row in rows]
-
-
-def forget_source_files(connection: Connection, feed: int, paths: Iterable[str]) -> None:
-    """Forget files that are gone."""
-    for path in paths:
-        connection.execute(delete(schema.source_files).where(_s.feed == feed, _s.path == path))
-
-
-def forget_files_of_dropped(connection: Connection, before: int) -> int:
-    """Forget the files of feeds that were dropped before a time; gives how many."""
-    dropped = select(schema.feeds.c.id).where(schema.feeds.c.dropped < before)
-    return connection.execute(delete(schema.source_files).where(_s.feed.in_(dropped))).rowcount
-
-
-def record_source_file(connection: Connection, file: SourceFile) -> None:
-    """Remember a file as read."""
-    connection.execute(delete(schema.source_files).where(_s.feed == file.feed, _s.path == file.path))
-    connection.execute(
-        insert(schema.source_files).values(
-            feed=file.feed,
-            path=file.path,
-            size=file.size,
-            modified=file.modified,
-            digest=file.digest,
-            problem=file.problem,
-            checked=now(connection),
-        )
-    )

@@ -16,7 +16,7 @@ from runnel.catalog.access import consents
 from runnel.catalog.declared import feeds, subscriptions
 from runnel.catalog.delivery import delivery_health, receipts
 from runnel.catalog.logs import match_segments, plan_versions, quarantine
-from runnel.catalog.polling import polls
+from runnel.catalog.polling import polls, source_files
 from runnel.catalog.store import leases
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.ask.vitals import OperatorFigures, operator_figures
@@ -210,7 +210,7 @@ def _failing(connection: Connection, names: Mapping[int, str]) -> list[dict[str,
     """Files and web feeds that cannot be read."""
     files = [
         {"feed": names[file.feed], "problem": file.problem}
-        for file in quarantine.source_files(connection)
+        for file in source_files.known_files(connection)
         if file.problem and file.feed in names
     ]
     web = [

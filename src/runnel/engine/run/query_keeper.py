@@ -6,10 +6,9 @@ In: a root, its lease and a way to open Spark. Out: a query that matches; or an 
 from __future__ import annotations
 
 import logging
-import re
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -24,6 +23,7 @@ from runnel.errors import (
     CatalogUnavailableError,
     CorruptDataError,
     FencedError,
+    LineageConflictError,
     ReadOnlyError,
     RunnelError,
     SparkLostError,
@@ -32,9 +32,10 @@ from runnel.errors import (
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.private_files import make_private_folder
 from runnel.streaming.job import Job, form_of
-from runnel.streaming.jvm import UNANSWERED, is_slow_start, noticing_loss
+from runnel.streaming.jvm import UNANSWERED, is_disk_full, is_slow_start, noticing_loss
 from runnel.streaming.partitioned.shards import shard_count
 from runnel.streaming.streaming_query import checkpoint_path, choose_lineage, drop_old_checkpoints, start_query
+from runnel.streaming.worker.failures import read_failure
 from runnel.streaming.worker.progress_mark import place_mark, read_mark
 
 logger = logging.getLogger("runnel")
@@ -269,40 +270,29 @@ class QueryKeeper:
 
     def _after_failure(self, error: Exception) -> str | None:
         """What to do after the query failed: gives the reason for a new lineage, or raises what cannot be mended."""
-        text = str(error)
-        if "runnel.errors.FencedError" in text or "FencedError:" in text:
-            raise FencedError("another runner took this root over", hint="stop one of them")
-        if any(sign in text for sign in ("StorageFullError", "No space left on device", "disk is full")):
-            self.on_hold_up(StorageFullError("no room left in the root"))
-            return None
-        if "ReadOnlyError" in text:
-            self.on_hold_up(ReadOnlyError(reason_of(text)))
-            return None
-        if "CatalogUnavailableError" in text:
-            self.on_hold_up(CatalogUnavailableError("the catalog does not answer"))
-            return None
+        failure = read_failure(error)
+        cause = RunnelError(first_line(str(error))) if failure is None else failure.error()
+        match cause:
+            case FencedError():
+                raise FencedError("another runner took this root over", hint="stop one of them") from error
+            case StorageFullError() | ReadOnlyError() | CatalogUnavailableError():
+                self.on_hold_up(cause)
+                return None
+            case _ if failure is None and is_disk_full(error):
+                self.on_hold_up(StorageFullError("no room left for Spark's files"))
+                return None
         self.notice_progress()
         if is_slow_start(error) and self._has_patience():
             return None
         self._failures += 1
-        reason = reason_of(text)
-        if "LineageConflictError" in text and self._failures < _RETRIES:
-            logger.warning("the checkpoint does not continue the match log; a new lineage starts: %s", reason)
-            self._stop.wait(self._failures - 1.0)
-            return "the checkpoint does not continue the match log"
-        if "CorruptDataError" in text and "LineageConflictError" not in text:
-            if self._failures < _RETRIES and repair_partitioning(self._root, self._lease.epoch):
-                logger.warning("a partition is damaged, and not needed: a new lineage starts: %s", reason)
-                return "a partition was damaged"
-            path = damaged_path(text)
-            contained = None if path is None else contain_damage(self._root, self._lease.epoch, path)
-            if contained is not None:
-                self._failures = 0  # each time a file less: that is progress
-                self._pulse.count("files contained")
-                return "a plan was damaged" if contained is Containment.PLAN else None
-            raise CorruptDataError(
-                reason, hint="restore the file from a backup; `runnel doctor` checks the rest"
-            ) from error
+        reason = cause.message[:300]
+        if isinstance(cause, LineageConflictError):
+            if self._failures < _RETRIES:
+                logger.warning("the checkpoint does not continue the match log; a new lineage starts: %s", reason)
+                self._stop.wait(self._failures - 1.0)
+                return "the checkpoint does not continue the match log"
+        elif isinstance(cause, CorruptDataError):
+            return self._after_damage(error, reason, () if failure is None else failure.damaged)
         logger.error("matching failed: %s", reason)
         if self._failures >= _RETRIES:
             raise RunnelError(
@@ -312,6 +302,21 @@ class QueryKeeper:
         self._stop.wait(min(2.0**self._failures, 30.0))
         # A checkpoint that only Spark finds unreadable fails every time; the match log knows how far it has come.
         return "matching failed three times with this checkpoint" if self._failures == _FRESH_START else None
+
+    def _after_damage(self, error: Exception, reason: str, paths: Sequence[str]) -> str | None:
+        """Contain the damage of files; gives the reason for a new lineage, or raises what cannot be contained."""
+        epoch = self._lease.epoch
+        if self._failures < _RETRIES and repair_partitioning(self._root, epoch):
+            logger.warning("a partition is damaged, and not needed: a new lineage starts: %s", reason)
+            return "a partition was damaged"
+        contained = {contain_damage(self._root, epoch, path) for path in paths} - {None}
+        if not contained:
+            raise CorruptDataError(
+                reason, hint="restore the file from a backup; `runnel doctor` checks the rest"
+            ) from error
+        self._failures = 0  # each time a file less: that is progress
+        self._pulse.count("files contained")
+        return "a plan was damaged" if Containment.PLAN in contained else None
 
     def _has_patience(self) -> bool:
         """Wait a little for a machine that is too busy to start processes; False if it has been so for too long."""
@@ -334,22 +339,10 @@ class QueryKeeper:
         return True
 
 
-def reason_of(text: str) -> str:
-    """What went wrong, from the long story that Spark tells: our own error if one is in it, else its first line.
+def first_line(text: str) -> str:
+    """The first line of an error of Spark's.
 
-    >>> reason_of("x\\n  runnel.errors.CorruptDataError: plans/1 cannot be read\\n  at y")
-    'plans/1 cannot be read'
+    >>> first_line("\\n  [STREAM_FAILED] it failed\\n  at x")
+    '[STREAM_FAILED] it failed'
     """
-    ours = re.findall(r"runnel\.errors\.\w+: (.+)", text)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return (ours or lines or ["no reason given"])[0][:300]
-
-
-def damaged_path(text: str) -> str | None:
-    """The damaged file that a Runnel error in Spark's traceback names.
-
-    >>> damaged_path("x\\n  runnel.errors.CorruptDataError: items/log/1.arrow is damaged: …")
-    'items/log/1.arrow'
-    """
-    found = re.search(r"CorruptDataError: ((?:items|matches|plans|operators)/[^\s:,]+)", text)
-    return None if found is None else found[1]
+    return next((line.strip() for line in text.splitlines() if line.strip()), "no reason given")

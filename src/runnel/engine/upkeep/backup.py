@@ -37,7 +37,7 @@ from runnel.engine.upkeep.backup_manifest import (
     UNFINISHED,
     Digest,
     Manifest,
-    digest_of,
+    file_digest,
     read_manifest,
 )
 from runnel.engine.upkeep.catalog_copy import copy_out, identities
@@ -190,7 +190,9 @@ def _attempt(
         files[path] = _copy(root.storage.local(path), kept, link=link)
         copied += 1
     report(len(named), len(named))
-    own = {path.relative_to(place).as_posix(): digest_of(path) for path in sorted(place.rglob("*")) if path.is_file()}
+    own = {
+        path.relative_to(place).as_posix(): file_digest(path) for path in sorted(place.rglob("*")) if path.is_file()
+    }
     manifest = Manifest(
         FORMAT,
         made.isoformat(),
@@ -272,7 +274,7 @@ def _copy(source: Path, target: Path, *, link: bool) -> Digest:
             _copy_bytes(source, draft)
     except FileNotFoundError as error:
         raise _VanishedError(source.name) from error
-    digest = digest_of(draft)
+    digest = file_digest(draft)
     with draft.open("rb") as file:
         os.fsync(file.fileno())
     draft.replace(target)

@@ -186,7 +186,7 @@ def verified_chunks(folder: Path, name: str, expected: Digest) -> Iterator[bytes
         raise CorruptDataError(f"{name} is not what was backed up: its digest differs", hint=HINT)
 
 
-def digest_of(path: Path) -> Digest:
+def file_digest(path: Path) -> Digest:
     """The digest of a file."""
     found = hashlib.sha256()
     size = 0

@@ -20,6 +20,7 @@ from runnel.catalog.declared import stylesheets
 from runnel.catalog.delivery import ledger, receipts
 from runnel.catalog.learned import partition_loads, stream_statistics
 from runnel.catalog.logs import item_segments, match_segments, plan_versions, quarantine, seen_keys, undecided
+from runnel.catalog.polling import source_files
 from runnel.catalog.store import counters, leases
 from runnel.catalog.store.connection import now
 from runnel.engine.ask.slow_queries import log_slow_queries, sample_costs
@@ -282,7 +283,7 @@ class _Turn:
     def _forget_files(self) -> None:
         """Forget source files that are gone, though not if all of a feed are: its folder may only be away."""
         with self._root.catalog.read() as connection:
-            known = quarantine.source_files(connection)
+            known = source_files.known_files(connection)
         by_feed: dict[int, list[str]] = {}
         for file in known:
             if file.digest and Path(file.path).is_absolute():
@@ -291,8 +292,8 @@ class _Turn:
         with self._write() as connection:
             for feed, paths in gone.items():
                 if len(paths) < len(by_feed[feed]):
-                    quarantine.forget_source_files(connection, feed, paths)
-            quarantine.forget_files_of_dropped(connection, now(connection))
+                    source_files.forget_files(connection, feed, paths)
+            source_files.forget_files_of_dropped(connection, now(connection))
 
 
 def _merge_rows(connection: Connection) -> int:

@@ -16,7 +16,7 @@ from runnel.algebra.nodes.expressions import And, Between, Expression, In, Not, 
 from runnel.algebra.nodes.render import NOW
 from runnel.errors import InvalidConditionError
 from runnel.language.syntax.literals import Duration, Literal, Located, fitting, fitting_exactly
-from runnel.language.syntax.reader import DEEPEST, too_deep
+from runnel.language.syntax.nesting import DEEPEST, too_deep
 from runnel.language.syntax.statements import Condition
 from runnel.language.syntax.tokens import Token
 

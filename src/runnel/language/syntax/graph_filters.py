@@ -14,7 +14,7 @@ from runnel.algebra.nodes.calls import Relation, Variable
 from runnel.errors import InvalidConditionError, StatementError
 from runnel.language.syntax.graph_blocks import BlockReader
 from runnel.language.syntax.graph_terms import TermReader
-from runnel.language.syntax.reader import DEEPEST, too_deep
+from runnel.language.syntax.nesting import DEEPEST, too_deep
 
 _TURNED: dict[Relation, Relation] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _CALCULATION = frozenset("+-*/")

@@ -14,6 +14,7 @@ from runnel.algebra.nodes.render import RESERVED
 from runnel.errors import Span, StatementSyntaxError
 from runnel.language.syntax import expectations
 from runnel.language.syntax.describe_problem import describe_problem
+from runnel.language.syntax.nesting import DEEPEST, too_deep
 from runnel.language.syntax.tokens import END, NUMBER, QUOTED, SIGN, TEXT, TOKEN, WORD, Script, Token
 from runnel.model.item import MAX_NAME
 
@@ -24,9 +25,6 @@ if TYPE_CHECKING:
 
     ParseStatement = Callable[["TokenReader", Token], Statement]
     ParseCondition = Callable[["TokenReader"], Built | Written]
-
-DEEPEST = 50
-"""How deeply parentheses may be nested, as written and as printed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,12 +258,3 @@ class TokenReader:
             self.grammar.statements.keys(),
             self.grammar.conditions.keys(),
         )
-
-
-def too_deep(span: Span | None = None) -> StatementSyntaxError:
-    """The refusal of a text that is nested too deeply."""
-    return StatementSyntaxError(
-        f"parentheses are nested more than {DEEPEST} levels deep",
-        span=span,
-        hint="give the inner part a name with create feed and read that feed",
-    )

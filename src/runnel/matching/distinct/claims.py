@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runnel.algebra.nodes.attributes import Attribute
-from runnel.algebra.semantics.distinct import digest_of, encode_key, key_of
+from runnel.algebra.semantics.distinct import encode_key, key_digest, key_of
 from runnel.model.item import Attributes
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Failure, Matches
@@ -149,7 +149,7 @@ class GateKeeper:
                 key = key_of(gate.by, ids[place], attributes[place])
                 encoded[place, gate.by] = None if key is None else encode_key(key)
             told = encoded[place, gate.by]
-            keys[claim] = None if told is None else digest_of(told, gate.history)
+            keys[claim] = None if told is None else key_digest(told, gate.history)
         return keys
 
     def _attributes(self, records: Any) -> list[Attributes]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random as randomness
+import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, replace
@@ -30,14 +31,14 @@ from runnel.errors import (
     WorkspaceError,
 )
 from runnel.model.feed import Feed
+from runnel.net.background_loop import BackgroundLoop
 from runnel.net.http_client import HttpClient, HttpResponse, check_url, http_client_of
-from runnel.net.loop_thread import LoopThread
 from runnel.net.urls import shown_url
 from runnel.settings import Settings
 from runnel.sources.acquire import Acquirer, Acquisition
 from runnel.sources.contract import Source, SourceReader
 from runnel.sources.documents.decode import ACCEPT
-from runnel.sources.feed_reader import digest_of
+from runnel.sources.feed_reader import content_digest
 from runnel.sources.web_feeds.freshness import charset_of
 from runnel.sources.web_feeds.host_pace import HostPace, RequestBudget, host_of
 from runnel.sources.web_feeds.hub_links import HubOffer
@@ -136,7 +137,8 @@ class Poller(SourceReader):
         self._rests: deque[tuple[str, float]] = deque()
         self._offers: deque[tuple[Feed, HubOffer]] = deque()
         self._under_way: set[int] = set()
-        self._thread = LoopThread("runnel-poll-loop")
+        self._background = BackgroundLoop("runnel-poll-loop")
+        self._round = threading.Lock()
 
     def read(self, *, once: bool = False, progressed: Callable[[], None] = lambda: None) -> Acquisition:
         """One round, as `poll`."""
@@ -144,13 +146,15 @@ class Poller(SourceReader):
 
     def poll(self, *, once: bool = False) -> Acquisition:
         """One round, for callers without an event loop; requests stay under way until the next."""
-        return self._thread.run(lambda: self.poll_due(once=once))
+        with self._round:
+            return self._background.run(self.poll_due(once=once))
 
     def close(self) -> None:
         """Drop what is under way (it is due still) and let go of connections; after `poll`."""
-        if self._thread.started:
-            self._thread.run(self.aclose)
-            self._thread.close()
+        with self._round:
+            if self._background.started:
+                self._background.run(self.aclose())
+                self._background.close()
 
     async def aclose(self) -> None:
         """The same, after `poll_due`."""
@@ -300,7 +304,7 @@ class Poller(SourceReader):
         answer, poll = fetched.answer, fetched.poll
         if answer is None or answer.status not in DOCUMENT_STATUS:
             return fetched
-        if await asyncio.to_thread(digest_of, answer.body) == poll.state.memory.digest:
+        if await asyncio.to_thread(content_digest, answer.body) == poll.state.memory.digest:
             return fetched
         try:
             read = await self._acquirer.read_document_async(

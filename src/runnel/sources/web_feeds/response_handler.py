@@ -37,7 +37,7 @@ from runnel.settings import Settings
 from runnel.sources.acquire import Acquirer, Acquisition
 from runnel.sources.documents.adapt import AdaptedFeed
 from runnel.sources.documents.document_head import DAY, DocumentHead
-from runnel.sources.feed_reader import digest_of
+from runnel.sources.feed_reader import content_digest
 from runnel.sources.web_feeds.freshness import back_off, charset_of, fresh_for, next_wait
 from runnel.sources.web_feeds.publishing_rates import learn
 from runnel.sources.web_feeds.refresh import PublishingModel
@@ -126,7 +126,7 @@ class ResponseHandler:
 
     def _document(self, fetched: Fetched, answer: HttpResponse, moment: int, hub: HubRow | None) -> PollOutcome:
         poll, memory = fetched.poll, fetched.poll.state.memory
-        digest = digest_of(answer.body)
+        digest = content_digest(answer.body)
         if digest == memory.digest:
             return self._unchanged(poll, answer, moment, hub)
         try:

@@ -26,6 +26,7 @@ from runnel.storage.file_storage import open_storage
 from runnel.streaming.operator_snapshot import OperatorSnapshot
 from runnel.streaming.partitioned.route_slice import RoutedSlice, held_first, match_routed, route_slice
 from runnel.streaming.partitioned.shards import shard_keys
+from runnel.streaming.worker.failures import reporting_failures
 from runnel.streaming.worker.match_buffer import MOST_BYTES, MatchBuffer
 from runnel.streaming.worker.match_job import match_slice, slice_of, version_of
 
@@ -63,11 +64,12 @@ def route_slices(
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         stage = _RoutingTask(storage_url, lineage, shards, budget)
-        for row in (row for batch in batches for row in batch.to_pylist()):
-            found = list(stage.route(row))
-            if found:
-                yield pa.RecordBatch.from_pylist(found, schema=ROUTED_SCHEMA)
-        yield pa.RecordBatch.from_pylist(stage.finish(), schema=ROUTED_SCHEMA)
+        with reporting_failures(storage_url):
+            for row in (row for batch in batches for row in batch.to_pylist()):
+                found = list(stage.route(row))
+                if found:
+                    yield pa.RecordBatch.from_pylist(found, schema=ROUTED_SCHEMA)
+            yield pa.RecordBatch.from_pylist(stage.finish(), schema=ROUTED_SCHEMA)
 
     return run
 
@@ -137,7 +139,8 @@ def match_shard(
         rows = [row for frame in frames for row in frame.to_dict("records")]
         shard = _ShardTask(storage_url, lineage, budget)
         parts = [(row["part"], row["claims"]) for row in rows if row["part"] is not None]
-        parts += shard.match([row for row in rows if row["part"] is None])
+        with reporting_failures(storage_url):
+            parts += shard.match([row for row in rows if row["part"] is None])
         before = state.get[0] if state.exists else 0
         state.update((before + shard.items,))
         yield pd.DataFrame({"part": [part for part, _ in parts], "claims": [claims for _, claims in parts]})

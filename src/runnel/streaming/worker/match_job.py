@@ -18,6 +18,7 @@ from runnel.plan.store import PlanVersion
 from runnel.storage.file_storage import Storage, open_storage
 from runnel.streaming.operator_snapshot import OperatorSnapshot
 from runnel.streaming.partitioned.route_slice import RoutedSlice, held_first, match_routed, route_slice
+from runnel.streaming.worker.failures import reporting_failures
 from runnel.streaming.worker.match_buffer import MOST_BYTES, PART_SCHEMA, MatchBuffer
 from runnel.streaming.worker.plan_cache import DEFAULT_BUDGET, loaded_plan
 
@@ -33,14 +34,15 @@ def match_slices(
     def run(batches: Iterator[Any]) -> Iterator[Any]:
         storage = open_storage(storage_url)
         found, slices = MatchBuffer(), list[Slice]()
-        for batch in batches:
-            for row in batch.to_pylist():
-                slices.append(match_slice(storage, row, found, budget))
-                if found.size >= MOST_BYTES:
-                    yield _sealed(storage, lineage, found, slices)
-                    found, slices = MatchBuffer(), []
-        if slices:
-            yield _sealed(storage, lineage, found, slices)
+        with reporting_failures(storage_url):
+            for batch in batches:
+                for row in batch.to_pylist():
+                    slices.append(match_slice(storage, row, found, budget))
+                    if found.size >= MOST_BYTES:
+                        yield _sealed(storage, lineage, found, slices)
+                        found, slices = MatchBuffer(), []
+            if slices:
+                yield _sealed(storage, lineage, found, slices)
 
     return run
 

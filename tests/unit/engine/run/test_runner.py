@@ -19,11 +19,13 @@ from runnel.errors import (
     CatalogUnavailableError,
     CorruptDataError,
     FencedError,
+    LineageConflictError,
     RunnelError,
     SparkLostError,
     StorageFullError,
 )
 from runnel.storage.workspace_marker import MARKER
+from runnel.streaming.worker.failures import Failure
 
 
 class _Query:
@@ -141,13 +143,20 @@ def test_bounded_run_that_fails_leaves_no_query_behind(engine: Engine, monkeypat
     assert _Query.stopped == 1
 
 
+def _told(error: Exception) -> str:
+    """The text of an error of Spark's, after an error in one of its Python processes."""
+    return f"Traceback\n  {error}\nThe above exception was the cause:\n{Failure.of(error).line()}\n  at org.apache"
+
+
 @pytest.mark.parametrize(
     ("reason", "error", "starts"),
     [
-        ("x\n  runnel.errors.CorruptDataError: plans/1 cannot be read\n", CorruptDataError, 1),
-        ("runnel.errors.FencedError: epoch 1 is over", FencedError, 1),
+        (_told(CorruptDataError("plans/1 cannot be read")), CorruptDataError, 1),
+        (_told(FencedError("epoch 1 is over")), FencedError, 1),
         ("something nobody foresaw", RunnelError, 5),
-        ("runnel.errors.LineageConflictError: batch 0 begins at 7", RunnelError, 5),
+        ("an item says: runnel.errors.FencedError: epoch 1 is over", RunnelError, 5),
+        (_told(RunnelError(_told(FencedError("an item says so")))), RunnelError, 5),
+        (_told(LineageConflictError("batch 0 begins at 7")), RunnelError, 5),
     ],
 )
 def test_what_cannot_be_mended_ends_the_run(

@@ -17,7 +17,7 @@ import runnel
 from runnel.cli.main import app
 from runnel.engine.upkeep import backup as backup_module
 from runnel.engine.upkeep.backup import back_up
-from runnel.engine.upkeep.backup_manifest import MANIFEST, UNFINISHED, Manifest, digest_of, read_manifest
+from runnel.engine.upkeep.backup_manifest import MANIFEST, UNFINISHED, Manifest, file_digest, read_manifest
 from runnel.engine.upkeep.restore import restore
 from runnel.engine.upkeep.setting_rights import GIVES_RIGHTS, LIMITS, REPLACED, TUNING, rights_in
 from runnel.errors import CorruptDataError, InputError, NotAllowedError, RunnelError, StorageFullError
@@ -44,7 +44,7 @@ def _set(backup: Path, text: str) -> None:
     """Edit the settings of a backup, and its manifest so that the digests fit."""
     (file,) = backup.glob("snapshots/*/folder/runnel.toml")
     file.write_text(file.read_text() + text)
-    digest = digest_of(file)
+    digest = file_digest(file)
     entry = {"size": digest.size, "sha256": digest.sha256}
     _edit(backup, lambda value: value["snapshot_files"].update({"folder/runnel.toml": entry}))
 

@@ -21,8 +21,8 @@ from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, Oper
 from runnel.model.item import Attributes, Value
 from runnel.model.operator import Parameter, Row
 from runnel.sandbox.rules_child import is_constant
-from runnel.sandbox.rules_process import RulesLimits, RulesProcess, RulesProcessError, RulesRefusedError
-from runnel.sandbox.rules_program import LARGEST, MAX_BYTES, RulesProblem, screen
+from runnel.sandbox.rules_process import RulesLimits, RulesProcess, RulesProcessError
+from runnel.sandbox.rules_program import LARGEST, MAX_BYTES, RulesProblem, RulesRefusedError, screen
 
 MAX_FACTS = 20_000
 LONGEST = 4096
