@@ -19,7 +19,7 @@ from runnel.errors import StatementError
 from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_script
 from runnel.language.syntax.iri_prefixes import KNOWN_PREFIXES
-from runnel.language.syntax.reader import DEEPEST
+from runnel.language.syntax.nesting import DEEPEST
 from runnel.model.item import MAX_NAME, MOMENTS
 
 

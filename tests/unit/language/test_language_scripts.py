@@ -18,7 +18,7 @@ from runnel.algebra.nodes.render import RESERVED, render_name
 from runnel.errors import Span, StatementError, StatementSyntaxError
 from runnel.language.grammar.parser import parse
 from runnel.language.printing import print_statement
-from runnel.language.syntax.reader import DEEPEST
+from runnel.language.syntax.nesting import DEEPEST
 from runnel.language.syntax.statements import CreateFeed, Name, Parsed, Statement
 from runnel.model.item import MAX_NAME
 
