@@ -34,7 +34,7 @@ from runnel.matching.compile.compile_plan import compile_logical
 from runnel.matching.contract import Matcher
 from runnel.matching.filters.atoms.anchors import Anchors, choose_anchors
 from runnel.matching.filters.atoms.atom_layout import AtomLayout, lay_out_atoms
-from runnel.model.graph import Triple
+from runnel.model.graph import RdfGraph, Triple
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches
 from runnel.optimizer.optimize import optimize
@@ -149,7 +149,12 @@ class Bench:
         """The router's conditions, merged until there are `most`, and the weights of queries with these."""
         if most not in self._covers:
             found = cover_predicates(
-                self.logical, self.atoms, self.anchors, self.kin, most=most, publications=self.sampled
+                self.logical,
+                self.atoms,
+                self.anchors,
+                self.kin,
+                most=most,
+                samples={"graph": [RdfGraph.of(one) for one in self.sampled]},
             )
             weights = weigh_queries(self.logical, self.atoms, self.anchors, found.of_predicates, found.shares)
             self._covers[most] = found, weights

@@ -26,7 +26,7 @@ from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.graphs.rdf_terms import XSD
 from runnel.algebra.nodes.calls import Variable
 from runnel.algebra.nodes.expressions import And, Compare, Expression, Not, Or
-from runnel.model.graph import Triple
+from runnel.model.graph import RdfGraph, Triple
 from runnel.scaleout.containment.definition import contains
 from runnel.scaleout.cover.cover_predicates import Cover, cover_predicates
 from runnel.scaleout.cover.graph_mergers import GraphMergers, merge_by_edges
@@ -37,7 +37,8 @@ ROCK, JAZZ, LIVE = word("rock"), word("jazz"), word("live")
 
 def cover_of(plan: LaidOut, most: int | None = None, publications: list[list[Triple]] | None = None) -> Cover:
     kin = find_subsuming_roots(plan.logical, plan.atoms, plan.anchors)
-    return cover_predicates(plan.logical, plan.atoms, plan.anchors, kin, most=most, publications=publications or [])
+    samples = {"graph": [RdfGraph.of(one) for one in publications or ()]}
+    return cover_predicates(plan.logical, plan.atoms, plan.anchors, kin, most=most, samples=samples)
 
 
 def conditions_of(plan: LaidOut, cover: Cover) -> list[Expression]:

@@ -26,8 +26,9 @@ from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
 from runnel.optimizer.optimize import optimize
 from runnel.plan.gates import query_of
 from runnel.plan.logical_plan import LogicalPlan, PlanQuery
+from runnel.scaleout.cover.graph_cover import GRAPH_COVER
 from runnel.scaleout.divide.assign_queries import assign_queries, weigh_assignment
-from runnel.scaleout.divide.weigh_queries import COPY, EMIT, ENTRY, GRAPH_COPY, Weights, weigh_queries
+from runnel.scaleout.divide.weigh_queries import COPY, EMIT, ENTRY, Weights, weigh_queries
 
 GENERATED = settings(deadline=None, derandomize=True, max_examples=25)
 SHARES = {"rock": 0.2, "jazz": 0.2, "opera": 0.01, "lute": 0.001, "all": 0.9}
@@ -185,11 +186,11 @@ def test_graph_patterns_with_an_edge_in_common_lie_together() -> None:
             13: _pattern(("c", "p", "?z"), ("?z", "r", "f")),
         }
     )
-    assert weights.copy == GRAPH_COPY
+    assert weights.copy == GRAPH_COVER.copy_microseconds
     assert abs(int(weights.order[0]) - int(weights.order[2])) == 1
     assert abs(int(weights.order[1]) - int(weights.order[3])) == 1
     mixed = _weights({10: _pattern(("a", "p", "?x")), 11: _asks("rock")})
-    assert mixed.copy == COPY + GRAPH_COPY
+    assert mixed.copy == COPY + GRAPH_COVER.copy_microseconds
 
 
 @GENERATED

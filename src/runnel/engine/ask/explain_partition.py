@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.expressions import Expression, Not
+from runnel.algebra.nodes.item_patterns import ItemPattern
 from runnel.algebra.nodes.render import render, render_name
 from runnel.catalog.logs import plan_versions
 from runnel.engine.planning.partition_figures import PartitionFigure, PartitionFigures, partition_figures
@@ -25,7 +25,7 @@ from runnel.optimizer.subsumption.subsumes import subsumes
 from runnel.plan.gates import query_of
 from runnel.plan.logical_plan import LogicalPlan
 from runnel.plan.store import Plan, load_part
-from runnel.scaleout.containment.definition import contains
+from runnel.scaleout.cover.contract import cover_of
 from runnel.scaleout.partitioning import WeighedStrategy, read_assignment, read_partitioning
 
 _MOST_COMPARED = 60_000
@@ -258,8 +258,8 @@ def _implied(wide: Sequence[Expression], clauses: Sequence[Sequence[Expression]]
 
 
 def _follows(wide: Expression, narrow: Expression) -> bool:
-    if isinstance(wide, Graph) and isinstance(narrow, Graph):
-        return contains(wide, narrow)
+    if isinstance(wide, ItemPattern) and isinstance(narrow, ItemPattern) and wide.family == narrow.family:
+        return cover_of(wide.family).contains(wide, narrow)
     return subsumes(wide, narrow)
 
 

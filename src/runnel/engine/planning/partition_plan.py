@@ -90,7 +90,6 @@ def partition_queries(
     where it goes, if that is decided already; the strategy is then that of before. `noted` is kept with it.
     """
     from runnel.matching.filters.index.index_layout import stored_atoms
-    from runnel.matching.graphs.patterns.graph_layout import GraphLayout
     from runnel.scaleout.divide.make_partitioning import make_partitioning
 
     part = load_part(root.storage, base)
@@ -108,7 +107,7 @@ def partition_queries(
         matcher=root.settings.matcher,
         matches=known.matches(part.queries.query_ids),
         operator_milliseconds=known.operator_milliseconds or None,
-        publications=known.graphs if GraphLayout.is_stored(part.layout) else (),
+        samples=known.values,
         before=before,
         partitions=partitions,
         noted=noted,

@@ -1,7 +1,7 @@
 """What the stream has taught, as far as it helps to divide queries: it decides speed, never answers.
 
 In: statistics in the catalog, and the newest files of the logs. Out: how frequent words are, how often queries match,
-what operators cost, and some graphs.
+what operators cost, and some structured values.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from runnel.catalog.learned.stream_statistics import word_frequencies
 from runnel.catalog.logs.match_segments import matched_upto
 from runnel.engine.workspace import Workspace
 from runnel.errors import CorruptDataError, NotFoundError
-from runnel.model.graph import GRAPH, RdfGraph, Triple
+from runnel.model.item import Value
 from runnel.model.learned.operator_statistics import operator_key
+from runnel.model.structured_value import StructuredValue
 from runnel.plan.gates import visible
 
 logger = logging.getLogger("runnel")
@@ -30,8 +31,8 @@ _NEWEST = 20_000
 """Items in whose matches is counted how often queries match."""
 
 _LOOKED_AT = 2_000
-_GRAPHS = 200
-"""Graphs that tell which patterns are alike, and the newest items among which they are looked for."""
+_SAMPLED = 200
+"""Values of a kind that tell which patterns are alike, and the newest items among which they are looked for."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class StreamKnowledge:
 
     frequencies: Mapping[str, float] = field(default_factory=dict)
     operator_milliseconds: Mapping[str, float] = field(default_factory=dict)
-    graphs: Sequence[Sequence[Triple]] = ()
+    values: Mapping[str, Sequence[Value]] = field(default_factory=dict)
     matched: tuple[Array, Array] | None = None
     """Queries, ascending, and the matches of each for an item."""
 
@@ -66,7 +67,7 @@ def read_stream_knowledge(root: Workspace, connection: Connection, *, newest: bo
     upto = matched_upto(connection) if newest else 0
     if not upto:
         return StreamKnowledge(word_frequencies(connection), dear)
-    return StreamKnowledge(word_frequencies(connection), dear, newest_graphs(root, upto), match_rates(root, upto))
+    return StreamKnowledge(word_frequencies(connection), dear, newest_values(root, upto), match_rates(root, upto))
 
 
 def match_rates(root: Workspace, upto: int) -> tuple[Array, Array] | None:
@@ -83,14 +84,15 @@ def match_rates(root: Workspace, upto: int) -> tuple[Array, Array] | None:
     return queries, counts / (upto - after)
 
 
-def newest_graphs(root: Workspace, upto: int) -> list[list[Triple]]:
-    """The graphs of the newest items up to a sequence: from them patterns are merged (§4.3)."""
-    found: list[list[Triple]] = []
+def newest_values(root: Workspace, upto: int) -> dict[str, list[Value]]:
+    """The structured values of the newest items up to a sequence, by kind: from them patterns are merged (§4.3)."""
+    found: dict[str, list[Value]] = {}
     try:
         for batch in root.items.read(max(0, upto - _LOOKED_AT), upto):
             for attributes in batch.attributes():
-                values = (one for one in attributes.get(GRAPH, ()) if isinstance(one, RdfGraph))
-                found += [list(one.triples()) for one in values]
+                for value in (one for several in attributes.values() for one in several):
+                    if isinstance(value, StructuredValue):
+                        found.setdefault(value.kind, []).append(value)
     except (NotFoundError, CorruptDataError) as error:
-        logger.debug("graphs are not looked at: %s", error)
-    return found[-_GRAPHS:]
+        logger.debug("values are not sampled: %s", error)
+    return {kind: values[-_SAMPLED:] for kind, values in found.items()}

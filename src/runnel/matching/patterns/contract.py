@@ -82,7 +82,7 @@ class PatternMatcher(Protocol):
 
 
 class PatternLayout(Protocol):
-    """The patterns of a plan part as arrays, whose names begin with that of the family."""
+    """The patterns of a plan part as flat arrays, whose names begin with that of the family."""
 
     @property
     def counters(self) -> Mapping[str, int]:

@@ -1,4 +1,4 @@
-"""Graph patterns that contain others (§4.2): the graph atoms of a plan in, for each those that contain it out.
+"""Graph patterns that contain others (§4.2): patterns in, for each those that contain it out.
 
 Also the sub-patterns that stand for several patterns where nothing is known of publications: some edges of a pattern,
 without its filter, hold wherever it does.
@@ -9,18 +9,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import cast
 
 import numpy as np
 
 from runnel.algebra.graphs.edges import Edge, Node
 from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.calls import Variable
-from runnel.algebra.nodes.encode import decode_expression
 from runnel.algebra.nodes.item_patterns import encode_pattern
 from runnel.arrays import Array
-from runnel.matching.filters.atoms.atom_layout import AtomLayout
-from runnel.plan.logical_plan import LogicalPlan
 from runnel.scaleout.containment.containment_index import ContainmentIndex
 from runnel.scaleout.containment.containment_trees import NONE
 
@@ -35,16 +31,6 @@ A unit takes about 70 nanoseconds. 100,000 patterns of the benchmarks took 314 e
 """
 
 _Key = tuple[str, ...]
-
-
-def graph_atoms(atoms: AtomLayout) -> Array:
-    """The numbers of the atoms that are graph patterns."""
-    return atoms.atoms_of(Graph.family)
-
-
-def graph_of(logical: LogicalPlan, atom: int) -> Graph:
-    """The pattern of a graph atom."""
-    return cast(Graph, decode_expression(json.loads(logical.atoms.text(atom))))
 
 
 def graph_text(graph: Graph) -> str:

@@ -3,26 +3,26 @@
 Without a limit the conditions are the clauses of the roots. With one, roots are merged (RSS/RDF on a cluster, §4.3):
 several become one condition that each of them implies and nobody asked for, those first that are expected to let the
 fewest items through in vain. Filters that are found by the same clause keep what they have in common, that clause at
-least; what then is too many becomes conditions of one clause, which a router unites (see `router_plan`). For graph
-patterns see `graph_mergers`.
+least; what then is too many becomes conditions of one clause, which a router unites (see `router_plan`). For item
+patterns see `contract`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from runnel.arrays import Array, Rows, offsets_of
+from runnel.families import FAMILIES
 from runnel.matching.filters.atoms.anchors import Anchors
 from runnel.matching.filters.atoms.atom_layout import NOTHING, AtomLayout
 from runnel.matching.filters.atoms.atom_tests import TestKind
-from runnel.model.graph import Triple
+from runnel.matching.patterns.plan_patterns import stored_pattern
 from runnel.plan.logical_plan import LogicalPlan
 from runnel.scaleout.cover.condition_rows import chosen, distinct, intersected, renumbered
-from runnel.scaleout.cover.containing_graphs import graph_atoms, graph_of
-from runnel.scaleout.cover.graph_mergers import GraphMergers, merge_by_edges, merge_by_publications
+from runnel.scaleout.cover.contract import Samples, cover_of
 from runnel.scaleout.cover.subsuming_roots import SubsumingRoots, predicate_shares
 
 
@@ -90,18 +90,18 @@ def cover_predicates(
     kin: SubsumingRoots,
     *,
     most: int | None = None,
-    publications: Sequence[Sequence[Triple]] = (),
+    samples: Samples | None = None,
 ) -> Cover:
     """The conditions that cover a plan's predicates, by their roots; not more than `most`, as far as that can be.
 
-    With publications, graph patterns are merged that often hold of the same ones.
+    With samples of values, patterns are merged that often hold of the same ones.
     """
     roots, of_predicates = np.unique(kin.roots, return_inverse=True)
     draft = _own_conditions(logical, anchors, roots)
     counters = {"predicates": len(kin.roots), "roots": len(roots), "distinct_roots": len(draft)}
     if most is not None and len(draft) > most:
         draft = _merge_filters(draft, atoms, logical, most)
-        draft, found = _merge_graphs(draft, atoms, logical, most, publications)
+        draft, found = _merge_patterns(draft, atoms, logical, most, samples or {})
         counters |= found
         draft = _leave_anchors(draft, most)
     draft = _distinct(draft)
@@ -141,8 +141,9 @@ def _own_conditions(logical: LogicalPlan, anchors: Anchors, roots: Array) -> _Dr
 
 def _merge_filters(draft: _Draft, atoms: AtomLayout, logical: LogicalPlan, most: int) -> _Draft:
     """Conditions with the same anchor become one, until there are few enough."""
-    graphs = _graph_clauses(logical, atoms)
-    able = np.flatnonzero((draft.anchors != NOTHING) & ~graphs[draft.anchors])
+    patterns = np.concatenate([np.empty(0, np.int64), *map(atoms.atoms_of, atoms.families())])
+    clauses = np.append(~_pattern_clauses(logical, patterns), False)  # the last place is NOTHING's
+    able = np.flatnonzero(clauses[draft.anchors])
     numbers, count = renumbered(draft.anchors[able])
     sizes = np.bincount(numbers, minlength=count)
     common = predicate_shares(intersected(chosen(draft.conditions, able), numbers, count), draft.clause_shares)
@@ -160,28 +161,29 @@ def _merge_filters(draft: _Draft, atoms: AtomLayout, logical: LogicalPlan, most:
     return draft.united(groups)
 
 
-def _merge_graphs(
-    draft: _Draft, atoms: AtomLayout, logical: LogicalPlan, most: int, publications: Sequence[Sequence[Triple]]
+def _merge_patterns(
+    draft: _Draft, atoms: AtomLayout, logical: LogicalPlan, most: int, samples: Samples
 ) -> tuple[_Draft, dict[str, int]]:
-    """Conditions that are found by a graph pattern become those of sub-patterns, until there are few enough."""
-    able = np.flatnonzero((draft.anchors != NOTHING) & _graph_clauses(logical, atoms)[draft.anchors])
-    if len(draft) <= most or not len(able):
-        return draft, {}
-    literals = logical.clauses.values[logical.clauses.offsets[draft.anchors[able]]]
-    graphs = [graph_of(logical, atom) for atom in (literals >> 1).tolist()]
-    mergers = GraphMergers(graphs)
+    """Conditions that are found by a pattern become those of patterns that stand for several, until few are left."""
     counters: dict[str, int] = {}
-    lower = max(1, len(able) - (len(draft) - most))
-    if publications:
-        counters = merge_by_publications(mergers, lower, publications)
-    merge_by_edges(mergers, lower)
-    texts, of_texts = mergers.texts()
-    inside = np.flatnonzero(of_texts != NOTHING)
-    added = len(logical.clauses) + of_texts[inside]
-    draft = _with_added(draft, able[inside], added, texts)
-    groups = np.arange(len(draft))
-    groups[able[inside]] = len(draft) + of_texts[inside]
-    return draft.united(groups), counters
+    for family in atoms.families():
+        clauses = np.append(_pattern_clauses(logical, atoms.atoms_of(family)), False)  # the last place is NOTHING's
+        own = draft.anchors < len(logical.clauses)
+        able = np.flatnonzero(own)[clauses[draft.anchors[own]]]
+        if len(draft) <= most or not len(able):
+            continue
+        literals = logical.clauses.values[logical.clauses.offsets[draft.anchors[able]]]
+        patterns = [stored_pattern(logical.atoms.text(atom)) for atom in (literals >> 1).tolist()]
+        lower = max(1, len(able) - (len(draft) - most))
+        found = cover_of(family).merged(patterns, lower, samples.get(FAMILIES[family].kind, ()))
+        counters |= found.counters
+        inside = np.flatnonzero(found.of_patterns != NOTHING)
+        added = len(draft.clause_shares) + found.of_patterns[inside]
+        draft = _with_added(draft, able[inside], added, found.texts)
+        groups = np.arange(len(draft))
+        groups[able[inside]] = len(draft) + found.of_patterns[inside]
+        draft = draft.united(groups)
+    return draft, counters
 
 
 def _with_added(draft: _Draft, which: Array, clauses: Array, texts: tuple[str, ...]) -> _Draft:
@@ -200,7 +202,8 @@ def _with_added(draft: _Draft, which: Array, clauses: Array, texts: tuple[str, .
     anchors = draft.anchors.copy()
     anchors[which] = clauses
     together = np.concatenate([draft.clause_shares, shares])
-    return replace(draft, conditions=ordered, anchors=anchors, clause_shares=together, added=texts)
+    added = (*draft.added, *texts)
+    return replace(draft, conditions=ordered, anchors=anchors, clause_shares=together, added=added)
 
 
 def _leave_anchors(draft: _Draft, most: int) -> _Draft:
@@ -238,14 +241,14 @@ def _merged(draft: _Draft, clauses: int) -> tuple[Array, float]:
     return merged, float(np.maximum(draft.shares - members, 0.0)[merged].sum())
 
 
-def _graph_clauses(logical: LogicalPlan, atoms: AtomLayout) -> Array:
-    """Which clauses are one graph pattern."""
-    graphs = np.zeros(len(logical.atoms), dtype=bool)
-    graphs[graph_atoms(atoms)] = True
+def _pattern_clauses(logical: LogicalPlan, atoms: Array) -> Array:
+    """Which clauses are one pattern, of those that are given as atoms."""
+    chosen = np.zeros(len(logical.atoms), dtype=bool)
+    chosen[atoms] = True
     alone = np.flatnonzero(logical.clauses.lengths == 1)
     literals = logical.clauses.values[logical.clauses.offsets[alone]]
-    found = np.zeros(len(logical.clauses) + 1, dtype=bool)  # the last place is that of NOTHING
-    found[alone] = graphs[literals >> 1] & (literals & 1 == 0)
+    found = np.zeros(len(logical.clauses), dtype=bool)
+    found[alone] = chosen[literals >> 1] & (literals & 1 == 0)
     return found
 
 

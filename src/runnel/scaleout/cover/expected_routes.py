@@ -103,7 +103,7 @@ def _about_topics(weights: Weights, pair_of: Array, roots: Array, count: int) ->
 
 
 def _asking(weights: Weights, pair_of: Array, roots: Array, scopes: Array) -> Array:
-    """Microseconds that a pair costs the router: its keys, each once, and its part in each graph pattern."""
+    """Microseconds that a pair costs the router: its keys, each once, and its part in each item pattern."""
     owners, keys = weights.root_keys.expand(roots)
     width = max(1, len(weights.key_shares))
     found = _distinct(pair_of[owners], keys, width)

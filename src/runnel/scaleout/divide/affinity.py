@@ -2,33 +2,31 @@
 
 In: for every condition a predicate that stands for it. Out: the place of every condition on a line on which near ones
 lie together, so that any stretch of the line is asked by few items. Conditions are near where they are found by the
-same key or, of graph patterns, ask for the same edge; what few conditions have in common brings them nearest.
+same key or, of item patterns, ask for the same feature (in graphs, an edge); features that few conditions have bring
+them nearest.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
 
 from runnel.arrays import Array, Rows, Texts, read_only
-from runnel.errors import CorruptDataError
 from runnel.kernel import Number, kernel, step
 from runnel.matching.filters.atoms.anchors import Anchors
 from runnel.matching.filters.atoms.atom_layout import AtomLayout
+from runnel.matching.filters.atoms.atom_tests import PATTERN_KEY
 from runnel.plan.logical_plan import LogicalPlan
-
-GRAPH = b"g"
-"""How the keys of graph patterns begin."""
+from runnel.scaleout.cover.contract import cover_of
 
 
 @dataclass(frozen=True)
 class Affinity:
     """By condition: its place on the line, the predicate that stands for it, and its topic, or -1.
 
-    Conditions that ask for graphs and can be reached from each other by common edges have one topic.
+    Conditions that ask for item patterns and can be reached from each other by common features have one topic.
     """
 
     places: Array
@@ -44,18 +42,18 @@ def place_conditions(
     known = np.flatnonzero(predicates >= 0)
     owners, keys = anchors.keys.expand(predicates[known])
     owners, keys = known[owners], keys.astype(np.int64)
-    edge_owners, edges, full = _edges(logical.atoms, key_atoms(atoms), owners, keys)
-    features = np.concatenate([keys, edges + len(atoms.key_tokens)])
-    places = arrange(np.concatenate([owners, edge_owners]), features, count)
-    return Affinity(places, predicates, _topics(edge_owners, edges, full, count))
+    holders, asked, full = _features(logical.atoms, key_atoms(atoms), owners, keys)
+    features = np.concatenate([keys, asked + len(atoms.key_tokens)])
+    places = arrange(np.concatenate([owners, holders]), features, count)
+    return Affinity(places, predicates, _topics(holders, asked, full, count))
 
 
-def _topics(owners: Array, edges: Array, full: Array, count: int) -> Array:
-    """The topic of each condition. Edges with a variable are common by accident: they count where no others are."""
+def _topics(owners: Array, features: Array, full: Array, count: int) -> Array:
+    """The topic of each condition. Features that say little are common by accident: they count where others lack."""
     has_full = np.zeros(count, dtype=bool)
     has_full[owners[full]] = True
     telling = full | ~has_full[owners]
-    tops = components(owners[telling], edges[telling] + count, count + int(edges.max(initial=-1)) + 1)[:count]
+    tops = components(owners[telling], features[telling] + count, count + int(features.max(initial=-1)) + 1)[:count]
     topics = np.full(count, -1, dtype=np.int64)
     holders = np.unique(owners)
     _, topics[holders] = np.unique(tops[holders], return_inverse=True)
@@ -63,9 +61,9 @@ def _topics(owners: Array, edges: Array, full: Array, count: int) -> Array:
 
 
 def key_atoms(atoms: AtomLayout) -> Array:
-    """The graph pattern that each key stands for, or -1."""
+    """The item pattern that each key stands for, or -1."""
     found = np.full(len(atoms.key_tokens), -1, dtype=np.int64)
-    keys = atoms.keys_of(GRAPH)
+    keys = atoms.keys_of(PATTERN_KEY)
     exact = np.flatnonzero(atoms.atom_keys >= 0)
     found[atoms.atom_keys[exact]] = exact
     wanted = np.zeros(len(found), dtype=bool)
@@ -95,30 +93,21 @@ def _standing(logical: LogicalPlan, conditions: Array, count: int) -> Array:
     return found
 
 
-def _edges(texts: Texts, patterns: Array, owners: Array, keys: Array) -> tuple[Array, Array, Array]:
-    """Edges, numbered, of the graph patterns among keys: whose, which, and whether without variables.
-
-    Variables are all alike.
-    """
-    numbers: dict[tuple[str, ...], int] = {}
+def _features(texts: Texts, patterns: Array, owners: Array, keys: Array) -> tuple[Array, Array, Array]:
+    """Features, numbered, of the item patterns among keys: whose, which, and whether they say much alone."""
+    numbers: dict[tuple[str, Hashable, bool], int] = {}
     found: list[int] = []
     holders: list[int] = []
     chosen = np.flatnonzero(patterns[keys] >= 0)
     for place, pattern in zip(owners[chosen].tolist(), patterns[keys[chosen]].tolist(), strict=True):
-        own = [numbers.setdefault(edge, len(numbers)) for edge in _pattern_edges(texts.text(pattern))]
+        text = texts.text(pattern)
+        family = text[2 : text.index('"', 2)]
+        own = [numbers.setdefault((family, *one), len(numbers)) for one in cover_of(family).features(text)]
         found += own
         holders += [place] * len(own)
-    full = np.array(["?" not in edge for edge in numbers], dtype=bool)
-    edges = np.array(found, dtype=np.int64)
-    return np.array(holders, dtype=np.int64), edges, full[edges] if len(edges) else np.empty(0, dtype=bool)
-
-
-def _pattern_edges(text: str) -> Iterator[tuple[str, ...]]:
-    try:
-        for edge in json.loads(text)[1]:
-            yield tuple("?" if node.startswith("?") else node for node in edge)
-    except (ValueError, TypeError, IndexError, KeyError, AttributeError) as error:
-        raise CorruptDataError(f"this is not a graph pattern of a plan: {text[:200]}") from error
+    full = np.array([is_full for _, _, is_full in numbers], dtype=bool)
+    features = np.array(found, dtype=np.int64)
+    return np.array(holders, dtype=np.int64), features, full[features] if len(features) else np.empty(0, dtype=bool)
 
 
 def components(left: Array, right: Array, count: int) -> Array:

@@ -8,7 +8,7 @@ names.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,10 +19,10 @@ from runnel.matching.compile.build_matcher import STREAMS
 from runnel.matching.compile.compile_plan import lay_out
 from runnel.matching.filters.atoms.anchors import choose_anchors
 from runnel.matching.filters.atoms.atom_layout import AtomLayout, Frequencies
-from runnel.model.graph import Triple
 from runnel.plan.gates import GateTable, query_of
 from runnel.plan.logical_plan import LogicalPlan
 from runnel.plan.manifest import PlanManifest
+from runnel.scaleout.cover.contract import Samples
 from runnel.scaleout.cover.cover_predicates import Cover, cover_predicates
 from runnel.scaleout.cover.expected_routes import ExpectedRoutes
 from runnel.scaleout.cover.router_plan import router_plan
@@ -61,7 +61,7 @@ def make_partitioning(
     matcher: str = STREAMS,
     matches: Array | None = None,
     operator_milliseconds: Mapping[str, float] | None = None,
-    publications: Sequence[Sequence[Triple]] = (),
+    samples: Samples | None = None,
     before: Partitioning | None = None,
     partitions: Array | None = None,
     noted: Mapping[str, int] | None = None,
@@ -104,7 +104,7 @@ def make_partitioning(
     kin = find_subsuming_roots(logical, laid_atoms, anchors)
     proceed()
     most = _most_conditions(logical) if most_conditions is None else most_conditions
-    cover = cover_predicates(logical, laid_atoms, anchors, kin, most=most, publications=publications)
+    cover = cover_predicates(logical, laid_atoms, anchors, kin, most=most, samples=samples)
     proceed()
     weights = weigh_queries(
         logical,

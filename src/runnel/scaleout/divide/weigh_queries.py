@@ -17,11 +17,12 @@ from runnel.arrays import Array, Rows, offsets_of
 from runnel.matching.compile.expected_work import EACH_EVALUATION, EACH_ITEM, EACH_NUMBER
 from runnel.matching.filters.atoms.anchors import Anchors
 from runnel.matching.filters.atoms.atom_layout import AtomLayout
-from runnel.matching.filters.atoms.atom_tests import TestKind
+from runnel.matching.filters.atoms.atom_tests import PATTERN_KEY, TestKind
 from runnel.matching.filters.streams.masks import BLOCK
 from runnel.plan.gates import query_of
 from runnel.plan.logical_plan import EXACT, LogicalPlan
-from runnel.scaleout.divide.affinity import GRAPH, components, place_conditions, scope_order
+from runnel.scaleout.cover.contract import cover_of
+from runnel.scaleout.divide.affinity import components, place_conditions, scope_order
 from runnel.scaleout.divide.operator_questions import OperatorQuestions, find_questions
 
 ENTRY = 0.055
@@ -36,16 +37,14 @@ EMIT = 0.001
 """Microseconds for a match that is written: too few for the fit to tell from none; what matches more weighs more."""
 
 PATTERN = 0.0025
-"""Microseconds for a graph pattern, of an item with a graph of 90 triples, whether it matches or not.
+"""Microseconds for an item pattern, of an item that has a value for it, whether it matches or not.
 
-From 20,000 to 60,000 patterns it was 0.0026, from 50 to 20,000 patterns 0.0015.
+It was measured with graph patterns on graphs of 90 triples: from 20,000 to 60,000 patterns it was 0.0026, from 50 to
+20,000 patterns 0.0015.
 """
 
 COPY = EACH_ITEM
 """Microseconds to take an item apart once more: what an item costs in a partition where nothing matches it."""
-
-GRAPH_COPY = 100.0
-"""Microseconds to read the graph of an item once more, of 90 triples."""
 
 _TARGET_BYTES, _LITERAL_BYTES, _ATOM_BYTES = 60.0, 20.0, 60.0
 """What targets, literals, and atoms beside their texts take in a plan's files.
@@ -66,8 +65,8 @@ class Weights:
     Row i of `shared` is what query i shares with others; the first of these are targets, found by way of `roots`
     (condition and scope, one for each target), the others questions to operators.
     A root is satisfied by the part `root_shares` of the items of the sources of its scope, and found by `root_keys`;
-    it has a topic if it asks for a graph (-1: none), which the part `topic_shares` of all items is about. `copy` is
-    what an item costs once more in every partition that it comes to.
+    it has a topic if it asks for an item pattern (-1: none), which the part `topic_shares` of all items is about.
+    `copy` is what an item costs once more in every partition that it comes to.
     """
 
     owners: Array
@@ -203,11 +202,10 @@ class _Weighing:
         )
         pairs = np.unique(self.owner_of[places] * max(1, len(logical.targets)) + members)
         self._pair_owners, self._pair_targets = np.divmod(pairs, max(1, len(logical.targets)))
-        graphs = atoms.keys_of(GRAPH)
-        self._is_graph = np.isin(atoms.atom_keys, graphs)
-        self.copy = (COPY if len(graphs) < len(atoms.key_tokens) or not len(graphs) else 0.0) + (
-            GRAPH_COPY if len(graphs) else 0.0
-        )
+        patterns = atoms.keys_of(PATTERN_KEY)
+        self._is_pattern = np.isin(atoms.atom_keys, patterns)
+        own = COPY if len(patterns) < len(atoms.key_tokens) or not len(patterns) else 0.0
+        self.copy = own + sum(cover_of(family).copy_microseconds for family in atoms.families())
 
     def _predicate_rates(self) -> Array:
         """The part of the items that is expected to satisfy each predicate."""
@@ -242,23 +240,23 @@ class _Weighing:
         return np.where(lone, (EACH_NUMBER + ENTRY / BLOCK) * self._target_parts, ENTRY * entries)
 
     def _evaluated(self) -> Array:
-        """By target the microseconds of graph patterns, and of what only the evaluator knows."""
-        graphs, others = self._atoms_of_predicates()
+        """By target the microseconds of item patterns, and of what only the evaluator knows."""
+        patterns, others = self._atoms_of_predicates()
         slow = (self._logical.predicate_formulas != EXACT) | (others > 0)
-        costs = PATTERN * graphs + EACH_EVALUATION * self._rates * slow
+        costs = PATTERN * patterns + EACH_EVALUATION * self._rates * slow
         return np.asarray(costs[self._logical.target_predicates] * self._target_parts)
 
     def _atoms_of_predicates(self) -> tuple[Array, Array]:
-        """How many graph patterns each predicate has, and how many atoms that only the evaluator knows."""
+        """How many item patterns each predicate has, and how many atoms that only the evaluator knows."""
         literals = self._logical.clauses.values >> 1
         clause_of = np.repeat(np.arange(len(self._logical.clauses)), self._logical.clauses.lengths)
         others = self._atoms.atom_kinds == TestKind.OTHER
         counts = (
             np.bincount(clause_of, weights=flags[literals], minlength=len(self._logical.clauses))
-            for flags in (self._is_graph, others)
+            for flags in (self._is_pattern, others)
         )
-        graphs, evaluated = (_by_row(self._logical.predicates, count) for count in counts)
-        return graphs, evaluated
+        patterns, evaluated = (_by_row(self._logical.predicates, count) for count in counts)
+        return patterns, evaluated
 
     def arranged(self, questions: OperatorQuestions, filtering: Array) -> tuple[Array, Array, Array]:
         """The group of every query, its place on the line, and its clump; `filtering` is its cost without operators.

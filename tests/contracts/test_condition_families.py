@@ -1,0 +1,399 @@
+"""What the rest of the code asks of a condition family, asked of one that `src` does not know.
+
+`color_family` is registered for these tests. Everything that matches graph patterns must match color patterns too.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.contracts.color_family import COLOR_VALUES, COLORS, UNDECIDABLE, Color, ColorPattern
+
+from runnel import families
+from runnel.algebra.graphs.edges import Edge
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.nodes.attributes import Attribute
+from runnel.algebra.nodes.calls import Call, Constraint, Given, Literally, Variable
+from runnel.algebra.nodes.encode import decode_expression, decode_node, encode_expression, encode_node
+from runnel.algebra.nodes.expressions import And, Contains, Exists, Expression, Not, Or
+from runnel.algebra.nodes.query import Filter, Node, Read
+from runnel.algebra.nodes.render import render
+from runnel.algebra.nodes.terms import Term
+from runnel.algebra.semantics.bindings import solutions
+from runnel.algebra.semantics.close_conditions import close_condition
+from runnel.algebra.semantics.distinct import key_of
+from runnel.algebra.semantics.evaluate import accepts, holds, is_text
+from runnel.algebra.semantics.node_bindings import node_solutions
+from runnel.algebra.semantics.trace import trace_node
+from runnel.engine.ask.why import _search
+from runnel.errors import CorruptDataError, InvalidConditionError, InvalidItemError
+from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged, lay_out
+from runnel.matching.compile.select_queries import select_queries
+from runnel.matching.costs.observe_stream import Observer
+from runnel.matching.explain.explain_query import explain_query
+from runnel.matching.filters.index.index_layout import stored_atoms
+from runnel.matching.filters.index.index_matcher import IndexMatcher
+from runnel.matching.filters.streams.stream_matcher import StreamMatcher
+from runnel.matching.operators.decide.decider import Decider
+from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
+from runnel.matching.operators.orders.registry import ORDERS
+from runnel.matching.operators.plugins.contract import Answer, Question
+from runnel.matching.patterns.bind_variables import PatternBinder
+from runnel.model.bindings import bounded
+from runnel.model.graph import RdfGraph
+from runnel.model.item import Item, attributes_of
+from runnel.model.item_batch import ItemBatch
+from runnel.optimizer.optimize import optimize
+from runnel.optimizer.subsumption.subsumes import subsumes
+from runnel.plan.logical_plan import PlanQuery
+from runnel.plan.store import Plan, PlanVersion, load
+from runnel.scaleout.divide.make_partitioning import make_partitioning
+from runnel.scaleout.route.partitioned_matcher import PartitionedMatcher
+from runnel.storage.file_storage import FileStorage
+
+_folders = itertools.count()
+_root = tempfile.TemporaryDirectory(prefix="runnel-families-")
+STORAGE = FileStorage(Path(_root.name).as_uri())
+CASES = settings(max_examples=40, deadline=None, derandomize=True)
+SOURCES = {"Paint": 1, "Light": 2}
+TITLE = Attribute("title")
+ROCK = Contains(TITLE, ("rock",))
+RED = ColorPattern((200, 0, 0))
+SHADE = ColorPattern((0, 128, 0), ("shade",))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def colors() -> Iterator[None]:
+    """The family, registered for as long as these tests run; and no waiting for the disk."""
+    families.register_family(COLORS, COLOR_VALUES)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("runnel.storage.file_storage.os.fsync", lambda handle: None)
+        yield
+    del families.FAMILIES[COLORS.name], families.VALUE_KINDS[COLOR_VALUES.name]
+
+
+def compiled(definitions: Mapping[int, Node], queries: Sequence[int]) -> Plan:
+    folder = f"base-{next(_folders)}"
+    compile_base(STORAGE, folder, map(PlanQuery, queries), definitions)
+    return load(STORAGE, PlanVersion(1, folder))
+
+
+def with_delta(base: Plan, definitions: Mapping[int, Node], queries: Sequence[int], dead: Sequence[int]) -> Plan:
+    folder = f"delta-{next(_folders)}"
+    compile_delta(STORAGE, folder, map(PlanQuery, queries), definitions, dead, base.version.base)
+    return load(STORAGE, PlanVersion(2, base.version.base, folder))
+
+
+def merged(plan: Plan) -> Plan:
+    folder = f"merged-{next(_folders)}"
+    compile_merged(STORAGE, folder, plan)
+    return load(STORAGE, PlanVersion(3, folder))
+
+
+def partitioned(plan: Plan) -> PartitionedMatcher:
+    made = make_partitioning(
+        STORAGE,
+        plan.base.logical,
+        stored_atoms(plan.base),
+        base=plan.version.base,
+        count=2,
+        most_conditions=1,
+        new_folder=lambda: f"piece-{next(_folders)}",
+    )
+    return PartitionedMatcher(STORAGE, PlanVersion(4, plan.version.base, partitioning=made.folder))
+
+
+def item(number: int, feed: str = "Paint", **attributes: object) -> Item:
+    return Item(feed, str(number), attributes_of(attributes), sequence=number)
+
+
+def batch_of(*items: Item) -> ItemBatch:
+    return ItemBatch.of(items, SOURCES)
+
+
+def matched(matcher: Any, batch: ItemBatch) -> list[list[int]]:
+    found = matcher.match(batch)
+    assert not found.failures
+    return [found.row(row).tolist() for row in range(len(batch))]
+
+
+_amounts = st.sampled_from((0, 128, 200))
+_patterns = st.builds(
+    ColorPattern,
+    st.tuples(_amounts, _amounts, _amounts),
+    st.sampled_from([(), ("shade",), ("one", "two"), ("_:own",)]),
+)
+_atoms: st.SearchStrategy[Expression] = st.one_of(
+    _patterns, _patterns, st.just(ROCK), st.just(Exists(Attribute("color")))
+)
+_conditions = st.recursive(
+    _atoms,
+    lambda inner: st.one_of(
+        st.lists(inner, min_size=2, max_size=3).map(lambda parts: And(tuple(parts))),
+        st.lists(inner, min_size=2, max_size=3).map(lambda parts: Or(tuple(parts))),
+        inner.map(Not),
+    ),
+    max_leaves=5,
+)
+_colors = st.sampled_from(["#c8c8c8", "#c80000", "#008000", "#80c880", "#000000"]).map(Color)
+_items = st.builds(
+    lambda feed, title, colors: Item(feed, "1", {"title": (title,), **({"color": tuple(colors)} if colors else {})}),
+    st.sampled_from(sorted(SOURCES)),
+    st.sampled_from(["rock", "jazz"]),
+    st.lists(
+        st.sampled_from(["#c8c8c8", "#c80000", "#008000", "#80c880", "#000000"]).map(Color), max_size=2, unique=True
+    ),
+)
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[dict[int, Node], ItemBatch]:
+    definitions: dict[int, Node] = {}
+    for feed in range(10, 10 + draw(st.integers(1, 4))):
+        read = Read(draw(st.sampled_from((1, 2, *definitions))))
+        definitions[feed] = Filter(read, draw(_conditions))
+    return definitions, batch_of(*draw(st.lists(_items, min_size=1, max_size=4)))
+
+
+def expected(definitions: Mapping[int, Node], queries: Sequence[int], batch: ItemBatch) -> list[list[int]]:
+    return [
+        [one for one in queries if accepts(Read(one), feed, attributes, definitions)]
+        for feed, attributes in zip(batch.feeds.tolist(), batch.attributes(), strict=True)
+    ]
+
+
+def bound(plan: Plan, batch: ItemBatch, definitions: Mapping[int, Node], queries: Sequence[int]) -> None:
+    """Assert that a plan binds what the definition does."""
+    found = PatternBinder(plan).bind(batch, build_matcher(plan).match(batch))
+    for row, (feed, attributes) in enumerate(zip(batch.feeds.tolist(), batch.attributes(), strict=True)):
+        for query in queries:
+            rows = node_solutions(definitions[query], feed, attributes, definitions)
+            wanted = bounded(rows)
+            told = found.get(row, {}).get(query)
+            assert sorted(map(repr, told.rows if told else [])) == sorted(map(repr, wanted.rows))
+
+
+def test_a_pattern_survives_encoding_inside_conditions_and_queries() -> None:
+    condition = And((ROCK, Or((RED, Not(SHADE)))))
+    assert encode_expression(SHADE) == ["color", [0, 128, 0], "shade"]
+    assert decode_expression(encode_expression(condition)) == condition
+    assert decode_node(encode_node(Filter(Read(1), condition))) == Filter(Read(1), condition)
+    term = Term((Call("near", (Given("1", "text"),), 1),), patterns=(SHADE.canonical(),))
+    assert decode_expression(encode_expression(term)) == term
+
+
+def test_a_pattern_is_printed_inside_conditions_with_its_own_names() -> None:
+    assert render(And((ROCK, Not(SHADE)))) == "title contains 'rock' and not color { green >= 128 ?shade }"
+    assert SHADE.canonical().render() == SHADE.render()
+
+
+def test_an_unknown_family_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown expression 'smell'"):
+        decode_expression(["smell", "title", "x"])
+
+
+def test_a_family_or_a_kind_of_value_is_registered_once() -> None:
+    with pytest.raises(ValueError, match="family color already"):
+        families.register_family(COLORS)
+    other = families.Family("tint", kind="tint", pattern="x:x", index="x:x")
+    for kind in (families.ValueKind("tint", 100, "tint", "x:x"), families.ValueKind("tint", 101, "color", "x:x")):
+        with pytest.raises(ValueError, match="another kind of value"):
+            families.register_family(other, kind)
+    assert "tint" not in families.FAMILIES
+    assert "tint" not in families.VALUE_KINDS
+
+
+def test_values_are_read_by_their_kind_and_survive_item_files() -> None:
+    one = item(1, color=["#FF8800", "#00FF00"], title="#FF8800")
+    assert one.attributes["color"] == (Color("#ff8800"), Color("#00ff00"))
+    (stored,) = batch_of(one).attributes()
+    assert stored == one.attributes
+    assert [type(value) for value in stored["color"]] == [Color, Color]
+    assert repr(stored["color"][0]) == "Color('#ff8800')"
+    with pytest.raises(InvalidItemError, match="#rrggbb"):
+        item(1, color="orange")
+
+
+def test_values_of_a_kind_are_no_texts_and_no_values_of_another_kind() -> None:
+    attributes = {"title": ("#c80000",), "color": (Color("#c80000"),)}
+    assert not is_text(attributes["color"][0])
+    assert not holds(Contains(Attribute("color"), ("c80000",)), attributes)
+    assert holds(Contains(TITLE, ("c80000",)), attributes)
+    assert not holds(RED, {"color": ("#c80000",)})
+    assert attributes_of({"graph": None, "note": Color("#c80000")})["note"] == ("#c80000",)
+    key = key_of((Attribute("color"),), "1", attributes)
+    assert key == (("color", "#c80000"),)
+
+
+def test_the_definition_decides_conditions_with_patterns() -> None:
+    red, green = {"color": (Color("#c80000"),)}, {"color": (Color("#00ff00"),)}
+    assert [holds(RED, one) for one in (red, green, {})] == [True, False, False]
+    assert holds(Not(RED), {})
+    both = {"color": (*red["color"], *green["color"])}
+    # Each pattern may hold of another value, but patterns that share a variable are one.
+    assert holds(And((RED, ColorPattern((0, 200, 0)))), both)
+    tied = close_condition(And((ColorPattern((200, 0, 0), ("x",)), ColorPattern((0, 200, 0), ("x",)))))
+    assert tied == ColorPattern((200, 200, 0), ("x",))
+    assert not holds(tied, both)
+
+
+def test_a_pattern_subsumes_itself_and_existence_of_its_attribute_follows_from_it() -> None:
+    assert subsumes(RED, And((RED, ROCK)))
+    assert subsumes(Exists(Attribute("color")), RED)
+    assert not subsumes(RED, SHADE)
+
+
+def test_comparisons_that_a_family_cannot_check_are_refused() -> None:
+    with pytest.raises(InvalidConditionError, match="cannot be asked of a color") as refused:
+        close_condition(And((SHADE, Constraint(Variable("shade"), "=", Literally("#00ff00")))))
+    assert refused.value.hint == ColorPattern.constraint_hint
+
+
+def test_patterns_of_two_families_share_variables_only_through_operators() -> None:
+    graph = Graph((Edge("<urn:a>", "<urn:shade>", Variable("shade")),))
+    with pytest.raises(InvalidConditionError, match="bound by a color and a graph pattern"):
+        close_condition(And((SHADE, graph)))
+    near = Call("near", (Given("shade", "text"),), 1)
+    term = close_condition(And((SHADE, graph, near)))
+    assert isinstance(term, Term)
+    assert [pattern.family for pattern in term.patterns] == ["color", "graph"]
+    attributes = {
+        "color": (Color("#00ff00"), Color("#00c800")),
+        "graph": (RdfGraph.of([("<urn:a>", "<urn:shade>", '"#00c800"'), ("<urn:a>", "<urn:shade>", '"none"')]),),
+    }
+    asked: list[object] = []
+
+    def answers(call: Call) -> tuple[tuple[()], ...]:
+        asked.append(call.inputs)
+        return ((),)
+
+    assert solutions(And((SHADE, graph, near)), attributes, answers) == [{"shade": "#00c800"}]
+    assert asked == [(Literally("#00c800"),)]
+
+
+@CASES
+@given(worlds(), st.data())
+def test_every_matcher_matches_base_delta_and_merged_plans_as_defined(
+    world: tuple[dict[int, Node], ItemBatch], data: st.DataObject
+) -> None:
+    definitions, batch = world
+    queries = sorted(definitions)
+    wanted = expected(definitions, queries, batch)
+    early = data.draw(st.lists(st.sampled_from(queries), unique=True))
+    base = compiled(definitions, early)
+    delta = with_delta(base, definitions, [one for one in queries if one not in early], [])
+    whole = merged(delta)
+    for plan in (compiled(definitions, queries), delta, whole):
+        for matcher in (build_matcher(plan), StreamMatcher(plan), IndexMatcher(plan)):
+            assert matched(matcher, batch) == wanted
+        bound(plan, batch, definitions, queries)
+    removed = data.draw(st.sampled_from(queries))
+    others = [one for one in queries if one != removed]
+    assert matched(build_matcher(select_queries(whole, others)), batch) == expected(definitions, others, batch)
+    assert matched(build_matcher(with_delta(whole, definitions, [], [removed])), batch) == expected(
+        definitions, others, batch
+    )
+
+
+@settings(CASES, max_examples=20)
+@given(worlds())
+def test_partitions_match_as_the_plan(world: tuple[dict[int, Node], ItemBatch]) -> None:
+    definitions, batch = world
+    plan = compiled(definitions, sorted(definitions))
+    assert matched(partitioned(plan), batch) == expected(definitions, sorted(definitions), batch)
+
+
+def test_a_pattern_that_cannot_be_decided_is_reported_with_the_reason_of_its_family() -> None:
+    plan = compiled({10: Filter(Read(1), RED), 11: Filter(Read(1), Or((RED, ROCK)))}, [10, 11])
+    batch = batch_of(item(1, color=UNDECIDABLE, title="rock"), item(2, color="#c80000"))
+    for matcher in (StreamMatcher(plan), IndexMatcher(plan)):
+        found = matcher.match(batch)
+        assert [found.row(row).tolist() for row in range(2)] == [[11], [10, 11]]
+        assert [(one.row, one.query) for one in found.failures] == [(0, 10)]
+        assert "the color cannot be compared" in found.failures[0].reason
+
+
+def test_a_damaged_index_of_a_family_is_refused() -> None:
+    logical = optimize([PlanQuery(10)], {10: Filter(Read(1), RED)})
+    laid_out = lay_out(logical)
+    arrays = {**laid_out.layout.arrays, "color.keys": np.array([7_000], dtype=np.int32)}
+    folder = f"base-{next(_folders)}"
+    type(laid_out)(laid_out.logical, type(laid_out.layout)(arrays, laid_out.layout.seldom)).write_base(
+        STORAGE, folder
+    )
+    with pytest.raises(CorruptDataError, match=r"color\.keys refers to something that is not there"):
+        build_matcher(load(STORAGE, PlanVersion(1, folder))).match(batch_of(item(1, color="#c80000")))
+
+
+class Echo:
+    """An operator that knows whether a text ends in 00, and which question was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[object] = []
+
+    def ask(self, questions: Sequence[Question]) -> list[Answer]:
+        self.asked += [one.inputs for one in questions]
+        return [((),) if str(one.inputs[0]).endswith("00") else () for one in questions]
+
+
+def test_operators_are_given_the_variables_of_a_pattern_and_bindings_are_told_together() -> None:
+    condition = And((SHADE, Call("near", (Given("shade", "text"),), 1)))
+    plan = compiled({10: Filter(Read(1), condition)}, [10])
+    ways = OperatorDisjuncts.of(plan.operators)
+    problem = ways.problem(lambda digest: 0.5, lambda operator: 1.0)
+    order, echo = ORDERS["adaptive"](problem), Echo()
+    batch = batch_of(
+        item(1, color=["#00ff00", "#00ff01", "#00c800"]), item(2, color="#00ff01"), item(3, color="#c80000")
+    )
+    found = Decider(ways, problem, lambda *_: order, echo).decide(batch, build_matcher(plan).match(batch))
+    assert [found.matches.row(row).tolist() for row in range(3)] == [[10], [], []]
+    assert sorted(row["shade"] for row in found.bindings[0][10]) == ["#00c800", "#00ff00"]
+    assert sorted(map(str, echo.asked)) == ["('#00c800',)", "('#00ff00',)", "('#00ff01',)", "('#00ff01',)"]
+
+
+def test_why_shows_the_parts_of_a_pattern_and_what_satisfies_them() -> None:
+    definitions: dict[int, Node] = {10: Filter(Read(1), And((ROCK, ColorPattern((200, 128, 0), ("shade",)))))}
+    one = item(1, title="rock", color=["#c80000", "#ff8800"])
+    search = _search(one, definitions)
+    assert search is not None
+    lines = trace_node(Read(10), 1, one.attributes, definitions, {1: "Paint", 10: "Warm"}, search=search).lines()
+    assert [line.strip() for line in lines][-3:] == [
+        "✓ color { red >= 200 green >= 128 ?shade }",
+        "✓ red >= 200  [#ff8800]",
+        "✓ green >= 128  [#ff8800]",
+    ]
+    other = item(2, title="rock", color="#c80000")
+    lines = trace_node(Read(10), 1, other.attributes, definitions, {1: "Paint", 10: "Warm"}).lines()
+    assert [line.strip() for line in lines][-2:] == ["✓ red >= 200", "✗ green >= 128"]
+    without = item(3, title="rock")
+    assert _search(without, definitions) is None
+    lines = trace_node(Read(10), 1, without.attributes, definitions, {1: "Paint", 10: "Warm"}).lines()
+    assert lines[-1].strip() == "✗ the item has a color"
+
+
+def test_explain_shows_patterns_and_compiling_counts_them() -> None:
+    plan = compiled({10: Filter(Read(1), And((ROCK, Not(SHADE))))}, [10])
+    lines = "\n".join(explain_query(10, plan, {1: "Paint", 10: "Warm"}).lines())
+    assert "not color { green >= 128" in lines
+    layout = next(one for one in lay_out(plan.base.logical).logical.costs if one.step == "layout")
+    assert layout.counters["color patterns"] == 1
+
+
+def test_what_a_family_counts_of_its_values_is_observed() -> None:
+    plan = compiled({10: Filter(Read(1), RED)}, [10])
+    observed = Observer.of(plan.base).observe(batch_of(item(1, color="#c80000", title="rock")))
+    assert observed[1].words == {"rock": 1, " #c80000": 1}
+
+
+def test_plans_without_patterns_have_no_arrays_of_families() -> None:
+    laid_out = lay_out(optimize([PlanQuery(10)], {10: Filter(Read(1), ROCK)}))
+    assert not [name for name in laid_out.layout.every() if name.startswith(("color", "graph"))]
