@@ -118,8 +118,6 @@ def test_a_message_is_settled_once(timed: Catalog) -> None:
         ledger.settle_all(connection, [SettledAttempt(message, MessageState.DEAD, "too late")])
         [after] = ledger.messages_of(connection, subscription)
         assert (after.state, after.outcome, after.attempts) == (MessageState.DONE, "taken", 1)
-        assert ledger.message_by_key(connection, message.key) == after
-        assert ledger.message_by_key(connection, "none") is None
 
 
 def test_waiting_for_others_is_no_attempt(timed: Catalog) -> None:

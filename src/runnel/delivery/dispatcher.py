@@ -65,9 +65,6 @@ class Dispatcher:
         self._watermark = 0
         self._look_at_all = 0.0
 
-    def start(self) -> None:
-        """Nothing is opened before it is needed; here so that a runner can start and close all its parts alike."""
-
     def close(self) -> None:
         """Stop sending and let go of connections; what is under way stays open in the ledger."""
         self._confirmer.close()

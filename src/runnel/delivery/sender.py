@@ -37,8 +37,6 @@ _GRACE_SECONDS = 1.0
 _RETRY_SECONDS = 1.0
 _HAND_OVER_SECONDS = 60.0
 
-Shape = Callable[[Delivery], Delivery]
-
 
 @dataclass(frozen=True, slots=True)
 class _Ended:

@@ -20,13 +20,12 @@ from urllib.parse import urlsplit
 from standardwebhooks.webhooks import Webhook
 
 from runnel.errors import DeliveryError, InputError, RefusedAddressError, UnreachableError
-from runnel.model.item import Value
 from runnel.model.subscription import Subscription
 from runnel.net.retry_after import retry_after
 from runnel.net.urls import canonical_url, host_of
 from runnel.settings import Settings
-from runnel.sinks.contract import ConfirmationRequest, ConfirmingSink, Content, DeliveredItem, Delivery, Route
-from runnel.sinks.show_bindings import bindings_json
+from runnel.sinks.contract import ConfirmationRequest, ConfirmingSink, Content, Delivery, Route
+from runnel.sinks.files.lines_file import item_json
 
 if TYPE_CHECKING:
     from runnel.net.http_client import HttpClient, HttpResponse
@@ -154,7 +153,7 @@ def webhook_body(delivery: Delivery) -> bytes:
     if delivery.content is not None:
         data["content"] = _content(delivery.content)
     else:
-        data["items"] = [_item(one) for one in delivery.items]
+        data["items"] = [item_json(one) for one in delivery.items]
     document = {"type": TYPE, "timestamp": delivery.sent.isoformat(), "data": data}
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
@@ -223,23 +222,6 @@ def _is_literal(target: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _item(delivered: DeliveredItem) -> dict[str, Any]:
-    item = delivered.item
-    return {
-        "feed": item.feed,
-        "id": item.id,
-        "version": item.version,
-        "sequence": item.sequence,
-        "accepted": item.time.isoformat() if item.time else None,
-        "attributes": {name: [_plain(value) for value in values] for name, values in item.attributes.items()},
-        **bindings_json(delivered.bindings),
-    }
-
-
-def _plain(value: Value) -> str | float | bool:
-    return value.isoformat() if isinstance(value, datetime) else value
 
 
 def _content(content: Content) -> Mapping[str, str]:

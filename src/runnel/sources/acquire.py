@@ -23,7 +23,7 @@ from runnel.settings import Settings
 from runnel.sources.document_child import DocumentSource
 from runnel.sources.document_pool import document_pool
 from runnel.sources.documents.adapt import AdaptedFeed
-from runnel.sources.first_fetch import FirstFetch, first_fetch
+from runnel.sources.first_fetch import first_fetch
 from runnel.sources.rdf.decode_rdf import form_of
 from runnel.storage.checksums import write_sealed
 from runnel.storage.file_storage import Storage
@@ -111,8 +111,7 @@ class Acquirer:
         """Accept what `read_document` gave."""
         accept, remember = list(adapted.items), list[Item]()
         if is_first:
-            policy = FirstFetch(newest=self.settings.first_fetch_items)
-            accept, remember = first_fetch(adapted.items, policy, kind=adapted.kind)
+            accept, remember = first_fetch(adapted.items, self.settings.first_fetch_items, kind=adapted.kind)
         return self._items.accept(feed.id, accept, remember=remember)
 
     def keep_aside(self, feed: Feed, problems: Sequence[InputError], kind: str, data: bytes | None) -> None:

@@ -131,8 +131,8 @@ def test_many_polls_are_recorded_together_and_counted(catalog: Catalog) -> None:
                 [replace(state, status=304, checked=7, requests=1, unchanged=state.feed % 2) for state in states],
                 saturated=3,
             )
-        polls.record_poll(connection, replace(states[0], problem="no", failures=2, requests=1))
-        polls.record_poll(connection, replace(states[1], problem="no", stopped=polls.GONE, failures=1))
+        polls.record_polls(connection, [replace(states[0], problem="no", failures=2, requests=1)])
+        polls.record_polls(connection, [replace(states[1], problem="no", stopped=polls.GONE, failures=1)])
         counts = polls.poll_counts(connection)
         found = polls.poll_states(connection)
     assert (counts.feeds, counts.requests, counts.unchanged, counts.saturated) == (6, 13, 6, 6)
@@ -145,7 +145,7 @@ def test_dropped_feeds_are_forgotten_and_what_was_counted_stays(catalog: Catalog
     feed = _add(catalog, "A", "http://muse.example/")
     highest = _adopt(catalog)
     with catalog.write() as connection:
-        polls.record_poll(connection, PollState(feed, "http://muse.example/", requests=4))
+        polls.record_polls(connection, [PollState(feed, "http://muse.example/", requests=4)])
         feeds.drop_feed(connection, feed)
     with catalog.write() as connection:
         assert polls.wants_tending(connection, highest)
@@ -163,7 +163,7 @@ def test_a_stopped_feed_goes_on_when_it_is_resumed_and_not_before(catalog: Catal
         gone = PollState(
             feed, "http://muse.example/moved", due=9, checked=int(clock() * 1e6), stopped=polls.GONE, problem="gone"
         )
-        polls.record_poll(connection, gone)
+        polls.record_polls(connection, [gone])
     clock.seconds += 60
     with catalog.read() as connection:
         assert not polls.wants_tending(connection, highest)

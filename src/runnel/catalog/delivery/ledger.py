@@ -381,12 +381,6 @@ def messages_of(connection: Connection, subscription: int) -> list[Message]:
     return [_message(row) for row in connection.execute(query)]
 
 
-def message_by_key(connection: Connection, key: str) -> Message | None:
-    """The message of a key."""
-    row = connection.execute(select(schema.messages).where(_m.key == key)).one_or_none()
-    return None if row is None else _message(row)
-
-
 def message_counts(connection: Connection) -> dict[str, int]:
     """How many messages are open, done and dead."""
     query = select(_m.state, func.count()).group_by(_m.state)

@@ -194,11 +194,6 @@ def record_polls(connection: Connection, done: Sequence[PollState], saturated: i
     _count(connection, "saturated", saturated)
 
 
-def record_poll(connection: Connection, done: PollState) -> None:
-    """Write what came of one poll."""
-    record_polls(connection, [done])
-
-
 def poll_states(connection: Connection, feeds: Sequence[int] | None = None) -> list[PollState]:
     """What is known of these polled feeds, or of all, in order of their ids."""
     query = select(schema.polls).order_by(_p.feed)

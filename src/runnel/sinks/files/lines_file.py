@@ -12,6 +12,7 @@ import os
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from runnel.model.item import Item, Value
 from runnel.private_files import FILE_MODE
@@ -144,11 +145,15 @@ def _identity(item: Item) -> tuple[str, str, int]:
 
 
 def _line(delivered: DeliveredItem, delivery: Delivery) -> bytes:
+    head = {"message": delivery.key, "matched": delivery.feed_name, "sent": delivery.sent.isoformat()}
+    record = head | item_json(delivered)
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
+
+
+def item_json(delivered: DeliveredItem) -> dict[str, Any]:
+    """An item as a JSON value, in files of JSON lines and in webhooks."""
     item = delivered.item
-    record = {
-        "message": delivery.key,
-        "matched": delivery.feed_name,
-        "sent": delivery.sent.isoformat(),
+    return {
         "feed": item.feed,
         "id": item.id,
         "version": item.version,
@@ -157,7 +162,6 @@ def _line(delivered: DeliveredItem, delivery: Delivery) -> bytes:
         "attributes": {name: [_plain(value) for value in values] for name, values in item.attributes.items()},
         **bindings_json(delivered.bindings),
     }
-    return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace") + b"\n"
 
 
 def _plain(value: Value) -> str | float | bool:

@@ -31,7 +31,6 @@ from runnel.sources.web_feeds.publishing_rates import (
     burstiness,
     curves,
     expect,
-    integrate,
     learn,
     slow_rates,
     start_rows,
@@ -43,9 +42,6 @@ MISSED_WAITS = 2.0
 The weight has to go with the waits: a fixed one would starve small documents where the budget is small, and take
 from the search for bursts where it is large.
 """
-
-WORTH_A_LOOK = 0.05
-"""Expected new items below which a feed's next look may be put off."""
 
 _SCALARS = ("items", "seconds", "recent", "recent_expected", "excess", "square", "capacity", "held", "changed")
 _LEAST_WEIGHT = 600.0
@@ -210,17 +206,3 @@ def choose(urgency: Numbers, budget: int) -> NDArray[np.intp]:
         return np.empty(0, dtype=np.intp)
     chosen = np.argpartition(-urgency, budget - 1)[:budget]
     return chosen[np.argsort(-urgency[chosen], kind="stable")]
-
-
-def next_look(learned: PublishingModel, every: float, now: float, *, stretch: float = 4.0) -> float:
-    """When a feed that was just polled is worth asking again, in seconds as `now` is given.
-
-    Never before `every` is over. A feed from which next to nothing is expected by then (it sleeps, or it is night
-    there) is put off, at most `stretch` times as long and at most a day; with `stretch=1` the period is kept.
-    """
-    latest = max(every, min(every * stretch, DAY))
-    ends = now + np.linspace(every, latest, 25)
-    made = np.frombuffer(learned.curve, dtype=np.float32).reshape(1, CURVE_WIDTH)
-    items, _ = integrate(np.repeat(made, len(ends), axis=0), np.full(len(ends), now), ends)
-    enough = np.flatnonzero(items >= WORTH_A_LOOK)
-    return float(ends[enough[0]] if len(enough) else ends[-1])

@@ -16,7 +16,7 @@ from runnel.logs.items.fingerprint import fingerprint
 from runnel.model.item import Item, Value
 from runnel.sources.documents.dates import parse_date
 from runnel.sources.documents.wire import DocumentKind
-from runnel.sources.first_fetch import FirstFetch, first_fetch
+from runnel.sources.first_fetch import first_fetch
 
 
 @pytest.mark.parametrize(
@@ -129,21 +129,15 @@ def aged(*days: int) -> list[Item]:
 
 
 def test_first_fetch_takes_the_newest() -> None:
-    accepted, remembered = first_fetch(aged(9, 5, 3, 1), FirstFetch(newest=2), now=NOW)
+    accepted, remembered = first_fetch(aged(9, 5, 3, 1), 2)
     assert [one.id for one in accepted] == ["3", "1"]
     assert [one.id for one in remembered] == ["9", "5"]
 
 
-def test_first_fetch_takes_only_the_recent_and_the_undated() -> None:
-    items = [*aged(9, 5, 3), Item("F", "undated", {})]
-    accepted, remembered = first_fetch(items, FirstFetch(newest=10, within=timedelta(days=4)), now=NOW)
-    assert [one.id for one in accepted] == ["3", "undated"]
-    assert [one.id for one in remembered] == ["9", "5"]
-
-
 def test_first_fetch_may_take_nothing_and_lets_lines_through() -> None:
-    assert first_fetch(aged(1), FirstFetch(newest=0)) == ([], aged(1))
+    assert first_fetch(aged(1), 0) == ([], aged(1))
+    assert first_fetch(aged(2, 1), 2) == first_fetch(aged(2, 1), 3) == (aged(2, 1), [])
     many = aged(*range(300))
-    assert first_fetch(many, FirstFetch(), kind=DocumentKind.JSON_LINES) == (many, [])
-    accepted, remembered = first_fetch(many, FirstFetch(), kind=DocumentKind.ATOM)
+    assert first_fetch(many, 100, kind=DocumentKind.JSON_LINES) == (many, [])
+    accepted, remembered = first_fetch(many, 100, kind=DocumentKind.ATOM)
     assert (len(accepted), len(remembered)) == (100, 200)

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from runnel.sources.web_feeds.publishing_rates import DAY, HOUR, curves, integrate, learn, start_rows
-from runnel.sources.web_feeds.refresh import PublishingModel, choose, index, next_look, overflow_chance, urgency
+from runnel.sources.web_feeds.refresh import PublishingModel, choose, index, overflow_chance, urgency
 
 MIDNIGHT = 20_000 * DAY
 
@@ -95,9 +95,6 @@ def test_the_hours_of_the_day_are_learned() -> None:
     noon, night = MIDNIGHT + 30 * DAY + 13 * HOUR, MIDNIGHT + 30 * DAY + 3 * HOUR
     waited = np.full(1, 2 * HOUR)
     assert urgency([by_day], waited, noon)[0] > 5 * urgency([by_day], waited, night)[0]
-    assert next_look(by_day, 300, night) > night + 300
-    assert next_look(by_day, 300, night, stretch=1) == night + 300
-    assert next_look(by_day, 300, noon) == noon + 300
 
 
 def test_two_steady_feeds_are_urgent_as_theory_has_it() -> None:
@@ -185,7 +182,6 @@ def test_whatever_is_found_urgency_is_finite_and_what_is_kept_comes_back(
     assert again.rate == pytest.approx(learned.rate, rel=1e-4)
     assert again.changed == pytest.approx(learned.changed, abs=0.001)
     assert len(learned.to_text()) < 2000
-    assert at <= next_look(learned, period, at) <= at + max(period, DAY) + 1
 
 
 @settings(max_examples=80, deadline=None)
