@@ -7,9 +7,8 @@ from datetime import timedelta
 
 from runnel.algebra.nodes.durations import render_duration
 from runnel.algebra.nodes.expressions import Or
-from runnel.algebra.nodes.render import quote, render, render_name
+from runnel.algebra.nodes.render import quote, render, render_constant, render_name
 from runnel.algebra.semantics.distinct import render_distinct
-from runnel.language.syntax.operator_registrations import ATTRIBUTE, render_budget, render_span
 from runnel.language.syntax.statements import (
     AllTerm,
     Condition,
@@ -162,6 +161,29 @@ def _register_operator(said: RegisterOperator) -> str:
     return " ".join(parts)
 
 
+def render_span(length: timedelta) -> str:
+    """A short time in the largest unit that divides it.
+
+    >>> render_span(timedelta(milliseconds=40)), render_span(timedelta(microseconds=1500))
+    ('40 ms', '1500 us')
+    """
+    microseconds = length // timedelta(microseconds=1)
+    if microseconds % 1_000_000 == 0:
+        seconds = microseconds // 1_000_000
+        return f"{seconds} second{'' if seconds == 1 else 's'}"
+    return f"{microseconds // 1_000} ms" if microseconds % 1_000 == 0 else f"{microseconds} us"
+
+
+def render_budget(calls: int | None, seconds: float | None) -> list[str]:
+    """The options that say what an operator may use.
+
+    >>> render_budget(100, 2.5)
+    ['budget 100 calls per minute', 'budget 2.5 seconds per minute']
+    """
+    said = [] if calls is None else [f"budget {calls} calls per minute"]
+    return said if seconds is None else [*said, f"budget {render_constant(seconds)} seconds per minute"]
+
+
 def print_parameters(parameters: tuple[Parameter, ...] | None) -> str:
     """The parameters of an operator as they are declared; nothing where they were not.
 
@@ -176,7 +198,7 @@ def _parameter(one: Parameter) -> str:
         case "result":
             return f"?{one.name} {one.type}"
         case "attribute":
-            return f"{render_name(one.name)} {ATTRIBUTE}"
+            return f"{render_name(one.name)} attribute"
         case "input":
             return f"{render_name(one.name)} {one.type}"
 

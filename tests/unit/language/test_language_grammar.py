@@ -91,9 +91,9 @@ def keywords_of_parser() -> set[str]:
             match node:
                 case ast.Call(func=ast.Attribute(attr="take" | "at" | "expect" | "take_one_of"), args=arguments):
                     nodes += arguments
-                case ast.Compare(comparators=compared):
+                case ast.Compare(left=ast.Attribute(attr="word"), comparators=compared):
                     nodes += compared
-                case ast.Dict(keys=keys):
+                case ast.AnnAssign(value=ast.Call(args=[ast.Dict(keys=keys)])):
                     nodes += keys
                 case ast.AnnAssign(value=ast.Tuple(elts=entries)):
                     nodes += entries

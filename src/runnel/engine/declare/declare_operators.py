@@ -24,8 +24,7 @@ from runnel.engine.workspace import Workspace
 from runnel.errors import InputError, NotFoundError, Span, StatementError, StillNeededError, UnknownNameError
 from runnel.language.binding.bind_operators import bind_node, signature
 from runnel.language.nearest import did_you_mean
-from runnel.language.printing import print_parameters, print_statement
-from runnel.language.syntax.operator_registrations import render_budget, render_span
+from runnel.language.printing import print_parameters, print_statement, render_budget, render_span
 from runnel.language.syntax.statements import DropOperator, Name, RegisterOperator, Statement
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.matching.operators.plugins.contract import OperatorContext

@@ -1,46 +1,20 @@
-"""Rules for `register`: feeds, operators and prefixes. In: the token behind `register`. Out: a statement."""
+"""Rules for `register`: feeds and prefixes. In: the token behind `register`. Out: a statement, checked."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from types import MappingProxyType
+from typing import Any
 
 from runnel.errors import StatementSyntaxError
-from runnel.language.grammar.parse_values import (
-    parse_duration,
-    parse_enclosed,
-    parse_list,
-    parse_name,
-    parse_tag_list,
-)
-from runnel.language.syntax import expectations as expects
+from runnel.language.grammar.parse_operators import parse_operator
+from runnel.language.grammar.parse_values import parse_duration, parse_name, parse_tag_list
 from runnel.language.syntax.iri_prefixes import KNOWN_PREFIXES, is_prefix, problem_of_iri
-from runnel.language.syntax.literals import Duration, read_exact, read_integer, read_value
-from runnel.language.syntax.operator_registrations import (
-    Option,
-    build_registration,
-    read_attributes,
-    read_budget,
-    read_configuration,
-    read_count,
-    read_input,
-    read_parameters,
-    read_policy,
-    read_result,
-    read_span,
-)
+from runnel.language.syntax.literals import read_exact, read_integer
 from runnel.language.syntax.reader import TokenReader
-from runnel.language.syntax.register_clauses import FeedClause, register_feed
-from runnel.language.syntax.statements import (
-    NOWHERE,
-    MaterialiseFeed,
-    Name,
-    RegisterFeed,
-    RegisterOperator,
-    RegisterPrefix,
-)
-from runnel.language.syntax.tokens import BINDING, Token
-from runnel.model.operator import Parameter
+from runnel.language.syntax.statements import MaterialiseFeed, RegisterFeed, RegisterOperator, RegisterPrefix
+from runnel.language.syntax.tokens import Token
+
+LONGEST_TITLE = 500
+"""The most characters of a feed's title, and of the address of its home page."""
 
 
 def parse_register(
@@ -48,48 +22,71 @@ def parse_register(
 ) -> RegisterFeed | MaterialiseFeed | RegisterOperator | RegisterPrefix:
     """`register feed …`, `register operator …` or `register prefix …`."""
     if tokens.take("operator"):
-        return _parse_operator(tokens)
+        return parse_operator(tokens)
     if tokens.take("prefix"):
         return _parse_prefix(tokens)
     tokens.expect("feed")
     return _parse_feed(tokens)
 
 
-# Feeds.
-
-
 def _parse_feed(tokens: TokenReader) -> RegisterFeed | MaterialiseFeed:
-    address = tokens.take_text()
-    if address is not None:
-        span = address.span
+    token = tokens.take_text()
+    if token is not None:
+        address, place = read_exact(token, "an address"), token.span
         tokens.expect("as")
-        name = parse_name(tokens)
-        return register_feed(name, read_exact(address, "an address"), span, _parse_feed_clauses(tokens))
+        return RegisterFeed(parse_name(tokens), address, place=place, **_parse_clauses(tokens, is_polled=True))
     name = parse_name(tokens)
     if not tokens.take("apply"):
-        return register_feed(name, None, name.span, _parse_feed_clauses(tokens))
+        return RegisterFeed(name, place=name.span, **_parse_clauses(tokens, is_polled=False))
     sheet = tokens.expect_text()
+    text, place = read_exact(sheet, "a stylesheet's name"), sheet.span
     tokens.expect("as")
-    return MaterialiseFeed(parse_name(tokens), name, read_exact(sheet, "a stylesheet's name"), sheet.span)
+    return MaterialiseFeed(parse_name(tokens), name, text, place)
 
 
-def _parse_feed_clauses(tokens: TokenReader) -> list[FeedClause]:
-    clauses: list[FeedClause] = []
-    while (word := tokens.take_one_of("every", "title", "home", "tagged", "open")) is not None:
-        clauses.append(_parse_feed_clause(tokens, word))
+def _parse_clauses(tokens: TokenReader, *, is_polled: bool) -> dict[str, Any]:
+    """The clauses of a feed, each once, as fields of the statement. Only a feed with an address is polled."""
+    clauses: dict[str, Any] = {}
+    while (keyword := tokens.take_one_of("every", "title", "home", "tagged", "open")) is not None:
+        word = keyword.text.lower()
+        field, value = _parse_clause(tokens, word)
+        if field in clauses:
+            raise StatementSyntaxError(
+                f"{word} is given twice", span=keyword.span, hint="each clause may be written once: remove one"
+            )
+        if word == "every" and not is_polled:
+            raise StatementSyntaxError(
+                "only a feed with an address is polled",
+                span=keyword.span,
+                hint="leave `every` out: items come when they are published",
+            )
+        if word == "open" and is_polled:
+            raise StatementSyntaxError(
+                "a feed with an address cannot be open",
+                span=keyword.span,
+                hint="register a feed without an address for what others publish, and read the union of both",
+            )
+        if isinstance(value, str) and len(value) > LONGEST_TITLE:
+            raise StatementSyntaxError(
+                f"{word} may have at most {LONGEST_TITLE:,} characters, this one has {len(value):,}",
+                span=keyword.span,
+                hint="shorten it",
+            )
+        clauses[field] = value
     return clauses
 
 
-def _parse_feed_clause(tokens: TokenReader, keyword: Token) -> FeedClause:
-    match keyword.text.lower():
+def _parse_clause(tokens: TokenReader, word: str) -> tuple[str, object]:
+    """The field that a clause sets, and its value."""
+    match word:
         case "every":
-            return FeedClause("every", parse_duration(tokens).length, keyword.span)
+            return "every", parse_duration(tokens).length
         case "tagged":
-            return FeedClause("tagged", parse_tag_list(tokens), NOWHERE)
+            return "tags", parse_tag_list(tokens)
         case "open":
-            return FeedClause("open", _parse_open(tokens), keyword.span)
-        case word:
-            return FeedClause(word, read_exact(tokens.expect_text(), f"a {word}"), keyword.span)
+            return "open_items", _parse_open(tokens)
+        case _:
+            return word, read_exact(tokens.expect_text(), f"a {word}")
 
 
 def _parse_open(tokens: TokenReader) -> int:
@@ -106,9 +103,6 @@ def _parse_open(tokens: TokenReader) -> int:
             hint="write 1 or more; a feed without `open` is closed",
         )
     return limit
-
-
-# Prefixes.
 
 
 def _parse_prefix(tokens: TokenReader) -> RegisterPrefix:
@@ -133,101 +127,3 @@ def _parse_prefix(tokens: TokenReader) -> RegisterPrefix:
         hint = "write the beginning of IRIs in full, such as 'http://muse.example/'"
         raise StatementSyntaxError(f"this is not an IRI in full: {problem}", span=text.span, hint=hint)
     return RegisterPrefix(name, iri)
-
-
-# Operators: inputs, attributes of the item and results (`?people int`), and what is known of their cost.
-
-
-def _parse_operator(tokens: TokenReader) -> RegisterOperator:
-    name = parse_name(tokens)
-    parameters = _parse_parameters(tokens) if tokens.at("(") else None
-    tokens.expect("from")
-    source = tokens.expect_text()
-    options: list[Option] = []
-    while (word := tokens.take_one_of(*_OPTIONS)) is not None:
-        options.append(_OPTIONS[word.text.lower()](tokens, word))
-    return build_registration(name, parameters, source, options)
-
-
-def _parse_parameters(tokens: TokenReader) -> tuple[Parameter, ...]:
-    tokens.expect("(")
-    if tokens.take(")"):
-        return ()
-    parameters = parse_list(tokens, _parse_parameter)
-    tokens.expect(")")
-    return read_parameters(parameters)
-
-
-def _parse_parameter(tokens: TokenReader) -> tuple[Parameter, Token]:
-    result = tokens.take_kind(BINDING, expects.BINDING)
-    if result is not None:
-        return read_result(result, tokens.expect_any_word(expects.TYPE))
-    name = tokens.expect_name()
-    return read_input(name, tokens.expect_any_word(expects.TYPE))
-
-
-def _parse_release(tokens: TokenReader, word: Token) -> Option:
-    return Option(word, {"release": read_exact(tokens.expect_text(), "a release")})
-
-
-def _parse_cost(tokens: TokenReader, word: Token) -> Option:
-    count = tokens.expect_number()
-    return Option(word, {"cost": read_span(count, tokens.expect_any_word(expects.SHORT_UNIT))})
-
-
-def _parse_limit(tokens: TokenReader, word: Token) -> Option:
-    count = tokens.expect_number()
-    return Option(word, {"time_limit": read_span(count, tokens.expect_any_word(expects.SHORT_UNIT))})
-
-
-def _parse_pure(tokens: TokenReader, word: Token) -> Option:
-    return Option(word, {"pure": word.text.lower() == "pure"})
-
-
-def _parse_reading(tokens: TokenReader, word: Token) -> Option:
-    return read_attributes(word, parse_list(tokens, parse_name))
-
-
-def _parse_count(tokens: TokenReader, word: Token) -> Option:
-    return read_count(word, tokens.expect_integer())
-
-
-def _parse_budget(tokens: TokenReader, word: Token) -> Option:
-    count = tokens.expect_number()
-    unit = tokens.expect_any_word(expects.BUDGET_UNIT)
-    tokens.expect("per", "minute")
-    return read_budget(word, count, unit)
-
-
-def _parse_on_error(tokens: TokenReader, word: Token) -> Option:
-    tokens.expect("error")
-    policy = tokens.expect_any_word(expects.POLICY)
-    given = tokens.take_one_of("for")
-    length: Duration | None = None if given is None else parse_duration(tokens)
-    return read_policy(word, policy, given, length)
-
-
-def _parse_configuration(tokens: TokenReader, word: Token) -> Option:
-    return read_configuration(word, parse_enclosed(tokens, _parse_pair))
-
-
-def _parse_pair(tokens: TokenReader) -> tuple[Name, str]:
-    return parse_name(tokens), read_value(tokens.expect_text())
-
-
-_OPTIONS: Mapping[str, Callable[[TokenReader, Token], Option]] = MappingProxyType(
-    {
-        "release": _parse_release,
-        "cost": _parse_cost,
-        "pure": _parse_pure,
-        "impure": _parse_pure,
-        "reading": _parse_reading,
-        "batch": _parse_count,
-        "concurrency": _parse_count,
-        "limit": _parse_limit,
-        "budget": _parse_budget,
-        "on": _parse_on_error,
-        "with": _parse_configuration,
-    }
-)
-"""The options of an operator, by the word that begins them."""
