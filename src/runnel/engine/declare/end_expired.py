@@ -12,7 +12,7 @@ from runnel.catalog.delivery import ledger
 from runnel.catalog.delivery.outbox import NO_MESSAGES
 from runnel.catalog.logs import match_segments
 from runnel.engine.declare.commit_change import Applied, commit_change
-from runnel.engine.declare.pending import NeedsLockError, Pending
+from runnel.engine.declare.scope import NeedsLockError, Pending
 from runnel.engine.workspace import Workspace
 from runnel.model.subscription import Subscription
 
