@@ -45,7 +45,7 @@ from runnel.matching.filters.index.index_matcher import IndexMatcher
 from runnel.matching.filters.streams.stream_matcher import StreamMatcher
 from runnel.matching.operators.decide.decider import Decider
 from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
-from runnel.matching.operators.orders.registry import ORDERS
+from runnel.matching.operators.orders.registry import find_order
 from runnel.matching.operators.plugins.contract import Answer, Question
 from runnel.matching.patterns.bind_variables import PatternBinder
 from runnel.model.bindings import bounded
@@ -350,7 +350,7 @@ def test_operators_are_given_the_variables_of_a_pattern_and_bindings_are_told_to
     plan = compiled({10: Filter(Read(1), condition)}, [10])
     ways = OperatorDisjuncts.of(plan.operators)
     problem = ways.problem(lambda digest: 0.5, lambda operator: 1.0)
-    order, echo = ORDERS["adaptive"](problem), Echo()
+    order, echo = find_order("adaptive")(problem), Echo()
     batch = batch_of(
         item(1, color=["#00ff00", "#00ff01", "#00c800"]), item(2, color="#00ff01"), item(3, color="#c80000")
     )

@@ -101,13 +101,13 @@ def test_one_more_feed_compiles_only_the_queries_that_read_it(
         + "".join(f"create feed Q{n} from A where n = {n}; subscribe to Q{n} output log;" for n in range(30))
     )
     compiled: list[int] = []
-    real = plan_change.compile_change
+    real = plan_change.compile_plan
 
-    def compile_change(root: Any, change: plan_change.PlanChange) -> Any:
+    def compile_plan(root: Any, change: plan_change.PlanChange) -> Any:
         compiled.append(len(change.queries))
         return real(root, change)
 
-    monkeypatch.setattr(commit_change, "compile_change", compile_change)
+    monkeypatch.setattr(commit_change, "compile_plan", compile_plan)
     engine.execute("register feed B;")
     engine.execute("register feed C tagged news;")
     engine.execute("register feed D tagged other; register feed E;")

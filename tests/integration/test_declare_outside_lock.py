@@ -58,14 +58,14 @@ def while_compiling(monkeypatch: pytest.MonkeyPatch, *actions: Callable[[], obje
     """Do one thing each time a change is compiled, before it is; gives what they returned."""
     returned: list[object] = []
     waiting = list(actions)
-    real = plan_change.compile_change
+    real = plan_change.compile_plan
 
     def compiled(*arguments: Any) -> Any:
         if waiting:
             returned.append(waiting.pop(0)())
         return real(*arguments)
 
-    monkeypatch.setattr(commit_change, "compile_change", compiled)
+    monkeypatch.setattr(commit_change, "compile_plan", compiled)
     return returned
 
 
@@ -138,7 +138,7 @@ def test_plan_that_was_collected_before_it_was_published_is_compiled_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store, "_EARLY_ABOVE", 0)
-    real, collected = plan_change.compile_change, list[str]()
+    real, collected = plan_change.compile_plan, list[str]()
 
     def compiled(root: Workspace, change: plan_change.PlanChange) -> plan_change.CompiledChange:
         draft = real(root, change)
@@ -149,7 +149,7 @@ def test_plan_that_was_collected_before_it_was_published_is_compiled_again(
         return draft
 
     with runnel.open(tmp_path / "root") as engine:
-        monkeypatch.setattr(commit_change, "compile_change", compiled)
+        monkeypatch.setattr(commit_change, "compile_plan", compiled)
         engine.execute(_BEFORE)
         assert collected
         forget_parts()
@@ -356,13 +356,13 @@ def test_a_large_query_is_not_compiled_again_with_every_later_declaration(
         monkeypatch.setattr(plan_change, "_DELTA_BYTES", 20_000)
         engine.execute(f"create feed Large from News where {words}; subscribe to Large output log;")
         compiled: list[int] = []
-        real = plan_change.compile_change
+        real = plan_change.compile_plan
 
-        def compile_change(root: Any, change: plan_change.PlanChange) -> Any:
+        def compile_plan(root: Any, change: plan_change.PlanChange) -> Any:
             compiled.append(len(change.queries))
             return real(root, change)
 
-        monkeypatch.setattr(commit_change, "compile_change", compile_change)
+        monkeypatch.setattr(commit_change, "compile_plan", compile_plan)
         for number in range(3):
             engine.execute(f"create feed S{number} from News where n = {number}; subscribe to S{number} output log;")
         assert compiled == [2, 1, 2], "the second merges the large query into the base"

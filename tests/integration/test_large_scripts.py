@@ -86,16 +86,16 @@ def check(engine: Engine) -> set[str]:
 def during_compiling(monkeypatch: pytest.MonkeyPatch, *actions: Callable[[], object]) -> list[str]:
     """Do something while a change is compiled, each time it is; gives what happened."""
     happened: list[str] = []
-    compile_change = plan_change.compile_change
+    compile_plan = plan_change.compile_plan
     waiting = list(actions)
 
     def compiled(*arguments: Any) -> Any:
         happened.append("compiled")
         if waiting:
             waiting.pop(0)()
-        return compile_change(*arguments)
+        return compile_plan(*arguments)
 
-    monkeypatch.setattr(commit_change, "compile_change", compiled)
+    monkeypatch.setattr(commit_change, "compile_plan", compiled)
     return happened
 
 
@@ -259,7 +259,7 @@ def test_at_last_it_takes_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 def test_a_plan_that_was_collected_meanwhile_is_no_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A newer plan came into use while the script was prepared, so that the older one is gone."""
-    real, tries = plan_change.compile_change, list[str]()
+    real, tries = plan_change.compile_plan, list[str]()
 
     def gone(root: Workspace, change: plan_change.PlanChange) -> plan_change.CompiledChange:
         tries.append("compiled")
@@ -271,11 +271,11 @@ def test_a_plan_that_was_collected_meanwhile_is_no_damage(tmp_path: Path, monkey
 
     with runnel.open(tmp_path / "root") as engine:
         engine.execute("register feed News;")
-        monkeypatch.setattr(commit_change, "compile_change", gone)
+        monkeypatch.setattr(commit_change, "compile_plan", gone)
         engine.execute(many("Q"))
         assert {"Other", "Q0", f"Q{COUNT - 1}"} <= check(engine)
         assert len(tries) == 3, "the first, the other client's, and the second"
-        monkeypatch.setattr(commit_change, "compile_change", lambda root, change: gone(root, change) and _raise())
+        monkeypatch.setattr(commit_change, "compile_plan", lambda root, change: gone(root, change) and _raise())
         with pytest.raises(CorruptDataError):
             engine.execute(many("R"))
 

@@ -14,7 +14,7 @@ from runnel.catalog.access.workspace_secrets import UNSUBSCRIBE, check_unsubscri
 from runnel.catalog.declared import feeds, subscriptions
 from runnel.catalog.delivery import ledger
 from runnel.engine.declare.commit_change import Applied, commit_change
-from runnel.engine.declare.pending import NeedsLockError, Pending
+from runnel.engine.declare.scope import NeedsLockError, Pending
 from runnel.engine.workspace import Workspace
 from runnel.model.feed import ADMIN
 from runnel.model.subscription import Subscription

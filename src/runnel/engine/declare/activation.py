@@ -13,7 +13,7 @@ from sqlalchemy import Connection
 
 from runnel.catalog.declared import feeds
 from runnel.catalog.store.sequencer import last_sequence
-from runnel.engine.declare.pending import Pending
+from runnel.engine.declare.scope import Pending
 from runnel.model.feed import FeedKind
 
 

@@ -29,12 +29,12 @@ from runnel.catalog.declared.feed_groups import expand_as_views
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.declare.activation import Activation, find_activation
-from runnel.engine.declare.pending import NeedsLockError, Pending
+from runnel.engine.declare.scope import NeedsLockError, Pending
 from runnel.engine.planning.plan_change import (
     CompiledChange,
     PlanChange,
     Uncommitted,
-    compile_change,
+    compile_plan,
     publish_draft,
     read_change,
 )
@@ -170,7 +170,7 @@ class _Change(Generic[_T]):
     def _compile(self, prepared: _Prepared[_T]) -> CompiledChange | None:
         try:
             change = self._read_change(prepared)
-            return None if change is None else compile_change(self._root, change)
+            return None if change is None else compile_plan(self._root, change)
         except CorruptDataError:
             # A plan is collected when a newer one is in use; nothing holds on to it here.
             with self._root.catalog.read() as connection:

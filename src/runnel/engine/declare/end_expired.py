@@ -11,7 +11,7 @@ from runnel.catalog.declared import subscriptions
 from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import match_segments
 from runnel.engine.declare.commit_change import Applied, commit_change
-from runnel.engine.declare.pending import NeedsLockError, Pending
+from runnel.engine.declare.scope import NeedsLockError, Pending
 from runnel.engine.workspace import Workspace
 from runnel.model.subscription import Subscription
 from runnel.sinks.registry import silent_kinds

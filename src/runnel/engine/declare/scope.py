@@ -1,22 +1,30 @@
-"""A scope: one open transaction as one actor sees it. Statements look names up here and note here what they touch."""
+"""One open transaction as an actor sees it: names, quotas, and what a script has declared and not written yet.
+
+Statements look names up here, note what they touch, and add new feeds and subscriptions under the ids that they will
+have. Lookups see these next to the catalog, and in the end all of them are written at once. As long as there are only
+new things, none of this needs the catalog's write lock.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from sqlalchemy import Connection
 
+from runnel.algebra.nodes.query import Node, reads
 from runnel.catalog.access.consents import Key, WantedConsent, consent_of, pending_count
 from runnel.catalog.access.owners import Owner, QuotaAllowance, owner_by_id
 from runnel.catalog.declared import feeds, operators, subscriptions
-from runnel.catalog.declared.bulk_insert import NewSubscription
+from runnel.catalog.declared.bulk_insert import NewFeed, NewSubscription, add_feeds, add_subscriptions
+from runnel.catalog.declared.changes import next_number
 from runnel.catalog.declared.feed_groups import SourceFeed, group_readers
+from runnel.catalog.declared.prefixes import all_prefixes
 from runnel.catalog.delivery import ledger
 from runnel.catalog.store.connection import now
 from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.actors import Actor, check_actor, names_for
-from runnel.engine.declare.pending import NeedsLockError, Pending
 from runnel.engine.workspace import Workspace
 from runnel.errors import DuplicateNameError, Span, StatementError, UnknownNameError
 from runnel.language.nearest import did_you_mean
@@ -27,6 +35,103 @@ from runnel.model.subscription import Subscription
 
 _MANY = 100
 """Names from which on all targets are read at once, rather than asked for one by one."""
+
+
+class NeedsLockError(Exception):
+    """A statement that changes what is there cannot be applied in a transaction that only reads."""
+
+
+@dataclass
+class Pending:
+    """The catalog as one transaction sees it, and what is to be added to it."""
+
+    connection: Connection
+    feeds: dict[int, NewFeed] = field(default_factory=dict)
+    subscriptions: list[NewSubscription] = field(default_factory=list)
+    definitions: dict[int, Node] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
+    """The first id of new rows by table; given, where the same change was applied before with these ids."""
+    added: set[int] = field(default_factory=set)
+    """All new feeds, written or not."""
+    _next: dict[str, int] = field(default_factory=dict)
+    _written: set[str] = field(default_factory=set)
+
+    def feed_id(self) -> int:
+        """The id that the next new feed has."""
+        return self._start("feeds") + len(self.feeds)
+
+    def subscription_id(self) -> int:
+        """The number that the next new subscription has."""
+        return self._start("subscriptions") + len(self.subscriptions)
+
+    def _start(self, table: str) -> int:
+        if table not in self._next:
+            following = next_number(self.connection, table)
+            self._next[table] = self.numbers.get(table, following) if table not in self._written else following
+            self.numbers.setdefault(table, self._next[table])
+        return self._next[table]
+
+    def add_feed(self, new: NewFeed) -> None:
+        """One more feed."""
+        self.feeds[new.id] = new
+        self.added.add(new.id)
+        if new.node is not None:
+            self.definitions[new.id] = new.node
+
+    def add_subscription(self, new: NewSubscription) -> None:
+        """One more subscription."""
+        self.subscriptions.append(new)
+
+    def fits(self, connection: Connection) -> bool:
+        """Whether the ids that were given are still those that are next in a catalog."""
+        return all(next_number(connection, table) == first for table, first in self._next.items())
+
+    def write(self, connection: Connection, sequence: int, matched: Set[int] = frozenset()) -> None:
+        """Write all of it; the feeds among `matched` are matched after a sequence, where subscriptions start too."""
+        add_feeds(connection, list(self.feeds.values()), sequence, matched)
+        add_subscriptions(connection, self.subscriptions, sequence)
+        self.feeds.clear()
+        self.subscriptions.clear()
+        self._written |= self._next.keys()
+        self._next.clear()
+
+    def source_feeds(self) -> list[SourceFeed]:
+        """The new feeds that groups of feeds have."""
+        return [
+            SourceFeed(one.id, one.owner, frozenset(one.tags))
+            for one in self.feeds.values()
+            if one.kind is FeedKind.SOURCE and one.origin is None
+        ]
+
+    # --- lookups that see both ------------------------------------------------------------------------------------
+
+    def all_sources(self, some: Iterable[int]) -> set[int]:
+        """These feeds and all that they read, directly or through others."""
+        found = set(some)
+        # What is new may read what is old, never the other way round.
+        waiting = [one for one in found if one in self.definitions]
+        while waiting:
+            for source in reads(self.definitions[waiting.pop()]):
+                if source not in found:
+                    found.add(source)
+                    if source in self.definitions:
+                        waiting.append(source)
+        return found | feeds.all_sources(self.connection, found - self.feeds.keys())
+
+    def live_kinds(self, some: Set[int]) -> dict[int, FeedKind]:
+        """The kinds of those of the feeds that are not dropped."""
+        new = {one: self.feeds[one].kind for one in some & self.feeds.keys()}
+        return feeds.live_kinds(self.connection, some - self.feeds.keys()) | new
+
+    def reader_pairs(self, some: Set[int]) -> list[tuple[int, int]]:
+        """The pairs (reader, feed) of these feeds and those that read them directly."""
+        new = [(reader, source) for reader, node in self.definitions.items() for source in set(reads(node)) & some]
+        return new + feeds.reader_pairs(self.connection, some - self.feeds.keys())
+
+    def subscribed_among(self, some: Set[int]) -> set[int]:
+        """Those of the feeds that somebody subscribes to directly."""
+        new = {one.feed for one in self.subscriptions} & some
+        return new | subscriptions.subscribed_among(self.connection, some - self.feeds.keys())
 
 
 class DeclarationScope:
@@ -70,6 +175,7 @@ class DeclarationScope:
         self._wanted: set[Key] = set()
         self._unanswered: int | None = None
         self._operators: dict[str, OperatorDeclaration] | None = None
+        self._prefixes: dict[str, str] | None = None
         self.touched: set[int] = set()
         self.redefined: set[int] = set()
         self.regrouped: set[int] = set()
@@ -100,6 +206,11 @@ class DeclarationScope:
         if name not in self._feeds:
             self._feeds[name] = feeds.feed_by_name(self.connection, name, self.actor.owner)
         return self._feeds[name]
+
+    def feed_id(self, name: str) -> int | None:
+        """The id of the live feed that a name means to the actor."""
+        found = self.known(name)
+        return None if found is None else found.id
 
     def find(self, name: Name) -> Feed:
         """As `known`; raises UnknownName with a near name."""
@@ -159,7 +270,17 @@ class DeclarationScope:
         """A source feed comes into the groups of feeds that have it, or leaves them: their readers change."""
         self.regrouped |= group_readers(self.connection, feed)
 
-    # --- operators -----------------------------------------------------------------------------------------------
+    # --- prefixes and operators ----------------------------------------------------------------------------------
+
+    def prefixes(self) -> dict[str, str]:
+        """What names stand for in graph patterns."""
+        if self._prefixes is None:
+            self._prefixes = all_prefixes(self.connection)
+        return self._prefixes
+
+    def forget_prefixes(self) -> None:
+        """What prefixes there are has changed."""
+        self._prefixes = None
 
     def operator(self, name: str) -> OperatorDeclaration | None:
         """The live registration of an operator's name."""

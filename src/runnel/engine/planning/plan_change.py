@@ -2,7 +2,7 @@
 
 A small change writes a delta next to the current base; when the delta has grown, everything becomes a new base. Where
 queries are only removed, no file is written: the new version names them. Three steps: `read_change` reads from the
-catalog what is to be compiled, `compile_change` compiles and writes it without the catalog, `publish_draft` makes the
+catalog what is to be compiled, `compile_plan` compiles and writes it without the catalog, `publish_draft` makes the
 result current. Only the last step needs the catalog's write lock; `commit_change` checks that the catalog has not
 changed in between.
 """
@@ -31,6 +31,7 @@ from runnel.engine.workspace import Workspace
 from runnel.errors import CorruptDataError, RunnelError
 from runnel.plan.gates import visible
 from runnel.plan.logical_plan import PlanQuery
+from runnel.plan.manifest import PlanManifest
 from runnel.plan.store import Layout, Plan, PlanPart, PlanVersion, UnfinishedPart, keep_part, load
 from runnel.scaleout.partitioning import Partitioning
 
@@ -78,6 +79,12 @@ class CompiledChange:
     change: PlanChange
     laid_out: LaidOut | None = None
     part: UnfinishedPart | None = None
+
+    def finish(self) -> PlanManifest:
+        """Write the rest of the part, whose queries count from where they did when the change was read."""
+        if self.laid_out is None or self.part is None:
+            raise RunnelError("the change has no compiled plan")
+        return self.part.finish(self.laid_out.logical)
 
 
 @dataclass(frozen=True)
@@ -218,7 +225,7 @@ class _Reader:
         return tuple(PlanQuery(feed, start) for feed, start in sorted(starts.items()))
 
 
-def compile_change(root: Workspace, change: PlanChange) -> CompiledChange:
+def compile_plan(root: Workspace, change: PlanChange) -> CompiledChange:
     """Compile a change, and write as much of it as does not depend on the log's end. The catalog is not asked."""
     from runnel.matching.compile.compile_plan import LaidOut, lay_out
     from runnel.optimizer.merge_plans import merge_plans

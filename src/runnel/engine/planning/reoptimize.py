@@ -17,7 +17,7 @@ from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.catalog.store import leases
 from runnel.engine.planning.partition_plan import new_folder, partition_if_wanted
-from runnel.engine.planning.plan_change import has_grown, publish_base, read_everything
+from runnel.engine.planning.plan_change import compile_plan, has_grown, publish_base, read_everything
 from runnel.engine.workspace import Workspace
 from runnel.errors import CorruptDataError
 from runnel.plan import store as plan_store
@@ -103,13 +103,8 @@ def recompile(
     another one was published in the meantime."""
     with root.catalog.read() as connection:
         change = read_everything(connection)
-    from runnel.matching.compile.compile_plan import lay_out
-    from runnel.optimizer.optimize import optimize
-
-    folder = new_folder()
-    logical = optimize(change.queries, change.definitions)
-    lay_out(logical, change.frequencies, matcher=root.settings.matcher).write_base(root.storage, folder)
-    return _publish(root, epoch, current, folder, proceed)
+    compiled = compile_plan(root, change)
+    return _publish(root, epoch, current, compiled.finish().folder, proceed)
 
 
 def _publish(root: Workspace, epoch: int, current: PlanRow, folder: str, proceed: Callable[[], None]) -> int | None:
