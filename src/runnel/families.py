@@ -33,7 +33,8 @@ class Family:
 
     `kind` is the kind of value that it reads. `pattern` is its `ItemPattern`, and `index` its `PatternIndex`, which
     finds the patterns that hold of a batch. `cover` is its `PatternCover`, which says what patterns have in common;
-    without one, items are routed to a partition by its other conditions alone.
+    without one, items are routed to a partition by its other conditions alone. `syntax` is its `ConditionSyntax`;
+    without one, its conditions cannot be written in statements.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Family:
     pattern: str
     index: str
     cover: str | None = None
+    syntax: str | None = None
 
 
 VALUE_KINDS = {"graph": ValueKind("graph", 4, "graph", "runnel.model.graph:RdfGraph")}
@@ -51,6 +53,7 @@ FAMILIES = {
         pattern="runnel.algebra.graphs.graph_patterns:Graph",
         index="runnel.matching.graphs.graph_index:GRAPH_INDEX",
         cover="runnel.scaleout.cover.graph_cover:GRAPH_COVER",
+        syntax="runnel.language.graphs.parse_graph:GRAPH_SYNTAX",
     )
 }
 

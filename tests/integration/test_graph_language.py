@@ -18,7 +18,7 @@ from runnel.engine import Engine
 from runnel.engine.upkeep.backup import back_up
 from runnel.engine.upkeep.restore import restore
 from runnel.errors import Span, StatementError, UnknownNameError
-from runnel.language.syntax.iri_prefixes import KNOWN_PREFIXES
+from runnel.language.graphs.iri_prefixes import KNOWN_PREFIXES
 
 LAB = "register prefix lab as 'http://lab.example/';"
 PAGES = "register feed Pages;"

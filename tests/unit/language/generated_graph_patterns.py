@@ -9,8 +9,8 @@ from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.calls import RELATIONS, Variable
 from runnel.algebra.nodes.item_patterns import is_local
 from runnel.errors import Span
-from runnel.language.syntax.graph_filters import joined
-from runnel.language.syntax.iri_prefixes import PrefixedName
+from runnel.language.graphs.graph_filters import joined
+from runnel.language.graphs.iri_prefixes import PrefixedName
 from runnel.model.graph import canonical_term, escape_text
 
 _NOWHERE = Span(1, 1, 2)

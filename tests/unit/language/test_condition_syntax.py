@@ -7,9 +7,10 @@ import pytest
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import And, Compare, Contains, Expression, Not
 from runnel.errors import StatementSyntaxError
+from runnel.families import FAMILIES, load_part
 from runnel.language.grammar.parse_conditions import CONDITIONS, parse_condition
 from runnel.language.grammar.parse_values import parse_duration
-from runnel.language.grammar.parser import GRAMMAR, parse
+from runnel.language.grammar.parser import current_grammar, parse
 from runnel.language.syntax.reader import ConditionSyntax, TokenReader
 from runnel.language.syntax.statements import CreateFeed
 from runnel.language.syntax.tokens import WORD
@@ -26,7 +27,7 @@ def parse_window(tokens: TokenReader) -> Expression:
     return Compare(Attribute(inner.words[0]), "=", length.total_seconds())
 
 
-WINDOWS = GRAMMAR.with_conditions(ConditionSyntax(("window",), parse_window))
+WINDOWS = current_grammar().with_conditions(ConditionSyntax(("window",), parse_window))
 
 
 def condition(text: str) -> Expression:
@@ -58,8 +59,10 @@ def test_two_families_cannot_begin_alike() -> None:
     with pytest.raises(ValueError, match="two families of conditions begin with window"):
         WINDOWS.with_conditions(ConditionSyntax(("window",), parse_window))
     with pytest.raises(ValueError, match=f"begin with {WORD}"):
-        GRAMMAR.with_conditions(ConditionSyntax((WORD,), parse_window))
+        current_grammar().with_conditions(ConditionSyntax((WORD,), parse_window))
 
 
-def test_every_family_of_the_language_is_an_entry_of_the_table() -> None:
-    assert {start for family in CONDITIONS for start in family.starts} == set(GRAMMAR.conditions)
+def test_every_condition_is_an_entry_of_the_table_or_of_a_family() -> None:
+    families = [load_part(family.syntax) for family in FAMILIES.values() if family.syntax is not None]
+    starts = {start for syntax in (*CONDITIONS, *families) for start in syntax.starts}
+    assert starts == set(current_grammar().conditions)

@@ -14,7 +14,7 @@ from scripts.reference_language import EBNF, language_reference
 
 from runnel.errors import StatementError
 from runnel.language import grammar
-from runnel.language.grammar.parser import GRAMMAR, parse
+from runnel.language.grammar.parser import current_grammar, parse
 
 RULES = {match[1]: match[2] for match in re.finditer(r"^([a-z-]+) *::=(.*(?:\n +.*)*)", EBNF, re.MULTILINE)}
 _SYMBOL = re.compile(r'"[^"]+"|[A-Za-z-]+|[()|?*+]')
@@ -97,7 +97,7 @@ def keywords_of_parser() -> set[str]:
                     nodes += keys
                 case ast.AnnAssign(value=ast.Tuple(elts=entries)):
                     nodes += entries
-    words = {start for start in GRAMMAR.conditions if start.islower()} | set(GRAMMAR.statements)
+    words = {start for start in current_grammar().conditions if start.islower()} | set(current_grammar().statements)
     words |= {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return {word for word in words if word.isalpha() and word.islower()}
 

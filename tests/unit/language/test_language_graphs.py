@@ -16,8 +16,8 @@ from runnel.algebra.nodes.item_patterns import is_local
 from runnel.errors import InvalidConditionError, Span, StatementError, StatementSyntaxError, UnknownNameError
 from runnel.language.binding.bind_query import bind_query
 from runnel.language.grammar.parser import parse
-from runnel.language.syntax.iri_prefixes import KNOWN_PREFIXES, write_out
-from runnel.language.syntax.read_graph import read_graph
+from runnel.language.graphs.iri_prefixes import KNOWN_PREFIXES, write_out
+from runnel.language.graphs.read_graph import read_graph
 from runnel.language.syntax.statements import CreateFeed
 from runnel.language.syntax.tokens import BLOCK, TOKEN, Token
 from runnel.model.graph import read_ntriples

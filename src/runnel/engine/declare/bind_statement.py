@@ -12,8 +12,8 @@ from typing import Protocol
 from runnel.algebra.nodes.query import Node
 from runnel.catalog.declared.bulk_insert import encode_feed
 from runnel.language.binding.bind_query import bind_query
+from runnel.language.graphs.iri_prefixes import write_out
 from runnel.language.printing import print_statement
-from runnel.language.syntax.iri_prefixes import write_out
 from runnel.language.syntax.statements import CreateFeed
 from runnel.model.operator import OperatorDeclaration
 

@@ -11,9 +11,9 @@ from runnel.engine.declare.scope import DeclarationScope
 from runnel.engine.outcome import Outcome
 from runnel.engine.workspace import Workspace
 from runnel.errors import Span, StatementError, UnknownNameError
+from runnel.language.graphs.iri_prefixes import KNOWN_PREFIXES
 from runnel.language.nearest import did_you_mean
 from runnel.language.printing import print_statement
-from runnel.language.syntax.iri_prefixes import KNOWN_PREFIXES
 from runnel.language.syntax.statements import DropPrefix, Name, RegisterPrefix
 
 

@@ -28,7 +28,7 @@ from runnel.engine.trial.find_duplicates import gates_in
 from runnel.engine.trial.preview_cost import PreviewCost, preview_cost
 from runnel.engine.workspace import Workspace
 from runnel.language.binding.bind_query import bind_query
-from runnel.language.syntax.iri_prefixes import write_out
+from runnel.language.graphs.iri_prefixes import write_out
 from runnel.language.syntax.statements import CreateFeed
 from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.item import Item

@@ -9,8 +9,8 @@ from runnel.algebra.nodes.expressions import Expression, conjunction
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union, reads
 from runnel.errors import DuplicateNameError, UnknownNameError
 from runnel.language.binding.bind_operators import OperatorNamed, asks_operators, bind_conditions
+from runnel.language.graphs.iri_prefixes import write_out
 from runnel.language.nearest import did_you_mean
-from runnel.language.syntax.iri_prefixes import write_out
 from runnel.language.syntax.statements import AllTerm, Condition, FeedTerm, GroupTerm, Name, QueryText, Term
 from runnel.model.feed import ADMIN
 from runnel.model.operator import OperatorDeclaration

@@ -1,14 +1,13 @@
-"""Rules for conditions: `and`, `or`, `not`, parentheses, variables of terms, and the table of condition families.
+"""Rules for conditions: `and`, `or`, `not`, parentheses, variables of terms, and the table of the other rules.
 
-In: the current token. Out: an expression, or the conjuncts of a `where`. A new family of conditions needs an entry in
-`CONDITIONS` and a function that reads it. Nothing else changes.
+In: the current token. Out: an expression, or the conjuncts of a `where`. The rules of the condition families in
+`runnel.families` join the table when a script is parsed.
 """
 
 from __future__ import annotations
 
 from typing import cast
 
-from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.expressions import FALSE, TRUE, Expression, conjunction, disjunction, negation
 from runnel.errors import InvalidConditionError
 from runnel.language.grammar.parse_filters import parse_filter
@@ -17,10 +16,9 @@ from runnel.language.syntax import expectations as expects
 from runnel.language.syntax.conditions import Built, Conjuncts, unscoped
 from runnel.language.syntax.literals import read_variable
 from runnel.language.syntax.operator_terms import Written
-from runnel.language.syntax.read_graph import read_graph
 from runnel.language.syntax.reader import ConditionSyntax, TokenReader
 from runnel.language.syntax.statements import Condition
-from runnel.language.syntax.tokens import BINDING, BLOCK, NUMBER, OPEN_BLOCK, QUOTED, VARIABLE, WORD
+from runnel.language.syntax.tokens import BINDING, NUMBER, QUOTED, VARIABLE, WORD
 
 
 def parse_condition(tokens: TokenReader) -> Built:
@@ -113,17 +111,6 @@ def _parse_signed(tokens: TokenReader) -> Built | Written:
     return parse_term(tokens)
 
 
-def _parse_graph(tokens: TokenReader) -> Graph:
-    """`graph { … }`."""
-    if tokens.kind == WORD:
-        raise tokens.unexpected(expects.CONDITION)
-    is_open = tokens.kind == OPEN_BLOCK
-    token = tokens.token()
-    graph = read_graph(token, is_open=is_open)
-    tokens.advance()
-    return graph
-
-
 CONDITIONS: tuple[ConditionSyntax, ...] = (
     ConditionSyntax(("(",), _parse_group),
     ConditionSyntax((VARIABLE,), _parse_scoped),
@@ -131,6 +118,5 @@ CONDITIONS: tuple[ConditionSyntax, ...] = (
     ConditionSyntax((WORD, QUOTED, "item"), parse_filter),
     ConditionSyntax((BINDING, NUMBER), parse_term),
     ConditionSyntax(("+", "-"), _parse_signed),
-    ConditionSyntax(("graph", BLOCK, OPEN_BLOCK), _parse_graph),
 )
-"""The families of conditions, by the tokens that begin them. A word comes before its kind."""
+"""Filters, operators and what encloses conditions, by the tokens that begin them. A word comes before its kind."""

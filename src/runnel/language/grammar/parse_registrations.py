@@ -7,7 +7,7 @@ from typing import Any
 from runnel.errors import StatementSyntaxError
 from runnel.language.grammar.parse_operators import parse_operator
 from runnel.language.grammar.parse_values import parse_duration, parse_name, parse_tag_list
-from runnel.language.syntax.iri_prefixes import KNOWN_PREFIXES, is_prefix, problem_of_iri
+from runnel.language.graphs.iri_prefixes import KNOWN_PREFIXES, is_prefix, problem_of_iri
 from runnel.language.syntax.literals import read_exact, read_integer
 from runnel.language.syntax.reader import TokenReader
 from runnel.language.syntax.statements import MaterialiseFeed, RegisterFeed, RegisterOperator, RegisterPrefix

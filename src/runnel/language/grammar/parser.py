@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from runnel.errors import StatementError
+from runnel.families import FAMILIES, load_part
 from runnel.language.gc_paused import gc_paused
 from runnel.language.grammar.parse_conditions import CONDITIONS
 from runnel.language.grammar.parse_statements import STATEMENTS
@@ -11,11 +14,18 @@ from runnel.language.syntax.reader import Grammar, TokenReader
 from runnel.language.syntax.statements import Parsed
 from runnel.language.syntax.tokens import END
 
-GRAMMAR = Grammar(STATEMENTS, CONDITIONS)
-"""The language as it is."""
+
+def current_grammar() -> Grammar:
+    """The language as it is: all statements, and the conditions of all families that are registered."""
+    return _grammar_of(tuple(family.syntax for family in FAMILIES.values() if family.syntax is not None))
 
 
-def parse(text: str, grammar: Grammar = GRAMMAR) -> list[Parsed]:
+@cache
+def _grammar_of(families: tuple[str, ...]) -> Grammar:
+    return Grammar(STATEMENTS, (*CONDITIONS, *map(load_part, families)))
+
+
+def parse(text: str, grammar: Grammar | None = None) -> list[Parsed]:
     """The statements of a script, in order; the last `;` may be missing if there is only one statement.
 
     >>> [parsed.statement.name.text for parsed in parse("explain feed Rock")]
@@ -25,7 +35,7 @@ def parse(text: str, grammar: Grammar = GRAMMAR) -> list[Parsed]:
     """
     try:
         with gc_paused():
-            return _parse_script(TokenReader(text, grammar))
+            return _parse_script(TokenReader(text, grammar or current_grammar()))
     except StatementError as error:
         raise error.located(text) from None
 

@@ -12,8 +12,8 @@ from typing import cast
 from runnel.algebra.graphs.edges import AllOf, AnyOf, Certain, Comparison, Complement, GraphFilter, Node
 from runnel.algebra.nodes.calls import Relation, Variable
 from runnel.errors import InvalidConditionError, StatementError
-from runnel.language.syntax.graph_blocks import BlockReader
-from runnel.language.syntax.graph_terms import TermReader
+from runnel.language.graphs.graph_blocks import BlockReader
+from runnel.language.graphs.graph_terms import TermReader
 from runnel.language.syntax.nesting import DEEPEST, too_deep
 
 _TURNED: dict[Relation, Relation] = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}

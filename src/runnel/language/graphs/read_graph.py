@@ -11,10 +11,10 @@ from runnel.algebra.graphs.edges import MOST_EDGES, MOST_VARIABLES, Edge, GraphF
 from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.calls import Variable
 from runnel.errors import InvalidConditionError, StatementError, StatementSyntaxError
+from runnel.language.graphs.graph_blocks import BlockReader
+from runnel.language.graphs.graph_filters import FilterReader, joined
+from runnel.language.graphs.graph_terms import TermReader
 from runnel.language.nearest import did_you_mean
-from runnel.language.syntax.graph_blocks import BlockReader
-from runnel.language.syntax.graph_filters import FilterReader, joined
-from runnel.language.syntax.graph_terms import TermReader
 from runnel.language.syntax.tokens import Token
 
 _UNSUPPORTED = {

@@ -11,8 +11,8 @@ from runnel.algebra.graphs.edges import Node
 from runnel.algebra.graphs.rdf_terms import BOOLEAN, DECIMAL, DOUBLE, INTEGER
 from runnel.algebra.nodes.calls import Variable
 from runnel.errors import InvalidConditionError, StatementSyntaxError, UnknownNameError
-from runnel.language.syntax.graph_blocks import BlockReader
-from runnel.language.syntax.iri_prefixes import KNOWN_PREFIXES, PrefixedName, checked_term, problem_of_iri
+from runnel.language.graphs.graph_blocks import BlockReader
+from runnel.language.graphs.iri_prefixes import KNOWN_PREFIXES, PrefixedName, checked_term, problem_of_iri
 from runnel.model.graph import escape_text, unescape_text
 from runnel.model.item import MAX_NAME
 

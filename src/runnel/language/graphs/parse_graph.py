@@ -1,0 +1,23 @@
+"""The rule for graph patterns. In: the current token. Out: a graph pattern."""
+
+from __future__ import annotations
+
+from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.language.graphs.read_graph import read_graph
+from runnel.language.syntax import expectations as expects
+from runnel.language.syntax.reader import ConditionSyntax, TokenReader
+from runnel.language.syntax.tokens import BLOCK, OPEN_BLOCK, WORD
+
+
+def parse_graph(tokens: TokenReader) -> Graph:
+    """`graph { … }`."""
+    if tokens.kind == WORD:
+        raise tokens.unexpected(expects.CONDITION)
+    is_open = tokens.kind == OPEN_BLOCK
+    token = tokens.token()
+    graph = read_graph(token, is_open=is_open)
+    tokens.advance()
+    return graph
+
+
+GRAPH_SYNTAX = ConditionSyntax(("graph", BLOCK, OPEN_BLOCK), parse_graph)
