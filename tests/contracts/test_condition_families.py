@@ -306,6 +306,13 @@ def test_every_matcher_matches_base_delta_and_merged_plans_as_defined(
     )
 
 
+def test_a_match_has_the_bindings_of_its_pattern() -> None:
+    plan = compiled({10: Filter(Read(1), SHADE)}, [10])
+    batch = batch_of(item(1, color=["#00ff00", "#c80000", "#008000"]))
+    found = PatternBinder(plan).bind(batch, build_matcher(plan).match(batch))
+    assert sorted(row["shade"] for row in found[0][10].rows) == ["#008000", "#00ff00"]
+
+
 @settings(CASES, max_examples=20)
 @given(worlds())
 def test_partitions_match_as_the_plan(world: tuple[dict[int, Node], ItemBatch]) -> None:
