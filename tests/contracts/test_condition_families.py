@@ -40,6 +40,8 @@ from runnel.matching.compile.compile_plan import compile_base, compile_delta, co
 from runnel.matching.compile.select_queries import select_queries
 from runnel.matching.costs.observe_stream import Observer
 from runnel.matching.explain.explain_query import explain_query
+from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
+from runnel.matching.filters.atoms.atom_tests import SlotUse
 from runnel.matching.filters.index.index_layout import stored_atoms
 from runnel.matching.filters.index.index_matcher import IndexMatcher
 from runnel.matching.filters.streams.stream_matcher import StreamMatcher
@@ -304,6 +306,13 @@ def test_every_matcher_matches_base_delta_and_merged_plans_as_defined(
     )
 
 
+def test_a_match_has_the_bindings_of_its_pattern() -> None:
+    plan = compiled({10: Filter(Read(1), SHADE)}, [10])
+    batch = batch_of(item(1, color=["#00ff00", "#c80000", "#008000"]))
+    found = PatternBinder(plan).bind(batch, build_matcher(plan).match(batch))
+    assert sorted(row["shade"] for row in found[0][10].rows) == ["#008000", "#00ff00"]
+
+
 @settings(CASES, max_examples=20)
 @given(worlds())
 def test_partitions_match_as_the_plan(world: tuple[dict[int, Node], ItemBatch]) -> None:
@@ -392,6 +401,15 @@ def test_what_a_family_counts_of_its_values_is_observed() -> None:
     plan = compiled({10: Filter(Read(1), RED)}, [10])
     observed = Observer.of(plan.base).observe(batch_of(item(1, color="#c80000", title="rock")))
     assert observed[1].words == {"rock": 1, " #c80000": 1}
+
+
+def test_slot_uses_have_room_for_more_kinds_of_keys() -> None:
+    atoms = lay_out_atoms(optimize([PlanQuery(10)], {10: Filter(Read(1), And((ROCK, RED)))}))
+    assert atoms.slot_uses.dtype == np.uint16
+    assert max(SlotUse) < 1 << 15
+    assert atoms.families() == ["color"]
+    assert len(atoms.atoms_of("color")) == 1
+    assert not len(atoms.atoms_of("graph"))
 
 
 def test_plans_without_patterns_have_no_arrays_of_families() -> None:

@@ -7,7 +7,7 @@ unknown does not hold. Laying a pattern into a graph may take exponential time, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from runnel.algebra.graphs.edges import (
     AllOf,
@@ -38,45 +38,52 @@ def solve(graph: EdgePattern, triples: Iterable[Triple]) -> Iterator[Solution]:
     >>> list(solve(year, [("<urn:a>", "<urn:year>", '"1"'), ("<urn:a>", "<urn:name>", '"A"')]))
     [{'p': '<urn:a>', 'y': '"1"'}]
     """
-    for found in _Laying(triples).extended(graph.edges, {}):
+    for found in IndexedTriples(triples).solutions(graph.edges, MOST_ATTEMPTS):
         if graph.filter is None or truth_of(graph.filter, found):
             yield found
 
 
-class _Laying:
-    """The triples of a graph, all and by what they have where, and how many were tried."""
+class IndexedTriples:
+    """The triples of a graph, all and by the terms that they have in each place."""
 
     def __init__(self, triples: Iterable[Triple]) -> None:
         self._all = list(triples)
-        self._having: dict[tuple[int, str], list[Triple]] = {}
+        self._having: tuple[dict[str, list[Triple]], ...] = ({}, {}, {})
         for triple in self._all:
-            for place, term in enumerate(triple):
-                self._having.setdefault((place, term), []).append(triple)
-        self._tried = 0
+            for having, term in zip(self._having, triple, strict=True):
+                having.setdefault(term, []).append(triple)
+        self._left = 0
 
-    def extended(self, edges: tuple[Edge, ...], bound: Solution) -> Iterator[Solution]:
+    def solutions(self, edges: tuple[Edge, ...], attempts: int) -> Iterator[Solution]:
+        """The solutions of edges, tried in their order; TooExpensiveError after so many attempts."""
+        self._left = attempts
+        return self._extended(edges, {})
+
+    def _extended(self, edges: tuple[Edge, ...], bound: Solution) -> Iterator[Solution]:
         """The solutions of edges that extend a binding."""
         if not edges:
             yield bound
             return
-        for triple in self._candidates(edges[0], bound):
-            self._tried += 1
-            if self._tried > MOST_ATTEMPTS:
+        for triple in self.candidates(edges[0], bound):
+            self._left -= 1
+            if self._left < 0:
                 raise TooExpensiveError(
                     "the graph pattern has too many ways to be laid into the item's graph",
                     hint="name more nodes or labels, or write edges next to each other that share variables",
                 )
             more = _laid(edges[0], triple, bound)
             if more is not None:
-                yield from self.extended(edges[1:], more)
+                yield from self._extended(edges[1:], more)
 
-    def _candidates(self, edge: Edge, bound: Solution) -> list[Triple]:
+    def candidates(self, edge: Edge, bound: Solution) -> Sequence[Triple]:
         """The triples that an edge may be, by the rarest of its nodes that is known."""
-        found = self._all
-        for place, node in enumerate(edge.nodes):
+        found: Sequence[Triple] = self._all
+        for having, node in zip(self._having, edge.nodes, strict=True):
             term = node if isinstance(node, str) else bound.get(node.name)
             if term is not None:
-                found = min(found, self._having.get((place, term), []), key=len)
+                others = having.get(term, ())
+                if len(others) < len(found):
+                    found = others
         return found
 
 
