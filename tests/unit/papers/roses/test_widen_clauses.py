@@ -34,7 +34,7 @@ def tree_of(predicates: list[Predicate], shares: np.ndarray, *, widened: bool = 
 
 
 def test_a_wider_disjunction_stands_above_two_that_share_a_literal() -> None:
-    predicates = [(frozenset({0, 1}),), (frozenset({0, 2}),)]
+    predicates: list[Predicate] = [(frozenset({0, 1}),), (frozenset({0, 2}),)]
     shares = np.full(3, 0.1)
     tree, clauses = tree_of(predicates, shares)
     assert tree.cost == pytest.approx(1.0 + 2 * (1 - 0.9**3))
