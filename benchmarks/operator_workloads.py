@@ -23,6 +23,7 @@ class Workload:
     """The parameters: `exponent` 0 stands for popularity weights drawn evenly from 0 to 1, others for Zipf's law.
 
     `spread` is the deviation of the logarithm of a call's cost, whose mean is 1; 0 for costs that are all the same.
+    `chance` is that of every test; without it chances are drawn so that the wanted part of the ways matches.
     """
 
     ways: int = 80_000
@@ -31,6 +32,7 @@ class Workload:
     shortest: int = 3
     longest: int = 5
     spread: float = 0.0
+    chance: float | None = None
     seed: int = 1
 
     @property
@@ -52,7 +54,7 @@ def make_problem(workload: Workload) -> OrderProblem:
     ways = Rows(offsets_of(lengths), _drawn(dice, weights, lengths))
     shape = dice.random(workload.calls)
     costs = np.exp(dice.normal(0.0, workload.spread, workload.calls)) if workload.spread else np.ones(workload.calls)
-    chances = shape * _factor(ways, shape)
+    chances = np.full(workload.calls, workload.chance) if workload.chance else shape * _factor(ways, shape)
     return OrderProblem.of(ways, np.arange(workload.calls), chances, costs / costs.mean())
 
 

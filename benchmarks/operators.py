@@ -20,7 +20,7 @@ from typing import TypeVar
 import numpy as np
 from benchmarks.measuring import say
 from benchmarks.operator_bounds import lower_bound
-from benchmarks.operator_workloads import Workload, expected_matches, make_problem
+from benchmarks.operator_workloads import MATCHING, Workload, expected_matches, make_problem
 
 from runnel.arrays import Array
 from runnel.matching.operators.orders.advance import RANKS
@@ -191,6 +191,12 @@ def _figure7(base: Workload) -> Iterator[Workload]:
     yield from (replace(base, ways=20_000, calls=5_000, longest=longest, exponent=1.0) for longest in (5, 7, 9, 11))
 
 
+def _figure7_equal(base: Workload) -> Iterator[Workload]:
+    """The same with one chance for all tests, by which a way of mean length matches as often as is wanted."""
+    for one in _figure7(base):
+        yield replace(one, chance=MATCHING ** (2 / (one.shortest + one.longest)))
+
+
 def _figure8(base: Workload) -> Iterator[Workload]:
     yield from (replace(base, ways=20_000, calls=5_000, exponent=exponent) for exponent in (0.0, 0.8, 1.0, 1.2))
 
@@ -208,6 +214,7 @@ PARTS: dict[str, Callable[[Workload], Iterator[Workload]]] = {
     "figure5": _figure5,
     "figure6": _figure6,
     "figure7": _figure7,
+    "figure7_equal": _figure7_equal,
     "figure8": _figure8,
     "costs": _costs,
     "bookkeeping": _largest,

@@ -286,7 +286,7 @@ def measure_speed(feeds: int, seed: int) -> None:
     say("choice", feeds=feeds, milliseconds=1000 * min(times), microseconds_to_learn_from_a_poll=1e6 * each)
 
 
-def plot(lines: Sequence[dict[str, Any]], path: Path) -> None:
+def plot(lines: Sequence[dict[str, Any]], feeds: int, path: Path) -> None:
     """Missed items and staleness against the budget."""
     import matplotlib as mpl
 
@@ -314,7 +314,7 @@ def plot(lines: Sequence[dict[str, Any]], path: Path) -> None:
     axes[1].set_yscale("log")
     for one in axes:
         one.set_xscale("log")
-        one.set_xlabel("requests a minute for 10,000 feeds")
+        one.set_xlabel(f"requests a minute for {feeds:,} feeds")
         one.grid(alpha=0.3)
         one.spines[["top", "right"]].set_visible(False)
     axes[0].legend(frameon=False, fontsize=9)
@@ -339,7 +339,7 @@ def main() -> None:
     say("town", feeds=options.feeds, days=options.days, items=int(items.sum()), kinds=kinds, items_by_kind=by_kind)
     lines = [line for budget in options.budgets for line in compare(town, budget, options.seed, options.policies)]
     if options.plot:
-        plot(lines, options.plot)
+        plot(lines, options.feeds, options.plot)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,18 @@
 """Ways to match graph patterns that Runnel's own is compared with: patterns and publications in, pairs out.
 
 `contract` says what all of them are; `registry` names them. All give the same pairs, and differ in what they touch.
+Only tests and `benchmarks/graphs.py` use them; Runnel's own matcher is `matching.graphs`.
+
+| section | subject | module |
+|---|---|---|
+| 4.1 | union graph and constraint tables | `union_graph` |
+| 4.2 | containment trees | `scaleout.containment.containment_trees` |
+| 4.3 | merging by access frequency | `scaleout.containment.merge_roots`, `publication_summaries` |
+| 4.4 | maintenance of both | `scaleout.containment.containment_index` |
+| 4.5 | `match`, made sound | `counting_matcher`, `join_edges` |
+| 3, 4.5 | partitions and the two stages | `scaleout.divide`, `scaleout.route`, `streaming.partitioned` |
+| 5, figures 9 and 10 | experiments | `benchmarks/graphs.py`, `benchmarks/graphs_index.py`, `benchmarks/cluster.py` |
+| 6 | counting edges, constraints last (G-ToPSS) | `counting_matcher` (`joined`) |
+| - | grouped by shape: Runnel's own | `shape_matcher`, over `matching.graphs` |
+| - | one pattern after another | `scan_graphs`, `lay_each_pattern` |
 """

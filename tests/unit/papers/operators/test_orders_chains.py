@@ -154,7 +154,7 @@ def test_the_savings_of_a_pair_are_exact_however_many_tests_it_shares(data: st.D
     costs = [data.draw(st.floats(0.1, 5.0)) for _ in tests]
     chains = [sorted(data.draw(st.sets(st.sampled_from(tests), min_size=3, max_size=4))) for _ in range(2)]
     saved = _expected_cost(chains[::-1], chances, costs) - _expected_cost(chains, chances, costs)
-    one, other = map(np.array, chains)
+    one, other = (np.array(chain) for chain in chains)
     found = saving_of(one, other, np.array(chances), np.array(costs))
     assert found == pytest.approx(saved, abs=1e-9)
 

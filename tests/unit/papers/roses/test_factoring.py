@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from benchmarks.factoring import conjunctions, normal_forms
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from tests.unit.papers.roses.generated_filters import (
@@ -242,3 +243,17 @@ def test_the_cost_model_of_table_one() -> None:
     assert join_cost(10.0, 0.5, 30.0).processing == 300.0
     assert window_cost(2.0, items=50.0).memory == 50.0
     assert benefit(2, 1.0, 0.4, inserted=False) > benefit(2, 1.0, 0.4)
+
+
+def test_the_sorted_pass_gives_the_tree_of_the_graph_for_conjunctions_and_nearly_for_disjunctions() -> None:
+    for seed in range(3):
+        plain = conjunctions(150, seed)
+        assert factor_filters(plain, refined=False).cost == pytest.approx(factor_by_vca(build_graph(plain)).cost)
+    costs = []
+    for seed in range(3):
+        mixed = normal_forms(60, 2, seed)
+        costs.append((factor_filters(mixed, refined=False).cost, factor_by_vca(build_graph(mixed)).cost))
+    assert all(found == pytest.approx(graph, rel=0.05) for found, graph in costs)
+    assert any(found != pytest.approx(graph, rel=1e-6) for found, graph in costs), (
+        "the page says that they may differ"
+    )
