@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -18,6 +17,7 @@ from hashlib import blake2b
 import numpy as np
 import pyarrow.compute as pc
 
+from runnel.bounded_cache import BoundedCache
 from runnel.catalog.delivery import outbox
 from runnel.catalog.store.connection import Catalog
 from runnel.catalog.store.sequencer import workspace_number
@@ -107,8 +107,7 @@ class MatchReader:
         self._stretches = MatchesByQuery(matched)
         self._names: dict[int, str] = {}
         self._past: dict[tuple[int, int], Bindings] = {}
-        self._kept: OrderedDict[int, tuple[DeliveredItem, int]] = OrderedDict()
-        self._kept_bytes = 0
+        self._kept = BoundedCache[int, tuple[DeliveredItem, int]](_CACHED_BYTES)
 
     def another(self) -> MatchReader:
         """The same for another thread."""
@@ -210,9 +209,9 @@ class MatchReader:
         found: dict[int, DeliveredItem] = {}
         sizes: dict[int, int] = {}
         for one in wanted:
-            if one in self._kept:
-                self._kept.move_to_end(one)
-                found[one], sizes[one] = self._kept[one]
+            kept = self._kept.get(one)
+            if kept is not None:
+                found[one], sizes[one] = kept
         total = sum(sizes.values())
         for batch in self._items.get([one for one in wanted if one not in found]):
             measured = _sizes(batch)
@@ -222,20 +221,13 @@ class MatchReader:
             for item, size in zip(batch.items(self.names({int(one) for one in batch.feeds})), measured, strict=True):
                 sequence = item.sequence or 0
                 found[sequence], sizes[sequence] = DeliveredItem(item, item.feed), size
-                self._keep(sequence, found[sequence], size)
+                self._kept.put(sequence, (found[sequence], size), size)
         return LoadedItems(found, sizes)
 
     def bindings(self, wanted: Mapping[int, Collection[int]]) -> dict[tuple[int, int], Bindings]:
         """The bindings with which items matched feeds, by feed and sequence: of the match log, and of the past."""
         past = {(feed, one) for feed, several in wanted.items() for one in several} if self._past else set()
         return self._matched.bindings_of(wanted) | {key: self._past[key] for key in past & self._past.keys()}
-
-    def _keep(self, sequence: int, item: DeliveredItem, size: int) -> None:
-        self._kept[sequence] = (item, size)
-        self._kept_bytes += size
-        while self._kept_bytes > _CACHED_BYTES:
-            _, (_, gone) = self._kept.popitem(last=False)
-            self._kept_bytes -= gone
 
     def names(self, feeds: Collection[int]) -> Mapping[int, str]:
         """The names of feeds, which never change; these among them."""

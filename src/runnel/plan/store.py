@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -20,6 +19,7 @@ from typing import Protocol
 import numpy as np
 
 from runnel.arrays import Array, Arrays, narrow_offsets
+from runnel.bounded_cache import BoundedCache
 from runnel.errors import CorruptDataError
 from runnel.plan.gates import GateTable, query_of
 from runnel.plan.logical_plan import LogicalPlan, QueryTable
@@ -332,17 +332,16 @@ def load(storage: Storage, version: PlanVersion) -> Plan:
     return Plan(version, base, delta)
 
 
-_parts: OrderedDict[tuple[str, str], PlanPart] = OrderedDict()
+_parts = BoundedCache[tuple[str, str], PlanPart](_KEPT)
 _parts_lock = Lock()
 
 
 def load_part(storage: Storage, folder: str) -> PlanPart:
     """One folder of a plan, from this process's small cache or from the storage."""
-    key = (storage.url, folder)
     with _parts_lock:
-        if key in _parts:
-            _parts.move_to_end(key)
-            return _parts[key]
+        kept = _parts.get((storage.url, folder))
+    if kept is not None:
+        return kept
     part = read_part(storage, folder)
     keep_part(storage, part)
     return part
@@ -351,9 +350,7 @@ def load_part(storage: Storage, folder: str) -> PlanPart:
 def keep_part(storage: Storage, part: PlanPart) -> None:
     """Have a part in this process's small cache: one that was read, or just written, which need not be read then."""
     with _parts_lock:
-        _parts[storage.url, part.manifest.folder] = part
-        while len(_parts) > _KEPT:
-            _parts.popitem(last=False)
+        _parts.put((storage.url, part.manifest.folder), part)
 
 
 def forget_parts() -> None:

@@ -5,7 +5,6 @@ In: a loaded plan part. Out: arrays for the kernel, and the words for a person. 
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from runnel.algebra.nodes.expressions import Atom
 from runnel.algebra.nodes.render import render
 from runnel.arrays import IDENTIFIER, Array, Rows, read_only
+from runnel.bounded_cache import BoundedCache
 from runnel.matching.compile.expected_work import part_anchors
 from runnel.matching.costs.cost_kernel import PHRASE, CostArrays
 from runnel.matching.filters.atoms.atom_layout import NOTHING
@@ -108,15 +108,13 @@ class CostLayout:
         return np.unique(query_of(self._logical.query_ids[positions[alive[positions]]]))
 
 
-_layouts: OrderedDict[int, CostLayout] = OrderedDict()
+_layouts = BoundedCache[int, CostLayout](_KEPT)
 
 
 def layout_of(part: PlanPart) -> CostLayout:
     """The layout of a part. The last few are kept: a new version mostly has the same base."""
     kept = _layouts.get(id(part))
     if kept is None or kept.part is not part:
-        kept = _layouts[id(part)] = CostLayout(part)
-    _layouts.move_to_end(id(part))
-    while len(_layouts) > _KEPT:
-        _layouts.popitem(last=False)
+        kept = CostLayout(part)
+        _layouts.put(id(part), kept)
     return kept

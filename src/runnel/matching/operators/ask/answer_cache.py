@@ -6,9 +6,9 @@ always forget.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 
+from runnel.bounded_cache import BoundedCache
 from runnel.matching.operators.ask.cache_files import CacheDraft, CacheFile, open_segment
 from runnel.matching.operators.ask.question_keys import quick_bytes
 from runnel.matching.operators.plugins.encoding import size_of
@@ -23,54 +23,11 @@ _LARGEST_STORED = 1 << 20
 """Bytes of the largest answer that is written to a file."""
 
 
-class MemoryCache:
-    """The answers used last, within a number of bytes.
-
-    >>> cache = MemoryCache(1_000)
-    >>> cache.put(b"1", (("Bronx",),))
-    >>> cache.get(b"1"), cache.get(b"2")
-    ((('Bronx',),), None)
-    """
-
-    def __init__(self, most_bytes: int = MEMORY_BYTES) -> None:
-        self._most = most_bytes
-        self._used = 0
-        self._answers: OrderedDict[bytes, tuple[Rows, int]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._answers)
-
-    @property
-    def used_bytes(self) -> int:
-        """About how many bytes the answers take."""
-        return self._used
-
-    def get(self, key: bytes) -> Rows | None:
-        """The answer of a key, which is the one used last then."""
-        found = self._answers.get(key)
-        if found is None:
-            return None
-        self._answers.move_to_end(key)
-        return found[0]
-
-    def put(self, key: bytes, rows: Rows) -> None:
-        """Have an answer in memory; what was used longest ago makes room."""
-        size = size_of(rows)
-        if size > self._most:
-            return
-        _, before = self._answers.pop(key, ((), 0))
-        self._answers[key] = (rows, size)
-        self._used += size - before
-        while self._used > self._most:
-            _, (_, gone) = self._answers.popitem(last=False)
-            self._used -= gone
-
-
 class AnswerCache:
     """What a worker knows: answers in memory, those in the segments that exist, and fresh ones in no file yet."""
 
     def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
-        self._memory = MemoryCache(memory_bytes)
+        self._memory = BoundedCache[bytes, Rows](memory_bytes)
         self._segments: dict[tuple[str, str], CacheFile | None] = {}
         self._fresh: dict[bytes, bytes] = {}
         self._fresh_bytes = 0
@@ -100,14 +57,14 @@ class AnswerCache:
                 continue
             here = {unknown[place]: rows for place, rows in segment.find(unknown)}
             for key, rows in here.items():
-                self._memory.put(key, rows)
+                self._memory.put(key, rows, size_of(rows))
             found.update(here)
             unknown = [key for key in unknown if key not in here]
         return found
 
     def add(self, key: bytes, rows: Rows) -> None:
         """Know a new answer."""
-        self._memory.put(key, rows)
+        self._memory.put(key, rows, size_of(rows))
         stored = quick_bytes(rows)
         if len(stored) <= _LARGEST_STORED and self._fresh_bytes + len(stored) <= _MOST_FRESH:
             self._fresh[key] = stored

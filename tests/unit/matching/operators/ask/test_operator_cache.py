@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runnel.matching.operators.ask.answer_cache import AnswerCache, MemoryCache
+from runnel.matching.operators.ask.answer_cache import AnswerCache
 from runnel.matching.operators.ask.cache_files import CacheDraft, open_segment, write_segment
-from runnel.matching.operators.plugins.encoding import rows_to_bytes, size_of
+from runnel.matching.operators.plugins.encoding import rows_to_bytes
 from runnel.model.operator import HOLDS, Rows
 from runnel.storage.file_storage import Storage, open_storage
 
@@ -42,38 +42,6 @@ def written(storage: Storage, *numbers: int) -> str:
     assert segment is not None
     assert segment.bytes == storage.local(segment.path).stat().st_size
     return segment.path
-
-
-# --- in memory ---------------------------------------------------------------------------------------------------
-
-
-@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 30), st.booleans()), max_size=60))
-@settings(deadline=None, max_examples=60)
-def test_memory_is_bounded_and_keeps_what_was_used_last(steps: list[tuple[int, int, bool]]) -> None:
-    cache = MemoryCache(1_000)
-    newest: list[bytes] = []
-    for number, length, put in steps:
-        name = key(number)
-        if put:
-            value: Rows = (("x" * length * 20,),)
-            cache.put(name, value)
-            assert cache.get(name) == value
-        elif cache.get(name) is None:
-            continue
-        newest = [*(one for one in newest if one != name), name]
-        assert cache.used_bytes <= 1_000
-        assert cache.get(newest[-1]) is not None
-    kept = [name for name in newest if cache.get(name) is not None]
-    assert kept == newest[len(newest) - len(kept) :], "what is gone was used longest ago"
-    assert cache.used_bytes == sum(size_of(found) for name in kept if (found := cache.get(name)) is not None)
-
-
-def test_what_is_larger_than_the_memory_is_not_kept() -> None:
-    cache = MemoryCache(1_000)
-    cache.put(key(1), HOLDS)
-    cache.put(key(2), (("x" * 5_000,),))
-    assert cache.get(key(1)) == HOLDS
-    assert cache.get(key(2)) is None
 
 
 # --- in files ----------------------------------------------------------------------------------------------------

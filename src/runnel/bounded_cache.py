@@ -1,0 +1,54 @@
+"""A cache with a limit: keys and values in, the values used last out."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+_Key = TypeVar("_Key", bound=Hashable)
+_Value = TypeVar("_Value")
+
+
+class BoundedCache(Generic[_Key, _Value]):
+    """Keeps the values used last, up to a total weight. Not for several threads at once.
+
+    >>> cache = BoundedCache[str, str](10)
+    >>> cache.put("a", "1", 6), cache.put("b", "2", 4), cache.get("a"), cache.put("c", "3", 4)
+    (None, None, '1', None)
+    >>> cache.get("a"), cache.get("b"), cache.get("c"), cache.weight
+    ('1', None, '3', 10)
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._entries: OrderedDict[_Key, tuple[_Value, int]] = OrderedDict()
+        self.weight = 0
+        """The weight of all values that are kept."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: _Key) -> _Value | None:
+        """The value of a key, which is then the one used last."""
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        self._entries.move_to_end(key)
+        return entry[0]
+
+    def put(self, key: _Key, value: _Value, weight: int = 1) -> None:
+        """Keep a value; those used longest ago make room. A value that is over the limit by itself is not kept."""
+        if key in self._entries:
+            self.weight -= self._entries.pop(key)[1]
+        if weight > self._limit:
+            return
+        self._entries[key] = (value, weight)
+        self.weight += weight
+        while self.weight > self._limit:
+            self.weight -= self._entries.popitem(last=False)[1][1]
+
+    def clear(self) -> None:
+        """Remove all values."""
+        self._entries.clear()
+        self.weight = 0
