@@ -20,6 +20,8 @@ from tests.unit.sources.web_feeds.feed_server import FeedServer, Page
 import runnel
 from runnel.engine import Engine
 from runnel.errors import InputError, StatementError
+from runnel.logs.items.item_log import Accepted
+from runnel.model.feed import Feed
 from runnel.settings import Settings
 from runnel.sources import registry
 from runnel.sources.contract import Source, SourceReader
@@ -223,6 +225,22 @@ def test_items_are_accepted_once_and_an_edited_one_again(place: Place, engine: E
     assert read(2) == [1, 0]
     place.put("Wire", {"a": "one", "b": "two, edited", "c": "three"})
     assert read() == [1]
+
+
+def test_a_document_that_did_not_change_is_not_taken_again(
+    place: Place, engine: Engine, read: Read, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accept, documents = engine._acquirer.accept_adapted, list[str]()
+
+    def counted(feed: Feed, *rest: Any, **named: Any) -> Accepted:
+        documents.append(feed.name)
+        return accept(feed, *rest, **named)
+
+    monkeypatch.setattr(engine._acquirer, "accept_adapted", counted)
+    register(engine, place)
+    place.put("Wire", {"a": "one"})
+    read(3)
+    assert documents == ["Wire"]
 
 
 def test_a_new_reader_knows_what_was_read(source: Source, place: Place, engine: Engine, read: Read) -> None:
