@@ -17,8 +17,8 @@ from runnel.algebra.nodes.render import RESERVED
 from runnel.algebra.values.stems import languages
 from runnel.errors import StatementError
 from runnel.language.grammar.parser import parse
-from runnel.language.printing import print_script
 from runnel.language.graphs.iri_prefixes import KNOWN_PREFIXES
+from runnel.language.printing import print_script
 from runnel.language.syntax.nesting import DEEPEST
 from runnel.model.item import MAX_NAME, MOMENTS
 

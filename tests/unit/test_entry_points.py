@@ -9,7 +9,7 @@ from importlib.metadata import EntryPoint
 import pytest
 
 from runnel import entry_points
-from runnel.entry_points import entry_point_names, load_entry_point
+from runnel.entry_points import load_named, plugin_names
 from runnel.errors import InputError
 
 PROGRAM = """
@@ -50,20 +50,20 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> None:
         EntryPoint("broken", "no_such_module:Matcher", group),
     ]
     monkeypatch.setattr(entry_points, "entry_points", lambda group: entries if group == "runnel.matchers" else [])
-    for cached in (entry_point_names, load_entry_point):
+    for cached in (plugin_names, load_named):
         monkeypatch.setattr(entry_points, cached.__name__, cached.__wrapped__)
 
 
 @pytest.mark.usefixtures("installed")
 def test_a_plug_in_cannot_take_a_name_and_what_cannot_be_loaded_is_refused() -> None:
-    assert entry_points.entry_point_names("runnel.matchers") == ("broken", "index")
-    assert entry_points.load_entry_point("runnel.matchers", "index").__name__ == "IndexMatcher"
+    assert entry_points.plugin_names("runnel.matchers") == ("broken", "index")
+    assert entry_points.load_named("runnel.matchers", "index").__name__ == "IndexMatcher"
     with pytest.raises(InputError, match=r"'broken' of runnel\.matchers cannot be loaded") as broken:
-        entry_points.load_entry_point("runnel.matchers", "broken")
+        entry_points.load_named("runnel.matchers", "broken")
     assert broken.value.hint == "reinstall the package of no_such_module:Matcher"
     with pytest.raises(InputError, match="no entry point named 'x'") as unknown:
-        entry_points.load_entry_point("runnel.matchers", "x")
+        entry_points.load_named("runnel.matchers", "x")
     assert unknown.value.hint == "installed: broken, index"
     with pytest.raises(InputError) as empty:
-        entry_points.load_entry_point("runnel.nothing", "")
+        entry_points.load_named("runnel.nothing", "")
     assert empty.value.hint == "install the package that provides it"

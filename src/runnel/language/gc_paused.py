@@ -1,4 +1,4 @@
-"""Python's search for circles of objects, put off while very many objects are made that hold none."""
+"""Pause the cyclic garbage collector while very many acyclic objects are created."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def gc_paused() -> Iterator[None]:
-    """No garbage collection inside: it would look through all that is made again and again, and find nothing.
+    """Disable the cyclic garbage collector inside: it would traverse all new objects repeatedly and find nothing.
 
-    What nobody refers to is freed at once all the same. Threads that overlap may begin collecting a little early.
+    Reference counting still frees objects at once. If threads overlap, collection may be enabled a little early.
 
     >>> with gc_paused():
     ...     gc.isenabled()

@@ -1,4 +1,4 @@
-"""Text to statements: the grammar, the parser with its transformer, token checks and error descriptions.
+"""The parser: rules for statements, conditions and values, and the tables that name them.
 
 In: a script. Out: statements with their spans, or a StatementError that names the mistake.
 """

@@ -1,4 +1,4 @@
-"""The parts of statements, each checked where it is written: literals, conditions, graph patterns, registrations.
+"""Tokens, statements and their parts: literals, conditions and graph patterns, each checked with its place.
 
-In: tokens of the grammar. Out: parts of statements, or an error with a span.
+In: a script. Out: its tokens; and for the rules of the parser, parts of statements, or an error with a span.
 """
