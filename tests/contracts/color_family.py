@@ -19,6 +19,8 @@ from runnel.algebra.nodes.item_patterns import ItemPattern, PatternPart, Pattern
 from runnel.arrays import Array, Arrays
 from runnel.errors import InvalidItemError, Span, TooExpensiveError
 from runnel.families import Family, ValueKind
+from runnel.language.syntax.reader import ConditionSyntax, TokenReader
+from runnel.language.syntax.tokens import BINDING
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.patterns.contract import FoundSolutions, PatternKeys
 from runnel.model.item import Attributes, Value
@@ -26,7 +28,13 @@ from runnel.model.structured_value import StructuredValue
 from runnel.plan.validate import check_ids
 
 COLOR_VALUES = ValueKind("color", 100, "color", f"{__name__}:Color")
-COLORS = Family("color", kind="color", pattern=f"{__name__}:ColorPattern", index=f"{__name__}:COLOR_INDEX")
+COLORS = Family(
+    "color",
+    kind="color",
+    pattern=f"{__name__}:ColorPattern",
+    index=f"{__name__}:COLOR_INDEX",
+    syntax=f"{__name__}:COLOR_SYNTAX",
+)
 
 CHANNELS = ("red", "green", "blue")
 UNDECIDABLE = "#0d0d0d"
@@ -286,3 +294,24 @@ class ColorIndex:
 
 
 COLOR_INDEX = ColorIndex()
+
+
+def parse_color(tokens: TokenReader) -> ColorPattern:
+    """`color { red >= 200 ?shade }`."""
+    place = tokens.span
+    tokens.expect("color", "{")
+    lows = dict.fromkeys(CHANNELS, 0)
+    shades: list[str] = []
+    while not tokens.take("}"):
+        if shade := tokens.take_kind(BINDING, "a variable"):
+            shades.append(shade.text[1:])
+        elif channel := tokens.take_one_of(*CHANNELS):
+            tokens.expect(">=")
+            lows[channel.text.lower()] = int(tokens.expect_integer().text)
+        else:
+            raise tokens.unexpected()
+    red, green, blue = lows.values()
+    return ColorPattern((red, green, blue), tuple(shades), place=place)
+
+
+COLOR_SYNTAX = ConditionSyntax(("color",), parse_color)

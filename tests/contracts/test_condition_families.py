@@ -33,8 +33,11 @@ from runnel.algebra.semantics.distinct import key_of
 from runnel.algebra.semantics.evaluate import accepts, holds, is_text
 from runnel.algebra.semantics.node_bindings import node_solutions
 from runnel.algebra.semantics.trace import trace_node
+from runnel.engine import open_engine
 from runnel.engine.ask.why import _search
-from runnel.errors import CorruptDataError, InvalidConditionError, InvalidItemError
+from runnel.errors import CorruptDataError, InvalidConditionError, InvalidItemError, StatementSyntaxError
+from runnel.language.grammar.parser import parse
+from runnel.language.syntax.statements import CreateFeed
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged, lay_out
 from runnel.matching.compile.select_queries import select_queries
@@ -196,6 +199,42 @@ def test_a_pattern_survives_encoding_inside_conditions_and_queries() -> None:
 def test_a_pattern_is_printed_inside_conditions_with_its_own_names() -> None:
     assert render(And((ROCK, Not(SHADE)))) == "title contains 'rock' and not color { green >= 128 ?shade }"
     assert SHADE.canonical().render() == SHADE.render()
+
+
+@CASES
+@given(st.tuples(*[st.integers(0, 255)] * 3), st.sets(st.sampled_from(["shade", "tone"])))
+def test_what_is_printed_is_read_again(lows: tuple[int, int, int], shades: set[str]) -> None:
+    pattern = ColorPattern(lows, tuple(sorted(shades)))
+    (parsed,) = parse(f"create feed F from Paint where title contains 'rock' and not {pattern.render()};")
+    assert isinstance(parsed.statement, CreateFeed)
+    assert parsed.statement.query.conditions[0].expression == And((ROCK, Not(pattern)))
+
+
+def test_a_mistake_in_the_syntax_of_a_family_is_located() -> None:
+    with pytest.raises(StatementSyntaxError, match="expected `>=` but found `=`") as refused:
+        parse("create feed F from Paint where color { red = 3 }")
+    assert refused.value.span is not None
+    assert refused.value.span.column == 44
+
+
+def test_statements_of_a_family_are_declared_previewed_explained_and_traced(tmp_path: Path) -> None:
+    with open_engine(tmp_path / "root") as engine:
+        engine.execute(
+            "register feed Paint; create feed Bright from Paint where color { green >= 128 ?shade };"
+            "subscribe to Bright output log;"
+        )
+        engine.publish("Paint", [{"id": "a", "color": "#00ff00"}, {"id": "b", "color": "#7f0000"}])
+        found = engine.preview("Bright")
+        (newest,) = found.newest
+        assert newest.id == "a"
+        assert list(found.bindings[newest.sequence or 0].rows) == [{"shade": "#00ff00"}]
+        (tried,) = engine.test([{"id": "c", "color": "#00ff01"}]).items
+        assert tried.queries == ("Bright",)
+        (explained,) = engine.execute("explain feed Bright;")
+        assert "color { green >= 128 ?shade }" in "\n".join((explained.message, *explained.lines))
+        for name, verdict in (("a", True), ("b", False)):
+            (why,) = engine.execute(f"why item '{name}' in Bright;")
+            assert why.message == f"item {name} {'is' if verdict else 'is not'} in Bright"
 
 
 def test_an_unknown_family_is_refused() -> None:
