@@ -33,7 +33,7 @@ def asks_operators(expression: Expression) -> bool:
 
     It is called for every condition. A pattern alone shares its variables with nothing.
 
-    >>> asks_operators(Not(Call("mobPattern"))), asks_operators(Truth(True))
+    >>> asks_operators(Not(Call("mobPattern"))), asks_operators(And(()))
     (True, False)
     """
     return _has_variables(expression) and not isinstance(expression, ItemPattern)

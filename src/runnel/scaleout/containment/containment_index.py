@@ -39,7 +39,7 @@ class ContainmentIndex:
     """Subscriptions in containment trees.
 
     >>> from runnel.algebra.nodes.calls import Variable
-    >>> from runnel.algebra.graphs.graph_patterns import Comparison, Edge
+    >>> from runnel.algebra.graphs.edges import Comparison, Edge
     >>> year = (Edge(Variable("p"), "<urn:year>", Variable("y")),)
     >>> index = ContainmentIndex()
     >>> index.insert(7, Graph(year, Comparison(Variable("y"), ">", '"2"')))

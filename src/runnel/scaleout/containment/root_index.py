@@ -50,7 +50,7 @@ class RootIndex:
     """Subscriptions under as few roots as possible.
 
     >>> from runnel.algebra.nodes.calls import Variable
-    >>> from runnel.algebra.graphs.graph_patterns import Comparison, Edge
+    >>> from runnel.algebra.graphs.edges import Comparison, Edge
     >>> year = (Edge(Variable("p"), "<urn:year>", Variable("y")),)
     >>> index = RootIndex()
     >>> index.subscribe(1, Graph(year))
