@@ -18,8 +18,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from runnel.errors import BrokenDocumentError, InputError, InvalidItemError
-from runnel.model.graph import GRAPH, RdfGraph, read_ntriples
 from runnel.model.item import MAX_ID, MAX_NAME, MAX_TEXT, MAX_VALUES, Item, Value
+from runnel.model.structured_value import StructuredValue, kind_of_attribute
 from runnel.sandbox.process import BadReplyError
 from runnel.sources.documents.adapt import AdaptedFeed
 from runnel.sources.documents.bounds import MAX_ATTRIBUTES, MAX_DOCUMENT_VALUES, MAX_PROBLEMS
@@ -90,8 +90,8 @@ def _pack_problem(problem: InputError) -> bytes:
 
 def _pack_value(value: Value) -> tuple[bytes, bytes]:
     match value:
-        case RdfGraph():
-            return b"G", value.encode()
+        case StructuredValue():
+            return b"V", value.encode()
         case str():
             return b"S", value.encode()
         case bool():
@@ -274,10 +274,10 @@ def _read_value(tag: bytes, data: memoryview, name: str) -> Value:
                 return bit == b"1"
         case b"T":
             return _EPOCH + int(bytes(data[:24])) * _MICROSECOND
-        case b"G" if name == GRAPH:
+        case b"V" if kind := kind_of_attribute(name):
             try:
-                if graph := read_ntriples(_text(data, _LONGEST_TEXT)):
-                    return graph
+                if value := kind.read(_text(data, _LONGEST_TEXT)):
+                    return value
             except InvalidItemError as error:
                 raise BadReplyError(str(error)) from None
     raise BadReplyError("a value is not one")
