@@ -103,7 +103,7 @@ def apply_stylesheet(
     if not sink.takes_content:
         others = [one.kind for one in installed_sinks() if one.takes_content and one.is_offered]
         raise DeliveryError(
-            f"the stylesheet made {result.media_type} of the message, and {sink.kind} carries only feeds",
+            f"the stylesheet turned the message into {result.media_type}, and {sink.kind} carries only feeds",
             hint=f"let it write RSS or Atom, or subscribe with output {' or '.join(others)}",
             permanent=True,
         )

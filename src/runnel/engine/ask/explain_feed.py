@@ -119,7 +119,7 @@ class MeasuredCost:
         >>> MeasuredCost(0.25, 40.0, "title contains 'rock'").told()
         "measured: 0.250 ms per 1,000 items (40 sampled), mostly for: title contains 'rock'"
         """
-        mostly = self.part or "being asked of every item"
+        mostly = self.part or "being evaluated for every item"
         cost = f"{self.milliseconds:,.3f} ms per 1,000 items ({self.sampled:,.0f} sampled)"
         return f"measured: {cost}, mostly for: {mostly}"
 

@@ -408,7 +408,7 @@ class Declarer:
 
     def _pause(self, statement: said.Pause) -> Outcome:
         if statement.feed is None:
-            raise StatementError("pause what?", span=statement.span)
+            raise StatementError("expected `feed NAME` or `subscription N`", span=statement.span)
         feed = self.scope.find_own(statement.feed)
         feeds.pause_feed(self._connection, feed, statement.paused)
         self.scope.forget(feed.name)

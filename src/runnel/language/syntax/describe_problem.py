@@ -157,9 +157,9 @@ def _block_hint(problem: Problem) -> str | None:
     if problem.kind == BLOCK:
         return "a graph pattern is a condition of its own: where title contains 'rock' and graph { … }"
     if problem.found in "{}":
-        return "only graph patterns stand in braces: graph { ?page rdf:type ?kind }"
+        return "only graph patterns are written in braces: graph { ?page rdf:type ?kind }"
     if problem.word == "graph" and problem.expects(expects.CONDITION):
-        return 'a graph pattern stands in braces: graph { ?page rdf:type ?kind }; the attribute is written "graph"'
+        return 'a graph pattern is written in braces: graph { ?page rdf:type ?kind }; the attribute is "graph"'
     return None
 
 
@@ -271,7 +271,7 @@ def _open_hint(problem: Problem) -> str | None:
     last = tokens.pop() if tokens else None
     if last is not None and last.lastgroup in (TEXT, QUOTED) and re.search(r"[;\n]", last[last.lastgroup]):
         place = script.span(last.start(last.lastgroup), last.end())
-        return f"the quote at line {place.line}, column {place.column} reaches to here: is its closing quote missing?"
+        return f"the quote at line {place.line}, column {place.column} extends to here: is its closing quote missing?"
     if problem.found in (")", "]") and _open_bracket(script, problem.start) is None:
         return f"there is no {'(' if problem.found == ')' else '['} that this closes"
     closing = problem.found == ";" or problem.missing <= {")", "]", ","}

@@ -97,7 +97,7 @@ class StreamExplanation:
 
     def lines(self) -> list[str]:
         """The explanation as text."""
-        whose = f"the own streams of {shortened(self.sources)}" if self.own else "streams of all sources"
+        whose = f"own streams of {shortened(self.sources)}" if self.own else "streams of all sources"
         shown = [f"matched by {whose}", f"found by: {self.anchor or _NO_KEY}"]
         shown += [f"  {line}" for one in self.streams for line in one.lines()]
         shown += [f"  and {counted(self.hidden_streams, 'more stream')}"] if self.hidden_streams else []
