@@ -2,7 +2,7 @@
 
 In: a delivery. Out: the delivery as its stylesheet makes it, or StylesheetError. The stylesheet gets the message as
 an RSS 2.0 document. If its result is a feed again, the entries there replace the items; anything else becomes the
-delivery's content, for sinks that can carry it. Blocking, and safe for several threads.
+delivery's content, for sinks that accept it. Blocking, and thread-safe.
 """
 
 from __future__ import annotations
