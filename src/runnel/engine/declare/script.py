@@ -327,7 +327,7 @@ class Declarer:
 
     def _refuse_cycle(self, statement: said.CreateFeed, feed: Feed, node: Node) -> None:
         self.scope.touched |= feeds.all_sources(self._connection, [feed.id])
-        # A materialised feed reads its origin as a view does, only later.
+        # A materialized feed reads its origin as a view does, only later.
         if self._origins is None:
             self._origins = feeds.origins(self._connection)
         made_from: dict[int, Node] = {one: Read(origin) for one, origin in self._origins.items()}
