@@ -271,7 +271,7 @@ def _open_hint(problem: Problem) -> str | None:
     last = tokens.pop() if tokens else None
     if last is not None and last.lastgroup in (TEXT, QUOTED) and re.search(r"[;\n]", last[last.lastgroup]):
         place = script.span(last.start(last.lastgroup), last.end())
-        return f"the quote at line {place.line}, column {place.column} extends to here: is its closing quote missing?"
+        return f"the quote at line {place.line}, column {place.column} reaches to here: is its closing quote missing?"
     if problem.found in (")", "]") and _open_bracket(script, problem.start) is None:
         return f"there is no {'(' if problem.found == ')' else '['} that this closes"
     closing = problem.found == ";" or problem.missing <= {")", "]", ","}
