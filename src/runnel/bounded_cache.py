@@ -1,4 +1,4 @@
-"""A cache with a limit: keys and values in, the values used last out."""
+"""A least-recently-used cache with a limit on the total weight of its values."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _Value = TypeVar("_Value")
 
 
 class BoundedCache(Generic[_Key, _Value]):
-    """Keeps the values used last, up to a total weight. Not for several threads at once.
+    """Keeps the most recently used values, up to a total weight. Not thread-safe.
 
     >>> cache = BoundedCache[str, str](10)
     >>> cache.put("a", "1", 6), cache.put("b", "2", 4), cache.get("a"), cache.put("c", "3", 4)
@@ -30,7 +30,7 @@ class BoundedCache(Generic[_Key, _Value]):
         return len(self._entries)
 
     def get(self, key: _Key) -> _Value | None:
-        """The value of a key, which is then the one used last."""
+        """The value of a key, which becomes the most recently used one."""
         entry = self._entries.get(key)
         if entry is None:
             return None
@@ -38,7 +38,7 @@ class BoundedCache(Generic[_Key, _Value]):
         return entry[0]
 
     def put(self, key: _Key, value: _Value, weight: int = 1) -> None:
-        """Keep a value; those used longest ago make room. A value that is over the limit by itself is not kept."""
+        """Keep a value, and evict the least recently used ones. A value above the limit by itself is not kept."""
         if key in self._entries:
             self.weight -= self._entries.pop(key)[1]
         if weight > self._limit:

@@ -1,8 +1,8 @@
 """The condition families and the kinds of value that they read: one entry each, and the only list of them.
 
 An entry names the parts of a family, and each part is imported when it is first used. So a lower layer finds a part
-of a higher one without importing it, and a process loads only the families that its conditions use. A further family
-is a package and an entry here, or a call of `register_family` before the first condition is read.
+of a higher one without importing it, and a process loads only the families that its conditions use. To add a family,
+write a package and add an entry here, or call `register_family` before the first condition is read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Family:
 
     `kind` is the kind of value that it reads. `pattern` is its `ItemPattern`, and `index` its `PatternIndex`, which
     finds the patterns that hold of a batch. `cover` is its `PatternCover`, which says what patterns have in common;
-    without one, items are routed to a partition by its other conditions alone. `syntax` is its `ConditionSyntax`;
+    without one, each pattern stands for itself. `syntax` is its `ConditionSyntax`;
     without one, its conditions cannot be written in statements.
     """
 

@@ -2,7 +2,7 @@
 
 In: a delivery. Out: the delivery as its stylesheet makes it, or StylesheetError. The stylesheet gets the message as
 an RSS 2.0 document. If its result is a feed again, the entries there replace the items; anything else becomes the
-delivery's content, for sinks that can carry it. Blocking, and safe for several threads.
+delivery's content, for sinks that accept it. Blocking, and thread-safe.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def apply_stylesheet(
     if not sink.takes_content:
         others = [one.kind for one in installed_sinks() if one.takes_content and one.is_offered]
         raise DeliveryError(
-            f"the stylesheet made {result.media_type} of the message, and {sink.kind} carries only feeds",
+            f"the stylesheet turned the message into {result.media_type}, and {sink.kind} carries only feeds",
             hint=f"let it write RSS or Atom, or subscribe with output {' or '.join(others)}",
             permanent=True,
         )

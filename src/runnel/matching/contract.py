@@ -83,5 +83,5 @@ class MatcherClass(Protocol):
         ...
 
     def explainer(self, part: PlanPart, removed: Array) -> Explainer:
-        """What explains how a part is matched; `removed` marks its queries that count no more, by position."""
+        """What explains how a part is matched; `removed` marks its removed queries, by position."""
         ...

@@ -1,4 +1,4 @@
-"""The Retry-After header of HTTP: how long a server asks to be left alone."""
+"""The Retry-After header of HTTP: how long a server asks clients to wait."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ def _heads(statement: Any) -> Iterator[tuple[str, int]]:
                 raise RulesRefusedError(RulesProblem("this is not a rule that can be used", line, _HEADS))
             symbol = head.atom.symbol
             if symbol.name in GIVEN and len(symbol.arguments) == _TWO:
-                problem = RulesProblem(f"{symbol.name} is given by the item", line, "make facts of another name")
+                problem = RulesProblem(f"{symbol.name} is given by the item", line, "give your facts another name")
                 raise RulesRefusedError(problem)
             yield symbol.name, len(symbol.arguments)
         case _:

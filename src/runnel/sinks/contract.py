@@ -1,4 +1,4 @@
-"""The contract of sinks: what the ledger hands over, and what every output has to do and to declare.
+"""The contract of sinks: the messages that they get, and what every output must implement and declare.
 
 In: a Delivery. Out: the outcome as a short text; DeliveryError if the endpoint did not take the message (it is tried
 again), StorageFullError if there is no space (work pauses).
@@ -105,14 +105,14 @@ class ConfirmationRequest:
 class Sink(ABC):
     """An output such as `rss` or `mail`. Subclass LocalSink, RemoteSink or ConfirmingSink.
 
-    A sink keeps no state between calls. Its attributes are its traits: delivery and declarations ask for these, and
+    A sink keeps no state between calls. Its attributes are its traits: delivery and declarations read these, and
     nothing outside a sink's own module knows its kind.
     """
 
     kind: ClassVar[str]
     """The name in `output NAME`, and of the entry point."""
     is_offered: ClassVar[bool] = True
-    """Whether error messages propose it."""
+    """Whether error messages suggest it."""
     is_for_owners: ClassVar[bool] = False
     """Whether owners may use it, or only the admin."""
     sends_messages: ClassVar[bool] = True
@@ -124,9 +124,9 @@ class Sink(ABC):
     keeps_newest: ClassVar[bool] = False
     """Whether a target keeps only the newest items, `Delivery.max_entries` of them."""
     takes_content: ClassVar[bool] = False
-    """Whether it can carry what a stylesheet makes if that is not a feed (`Delivery.content`)."""
+    """Whether it accepts the result of a stylesheet that is not a feed (`Delivery.content`)."""
     takes_documents: ClassVar[bool] = False
-    """Whether it gets all that a stylesheet makes as content: also a feed, whose entries otherwise become items."""
+    """Whether it gets every result of a stylesheet as content, even a feed, whose entries otherwise become items."""
 
     @abstractmethod
     def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:

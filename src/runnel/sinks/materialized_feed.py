@@ -42,7 +42,7 @@ class MaterializedFeed(LocalSink):
     def deliver(self, delivery: Delivery) -> str:
         """Accept what the stylesheet made; without a stylesheet the items as they are."""
         if delivery.accept is None:
-            raise DeliveryError("nothing here can accept items", hint="start the runner of this workspace")
+            raise DeliveryError("this process cannot accept items", hint="start the runner of this workspace")
         target = delivery.subscription.target or ""
         if not (target.isascii() and target.isdigit()):
             raise DeliveryError(f"{target[:40]!r} is not the id of a feed", permanent=True)

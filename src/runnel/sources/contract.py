@@ -21,7 +21,7 @@ class Source(ABC):
     """A kind of address, such as web addresses or drop folders. It keeps no state between calls."""
 
     schemes: ClassVar[frozenset[str]]
-    """What its addresses begin with, in lower case: `https` stands for `https://…`, and nothing for a path."""
+    """What its addresses begin with, in lower case: `https` stands for `https://…`, and the empty text for a path."""
     is_for_owners: ClassVar[bool] = False
     """Whether owners may register its addresses, or only the admin."""
     has_period: ClassVar[bool] = False
@@ -40,21 +40,21 @@ class Source(ABC):
 
 
 class SourceReader(ABC):
-    """Takes in what is new in the feeds of a source. One thread at a time uses it."""
+    """Accepts the new items of all feeds of a source. One thread at a time uses it."""
 
     name: str
     """The name of its runner loop."""
     pause: float
     """Seconds between two rounds."""
     has_period: bool = False
-    """As that of its source: in a bounded run such feeds are read once, at the beginning."""
+    """The same as that of its source. In a bounded run such feeds are read once, at the beginning."""
 
     @abstractmethod
     def read(self, *, once: bool = False, progressed: Callable[[], None] = lambda: None) -> Acquisition:
         """One round over the feeds; with `once` all that is due is read before it returns.
 
-        A feed that cannot be read is reported, and the others go on. Nothing is read above the lag limit, from feeds
-        that are paused, or from feeds that were dropped. `progressed` is called after every document.
+        A feed that cannot be read is reported, and the others are still read. Nothing is read above the lag limit,
+        from feeds that are paused, or from feeds that were dropped. `progressed` is called after every document.
         """
 
     def close(self) -> None:

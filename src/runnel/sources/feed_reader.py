@@ -1,4 +1,4 @@
-"""Reading feeds one after the other: a source gives documents, and each is taken once.
+"""Reads feeds one after the other: a source provides documents, and each version is read once.
 
 In: the documents of a feed, by name. Out: the items of those that are new or changed. The catalog remembers the state
 of every document, so a document that did not change is not read again, and a problem is reported once.
@@ -49,7 +49,7 @@ class SourceDocument:
 
 
 class FeedReader(SourceReader):
-    """Reads the feeds of a source every `scan_seconds`. A subclass gives the `documents` of a feed."""
+    """Reads the feeds of a source every `scan_seconds`. A subclass provides the `documents` of a feed."""
 
     def __init__(self, source: Source, acquirer: Acquirer, name: str) -> None:
         self.name = name
@@ -61,7 +61,7 @@ class FeedReader(SourceReader):
     def documents(self, feed: Feed) -> Iterable[tuple[str, bytes]]:
         """The documents at the address of a feed, each with its name; InputError if the address cannot be read.
 
-        Documents that did not change since they were last given are passed over.
+        Documents that did not change since the last round are skipped.
         """
 
     def changed(self, feed: Feed, known: Mapping[str, DocumentState]) -> Iterable[SourceDocument]:
@@ -94,7 +94,7 @@ class FeedReader(SourceReader):
             except (StorageFullError, FencedError):
                 raise
             except Exception:
-                logger.exception("the feed %s could not be read", feed.name)  # and the others go on
+                logger.exception("the feed %s could not be read", feed.name)  # the others are still read
         return total
 
     def read_feed(self, feed: Feed, progressed: Callable[[], None] = lambda: None) -> Acquisition:

@@ -11,7 +11,7 @@ Node = str | Variable
 """A term as N-Triples writes it, or a variable; a blank node of a pattern is one whose name begins with `_:`."""
 
 MOST_EDGES, MOST_VARIABLES = 64, 32
-"""Edges and variables, blank nodes among them, that a pattern may have, joined with those beside it."""
+"""Limits on the edges and variables, including blank nodes, of a pattern after joining it with others."""
 
 
 @dataclass(frozen=True, slots=True)

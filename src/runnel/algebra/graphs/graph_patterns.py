@@ -109,7 +109,7 @@ class Graph(EdgePattern, ItemPattern):
             filters += [own.filter] if own.filter is not None else []
         if len(edges) > MOST_EDGES or len(taken) > MOST_VARIABLES:
             raise InvalidConditionError(
-                f"patterns that share variables are one, and this has {len(edges)} edges and {len(taken)} variables",
+                f"patterns that share variables form one: this has {len(edges)} edges and {len(taken)} variables",
                 span=patterns[0].place,
                 hint=f"at most {MOST_EDGES} edges and {MOST_VARIABLES} variables, blank nodes too, belong together",
             )

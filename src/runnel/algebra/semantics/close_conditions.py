@@ -101,7 +101,7 @@ def free_variables(expression: Expression) -> set[str]:
 def close_condition(expression: Expression) -> Expression:
     """The condition over terms and item patterns; the same object where there are no variables.
 
-    Refuses a constraint on a variable that nothing beside it binds.
+    Refuses a constraint on a variable that nothing next to it binds.
 
     >>> call = Call("mob", (Variable("people"),), 1, (0,))
     >>> close_condition(And((call, Constraint(Variable("people"), ">", Literally(50.0))))).constraints[0].left

@@ -37,8 +37,8 @@ def explain_feed(root: Workspace, name: str, actor: Actor, *, steps: bool = Fals
     """How a feed is matched: its part of the shared plan, what finds it there, and what it shares with others.
 
     A feed that nobody subscribes to is in no plan. It is compiled alone, to show how it would be matched. For owners
-    all feeds are compiled alone, because what the plan shares tells what others want. With `steps` the feed's plan is
-    shown after each pass of the optimizer, compiled alone for everybody.
+    all feeds are compiled alone, because sharing in the plan reveals the queries of others. With `steps` the feed's
+    plan is shown after each pass of the optimizer, compiled alone for everybody.
     """
     with _planned(root, name, actor) as planned:
         # Imported here, as the compiler of kernels takes a second to load.
@@ -119,7 +119,7 @@ class MeasuredCost:
         >>> MeasuredCost(0.25, 40.0, "title contains 'rock'").told()
         "measured: 0.250 ms per 1,000 items (40 sampled), mostly for: title contains 'rock'"
         """
-        mostly = self.part or "being asked of every item"
+        mostly = self.part or "being evaluated for every item"
         cost = f"{self.milliseconds:,.3f} ms per 1,000 items ({self.sampled:,.0f} sampled)"
         return f"measured: {cost}, mostly for: {mostly}"
 

@@ -124,7 +124,7 @@ def log_slow_queries(root: Workspace, epoch: int) -> int:
             "the query %s takes about %.1f ms for 1,000 items, mostly for: %s; %s",
             told.query,
             told.milliseconds,
-            told.part or "being asked of every item",
+            told.part or "being evaluated for every item",
             told.hint,
             extra={"feed": told.query, "owner": told.owner},
         )

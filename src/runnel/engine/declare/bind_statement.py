@@ -88,6 +88,6 @@ def bind(statement: CreateFeed, names: Names, owner: int) -> BoundQuery:
     found = _Lookups(names)
     query = write_out(statement.query, found.prefixes)
     node = bind_query(query, found.feed_id, names.names, found.operator, names.operator_names, owner)
-    # Stored without `or replace`: a declaration says what is, not how it came to be.
+    # Stored without `or replace`: a declaration describes the feed, not how it was changed.
     text = print_statement(CreateFeed(statement.name, query, tags=statement.tags))
     return BoundQuery(node, text, encode_feed(node), found.feeds, found.operators, found.used_prefixes)

@@ -1,8 +1,8 @@
 """One open transaction as an actor sees it: names, quotas, and what a script has declared and not written yet.
 
 Statements look names up here, note what they touch, and add new feeds and subscriptions under the ids that they will
-have. Lookups see these next to the catalog, and in the end all of them are written at once. As long as there are only
-new things, none of this needs the catalog's write lock.
+have. Lookups see these next to the catalog, and in the end all of them are written at once. As long as a script
+only adds things, none of this needs the catalog's write lock.
 """
 
 from __future__ import annotations

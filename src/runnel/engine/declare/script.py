@@ -327,7 +327,7 @@ class Declarer:
 
     def _refuse_cycle(self, statement: said.CreateFeed, feed: Feed, node: Node) -> None:
         self.scope.touched |= feeds.all_sources(self._connection, [feed.id])
-        # A materialised feed reads its origin as a view does, only later.
+        # A materialized feed reads its origin as a view does, only later.
         if self._origins is None:
             self._origins = feeds.origins(self._connection)
         made_from: dict[int, Node] = {one: Read(origin) for one, origin in self._origins.items()}
@@ -408,7 +408,7 @@ class Declarer:
 
     def _pause(self, statement: said.Pause) -> Outcome:
         if statement.feed is None:
-            raise StatementError("pause what?", span=statement.span)
+            raise StatementError("expected `feed NAME` or `subscription N`", span=statement.span)
         feed = self.scope.find_own(statement.feed)
         feeds.pause_feed(self._connection, feed, statement.paused)
         self.scope.forget(feed.name)

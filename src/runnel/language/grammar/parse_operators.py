@@ -174,7 +174,7 @@ def _parse_budget(tokens: TokenReader, word: Token) -> Values:
         case "second" | "seconds":
             return {"seconds": number}
     raise StatementSyntaxError(
-        f"a budget is so many calls or seconds per minute, not {unit.text}",
+        f"a budget is a number of calls or seconds per minute, not {unit.text}",
         span=unit.span,
         hint="write: budget 100 calls per minute, or: budget 20 seconds per minute",
     )
@@ -187,7 +187,7 @@ def _parse_on_error(tokens: TokenReader, word: Token) -> Values:
     name = policy.text.lower()
     if name not in _POLICIES:
         raise StatementSyntaxError(
-            f"{policy.text} is not what can be done on errors",
+            f"{policy.text} is not an error policy",
             span=policy.span,
             hint=did_you_mean(name, _POLICIES) or "write: on error unknown, or: on error retry for 6 hours",
         )
@@ -195,7 +195,9 @@ def _parse_on_error(tokens: TokenReader, word: Token) -> Values:
     if given is None:
         return {"on_error": name}
     if name == "unknown":
-        raise StatementSyntaxError("what is left unknown is not tried again", span=given.span, hint="leave `for` out")
+        raise StatementSyntaxError(
+            "with `on error unknown`, calls are not tried again", span=given.span, hint="leave `for` out"
+        )
     return {"on_error": name, "retry_for": parse_duration(tokens).length}
 
 

@@ -119,7 +119,7 @@ def _parse_prefix(tokens: TokenReader) -> RegisterPrefix:
         raise StatementSyntaxError(
             f"the prefix {name.text} is known from the start: it stands for {KNOWN_PREFIXES[name.text]}",
             span=name.span,
-            hint="give yours another name, or say it in the block: graph { prefix … }",
+            hint="choose another name, or declare it in the block: graph { prefix … }",
         )
     iri = read_exact(text, "what a prefix stands for")
     problem = problem_of_iri(iri)

@@ -58,7 +58,7 @@ class BlockReader:
         unstorable = _UNSTORABLE.search(self._whole)
         if unstorable:
             raise StatementSyntaxError(
-                "a graph pattern cannot hold NUL characters or halves of characters",
+                "a graph pattern cannot hold NUL characters or lone surrogates",
                 span=self.span(unstorable.start(), unstorable.end()),
             )
 

@@ -157,9 +157,9 @@ def _block_hint(problem: Problem) -> str | None:
     if problem.kind == BLOCK:
         return "a graph pattern is a condition of its own: where title contains 'rock' and graph { … }"
     if problem.found in "{}":
-        return "only graph patterns stand in braces: graph { ?page rdf:type ?kind }"
+        return "only graph patterns are written in braces: graph { ?page rdf:type ?kind }"
     if problem.word == "graph" and problem.expects(expects.CONDITION):
-        return 'a graph pattern stands in braces: graph { ?page rdf:type ?kind }; the attribute is written "graph"'
+        return 'a graph pattern is written in braces: graph { ?page rdf:type ?kind }; the attribute is "graph"'
     return None
 
 

@@ -112,7 +112,7 @@ def read_value(token: Token) -> str:
     """A value for somebody else to read: letter by letter, on several lines where it is so written."""
     text = _unquoted(token)
     if _UNSTORABLE.search(text):
-        raise StatementSyntaxError("a value cannot hold NUL characters or halves of characters", span=token.span)
+        raise StatementSyntaxError("a value cannot hold NUL characters or lone surrogates", span=token.span)
     return text
 
 
@@ -142,7 +142,7 @@ def read_number(token: Token) -> float:
     if math.isfinite(number):
         return number
     raise InvalidConditionError(
-        "this number is too large", span=token.span, hint="numbers reach to about 1.8e308, as doubles do"
+        "this number is too large", span=token.span, hint="numbers are doubles: the largest is about 1.8e308"
     )
 
 

@@ -29,7 +29,7 @@ def build_matcher(plan: Plan) -> Matcher:
 
 
 def find_matcher(name: str) -> MatcherClass:
-    """The matcher of a name. Streams need no look-up, so that no worker depends on how Runnel was installed."""
+    """The matcher of a name. Streams need no lookup, so that no worker depends on how Runnel was installed."""
     found: MatcherClass = StreamMatcher if name == STREAMS else load_named(GROUP, name)
     return found
 

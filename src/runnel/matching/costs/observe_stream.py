@@ -1,7 +1,7 @@
 """What a worker sees of the stream while it matches: a few items of each slice, in full.
 
 In: a batch of items, and the atoms of the plan that no word stands for. Out: what was observed, by feed. All words
-of a sampled item count, not only those of today's queries: tomorrow's want to know how frequent their words are.
+of a sampled item count, not only those of current queries: later queries need the frequencies of their words.
 Condition families count what they need of their values.
 """
 

@@ -43,7 +43,7 @@ class SharedClause:
 
 @dataclass(frozen=True, slots=True)
 class PredicateStream:
-    """A stream that a predicate stands in: what leads to it, how many predicates it holds, and the groups around it.
+    """A stream that contains a predicate: its key, the number of its predicates, and the groups around the predicate.
 
     `checks` are the clauses that are left for the predicate itself. Without a `key` every item leads to the stream.
     """
@@ -97,7 +97,7 @@ class StreamExplanation:
 
     def lines(self) -> list[str]:
         """The explanation as text."""
-        whose = f"the own streams of {shortened(self.sources)}" if self.own else "streams of all sources"
+        whose = f"own streams of {shortened(self.sources)}" if self.own else "streams of all sources"
         shown = [f"matched by {whose}", f"found by: {self.anchor or _NO_KEY}"]
         shown += [f"  {line}" for one in self.streams for line in one.lines()]
         shown += [f"  and {counted(self.hidden_streams, 'more stream')}"] if self.hidden_streams else []
@@ -292,7 +292,7 @@ def _look_through(
 
 
 def _amount(amount: float) -> str:
-    """A number of entries in two digits behind the point.
+    """A number of entries with two decimal places.
 
     >>> _amount(0.0213), _amount(5.0), _amount(1234.5)
     ('0.02', '5', '1,234.50')

@@ -1,6 +1,6 @@
 """What a condition family provides for partitions: a `PatternCover`, which `runnel.families` names.
 
-A router sends an item to the partitions that have a query which may match it. It asks few conditions that cover the
+A router sends an item to the partitions that have a query which may match it. It checks few conditions that cover the
 queries of a partition, so a family says which patterns contain others and which pattern can stand for several.
 """
 
@@ -49,7 +49,7 @@ class PatternCover(Protocol):
         """Patterns that stand for several, until about `lower` are left: for those that hold together of samples."""
 
     def features(self, text: str, /) -> Iterable[tuple[Hashable, bool]]:
-        """What a stored pattern asks for, and whether that alone says much; patterns with the same are near."""
+        """Features of a stored pattern, and whether each is distinctive; patterns that share features are similar."""
 
 
 class NoCover:

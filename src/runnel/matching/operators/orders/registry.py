@@ -15,7 +15,7 @@ MakeOrder = Callable[[OrderProblem], Order]
 
 GROUP: Final = "runnel.operator_orders"
 _IN_USE: Final[dict[str, MakeOrder]] = {"static_greedy": static_greedy, "adaptive": adaptive}
-"""The orders that are tried where the settings name none. No worker needs a look-up for these."""
+"""The orders that are tried where the settings name none. Workers need no lookup for these."""
 
 CANDIDATES: Final = tuple(_IN_USE)
 
