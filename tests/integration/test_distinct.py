@@ -34,10 +34,11 @@ from runnel.engine import Engine, open_engine
 from runnel.engine.upkeep.backup import back_up
 from runnel.engine.upkeep.maintenance import run_maintenance
 from runnel.engine.upkeep.restore import restore
-from runnel.errors import InputError, RunnelError, StatementError
+from runnel.errors import InputError, StatementError
 from runnel.logs.garbage import collect_garbage
 from runnel.storage.file_storage import Storage
 from runnel.streaming.worker import match_job
+from runnel.streaming.worker.failures import ReportedError
 from runnel.streaming.worker.match_job import match_slices
 from runnel.testing import FakeClock
 
@@ -386,7 +387,7 @@ def test_a_part_that_was_collected_before_the_lock_is_never_committed(
         return settled
 
     monkeypatch.setattr(run.writer, "_settled", collected)
-    with pytest.raises(RunnelError, match="removed before it could be committed"):
+    with pytest.raises(ReportedError, match="removed before it could be committed"):
         run.match()
     assert engine.root.matches.matched_upto() == 0
     monkeypatch.undo()
