@@ -24,6 +24,7 @@ from runnel.logs.items.item_log import Accepted
 from runnel.model.feed import Feed
 from runnel.settings import Settings
 from runnel.sources import registry
+from runnel.sources.acquire import Acquirer
 from runnel.sources.contract import Source, SourceReader
 from runnel.sources.registry import has_period, installed_sources, source_of
 from runnel.testing import FakeClock
@@ -299,6 +300,71 @@ def test_an_address_of_no_source_is_refused_with_those_there_are() -> None:
     with pytest.raises(InputError, match=r"'gopher' cannot be read \(give a path, or a URL that begins with file://"):
         source_of("gopher://muse.example")
     assert not has_period("gopher://muse.example")
+
+
+class Schemeless(Source):
+    """A plug-in that does not declare its schemes."""
+
+    def check_address(self, address: str, folder: Path, settings: Settings) -> None:
+        return
+
+    def open(self, acquirer: Acquirer) -> SourceReader:
+        raise KeyError("HOME")
+
+
+class OneText(Schemeless):
+    """A text is a collection of letters."""
+
+    schemes = "csv"  # type: ignore[assignment]
+
+
+class UpperCase(Schemeless):
+    schemes = frozenset({"CSV"})
+
+
+class WithSlashes(Schemeless):
+    schemes = frozenset({"csv://"})
+
+
+class Empty(Schemeless):
+    schemes = frozenset()
+
+
+class Greedy(Schemeless):
+    """Its reader would read the feeds of the source of web feeds a second time."""
+
+    schemes = frozenset({"csv", "https"})
+
+
+@pytest.mark.parametrize(
+    ("plugin", "rule"),
+    [
+        (Schemeless, "does not declare its schemes"),
+        (OneText, "does not declare its schemes"),
+        (UpperCase, "does not declare its schemes"),
+        (WithSlashes, "does not declare its schemes"),
+        (Empty, "does not declare its schemes"),
+        (Greedy, "declares the scheme 'https', which belongs to the source 'web'"),
+    ],
+)
+def test_a_plug_in_without_schemes_of_its_own_is_not_loaded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, plugin: type[Source], rule: str
+) -> None:
+    entries = {
+        "csv": EntryPoint("csv", f"{__name__}:{plugin.__name__}", registry.GROUP),
+        "web": EntryPoint("web", "runnel.sources.web_feeds.poller:WebFeeds", registry.GROUP),
+    }
+    monkeypatch.setattr(registry, "plugin_names", lambda group: sorted(entries))
+    monkeypatch.setattr(registry, "find_entry", lambda group, name: entries[name])
+    registry.installed_sources.cache_clear()
+    try:
+        assert list(installed_sources()) == ["web"]
+        with pytest.raises(InputError, match="'csv' cannot be read"):
+            source_of("csv:///rows.csv")
+        assert not has_period("csv:///rows.csv")
+    finally:
+        registry.installed_sources.cache_clear()
+    assert rule in caplog.text
 
 
 def test_a_plug_in_that_cannot_be_loaded_hurts_no_other(
