@@ -296,6 +296,41 @@ def test_a_reader_can_be_closed_before_it_reads_and_twice(source: Source, engine
     assert made.has_period is source.has_period
 
 
+class NoReader(Source):
+    """A plug-in whose reader is not one."""
+
+    schemes = frozenset({"csv"})
+
+    def check_address(self, address: str, folder: Path, settings: Settings) -> None:
+        return
+
+    def open(self, acquirer: Acquirer) -> SourceReader:
+        return object()  # type: ignore[return-value]
+
+
+class Failing(NoReader):
+    """A plug-in that cannot be opened."""
+
+    def open(self, acquirer: Acquirer) -> SourceReader:
+        raise KeyError("HOME")
+
+
+@pytest.mark.parametrize(("plugin", "reason"), [(NoReader, "not a SourceReader"), (Failing, "KeyError: 'HOME'")])
+def test_a_source_that_cannot_be_opened_hurts_no_other(
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    plugin: type[Source],
+    reason: str,
+) -> None:
+    sources = {"csv": plugin(), **registry.installed_sources()}
+    monkeypatch.setattr(registry, "installed_sources", lambda: sources)
+    readers = engine._parts().readers
+    assert len(readers) == len(sources) - 1
+    assert "the source 'csv' could not be opened" in caplog.text
+    assert reason in caplog.text
+
+
 def test_an_address_of_no_source_is_refused_with_those_there_are() -> None:
     with pytest.raises(InputError, match=r"'gopher' cannot be read \(give a path, or a URL that begins with file://"):
         source_of("gopher://muse.example")

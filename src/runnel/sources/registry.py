@@ -6,12 +6,15 @@ import logging
 from collections.abc import Mapping, Set
 from functools import cache
 from importlib.metadata import EntryPoint
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from runnel.entry_points import find_entry, load_plugin, plugin_names
 from runnel.errors import InputError
-from runnel.sources.contract import Source
+from runnel.sources.contract import Source, SourceReader
 from runnel.sources.feed_address import scheme_of
+
+if TYPE_CHECKING:
+    from runnel.sources.acquire import Acquirer
 
 logger = logging.getLogger("runnel")
 
@@ -51,6 +54,20 @@ def source_of(address: str) -> Source:
         place=address[:80],
         hint=f"give a path, or a URL that begins with {', '.join(known)}",
     )
+
+
+def open_readers(acquirer: Acquirer) -> list[SourceReader]:
+    """A reader of each installed source. One that cannot be opened is logged, and only its feeds are not read."""
+    readers = []
+    for name, source in installed_sources().items():
+        try:
+            reader = source.open(acquirer)
+            if not isinstance(reader, SourceReader):
+                raise TypeError(f"open returned {type(reader).__name__}, not a SourceReader")
+            readers.append(reader)
+        except Exception:  # a plug-in may raise anything
+            logger.exception("the source %r could not be opened; its feeds are not read", name)
+    return readers
 
 
 def has_period(address: str) -> bool:
