@@ -296,6 +296,30 @@ def test_a_reader_can_be_closed_before_it_reads_and_twice(source: Source, engine
     assert made.has_period is source.has_period
 
 
+class Clumsy(Source):
+    """A plug-in that fails on an address instead of refusing it."""
+
+    schemes = frozenset({"csv"})
+
+    def check_address(self, address: str, folder: Path, settings: Settings) -> None:
+        raise PermissionError(13, "Permission denied", "/srv/secret/rows.csv")
+
+    def open(self, acquirer: Acquirer) -> SourceReader:
+        raise NotImplementedError
+
+
+def test_a_source_that_fails_on_an_address_refuses_the_statement(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = {"csv": Clumsy(), **registry.installed_sources()}
+    monkeypatch.setattr(registry, "installed_sources", lambda: sources)
+    with pytest.raises(StatementError, match="could not check it: PermissionError: Permission denied") as refused:
+        engine.execute("register feed Wire; register feed 'csv:///rows.csv' as Rows;")
+    assert refused.value.hint == "Clumsy.check_address must return or raise InputError"
+    assert "secret" not in str(refused.value)
+    assert refused.value.span is not None
+
+
 class NoReader(Source):
     """A plug-in whose reader is not one."""
 
