@@ -26,6 +26,7 @@ from runnel.settings import Settings
 from runnel.sources import registry
 from runnel.sources.acquire import Acquirer
 from runnel.sources.contract import Source, SourceReader
+from runnel.sources.feed_reader import FeedReader
 from runnel.sources.registry import has_period, installed_sources, source_of
 from runnel.testing import FakeClock
 
@@ -318,6 +319,38 @@ def test_a_source_that_fails_on_an_address_refuses_the_statement(
     assert refused.value.hint == "Clumsy.check_address must return or raise InputError"
     assert "secret" not in str(refused.value)
     assert refused.value.span is not None
+
+
+@pytest.mark.parametrize("kind", ["mbox"], indirect=True)
+@pytest.mark.parametrize(
+    ("documents", "reason", "traces"),
+    [
+        (lambda feed: Path("/none/secret").read_bytes(), "FileNotFoundError: No such file or directory", 0),
+        (lambda feed: b"caf\xe9".decode(), "UnicodeDecodeError", 1),
+        (lambda feed: [("rows.jsonl", '{"id": "a"}')], "TypeError", 1),
+        (lambda feed: None, "TypeError", 1),
+    ],
+)
+def test_whatever_a_reader_raises_is_reported_once(
+    place: Place,
+    engine: Engine,
+    reader: FeedReader,
+    caplog: pytest.LogCaptureFixture,
+    documents: Callable[[Feed], Any],
+    reason: str,
+    traces: int,
+) -> None:
+    register(engine, place)
+    place.put("Wire", {"a": "one"})
+    readable, reader.documents = reader.documents, documents  # type: ignore[method-assign]
+    assert [reader.read().put_aside for _ in range(3)] == [1, 0, 0]
+    assert caplog.text.count("Traceback") == traces * 2, "the error and its cause"
+    (shown,) = engine.execute("show quarantine;")
+    text = "\n".join((shown.message, *shown.lines))
+    assert reason in text
+    assert "secret" not in text
+    reader.documents = readable  # type: ignore[method-assign]
+    assert reader.read().accepted == 1
 
 
 class NoReader(Source):
