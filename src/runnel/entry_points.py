@@ -52,7 +52,10 @@ def load_plugin(entry: EntryPoint, contract: type, noun: str) -> object:
     try:
         plugin = loaded()
     except Exception as error:  # a plug-in may raise anything
-        raise _cannot_be_loaded(entry, f"the {noun} {entry.name!r}", error) from error
+        raise InputError(
+            f"the {noun} {entry.name!r} cannot be created: {type(error).__name__}: {error}",
+            hint=f"{entry.value} must implement all methods of its contract, and need no arguments to be created",
+        ) from error
     if not isinstance(plugin, contract):
         raise InputError(
             f"the {noun} {entry.name!r} is not a {contract.__name__}",
@@ -65,11 +68,9 @@ def _load(entry: EntryPoint, what: str) -> Any:
     try:
         return entry.load()
     except Exception as error:  # the module of a plug-in may raise anything
-        raise _cannot_be_loaded(entry, what, error) from error
-
-
-def _cannot_be_loaded(entry: EntryPoint, what: str, error: Exception) -> InputError:
-    return InputError(f"{what} cannot be loaded: {error}", hint=f"reinstall the package of {entry.value}")
+        raise InputError(
+            f"{what} cannot be loaded: {error}", hint=f"reinstall the package of {entry.value}"
+        ) from error
 
 
 def _hint(group: str, name: str) -> str:

@@ -2,7 +2,8 @@
 
 An entry names the parts of a family, and each part is imported when it is first used. So a lower layer finds a part
 of a higher one without importing it, and a process loads only the families that its conditions use. To add a family,
-write a package and add an entry here, or call `register_family` before the first condition is read.
+write a package and call `register_family` at the end of this module. A call elsewhere, before the first condition is
+read, registers a family in that process only: Spark workers and sandboxes do not know it.
 """
 
 from __future__ import annotations
@@ -45,17 +46,40 @@ class Family:
     syntax: str | None = None
 
 
-VALUE_KINDS = {"graph": ValueKind("graph", 4, "graph", "runnel.model.graph:RdfGraph")}
-FAMILIES = {
-    "graph": Family(
-        "graph",
-        kind="graph",
-        pattern="runnel.algebra.graphs.graph_patterns:Graph",
-        index="runnel.matching.graphs.graph_index:GRAPH_INDEX",
-        cover="runnel.scaleout.cover.graph_cover:GRAPH_COVER",
-        syntax="runnel.language.graphs.parse_graph:GRAPH_SYNTAX",
-    )
-}
+VALUE_KINDS: dict[str, ValueKind] = {}
+FAMILIES: dict[str, Family] = {}
+
+VALUE_CODES = range(4, 128)
+"""The codes of kinds of value: item files store them in a signed byte, and ordinary values have the codes 0 to 3."""
+
+OTHER_TAGS = frozenset(
+    [
+        "and",
+        "or",
+        "not",
+        "call",
+        "constraint",
+        "term",
+        "=",
+        "<",
+        "<=",
+        ">",
+        ">=",
+        "between",
+        "in",
+        "exists",
+        "contains",
+        "pattern",
+        "stems",
+        "similar",
+        "matches",
+        "network",
+        "references",
+        "extends",
+        "shares",
+    ]
+)
+"""The tags of stored conditions that belong to no family. A family of that name would decode these conditions."""
 
 
 def attribute_of(family: str) -> str:
@@ -71,11 +95,26 @@ def register_family(family: Family, kind: ValueKind | None = None) -> None:
     """Add a family, and the kind of value that it reads where that is new."""
     if family.name in FAMILIES:
         raise ValueError(f"there is a condition family {family.name} already")
+    if family.name in OTHER_TAGS:
+        raise ValueError(f"{family.name} is the tag of other stored conditions and cannot name a family")
     if kind is not None:
-        if any(kind.code == one.code or kind.attribute == one.attribute for one in VALUE_KINDS.values()):
-            raise ValueError(f"another kind of value has the code {kind.code} or the attribute {kind.attribute}")
+        _check_kind(kind)
+    if family.kind not in VALUE_KINDS and (kind is None or family.kind != kind.name):
+        raise ValueError(f"the family {family.name} reads values of the kind {family.kind}, which is not registered")
+    if kind is not None:
         VALUE_KINDS[kind.name] = kind
     FAMILIES[family.name] = family
+
+
+def _check_kind(kind: ValueKind) -> None:
+    if kind.name in VALUE_KINDS:
+        raise ValueError(f"there is a kind of value {kind.name} already")
+    if kind.code not in VALUE_CODES:
+        raise ValueError(
+            f"the code of a kind of value must be {VALUE_CODES[0]} to {VALUE_CODES[-1]}, not {kind.code}"
+        )
+    if any(kind.code == one.code or kind.attribute == one.attribute for one in VALUE_KINDS.values()):
+        raise ValueError(f"another kind of value has the code {kind.code} or the attribute {kind.attribute}")
 
 
 @cache
@@ -87,3 +126,16 @@ def load_part(reference: str) -> Any:
     """
     module, _, name = reference.partition(":")
     return getattr(import_module(module), name)
+
+
+register_family(
+    Family(
+        "graph",
+        kind="graph",
+        pattern="runnel.algebra.graphs.graph_patterns:Graph",
+        index="runnel.matching.graphs.graph_index:GRAPH_INDEX",
+        cover="runnel.scaleout.cover.graph_cover:GRAPH_COVER",
+        syntax="runnel.language.graphs.parse_graph:GRAPH_SYNTAX",
+    ),
+    ValueKind("graph", 4, "graph", "runnel.model.graph:RdfGraph"),
+)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import itertools
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,11 +17,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.contracts.color_family import COLOR_VALUES, COLORS, UNDECIDABLE, Color, ColorPattern
+from tests.contracts.color_family import COLOR_VALUES, COLORS, UNDECIDABLE, Color, ColorPattern, parse_color
 
 from runnel import families
 from runnel.algebra.graphs.edges import Edge
 from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.nodes import encode
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.calls import Call, Constraint, Given, Literally, Variable
 from runnel.algebra.nodes.encode import decode_expression, decode_node, encode_expression, encode_node
@@ -36,7 +39,8 @@ from runnel.algebra.semantics.trace import trace_node
 from runnel.engine import open_engine
 from runnel.engine.ask.why import _search
 from runnel.errors import CorruptDataError, InvalidConditionError, InvalidItemError, StatementSyntaxError
-from runnel.language.grammar.parser import parse
+from runnel.language.grammar.parser import current_grammar, parse
+from runnel.language.syntax.reader import ConditionSyntax
 from runnel.language.syntax.statements import CreateFeed
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged, lay_out
@@ -253,6 +257,60 @@ def test_a_family_or_a_kind_of_value_is_registered_once() -> None:
     assert "tint" not in families.VALUE_KINDS
 
 
+@pytest.mark.parametrize("name", sorted(families.OTHER_TAGS))
+def test_a_family_cannot_take_the_tag_of_other_conditions(name: str) -> None:
+    with pytest.raises(ValueError, match="cannot name a family"):
+        families.register_family(families.Family(name, kind="color", pattern="x:x", index="x:x"))
+    assert name not in families.FAMILIES
+
+
+def test_every_tag_that_belongs_to_no_family_is_reserved() -> None:
+    decoders = (encode.decode_expression, encode._decode_text_atom)
+    parts = [part for one in decoders for part in ast.walk(ast.parse(inspect.getsource(one)))]
+    cases = [part.value for part in parts if isinstance(part, ast.MatchValue)]
+    assert {case.value for case in cases if isinstance(case, ast.Constant)} == families.OTHER_TAGS
+
+
+@pytest.mark.parametrize("code", [-1, 0, 3, 128])
+def test_codes_of_ordinary_values_and_codes_that_item_files_cannot_hold_are_refused(code: int) -> None:
+    family = families.Family("tint", kind="tint", pattern="x:x", index="x:x")
+    with pytest.raises(ValueError, match="must be 4 to 127"):
+        families.register_family(family, families.ValueKind("tint", code, "tint", "x:x"))
+    assert "tint" not in families.VALUE_KINDS
+
+
+@pytest.mark.parametrize("code", [5, 127])
+def test_codes_at_the_bounds_are_accepted(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(families, "FAMILIES", dict(families.FAMILIES))
+    monkeypatch.setattr(families, "VALUE_KINDS", dict(families.VALUE_KINDS))
+    family = families.Family("tint", kind="tint", pattern="x:x", index="x:x")
+    families.register_family(family, families.ValueKind("tint", code, "tint", "x:x"))
+    assert families.attribute_of("tint") == "tint"
+
+
+def test_a_kind_of_value_is_not_replaced_and_must_be_there() -> None:
+    with pytest.raises(ValueError, match="kind of value graph already"):
+        families.register_family(
+            families.Family("tint", kind="graph", pattern="x:x", index="x:x"),
+            families.ValueKind("graph", 101, "tint", "x:x"),
+        )
+    with pytest.raises(ValueError, match="reads values of the kind tint, which is not registered"):
+        families.register_family(families.Family("tint", kind="tint", pattern="x:x", index="x:x"))
+    assert families.VALUE_KINDS["graph"].code == 4
+    assert "tint" not in families.FAMILIES
+
+
+def test_hints_inside_a_pattern_do_not_speak_of_graph_patterns() -> None:
+    with pytest.raises(StatementSyntaxError, match="expected a whole number but found `}`") as refused:
+        parse("create feed F from Paint where color { red >= }")
+    assert refused.value.hint is None
+
+
+def test_one_text_is_no_collection_of_starts() -> None:
+    with pytest.raises(ValueError, match="must be a tuple, not the text 'color'"):
+        current_grammar().with_conditions(ConditionSyntax("color", parse_color))
+
+
 def test_values_are_read_by_their_kind_and_survive_item_files() -> None:
     one = item(1, color=["#FF8800", "#00FF00"], title="#FF8800")
     assert one.attributes["color"] == (Color("#ff8800"), Color("#00ff00"))
@@ -425,7 +483,7 @@ def test_why_shows_the_parts_of_a_pattern_and_what_satisfies_them() -> None:
     without = item(3, title="rock")
     assert _search(without, definitions) is None
     lines = trace_node(Read(10), 1, without.attributes, definitions, {1: "Paint", 10: "Warm"}).lines()
-    assert lines[-1].strip() == "✗ the item has a color"
+    assert lines[-1].strip() == "✗ the item has the attribute color"
 
 
 def test_explain_shows_patterns_and_compiling_counts_them() -> None:

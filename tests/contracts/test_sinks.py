@@ -308,9 +308,44 @@ class Unfinished(LocalSink):
     kind = "unfinished"
 
 
+class Nameless(LocalSink):
+    """A plug-in that forgets its kind."""
+
+    def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
+        return target
+
+    def deliver(self, delivery: Delivery) -> str:
+        return "delivered"
+
+
+class Bare(Sink):
+    """A plug-in that is neither local nor remote, so nothing can take its messages."""
+
+    kind = "bare"
+
+    def validate_target(self, target: str | None, folder: Path, allowed: Sequence[Path] = ()) -> str | None:
+        return target
+
+
+class Failing(Nameless):
+    """A plug-in whose constructor fails."""
+
+    kind = "failing"
+
+    def __init__(self) -> None:
+        raise KeyError("HOME")
+
+
 @pytest.mark.parametrize(
     ("name", "plugin", "rule"),
-    [("shout", Shout, "never agreed"), ("renamed", Renamed, "calls itself"), ("unfinished", Unfinished, "abstract")],
+    [
+        ("shout", Shout, "never agreed"),
+        ("renamed", Renamed, "calls itself"),
+        ("unfinished", Unfinished, "abstract.*must implement all methods"),
+        ("nameless", Nameless, r"has no kind \(set kind = 'nameless' in the class"),
+        ("bare", Bare, "no method that takes messages .*LocalSink or a RemoteSink"),
+        ("failing", Failing, "cannot be created: KeyError: 'HOME'"),
+    ],
 )
 def test_a_plug_in_that_breaks_the_contract_is_not_loaded(
     monkeypatch: pytest.MonkeyPatch, name: str, plugin: type[Sink], rule: str
@@ -322,6 +357,7 @@ def test_a_plug_in_that_breaks_the_contract_is_not_loaded(
     monkeypatch.setattr(registry, "OPENED", {})
     with pytest.raises(InputError, match=rule):
         registry.open_sink(name)
+    assert registry.find_sink(name) is None
 
 
 def test_nobody_takes_the_name_of_a_sink_that_comes_with_runnel(monkeypatch: pytest.MonkeyPatch) -> None:

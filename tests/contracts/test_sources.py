@@ -24,7 +24,9 @@ from runnel.logs.items.item_log import Accepted
 from runnel.model.feed import Feed
 from runnel.settings import Settings
 from runnel.sources import registry
+from runnel.sources.acquire import Acquirer
 from runnel.sources.contract import Source, SourceReader
+from runnel.sources.feed_reader import FeedReader
 from runnel.sources.registry import has_period, installed_sources, source_of
 from runnel.testing import FakeClock
 
@@ -295,10 +297,167 @@ def test_a_reader_can_be_closed_before_it_reads_and_twice(source: Source, engine
     assert made.has_period is source.has_period
 
 
+class Clumsy(Source):
+    """A plug-in that fails on an address instead of refusing it."""
+
+    schemes = frozenset({"csv"})
+
+    def check_address(self, address: str, folder: Path, settings: Settings) -> None:
+        raise PermissionError(13, "Permission denied", "/srv/secret/rows.csv")
+
+    def open(self, acquirer: Acquirer) -> SourceReader:
+        raise NotImplementedError
+
+
+def test_a_source_that_fails_on_an_address_refuses_the_statement(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = {"csv": Clumsy(), **registry.installed_sources()}
+    monkeypatch.setattr(registry, "installed_sources", lambda: sources)
+    with pytest.raises(StatementError, match="could not check it: PermissionError: Permission denied") as refused:
+        engine.execute("register feed Wire; register feed 'csv:///rows.csv' as Rows;")
+    assert refused.value.hint == "Clumsy.check_address must return or raise InputError"
+    assert "secret" not in str(refused.value)
+    assert refused.value.span is not None
+
+
+@pytest.mark.parametrize("kind", ["mbox"], indirect=True)
+@pytest.mark.parametrize(
+    ("documents", "reason", "traces"),
+    [
+        (lambda feed: Path("/none/secret").read_bytes(), "FileNotFoundError: No such file or directory", 0),
+        (lambda feed: b"caf\xe9".decode(), "UnicodeDecodeError", 1),
+        (lambda feed: [("rows.jsonl", '{"id": "a"}')], "TypeError", 1),
+        (lambda feed: None, "TypeError", 1),
+    ],
+)
+def test_whatever_a_reader_raises_is_reported_once(
+    place: Place,
+    engine: Engine,
+    reader: FeedReader,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    documents: Callable[[Feed], Any],
+    reason: str,
+    traces: int,
+) -> None:
+    register(engine, place)
+    place.put("Wire", {"a": "one"})
+    with monkeypatch.context() as patch:
+        patch.setattr(reader, "documents", documents)
+        assert [reader.read().put_aside for _ in range(3)] == [1, 0, 0]
+    assert caplog.text.count("Traceback") == traces * 2, "the error and its cause"
+    (shown,) = engine.execute("show quarantine;")
+    text = "\n".join((shown.message, *shown.lines))
+    assert reason in text
+    assert "secret" not in text
+    assert reader.read().accepted == 1
+
+
+class NoReader(Source):
+    """A plug-in whose reader is not one."""
+
+    schemes = frozenset({"csv"})
+
+    def check_address(self, address: str, folder: Path, settings: Settings) -> None:
+        return
+
+    def open(self, acquirer: Acquirer) -> SourceReader:
+        return object()  # type: ignore[return-value]
+
+
+class Failing(NoReader):
+    """A plug-in that cannot be opened."""
+
+    def open(self, acquirer: Acquirer) -> SourceReader:
+        raise KeyError("HOME")
+
+
+@pytest.mark.parametrize(("plugin", "reason"), [(NoReader, "not a SourceReader"), (Failing, "KeyError: 'HOME'")])
+def test_a_source_that_cannot_be_opened_hurts_no_other(
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    plugin: type[Source],
+    reason: str,
+) -> None:
+    sources = {"csv": plugin(), **registry.installed_sources()}
+    monkeypatch.setattr(registry, "installed_sources", lambda: sources)
+    readers = engine._parts().readers
+    assert len(readers) == len(sources) - 1
+    assert "the source 'csv' could not be opened" in caplog.text
+    assert reason in caplog.text
+
+
 def test_an_address_of_no_source_is_refused_with_those_there_are() -> None:
     with pytest.raises(InputError, match=r"'gopher' cannot be read \(give a path, or a URL that begins with file://"):
         source_of("gopher://muse.example")
     assert not has_period("gopher://muse.example")
+
+
+class Schemeless(Source):
+    """A plug-in that does not declare its schemes."""
+
+    def check_address(self, address: str, folder: Path, settings: Settings) -> None:
+        return
+
+    def open(self, acquirer: Acquirer) -> SourceReader:
+        raise KeyError("HOME")
+
+
+class OneText(Schemeless):
+    """A text is a collection of letters."""
+
+    schemes = "csv"  # type: ignore[assignment]
+
+
+class UpperCase(Schemeless):
+    schemes = frozenset({"CSV"})
+
+
+class WithSlashes(Schemeless):
+    schemes = frozenset({"csv://"})
+
+
+class Empty(Schemeless):
+    schemes = frozenset()
+
+
+class Greedy(Schemeless):
+    """Its reader would read the feeds of the source of web feeds a second time."""
+
+    schemes = frozenset({"csv", "https"})
+
+
+@pytest.mark.parametrize(
+    ("plugin", "rule"),
+    [
+        (Schemeless, "does not declare its schemes"),
+        (OneText, "does not declare its schemes"),
+        (UpperCase, "does not declare its schemes"),
+        (WithSlashes, "does not declare its schemes"),
+        (Empty, "does not declare its schemes"),
+        (Greedy, "declares the scheme 'https', which belongs to the source 'web'"),
+    ],
+)
+def test_a_plug_in_without_schemes_of_its_own_is_not_loaded(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, plugin: type[Source], rule: str
+) -> None:
+    entries = {
+        "csv": EntryPoint("csv", f"{__name__}:{plugin.__name__}", registry.GROUP),
+        "web": EntryPoint("web", "runnel.sources.web_feeds.poller:WebFeeds", registry.GROUP),
+    }
+    monkeypatch.setattr(registry, "plugin_names", lambda group: sorted(entries))
+    monkeypatch.setattr(registry, "find_entry", lambda group, name: entries[name])
+    registry.installed_sources.cache_clear()
+    try:
+        assert list(installed_sources()) == ["web"]
+        with pytest.raises(InputError, match="'csv' cannot be read"):
+            source_of("csv:///rows.csv")
+        assert not has_period("csv:///rows.csv")
+    finally:
+        registry.installed_sources.cache_clear()
+    assert rule in caplog.text
 
 
 def test_a_plug_in_that_cannot_be_loaded_hurts_no_other(

@@ -139,7 +139,7 @@ REFUSALS: list[tuple[str, type[StatementError], str, tuple[int, int], str]] = [
     ("renew ticket 'x';", UnknownNameError, "no subscription has this ticket", (1, 14), "copied whole"),
     ("unsubscribe ticket 'x';", UnknownNameError, "no subscription has this ticket", (1, 20), "copied whole"),
     ("rotate key of subscription 5;", UnknownNameError, "there is no subscription 5", (1, 28), ""),
-    ("rotate key of subscription 1;", StatementError, "are not signed", (1, 28), "outputs with signing keys: webhook"),
+    ("rotate key of subscription 1;", StatementError, "are not signed", (1, 28), "signing keys: webhook"),
     ("replay message 'a';", UnknownNameError, "there is no message a", (1, 16), "show dead letters"),
     ("send subscription 5 now;", UnknownNameError, "there is no subscription 5", (1, 19), ""),
     ("replay subscription 5;", UnknownNameError, "there is no subscription 5", (1, 21), ""),

@@ -110,7 +110,7 @@ def test_why_shows_triples_and_what_operators_were_given(engine: Engine) -> None
     assert any("✓ filter(" in line for line in told)
     assert any("where ?p = urn:a, ?y = 2010" in line for line in told)
     missing = engine.why("3", "Late").lines
-    assert any("✗ the item has a graph" in line for line in missing)
+    assert any("✗ the item has the attribute graph" in line for line in missing)
     asked = engine.why("2", "Boats")
     assert asked.data["holds"]
     assert any("boatCount(" in line and "✓" in line for line in asked.lines)

@@ -89,6 +89,15 @@ class Single(MemorySink):
     owns_target = True
 
 
+class Clumsy(MemorySink):
+    """A plug-in whose `validate_target` has other parameters than the contract's."""
+
+    kind = "clumsy"
+
+    def validate_target(self, target: str | None) -> str | None:  # type: ignore[override]
+        return target
+
+
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
@@ -98,7 +107,7 @@ def clock() -> FakeClock:
 def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Chat]:
     """The plug-ins above, installed."""
     made = Chat()
-    plugins: list[Sink] = [made, Warehouse(), Single()]
+    plugins: list[Sink] = [made, Warehouse(), Single(), Clumsy()]
     opened = {sink.kind: sink for sink in [*registry.installed_sinks(), *plugins]}
     monkeypatch.setattr(registry, "OPENED", opened)
     monkeypatch.setattr(registry, "plugin_names", lambda group: sorted(opened))
@@ -129,6 +138,13 @@ def messages(engine: Engine) -> int:
 def owner(engine: Engine) -> Engine:
     engine.owners.add("ann")
     return engine.acting_as("ann")
+
+
+def test_a_plug_in_that_fails_on_a_target_refuses_the_statement(runner: InProcess) -> None:
+    with pytest.raises(StatementError, match="'clumsy' could not check the target: TypeError") as refused:
+        runner.engine.execute("subscribe to Rock output clumsy 'box';")
+    assert refused.value.hint == "Clumsy.validate_target must return the target or raise InputError"
+    assert refused.value.span is not None
 
 
 def test_a_signed_plug_in_gets_keys_and_a_link_that_ends_the_subscription(runner: InProcess, chat: Chat) -> None:

@@ -49,7 +49,7 @@ from runnel.logs.items.item_log import Accepted
 from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.item import Item
 from runnel.sources.acquire import Acquirer
-from runnel.sources.registry import installed_sources
+from runnel.sources.registry import open_readers
 from runnel.sources.web_feeds.websub_client import WebSubClient
 
 if TYPE_CHECKING:
@@ -399,8 +399,7 @@ class Engine:
     def _parts(self, companions: Sequence[Companion] = ()) -> RunnerParts:
         from runnel.engine.run.runner import RunnerParts
 
-        readers = [source.open(self._acquirer) for source in installed_sources().values()]
-        return RunnerParts(self._acquirer, readers, self._dispatcher(), companions)
+        return RunnerParts(self._acquirer, open_readers(self._acquirer), self._dispatcher(), companions)
 
     def _dispatcher(self) -> Dispatcher:
         return dispatcher_of(self.root, self._acquirer)

@@ -9,7 +9,7 @@ from typing import cast
 
 from runnel.entry_points import find_entry, load_plugin, plugin_names
 from runnel.errors import InputError
-from runnel.sinks.contract import ConfirmingSink, RemoteSink, Sink
+from runnel.sinks.contract import ConfirmingSink, LocalSink, RemoteSink, Sink
 
 GROUP = "runnel.sinks"
 
@@ -48,10 +48,19 @@ def silent_kinds() -> frozenset[str]:
 
 def _load(entry: EntryPoint) -> Sink:
     sink = cast("Sink", load_plugin(entry, Sink, "output"))
+    if not hasattr(sink, "kind"):
+        raise InputError(
+            f"the output {entry.name!r} has no kind", hint=f"set kind = {entry.name!r} in the class {entry.value}"
+        )
     if sink.kind != entry.name:
         raise InputError(
             f"the output {entry.name!r} calls itself {sink.kind!r}",
             hint=f"use one name in {entry.value} and in its entry point",
+        )
+    if sink.sends_messages and not isinstance(sink, LocalSink | RemoteSink):
+        raise InputError(
+            f"the output {entry.name!r} has no method that takes messages",
+            hint=f"make {entry.value} a LocalSink or a RemoteSink",
         )
     if sink.is_for_owners and isinstance(sink, RemoteSink) and not isinstance(sink, ConfirmingSink):
         raise InputError(

@@ -16,7 +16,7 @@ from runnel.catalog.declared import feeds
 from runnel.catalog.logs.quarantine import DOCUMENT, ITEM
 from runnel.catalog.polling import source_files
 from runnel.catalog.polling.source_files import SourceFile
-from runnel.errors import BrokenDocumentError, FencedError, InputError, StorageFullError
+from runnel.errors import BrokenDocumentError, FencedError, InputError, RunnelError, StorageFullError
 from runnel.logs.items.item_log import Accepted
 from runnel.model.feed import Feed, FeedKind
 from runnel.sources.acquire import Acquirer, Acquisition
@@ -66,10 +66,20 @@ class FeedReader(SourceReader):
 
     def changed(self, feed: Feed, known: Mapping[str, DocumentState]) -> Iterable[SourceDocument]:
         """Documents that are new or changed since their known state."""
-        for name, data in self.documents(feed):
-            state = DocumentState(name, len(data), 0, content_digest(data))
-            if known.get(name) != state:
-                yield SourceDocument(state, data)
+        try:
+            for name, data in self.documents(feed):
+                state = DocumentState(name, len(data), 0, content_digest(data))
+                if known.get(name) != state:
+                    yield SourceDocument(state, data)
+        except RunnelError:
+            raise
+        except Exception as error:  # a plug-in may raise anything
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise InputError(
+                f"the source failed: {type(error).__name__}: {reason}",
+                place=feed.address,
+                hint="check what the address leads to, or correct the plug-in",
+            ) from error
 
     def is_there(self, name: str) -> bool:
         """Whether a document with a problem can still have it."""
@@ -163,6 +173,8 @@ class FeedReader(SourceReader):
         path = feed.address or ""
         if path in known and known[path].problem == str(error):
             return Acquisition()
+        if not isinstance(error.__cause__, OSError | None):
+            logger.error("the feed %s could not be read", feed.name, exc_info=error)
         self.acquirer.keep_aside(feed, [error], DOCUMENT, None)
         self._remember(feed, DocumentState(path, -1, -1, ""), error)
         return Acquisition(put_aside=1)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping, Set
 from functools import cache
-from typing import cast
+from importlib.metadata import EntryPoint
+from typing import TYPE_CHECKING, cast
 
 from runnel.entry_points import find_entry, load_plugin, plugin_names
 from runnel.errors import InputError
-from runnel.sources.contract import Source
+from runnel.sources.contract import Source, SourceReader
 from runnel.sources.feed_address import scheme_of
+
+if TYPE_CHECKING:
+    from runnel.sources.acquire import Acquirer
 
 logger = logging.getLogger("runnel")
 
@@ -19,15 +24,14 @@ GROUP = "runnel.sources"
 @cache
 def installed_sources() -> dict[str, Source]:
     """All sources that can be loaded, by name; those that come with Runnel first."""
+    entries = [entry for name in plugin_names(GROUP) if (entry := find_entry(GROUP, name)) is not None]
     loaded: dict[str, Source] = {}
-    for name in plugin_names(GROUP):
-        entry = find_entry(GROUP, name)
+    for entry in sorted(entries, key=lambda entry: not entry.value.startswith("runnel.")):
         try:
-            if entry is not None:
-                loaded[name] = cast("Source", load_plugin(entry, Source, "source"))
+            loaded[entry.name] = _load(entry, loaded)
         except InputError as error:
             logger.warning("%s", error)
-    return dict(sorted(loaded.items(), key=lambda named: not type(named[1]).__module__.startswith("runnel.")))
+    return loaded
 
 
 def source_of(address: str) -> Source:
@@ -52,6 +56,20 @@ def source_of(address: str) -> Source:
     )
 
 
+def open_readers(acquirer: Acquirer) -> list[SourceReader]:
+    """A reader of each installed source. One that cannot be opened is logged, and only its feeds are not read."""
+    readers = []
+    for name, source in installed_sources().items():
+        try:
+            reader = source.open(acquirer)
+            if not isinstance(reader, SourceReader):
+                raise TypeError(f"open returned {type(reader).__name__}, not a SourceReader")
+            readers.append(reader)
+        except Exception:  # a plug-in may raise anything
+            logger.exception("the source %r could not be opened; its feeds are not read", name)
+    return readers
+
+
 def has_period(address: str) -> bool:
     """Whether feeds at an address are read in periods of their own.
 
@@ -59,3 +77,25 @@ def has_period(address: str) -> bool:
     (True, False, False)
     """
     return any(one.has_period and scheme_of(address) in one.schemes for one in installed_sources().values())
+
+
+def _load(entry: EntryPoint, others: Mapping[str, Source]) -> Source:
+    """The source of an entry point. Its schemes must be its own: two readers would read the same feeds."""
+    source = cast("Source", load_plugin(entry, Source, "source"))
+    schemes = getattr(source, "schemes", None)
+    if not isinstance(schemes, Set) or not schemes or not all(map(_is_scheme, schemes)):
+        raise InputError(
+            f"the source {entry.name!r} does not declare its schemes as a set of lower-case words without ://",
+            hint=f"write schemes = frozenset({{{entry.name!r}}}) in the class {entry.value}",
+        )
+    for name, other in others.items():
+        if taken := sorted(schemes & other.schemes):
+            raise InputError(
+                f"the source {entry.name!r} declares the scheme {taken[0]!r}, which belongs to the source {name!r}",
+                hint=f"choose another scheme in the class {entry.value}",
+            )
+    return source
+
+
+def _is_scheme(word: object) -> bool:
+    return isinstance(word, str) and (not word or scheme_of(f"{word}://") == word)

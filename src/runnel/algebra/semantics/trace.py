@@ -185,7 +185,7 @@ class _Conditions:
         if pattern_values(pattern, self.attributes):
             found = pattern.trace(self.search, self._bound(others) if len(others) > 1 else ())
         else:
-            found = [PatternPart(f"the item has a {pattern.attribute.name}", False)]
+            found = [PatternPart(f"the item has the attribute {pattern.attribute.name}", False)]
         parts = (Trace(f"{one.text}{f'  [{one.by}]' if one.by else ''}", one.holds) for one in found)
         return Trace(pattern.render(), self._holds(pattern, ()), parts=tuple(parts))
 

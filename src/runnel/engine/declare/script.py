@@ -17,6 +17,7 @@ from runnel.algebra.nodes.query import Node, Read, reads
 from runnel.catalog.declared import feeds, subscriptions, tags
 from runnel.catalog.declared.bulk_insert import NewFeed, NewSubscription
 from runnel.catalog.declared.feed_groups import SourceFeed, source_feed
+from runnel.delivery.settle_attempts import reason_of
 from runnel.engine.actors import Actor, check_actor
 from runnel.engine.declare import confirm_targets, declare_operators, declare_prefixes, subscribe
 from runnel.engine.declare.bind_statement import BoundQuery, bind
@@ -247,9 +248,18 @@ class Declarer:
         root = self.scope.root
         try:
             source = source_of(text)
+        except InputError as error:
+            raise StatementError(error.message, hint=error.hint, span=statement.place) from error
+        try:
             source.check_address(text, root.folder, root.settings)
         except InputError as error:
             raise StatementError(error.message, hint=error.hint, span=statement.place) from error
+        except Exception as error:  # a plug-in may raise anything
+            raise StatementError(
+                f"the source of this address could not check it: {reason_of(error)}",
+                hint=f"{type(source).__qualname__}.check_address must return or raise InputError",
+                span=statement.place,
+            ) from error
         if not self.scope.actor.is_admin and not source.is_for_owners:
             raise StatementError(
                 "addresses of this kind, such as files and folders, are for the admin only",

@@ -15,6 +15,7 @@ from runnel.catalog.delivery import ledger
 from runnel.catalog.store.connection import now
 from runnel.delivery.confirmer import is_exempt
 from runnel.delivery.dead_letters import replay as open_again
+from runnel.delivery.settle_attempts import reason_of
 from runnel.engine.declare.confirm_targets import ask_again
 from runnel.engine.declare.scope import DeclarationScope
 from runnel.engine.outcome import Outcome, listed
@@ -121,6 +122,12 @@ def _target(scope: DeclarationScope, statement: Subscribe, sink: Sink) -> str | 
             check_url(target, settings.allowed_addresses)
     except InputError as error:
         raise StatementError(error.message, hint=error.hint, span=places.target) from error
+    except Exception as error:  # a plug-in may raise anything
+        raise StatementError(
+            f"the output {sink.kind!r} could not check the target: {reason_of(error)}",
+            hint=f"{type(sink).__qualname__}.validate_target must return the target or raise InputError",
+            span=places.target,
+        ) from error
     if target is not None and sink.owns_target:
         taken = scope.target_holder(target)
         if taken is not None:

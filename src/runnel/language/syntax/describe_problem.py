@@ -156,7 +156,9 @@ def _block_hint(problem: Problem) -> str | None:
         return "is `and` or `or` missing before it?"
     if problem.kind == BLOCK:
         return "a graph pattern is a condition of its own: where title contains 'rock' and graph { … }"
-    if problem.found in "{}":
+    if problem.found == "{" or (
+        problem.found == "}" and (problem.expects(expects.CONDITION) or problem.expects("and"))
+    ):
         return "only graph patterns are written in braces: graph { ?page rdf:type ?kind }"
     if problem.word == "graph" and problem.expects(expects.CONDITION):
         return 'a graph pattern is written in braces: graph { ?page rdf:type ?kind }; the attribute is "graph"'

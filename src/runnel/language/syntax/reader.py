@@ -51,6 +51,8 @@ class Grammar:
         self.families = tuple(conditions)
         self.conditions: dict[str, ParseCondition] = {}
         for family in self.families:
+            if isinstance(family.starts, str):
+                raise ValueError(f"the starts of a family must be a tuple, not the text {family.starts!r}")
             for start in family.starts:
                 if start in self.conditions:
                     raise ValueError(f"two families of conditions begin with {start}")
