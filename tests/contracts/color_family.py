@@ -20,7 +20,7 @@ from runnel.arrays import Array, Arrays
 from runnel.errors import InvalidItemError, Span, TooExpensiveError
 from runnel.families import Family, ValueKind
 from runnel.language.syntax.reader import ConditionSyntax, TokenReader
-from runnel.language.syntax.tokens import BINDING
+from runnel.language.syntax.script_tokens import BINDING
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.patterns.contract import FoundSolutions, PatternKeys
 from runnel.model.item import Attributes, Value

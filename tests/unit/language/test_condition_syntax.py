@@ -12,8 +12,8 @@ from runnel.language.grammar.parse_conditions import CONDITIONS, parse_condition
 from runnel.language.grammar.parse_values import parse_duration
 from runnel.language.grammar.parser import current_grammar, parse
 from runnel.language.syntax.reader import ConditionSyntax, TokenReader
+from runnel.language.syntax.script_tokens import WORD
 from runnel.language.syntax.statements import CreateFeed
-from runnel.language.syntax.tokens import WORD
 
 
 def parse_window(tokens: TokenReader) -> Expression:

@@ -18,8 +18,8 @@ from runnel.language.binding.bind_query import bind_query
 from runnel.language.grammar.parser import parse
 from runnel.language.graphs.iri_prefixes import KNOWN_PREFIXES, write_out
 from runnel.language.graphs.read_graph import read_graph
+from runnel.language.syntax.script_tokens import BLOCK, TOKEN, Token
 from runnel.language.syntax.statements import CreateFeed
-from runnel.language.syntax.tokens import BLOCK, TOKEN, Token
 from runnel.model.graph import read_ntriples
 
 XSD = "http://www.w3.org/2001/XMLSchema#"

@@ -17,8 +17,8 @@ from runnel.language.syntax.conditions import Built, Conjuncts, unscoped
 from runnel.language.syntax.literals import read_variable
 from runnel.language.syntax.operator_terms import Written
 from runnel.language.syntax.reader import ConditionSyntax, TokenReader
+from runnel.language.syntax.script_tokens import BINDING, NUMBER, QUOTED, VARIABLE, WORD
 from runnel.language.syntax.statements import Condition
-from runnel.language.syntax.tokens import BINDING, NUMBER, QUOTED, VARIABLE, WORD
 
 
 def parse_condition(tokens: TokenReader) -> Built:

@@ -34,6 +34,7 @@ from runnel.language.syntax import expectations as expects
 from runnel.language.syntax.conditions import build_between, build_one_of, build_within
 from runnel.language.syntax.literals import Located, fitting, fitting_exactly
 from runnel.language.syntax.reader import TokenReader
+from runnel.language.syntax.script_tokens import Token
 from runnel.language.syntax.text_conditions import (
     build_contains,
     build_extends,
@@ -44,7 +45,6 @@ from runnel.language.syntax.text_conditions import (
     build_shares,
     build_similar,
 )
-from runnel.language.syntax.tokens import Token
 
 ParseAtom = Callable[[TokenReader, Located], Expression]
 

@@ -21,8 +21,8 @@ from runnel.language.syntax.literals import (
 )
 from runnel.language.syntax.operator_terms import MOST_ARGUMENTS
 from runnel.language.syntax.reader import TokenReader
+from runnel.language.syntax.script_tokens import BINDING, Token
 from runnel.language.syntax.statements import Name, RegisterOperator
-from runnel.language.syntax.tokens import BINDING, Token
 from runnel.model.operator import VALUE_TYPES, Parameter
 
 MOST_BATCH = 100_000

@@ -10,8 +10,8 @@ from runnel.language.grammar.parse_values import parse_duration, parse_name, par
 from runnel.language.graphs.iri_prefixes import KNOWN_PREFIXES, is_prefix, problem_of_iri
 from runnel.language.syntax.literals import read_exact, read_integer
 from runnel.language.syntax.reader import TokenReader
+from runnel.language.syntax.script_tokens import Token
 from runnel.language.syntax.statements import MaterialiseFeed, RegisterFeed, RegisterOperator, RegisterPrefix
-from runnel.language.syntax.tokens import Token
 
 LONGEST_TITLE = 500
 """The most characters of a feed's title, and of the address of its home page."""

@@ -26,6 +26,7 @@ from runnel.language.syntax.conditions import conditions_of
 from runnel.language.syntax.distinct_clause import read_keys, read_window
 from runnel.language.syntax.literals import read_exact, read_integer, read_item_id
 from runnel.language.syntax.reader import TokenReader
+from runnel.language.syntax.script_tokens import Token
 from runnel.language.syntax.statements import (
     AllTerm,
     Confirm,
@@ -53,7 +54,6 @@ from runnel.language.syntax.statements import (
     Unsubscribe,
     Why,
 )
-from runnel.language.syntax.tokens import Token
 
 if TYPE_CHECKING:
     from runnel.language.syntax.reader import ParseStatement

@@ -27,8 +27,8 @@ from runnel.language.syntax.operator_terms import (
     build_range,
 )
 from runnel.language.syntax.reader import TokenReader
+from runnel.language.syntax.script_tokens import BINDING, QUOTED, WORD, Token
 from runnel.language.syntax.statements import Name
-from runnel.language.syntax.tokens import BINDING, QUOTED, WORD, Token
 
 _QUANTITIES = (Literal, Variable, Arithmetic)
 RELATIONS = frozenset({"=", "!=", "<>", "<", "<=", ">", ">="})

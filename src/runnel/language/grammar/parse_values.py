@@ -24,9 +24,9 @@ from runnel.language.syntax.literals import (
     read_variable,
 )
 from runnel.language.syntax.reader import TokenReader
+from runnel.language.syntax.script_tokens import NUMBER, TEXT, VARIABLE, WORD, Token
 from runnel.language.syntax.statements import Name
 from runnel.language.syntax.tag_names import read_tags
-from runnel.language.syntax.tokens import NUMBER, TEXT, VARIABLE, WORD, Token
 
 _AGO_UNITS = frozenset(word for unit in UNITS for word in (unit, f"{unit}s"))
 _TRUTHS = {"true": True, "false": False}

@@ -11,8 +11,8 @@ from runnel.language.grammar.parse_conditions import CONDITIONS
 from runnel.language.grammar.parse_statements import STATEMENTS
 from runnel.language.syntax import expectations as expects
 from runnel.language.syntax.reader import Grammar, TokenReader
+from runnel.language.syntax.script_tokens import END
 from runnel.language.syntax.statements import Parsed
-from runnel.language.syntax.tokens import END
 
 
 def current_grammar() -> Grammar:

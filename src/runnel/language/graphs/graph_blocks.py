@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 
 from runnel.errors import InvalidConditionError, Span, StatementSyntaxError
-from runnel.language.syntax.tokens import BLANK, Token
+from runnel.language.syntax.script_tokens import BLANK, Token
 
 _CODE = r"[0-9A-Fa-f]"
 _LOCAL = rf"(?:[\w:]|-(?!-)|%{_CODE}{{2}}|\.++(?=[\w:%]|-(?!-)))*+"

@@ -6,7 +6,7 @@ from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.language.graphs.read_graph import read_graph
 from runnel.language.syntax import expectations as expects
 from runnel.language.syntax.reader import ConditionSyntax, TokenReader
-from runnel.language.syntax.tokens import BLOCK, OPEN_BLOCK, WORD
+from runnel.language.syntax.script_tokens import BLOCK, OPEN_BLOCK, WORD
 
 
 def parse_graph(tokens: TokenReader) -> Graph:

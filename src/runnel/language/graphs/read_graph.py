@@ -15,7 +15,7 @@ from runnel.language.graphs.graph_blocks import BlockReader
 from runnel.language.graphs.graph_filters import FilterReader, joined
 from runnel.language.graphs.graph_terms import TermReader
 from runnel.language.nearest import did_you_mean
-from runnel.language.syntax.tokens import Token
+from runnel.language.syntax.script_tokens import Token
 
 _UNSUPPORTED = {
     "optional": "a pattern holds or not, whatever else is there: leave out what need not be there",

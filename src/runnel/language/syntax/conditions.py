@@ -17,8 +17,8 @@ from runnel.algebra.nodes.render import NOW
 from runnel.errors import InvalidConditionError
 from runnel.language.syntax.literals import Duration, Literal, Located, fitting, fitting_exactly
 from runnel.language.syntax.nesting import DEEPEST, too_deep
+from runnel.language.syntax.script_tokens import Token
 from runnel.language.syntax.statements import Condition
-from runnel.language.syntax.tokens import Token
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from runnel.algebra.nodes.render import RESERVED
 from runnel.errors import Span, StatementSyntaxError
 from runnel.language.nearest import did_you_mean, nearest
 from runnel.language.syntax import expectations as expects
-from runnel.language.syntax.tokens import (
+from runnel.language.syntax.script_tokens import (
     BINDING,
     BLOCK,
     END,

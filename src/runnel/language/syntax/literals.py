@@ -17,8 +17,8 @@ from runnel.algebra.nodes.durations import UNITS
 from runnel.algebra.nodes.render import render_attribute
 from runnel.errors import InvalidConditionError, Span, StatementSyntaxError
 from runnel.language.nearest import did_you_mean
+from runnel.language.syntax.script_tokens import Token
 from runnel.language.syntax.statements import Name
-from runnel.language.syntax.tokens import Token
 from runnel.model.item import MAX_ID, MAX_NAME, MOMENTS, clean_text, moment
 
 LONGEST = timedelta(days=36_500)

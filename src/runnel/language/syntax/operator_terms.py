@@ -28,8 +28,8 @@ from runnel.algebra.semantics.bindings import quantity
 from runnel.errors import InvalidConditionError, Span, StatementSyntaxError
 from runnel.language.syntax.conditions import arithmetic_depth, check_order
 from runnel.language.syntax.literals import Literal, Located
+from runnel.language.syntax.script_tokens import Token
 from runnel.language.syntax.statements import Name
-from runnel.language.syntax.tokens import Token
 
 Written = Literal | Variable | Arithmetic
 """A quantity as the grammar gives it: a constant still knows its token."""

@@ -15,7 +15,7 @@ from runnel.errors import Span, StatementSyntaxError
 from runnel.language.syntax import expectations
 from runnel.language.syntax.describe_problem import describe_problem
 from runnel.language.syntax.nesting import DEEPEST, too_deep
-from runnel.language.syntax.tokens import END, NUMBER, QUOTED, SIGN, TEXT, TOKEN, WORD, Script, Token
+from runnel.language.syntax.script_tokens import END, NUMBER, QUOTED, SIGN, TEXT, TOKEN, WORD, Script, Token
 from runnel.model.item import MAX_NAME
 
 if TYPE_CHECKING:

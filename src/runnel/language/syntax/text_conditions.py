@@ -32,7 +32,7 @@ from runnel.algebra.values.words import words
 from runnel.errors import InvalidConditionError
 from runnel.language.nearest import did_you_mean
 from runnel.language.syntax.literals import Located, read_text, span_inside
-from runnel.language.syntax.tokens import Token
+from runnel.language.syntax.script_tokens import Token
 
 Tokens = Sequence[Token]
 
