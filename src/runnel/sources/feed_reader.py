@@ -121,7 +121,7 @@ class FeedReader(SourceReader):
                 progressed()
         except InputError as error:
             return total + self._unreachable(feed, error, known)
-        self._forget_mended(feed, {path: one for path, one in known.items() if path not in taken})
+        self._forget_repaired(feed, {path: one for path, one in known.items() if path not in taken})
         if is_first:
             self._remember(feed, DocumentState(_FIRST_LOOK_DONE, 0, 0, ""), None)
         return total
@@ -157,16 +157,16 @@ class FeedReader(SourceReader):
         with self.acquirer.catalog.write() as connection:
             source_files.record_file(connection, row)
 
-    def _forget_mended(self, feed: Feed, known: dict[str, SourceFile]) -> None:
+    def _forget_repaired(self, feed: Feed, known: dict[str, SourceFile]) -> None:
         """Forget the problems of documents that are gone, and of an address that can be read again."""
-        mended = [
+        repaired = [
             path
             for path, document in known.items()
             if document.problem and (not self.is_there(path) or (path == feed.address and not document.digest))
         ]
-        if mended:
+        if repaired:
             with self.acquirer.catalog.write() as connection:
-                source_files.forget_files(connection, feed.id, mended)
+                source_files.forget_files(connection, feed.id, repaired)
 
     def _unreachable(self, feed: Feed, error: InputError, known: dict[str, SourceFile]) -> Acquisition:
         """An address that cannot be read is reported once, and again when the reason changes."""

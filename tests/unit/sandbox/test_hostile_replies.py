@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from runnel.sandbox import rules_process, stylesheet_process
-from runnel.sandbox.process import BadReplyError
+from runnel.sandbox.process import BadReplyError, EndCause, SandboxError
 from runnel.sandbox.rules_child import MAX_ROWS
 from runnel.sandbox.rules_child import ReplyKind as RulesReply
 from runnel.sandbox.stylesheet_child import REPLY
@@ -84,3 +85,23 @@ def test_stylesheets_read_a_known_kind_or_nothing(reply: bytes) -> None:
         return
     assert outcome.became in StylesheetReply
     assert outcome.data == reply[REPLY.size :]
+
+
+@pytest.mark.parametrize(
+    ("cause", "reason"),
+    [
+        (EndCause.MEMORY, "they took more than 64 megabytes"),
+        (EndCause.CRASHED, "the solver crashed, perhaps because 64 megabytes are too little"),
+        (EndCause.CPU_TIME, "they took more than 3 seconds"),
+    ],
+)
+def test_rules_that_were_stopped_are_refused_with_the_cause(
+    monkeypatch: pytest.MonkeyPatch, cause: EndCause, reason: str
+) -> None:
+    def stop(*_arguments: object, **_limits: object) -> None:
+        raise SandboxError("ended", cause, 0)
+
+    monkeypatch.setattr(rules_process, "SandboxProcess", lambda program: SimpleNamespace(ask=stop))
+    with pytest.raises(rules_process.RulesProcessError) as caught:
+        rules_process.RulesProcess("holds.", "holds", rules_process.RulesLimits(3, 64))
+    assert (caught.value.reason, caught.value.passing) == (reason, False)

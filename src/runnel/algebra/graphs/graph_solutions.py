@@ -55,7 +55,7 @@ class IndexedTriples:
         self._left = 0
 
     def solutions(self, edges: tuple[Edge, ...], attempts: int) -> Iterator[Solution]:
-        """The solutions of edges, tried in their order; TooExpensiveError after so many attempts."""
+        """The solutions of edges, tried in order; TooExpensiveError after too many attempts."""
         self._left = attempts
         return self._extended(edges, {})
 

@@ -221,7 +221,7 @@ class _Part:
 
 
 class _Telling:
-    """Solutions as bindings. Values have one number in a batch, so equal solutions are told once."""
+    """Solutions as bindings. A value has one number in a batch, so equal solutions are listed once."""
 
     def __init__(self, found: PatternSolutions, bound: PatternBindings) -> None:
         self._found = found
