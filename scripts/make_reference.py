@@ -1,7 +1,7 @@
-"""The reference pages, from the code: `make docs` runs this and writes docs/reference; `--check` only compares.
+"""Generate the pages of docs/reference and the index of the decisions; `make docs` runs this.
 
-In: the settings, the commands, the errors, the language, the schemas. Out: Markdown without dates, the same on every
-machine, so that a page that is stale is found by comparing bytes.
+The pages are made from the settings, the commands, the errors, the language, the schemas and the decision records.
+They contain no dates and are the same on every machine, so a page is stale if its bytes differ. `--check` compares.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-# Run as a program, Python looks for modules beside this file only.
+# A program finds only modules in its own folder.
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from scripts.reference_commands import commands_page
+from scripts.reference_decisions import decisions_index
 from scripts.reference_errors import errors_page
 from scripts.reference_formats import formats_page
 from scripts.reference_language import language_reference
@@ -23,7 +24,7 @@ from scripts.reference_metrics import metrics_page
 from scripts.reference_settings import settings_page
 from scripts.reference_vocabulary import attributes_page
 
-FOLDER = Path(__file__).parent.parent / "docs" / "reference"
+DOCS = Path(__file__).parent.parent / "docs"
 COMMAND = "make docs"
 
 PAGES: dict[str, Callable[[], str]] = {
@@ -38,38 +39,41 @@ PAGES: dict[str, Callable[[], str]] = {
 
 
 def pages() -> dict[str, str]:
-    """The text of every page by its file's name."""
-    return {name: f"{make().rstrip()}\n\n{NOTE}\n" for name, make in PAGES.items()}
+    """Return the text of every generated page by its path below `docs`."""
+    made = {f"reference/{name}": make() for name, make in PAGES.items()}
+    made["decisions/index.md"] = decisions_index()
+    return {name: f"{text.rstrip()}\n\n{NOTE}\n" for name, text in made.items()}
 
 
-def stale(folder: Path = FOLDER) -> list[str]:
-    """The names of the pages that are missing, differ, or are of nobody's making."""
+def stale(docs: Path = DOCS) -> list[str]:
+    """Return the generated pages that are missing or differ, and pages of docs/reference that are not generated."""
     made = pages()
-    found = {path.name: path.read_text("utf-8") for path in folder.glob("*.md")}
-    return sorted(name for name in made.keys() | found.keys() if made.get(name) != found.get(name))
+    present = [*docs.glob("reference/*.md"), *docs.glob("decisions/index.md")]
+    stored = {path.relative_to(docs).as_posix(): path.read_text("utf-8") for path in present}
+    return sorted(name for name in made.keys() | stored.keys() if made.get(name) != stored.get(name))
 
 
-def write(folder: Path = FOLDER) -> list[Path]:
-    """Write all pages; gives their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
+def write(docs: Path = DOCS) -> list[Path]:
+    """Write all pages and return their paths."""
     written = []
     for name, text in pages().items():
-        path = folder / name
+        path = docs / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8", newline="\n")
         written.append(path)
     return written
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the pages, or say which are stale."""
-    parser = argparse.ArgumentParser(description="Make the reference pages from the code.")
+    """Write the pages, or report which are stale."""
+    parser = argparse.ArgumentParser(description="Generate the reference pages and the index of the decisions.")
     parser.add_argument("--check", action="store_true", help="write nothing; fail if a page is stale")
     if not parser.parse_args(arguments).check:
-        _tell(f"wrote {path.relative_to(FOLDER.parent.parent)}" for path in write())
+        _tell(f"wrote {path.relative_to(DOCS.parent)}" for path in write())
         return 0
     old = stale()
     if old:
-        _tell([f"stale: {', '.join(f'docs/reference/{name}' for name in old)}", f"run: {COMMAND}"])
+        _tell([f"stale: {', '.join(f'docs/{name}' for name in old)}", f"run: {COMMAND}"])
     return 1 if old else 0
 
 

@@ -40,7 +40,7 @@ NEEDS_SPARK = "# needs Spark"
 
 sys.path.insert(0, str(ROOT))
 
-from scripts import make_reference, reference_markdown  # noqa: E402
+from scripts import make_reference, reference_decisions, reference_markdown  # noqa: E402
 
 
 def name_of(page: Path) -> str:
@@ -115,18 +115,57 @@ def test_the_reference_is_fresh() -> None:
 def test_a_stale_page_is_found_and_the_command_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copytree(REFERENCE, tmp_path / "docs" / "reference")
-    page = tmp_path / "docs" / "reference" / "settings.md"
+    docs = tmp_path / "docs"
+    shutil.copytree(ROOT / "docs", docs)
+    page = docs / "reference" / "settings.md"
     page.write_text(page.read_text("utf-8").replace("lag_limit", "lag_limitation"), "utf-8")
-    assert make_reference.stale(page.parent) == ["settings.md"]
+    assert make_reference.stale(docs) == ["reference/settings.md"]
 
-    (page.parent / "gone.md").write_text("# A page of something that is gone\n", "utf-8")
-    monkeypatch.setattr(make_reference.stale, "__defaults__", (page.parent,))
+    (page.parent / "gone.md").write_text("# A page of a removed feature\n", "utf-8")
+    (docs / "decisions" / "index.md").unlink()
+    monkeypatch.setattr(make_reference.stale, "__defaults__", (docs,))
     assert make_reference.main(["--check"]) == 1
     assert capsys.readouterr().out.splitlines() == [
-        "stale: docs/reference/gone.md, docs/reference/settings.md",
+        "stale: docs/decisions/index.md, docs/reference/gone.md, docs/reference/settings.md",
         "run: make docs",
     ]
+
+
+RECORD = "# 7. A title\n\nDate: 2026-11-18 · Area: delivery · Status: accepted\n\n**Context.** None.\n"
+
+
+def test_the_index_of_the_decisions_has_a_line_for_each_record(tmp_path: Path) -> None:
+    records = reference_decisions.read_records()
+    index = (ROOT / "docs" / "decisions" / "index.md").read_text("utf-8")
+    assert {record.file for record in records} == {
+        path.name for path in (ROOT / "docs" / "decisions").glob("*.md") if path.name != "index.md"
+    }
+    assert all(record.line in index for record in records)
+
+    (tmp_path / "0007-a-title.md").write_text(RECORD.replace("accepted", "superseded by 8"), "utf-8")
+    assert "- 7. [A title](0007-a-title.md) (superseded by 8)" in reference_decisions.decisions_index(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("0007-a-title.md", "# A title\n", "does not start with a title"),
+        ("0007-a-title.md", RECORD.replace("delivery", "deliveries"), "unknown area"),
+        ("0007-a-title.md", RECORD.replace("accepted", "perhaps"), "unknown status"),
+        ("0008-a-title.md", RECORD, "contains record 7"),
+    ],
+)
+def test_a_wrong_header_of_a_decision_is_refused(tmp_path: Path, name: str, text: str, message: str) -> None:
+    (tmp_path / name).write_text(text, "utf-8")
+    with pytest.raises(ValueError, match=message):
+        reference_decisions.read_records(tmp_path)
+
+
+def test_two_decisions_with_one_number_are_refused(tmp_path: Path) -> None:
+    for name in ("0007-a-title.md", "0007-another-title.md"):
+        (tmp_path / name).write_text(RECORD, "utf-8")
+    with pytest.raises(ValueError, match="same number"):
+        reference_decisions.read_records(tmp_path)
 
 
 @pytest.mark.parametrize("module", [reference_markdown], ids=lambda module: module.__name__)
