@@ -41,7 +41,7 @@ test: setup  ## everything: checks, examples in the code, and all tests
 	  $(MAKE) --no-print-directory check examples others; alone=$$?; \
 	  [ $$alone -eq 0 ] || { kill $$beside 2>/dev/null; wait $$beside; exit 1; }; \
 	  echo "== the tests beside come to their end =="; wait $$beside; processes=$$?; cat .tests-beside.log; exit $$processes
-	@echo "all passed; next: make demo, or docs/tutorial.md"
+	@echo "all passed; next: make demo, or docs/start/tutorial.md"
 
 examples: setup
 	@echo "== examples in the code ==" && $(RUN)/python -m pytest --doctest-modules src -p no:cacheprovider --durations=0 --durations-min=5
@@ -49,7 +49,7 @@ examples: setup
 others: setup
 	@echo "== tests ==" && $(RUN)/python -m pytest tests $(BESIDE:%=--ignore=%)
 
-docs: setup  ## make the generated pages of docs/reference anew
+docs: setup  ## regenerate docs/reference and the index of docs/decisions
 	@$(RUN)/python scripts/make_reference.py
 
 crash: setup  ## kill the runner KILLS times (30 unless set) under trickled input

@@ -1,7 +1,7 @@
 """Figures 9i and 10 as plots: JSON lines of `benchmarks.cluster_figures` in, a picture out.
 
 python -m benchmarks.cluster_figures > figures.jsonl
-python -m benchmarks.cluster_plots figures.jsonl docs/explanation
+python -m benchmarks.cluster_plots figures.jsonl docs/images
 """
 
 from __future__ import annotations

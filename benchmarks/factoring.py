@@ -1,6 +1,6 @@
 """Factorisation of filters, measured: the curves of RoSeS's figures 7 and 8. A JSON line for every figure.
 
-    python benchmarks/factoring.py [--largest 100000] [--patience 20] [--seed 7] [--plots docs/explanation]
+    python benchmarks/factoring.py [--largest 100000] [--patience 20] [--seed 7] [--plots docs/images]
 
 The workload is generated and seeded, so that costs are the same everywhere; times are those of this machine. Costs
 are filter evaluations expected for an item (RoSeS table 1), beside those of the unfactored plan, which asks each

@@ -3,7 +3,7 @@
 for queries in 1000 10000 100000 1000000; do
     python -m benchmarks.filters --queries $queries --parts matchers >> filters.jsonl
 done
-python -m benchmarks.filters_plots filters.jsonl docs/explanation
+python -m benchmarks.filters_plots filters.jsonl docs/images
 """
 
 from __future__ import annotations

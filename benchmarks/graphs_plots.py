@@ -1,7 +1,7 @@
 """The figures of graph patterns as plots: JSON lines of `benchmarks.graphs` in, pictures out.
 
 python -m benchmarks.graphs > graphs.jsonl
-python -m benchmarks.graphs_plots graphs.jsonl docs/explanation
+python -m benchmarks.graphs_plots graphs.jsonl docs/images
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The figures of operators as plots: JSON lines of `benchmarks.operators` in, pictures out.
 
 python -m benchmarks.operators > operators.jsonl
-python -m benchmarks.operators_plots operators.jsonl docs/explanation
+python -m benchmarks.operators_plots operators.jsonl docs/images
 """
 
 from __future__ import annotations

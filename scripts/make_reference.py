@@ -46,10 +46,10 @@ def pages() -> dict[str, str]:
 
 
 def stale(docs: Path = DOCS) -> list[str]:
-    """Return the generated pages that are missing or differ, and pages of docs/reference that are not generated."""
+    """Return the generated pages that are missing or differ, and pages with the note that nothing generates."""
     made = pages()
-    present = [*docs.glob("reference/*.md"), *docs.glob("decisions/index.md")]
-    stored = {path.relative_to(docs).as_posix(): path.read_text("utf-8") for path in present}
+    texts = {path.relative_to(docs).as_posix(): path.read_text("utf-8") for path in docs.rglob("*.md")}
+    stored = {name: text for name, text in texts.items() if name in made or text.endswith(f"{NOTE}\n")}
     return sorted(name for name in made.keys() | stored.keys() if made.get(name) != stored.get(name))
 
 

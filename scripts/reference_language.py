@@ -220,7 +220,7 @@ def language_reference() -> str:
         f"The parts of a date are {_words(PARTS)}, in UTC; weekdays count from Monday = 1 to Sunday = 7. A text that "
         f"is compared with {_words(sorted(MOMENTS))} is read as a date.",
         'An attribute that is really named `item` is written `"item"`. Languages of `stemmed in` are '
-        f"{_words(list(languages()))}. [Conditions](../explanation/conditions.md) says what each condition means.",
+        f"{_words(list(languages()))}. [Conditions](conditions.md) says what each condition means.",
         "## Operators in conditions",
         "`q` is a quantity: a variable, a constant, or numbers and variables with `+`, `-`, `*`, `/` and "
         "parentheses. A variable is a result of an operator beside it.",

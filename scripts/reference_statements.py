@@ -24,7 +24,7 @@ STATEMENTS: tuple[Entry, ...] = (
         "Declares a source feed. With an address its items are read from there; without one they come by `publish`. "
         "`every` is how often a web address is polled. The title, the home page and the tags are shown to people "
         "and written to OPML lists. `all feeds tagged …` selects feeds by their tags. With `open`, anybody may "
-        "publish into the feed over HTTP ([Let anybody publish](../how-to/let-anybody-publish.md)). Clauses may be "
+        "publish into the feed over HTTP ([Let anybody publish](../guides/let-anybody-publish.md)). Clauses may be "
         "written in any order, each once.",
         "register feed 'https://muse.example/rss' as MuseNews every 10 minutes title 'News of Muse' tagged music;\n"
         "register feed Friends;\n"
@@ -51,7 +51,7 @@ STATEMENTS: tuple[Entry, ...] = (
         "has those that its code names. Options stand in any order, each once. A name that is there already is "
         "replaced: the "
         "queries that use it use the new one. Only the installation itself registers operators, nobody with a token. "
-        "[Write an operator](../how-to/write-an-operator.md) says what the options mean.",
+        "[Write an operator](../guides/write-an-operator.md) says what the options mean.",
         "register operator mobPattern(?people int) from 'city.vision:mob_pattern' cost 40 ms;\n"
         "register operator near(place text, ?metres number) from 'distance' on error retry for 6 hours\n"
         "  with (places 'places.geojson');",
@@ -83,7 +83,7 @@ STATEMENTS: tuple[Entry, ...] = (
         "create feed Name from term [| term]… distinct [by attribute, …] [within duration] [where conditions];",
         "A virtual feed without duplicates: of what the conditions let through, an item is left out if an earlier "
         "one has the same attributes (`by`; the item's id unless given) and was accepted less than the duration "
-        "(30 days unless given, at most 366) before. [Duplicates](../explanation/distinct.md) says when items are "
+        "(30 days unless given, at most 366) before. [Duplicates](../guides/remove-duplicates.md) says when items are "
         "the same.",
         "create feed MuseNews from (Wire | Agency | Blog) distinct by title within 2 days\n"
         "  where title contains 'muse';",

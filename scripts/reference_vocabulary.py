@@ -30,7 +30,7 @@ def attributes_page() -> str:
         "what the document says of it and of what it leads to, but not of other items or the channel. In an object "
         "of JSON lines or of the library a text under `graph` is read as N-Triples, and refused with its line where "
         "it is none. Conditions on texts do not look into graphs; `graph { … }` does. In conditions the attribute "
-        'itself stands in double quotes: `"graph" exists`. [Feed RDF](../how-to/feed-rdf.md) tells more.',
+        'itself stands in double quotes: `"graph" exists`. [Feed RDF](../guides/publish-rdf.md) tells more.',
         "## Extensions",
         "Elements of other namespaces become attributes named `prefix:name`. It is the namespace that decides, not "
         "the document's own prefix. In conditions such a name stands in double quotes: "

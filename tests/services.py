@@ -211,7 +211,7 @@ def postgresql() -> Iterator[PostgreSQL]:
     server.close()
 
 
-_HOW_TO = Path(__file__).parents[1] / "docs/how-to/run-on-a-spark-cluster.md"
+_HOW_TO = Path(__file__).parents[1] / "docs/operate/run-on-a-spark-cluster.md"
 _DOCUMENTED_SECRET = "REPLACE-WITH-THE-SECRET"
 
 

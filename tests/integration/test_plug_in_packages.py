@@ -84,7 +84,7 @@ def test_a_plug_in_source_operator_and_sink_work_from_end_to_end(installed: Path
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_shows_the_code_of_its_example(page: str) -> None:
-    text = (ROOT / "docs" / "how-to" / page).read_text("utf-8")
+    text = (ROOT / "docs" / "guides" / page).read_text("utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     code = (ROOT / "examples" / PAGES[page]).read_text("utf-8")
     assert any(block.startswith(code) for block in blocks)

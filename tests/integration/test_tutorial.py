@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
-TUTORIAL = ROOT / "docs" / "tutorial.md"
+TUTORIAL = ROOT / "docs" / "start" / "tutorial.md"
 MARK = "---- that was the command ----"
 PATIENCE = 300.0
 
@@ -121,7 +121,7 @@ def shell(tmp_path: Path) -> Iterator[Shell]:
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("page", ["README.md", "docs/tutorial.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/start/tutorial.md"])
 def test_commands_print_what_is_shown(page: str, shell: Shell) -> None:
     steps = steps_of((ROOT / page).read_text("utf-8"))
     assert steps

@@ -35,12 +35,14 @@ from runnel.settings import Settings
 ROOT = Path(__file__).parent.parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 README = ROOT / "README.md"
+INDEX = ROOT / "docs" / "index.md"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 NEEDS_SPARK = "# needs Spark"
 
 sys.path.insert(0, str(ROOT))
 
 from scripts import make_reference, reference_decisions, reference_markdown  # noqa: E402
+from scripts.reference_markdown import NOTE  # noqa: E402
 
 
 def name_of(page: Path) -> str:
@@ -121,7 +123,7 @@ def test_a_stale_page_is_found_and_the_command_named(
     page.write_text(page.read_text("utf-8").replace("lag_limit", "lag_limitation"), "utf-8")
     assert make_reference.stale(docs) == ["reference/settings.md"]
 
-    (page.parent / "gone.md").write_text("# A page of a removed feature\n", "utf-8")
+    (page.parent / "gone.md").write_text(f"# A page of a removed feature\n\n{NOTE}\n", "utf-8")
     (docs / "decisions" / "index.md").unlink()
     monkeypatch.setattr(make_reference.stale, "__defaults__", (docs,))
     assert make_reference.main(["--check"]) == 1
@@ -200,15 +202,25 @@ def test_internal_links_resolve(page: Path) -> None:
         assert not anchor or anchor in anchors_of(target), f"{name_of(page)}: no heading for {link}"
 
 
-def test_every_page_is_reached_from_the_readme() -> None:
-    reached, waiting = set[Path](), [README.resolve()]
+def reachable_from(start: Path) -> set[Path]:
+    reached, waiting = set[Path](), [start.resolve()]
     while waiting:
         page = waiting.pop()
         if page not in reached and page.suffix == ".md":
             reached.add(page)
             targets = (link.partition("#")[0] for link in links_of(page) if not re.match(r"[a-z]+:", link))
             waiting += [(page.parent / target).resolve() for target in targets if target]
-    assert {page.resolve() for page in PAGES} <= reached
+    return reached
+
+
+def test_every_page_is_reached_from_the_readme() -> None:
+    assert {page.resolve() for page in PAGES} <= reachable_from(README)
+
+
+def test_the_index_links_every_page_of_the_documentation() -> None:
+    linked = {(INDEX.parent / link.partition("#")[0]).resolve() for link in links_of(INDEX)}
+    records = {path.resolve() for path in (ROOT / "docs" / "decisions").glob("[0-9]*.md")}
+    assert {page.resolve() for page in (ROOT / "docs").rglob("*.md")} - records - {INDEX} <= linked
 
 
 # --- code in the pages -------------------------------------------------------------------------------------------

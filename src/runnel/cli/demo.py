@@ -121,7 +121,7 @@ def _next_steps(folder: Path) -> list[tuple[str, str]]:
         (f"{program} status -r {folder}", "how the root is"),
         (f"{program} show subscriptions -r {folder}", "who gets what, and how many messages were sent"),
         (f"ls {folder}/out", "the feeds that were written"),
-        (f"{program} --help", "all commands; docs/tutorial.md starts from nothing"),
+        (f"{program} --help", "all commands; docs/start/tutorial.md is the tutorial"),
     ]
 
 

@@ -28,7 +28,7 @@ _fit: set[tuple[str, str]] = set()
 _REQUIRED = "spark.authenticate.secret"
 _LINES_HINT = (
     "set the same lines in spark-defaults.conf on every machine of the cluster and in the folder SPARK_CONF_DIR here;"
-    " docs/how-to/run-on-a-spark-cluster.md lists them"
+    " docs/operate/run-on-a-spark-cluster.md lists them"
 )
 _INSTALL_HINT = "install the same Runnel for the same Python at the same path on every machine of the cluster"
 
