@@ -13,6 +13,7 @@ from functools import cached_property
 
 from benchmarks.counting import CountingMatcher
 from benchmarks.workloads import SOURCE, QuerySet
+from tests.scan_matcher import ScanMatcher
 
 from runnel.algebra.nodes.expressions import TRUE
 from runnel.algebra.nodes.query import Filter, Node, Read
@@ -23,7 +24,6 @@ from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_logical
 from runnel.matching.contract import Matcher
 from runnel.matching.filters.index.index_matcher import IndexMatcher
-from runnel.matching.filters.scan_matcher import ScanMatcher
 from runnel.papers.roses.tree_matcher import TreeMatcher
 from runnel.plan.logical_plan import LogicalPlan
 from runnel.plan.manifest import PlanManifest

@@ -29,6 +29,7 @@ from benchmarks.graph_runs import batch_of
 from benchmarks.graph_workload import Workload, make_patterns, make_publications
 from benchmarks.measuring import digest, say
 from benchmarks.workloads import Kind, frequencies, make_items, make_queries, over_sources, spread
+from tests.partitioned_matcher import PartitionMatches, united
 
 from runnel.algebra.nodes.query import Filter, Node, Read
 from runnel.arrays import Array
@@ -50,7 +51,6 @@ from runnel.scaleout.divide.assign_queries import assign_queries, choose_assignm
 from runnel.scaleout.divide.cut_plan import cut_plan
 from runnel.scaleout.divide.weigh_queries import Weights, weigh_queries
 from runnel.scaleout.partitioning import STRATEGIES, Strategy
-from runnel.scaleout.route.partitioned_matcher import PartitionMatches, united
 from runnel.scaleout.route.router import Router
 from runnel.storage.file_storage import FileStorage, Storage
 

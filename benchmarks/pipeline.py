@@ -22,11 +22,12 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from tests.scan_matcher import ScanMatcher
+
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.engine import Engine, open_engine
 from runnel.matching.compile.build_matcher import build_matcher
-from runnel.matching.filters.scan_matcher import ScanMatcher
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.logical_plan import PlanQuery

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
-import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from runnel.algebra.nodes.query import Node, Read, ReadAll, Union, expand_groups, reads
@@ -18,14 +13,12 @@ from runnel.language.binding.bind_query import bind_query
 from runnel.language.grammar.parser import parse
 from runnel.language.syntax.statements import CreateFeed, RegisterFeed
 from runnel.matching.compile.build_matcher import build_matcher
-from runnel.matching.compile.compile_plan import compile_base
+from runnel.matching.compile.temporary_plan import TemporaryPlan
 from runnel.matching.contract import Matcher
 from runnel.matching.distinct.settle_gates import OrderedMatcher
 from runnel.model.item import Item, attributes_of, moment
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.logical_plan import PlanQuery
-from runnel.plan.store import Plan, PlanVersion, load
-from runnel.storage.file_storage import FileStorage
 
 
 class CompiledPlan:
@@ -37,20 +30,16 @@ class CompiledPlan:
     def __init__(self, sources: Mapping[str, int], names: Mapping[int, str], nodes: Mapping[int, Node]) -> None:
         self._sources = dict(sources)
         self._names = dict(names)
-        self._folder = tempfile.mkdtemp(prefix="runnel-plan-")
-        self._removal = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
-        self._storage = FileStorage(Path(self._folder).as_uri())
-        compile_base(self._storage, "plan", [PlanQuery(query) for query in sorted(nodes)], nodes)
+        self._compiled = TemporaryPlan(map(PlanQuery, sorted(nodes)), nodes)
 
     @property
     def folder(self) -> str:
         """Where the plan's arrays are, for other processes on this machine."""
-        return self._folder
+        return self._compiled.folder
 
     def keep_until_exit(self) -> None:
         """Let the folder outlive this object: something lazy, such as a DataFrame, will need it later."""
-        if self._removal.detach() is not None:
-            atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+        self._compiled.keep_until_exit()
 
     @property
     def sources(self) -> dict[str, int]:
@@ -65,15 +54,11 @@ class CompiledPlan:
     @property
     def is_distinct(self) -> bool:
         """Whether some query leaves out duplicates, so that the order of items matters."""
-        return len(self._plan.base.queries.gates) > 0
-
-    @cached_property
-    def _plan(self) -> Plan:
-        return load(self._storage, PlanVersion(0, "plan"))
+        return len(self._compiled.plan.base.queries.gates) > 0
 
     @cached_property
     def _matcher(self) -> Matcher:
-        return build_matcher(self._plan)
+        return build_matcher(self._compiled.plan)
 
     @cached_property
     def matcher(self) -> Matcher:
@@ -81,7 +66,7 @@ class CompiledPlan:
 
         Distinct feeds remember what was in the batches before, whose sequences must ascend.
         """
-        return OrderedMatcher(self._plan, self._matcher) if self.is_distinct else self._matcher
+        return OrderedMatcher(self._compiled.plan, self._matcher) if self.is_distinct else self._matcher
 
     def match(self, items: Iterable[Mapping[str, Any]], *, accepted: datetime | None = None) -> list[list[str]]:
         """The names of the feeds that each item is in, in the order of declaration.
@@ -95,7 +80,7 @@ class CompiledPlan:
         [['Rock'], []]
         """
         batch = self.batch(items, accepted=accepted)
-        matches = OrderedMatcher(self._plan, self._matcher).match(batch)
+        matches = OrderedMatcher(self._compiled.plan, self._matcher).match(batch)
         return [[self._names[int(query)] for query in matches.row(row)] for row in range(len(batch))]
 
     def batch(self, items: Iterable[Mapping[str, Any]], *, accepted: datetime | None = None) -> ItemBatch:

@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.contracts.color_family import COLOR_VALUES, COLORS, UNDECIDABLE, Color, ColorPattern, parse_color
+from tests.partitioned_matcher import PartitionedMatcher
 
 from runnel import families
 from runnel.algebra.graphs.edges import Edge
@@ -66,7 +67,6 @@ from runnel.optimizer.subsumption.subsumes import subsumes
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
 from runnel.scaleout.divide.make_partitioning import make_partitioning
-from runnel.scaleout.route.partitioned_matcher import PartitionedMatcher
 from runnel.storage.file_storage import FileStorage
 
 _folders = itertools.count()

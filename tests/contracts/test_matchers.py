@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.partitioned_matcher import PartitionedMatcher
+from tests.scan_matcher import ScanMatcher
 from tests.unit.matching.graphs.generated_graphs import graphs as rdf_graphs
 from tests.unit.matching.graphs.generated_graphs import patterns
 from tests.unit.matching.graphs.test_graph_matcher import hostile
@@ -52,7 +54,6 @@ from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.index.index_layout import stored_atoms
 from runnel.matching.filters.index.index_matcher import IndexMatcher
 from runnel.matching.filters.index.part_index import PartIndex
-from runnel.matching.filters.scan_matcher import ScanMatcher
 from runnel.matching.filters.streams import settle_doubts
 from runnel.matching.filters.streams.stream_matcher import StreamMatcher
 from runnel.matching.filters.streams.stream_part import StreamPart
@@ -66,7 +67,6 @@ from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
 from runnel.scaleout.divide.make_partitioning import make_partitioning
 from runnel.scaleout.partitioning import STRATEGIES, Strategy
-from runnel.scaleout.route.partitioned_matcher import PartitionedMatcher
 from runnel.storage.file_storage import FileStorage
 
 _folders = itertools.count()

@@ -11,10 +11,12 @@ from tests.integration.in_process import InProcess
 
 from runnel.catalog.declared import feeds
 from runnel.engine import Engine, open_engine
-from runnel.engine.trial.adhoc_matching import past_bindings
+from runnel.engine.trial.collect_matches import collect_matches
+from runnel.engine.trial.trial_matcher import open_matcher
 from runnel.errors import InvalidConditionError
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.model.bindings import Bindings
+from runnel.plan.logical_plan import PlanQuery
 from runnel.sinks.show_bindings import bindings_json
 from runnel.streaming.worker import operator_work
 from runnel.testing import MemorySink
@@ -180,8 +182,9 @@ def test_items_that_were_found_elsewhere_are_bound_afterward(engine: Engine) -> 
     with engine.root.catalog.read() as connection:
         feed = next(one.id for one in feeds.live_feeds(connection) if one.name == "Boats")
         definitions = feeds.definitions(connection, [feed])
-    found = past_bindings(engine.root, feed, definitions, [1, 2])
-    assert {n: _shown(own) for n, own in found.items()} == {
+    with open_matcher(engine.root, [PlanQuery(feed)], definitions) as matcher:
+        found = collect_matches(matcher, engine.root.items.get([1, 2]), limit=None).kept
+    assert {n: _shown(own[feed]) for n, own in found.items()} == {
         2: [{"kind": "coast guard", "n": 7.0, "p": "urn:a"}, {"kind": "tour", "n": 5.0, "p": "urn:a"}]
     }
 

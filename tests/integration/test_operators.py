@@ -161,7 +161,7 @@ def test_what_is_in_the_log_again_is_one_item_to_those_who_look_back(tmp_path: P
         OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
         engine.execute(
             f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 hours;"
-            "create feed Maybe from Wire where moody(); subscribe to Maybe output log;"
+            "create feed Maybe from Wire where moody(); subscribe to Maybe output log; create feed All from Wire;"
         )
         engine.publish("Wire", [{"id": "a", "file": str(tmp_path / "never")}])
         run = InProcess(engine)
@@ -169,7 +169,8 @@ def test_what_is_in_the_log_again_is_one_item_to_those_who_look_back(tmp_path: P
         clock.advance(timedelta(minutes=1))
         assert log_again(engine.root.catalog, engine.root.storage, epoch=run.epoch) == 1
         run.match()
-        assert engine.preview("create feed All from Wire").matched == 1
+        assert engine.preview("create feed New from Wire").matched == 1
+        assert engine.test(queries=["All"]).counts == (("All", 1),)
     operator_work.operators.cache_clear()
 
 
@@ -225,7 +226,7 @@ def test_trying_ends(tmp_path: Path) -> None:
         OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
         engine.execute(
             f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 seconds;"
-            "create feed Maybe from Wire where moody(); subscribe to Maybe output log;"
+            "create feed Maybe from Wire where moody(); subscribe to Maybe output log; create feed All from Wire;"
         )
         engine.publish("Wire", [{"id": "a", "file": str(tmp_path / "never")}])
         run = InProcess(engine)

@@ -87,6 +87,14 @@ def test_the_past_is_tried_also_from_before_a_query_and_while_it_is_held(declare
     assert declared.test(tag="new", since=timedelta(days=3), limit=1).more == 1
 
 
+def test_preview_and_test_match_through_a_paused_feed(declared: Engine) -> None:
+    declared.publish("Wire", ITEMS)
+    declared.execute("create feed Reader from Rock; pause feed Rock;")
+    assert declared.test(queries=["Reader"]).counts == (("Reader", 2),)
+    assert declared.preview("Reader").matched == 2
+    assert declared.preview("create feed New from Rock").matched == 2
+
+
 def test_the_running_plan_and_a_plan_of_its_own_say_the_same(
     declared: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,12 +9,14 @@ from runnel.catalog.declared import feeds
 from runnel.catalog.logs.quarantine import ITEM
 from runnel.delivery.dispatcher import Dispatcher
 from runnel.delivery.match_reader import MatchReader
-from runnel.engine.trial.adhoc_matching import past_matches
+from runnel.engine.trial.collect_matches import collect_from_log
 from runnel.engine.trial.find_duplicates import first_sequence_needed, gates_in
+from runnel.engine.trial.trial_matcher import open_matcher
 from runnel.engine.workspace import Workspace
 from runnel.errors import BacklogError, DeliveryError
 from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.item import Attributes, Item
+from runnel.plan.logical_plan import PlanQuery
 from runnel.sources.acquire import Acquirer
 from runnel.sources.document_child import DocumentSource
 from runnel.sources.document_pool import document_pool
@@ -34,8 +36,10 @@ def match_reader_of(root: Workspace) -> MatchReader:
                 else feeds.definitions_at(connection, feed, plan)
             )
         start = first_sequence_needed(root, nodes, after + 1) if gates_in(nodes) else None
-        found = past_matches(root, feed, nodes, after, upto, start=start, bound=None if bound else 0)
-        return {sequence: found.bindings.get(sequence, NO_BINDINGS) for sequence in found.sequences.tolist()}
+        with open_matcher(root, [PlanQuery(feed)], nodes) as matcher:
+            past = collect_from_log(root, matcher, after, upto, start=start, limit=None if bound else 0)
+        bindings = {sequence: queries[feed] for sequence, queries in past.kept.items()}
+        return {sequence: bindings.get(sequence, NO_BINDINGS) for sequence in past.sequences.tolist()}
 
     return MatchReader(root.catalog, root.items, root.matches, history)
 

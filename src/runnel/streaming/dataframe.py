@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -14,11 +13,10 @@ from pyspark.sql.types import ArrayType, StringType, StructField, StructType
 
 from runnel.errors import InputError, InvalidItemError
 from runnel.matching.compile.build_matcher import build_matcher
+from runnel.matching.compile.temporary_plan import load_temporary
 from runnel.matching.contract import Matcher
 from runnel.model.item import Item, attributes_of, moment
 from runnel.model.item_batch import ItemBatch
-from runnel.plan.store import PlanVersion, load
-from runnel.storage.file_storage import FileStorage
 
 
 class MatchablePlan(Protocol):
@@ -101,4 +99,4 @@ def _item(row: dict[str, Any], only: str | None, sources: Mapping[str, int]) -> 
 
 @lru_cache(maxsize=2)
 def _matcher(folder: str) -> Matcher:
-    return build_matcher(load(FileStorage(Path(folder).as_uri()), PlanVersion(0, "plan")))
+    return build_matcher(load_temporary(folder))

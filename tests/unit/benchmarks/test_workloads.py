@@ -12,10 +12,10 @@ from benchmarks.event_workload import make_event_queries, make_events
 from benchmarks.measuring import agree, digest, head, joined
 from benchmarks.workloads import FIRST_QUERY, KINDS, SOURCE, Kind, QuerySet, frequencies, make_items, make_queries
 from benchmarks.zipf import vocabulary
+from tests.scan_matcher import ScanMatcher
 
 from runnel.algebra.nodes.query import Filter, Read
 from runnel.algebra.values.words import words
-from runnel.matching.filters.scan_matcher import ScanMatcher
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches

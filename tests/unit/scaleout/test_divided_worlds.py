@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from tests.partitioned_matcher import PartitionedMatcher
+from tests.scan_matcher import ScanMatcher
 from tests.unit.optimizer.generated_worlds import SOURCES, GeneratedWorld
 from tests.unit.scaleout.anchored_worlds import FREQUENCIES, Asked, anchored_worlds, world_of
 from tests.unit.scaleout.divided_plans import closed_routes
@@ -20,14 +22,12 @@ from tests.unit.scaleout.related_plans import divisions
 from runnel.arrays import Array, Rows, offsets_of
 from runnel.matching.compile.compile_plan import compile_base
 from runnel.matching.filters.index.index_layout import stored_atoms
-from runnel.matching.filters.scan_matcher import ScanMatcher
 from runnel.model.match import Matches
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import PlanVersion, load
 from runnel.scaleout.cover import cover_predicates
 from runnel.scaleout.divide.make_partitioning import make_partitioning
 from runnel.scaleout.partitioning import STRATEGIES, Strategy
-from runnel.scaleout.route.partitioned_matcher import PartitionedMatcher
 from runnel.storage.file_storage import FileStorage
 
 _folders = itertools.count()

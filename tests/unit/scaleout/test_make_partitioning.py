@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.partitioned_matcher import PartitionedMatcher
 from tests.unit.matching.distinct.distinct_worlds import DistinctWorld, distinct_worlds
 from tests.unit.matching.operators.decide.operator_worlds import OperatorWorld, operator_worlds
 
@@ -40,7 +41,6 @@ from runnel.scaleout.partitioning import (
     read_partitioning,
 )
 from runnel.scaleout.route.loaded_partition import load_partition, load_router
-from runnel.scaleout.route.partitioned_matcher import PartitionedMatcher
 from runnel.storage.file_storage import FileStorage
 
 _folders = itertools.count()

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.partitioned_matcher import PartitionedMatcher, PartitionMatches, united
 from tests.unit.scaleout.divided_plans import divided
 
 from runnel.algebra.nodes.attributes import Attribute
@@ -32,7 +33,6 @@ from runnel.plan.store import Plan, PlanVersion, load
 from runnel.scaleout.divide.make_partitioning import make_partitioning
 from runnel.scaleout.partitioning import Partitioning, read_partitioning
 from runnel.scaleout.route.loaded_partition import load_router
-from runnel.scaleout.route.partitioned_matcher import PartitionedMatcher, PartitionMatches, united
 from runnel.scaleout.route.router import Router, packed, unpacked
 from runnel.storage.file_storage import FileStorage
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.partitioned_matcher import held_first
 
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import And, Compare, Contains
@@ -22,7 +23,7 @@ from runnel.model.item_batch import ItemBatch
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import PlanVersion
 from runnel.scaleout.route.loaded_partition import LoadedPartition, load_partition
-from runnel.scaleout.route.plan_lru import PlanLru, in_good_order
+from runnel.scaleout.route.plan_lru import PlanLru
 from runnel.storage.file_storage import FileStorage
 
 
@@ -105,7 +106,7 @@ def test_a_scan_over_more_than_fits_reloads_only_what_does_not_fit() -> None:
     def reloads(in_order: bool) -> int:
         held = PlanLru[int, Loaded](40)
         for _ in range(5):
-            for key in in_good_order(held, range(6)) if in_order else range(6):
+            for key in held_first(held, range(6)) if in_order else range(6):
                 held.get(key, 10, lambda: Loaded(10))
         return held.counters.reloads
 

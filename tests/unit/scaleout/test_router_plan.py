@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.scan_matcher import ScanMatcher
 from tests.unit.optimizer.generated_worlds import GeneratedWorld
 from tests.unit.scaleout.related_plans import (
     PRICE,
@@ -24,7 +25,6 @@ from tests.unit.scaleout.related_plans import (
 from runnel.algebra.nodes.expressions import And, Compare, Not
 from runnel.algebra.nodes.query import Filter, Node, Read, Union
 from runnel.arrays import Array, Rows
-from runnel.matching.filters.scan_matcher import ScanMatcher
 from runnel.model.item import Item
 from runnel.plan.logical_plan import EXACT, LogicalPlan, PlanQuery
 from runnel.plan.validate import validate

@@ -18,9 +18,9 @@ from runnel.catalog.logs.plan_versions import PlanRow
 from runnel.engine.actors import Actor, feed_named, matched_since, names_for
 from runnel.engine.ask.show import feed_state
 from runnel.engine.outcome import Outcome
-from runnel.engine.trial.adhoc_matching import adhoc_plan
 from runnel.engine.workspace import Workspace
 from runnel.errors import NotFoundError
+from runnel.matching.compile.temporary_plan import TemporaryPlan
 from runnel.model.feed import Feed
 from runnel.model.learned.operator_statistics import OperatorStatistics
 from runnel.optimizer.describe import wrapped
@@ -189,5 +189,5 @@ def _planned(root: Workspace, name: str, actor: Actor) -> Iterator[_Planned]:
         yield _Planned(feed, is_live, names, definitions, plan, f"plan version {current.version}", current)
         return
     state = f"{feed_state(feed, is_live, actor)}; compiled alone it would be:"
-    with adhoc_plan([PlanQuery(feed.id)], definitions, matcher=root.settings.matcher) as alone:
+    with TemporaryPlan([PlanQuery(feed.id)], definitions, matcher=root.settings.matcher) as alone:
         yield _Planned(feed, is_live, names, definitions, alone, state)

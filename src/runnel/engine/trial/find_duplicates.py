@@ -16,7 +16,7 @@ from runnel.algebra.nodes.query import Distinct, Node
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import item_segments
 from runnel.engine.actors import Actor, matched_since
-from runnel.engine.trial.adhoc_matching import adhoc_plan, whole_matcher
+from runnel.engine.trial.trial_matcher import open_matcher
 from runnel.engine.workspace import Workspace
 from runnel.model.item import Item
 from runnel.plan.logical_plan import PlanQuery
@@ -77,7 +77,7 @@ def find_duplicates(
         known_to_actor = matched_since(connection, actor, {feed, *gates})
         since = feeds.since_of(connection, known_to_actor)
     queries = [PlanQuery(one, since.get(one, 0)) for one in sorted({feed, *gates})]
-    with adhoc_plan(queries, definitions) as plan, whole_matcher(root, plan) as matcher:
+    with open_matcher(root, queries, definitions) as matcher:
         for batch in root.items.read(begin, sequence):
             matcher.match(batch)
     found = {gate: earlier for (gate, at), earlier in matcher.stopped.items() if at == sequence}

@@ -1,6 +1,6 @@
-"""Preview: what a query would have matched, on the items of the past. It writes to no log.
+"""Preview: a trial of one query, declared or not, on the items of the past. Nothing is written.
 
-Up to some thousand items it runs here; beyond that as a Spark batch over the same slices, with the same matcher.
+Up to `preview_items` items are matched in this process, more as a Spark batch over the same slices.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from runnel.algebra.nodes.query import Node, reads
 from runnel.catalog.declared import feeds, operators
 from runnel.catalog.declared.feed_groups import expand
 from runnel.catalog.declared.prefixes import all_prefixes
-from runnel.catalog.store.connection import now
-from runnel.catalog.store.sequencer import last_sequence
-from runnel.engine.actors import Actor, feed_named, names_for
+from runnel.engine.actors import Actor, feed_named
 from runnel.engine.outcome import Outcome
-from runnel.engine.trial.adhoc_matching import past_bindings, past_matches
+from runnel.engine.trial.collect_matches import SHOWN, PastItems, collect_from_log, collect_matches
 from runnel.engine.trial.find_duplicates import gates_in
-from runnel.engine.trial.preview_cost import PreviewCost, preview_cost
+from runnel.engine.trial.operator_cost import OperatorCost, estimate_cost
+from runnel.engine.trial.trial_matcher import open_matcher
 from runnel.engine.workspace import Workspace
+from runnel.errors import TooExpensiveError
 from runnel.language.binding.bind_query import bind_query
 from runnel.language.graphs.iri_prefixes import write_out
 from runnel.language.syntax.statements import CreateFeed
@@ -38,7 +38,6 @@ from runnel.sinks.show_bindings import binding_lines, bindings_json
 Tell = Callable[[str], None]
 
 DEFAULT_SPAN = timedelta(days=7)
-_SHOWN = 20
 _PREVIEWED = 1 << 40
 """The id of a query that is not declared: no feed has it."""
 
@@ -56,7 +55,7 @@ class PreviewResult:
     used_spark: bool = False
     distinct: bool = False
     """Whether duplicates were left out; they were looked for among the items of that time alone."""
-    cost: PreviewCost | None = None
+    cost: OperatorCost | None = None
     """What asking operators was expected to cost."""
 
     def outcome(self) -> Outcome:
@@ -109,7 +108,7 @@ def preview_query(
         written = write_out(query.query, partial(all_prefixes, connection))
         node = bind_query(written, resolve, names, known.get, lambda: known, actor.owner)
         node = expand(connection, {_PREVIEWED: node})[_PREVIEWED]
-        nodes = feeds.definitions(connection, set(reads(node)))
+        nodes = feeds.definitions(connection, set(reads(node)), with_paused=True)
     return _preview(root, query.name.text, _PREVIEWED, {**nodes, _PREVIEWED: node}, back, spark, actor, tell)
 
 
@@ -138,39 +137,44 @@ def _preview(
     actor: Actor,
     tell: Tell,
 ) -> PreviewResult:
-    span = int((back or DEFAULT_SPAN).total_seconds() * 1e6)
-    with root.catalog.read() as connection:
-        begin = now(connection) - span
-        last = last_sequence(connection)
-        names = names_for(connection, actor)
-    after = root.items.sequence_before(begin)
-    is_small = last - after <= root.settings.preview_items
-    cost = preview_cost(root, query, nodes, after, last)
+    past = PastItems.of(root, actor, back or DEFAULT_SPAN)
+    cost = _cost(root, query, nodes, past)
     if cost is not None:
         tell(cost.told())
-    if is_small:
-        found = past_matches(root, query, nodes, after, last, bound=_SHOWN)
-        sequences, bindings = found.sequences, found.bindings
-    else:
-        sequences = _with_spark(root, query, nodes, after, last, spark())
-        bindings = past_bindings(root, query, nodes, sequences[-_SHOWN:].tolist())
-    newest = [item for batch in root.items.get(sequences[-_SHOWN:].tolist()) for item in batch.items(names)]
-    # How much comes in for others is nothing that an owner is told.
-    looked_at = last - after if actor.is_admin else root.items.count(names.keys(), after, last)
+    is_small = past.upto - past.after <= root.settings.preview_items
+    sequences = None if is_small else _with_spark(root, query, nodes, past, spark())
+    with open_matcher(root, [PlanQuery(query)], nodes) as matcher:
+        if sequences is None:
+            matches = collect_from_log(root, matcher, past.after, past.upto, limit=SHOWN)
+            sequences = matches.sequences
+        else:  # Spark gives sequences alone; the newest of them are bound here
+            matches = collect_matches(matcher, root.items.get(sequences[-SHOWN:].tolist()), limit=None)
     return PreviewResult(
         name,
-        looked_at,
+        past.count(),
         len(sequences),
-        tuple(reversed(newest)),
-        {item.sequence or 0: bindings[item.sequence or 0] for item in newest if item.sequence in bindings},
+        tuple(past.newest_first(sequences[-SHOWN:].tolist())),
+        {sequence: queries[query] for sequence, queries in matches.kept.items() if not queries[query].is_empty},
         not is_small,
         bool(gates_in(nodes)),
         cost,
     )
 
 
+def _cost(root: Workspace, query: int, nodes: Mapping[int, Node], past: PastItems) -> OperatorCost | None:
+    """What asking operators would cost; too much is refused."""
+    cost = estimate_cost(root, query, nodes, past.after, past.upto)
+    most = root.settings.preview_operator_seconds
+    if cost is not None and cost.seconds > most:
+        raise TooExpensiveError(
+            f"this preview would take longer than {most:g} seconds: {cost.told()}",
+            hint="preview a shorter time (`over last 1 hours`), or raise the setting preview_operator_seconds",
+        )
+    return cost
+
+
 def _with_spark(
-    root: Workspace, query: int, nodes: Mapping[int, Node], after: int, last: int, spark: Any
+    root: Workspace, query: int, nodes: Mapping[int, Node], past: PastItems, spark: Any
 ) -> npt.NDArray[np.int64]:
     from runnel.streaming.jvm import noticing_loss
     from runnel.streaming.match_past import match_past
@@ -180,22 +184,22 @@ def _with_spark(
 
     manifest = compile_base(root.storage, folder, [PlanQuery(query, 0)], nodes)
     try:
-        slices = root.items.slices(after, last, rows=root.settings.slice_items)
+        slices = root.items.slices(past.after, past.upto, rows=root.settings.slice_items)
         with noticing_loss():
-            return match_past(spark, root.storage.url, slices, folder, _brief(root, spark, after, last))
+            return match_past(spark, root.storage.url, slices, folder, _brief(root, spark, past))
     finally:
         for file in (*manifest.files, "manifest.json"):
             root.storage.delete(f"{folder}/{file}")
 
 
-def _brief(root: Workspace, spark: Any, after: int, last: int) -> str | None:
+def _brief(root: Workspace, spark: Any, past: PastItems) -> str | None:
     """What workers need to know of operators, and which items are in the log again."""
     from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
     from runnel.streaming.operator_snapshot import OperatorSnapshots
 
     share = 1.0 / spark.sparkContext.defaultParallelism
     with root.catalog.read() as connection:
-        brief = OperatorSnapshots(root.storage, share).brief(connection, after, last)
+        brief = OperatorSnapshots(root.storage, share).brief(connection, past.after, past.upto)
     if brief.declarations:
         OperatorEnvironment.of(root.settings).keep(root.storage)
     return brief.dump()

@@ -1,44 +1,35 @@
-"""Trying queries on items: what some queries say to items of the caller, or to those of the past. No log is written.
+"""Test: a trial of declared queries, subscribed to or not, on items of the caller or of the past. Nothing is written.
 
-In: a selection of queries, and items. Out: for each item the queries that match it. Nothing needs to be subscribed
-to, and what the running plan has already is not compiled again where that would take longer.
+In: a selection of queries, and items. Out: for each item the queries that match it.
 """
 
 from __future__ import annotations
 
-from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
-
-import numpy as np
 
 from runnel.algebra.nodes.query import Node, conditions_of
 from runnel.algebra.semantics.close_conditions import has_calls
 from runnel.catalog.declared import feeds
 from runnel.catalog.declared.subscriptions import moment_of
 from runnel.catalog.store.connection import now
-from runnel.catalog.store.sequencer import last_sequence
 from runnel.engine.actors import Actor, check_actor, feed_named, names_for, operator_reason
 from runnel.engine.ask.selection import Selection, select_for
 from runnel.engine.outcome import Outcome
-from runnel.engine.trial.adhoc_matching import TogetherMatcher, chosen_matcher
-from runnel.engine.trial.preview_cost import preview_cost
+from runnel.engine.trial.collect_matches import SHOWN, PastItems, TrialMatches, collect_from_log, collect_matches
+from runnel.engine.trial.operator_cost import estimate_cost
+from runnel.engine.trial.trial_matcher import open_declared
 from runnel.engine.workspace import Workspace
 from runnel.errors import InputError, TooExpensiveError
-from runnel.model.bindings import NO_BINDINGS, Bindings
+from runnel.model.bindings import Bindings
 from runnel.model.feed import Feed, FeedKind
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
-from runnel.model.match import Failure, Matches
 from runnel.sinks.show_bindings import binding_lines, bindings_json
 
-SHOWN = 20
-"""How many items a trial shows, unless it is told."""
-
-_PIECE = 2_000
-_MOST_FAILURES = 20
+_BATCH_ITEMS = 2_000
 _MOST_ASKING = 20
 
 
@@ -115,10 +106,10 @@ def try_items(
     items: Iterable[Mapping[str, Any]],
     limit: int,
 ) -> TrialResult:
-    """What the selected queries say to items given as mappings, as if they came into a source feed now."""
+    """Match the selected queries with items given as mappings, as if they came into a source feed now."""
     from runnel.sources.documents.adapt import item_of_object
 
-    source = _source(root, actor, selection, feed)
+    source = source_for(root, actor, selection, feed)
     adapted = [item_of_object(one, source.name, f"item {number}") for number, one in enumerate(items, 1)]
     return try_adapted(root, actor, selection, source, adapted, limit)
 
@@ -135,100 +126,54 @@ def try_adapted(
     """As `try_items`, for items that were read already."""
     with root.catalog.read() as connection:
         accepted = moment_of(now(connection))
+    ids = {source.name: source.id}
     batches = (
-        ItemBatch.of(
-            items[start : start + _PIECE], {source.name: source.id}, first_sequence=start + 1, accepted=accepted
-        )
-        for start in range(0, len(items), _PIECE)
+        ItemBatch.of(items[start : start + _BATCH_ITEMS], ids, first_sequence=start + 1, accepted=accepted)
+        for start in range(0, len(items), _BATCH_ITEMS)
     )
-    found = _Found(actor, limit, newest=False)
     names = _chosen(root, actor, selection)
-    with chosen_matcher(root, names, len(items)) as matcher:
-        found.match(matcher, batches)
+    with open_declared(root, names, len(items)) as matcher:
+        matches = collect_matches(matcher, batches, limit=limit, newest=False)
     shown = [(item, number) for number, item in enumerate(items[:limit], 1)]
-    return found.trial(names, len(items), shown, tuple(str(one) for one in refused))
+    more = len(items) - len(shown)
+    return _result(actor, names, matches, len(items), shown, more, tuple(str(problem) for problem in refused))
 
 
 def try_past(root: Workspace, actor: Actor, selection: Selection, back: timedelta, limit: int) -> TrialResult:
-    """What the selected queries say to the items that were accepted in the last so many days."""
-    with root.catalog.read() as connection:
-        begin = now(connection) - int(back.total_seconds() * 1e6)
-        last = last_sequence(connection)
-        readable = names_for(connection, actor)
-    after = root.items.sequence_before(begin)
-    found = _Found(actor, limit, newest=True)
-    chosen = _chosen(root, actor, selection)
-    _refuse_costly(root, chosen, after, last)
-    with chosen_matcher(root, chosen, last - after) as matcher:
-        found.match(matcher, root.items.read(after, last))
-    items = [item for batch in root.items.get(found.sequences()) for item in batch.items(readable)]
-    # How much comes in for others is nothing that an owner is told.
-    looked_at = last - after if actor.is_admin else root.items.count(readable.keys(), after, last)
-    return found.trial(chosen, looked_at, [(item, item.sequence or 0) for item in reversed(items)])
+    """Match the selected queries with the items that were accepted during the last `back`."""
+    past = PastItems.of(root, actor, back)
+    names = _chosen(root, actor, selection)
+    _refuse_costly(root, names, past)
+    with open_declared(root, names, past.upto - past.after) as matcher:
+        matches = collect_from_log(root, matcher, past.after, past.upto, limit=limit)
+    shown = [(item, item.sequence or 0) for item in past.newest_first(matches.kept)]
+    return _result(actor, names, matches, past.count(), shown, len(matches.sequences) - len(shown))
 
 
-def source_for(root: Workspace, actor: Actor, selection: Selection, name: str | None) -> Feed:
-    """The source feed that items of the caller come from: the one of a name, or the only one that is read."""
-    return _source(root, actor, selection, name)
-
-
-class _Found:
-    """What was found so far: counts by query, and the rows that will be shown."""
-
-    def __init__(self, actor: Actor, limit: int, *, newest: bool) -> None:
-        self._actor = actor
-        self._limit = limit
-        self._newest = newest
-        self._counts: Counter[int] = Counter()
-        self._rows: deque[tuple[int, dict[int, Bindings]]] = deque(maxlen=limit)
-        self._matched_items = 0
-        self._failures: list[tuple[int, int, str]] = []
-
-    def match(self, matcher: TogetherMatcher, batches: Iterable[ItemBatch]) -> None:
-        for batch in batches:
-            matches = matcher.match(batch)
-            queries, counts = np.unique(matches.queries, return_counts=True)
-            self._counts.update(dict(zip(queries.tolist(), counts.tolist(), strict=True)))
-            self._keep(batch, matches, matcher)
-            room = _MOST_FAILURES - len(self._failures)
-            self._failures += [
-                (int(batch.sequences[one.row]), one.query, self._reason(one)) for one in matches.failures[:room]
-            ]
-
-    def _reason(self, failure: Failure) -> str:
-        return operator_reason(failure.reason, self._actor) if failure.by_operator else failure.reason
-
-    def _keep(self, batch: ItemBatch, matches: Matches, matcher: TogetherMatcher) -> None:
-        rows = np.flatnonzero(np.diff(matches.offsets))
-        self._matched_items += len(rows)
-        room = max(0, self._limit - len(self._rows))
-        chosen = rows[-self._limit :] if self._newest else rows[:room]
-        bound = matcher.bindings(chosen)
-        for row in chosen.tolist():
-            found = {query: bound.get((row, query), NO_BINDINGS) for query in matches.row(row).tolist()}
-            self._rows.append((int(batch.sequences[row]), found))
-
-    def sequences(self) -> list[int]:
-        """The items that will be shown, ascending."""
-        return [sequence for sequence, _ in self._rows]
-
-    def trial(
-        self,
-        names: Mapping[int, str],
-        looked_at: int,
-        items: Sequence[tuple[Item, int]],
-        refused: tuple[str, ...] = (),
-    ) -> TrialResult:
-        """The whole, with the names that the actor knows; `items` are those to show, with their sequences."""
-        queries = dict(self._rows)
-        counts = sorted(((names[one], self._counts[one]) for one in names), key=lambda pair: (-pair[1], pair[0]))
-        shown = tuple(_tried(item, queries.get(at, {}), names) for item, at in items)
-        failures = tuple(
-            f"{names.get(query, 'a feed that is read')} on item {at}: {reason}"
-            for at, query, reason in self._failures
-        )
-        whole = self._matched_items if self._newest else looked_at
-        return TrialResult(looked_at, tuple(counts), shown, max(0, whole - len(shown)), failures, refused)
+def _result(
+    actor: Actor,
+    names: Mapping[int, str],
+    matches: TrialMatches,
+    looked_at: int,
+    shown: Sequence[tuple[Item, int]],
+    more: int,
+    refused: tuple[str, ...] = (),
+) -> TrialResult:
+    """The result with the names that the actor knows; `shown` are the items to show, with their sequences."""
+    counts = [(name, matches.counts.get(query, 0)) for query, name in names.items()]
+    failures = [
+        f"{names.get(failure.query, 'a feed that is read')} on item {sequence}: "
+        + (operator_reason(failure.reason, actor) if failure.by_operator else failure.reason)
+        for sequence, failure in matches.failures
+    ]
+    return TrialResult(
+        looked_at,
+        tuple(sorted(counts, key=lambda count: (-count[1], count[0]))),
+        tuple(_tried(item, matches.kept.get(sequence, {}), names) for item, sequence in shown),
+        more,
+        tuple(failures),
+        refused,
+    )
 
 
 def _tried(item: Item, queries: Mapping[int, Bindings], names: Mapping[int, str]) -> TriedItem:
@@ -245,29 +190,24 @@ def _chosen(root: Workspace, actor: Actor, selection: Selection) -> dict[int, st
     return {one: names[one] for one in chosen}
 
 
-def _refuse_costly(root: Workspace, chosen: Mapping[int, str], after: int, upto: int) -> None:
+def _refuse_costly(root: Workspace, names: Mapping[int, str], past: PastItems) -> None:
     """Refuse a test for which operators would be asked for longer than for a preview.
 
-    Queries are judged one by one, and what they cost is added up: those that share calls cost less together.
+    The cost of each query is estimated alone, and the estimates are added: queries that share calls cost less.
     """
-    if upto <= after:
+    if past.upto <= past.after:
         return
     most = root.settings.preview_operator_seconds
-    hint = "take fewer days or fewer queries, or raise the setting preview_operator_seconds"
     seconds = 0.0
-    for query, nodes in _asking(root, chosen).items():
-        try:
-            cost = preview_cost(root, query, nodes, after, upto)
-        except TooExpensiveError as error:
-            raise TooExpensiveError(
-                f"for {chosen[query]} operators would be asked for longer than the {most:g} seconds of a test",
-                hint=hint,
-            ) from error
-        seconds += 0.0 if cost is None else cost.seconds
+    for query, nodes in _asking(root, names).items():
+        cost = estimate_cost(root, query, nodes, past.after, past.upto)
+        own_seconds = 0.0 if cost is None else cost.seconds
+        seconds += own_seconds
         if seconds > most:
+            expensive = names[query] if own_seconds > most else "these queries"
             raise TooExpensiveError(
-                f"for these queries operators would be asked for longer than the {most:g} seconds of a test",
-                hint=hint,
+                f"for {expensive} operators would be asked for longer than the {most:g} seconds of a test",
+                hint="take fewer days or fewer queries, or raise the setting preview_operator_seconds",
             )
 
 
@@ -285,7 +225,8 @@ def _asking(root: Workspace, chosen: Mapping[int, str]) -> dict[int, Mapping[int
         return {one: feeds.definitions(connection, [one], with_paused=True) for one in found}
 
 
-def _source(root: Workspace, actor: Actor, selection: Selection, name: str | None) -> Feed:
+def source_for(root: Workspace, actor: Actor, selection: Selection, name: str | None) -> Feed:
+    """The source feed that items of the caller come from: the named one, or the only one that the queries read."""
     with root.catalog.read() as connection:
         check_actor(connection, actor)
         if name is None:

@@ -7,7 +7,7 @@ stays that of the whole plan, so it pays where many are selected or few items as
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -36,9 +36,19 @@ class SelectedPlan(Plan):
         return np.asarray(super().removed(part) | ~np.isin(part.queries.query_ids, self.selected))
 
 
-def select_queries(plan: Plan, queries: Iterable[int]) -> Plan:
-    """The plan with these of its queries alone; ids that it does not have are passed over."""
-    return SelectedPlan(plan.version, plan.base, plan.delta, np.unique(np.fromiter(queries, dtype=np.int64)))
+def select_queries(plan: Plan, queries: Iterable[int], *, from_start: bool = False) -> Plan:
+    """The plan with these of its queries alone; ids that it does not have are passed over.
+
+    With `from_start`, they match every item, however early it was accepted.
+    """
+    base, delta = plan.base, plan.delta
+    if from_start:
+        base, delta = _from_start(base), None if delta is None else _from_start(delta)
+    return SelectedPlan(plan.version, base, delta, np.unique(np.fromiter(queries, dtype=np.int64)))
+
+
+def _from_start(part: PlanPart) -> PlanPart:
+    return replace(part, stored=replace(part.stored, query_since=np.zeros_like(part.stored.query_since)))
 
 
 def gated_queries(plan: Plan) -> set[int]:

@@ -129,19 +129,3 @@ class PlanLru(Generic[Key, Loaded]):
             del loaded
         if any(trace() is not None for trace in traces):
             gc.collect()  # something made of a plan leads back to itself: only this finds that nobody needs it
-
-
-def in_good_order(held: PlanLru[Key, Loaded], keys: Iterable[Key]) -> list[Key]:
-    """The keys, those that are held first: who goes through more than fits would else reload everything every time.
-
-    >>> class Plan:
-    ...     bytes = 60
-    ...     def mappings(self):
-    ...         return (self,)
-    >>> held = PlanLru[str, Plan](100)
-    >>> _ = held.get("b", 60, Plan)
-    >>> in_good_order(held, ["a", "b", "c"])
-    ['b', 'a', 'c']
-    """
-    wanted = list(keys)
-    return sorted(wanted, key=lambda key: not held.is_held(key))

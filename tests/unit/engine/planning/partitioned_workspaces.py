@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from tests.partitioned_matcher import PartitionedMatcher
 
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.logs.plan_versions import PlanRow
@@ -15,7 +16,6 @@ from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.store import PlanVersion, load
 from runnel.scaleout.partitioning import read_assignment, read_partitioning
-from runnel.scaleout.route.partitioned_matcher import PartitionedMatcher
 
 WORDS = ("rock", "jazz", "folk", "soul", "punk", "blues")
 

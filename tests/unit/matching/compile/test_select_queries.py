@@ -69,6 +69,9 @@ def test_a_selection_gives_all_matches_restricted_to_it(world: GeneratedWorld, d
         assert matcher.statistics.matches == sum(map(len, wanted))
     alone = plan_of(world, [query for query in queries if query.id in chosen], set())
     assert restricted(build_matcher(alone).match(world.batch), set(ids)) == wanted, "compiled alone"
+    every = plan_of(world, [PlanQuery(query) for query in sorted(chosen)], set())
+    from_start = build_matcher(select_queries(plan, chosen, from_start=True)).match(world.batch)
+    assert restricted(from_start, set(ids)) == restricted(build_matcher(every).match(world.batch), set(ids))
 
 
 def test_few_queries_for_many_items_are_compiled_and_many_for_few_are_not() -> None:

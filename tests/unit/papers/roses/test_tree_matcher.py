@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.scan_matcher import ScanMatcher
 from tests.unit.optimizer.generated_worlds import SOURCES, GeneratedWorld, worlds
 
 from runnel.algebra.nodes.attributes import Attribute
@@ -22,7 +23,6 @@ from runnel.matching.filters.atoms import truth
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.atoms.item_keys import BatchKeys
 from runnel.matching.filters.index.plan_words import PlanWords
-from runnel.matching.filters.scan_matcher import ScanMatcher
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Matches

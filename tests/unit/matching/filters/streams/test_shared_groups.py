@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.scan_matcher import ScanMatcher
 
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import And, Compare, Contains, Exists, Expression, Not, Or
@@ -20,7 +21,6 @@ from runnel.arrays import Array
 from runnel.errors import CorruptDataError
 from runnel.matching.filters.atoms.anchors import choose_anchors
 from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
-from runnel.matching.filters.scan_matcher import ScanMatcher
 from runnel.matching.filters.streams import emit
 from runnel.matching.filters.streams.check_streams import BROKEN, count_doubts
 from runnel.matching.filters.streams.entries import FLAT, StreamShape

@@ -1,7 +1,6 @@
 """Matching in partitions within one process: router, delta and partitions behind the contract of all matchers.
 
-In: a version with a partitioning, and batches of items. Out: the matches of the version, as if its base were one.
-Partitions are mapped when an item goes there, and stay mapped within the budget.
+A run matches partitions on several workers. This matcher checks routing, loading and merging without Spark.
 """
 
 from __future__ import annotations
@@ -9,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from runnel.model.match import Failure, Matches, SteppedMatches, Steps
 from runnel.plan.store import PlanVersion
 from runnel.scaleout.partitioning import Partitioning, read_partitioning
 from runnel.scaleout.route.loaded_partition import LoadedPartition, delta_plan, load_partition, load_router
-from runnel.scaleout.route.plan_lru import PlanLru, in_good_order
+from runnel.scaleout.route.plan_lru import PlanLru
 from runnel.scaleout.route.router import Router
 from runnel.storage.file_storage import Storage
 
@@ -68,7 +68,7 @@ class PartitionedMatcher:
         found: list[PartitionMatches] = []
         if self._delta is not None:
             found.append(PartitionMatches(np.arange(len(items)), self._asked(self._delta.matcher, items)))
-        for partition in in_good_order(self.held, range(len(self.partitioning.partitions))):
+        for partition in held_first(self.held, range(len(self.partitioning.partitions))):
             rows = routed.rows(partition)
             missed = len(items) - len(rows)
             self.statistics.naive_evaluations += missed * self.partitioning.partitions[partition].queries
@@ -105,6 +105,11 @@ class PartitionedMatcher:
             setattr(self.statistics, name, getattr(self.statistics, name) + getattr(counted, name))
 
 
+def held_first(held: PlanLru[Any, Any], keys: Iterable[int]) -> list[int]:
+    """The keys with the held ones first, because going through more than fits would otherwise reload everything."""
+    return sorted(keys, key=lambda key: not held.is_held(key))
+
+
 def partitioning_of(storage: Storage, version: PlanVersion) -> Partitioning:
     """The partitioning of a version that has one."""
     if version.partitioning is None:
@@ -116,14 +121,7 @@ def partitioning_of(storage: Storage, version: PlanVersion) -> Partitioning:
 
 
 def united(count: int, found: Sequence[PartitionMatches]) -> Matches:
-    """What several pieces found, as one answer about so many items; no query is in two pieces.
-
-    >>> pieces = [PartitionMatches(np.array([0, 2]), Matches.of([[3], [7]])), PartitionMatches(np.array([2]),
-    ...     Matches.of([[5]]))]
-    >>> whole = united(3, pieces)
-    >>> [whole.row(row).tolist() for row in range(3)]
-    [[3], [], [5, 7]]
-    """
+    """What several partitions found, as one answer about `count` items; no query is in two partitions."""
     waiting = [_spread(count, one) for one in found if one.matches.total]
     if not waiting:
         empty = np.zeros(count + 1, dtype=np.int64)

@@ -1,0 +1,129 @@
+"""One pass over items for every trial: preview, test, and the back-fill of a subscription that starts in the past.
+
+In: a trial matcher, and items of the log or of the caller. Out: how often each query matched, which items matched,
+and the first or the newest of them with their bindings. Nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import numpy as np
+import numpy.typing as npt
+
+from runnel.catalog.logs.undecided import supplements_between
+from runnel.catalog.store.connection import now
+from runnel.catalog.store.sequencer import last_sequence
+from runnel.engine.actors import Actor, names_for
+from runnel.engine.trial.trial_matcher import JoinedMatcher, TrialMatcher
+from runnel.engine.workspace import Workspace
+from runnel.model.bindings import NO_BINDINGS, Bindings
+from runnel.model.item import Item
+from runnel.model.item_batch import ItemBatch
+from runnel.model.match import Failure
+
+SHOWN = 20
+"""How many items a trial shows by default."""
+
+_MOST_FAILURES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class TrialMatches:
+    """The matches of a trial.
+
+    `counts` has the number of matches by query, `sequences` all items that any query matched, and `kept` those that
+    are shown: by sequence, the queries that match with their bindings. `failures` are the first ones, by sequence.
+    """
+
+    counts: Mapping[int, int]
+    sequences: npt.NDArray[np.int64]
+    kept: Mapping[int, Mapping[int, Bindings]]
+    failures: Sequence[tuple[int, Failure]] = ()
+
+
+def collect_matches(
+    matcher: TrialMatcher | JoinedMatcher,
+    batches: Iterable[ItemBatch],
+    *,
+    limit: int | None,
+    newest: bool = True,
+    after: int = 0,
+    repeated: Collection[int] = (),
+) -> TrialMatches:
+    """Match batches in the order of the log, and keep the newest (or first) `limit` matching items (None: all).
+
+    Items up to the sequence `after` are matched only so that gates know them. Items under a `repeated` sequence were
+    asked about under an earlier one, and are not counted again.
+    """
+    counts: Counter[int] = Counter()
+    sequences = [np.empty(0, dtype=np.int64)]
+    kept: deque[tuple[int, dict[int, Bindings]]] = deque(maxlen=limit)
+    failures: list[tuple[int, Failure]] = []
+    for batch in batches:
+        matches = matcher.match(batch)
+        sizes = np.diff(matches.offsets)
+        counted = (batch.sequences > after) & ~np.isin(batch.sequences, list(repeated))
+        queries, numbers = np.unique(matches.queries[np.repeat(counted, sizes)], return_counts=True)
+        counts.update(dict(zip(queries.tolist(), numbers.tolist(), strict=True)))
+        rows = np.flatnonzero((sizes > 0) & counted)
+        sequences.append(batch.sequences[rows])
+        if limit is not None:
+            rows = rows[max(0, len(rows) - limit) :] if newest else rows[: limit - len(kept)]
+        bindings = matcher.bindings(rows)
+        for row in rows.tolist():
+            bound = {query: bindings.get((row, query), NO_BINDINGS) for query in matches.row(row).tolist()}
+            kept.append((int(batch.sequences[row]), bound))
+        room = _MOST_FAILURES - len(failures)
+        failures += [(int(batch.sequences[failure.row]), failure) for failure in matches.failures[:room]]
+    return TrialMatches(counts, np.concatenate(sequences), dict(kept), failures)
+
+
+def collect_from_log(
+    root: Workspace,
+    matcher: TrialMatcher | JoinedMatcher,
+    after: int,
+    upto: int,
+    *,
+    limit: int | None,
+    start: int | None = None,
+) -> TrialMatches:
+    """Match the items in (after, upto] of the item log; gates also know those after `start`, if it is given."""
+    with root.catalog.read() as connection:
+        repeated = [supplement.sequence for supplement in supplements_between(connection, after, upto)]
+    batches = root.items.read(after if start is None else start, upto)
+    return collect_matches(matcher, batches, limit=limit, after=after, repeated=repeated)
+
+
+@dataclass(frozen=True, slots=True)
+class PastItems:
+    """The items in (after, upto] of the log, as an actor may read them: `names` has the feeds, by id."""
+
+    root: Workspace
+    actor: Actor
+    after: int
+    upto: int
+    names: dict[int, str]
+
+    @staticmethod
+    def of(root: Workspace, actor: Actor, back: timedelta) -> PastItems:
+        """The items that were accepted during the last `back`."""
+        with root.catalog.read() as connection:
+            begin = now(connection) - int(back.total_seconds() * 1e6)
+            upto = last_sequence(connection)
+            names = names_for(connection, actor)
+        return PastItems(root, actor, root.items.sequence_before(begin), upto, names)
+
+    def count(self) -> int:
+        """How many there are; an owner does not learn how many items other owners get."""
+        if self.actor.is_admin:
+            return self.upto - self.after
+        return self.root.items.count(self.names.keys(), self.after, self.upto)
+
+    def newest_first(self, sequences: Iterable[int]) -> list[Item]:
+        """The items with these sequences, which ascend, the newest first."""
+        ascending = [item for batch in self.root.items.get(list(sequences)) for item in batch.items(self.names)]
+        return ascending[::-1]
