@@ -1,8 +1,9 @@
 """The program that every sandbox starts: it loads one module, drops its rights, and answers requests until its end.
 
-In: frames (a length, then bytes) on a socket. Out: an empty frame once it is ready, then a frame per request. The
-module is named in the arguments and has a function `open_program`, which returns the function that answers requests.
-`open_program` must load whatever is needed later: after it a process can usually open no file.
+In: requests (a length, the seconds that the reply may take, then bytes) on a socket. Out: frames (a length, then
+bytes), an empty one once it is ready, then one per request. The module is named in the arguments and has a function
+`open_program`, which returns the function that answers requests. `open_program` must load whatever is needed later:
+after it a process can usually open no file. What the program prints goes to the standard error.
 
 This file is started by path in an isolated interpreter, so it imports nothing but the standard library.
 """
@@ -24,6 +25,9 @@ from pathlib import Path
 LENGTH = struct.Struct(">I")
 """The head of a frame: the number of bytes that follow."""
 
+REQUEST = struct.Struct(">Id")
+"""The head of a request: the number of bytes that follow, and the seconds that the reply may take."""
+
 EXHAUSTED = 77
 """Exit code of a process that ran out of memory."""
 
@@ -36,24 +40,36 @@ def main() -> None:
     if (given := int(sys.argv[1])) != DESCRIPTOR:
         os.dup2(given, DESCRIPTOR, inheritable=False)
         os.close(given)
+    os.set_inheritable(DESCRIPTOR, False)
+    os.dup2(2, 1)
     start = json.loads(sys.argv[2])
-    sys.path += start["path"]
+    if start["is_whole_path"]:
+        sys.path[:] = dict.fromkeys([*start["path"], *sys.path])
+    else:
+        sys.path += start["path"]
     answer = importlib.import_module(start["module"]).open_program(**start["arguments"])
     limit_process(start["megabytes"], files=start["files"], can_start_processes=start["can_start_processes"])
+    cpu_seconds: float | None = start["cpu_seconds"]
     connection = socket.socket(fileno=DESCRIPTOR)
-    requests = connection.makefile("rb")
+    requests = os.fdopen(DESCRIPTOR, "rb", closefd=False)
     connection.sendall(LENGTH.pack(0))
-    while header := requests.read(LENGTH.size):
-        request = requests.read(LENGTH.unpack(header)[0])
-        # CPU time of this request. The default action of the signal ends the process.
-        signal.setitimer(signal.ITIMER_PROF, start["cpu_seconds"])
+    while header := requests.read(REQUEST.size):
+        size, seconds = REQUEST.unpack(header)
+        request = requests.read(size)
+        # The default action of both signals ends the process. The process that started this one ends it when it is
+        # late, unless that process is gone itself.
+        signal.setitimer(signal.ITIMER_REAL, 2 * seconds + 5)
+        if cpu_seconds is not None:
+            signal.setitimer(signal.ITIMER_PROF, cpu_seconds)
         reply = answer(request)
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        if cpu_seconds is not None:
+            signal.setitimer(signal.ITIMER_PROF, 0)
         connection.sendall(LENGTH.pack(len(reply)) + reply)
         del request, reply
 
 
-def limit_process(megabytes: int, *, files: int, can_start_processes: bool) -> None:
+def limit_process(megabytes: int, *, files: int | None, can_start_processes: bool) -> None:
     """Bound the memory that this process may take beyond what it has now, and what it may open, write and start.
 
     Some systems know fewer limits. The deadline of the process that started this one holds everywhere.
@@ -64,9 +80,9 @@ def limit_process(megabytes: int, *, files: int, can_start_processes: bool) -> N
     limits = {
         resource.RLIMIT_AS: used + (megabytes << 20),
         resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_FSIZE: 0,
-        resource.RLIMIT_NOFILE: DESCRIPTOR + 1 + files,
     }
+    if files is not None:
+        limits |= {resource.RLIMIT_FSIZE: 0, resource.RLIMIT_NOFILE: DESCRIPTOR + 1 + files}
     if not can_start_processes:
         limits[resource.RLIMIT_NPROC] = 0
     for kind, limit in limits.items():

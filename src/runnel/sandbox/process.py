@@ -1,10 +1,10 @@
-"""Sandboxes: child processes that read hostile bytes, with limits on memory, CPU time, files and processes.
+"""Sandboxes: child processes with limits on memory, CPU time, files and processes.
 
 In: requests, as bytes. Out: the replies of the child's program, or a SandboxError that says why there is none. Every
-process that reads input of strangers is started here. It is an isolated interpreter whose module path holds the
-standard library and the folders of the packages that its program names; it has none of this process's environment,
-and `/` is its current folder. Whatever a child sends is untrusted: its size is checked here, its content by the
-caller, with the `read` function of a request.
+process that reads input of strangers or runs a plug-in is started here. It is an isolated interpreter with the
+rights that its program names: by default its module path holds the standard library and the folders of the packages
+that the program names, and it has none of this process's environment. `/` is its current folder. Whatever a child
+sends is untrusted: its size is checked here, its content by the caller, with the `read` function of a request.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from __future__ import annotations
 import fcntl
 import importlib.util
 import json
+import math
 import os
 import resource
-import selectors
+import select
 import signal
 import socket
 import subprocess
@@ -27,7 +28,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, TypeVar
 
-from runnel.sandbox.child_main import DESCRIPTOR, EXHAUSTED, LENGTH
+from runnel.sandbox.child_main import DESCRIPTOR, EXHAUSTED, LENGTH, REQUEST
 
 T = TypeVar("T")
 
@@ -35,10 +36,14 @@ START_SECONDS = 60.0
 """How long a child may take to load its program."""
 
 _MAIN = Path(__file__).with_name("child_main.py")
-_ENVIRONMENT = {"LC_ALL": "C.UTF-8", "XML_CATALOG_FILES": ""}
+_ENVIRONMENT: Mapping[str, str] = {"LC_ALL": "C.UTF-8", "XML_CATALOG_FILES": ""}
 _CRASHES = frozenset({signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGSEGV})
 _CHUNK = 1 << 18
+_FIRST_CHUNK = 1 << 14
+"""Most replies are small, and allocating a buffer of a whole chunk would cost more than receiving them."""
+
 _KEPT_ERRORS = 4096
+_STATUS_BYTES = 1024
 _MINOR_FAULTS = 7
 """The index of the page faults in /proc/PID/stat, after the name."""
 
@@ -78,23 +83,27 @@ class BadReplyError(ValueError):
 class SandboxProgram:
     """What a child runs, and what it may take.
 
-    `module` has the function `open_program`, which is called with `arguments`. `packages` are those that it imports
-    besides the standard library and Runnel. `megabytes` are beyond those of the loaded program; `cpu_seconds` are for
-    one request. `files` can be open at the same time.
+    `module` has the function `open_program`, which is called with `arguments`; every user of the machine can read
+    these. `packages` are those that it imports besides the standard library and Runnel; None stands for whatever this
+    process can import. `megabytes` are beyond those of the loaded program. `cpu_seconds` are for one request, and
+    None is no limit. `files` can be open at the same time; None is no limit, and the program may write files.
     """
 
     module: str
-    packages: tuple[str, ...]
+    packages: tuple[str, ...] | None
     megabytes: int
-    cpu_seconds: float
+    cpu_seconds: float | None
     arguments: Mapping[str, Any] = field(default_factory=dict)
-    files: int = 0
+    files: int | None = 0
     can_start_processes: bool = False
+    environment: Mapping[str, str] = field(default_factory=lambda: _ENVIRONMENT, repr=False)
     folder: Path = Path(__file__).parents[2]
     """The folder that holds the module's top-level package."""
 
     def module_path(self) -> list[str]:
-        """The folders that the child can import from, besides the standard library."""
+        """The folders that the child can import from: all of them, or those besides the standard library."""
+        if self.packages is None:
+            return [folder for folder in sys.path if folder]
         folders = [self.folder, *map(_folder_of, self.packages)]
         return list(dict.fromkeys(str(folder.resolve()) for folder in folders if folder is not None))
 
@@ -133,6 +142,7 @@ class SandboxProcess:
             raise SandboxError(f"no process could be started: {error.strerror}", EndCause.NOT_STARTED) from error
         self._socket = ours
         ours.setblocking(False)
+        self._status = _open_status(self._process.pid)
         assert self._process.stderr is not None  # noqa: S101 - for the type checker
         self._stderr = self._process.stderr.fileno()
         os.set_blocking(self._stderr, False)
@@ -148,20 +158,23 @@ class SandboxProcess:
         start = {
             "module": program.module,
             "path": program.module_path(),
+            "is_whole_path": program.packages is None,
             "arguments": dict(program.arguments),
             "megabytes": program.megabytes,
             "cpu_seconds": program.cpu_seconds,
             "files": program.files,
             "can_start_processes": program.can_start_processes,
         }
+        # Some installed packages can be imported only after `site` has run their hooks.
+        options = ["-I"] if program.packages is None else ["-I", "-S", "-B"]
         return subprocess.Popen(  # noqa: S603 - our own file, and arguments of ours
-            [sys.executable, "-I", "-S", "-B", str(_MAIN), str(descriptor), json.dumps(start)],
+            [sys.executable, *options, str(_MAIN), str(descriptor), json.dumps(start)],
             pass_fds=(descriptor,),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             cwd="/",
-            env=_ENVIRONMENT,
+            env=dict(program.environment),
             start_new_session=not _IS_NESTED,
         )
 
@@ -189,7 +202,7 @@ class SandboxProcess:
         After a SandboxError the process is gone.
         """
         touched = self._touched()
-        frame = b"" if request is None else LENGTH.pack(len(request)) + request
+        frame = b"" if request is None else REQUEST.pack(len(request), seconds) + request
         reply: memoryview | None = None
         try:
             reply = self._exchange(frame, time.monotonic() + seconds, max_reply, touched)
@@ -225,46 +238,40 @@ class SandboxProcess:
         if self._owner == os.getpid():
             self._process.wait()
         self._socket.close()
+        if self._status is not None:
+            os.close(self._status)
+            self._status = None
         if self._process.stderr is not None:
             self._process.stderr.close()
 
     def _exchange(self, data: bytes, deadline: float, max_reply: int, touched: int) -> memoryview:
         unsent = memoryview(data)
         received = bytearray()
+        poller = select.poll()
+        poller.register(self._stderr, select.POLLIN)
         try:
-            opened = selectors.DefaultSelector()
-        except OSError as error:
-            self.close()
-            reason = f"the process cannot be asked: {error.strerror}"
-            raise SandboxError(reason, EndCause.NOT_STARTED, self.served) from error
-        with opened as selector:
-            both = selectors.EVENT_READ | selectors.EVENT_WRITE
-            selector.register(self._socket, both if unsent else selectors.EVENT_READ)
-            selector.register(self._stderr, selectors.EVENT_READ)
             while True:
+                if unsent:
+                    with suppress(BlockingIOError):
+                        unsent = unsent[self._socket.send(unsent[:_CHUNK]) :]
+                poller.register(self._socket, select.POLLIN | select.POLLOUT if unsent else select.POLLIN)
                 left = deadline - time.monotonic()
                 if left <= 0:
                     raise _DeadlineError
-                for key, events in selector.select(left):
-                    if key.fd == self._stderr:
+                for descriptor, _ in poller.poll(math.ceil(1000 * left)):
+                    if descriptor == self._stderr:
                         if self._read_errors() == 0:
-                            selector.unregister(self._stderr)
+                            poller.unregister(self._stderr)
                         continue
-                    try:
-                        if events & selectors.EVENT_WRITE:
-                            unsent = unsent[self._socket.send(unsent[:_CHUNK]) :]
-                            if not unsent:
-                                selector.modify(self._socket, selectors.EVENT_READ)
-                        if events & selectors.EVENT_READ and self._receive(received, max_reply):
+                    with suppress(BlockingIOError):
+                        if self._receive(received, max_reply):
                             return memoryview(received)[LENGTH.size :]
-                    except BlockingIOError:
-                        continue
-                    except (OSError, EOFError):
-                        raise self._ended(touched) from None
+        except (OSError, EOFError):
+            raise self._ended(touched) from None
 
     def _receive(self, received: bytearray, max_reply: int) -> bool:
         """Take what has arrived; whether the reply is complete."""
-        data = self._socket.recv(_CHUNK)
+        data = self._socket.recv(_CHUNK if received else _FIRST_CHUNK)
         if not data:
             raise EOFError
         received += data
@@ -302,8 +309,8 @@ class SandboxProcess:
         The kernel's peak of resident memory cannot be used: it begins with that of the process that forked.
         """
         try:
-            fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-            return int(fields[_MINOR_FAULTS]) * resource.getpagesize()
+            fields = b"" if self._status is None else os.pread(self._status, _STATUS_BYTES, 0).rpartition(b")")[2]
+            return int(fields.split()[_MINOR_FAULTS]) * resource.getpagesize()
         except (OSError, ValueError, IndexError):
             return 0
 
@@ -340,6 +347,14 @@ class SandboxProcess:
         shown = "".join(one if one.isprintable() else "�" for one in last)[:300]
         cause = EndCause.CRASHED if -code in _CRASHES else EndCause.ENDED
         return SandboxError(f"its process {how}" + (f": {shown}" if shown else ""), cause, self.served)
+
+
+def _open_status(pid: int) -> int | None:
+    """The descriptor of /proc/PID/stat: it is read for every request, and opening it takes longer than reading it."""
+    try:
+        return os.open(f"/proc/{pid}/stat", os.O_RDONLY)
+    except OSError:
+        return None
 
 
 class _DeadlineError(Exception):

@@ -35,6 +35,10 @@ def keep_memory(request: bytes) -> bytes:
     return b""
 
 
+def whether_the_socket_is_inherited(request: bytes) -> bytes:
+    return str(os.get_inheritable(SOCKET)).encode()
+
+
 def send_garbage(request: bytes) -> bytes:
     os.write(SOCKET, os.urandom(4096))
     return forever(request)

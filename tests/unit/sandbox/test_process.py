@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import multiprocessing
 import os
-import selectors
+import resource
 import signal
 import socket
 import struct
@@ -14,11 +14,13 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
 import pytest
 
+from runnel.sandbox.child_main import REQUEST
 from runnel.sandbox.pool import SandboxPool
 from runnel.sandbox.process import BadReplyError, EndCause, SandboxError, SandboxProcess, SandboxProgram
 
@@ -261,15 +263,52 @@ def test_no_free_descriptor_is_a_sandbox_error(monkeypatch: pytest.MonkeyPatch) 
     assert caught.value.cause is EndCause.NOT_STARTED
 
 
-def test_no_free_descriptor_for_a_request_is_a_sandbox_error(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse() -> None:
-        raise OSError(errno.EMFILE, "Too many open files")
-
+def test_a_request_needs_no_free_descriptor(start: Start) -> None:
     process = start("echo")
-    monkeypatch.setattr(selectors, "DefaultSelector", refuse)
-    with pytest.raises(SandboxError, match="Too many open files"):
-        ask(process, b"here")
-    assert not process.is_usable()
+    first_free = os.dup(process._stderr)
+    os.close(first_free)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (first_free, hard))
+    try:
+        with pytest.raises(OSError, match="Too many open files"):
+            os.dup(process._stderr)
+        assert ask(process, b"here") == b"here"
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def test_a_child_at_work_ends_by_itself_when_nobody_is_left_to_end_it(start: Start) -> None:
+    process = start("forever")
+    process._socket.send(REQUEST.pack(1, 0.0) + b"a")  # as if this process had been killed after it
+    deadline = time.monotonic() + 120
+    while process._process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert process._process.poll() == -signal.SIGALRM
+
+
+def test_a_program_has_the_rights_that_it_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setenv("RUNNEL_TOKEN", "hush")
+    program = replace(
+        program_of("try everything", can_start_processes=True),
+        packages=None,
+        cpu_seconds=None,
+        files=None,
+        environment={"PATH": "/usr/bin"},
+    )
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    process = SandboxProcess(program)
+    try:
+        words = ask(process, max_reply=100_000).decode().split()
+        assert {"read", "write", "connect"} <= set(words)
+        path = [word[5:] for word in words if word.startswith("path=")]
+        assert path[: len(sys.path)] == list(dict.fromkeys(filter(None, sys.path)))
+        limits = Path(f"/proc/{process.pid}/limits").read_text()
+        (line,) = [line for line in limits.splitlines() if line.startswith("Max address space")]
+        assert int(line.split()[3]) < (MEGABYTES << 20) + (512 << 20), "memory is limited in every sandbox"
+        assert Path(f"/proc/{process.pid}/environ").read_bytes() == b"PATH=/usr/bin\0"
+    finally:
+        process.close()
 
 
 def _close(pool: SandboxPool, answers: multiprocessing.Queue[str]) -> None:
@@ -299,11 +338,14 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from test_process import SandboxProcess, ask, program_of
-process = SandboxProcess(program_of("echo"))
-Path({str(tmp_path / "reply")!r}).write_bytes(ask(process, b"here"))
-process.close()
+for behavior in ("echo", "whether the socket is inherited"):
+    process = SandboxProcess(program_of(behavior))
+    (Path({str(tmp_path)!r}) / behavior).write_bytes(ask(process, b"here"))
+    process.close()
 """
     (tmp_path / "script.py").write_text(script)
     command = f"{sys.executable} {tmp_path / 'script.py'} 0<&- 1>&- 2>&-"
     subprocess.run(["sh", "-c", command], check=True, timeout=300)
-    assert (tmp_path / "reply").read_bytes() == b"here"
+    assert (tmp_path / "echo").read_bytes() == b"here"
+    # Here it had the right number from the start, so that it need not be duplicated.
+    assert (tmp_path / "whether the socket is inherited").read_bytes() == b"False"

@@ -1,72 +1,51 @@
-"""The process in which a plug-in runs: questions on its standard input, answers on its standard output.
+"""The program of an operator's sandbox: its first request says what to load, all others are batches of asks.
 
-In: frames (a length, then JSON), first what to load, then batches of asks. Out: a frame for each. It ends with its
-input; by itself when a batch takes far too long, should the worker that started it be gone; and when memory runs out.
-What the plug-in prints goes to the standard error, of which the worker keeps the end.
+In: JSON, see `encoding`. Out: JSON: first the operator's signature, then an answer for every ask. The operator is
+loaded by a request and not before, so that the sandbox's limit of memory holds for models, too.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import resource
-import signal
-import struct
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from runnel.errors import OperatorRefusedError
 from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, Input, Operator, OperatorContext
 from runnel.matching.operators.plugins.encoding import from_bytes, plain, to_bytes
 from runnel.matching.operators.plugins.registry import Signature, find_operator, open_operator, signature_of
 
-LENGTH = struct.Struct(">I")
-"""What a frame begins with: the number of its bytes."""
-
 MAX_FRAME = 64 << 20
-"""Bytes of the longest frame that is sent or taken."""
-
-EXHAUSTED = 77
-"""Exit code of a process that ran out of memory."""
+"""Bytes of the largest request or reply."""
 
 
-def main() -> None:
-    """Serve until the input ends."""
-    questions: BinaryIO = os.fdopen(os.dup(0), "rb")
-    replies = os.dup(1)
-    with open(os.devnull, "rb") as nothing:  # noqa: PTH123 - a descriptor is wanted
-        os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)  # Whatever prints must not be taken for a reply.
-    operator: Operator | None = None
-    while header := questions.read(LENGTH.size):
-        frame = from_bytes(questions.read(LENGTH.unpack(header)[0]))
-        # The worker ends a process that is late; this is for the case that the worker itself is gone.
-        signal.setitimer(signal.ITIMER_REAL, 2 * frame["seconds"] + 5)
-        if operator is None:
-            operator, reply = _loaded(frame)
-        else:
-            reply = _answered(operator, frame["asks"])
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        _send(replies, reply)
+def open_program() -> Callable[[bytes], bytes]:
+    """The function that answers requests."""
+    return OperatorProgram().answer
 
 
-def _loaded(frame: Mapping[str, Any]) -> tuple[Operator | None, bytes]:
-    """The operator of a first frame, where a place is given, and what it says of itself."""
-    _limit_memory(frame["megabytes"])
-    sys.path[:] = [*sys.path, *(one for one in frame["path"] if one not in sys.path)]
-    try:
-        found = find_operator(frame["source"], frame["modules"])
-        place = frame["place"]
-        operator = None if place is None else open_operator(found, _place(place))
-        return operator, to_bytes({"ready": _described(signature_of(found))})
-    except OperatorRefusedError as refused:
-        message = f"{refused.place}: {refused.message}" if refused.place else refused.message
-        return None, to_bytes({"refused": message, "hint": refused.hint})
+class OperatorProgram:
+    """Loads an operator, and has it answer."""
+
+    def __init__(self) -> None:
+        self._operator: Operator | None = None
+
+    def answer(self, request: bytes) -> bytes:
+        """The reply to a request."""
+        told = from_bytes(request)
+        if self._operator is not None:
+            return _answered(self._operator, told)
+        try:
+            found = find_operator(told["source"], told["modules"])
+            if told["context"] is not None:
+                self._operator = open_operator(found, _context(told["context"]))
+            return to_bytes({"ready": _described(signature_of(found))})
+        except OperatorRefusedError as refused:
+            message = f"{refused.place}: {refused.message}" if refused.place else refused.message
+            return to_bytes({"refused": message, "hint": refused.hint})
 
 
-def _place(told: Mapping[str, Any]) -> OperatorContext:
+def _context(told: Mapping[str, Any]) -> OperatorContext:
     folder = told["folder"]
     typed = {
         "configuration": dict(told["configuration"]),  # it comes as pairs, and so do the databases
@@ -117,25 +96,3 @@ def _encoded(answer: Answer) -> bytes:
         return to_bytes([[plain(value) for value in row] for row in answer])
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         return to_bytes({"failed": f"its answer cannot be sent: {error}"[:300], "passing": False})
-
-
-def _send(descriptor: int, reply: bytes) -> None:
-    data = memoryview(LENGTH.pack(len(reply)) + reply)
-    while data:
-        data = data[os.write(descriptor, data) :]
-
-
-def _limit_memory(megabytes: int) -> None:
-    used = 1 << 30
-    with contextlib.suppress(OSError, ValueError):
-        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    for what, limit in ((resource.RLIMIT_AS, used + (megabytes << 20)), (resource.RLIMIT_CORE, 0)):
-        with contextlib.suppress(OSError, ValueError):  # Some systems know fewer limits; the worker's clock remains.
-            resource.setrlimit(what, (limit, limit))
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except MemoryError:
-        os._exit(EXHAUSTED)

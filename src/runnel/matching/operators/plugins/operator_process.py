@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import os
 import queue
-import signal
-import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -22,8 +19,7 @@ from typing import Any, Literal, Protocol
 from runnel.errors import CorruptDataError, OperatorRefusedError, visible
 from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
 from runnel.matching.operators.plugins.encoding import from_bytes, to_bytes
-from runnel.matching.operators.plugins.operator_child import EXHAUSTED, MAX_FRAME
-from runnel.matching.operators.plugins.pipes import DeadlineError, Pipes, ProcessEndedError
+from runnel.matching.operators.plugins.operator_child import MAX_FRAME
 from runnel.matching.operators.plugins.registry import (
     Signature,
     check_operator,
@@ -34,6 +30,7 @@ from runnel.matching.operators.plugins.registry import (
     signature_of,
 )
 from runnel.model.operator import Parameter
+from runnel.sandbox.process import BadReplyError, EndCause, SandboxError, SandboxProcess, SandboxProgram
 
 CHILD = "runnel.matching.operators.plugins.operator_child"
 START_SECONDS = 120.0
@@ -183,31 +180,37 @@ def _serve(
 
 
 class OperatorProcess:
-    """Runs an operator in a process of its own, which is replaced when it is late or ends."""
+    """Runs an operator in a sandbox, which is replaced when it is late or ends."""
 
     def __init__(self, recipe: HostConfiguration, *, only_describe: bool = False) -> None:
         self._recipe = recipe
         self._only_describe = only_describe
-        self._process: subprocess.Popen[bytes] | None = None
-        self._pipes: Pipes | None = None
+        self._sandbox: SandboxProcess | None = None
 
     @property
     def process(self) -> int | None:
         """The number of the process, while there is one."""
-        return None if self._process is None else self._process.pid
+        return None if self._sandbox is None else self._sandbox.pid
 
     def prepare(self) -> None:
         """See `OperatorHost.prepare`."""
-        if self._process is not None and self._process.poll() is not None:
-            self.close()  # it ended while it had nothing to do: nobody's fault
-        if self._process is None:
+        if self._sandbox is not None and not self._sandbox.is_usable():
+            self.close()  # it ended while it was idle, which is no failure of a question
+        if self._sandbox is None:
             self.start()
 
     def answer(self, asks: Sequence[Ask], seconds: float) -> Sequence[object]:
         """See `OperatorHost.answer`."""
         self.prepare()
-        told = {"seconds": seconds, "asks": [[dict(ask.attributes), ask.inputs] for ask in asks]}
-        match self._exchange(to_bytes(told), seconds):
+        request = to_bytes([[dict(ask.attributes), ask.inputs] for ask in asks])
+        if len(request) > MAX_FRAME:
+            raise OperatorHostError(f"the questions have more than {MAX_FRAME:,} bytes", "raised")
+        try:
+            reply = self._ask(request, seconds)
+        except SandboxError as error:
+            kind: FailureKind = "late" if error.cause is EndCause.DEADLINE else "died"
+            raise OperatorHostError(error.reason, kind) from None
+        match reply:
             case {"answers": list(answers)} if len(answers) == len(asks):
                 return [_said(one) for one in answers]
             case {"raised": str(reason)}:
@@ -219,20 +222,23 @@ class OperatorProcess:
     def start(self) -> Signature:
         """Start the process and have the operator loaded; gives what it says of itself."""
         environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))  # for processes that the plug-in starts
+        program = SandboxProgram(
+            CHILD,
+            packages=None,
+            megabytes=self._recipe.megabytes,
+            cpu_seconds=None,
+            files=None,
+            can_start_processes=True,
+            environment=environment,
+        )
         try:
-            self._process = subprocess.Popen(  # noqa: S603 - our own module
-                [sys.executable, "-s", "-P", "-m", CHILD],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd="/",
-                env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise OperatorHostError(f"no process could be started: {error.strerror}", "refused") from error
-        self._pipes = Pipes(self._process)
-        match self._exchange(to_bytes(self._first_frame()), START_SECONDS, starting=True):
+            self._sandbox = SandboxProcess(program)
+            reply = self._ask(to_bytes(self._what_to_load()), START_SECONDS)
+        except SandboxError as error:
+            is_late = error.cause is EndCause.DEADLINE
+            raise OperatorHostError(f"loading {error.reason}" if is_late else error.reason, "refused") from None
+        match reply:
             case {"ready": dict(described)} if (signature := _signature(described)) is not None:
                 return signature
             case {"refused": str(message), "hint": hint}:
@@ -247,69 +253,36 @@ class OperatorProcess:
 
     def close(self) -> None:
         """End the process and whatever it started."""
-        process, self._process, self._pipes = self._process, None, None
-        if process is None:
-            return
-        with suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own
-        process.wait()
-        for stream in (process.stdin, process.stdout, process.stderr):
-            if stream is not None:
-                with suppress(OSError):
-                    stream.close()
+        if self._sandbox is not None:
+            self._sandbox.close()
+        self._sandbox = None
 
-    def _first_frame(self) -> dict[str, object]:
-        place: dict[str, Any] | None = None
+    def _ask(self, request: bytes, seconds: float) -> Any:
+        assert self._sandbox is not None  # noqa: S101 - for the type checker
+        try:
+            return self._sandbox.ask(request, _read_reply, seconds=seconds, max_reply=MAX_FRAME)
+        except SandboxError:
+            self._sandbox = None
+            raise
+
+    def _what_to_load(self) -> dict[str, object]:
+        context: dict[str, Any] | None = None
         if not self._only_describe:
-            place = asdict(self._recipe.place)
+            context = asdict(self._recipe.place)
             # Of the databases those that the registration names: what a plug-in need not know it is not told.
             named = set(self._recipe.place.configuration.values())
-            place["databases"] = [(name, url) for name, url in place["databases"].items() if name in named]
+            context["databases"] = [(name, url) for name, url in context["databases"].items() if name in named]
             # As pairs: a mapping with the one key `date` would arrive as a moment.
-            place["configuration"] = list(place["configuration"].items())
-            place["folder"] = None if place["folder"] is None else str(place["folder"])
-        return {
-            "seconds": START_SECONDS,
-            "source": self._recipe.source,
-            "modules": self._recipe.modules,
-            "megabytes": self._recipe.megabytes,
-            "path": [one for one in sys.path if one],
-            "place": place,
-        }
+            context["configuration"] = list(context["configuration"].items())
+            context["folder"] = None if context["folder"] is None else str(context["folder"])
+        return {"source": self._recipe.source, "modules": self._recipe.modules, "context": context}
 
-    def _exchange(self, frame: bytes, seconds: float, *, starting: bool = False) -> Any:
-        assert self._pipes is not None  # noqa: S101 - for the type checker
-        if len(frame) > MAX_FRAME:
-            raise OperatorHostError(f"the questions have more than {MAX_FRAME:,} bytes", "raised")
-        try:
-            return from_bytes(self._pipes.exchange(frame, time.monotonic() + seconds))
-        except DeadlineError:
-            self.close()
-            what = "loading it" if starting else "it"
-            raise OperatorHostError(
-                f"{what} took more than {seconds:g} seconds", "refused" if starting else "late"
-            ) from None
-        except (ProcessEndedError, CorruptDataError) as error:
-            reason = (
-                self._epitaph() if isinstance(error, ProcessEndedError) else "its process sent what cannot be read"
-            )
-            self.close()
-            raise OperatorHostError(reason, "refused" if starting else "died") from None
 
-    def _epitaph(self) -> str:
-        """Why the process ended, as far as it is known, with the end of what it said."""
-        assert self._process is not None  # noqa: S101 - for the type checker
-        assert self._pipes is not None  # noqa: S101
-        try:
-            code = self._process.wait(1.0)
-        except subprocess.TimeoutExpired:
-            return "its process sent something else than answers"
-        said = _printable(self._pipes.complaint()[-300:])
-        tail = f": {said}" if said else ""
-        if code == EXHAUSTED or "MemoryError" in said:
-            return f"it took more than {self._recipe.megabytes:,} MB of memory{tail}"
-        how = f"was ended by signal {-code}" if code < 0 else f"ended with code {code}"
-        return f"its process {how}{tail}"
+def _read_reply(reply: memoryview) -> Any:
+    try:
+        return from_bytes(bytes(reply))
+    except CorruptDataError as error:
+        raise BadReplyError(error.message) from error
 
 
 def _said(one: object) -> object:

@@ -12,7 +12,7 @@ import pytest
 from runnel.model.operator import Budget, OperatorDeclaration, Parameter, ValueType
 
 VISION = '''
-import os, signal, sys, time
+import os, signal, subprocess, sys, time
 from pathlib import Path
 from runnel.matching.operators.plugins.contract import Failed
 from runnel.model.operator import HOLDS
@@ -25,6 +25,11 @@ def count(attributes):
 
 def process(attributes):
     return os.getpid()
+
+def surroundings(attributes):
+    """What a process that it starts inherits, and how its own interpreter was started."""
+    descriptors = subprocess.run(["ls", "/proc/self/fd"], capture_output=True, close_fds=False, text=True).stdout
+    return [f"descriptors {' '.join(descriptors.split())}", f"no_site {sys.flags.no_site}", os.getcwd()]
 
 def has_title(attributes):
     return "title" in attributes
@@ -45,6 +50,9 @@ def moody(attributes, folder=None):
             case "exit":
                 print("gone fishing", file=sys.stderr, flush=True)
                 os._exit(3)
+            case "say":
+                print("gone swimming", flush=True)
+                os._exit(4)
             case "memory":
                 kept = bytearray(8 << 30)
                 return len(kept)

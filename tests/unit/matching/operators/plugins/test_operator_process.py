@@ -115,6 +115,8 @@ def test_the_end_of_what_it_complained_is_in_the_reason(opened: Opened) -> None:
     with pytest.raises(OperatorHostError, match="code 3: gone fishing") as failed:
         opened("moody").answer([mood("exit")], 20)
     assert failed.value.kind == "died"
+    with pytest.raises(OperatorHostError, match="code 4: gone swimming"):
+        opened("moody").answer([mood("say")], 20)
 
 
 def test_memory_is_bounded(opened: Opened) -> None:
@@ -199,6 +201,27 @@ def test_it_knows_no_more_than_it_needs(opened: Opened, monkeypatch: pytest.Monk
     assert configuration == "{'database': 'places', 'label': 'a'}"
     assert databases == "{'places': 'postgresql://a'}"
     assert folder == str(tmp_path)
+
+
+def test_secrets_are_not_among_the_arguments_of_its_process(opened: Opened) -> None:
+    host = opened("Place", place=OperatorContext({"database": "places"}, databases={"places": "postgresql://hush"}))
+    host.prepare()
+    for file in ("cmdline", "environ"):
+        assert b"hush" not in Path(f"/proc/{host.process}/{file}").read_bytes()
+
+
+def test_processes_that_it_starts_cannot_answer_for_it(opened: Opened) -> None:
+    (rows,) = opened("surroundings").answer([Ask({})], 20)
+    # The three standard streams, and what `ls` opens.
+    assert rows == [["descriptors 0 1 2 3"], ["no_site 0"], ["/"]]
+
+
+def test_loading_counts_as_memory_of_the_operator(plugins: Path) -> None:
+    (plugins / "plugins" / "city" / "large.py").write_text("MODEL = bytearray(8 << 30)\ndef run(a): return True\n")
+    host = OperatorProcess(HostConfiguration("city.large:run", MODULES, OperatorContext(), 512))
+    with pytest.raises(OperatorHostError, match="MemoryError") as failed:
+        host.prepare()
+    assert failed.value.kind == "refused"
 
 
 def test_it_ends_with_the_worker_that_started_it(plugins: Path) -> None:
