@@ -24,6 +24,16 @@ def plugin_names(group: str) -> tuple[str, ...]:
     return tuple(sorted({entry.name for entry in entry_points(group=group)}))
 
 
+def plugin_packages(group: str) -> tuple[str, ...]:
+    """The top-level packages of the plug-ins in a group, without Runnel itself.
+
+    >>> plugin_packages("runnel.matchers")
+    ()
+    """
+    packages = {entry.module.partition(".")[0] for entry in entry_points(group=group)}
+    return tuple(sorted(packages - {"runnel"}))
+
+
 def find_entry(group: str, name: str, shipped: str = "runnel.") -> EntryPoint | None:
     """The entry point of a name. Nobody can take a name of the `shipped` modules, those that come with Runnel."""
     named = [entry for entry in entry_points(group=group) if entry.name == name]
@@ -43,12 +53,12 @@ def load_named(group: str, name: str) -> Any:
     entry = find_entry(group, name)
     if entry is None:
         raise InputError(f"{group} has no entry point named {name[:60]!r}", hint=_hint(group, name))
-    return _load(entry, f"{name!r} of {group}")
+    return load_entry(entry, f"{name!r} of {group}")
 
 
 def load_plugin(entry: EntryPoint, contract: type, noun: str) -> object:
     """An instance of the class that an entry point names; InputError if it is not a plug-in of this contract."""
-    loaded = _load(entry, f"the {noun} {entry.name!r}")
+    loaded = load_entry(entry, f"the {noun} {entry.name!r}")
     try:
         plugin = loaded()
     except Exception as error:  # a plug-in may raise anything
@@ -64,7 +74,8 @@ def load_plugin(entry: EntryPoint, contract: type, noun: str) -> object:
     return plugin
 
 
-def _load(entry: EntryPoint, what: str) -> Any:
+def load_entry(entry: EntryPoint, what: str) -> Any:
+    """The object that an entry point names; InputError if it cannot be loaded."""
     try:
         return entry.load()
     except Exception as error:  # the module of a plug-in may raise anything

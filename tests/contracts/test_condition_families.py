@@ -1,6 +1,7 @@
 """What the rest of the code asks of a condition family, asked of one that `src` does not know.
 
-`color_family` is registered for these tests. Everything that matches graph patterns must match color patterns too.
+The family of `examples/plug-in-family` is registered for these tests. Everything that matches graph patterns must
+match color patterns too.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +20,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.contracts.color_family import COLOR_VALUES, COLORS, UNDECIDABLE, Color, ColorPattern, parse_color
+from runnel_colors import COLORS
+from runnel_colors.index import COLOR_INDEX, ColorMatcher
+from runnel_colors.patterns import ColorPattern
+from runnel_colors.syntax import parse_color
+from runnel_colors.values import Color
 from tests.partitioned_matcher import PartitionedMatcher
 
 from runnel import families
@@ -29,7 +36,7 @@ from runnel.algebra.nodes.calls import Call, Constraint, Given, Literally, Varia
 from runnel.algebra.nodes.encode import decode_expression, decode_node, encode_expression, encode_node
 from runnel.algebra.nodes.expressions import And, Contains, Exists, Expression, Not, Or
 from runnel.algebra.nodes.query import Filter, Node, Read
-from runnel.algebra.nodes.render import render
+from runnel.algebra.nodes.render import RESERVED, render
 from runnel.algebra.nodes.terms import Term
 from runnel.algebra.semantics.bindings import solutions
 from runnel.algebra.semantics.close_conditions import close_condition
@@ -39,7 +46,8 @@ from runnel.algebra.semantics.node_bindings import node_solutions
 from runnel.algebra.semantics.trace import trace_node
 from runnel.engine import open_engine
 from runnel.engine.ask.why import _search
-from runnel.errors import CorruptDataError, InvalidConditionError, InvalidItemError, StatementSyntaxError
+from runnel.errors import CorruptDataError, InputError, InvalidConditionError, InvalidItemError, StatementSyntaxError
+from runnel.families import Family, Registry, ValueKind, registry
 from runnel.language.grammar.parser import current_grammar, parse
 from runnel.language.syntax.reader import ConditionSyntax
 from runnel.language.syntax.statements import CreateFeed
@@ -50,6 +58,7 @@ from runnel.matching.costs.observe_stream import Observer
 from runnel.matching.explain.explain_query import explain_query
 from runnel.matching.filters.atoms.atom_layout import lay_out_atoms
 from runnel.matching.filters.atoms.atom_tests import SlotUse
+from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.index.index_layout import stored_atoms
 from runnel.matching.filters.index.index_matcher import IndexMatcher
 from runnel.matching.filters.streams.stream_matcher import StreamMatcher
@@ -58,6 +67,7 @@ from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
 from runnel.matching.operators.orders.registry import find_order
 from runnel.matching.operators.plugins.contract import Answer, Question
 from runnel.matching.patterns.bind_variables import PatternBinder
+from runnel.matching.patterns.contract import PatternKeys
 from runnel.model.bindings import bounded
 from runnel.model.graph import RdfGraph
 from runnel.model.item import Item, attributes_of
@@ -67,6 +77,7 @@ from runnel.optimizer.subsumption.subsumes import subsumes
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
 from runnel.scaleout.divide.make_partitioning import make_partitioning
+from runnel.sources.documents import adapt
 from runnel.storage.file_storage import FileStorage
 
 _folders = itertools.count()
@@ -83,11 +94,15 @@ SHADE = ColorPattern((0, 128, 0), ("shade",))
 @pytest.fixture(scope="module", autouse=True)
 def colors() -> Iterator[None]:
     """The family, registered for as long as these tests run; and no waiting for the disk."""
-    families.register_family(COLORS, COLOR_VALUES)
+    registry().add(COLORS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("runnel.storage.file_storage.os.fsync", lambda handle: None)
         yield
-    del families.FAMILIES[COLORS.name], families.VALUE_KINDS[COLOR_VALUES.name]
+    del registry().families[COLORS.name], registry().kinds[COLORS.kind.name]
+
+
+def tint(kind: ValueKind) -> Family:
+    return Family("tint", kind, pattern="x:x", index="x:x")
 
 
 def compiled(definitions: Mapping[int, Node], queries: Sequence[int]) -> Plan:
@@ -247,21 +262,29 @@ def test_an_unknown_family_is_refused() -> None:
 
 
 def test_a_family_or_a_kind_of_value_is_registered_once() -> None:
-    with pytest.raises(ValueError, match="family color already"):
-        families.register_family(COLORS)
-    other = families.Family("tint", kind="tint", pattern="x:x", index="x:x")
-    for kind in (families.ValueKind("tint", 100, "tint", "x:x"), families.ValueKind("tint", 101, "color", "x:x")):
-        with pytest.raises(ValueError, match="another kind of value"):
-            families.register_family(other, kind)
-    assert "tint" not in families.FAMILIES
-    assert "tint" not in families.VALUE_KINDS
+    with pytest.raises(InputError, match="family color already"):
+        registry().add(COLORS)
+    for kind in (ValueKind("tint", 100, "tint", "x:x"), ValueKind("tint", 101, "color", "x:x")):
+        with pytest.raises(InputError, match="the kind of value color has the code 100 and the attribute color"):
+            registry().add(tint(kind=kind))
+    with pytest.raises(InputError, match="kind of value graph already"):
+        registry().add(tint(kind=ValueKind("graph", 101, "tint", "x:x")))
+    assert registry().kinds["graph"].code == 4
+    assert "tint" not in registry().families
+    assert "tint" not in registry().kinds
 
 
-@pytest.mark.parametrize("name", sorted(families.OTHER_TAGS))
-def test_a_family_cannot_take_the_tag_of_other_conditions(name: str) -> None:
-    with pytest.raises(ValueError, match="cannot name a family"):
-        families.register_family(families.Family(name, kind="color", pattern="x:x", index="x:x"))
-    assert name not in families.FAMILIES
+@pytest.mark.parametrize("name", sorted({*families.OTHER_TAGS, *RESERVED} - {"graph"}))
+def test_a_family_cannot_take_the_tag_of_other_conditions_or_a_word_of_the_language(name: str) -> None:
+    with pytest.raises(InputError, match=r"cannot name a family|a word in lower case"):
+        registry().add(replace(COLORS, name=name))
+    assert name not in registry().families
+
+
+@pytest.mark.parametrize("name", ["", "Tint", "tint!", "1tint", "not tint", "tint" * 15 + "s", "tint\n"])
+def test_a_family_is_named_by_a_word(name: str) -> None:
+    with pytest.raises(InputError, match="a word in lower case"):
+        registry().add(replace(COLORS, name=name))
 
 
 def test_every_tag_that_belongs_to_no_family_is_reserved() -> None:
@@ -271,33 +294,48 @@ def test_every_tag_that_belongs_to_no_family_is_reserved() -> None:
     assert {case.value for case in cases if isinstance(case, ast.Constant)} == families.OTHER_TAGS
 
 
+@pytest.mark.parametrize("attribute", ["title", "published", "id", "", "Tint", "dc:creator", "tint.year"])
+def test_a_kind_of_value_cannot_claim_an_attribute_of_feeds(attribute: str) -> None:
+    with pytest.raises(InputError, match="cannot be the attribute of a kind of value"):
+        registry().add(tint(kind=ValueKind("tint", 101, attribute, "x:x")))
+
+
+def test_every_attribute_of_feeds_is_standard() -> None:
+    lines = (adapt.__doc__ or "").splitlines()
+    first = next(number for number, line in enumerate(lines) if line.split()[:1] == ["attribute"])
+    named = itertools.takewhile(str.strip, lines[first + 1 :])
+    vocabulary = {name for line in named for name in re.findall(r"(?<=^    )[a-z]+\b(?!:)|(?<=, )rights", line)}
+    assert {"title", "link", "image", "rights"} <= vocabulary
+    assert vocabulary - {"graph", "prefix"} <= families.STANDARD_ATTRIBUTES
+
+
 @pytest.mark.parametrize("code", [-1, 0, 3, 128])
 def test_codes_of_ordinary_values_and_codes_that_item_files_cannot_hold_are_refused(code: int) -> None:
-    family = families.Family("tint", kind="tint", pattern="x:x", index="x:x")
-    with pytest.raises(ValueError, match="must be 4 to 127"):
-        families.register_family(family, families.ValueKind("tint", code, "tint", "x:x"))
-    assert "tint" not in families.VALUE_KINDS
+    with pytest.raises(InputError, match="must be 4 to 127"):
+        registry().add(tint(kind=ValueKind("tint", code, "tint", "x:x")))
+    assert "tint" not in registry().kinds
 
 
 @pytest.mark.parametrize("code", [5, 127])
-def test_codes_at_the_bounds_are_accepted(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(families, "FAMILIES", dict(families.FAMILIES))
-    monkeypatch.setattr(families, "VALUE_KINDS", dict(families.VALUE_KINDS))
-    family = families.Family("tint", kind="tint", pattern="x:x", index="x:x")
-    families.register_family(family, families.ValueKind("tint", code, "tint", "x:x"))
-    assert families.attribute_of("tint") == "tint"
+def test_codes_at_the_bounds_are_accepted(code: int) -> None:
+    own = Registry.of(*families.BUILT_IN)
+    own.add(tint(kind=ValueKind("tint", code, "tint", "x:x")))
+    assert own.families["tint"].kind.code == code
 
 
-def test_a_kind_of_value_is_not_replaced_and_must_be_there() -> None:
-    with pytest.raises(ValueError, match="kind of value graph already"):
-        families.register_family(
-            families.Family("tint", kind="graph", pattern="x:x", index="x:x"),
-            families.ValueKind("graph", 101, "tint", "x:x"),
-        )
-    with pytest.raises(ValueError, match="reads values of the kind tint, which is not registered"):
-        families.register_family(families.Family("tint", kind="tint", pattern="x:x", index="x:x"))
-    assert families.VALUE_KINDS["graph"].code == 4
-    assert "tint" not in families.FAMILIES
+def test_two_families_can_read_one_kind_of_value() -> None:
+    own = Registry.of(*families.BUILT_IN)
+    own.add(tint(kind=families.BUILT_IN[0].kind))
+    assert list(own.kinds) == ["graph"]
+    assert list(own.families) == ["graph", "tint"]
+
+
+def test_names_that_begin_a_condition_are_quoted_where_they_are_attributes() -> None:
+    condition = Contains(Attribute("color"), ("red",))
+    assert render(condition) == "\"color\" contains 'red'"
+    (parsed,) = parse(f"create feed F from Paint where {render(condition)}")
+    assert isinstance(parsed.statement, CreateFeed)
+    assert parsed.statement.query.conditions[0].expression == condition
 
 
 def test_hints_inside_a_pattern_do_not_speak_of_graph_patterns() -> None:
@@ -418,9 +456,19 @@ def test_partitions_match_as_the_plan(world: tuple[dict[int, Node], ItemBatch]) 
     assert matched(partitioned(plan), batch) == expected(definitions, sorted(definitions), batch)
 
 
-def test_a_pattern_that_cannot_be_decided_is_reported_with_the_reason_of_its_family() -> None:
+def test_a_pattern_that_cannot_be_decided_is_reported_with_the_reason_of_its_family(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def doubt_first_row(matcher: ColorMatcher, columns: ItemColumns) -> PatternKeys:
+        every = keys(matcher, columns)
+        doubted = matcher.layout.keys
+        return PatternKeys(every.rows[every.rows > 0], every.keys[every.rows > 0], np.zeros_like(doubted), doubted)
+
+    keys = ColorMatcher.keys
+    monkeypatch.setattr(ColorMatcher, "keys", doubt_first_row)
+    monkeypatch.setattr(type(COLOR_INDEX), "undecided", "the color cannot be compared")
     plan = compiled({10: Filter(Read(1), RED), 11: Filter(Read(1), Or((RED, ROCK)))}, [10, 11])
-    batch = batch_of(item(1, color=UNDECIDABLE, title="rock"), item(2, color="#c80000"))
+    batch = batch_of(item(1, color="#c80000", title="rock"), item(2, color="#c80000"))
     for matcher in (StreamMatcher(plan), IndexMatcher(plan)):
         found = matcher.match(batch)
         assert [found.row(row).tolist() for row in range(2)] == [[11], [10, 11]]

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-EXAMPLES = ("plug-in-operator", "plug-in-sink", "plug-in-source")
+EXAMPLES = ("plug-in-family", "plug-in-operator", "plug-in-sink", "plug-in-source")
 PAGES = {
     "write-a-sink.md": "plug-in-sink/src/runnel_sqlite_sink/__init__.py",
     "write-a-source.md": "plug-in-source/src/runnel_mbox/__init__.py",
@@ -22,7 +22,7 @@ RUN = """
 import sys
 import runnel
 
-workspace, mails = sys.argv[1:]
+workspace, mails, paint = sys.argv[1:]
 with runnel.open(workspace) as engine:
     if not engine.root.out.joinpath("loud.db").exists():
         engine.execute(f'''
@@ -30,6 +30,9 @@ with runnel.open(workspace) as engine:
             register feed 'mbox://{mails}' as Mails;
             create feed Loud from Mails where shouted(title, ?words) and ?words > 1;
             subscribe to Loud output sqlite 'loud.db';
+            register feed '{paint}' as Paint;
+            create feed Red from Paint where color {{ red >= 200 ?shade }};
+            subscribe to Red output sqlite 'red.db';
         ''')
     engine.run(once=True)
     assert engine.status().messages.keys() == {"done"}, engine.status().messages
@@ -38,13 +41,17 @@ with runnel.open(workspace) as engine:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the example packages, as pip installs them without a network."""
+    """A folder with the example packages, as pip installs them without a network, and a package without its code."""
     folder = tmp_path_factory.mktemp("installed")
     options = ["--quiet", "--no-index", "--no-deps", "--no-build-isolation", "--target", str(folder)]
     packages = [str(ROOT / "examples" / name) for name in EXAMPLES]
     command = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check", *options, *packages]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+    broken = folder / "runnel_broken-1.0.dist-info"
+    broken.mkdir()
+    broken.joinpath("METADATA").write_text("Metadata-Version: 2.1\nName: runnel-broken\nVersion: 1.0\n")
+    broken.joinpath("entry_points.txt").write_text("[runnel.families]\nbroken = runnel_broken:FAMILY\n")
     return folder
 
 
@@ -58,28 +65,36 @@ def run(program: str, installed: Path, *arguments: str) -> str:
 
 def test_installed_packages_offer_their_plug_ins(installed: Path) -> None:
     program = """
+from runnel.families import registry
 from runnel.matching.operators.plugins.registry import operator_names
 from runnel.sinks.registry import installed_sinks
 from runnel.sources.registry import installed_sources
 
-print(*operator_names(), *(sink.kind for sink in installed_sinks()), *installed_sources())
+print(*operator_names(), *(sink.kind for sink in installed_sinks()), *installed_sources(), *registry().families)
 """
     found = run(program, installed).split()
-    assert {"shouted", "sqlite", "mbox"} <= set(found)
+    assert {"shouted", "sqlite", "mbox", "color"} <= set(found)
     assert found.index("mbox") > found.index("web"), "those that come with Runnel are first"
 
 
 @pytest.mark.spark
-def test_a_plug_in_source_operator_and_sink_work_from_end_to_end(installed: Path, tmp_path: Path) -> None:
+def test_plug_ins_of_every_group_work_from_end_to_end(installed: Path, tmp_path: Path) -> None:
     mails = tmp_path / "mails"
     mails.write_text("".join(MAIL.format(id=one, title=one) for one in ("quiet", "ROCK", "ROCK AND ROLL")))
-    run(RUN, installed, str(tmp_path / "root"), str(mails))
+    paint = tmp_path / "paint"
+    paint.mkdir()
+    paint.joinpath("one.jsonl").write_text('{"id": "red", "color": "#FF0000"}\n{"id": "blue", "color": "#0000ff"}\n')
+    run(RUN, installed, str(tmp_path / "root"), str(mails), str(paint))
     with mails.open("a") as file:
         file.write(MAIL.format(id="more", title="VERY LOUD"))
-    run(RUN, installed, str(tmp_path / "root"), str(mails))
+    paint.joinpath("two.jsonl").write_text('{"id": "rose", "color": "#ff007f"}\n{"id": "text", "title": "#ff0000"}\n')
+    run(RUN, installed, str(tmp_path / "root"), str(mails), str(paint))
     with sqlite3.connect(tmp_path / "root" / "out" / "loud.db") as database:
         rows = database.execute("select title, version from items order by rowid").fetchall()
     assert rows == [("ROCK AND ROLL", 1), ("VERY LOUD", 1)]
+    with sqlite3.connect(tmp_path / "root" / "out" / "red.db") as database:
+        rows = database.execute("select id from items order by rowid").fetchall()
+    assert rows == [("red",), ("rose",)]
 
 
 @pytest.mark.parametrize("page", PAGES)

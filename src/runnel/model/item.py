@@ -137,7 +137,16 @@ def _text(name: str, value: str, place: str) -> Value | None:
                 f"{name} is not a date: {value[:60]!r}", place=place, hint="write it as 2026-11-15T09:30:00Z"
             ) from error
     kind = kind_of_attribute(name)
-    return (clean_text(value) if kind is None else kind.read(value, place=place)) or None
+    if kind is None:
+        return clean_text(value) or None
+    try:
+        return kind.read(value, place=place) or None
+    except InvalidItemError:
+        raise
+    except Exception as error:  # the type of a plug-in may raise anything
+        raise InvalidItemError(
+            f"{name} cannot be read as a {kind.kind}: {type(error).__name__}: {error}", place=place
+        ) from error
 
 
 def clean_text(value: str) -> str:

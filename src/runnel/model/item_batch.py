@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from runnel.families import VALUE_KINDS
+from runnel.families import registry
 from runnel.model.item import Item, Value
 from runnel.model.structured_value import StructuredValue, kind_of_code
 
@@ -110,7 +110,7 @@ def _values(item: Item) -> Iterator[dict[str, Any]]:
                 case bool():
                     yield {"name": name, "kind": BOOLEAN, "number": float(value)}
                 case StructuredValue():
-                    yield {"name": name, "kind": VALUE_KINDS[value.kind].code, "text": str(value)}
+                    yield {"name": name, "kind": registry().kinds[value.kind].code, "text": str(value)}
                 case str():
                     yield {"name": name, "kind": TEXT, "text": value}
                 case datetime():

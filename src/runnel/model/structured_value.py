@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import ClassVar, Self, cast
 
-from runnel.families import VALUE_KINDS, load_part
+from runnel.errors import InputError
+from runnel.families import load_part, registry
 
 
 class StructuredValue(str):
@@ -35,15 +36,18 @@ def kind_of_attribute(name: str) -> type[StructuredValue] | None:
     >>> kind_of_attribute("graph"), kind_of_attribute("title")
     (<class 'runnel.model.graph.RdfGraph'>, None)
     """
-    for kind in VALUE_KINDS.values():
+    for kind in registry().kinds.values():
         if kind.attribute == name:
             return cast(type[StructuredValue], load_part(kind.type))
     return None
 
 
 def kind_of_code(code: int) -> type[StructuredValue]:
-    """The kind of the values that have this code in item files. KeyError where there is none."""
-    for kind in VALUE_KINDS.values():
+    """The kind of the values that have this code in item files."""
+    for kind in registry().kinds.values():
         if kind.code == code:
             return cast(type[StructuredValue], load_part(kind.type))
-    raise KeyError(code)
+    raise InputError(
+        f"no kind of value has the code {code}",
+        hint="install the package of the condition family that reads such values",
+    )

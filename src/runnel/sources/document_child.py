@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
 from runnel.errors import InputError
+from runnel.families import registry
 from runnel.net.safe_links import join_base
 from runnel.sandbox.rdf_reader import RdfForm
 from runnel.sources.document_reply import pack_reply
@@ -34,7 +35,8 @@ class DocumentSource:
 
 
 def open_program() -> Callable[[bytes], bytes]:
-    """The function that answers requests."""
+    """The function that answers requests. The kinds of value are loaded before the process can open no more files."""
+    registry()
     return answer
 
 

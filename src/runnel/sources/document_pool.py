@@ -14,7 +14,9 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from typing import Self
 
+from runnel.entry_points import plugin_packages
 from runnel.errors import BrokenDocumentError, InputError, RunnelError
+from runnel.families import GROUP
 from runnel.sandbox.pool import SandboxPool
 from runnel.sandbox.process import EndCause, SandboxError, SandboxProgram
 from runnel.sources.document_child import DocumentSource, pack_request
@@ -62,7 +64,7 @@ class DocumentPool:
         self._seconds = seconds
         program = SandboxProgram(
             "runnel.sources.document_child",
-            _PACKAGES,
+            (*_PACKAGES, *plugin_packages(GROUP)),
             megabytes,
             cpu_seconds,
             files=_FILES,

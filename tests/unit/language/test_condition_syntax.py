@@ -7,7 +7,7 @@ import pytest
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import And, Compare, Contains, Expression, Not
 from runnel.errors import StatementSyntaxError
-from runnel.families import FAMILIES, load_part
+from runnel.families import load_part, registry
 from runnel.language.grammar.parse_conditions import CONDITIONS, parse_condition
 from runnel.language.grammar.parse_values import parse_duration
 from runnel.language.grammar.parser import current_grammar, parse
@@ -63,6 +63,6 @@ def test_two_families_cannot_begin_alike() -> None:
 
 
 def test_every_condition_is_an_entry_of_the_table_or_of_a_family() -> None:
-    families = [load_part(family.syntax) for family in FAMILIES.values() if family.syntax is not None]
+    families = [load_part(family.syntax) for family in registry().families.values() if family.syntax is not None]
     starts = {start for syntax in (*CONDITIONS, *families) for start in syntax.starts}
     assert starts == set(current_grammar().conditions)

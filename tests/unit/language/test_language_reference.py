@@ -13,7 +13,7 @@ from runnel.algebra.nodes.expressions import Atom, atoms
 from runnel.algebra.nodes.item_patterns import ItemPattern
 from runnel.algebra.nodes.render import RESERVED
 from runnel.algebra.values.stems import languages
-from runnel.families import FAMILIES, load_part
+from runnel.families import load_part, registry
 from runnel.language.grammar.parser import parse
 from runnel.language.syntax import statements
 
@@ -47,7 +47,7 @@ def test_every_kind_of_atom_has_an_example() -> None:
         (parsed,) = parse(f"create feed F from A where {row.example}")
         assert isinstance(parsed.statement, statements.CreateFeed)
         shown |= {type(atom) for atom in atoms(parsed.statement.query.conditions[0].expression)}
-    families = {load_part(family.pattern) for family in FAMILIES.values()}
+    families = {load_part(family.pattern) for family in registry().families.values()}
     assert shown == {*typing.get_args(Atom), *families} - {ItemPattern}
 
 

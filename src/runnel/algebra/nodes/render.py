@@ -42,6 +42,7 @@ from runnel.algebra.nodes.expressions import (
 from runnel.algebra.nodes.item_patterns import ItemPattern
 from runnel.algebra.nodes.terms import Term
 from runnel.algebra.values.similarity import DEFAULT_LEAST
+from runnel.families import registry
 
 RESERVED = frozenset(
     [
@@ -224,7 +225,7 @@ def render_attribute(attribute: Attribute) -> str:
 
 def render_name(name: str) -> str:
     """A feed's or attribute's name, quoted where it must be."""
-    if _BARE.match(name) and name.lower() not in RESERVED:
+    if _BARE.match(name) and name.lower() not in RESERVED and name.lower() not in registry().families:
         return name
     return '"' + name.replace('"', '""') + '"'
 

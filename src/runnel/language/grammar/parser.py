@@ -2,27 +2,51 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 
-from runnel.errors import StatementError
-from runnel.families import FAMILIES, load_part
+from runnel.errors import InputError, StatementError
+from runnel.families import Family, load_part, registry
 from runnel.language.gc_paused import gc_paused
 from runnel.language.grammar.parse_conditions import CONDITIONS
 from runnel.language.grammar.parse_statements import STATEMENTS
 from runnel.language.syntax import expectations as expects
-from runnel.language.syntax.reader import Grammar, TokenReader
+from runnel.language.syntax.reader import ConditionSyntax, Grammar, TokenReader
 from runnel.language.syntax.script_tokens import END
 from runnel.language.syntax.statements import Parsed
+
+logger = logging.getLogger("runnel")
 
 
 def current_grammar() -> Grammar:
     """The language as it is: all statements, and the conditions of all families that are registered."""
-    return _grammar_of(tuple(family.syntax for family in FAMILIES.values() if family.syntax is not None))
+    return _grammar_of(tuple(registry().families.values()))
 
 
 @cache
-def _grammar_of(families: tuple[str, ...]) -> Grammar:
-    return Grammar(STATEMENTS, (*CONDITIONS, *map(load_part, families)))
+def _grammar_of(families: tuple[Family, ...]) -> Grammar:
+    """The grammar with the conditions of families. A family of a package whose syntax is refused is logged."""
+    grammar = Grammar(STATEMENTS, CONDITIONS)
+    for family in families:
+        try:
+            if family.syntax is not None:
+                grammar = grammar.with_conditions(_syntax_of(family, family.syntax))
+        except (InputError, ValueError) as error:
+            logger.warning("conditions of the family %r cannot be written in statements: %s", family.name, error)
+    return grammar
+
+
+def _syntax_of(family: Family, reference: str) -> ConditionSyntax:
+    """The syntax of a family. Its only word is the family's name, so that printing knows which names to quote."""
+    syntax = load_part(reference)
+    if not isinstance(syntax, ConditionSyntax):
+        raise InputError(f"{reference} is not a ConditionSyntax")
+    for start in syntax.starts:
+        if start.islower() and start != family.name:
+            raise InputError(
+                f"its conditions begin with {start!r}", hint=f"begin them with the family's name, {family.name}"
+            )
+    return syntax
 
 
 def parse(text: str, grammar: Grammar | None = None) -> list[Parsed]:

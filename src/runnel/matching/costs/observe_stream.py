@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from datetime import datetime
 from itertools import islice
 
@@ -19,7 +20,7 @@ from runnel.algebra.nodes.encode import decode_expression
 from runnel.algebra.semantics.evaluate import holds, is_text
 from runnel.algebra.values.words import words
 from runnel.arrays import Array, Texts
-from runnel.families import FAMILIES, attribute_of
+from runnel.families import registry
 from runnel.matching.filters.atoms.atom_tests import TestKind
 from runnel.matching.patterns.contract import index_of
 from runnel.model.item import Attributes
@@ -87,10 +88,10 @@ class _Counts:
         every = (word for text in texts for word in words(text) if len(word) <= MAX_WORD)
         self._items += 1
         self._words.update(set(islice(every, _MOST_WORDS)))
-        for family in FAMILIES:
-            values = attributes.get(attribute_of(family))
-            if values:
-                self._words.update(index_of(family).words(values))
+        for family in registry().families.values():
+            if values := attributes.get(family.kind.attribute):
+                with suppress(Exception):  # as with atoms: a family's index may be that of a broken package
+                    self._words.update(index_of(family.name).words(values))
 
     def ask(self, text: str, attributes: Attributes, accepted: datetime) -> None:
         """Count whether an atom, as it is stored, holds for an item; one that fails is not counted."""

@@ -18,7 +18,7 @@ import numpy as np
 from runnel.algebra.nodes.encode import decode_expression
 from runnel.algebra.nodes.expressions import Atom
 from runnel.arrays import IDENTIFIER, Array, Arrays, Rows, Texts, narrow_offsets, row_offsets
-from runnel.families import FAMILIES
+from runnel.families import registry
 from runnel.matching.filters.atoms.atom_tests import (
     AtomTest,
     Slot,
@@ -172,7 +172,7 @@ def lay_out_atoms(logical: LogicalPlan, frequencies: Frequencies | None = None) 
 def _tests(atoms: Texts) -> list[AtomTest]:
     """The tests of atoms in their stored form. Most ask for one word, so these are made without detours."""
     tests = []
-    families = {f'["{name}",': name for name in FAMILIES}
+    families = {f'["{name}",': name for name in registry().families}
     tags = tuple(families)
     for text in atoms.texts():
         if text.startswith(tags):

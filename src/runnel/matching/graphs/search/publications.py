@@ -13,7 +13,7 @@ import numpy as np
 
 from runnel.algebra.graphs.rdf_terms import Sort, known_term
 from runnel.arrays import Array, decode_text, encode_text, offsets_of, read_only
-from runnel.families import VALUE_KINDS
+from runnel.families import registry
 from runnel.kernel import Number, inlined, kernel
 from runnel.matching.filters.atoms.item_columns import ItemColumns
 from runnel.matching.filters.words.tokenize import text_buffers
@@ -63,7 +63,7 @@ class Publications:
 def read_publications(columns: ItemColumns, terms: TermIndex) -> Publications:
     """The graphs of a batch; ValueError where a graph is not as `RdfGraph` writes it."""
     positions = columns.names.get(GRAPH, np.empty(0, dtype=np.int64))
-    positions = positions[columns.kinds[positions] == VALUE_KINDS[RdfGraph.kind].code]
+    positions = positions[columns.kinds[positions] == registry().kinds[RdfGraph.kind].code]
     data, starts, ends = text_buffers(columns.text_array, positions)
     counts = np.empty(len(positions), dtype=np.int64)
     longest = count_lines(data, starts, ends, counts)
