@@ -153,7 +153,7 @@ def compile(queries: str | Sequence[str]) -> CompiledPlan:
                 f"`runnel.compile` knows no operators, so there is no {asked[0]}",
                 span=error.span,
                 text=text,
-                hint="open a root (`runnel.open`), register the operator and create the feed there",
+                hint="open a root (`runnel.connect`), register the operator and create the feed there",
             ) from None
         except StatementError as error:
             raise error.located(text) from None

@@ -36,7 +36,7 @@ from runnel.algebra.semantics.distinct import key_of
 from runnel.algebra.semantics.evaluate import accepts, holds, is_text
 from runnel.algebra.semantics.node_bindings import node_solutions
 from runnel.algebra.semantics.trace import trace_node
-from runnel.engine import open_engine
+from runnel.engine import connect
 from runnel.engine.ask.why import _search
 from runnel.errors import CorruptDataError, InvalidConditionError, InvalidItemError, StatementSyntaxError
 from runnel.language.grammar.parser import current_grammar, parse
@@ -222,7 +222,7 @@ def test_a_mistake_in_the_syntax_of_a_family_is_located() -> None:
 
 
 def test_statements_of_a_family_are_declared_previewed_explained_and_traced(tmp_path: Path) -> None:
-    with open_engine(tmp_path / "root") as engine:
+    with connect(tmp_path / "root") as engine:
         engine.execute(
             "register feed Paint; create feed Bright from Paint where color { green >= 128 ?shade };"
             "subscribe to Bright output log;"

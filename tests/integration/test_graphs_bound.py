@@ -10,7 +10,7 @@ import pytest
 from tests.integration.in_process import InProcess
 
 from runnel.catalog.declared import feeds
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.engine.trial.adhoc_matching import past_bindings
 from runnel.errors import InvalidConditionError
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
@@ -65,7 +65,7 @@ ITEMS: list[dict[str, Any]] = [
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     operator_work.operators.cache_clear()
-    with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,)) as opened:
+    with connect(tmp_path / "root", create=True, operator_modules=(MODULE,)) as opened:
         OperatorEnvironment.of(opened.root.settings).keep(opened.root.storage)
         opened.execute(SCRIPT + "".join(f"subscribe to {name} output log;" for name in NAMES))
         yield opened
@@ -189,7 +189,7 @@ def test_items_that_were_found_elsewhere_are_bound_afterward(engine: Engine) -> 
 def test_a_subscription_that_starts_in_the_past_gets_bindings(tmp_path: Path) -> None:
     MemorySink.clear()
     operator_work.operators.cache_clear()
-    with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,)) as engine:
+    with connect(tmp_path / "root", create=True, operator_modules=(MODULE,)) as engine:
         OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
         engine.execute(SCRIPT)
         engine.publish("Pages", ITEMS)

@@ -68,15 +68,20 @@ class MatchedItem:
     bindings: Bindings = NO_BINDINGS
 
 
-def open_engine(
-    root: str | Path, *, create: bool = True, clock: Clock = time.time, token: str | None = None, **settings: Any
+def connect(
+    path: str | Path, *, create: bool = True, clock: Clock = time.time, token: str | None = None, **settings: Any
 ) -> Engine:
-    """Open the root in a folder; a folder that is no root yet becomes one unless `create` is false.
+    """Open the workspace in a folder. A folder without a workspace becomes one unless `create` is false.
 
-    Keyword arguments are settings that stand in for those of the root's `runnel.toml`. With a token the engine acts
-    for the token's owner, without one for the operator: whoever can open the root's files is.
+    Keyword arguments override settings of the workspace's `runnel.toml`. With a token the engine acts for the token's
+    owner. Without one it acts for the admin, who is anyone that can open the files of the workspace.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, connect(folder) as engine:
+    ...     print(engine.execute("register feed Wire")[0].message)
+    registered feed Wire
     """
-    folder = Path(root)
+    folder = Path(path)
     try:
         opened = open_workspace(folder, clock=clock, **settings)
     except NotAWorkspaceError:
