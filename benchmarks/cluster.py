@@ -44,7 +44,7 @@ from benchmarks.measuring import say
 from tests.services import PostgreSQL, SparkCluster
 
 from runnel.catalog.learned import partition_loads
-from runnel.engine import open_engine
+from runnel.engine import connect
 from runnel.scaleout.partitioning import Partitioning, Strategy
 
 
@@ -99,7 +99,7 @@ def measure(folder: Path, server: PostgreSQL, mix: Mix, sizes: Sizes, options: a
     digests: set[str] = set()
     fits: dict[Configuration, list[Cost]] = {}
     fitting = True
-    with open_engine(folder / "root", catalog=catalog) as engine:
+    with connect(folder / "root", catalog=catalog) as engine:
         plan_bytes = prepare(engine, mix, options.keep).size
         stream = Stream(mix, sizes)
         made: dict[tuple[int, Strategy | None], Partitioning | None] = {}

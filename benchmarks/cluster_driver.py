@@ -11,7 +11,7 @@ import json
 import time
 from typing import Any
 
-from runnel.engine import open_engine
+from runnel.engine import connect
 
 
 def main() -> None:
@@ -19,7 +19,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("root", help="the root to run")
     root = parser.parse_args().root
-    with open_engine(root, create=False) as engine:
+    with connect(root, create=False) as engine:
         started = time.perf_counter()
         engine.run(once=True)
         from pyspark.sql import SparkSession

@@ -36,7 +36,7 @@ from runnel.catalog.store import leases, schema
 from runnel.catalog.store.connection import now
 from runnel.catalog.store.sealed_secrets import SIGNING_KEYS, seal
 from runnel.delivery.dispatcher import Dispatcher
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.model.message import MessageState
 from runnel.settings import Settings
 from runnel.sinks.contract import Delivery, RemoteSink, Route
@@ -95,7 +95,7 @@ def _measure(figure: str, kind: str, targets: Sequence[str], items: int, **setti
     } | settings
     with (
         tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder,
-        open_engine(Path(folder) / "root", clock=clock, **chosen) as engine,
+        connect(Path(folder) / "root", clock=clock, **chosen) as engine,
     ):
         epoch = _prepare(engine, kind, targets, items)
         clock.advance(_HOUR)

@@ -23,7 +23,7 @@ from runnel.algebra.semantics.evaluate_log import LoggedItem, evaluate_log
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import match_segments, seen_keys
 from runnel.catalog.store import leases
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.matching.distinct.claims import Claims
 from runnel.model.seen_key import SeenKey
 from runnel.streaming.item_source import ItemReader
@@ -86,7 +86,7 @@ def make_items(count: int, seed: int) -> list[dict[str, Any]]:
 @contextmanager
 def root(items: list[dict[str, Any]], clause: str, views: list[str]) -> Iterator[Engine]:
     """A root with items that wait for matching, and a feed that all of them come to."""
-    with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder, open_engine(Path(folder) / "root") as engine:
+    with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder, connect(Path(folder) / "root") as engine:
         names = ["News", *(view.split()[2] for view in views)]
         declared = [f"create feed News from Wire {clause};", *views]
         held = [f"subscribe to {name} output log;" for name in names]

@@ -22,7 +22,7 @@ from benchmarks.workloads import KINDS, SOURCE, Kind, frequencies, make_items, m
 
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import match_segments, plan_versions
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.matching.compile.compile_plan import compile_logical
 from runnel.model.item import Item
 
@@ -40,7 +40,7 @@ def main() -> None:
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder,
-        open_engine(folder, master="local[2]", max_batch_items=options.batch, max_batch_bytes=1 << 30) as engine,
+        connect(folder, master="local[2]", max_batch_items=options.batch, max_batch_bytes=1 << 30) as engine,
     ):
         publish_plan(engine, NAME, options.workload, options.queries)
         items = benchmark_items(options.items + 111 * options.singles)

@@ -25,7 +25,7 @@ from benchmarks.measuring import say
 from runnel.algebra.nodes.query import Filter, Node, Read
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import match_segments, plan_versions
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.matching.compile.compile_plan import compile_logical
 from runnel.model.graph import GRAPH
 from runnel.model.item import Item
@@ -49,7 +49,7 @@ def main() -> None:
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder,
-        open_engine(folder, master="local[2]", max_batch_items=options.batch, max_batch_bytes=1 << 30) as engine,
+        connect(folder, master="local[2]", max_batch_items=options.batch, max_batch_bytes=1 << 30) as engine,
     ):
         workload = Workload(options.subscriptions, options.items + options.singles, seed=options.seed)
         source = _publish_plan(engine, workload, bindings=not options.without_bindings)

@@ -42,7 +42,7 @@ from runnel.catalog.declared import feeds
 from runnel.catalog.declared.operators import callable_operators
 from runnel.catalog.learned.operator_cache import cache_totals
 from runnel.catalog.logs import match_segments, plan_versions
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.contract import Matcher
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
@@ -92,7 +92,7 @@ def declared(folder: Path, interests: Sequence[Interest], seed: int) -> Iterator
     """An engine on a new root that has the interests."""
     # No files of answers: what is learned from goes into the copies of this root, what it answered does not.
     limits: dict[str, Any] = {"owner_queries": 10**7, "owner_subscriptions": 10**7, "operator_cache_bytes": 0}
-    with open_engine(folder, create=True, master="local[2]", **limits) as engine:
+    with connect(folder, create=True, master="local[2]", **limits) as engine:
         files = engine.root.folder / "operators"
         files.mkdir(exist_ok=True)
         (files / "regions.geojson").write_text(regions_file(seed), "utf-8")
@@ -320,7 +320,7 @@ def spark(engine: Engine, folder: Path, options: argparse.Namespace) -> None:
     for order in options.orders.split(","):
         own = folder / f"root-{order or 'chosen'}"
         shutil.copytree(engine.root.folder, own, ignore=shutil.ignore_patterns("spark"))  # sockets are no files
-        with open_engine(own, master="local[2]", operator_order=order, operator_cache_bytes=1 << 30) as one:
+        with connect(own, master="local[2]", operator_order=order, operator_cache_bytes=1 << 30) as one:
             for cache in ("cold", "warm"):
                 accept(one, list(make_news(options.seed, options.items, _AGAIN if cache == "warm" else 0)))
                 _run(one, order or "chosen", cache)

@@ -26,7 +26,7 @@ from tests.scan_matcher import ScanMatcher
 
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import match_segments, plan_versions
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
@@ -48,7 +48,7 @@ def main() -> None:
     world = World.generate(seed=options.seed, items=options.items + options.singles, queries=options.queries)
     with (
         tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder,
-        open_engine(folder, master="local[2]", max_batch_items=5_000) as engine,
+        connect(folder, master="local[2]", max_batch_items=5_000) as engine,
     ):
         _declare(engine, world)
         items = list(world.model_items())

@@ -21,7 +21,7 @@ from sqlalchemy import insert
 from runnel.catalog.logs import match_segments
 from runnel.catalog.store import leases, schema
 from runnel.catalog.store.connection import now
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.streaming.item_source import ItemReader
 from runnel.streaming.job import FORM, Job
 from runnel.streaming.match_sink import MatchWriter
@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=10_000, help="items in a batch")
     parser.add_argument("--subscriptions", type=int, nargs="+", default=[0, 10, 1_000])
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder, open_engine(folder) as engine:
+    with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder, connect(folder) as engine:
         publish_plan(engine, NAME, options.workload, options.queries)
         accept_items(engine, NAME, benchmark_items(options.items), options.items)
         with engine.root.catalog.write() as connection:

@@ -26,7 +26,7 @@ from sqlalchemy import Connection
 from runnel.algebra.nodes.query import Node
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.store.connection import Catalog
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.engine.declare import commit_change
 from runnel.engine.planning.plan_change import compile_plan, publish_draft, read_change
 from runnel.language.binding.bind_query import bind_query
@@ -122,7 +122,7 @@ def compile_queries(run: Run) -> None:
 
 def whole(run: Run) -> None:
     """Text to live plan, while another process writes."""
-    with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder, open_engine(folder) as engine:
+    with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder, connect(folder) as engine:
         engine.execute(_FIRST)
         with _writer(folder) as written, _locks() as held:
             started = time.process_time()
@@ -182,7 +182,7 @@ def _writer(folder: str) -> Iterator[Callable[[], list[float]]]:
 
 def _write(folder: str, ready: Any, stop: Any, times: Any) -> None:
     waits: list[float] = []
-    with open_engine(folder) as engine:
+    with connect(folder) as engine:
         engine.publish("News", [{"id": "first"}])
         ready.set()
         while not stop.wait(_PAUSE):
@@ -192,7 +192,7 @@ def _write(folder: str, ready: Any, stop: Any, times: Any) -> None:
 
 def change(run: Run) -> None:
     """One query more and one less, beside all the others: the whole statement, and what the plan takes of it."""
-    with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder, open_engine(folder) as engine:
+    with tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder, connect(folder) as engine:
         engine.execute(_FIRST)
         engine.execute(run.text)
         for turn in range(run.changes + 2):  # the first two are not counted

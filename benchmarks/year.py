@@ -37,7 +37,7 @@ from runnel.catalog.logs.item_segments import SeenItem
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.catalog.store import leases
 from runnel.catalog.store.sequencer import last_sequence, take_sequences
-from runnel.engine import open_engine
+from runnel.engine import connect
 from runnel.engine.ask.status import read_status
 from runnel.engine.upkeep.maintenance import run_maintenance
 from runnel.engine.workspace import Workspace
@@ -235,7 +235,7 @@ def run_year(
     started = time.process_time()
     with (
         tempfile.TemporaryDirectory(prefix="runnel-year-", dir=_fast_folder()) as folder,
-        open_engine(Path(folder) / "root", clock=clock, keep_items_days=keep_days) as engine,
+        connect(Path(folder) / "root", clock=clock, keep_items_days=keep_days) as engine,
     ):
         engine.execute(_SCRIPT)
         storage = CountingStorage(engine.root.storage.url)

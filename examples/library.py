@@ -28,7 +28,7 @@ ITEMS = [
 
 def main() -> None:
     """Declare, publish, run once, and look at the result in three ways."""
-    with tempfile.TemporaryDirectory() as folder, runnel.open(Path(folder) / "news") as engine:
+    with tempfile.TemporaryDirectory() as folder, runnel.connect(Path(folder) / "news") as engine:
         for outcome in engine.execute(DECLARATIONS):
             print(outcome.message)
 

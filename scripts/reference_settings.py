@@ -27,7 +27,7 @@ def settings_page() -> str:
     return page(
         "# Settings",
         f"A root has its settings in `{FILE}`, in its folder. An environment variable wins over the file. In the "
-        "library, keyword arguments of `runnel.open` stand in for the file's. Every setting has a default that "
+        "library, keyword arguments of `runnel.connect` stand in for the file's. Every setting has a default that "
         "works. An unknown name, a value of the wrong type or one that is not allowed is refused.",
         table(["setting", "environment variable", "default", "allowed", "meaning"], rows),
         "A list is written as a TOML array in the file and as a JSON array in the environment:",

@@ -1,4 +1,4 @@
-"""Matching as a library: statements in, matches out, without a root and without Spark."""
+"""Matching as a library: statements in, matches out, without a workspace and without Spark."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from functools import cached_property
 from typing import Any
 
 from runnel.algebra.nodes.query import Node, Read, ReadAll, Union, expand_groups, reads
-from runnel.errors import CyclicFeedsError, DuplicateNameError, StatementError, UnknownNameError
+from runnel.errors import CyclicFeedsError, DuplicateNameError, Span, StatementError, UnknownNameError
 from runnel.language.binding.bind_query import bind_query
 from runnel.language.grammar.parser import parse
+from runnel.language.syntax.parameters import Parameters, ParameterValue
 from runnel.language.syntax.statements import CreateFeed, RegisterFeed
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.temporary_plan import TemporaryPlan
@@ -97,9 +98,13 @@ class CompiledPlan:
         return Item(feed, str(raw.pop("id", number)), attributes_of(raw, place=f"item {number}"))
 
 
-def compile(queries: str | Sequence[str]) -> CompiledPlan:
+def compile(queries: str | Sequence[str], /, **parameters: ParameterValue) -> CompiledPlan:
     """Compile `create feed` statements together. Feeds that are read and not created are source feeds.
 
+    Keyword arguments are the values of parameters such as `:word`, which may stand for any constant.
+
+    >>> compile("create feed Rock from Wire where title contains :word", word="rock'n'roll").queries
+    {1: 'Rock'}
     >>> texts = ["create feed Rock from A | B where title contains 'rock'", "create feed Hot from Rock where n > 3"]
     >>> plan = compile(texts)
     >>> plan.match([{"feed": "B", "title": "rock", "n": 5}])
@@ -108,8 +113,9 @@ def compile(queries: str | Sequence[str]) -> CompiledPlan:
     texts = [queries] if isinstance(queries, str) else list(queries)
     created: dict[str, tuple[int, CreateFeed, str]] = {}
     registered: dict[str, frozenset[str]] = {}
+    values = Parameters(parameters)
     for text in texts:
-        for parsed in parse(text):
+        for parsed in parse(text, parameters=values):
             match parsed.statement:
                 case CreateFeed(name) as statement:
                     if name.text in created:
@@ -119,6 +125,7 @@ def compile(queries: str | Sequence[str]) -> CompiledPlan:
                     registered[name.text] = frozenset(tags)
                 case _:
                     raise StatementError("only `create feed` statements are compiled", span=parsed.span, text=text)
+    values.refuse_unused(texts[0] if texts else "", Span(1, 1, 1))
     sources: dict[str, int] = {}
 
     def resolve(name: str) -> int:
@@ -138,7 +145,7 @@ def compile(queries: str | Sequence[str]) -> CompiledPlan:
                 f"`runnel.compile` knows no operators, so there is no {asked[0]}",
                 span=error.span,
                 text=text,
-                hint="open a root (`runnel.open`), register the operator and create the feed there",
+                hint="use a workspace: `runnel.connect(path)`, then register the operator and create the feed there",
             ) from None
         except StatementError as error:
             raise error.located(text) from None

@@ -9,13 +9,13 @@ import signal
 import sys
 from pathlib import Path
 
-from runnel.engine import open_engine
+from runnel.engine import connect
 
 
 def main() -> None:
     """Run the root once, then on, with one Spark session."""
     root, master = Path(sys.argv[1]), sys.argv[2]
-    with open_engine(root, create=False, master=master, driver_memory="1g") as engine:
+    with connect(root, create=False, master=master, driver_memory="1g") as engine:
         engine.run(once=True)
         (root / "caught-up").touch()
         signal.signal(signal.SIGTERM, lambda number, frame: engine.stop())

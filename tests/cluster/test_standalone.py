@@ -18,7 +18,7 @@ import pytest
 
 from runnel.catalog.learned.partition_loads import PartitionLoad, known_loads
 from runnel.catalog.logs import match_segments, plan_versions
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from tests.crash.harness import SCRIPT, item, verify, wait_until
 from tests.services import PostgreSQL, SparkCluster, kill_session, postgresql
 
@@ -111,7 +111,7 @@ def test_a_cluster_matches_as_the_oracle_does_and_survives_a_worker(
 ) -> None:
     root, catalog = tmp_path / "root", postgresql.database()
     monkeypatch.setenv("RUNNEL_CATALOG", catalog)
-    with open_engine(root) as engine:
+    with connect(root) as engine:
         engine.execute(SCRIPT)
         engine.publish("Wire", [item(number) for number in range(600)])
         engine.publish("Other", [item(number) for number in range(600, 900)])

@@ -44,7 +44,7 @@ from runnel.algebra.semantics.distinct import key_of
 from runnel.algebra.semantics.evaluate import accepts, holds, is_text
 from runnel.algebra.semantics.node_bindings import node_solutions
 from runnel.algebra.semantics.trace import trace_node
-from runnel.engine import open_engine
+from runnel.engine import connect
 from runnel.engine.ask.why import _search
 from runnel.errors import CorruptDataError, InputError, InvalidConditionError, InvalidItemError, StatementSyntaxError
 from runnel.families import Family, Registry, ValueKind, registry
@@ -237,7 +237,7 @@ def test_a_mistake_in_the_syntax_of_a_family_is_located() -> None:
 
 
 def test_statements_of_a_family_are_declared_previewed_explained_and_traced(tmp_path: Path) -> None:
-    with open_engine(tmp_path / "root") as engine:
+    with connect(tmp_path / "root") as engine:
         engine.execute(
             "register feed Paint; create feed Bright from Paint where color { green >= 128 ?shade };"
             "subscribe to Bright output log;"

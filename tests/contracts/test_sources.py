@@ -147,7 +147,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 def engine(kind: str, tmp_path: Path, clock: FakeClock) -> Iterator[Engine]:
     chosen: dict[str, Any] = {"allowed_addresses": ("127.0.0.1/32",), "poll_seconds": 600.0, "lag_limit": 4}
-    with runnel.open(tmp_path / "root", clock=clock, **chosen) as made:
+    with runnel.connect(tmp_path / "root", clock=clock, **chosen) as made:
         yield made
 
 

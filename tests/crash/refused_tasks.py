@@ -15,14 +15,14 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.web.server import Server
 from tests.crash.harness import wait_until
 
 
 def main() -> None:
     """Run until killed."""
-    with open_engine(Path(sys.argv[1]), create=False, master="local[2]", stall_seconds=3) as engine:
+    with connect(Path(sys.argv[1]), create=False, master="local[2]", stall_seconds=3) as engine:
         server = Server(engine.root, engine.hubs(), "127.0.0.1:0")
         threading.Thread(target=_report_health, args=(engine, server), daemon=True).start()
         engine.run(companions=[server])

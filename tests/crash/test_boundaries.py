@@ -12,7 +12,7 @@ import pytest
 from runnel.catalog.delivery import ledger
 from runnel.catalog.learned import operator_cache
 from runnel.catalog.logs import match_segments
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.logs.garbage import collect_garbage
 from tests.crash.harness import (
     SCRIPT,
@@ -34,9 +34,9 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark]
 def _client_dies(root: Path, storage: str, code: str) -> None:
     """Run some client code in a process that dies at a boundary."""
     program = (
-        "import os, sys\nfrom runnel.engine import open_engine\nfrom tests.crash.harness import item, SCRIPT\n"
+        "import os, sys\nfrom runnel.engine import connect\nfrom tests.crash.harness import item, SCRIPT\n"
         "storage = sys.argv[2].replace('GROUP', str(os.getpgrp()))\n"
-        f"engine = open_engine(sys.argv[1], storage=storage)\n{code}\n"
+        f"engine = connect(sys.argv[1], storage=storage)\n{code}\n"
     )
     ended = subprocess.run(
         [sys.executable, "-c", program, str(root), storage],
@@ -64,13 +64,13 @@ def _finished_batches(root: Path) -> int:
 
 def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
     root, counter, switch = tmp_path / "root", tmp_path / "counter", tmp_path / "switch"
-    engine = open_engine(root)
+    engine = connect(root)
     engine.close()
     allow_operators(root)
 
     # Plan written, its row not: the script had no effect at all.
     _client_dies(root, deadly_storage(root, counter, "plans/", "after"), "engine.execute(SCRIPT)")
-    engine = open_engine(root, orphan_seconds=0.0)
+    engine = connect(root, orphan_seconds=0.0)
     assert engine.status().virtual_feeds == 0
     assert collect_garbage(engine.root.catalog, engine.root.storage, older_than=0) == 0, "not most files"
     engine.execute(SCRIPT + asking_script(switch))

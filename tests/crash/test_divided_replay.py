@@ -9,7 +9,7 @@ import pytest
 
 from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.match_segments import MatchSegment
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from tests.crash.harness import SCRIPT, Victim, deadly_storage, item, verify
 from tests.unit.engine.planning.partitioned_workspaces import current, epoch, move_everything
 
@@ -24,7 +24,7 @@ def _segments(engine: Engine) -> list[MatchSegment]:
 
 def test_a_batch_is_replayed_with_the_partitions_that_it_began_with(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    with open_engine(root, partitions=PARTITIONS) as engine:
+    with connect(root, partitions=PARTITIONS) as engine:
         engine.execute(SCRIPT)
         engine.publish("Wire", [item(number) for number in range(70)])
         engine.publish("Other", [item(number) for number in range(70, 120)])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.errors import RunnerActiveError, StorageFullError
 from tests.crash.harness import SCRIPT, Victim, item, verify, wait_until
 
@@ -22,7 +22,7 @@ def _matched(engine: Engine, upto: int) -> bool:
 
 def test_one_running_root_through_its_troubles(tmp_path: Path) -> None:
     root, flag = tmp_path / "root", tmp_path / "full"
-    with open_engine(root) as engine:
+    with connect(root) as engine:
         engine.execute(SCRIPT)
         engine.publish("Wire", [item(0)])
         victim = Victim(root, "--storage", f"full+{root.as_uri()}?flag={flag}")
@@ -67,7 +67,7 @@ def test_one_running_root_through_its_troubles(tmp_path: Path) -> None:
 
 def test_a_publisher_without_room_is_told(tmp_path: Path) -> None:
     root, flag = tmp_path / "root", tmp_path / "full"
-    with open_engine(root, storage=f"full+{root.as_uri()}?flag={flag}") as engine:
+    with connect(root, storage=f"full+{root.as_uri()}?flag={flag}") as engine:
         engine.execute("register feed Wire;")
         flag.touch()
         with pytest.raises(StorageFullError, match="no room"):

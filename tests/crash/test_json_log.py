@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from runnel import __version__
-from runnel.engine import open_engine
+from runnel.engine import connect
 from runnel.engine.run.application_log import FIELDS
 from tests.crash.harness import SCRIPT, item, wait_until
 
@@ -45,7 +45,7 @@ def test_every_line_on_every_stream_is_json_and_tells_the_story(tmp_path: Path) 
     command = [str(Path(sys.executable).with_name("runnel")), "run", "-r", str(root), "--master", "local[2]"]
     environment = os.environ | {"RUNNEL_LOG_FORMAT": "json", "RUNNEL_LISTEN": "127.0.0.1:0"}
     out, err = tmp_path / "out", tmp_path / "err"
-    with open_engine(root) as engine:
+    with connect(root) as engine:
         engine.execute(SCRIPT)
         engine.publish("Wire", [item(number) for number in range(30)])
         with out.open("wb") as stdout, err.open("wb") as stderr:

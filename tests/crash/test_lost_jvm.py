@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.engine import open_engine
+from runnel.engine import connect
 from tests.crash.harness import SCRIPT, Victim, item, verify, wait_until
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 def test_a_runner_goes_on_after_its_jvm_was_killed(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    with open_engine(root) as engine:
+    with connect(root) as engine:
         engine.execute(SCRIPT)
         engine.publish("Wire", [item(number) for number in range(30)])
         victim = Victim(root)
@@ -41,7 +41,7 @@ def test_a_runner_goes_on_after_its_jvm_was_killed(tmp_path: Path) -> None:
 
 def test_a_bounded_run_goes_on_after_its_jvm_was_killed(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    with open_engine(root) as engine:
+    with connect(root) as engine:
         engine.execute(SCRIPT)
         engine.publish("Wire", [item(number) for number in range(2000)])
         victim = Victim(root, "--once")

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.engine import open_engine
+from runnel.engine import connect
 from tests.crash.harness import wait_until
 from tests.services import kill_session
 
@@ -37,7 +37,7 @@ def test_strangers_are_refused_at_every_port_and_socket(folder: Path) -> None:
     # As short as usual, so that the JVM and Python use sockets in a private folder; and too long for them.
     for name, tcp_ports in (("news", range(4, 5)), ("n" * 60, range(6, 100))):
         root = folder / name
-        with open_engine(root) as engine:
+        with connect(root) as engine:
             engine.execute("register feed Wire; create feed Rock from Wire where title contains 'rock';")
             engine.publish("Wire", [{"id": "first", "title": "rock"}])
             with (root / "runner.log").open("wb") as log:

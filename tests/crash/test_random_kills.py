@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from tests.crash.harness import (
     SCRIPT,
     Victim,
@@ -42,7 +42,7 @@ class _Trickle(threading.Thread):
         self.published = 0
 
     def run(self) -> None:
-        with open_engine(self._root) as engine:
+        with connect(self._root) as engine:
             while not self._ended.is_set():
                 feed = "Wire" if self.published % 2 else "Other"
                 batch = [item(self.published + more) for more in range(1 + self.published % 4)]
@@ -68,9 +68,9 @@ def _is_done(engine: Engine) -> bool:
 def test_random_kills_lose_and_repeat_nothing(tmp_path: Path) -> None:
     root, switch = tmp_path / "root", tmp_path / "switch"
     chance = random.Random(20261115)
-    open_engine(root).close()
+    connect(root).close()
     allow_operators(root)
-    with open_engine(root) as engine:
+    with connect(root) as engine:
         engine.execute(SCRIPT + asking_script(switch))
         trickle = _Trickle(root)
         trickle.start()

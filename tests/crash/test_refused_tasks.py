@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.engine import open_engine
+from runnel.engine import connect
 from tests.crash.harness import wait_until
 from tests.services import kill_session
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 def test_a_runner_whose_tasks_are_refused_is_unhealthy(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    with open_engine(root) as engine:
+    with connect(root) as engine:
         engine.execute("register feed Wire; create feed Rock from Wire where title contains 'rock';")
         engine.publish("Wire", [{"id": "first", "title": "rock"}])
     repository = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.errors import CatalogUnavailableError
 from tests.crash.harness import SCRIPT, Victim, item, verify, wait_until
 from tests.services import PostgreSQL
@@ -29,7 +29,7 @@ class PersistentTrickle(threading.Thread):
         self.refusals: list[str] = []
 
     def run(self) -> None:
-        with open_engine(self._root, create=False) as engine:
+        with connect(self._root, create=False) as engine:
             while not self._ended.is_set():
                 feed = "Wire" if self.published % 2 else "Other"
                 batch = [item(self.published + more) for more in range(1 + self.published % 4)]
@@ -64,7 +64,7 @@ def test_a_server_restarted_under_load_loses_and_repeats_nothing(
 ) -> None:
     root = tmp_path / "root"
     monkeypatch.setenv("RUNNEL_CATALOG", server.database())
-    with open_engine(root) as engine:
+    with connect(root) as engine:
         engine.execute(SCRIPT)
         trickle = PersistentTrickle(root)
         victim = Victim(root)
@@ -116,7 +116,7 @@ def _spoil(root: Path, how: str) -> None:
 
 def test_a_checkpoint_that_is_no_good_is_abandoned(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    with open_engine(root, master="local[2]") as engine:
+    with connect(root, master="local[2]") as engine:
         engine.execute(SCRIPT)
         for turn, how in enumerate(("garbage", "empty", "older", "foreign", "none")):
             engine.publish("Other" if turn % 2 else "Wire", [item(turn * 10 + more) for more in range(10)])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.engine import open_engine
+from runnel.engine import connect
 from tests.crash.harness import SCRIPT, item, verify
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
@@ -28,7 +28,7 @@ if "pyspark.sql.streaming.python_streaming_source_runner" in sys.orig_argv:
 def test_a_bounded_run_outlasts_more_slow_starts_than_other_failures(tmp_path: Path) -> None:
     root, starts = tmp_path / "root", tmp_path / "starts"
     (tmp_path / "sitecustomize.py").write_text(_SLOW_START)
-    with open_engine(root) as engine:
+    with connect(root) as engine:
         engine.execute(SCRIPT)
         engine.publish("Wire", [item(number) for number in range(30)])
         done = subprocess.run(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.engine import open_engine
+from runnel.engine import connect
 from tests.crash.harness import wait_until
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
 def test_a_run_that_is_stopped_while_the_jvm_starts_ends_with_it(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    with open_engine(root) as engine:
+    with connect(root) as engine:
         engine.execute("register feed Wire; subscribe to Wire output log;")
         engine.publish("Wire", [{"id": "1"}])
         runner = subprocess.Popen(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.engine import open_engine
+from runnel.engine import connect
 from runnel.streaming.spark_folder import claim_folder
 from tests.crash.harness import SCRIPT, item, wait_until
 
@@ -25,7 +25,7 @@ def test_a_killed_runner_leaves_nothing_in_the_system_temporary_folder(tmp_path:
     command = [str(Path(sys.executable).with_name("runnel")), "run", "-r", str(root), "--master", "local[2]"]
     # Where Java and Python put temporary files unless told otherwise.
     environment = os.environ | {"TMPDIR": str(system), "JAVA_TOOL_OPTIONS": f"-Djava.io.tmpdir={system}"}
-    with open_engine(root) as engine:
+    with connect(root) as engine:
         engine.execute(SCRIPT)
         engine.publish("Wire", [item(number) for number in range(30)])
         with (root / "runner.log").open("wb") as log:

@@ -10,7 +10,7 @@ import os
 import signal
 from pathlib import Path
 
-from runnel.engine import open_engine
+from runnel.engine import connect
 from runnel.sinks.contract import Delivery
 from runnel.sinks.files.lines_file import JsonLinesFile
 
@@ -26,7 +26,7 @@ def main() -> None:
     if options.die_after_output:
         _die_after_output()
     settings = {"storage": options.storage.replace("GROUP", str(os.getpgrp()))} if options.storage else {}
-    with open_engine(options.root, create=False, master="local[2]", **settings) as engine:
+    with connect(options.root, create=False, master="local[2]", **settings) as engine:
         signal.signal(signal.SIGTERM, lambda number, frame: engine.stop())
         engine.run(once=options.once)
 

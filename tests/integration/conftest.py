@@ -34,6 +34,6 @@ def clock() -> FakeClock:
 def engine(tmp_path: Path, clock: FakeClock) -> Iterator[Engine]:
     """An engine on a new root, on the clock of the test."""
     MemorySink.clear()
-    with runnel.open(tmp_path / "root", clock=clock) as opened:
+    with runnel.connect(tmp_path / "root", clock=clock) as opened:
         yield opened
     MemorySink.clear()

@@ -24,7 +24,7 @@ __all__ = ["postgresql"]
 @pytest.fixture(params=["sqlite", "postgresql"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     server: PostgreSQL | None = request.getfixturevalue("postgresql") if request.param == "postgresql" else None
-    with runnel.open(tmp_path / "root", catalog="" if server is None else server.schema()) as opened:
+    with runnel.connect(tmp_path / "root", catalog="" if server is None else server.schema()) as opened:
         yield opened
 
 

@@ -49,7 +49,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 def engine(tmp_path: Path, clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     MemorySink.clear()
-    with runnel.open(tmp_path / "root", clock=clock) as opened:
+    with runnel.connect(tmp_path / "root", clock=clock) as opened:
         (opened.root.folder / "sheets").mkdir(exist_ok=True)
         (opened.root.folder / "sheets" / "same.xsl").write_text(IDENTITY)
         opened.execute(DECLARED)

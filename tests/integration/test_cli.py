@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from runnel.cli.main import app
 from runnel.cli.output import EXIT_CODES
-from runnel.engine import open_engine
+from runnel.engine import connect
 from runnel.engine.upkeep.maintenance import run_maintenance
 from runnel.plan import store
 
@@ -54,7 +54,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
 @pytest.fixture
 def declared(command: Command) -> Command:
     """A root with a feed, a query and a subscription."""
-    with open_engine(command.root) as engine:
+    with connect(command.root) as engine:
         engine.execute(SCRIPT)
     return command
 
@@ -207,7 +207,7 @@ def test_a_root_that_cannot_be_used_is_4(declared: Command, tmp_path: Path) -> N
     assert "runnel init" in missing.stderr
     again = declared("init", str(declared.root), code=4)
     assert "is a Runnel root already" in again.stderr
-    with open_engine(declared.root) as engine:
+    with connect(declared.root) as engine:
         InProcess(engine)
         active = declared("run", "--once", code=4)
         assert "a runner is active" in active.stderr

@@ -138,7 +138,7 @@ def _workspace(folder: Path, clock: FakeClock, post: Post, **chosen: Any) -> Ite
         given_settings["catalog"] = kept.read_text()
     with (
         serving(post) as port,
-        runnel.open(folder, clock=clock, smtp_port=port, **(given_settings | chosen)) as engine,
+        runnel.connect(folder, clock=clock, smtp_port=port, **(given_settings | chosen)) as engine,
     ):
         kept.write_text(engine.root.catalog.url)
         if is_new:
@@ -635,7 +635,7 @@ import runnel
 from tests.integration.in_process import InProcess
 
 folder, catalog, time, port, step = sys.argv[1:]
-engine = runnel.open(
+engine = runnel.connect(
     folder, catalog=catalog, clock=lambda: float(time), smtp_host="127.0.0.1", smtp_port=int(port),
     smtp_security="none", mail_from="Runnel <runnel@muse.example>",
 )

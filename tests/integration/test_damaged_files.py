@@ -48,7 +48,7 @@ def _segments(engine: Engine) -> list[str]:
 @pytest.mark.spark
 def test_run_goes_on_over_damaged_segments_and_a_damaged_plan(tmp_path: Path) -> None:
     folder = tmp_path / "root"
-    with runnel.open(folder) as engine:
+    with runnel.connect(folder) as engine:
         engine.execute(SCRIPT)
         _publish(engine, 0, 1, 2, 3)
         with engine.root.catalog.read() as connection:
@@ -72,7 +72,7 @@ def test_run_goes_on_over_damaged_segments_and_a_damaged_plan(tmp_path: Path) ->
     assert [one["id"] if isinstance(one, dict) else one for one in delivered] == ["1-0", "1-1", "1-2"]
     assert _runnel("doctor", "--deep", folder=folder).returncode == 0
 
-    with runnel.open(folder) as engine:
+    with runnel.connect(folder) as engine:
         status = engine.status()
         assert (status.lag, status.put_aside) == (0, 3)
         _publish(engine, 0, 1, 2)  # the lost ones are taken again, the others are known
@@ -86,7 +86,7 @@ def test_run_goes_on_over_damaged_segments_and_a_damaged_plan(tmp_path: Path) ->
     told = _runnel("doctor", "--deep", folder=folder)
     assert told.returncode == 5
     assert part in told.stdout.replace("\n", "")
-    with runnel.open(folder) as engine, pytest.raises(CorruptDataError, match="is damaged"):
+    with runnel.connect(folder) as engine, pytest.raises(CorruptDataError, match="is damaged"):
         list(engine.matches("Rock"))
 
 

@@ -452,7 +452,7 @@ def test_after_any_declarations_the_plan_matches_as_the_oracle(
     import runnel
 
     monkeypatch.setattr(plan_change, "_DELTA_AT_LEAST", 6)
-    with runnel.open(tmp_path / "root", clock=clock) as engine:
+    with runnel.connect(tmp_path / "root", clock=clock) as engine:
         walk = _Walk(engine, seed)
         steps = 0
         for _ in range(60):

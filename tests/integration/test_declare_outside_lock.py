@@ -34,7 +34,7 @@ __all__ = ["postgresql"]
 
 _PUBLISH = """
 import sys, runnel
-with runnel.open(sys.argv[1], create=False, catalog=sys.argv[2]) as engine:
+with runnel.connect(sys.argv[1], create=False, catalog=sys.argv[2]) as engine:
     print(engine.publish("News", [{"id": sys.argv[3]}]).last_sequence)
 """
 
@@ -49,7 +49,7 @@ create feed Jazz from News where title contains 'jazz'; subscribe to Jazz output
 @pytest.fixture(params=["sqlite", "postgresql"])
 def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     server: PostgreSQL | None = request.getfixturevalue("postgresql") if request.param == "postgresql" else None
-    with runnel.open(tmp_path / "root", catalog="" if server is None else server.schema()) as opened:
+    with runnel.connect(tmp_path / "root", catalog="" if server is None else server.schema()) as opened:
         opened.execute(_BEFORE)
         yield opened
 
@@ -99,7 +99,10 @@ def test_another_process_publishes_while_a_statement_is_compiled(
 
 def test_expiry_is_compiled_outside_the_lock_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = FakeClock()
-    with runnel.open(tmp_path / "root", clock=clock) as engine, runnel.open(tmp_path / "root", clock=clock) as other:
+    with (
+        runnel.connect(tmp_path / "root", clock=clock) as engine,
+        runnel.connect(tmp_path / "root", clock=clock) as other,
+    ):
         engine.execute(_BEFORE + "create feed Soon from News; subscribe to Soon output log for 1 day;")
         clock.advance(timedelta(days=2))
         # More than 256 queries that go are not named but compiled.
@@ -148,7 +151,7 @@ def test_plan_that_was_collected_before_it_was_published_is_compiled_again(
                 root.storage.move(file.path, f"trash/{file.path}")
         return draft
 
-    with runnel.open(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "root") as engine:
         monkeypatch.setattr(commit_change, "compile_plan", compiled)
         engine.execute(_BEFORE)
         assert collected
@@ -158,7 +161,7 @@ def test_plan_that_was_collected_before_it_was_published_is_compiled_again(
 
 def test_expired_subscription_that_still_has_to_be_served_disturbs_no_declarer(tmp_path: Path) -> None:
     clock = FakeClock()
-    with runnel.open(tmp_path / "root", clock=clock) as engine:
+    with runnel.connect(tmp_path / "root", clock=clock) as engine:
         engine.execute(_BEFORE + "create feed Soon from News; subscribe to Soon output jsonl 'soon.jsonl' for 1 day;")
         engine.publish("News", [{"id": "1"}])
         clock.advance(timedelta(days=2))
@@ -199,7 +202,7 @@ def test_declarers_that_wait_leave_connections_for_the_one_whose_turn_it_is(
 
 def test_a_declarer_that_was_overtaken_takes_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Others that declare wait for it then; those that publish do not."""
-    with runnel.open(tmp_path / "root") as engine, runnel.open(tmp_path / "root") as other:
+    with runnel.connect(tmp_path / "root") as engine, runnel.connect(tmp_path / "root") as other:
         engine.execute(_BEFORE)
         waiting, declared = threading.Event(), threading.Event()
         real = other.root.catalog.declaring
@@ -237,7 +240,7 @@ def test_a_declarer_that_was_overtaken_takes_its_turn(tmp_path: Path, monkeypatc
 def test_a_declarer_that_is_overtaken_again_and_again_gives_up_and_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with runnel.open(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "root") as engine:
         engine.execute(_BEFORE)
         before = engine.show("feeds").data
         monkeypatch.setattr(commit_change, "_TRIES", 4)
@@ -256,7 +259,7 @@ def test_a_declarer_that_is_overtaken_again_and_again_gives_up_and_changes_nothi
 
 
 def test_a_cycle_is_found_without_reading_every_query(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with runnel.open(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "root") as engine:
         engine.execute(_BEFORE)
         read: list[set[int]] = []
         real = feeds.own_definitions
@@ -292,7 +295,7 @@ def test_a_cycle_is_found_without_reading_every_query(tmp_path: Path, monkeypatc
 )
 def test_a_query_of_an_owner_has_a_limit(tmp_path: Path, query: str, message: str, hint: str) -> None:
     limits: dict[str, Any] = {"owner_query_conditions": 20, "owner_query_constants": 50}
-    with runnel.open(tmp_path / "root", **limits) as engine:
+    with runnel.connect(tmp_path / "root", **limits) as engine:
         engine.execute("register feed News;")
         engine.owners.add("ada")
         statement = f"create feed Large from {query};"
@@ -304,7 +307,7 @@ def test_a_query_of_an_owner_has_a_limit(tmp_path: Path, query: str, message: st
 
 
 def test_a_script_of_an_owner_has_a_limit(tmp_path: Path) -> None:
-    with runnel.open(tmp_path / "root", owner_script_conditions=30) as engine:
+    with runnel.connect(tmp_path / "root", owner_script_conditions=30) as engine:
         engine.execute("register feed News;")
         engine.owners.add("ada")
         script = "".join(f"create feed Q{n} from News where n in (1, 2, 3);\n" for n in range(7))
@@ -316,7 +319,7 @@ def test_a_script_of_an_owner_has_a_limit(tmp_path: Path) -> None:
 
 
 def test_a_script_of_an_owner_changes_a_limited_number_of_things(tmp_path: Path) -> None:
-    with runnel.open(tmp_path / "root", owner_script_changes=2) as engine:
+    with runnel.connect(tmp_path / "root", owner_script_changes=2) as engine:
         engine.execute("register feed News;")
         engine.owners.add("ada")
         ada = engine.acting_as("ada")
@@ -350,7 +353,7 @@ def assert_plan_is_current(engine: Engine) -> None:
 def test_a_large_query_is_not_compiled_again_with_every_later_declaration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with runnel.open(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "root") as engine:
         engine.execute(_BEFORE)
         words = " or ".join(f"title contains 'word{n}'" for n in range(200))
         monkeypatch.setattr(plan_change, "_DELTA_BYTES", 20_000)

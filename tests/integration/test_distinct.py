@@ -30,7 +30,7 @@ from runnel.catalog.declared import feeds
 from runnel.catalog.logs import match_segments, seen_keys
 from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.engine.upkeep.backup import back_up
 from runnel.engine.upkeep.maintenance import run_maintenance
 from runnel.engine.upkeep.restore import restore
@@ -115,7 +115,7 @@ def script(world: DistinctWorld) -> str:
 @settings(deadline=None, max_examples=15)
 def test_any_world_in_any_batches(world: DistinctWorld, data: st.DataObject) -> None:
     clock = FakeClock(START)
-    with tempfile.TemporaryDirectory() as folder, runnel.open(Path(folder) / "root", clock=clock) as engine:
+    with tempfile.TemporaryDirectory() as folder, runnel.connect(Path(folder) / "root", clock=clock) as engine:
         engine.execute(script(world))
         run = InProcess(engine, slice_items=data.draw(st.integers(1, 5)))
         before = START
@@ -289,7 +289,7 @@ def test_a_backup_remembers_what_distinct_feeds_have_had(engine: Engine, tmp_pat
     run.close()
     back_up(engine.root, tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "again", clock=clock)
-    with runnel.open(tmp_path / "again", clock=clock) as again:
+    with runnel.connect(tmp_path / "again", clock=clock) as again:
         other = InProcess(again)
         again.publish("Agency", items(("MUSE", 2), ("Muse live", 3)))
         other.match()
@@ -324,7 +324,7 @@ def test_distinct_cannot_be_misread(engine: Engine) -> None:
 def test_a_death_while_committing_loses_and_repeats_nothing(tmp_path: Path, at: int, when: str) -> None:
     """Writes below matches/ are: the part of a task, then, in the commit, the part that takes its place."""
     root = tmp_path / "root"
-    with open_engine(root) as engine:
+    with connect(root) as engine:
         engine.execute(SCRIPT)
         engine.publish("Wire", items(("Muse", 1)))
         run = InProcess(engine)
@@ -333,8 +333,8 @@ def test_a_death_while_committing_loses_and_repeats_nothing(tmp_path: Path, at: 
         engine.publish("Agency", items(("muse", 200), ("Muse live", 2), ("MUSE live", 3)))
     storage = f"crash+{root.as_uri()}?at={at}&below=matches/&when={when}&counter={tmp_path / 'counter'}&group=GROUP"
     program = (
-        "import os, sys\nfrom runnel.engine import open_engine\nfrom tests.integration.in_process import InProcess\n"
-        "engine = open_engine(sys.argv[1], storage=sys.argv[2].replace('GROUP', str(os.getpgrp())))\n"
+        "import os, sys\nfrom runnel.engine import connect\nfrom tests.integration.in_process import InProcess\n"
+        "engine = connect(sys.argv[1], storage=sys.argv[2].replace('GROUP', str(os.getpgrp())))\n"
         "InProcess(engine).match()\n"
     )
     ended = subprocess.run(
@@ -345,7 +345,7 @@ def test_a_death_while_committing_loses_and_repeats_nothing(tmp_path: Path, at: 
         cwd=Path(__file__).parents[2],
     )
     assert ended.returncode == -9, ended.stderr.decode()
-    with open_engine(root, orphan_seconds=0.0) as engine:
+    with connect(root, orphan_seconds=0.0) as engine:
         assert engine.root.matches.matched_upto() == 1
         with engine.root.catalog.read() as connection:
             news = next(one for one, name in feeds.feed_names(connection).items() if name == "News")

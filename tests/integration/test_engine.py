@@ -45,7 +45,7 @@ def test_a_world_of_news_is_matched_and_delivered_as_the_oracle_says(tmp_path: P
     def report(progress: Progress) -> None:
         states.append(progress.state)
 
-    with runnel.open(tmp_path / "root", first_fetch_items=1_000_000, max_batch_items=80) as engine:
+    with runnel.connect(tmp_path / "root", first_fetch_items=1_000_000, max_batch_items=80) as engine:
         engine.execute(world.script())
         for editions in ((1, 2, 3), (4, 5, 6)):
             for number in editions:
@@ -169,7 +169,7 @@ def test_preview_on_spark_is_preview_in_the_client_is_the_oracle(tmp_path: Path)
     query = "create feed Tried from {} where title contains 'the' or n > 3 or not description contains 'a';".format(
         " | ".join([*(one.name for one in world.feeds[:3]), *(one.name for one in world.queries[:2])])
     )
-    with runnel.open(root, first_fetch_items=1_000_000) as client:
+    with runnel.connect(root, first_fetch_items=1_000_000) as client:
         client.execute(world.script())
         for number in (1, 2):
             world.write_edition(number, root)
@@ -177,7 +177,7 @@ def test_preview_on_spark_is_preview_in_the_client_is_the_oracle(tmp_path: Path)
         before = _everything(client)
         here = client.preview(query)
         declared = client.preview(world.queries[0].name)
-        with runnel.open(root, preview_items=1, slice_items=17) as other:
+        with runnel.connect(root, preview_items=1, slice_items=17) as other:
             there = other.preview(query)
             assert other.preview(world.queries[0].name).matched == declared.matched
         assert (here.used_spark, there.used_spark) == (False, True)
@@ -234,12 +234,12 @@ def test_two_runners_of_one_root_are_refused(engine: Engine) -> None:
 
 def test_clients_declare_and_publish_at_the_same_time(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    with runnel.open(root) as engine:
+    with runnel.connect(root) as engine:
         engine.execute("register feed Wire; create feed All from Wire; subscribe to All output log;")
 
     def client(number: int) -> int:
         accepted = 0
-        with runnel.open(root) as engine:
+        with runnel.connect(root) as engine:
             for turn in range(5):
                 name = f"F{number}x{turn}"
                 engine.execute(f"create feed {name} from Wire where n > {turn}; subscribe to {name} output log;")
@@ -252,7 +252,7 @@ def test_clients_declare_and_publish_at_the_same_time(tmp_path: Path) -> None:
     with ThreadPoolExecutor(4) as pool:
         accepted = sum(pool.map(client, range(4)))
     assert accepted == 5 * 5 + 4 * 5 * 5
-    with runnel.open(root) as engine:
+    with runnel.connect(root) as engine:
         ids = [one.id for batch in engine.root.items.read(0, 1 << 60) for one in batch.items({})]
         assert len(ids) == len(set(ids)) == accepted == engine.root.items.last_sequence()
         status = engine.status()

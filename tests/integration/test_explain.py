@@ -17,7 +17,7 @@ from runnel.catalog.declared import feeds
 from runnel.catalog.learned import query_costs
 from runnel.catalog.store.connection import now
 from runnel.cli.main import app
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.engine.ask import explain_partition
 from runnel.engine.ask.explain_partition import ExplainedPartition
 from runnel.engine.ask.status import read_status
@@ -36,7 +36,7 @@ subscribe to Rock output log; subscribe to Live output log;
 
 def by_trees(engine: Engine) -> Engine:
     """The same workspace with trees as its matcher."""
-    return open_engine(engine.root.folder, matcher="tree")
+    return connect(engine.root.folder, matcher="tree")
 
 
 def test_a_feed_is_shown_in_its_streams(engine: Engine) -> None:
@@ -119,7 +119,7 @@ def test_a_feed_that_nobody_wants_has_a_tree_of_its_own(engine: Engine) -> None:
 
 @pytest.mark.parametrize("matcher", ["streams", "tree"])
 def test_an_owner_sees_nothing_of_what_others_want(matcher: str, engine: Engine) -> None:
-    with open_engine(engine.root.folder, matcher=matcher) as chosen:
+    with connect(engine.root.folder, matcher=matcher) as chosen:
         _check_what_an_owner_sees(chosen, matcher)
 
 
@@ -178,7 +178,7 @@ def test_the_engine_starts_without_the_compiler_of_kernels() -> None:
 
 
 def _divided(folder: Path) -> Engine:
-    opened = open_engine(folder, partitions=2)
+    opened = connect(folder, partitions=2)
     opened.execute(SCRIPT)
     return opened
 
@@ -235,7 +235,7 @@ def test_what_is_not_looked_at_is_said(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_many_words_times_many_atoms_are_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with open_engine(tmp_path / "divided", partitions=2) as engine:
+    with connect(tmp_path / "divided", partitions=2) as engine:
         words = " or ".join(f"title contains 'word{number}'" for number in range(40))
         engine.execute(
             "register feed Wire;"
@@ -259,7 +259,7 @@ def test_many_words_times_many_atoms_are_not_compared(tmp_path: Path, monkeypatc
 
 
 def test_a_partition_that_takes_all_items_names_their_sources(tmp_path: Path) -> None:
-    with open_engine(tmp_path / "divided", partitions=2) as engine:
+    with connect(tmp_path / "divided", partitions=2) as engine:
         engine.execute(
             "register feed Wire; register feed News;"
             "create feed All from Wire | News; subscribe to All output log;"

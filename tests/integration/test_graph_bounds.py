@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.integration.in_process import InProcess
 
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.errors import InvalidConditionError
 
 NUMBER = "http://www.w3.org/2001/XMLSchema#integer"
@@ -17,7 +17,7 @@ NUMBER = "http://www.w3.org/2001/XMLSchema#integer"
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    with open_engine(tmp_path / "root") as opened:
+    with connect(tmp_path / "root") as opened:
         opened.execute("register feed Pages;")
         yield opened
 

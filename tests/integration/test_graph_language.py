@@ -161,7 +161,7 @@ def test_what_is_shown_is_a_script(engine: Engine, tmp_path: Path) -> None:
     (told,) = engine.execute("show prefixes;")
     assert told.message == f"{2 + len(KNOWN_PREFIXES)} prefixes"
     assert told.lines[:2] == (LAB, "register prefix \"my-terms\" as 'urn:it''s:';")
-    with runnel.open(tmp_path / "other") as other:
+    with runnel.connect(tmp_path / "other") as other:
         other.execute("\n".join(told.lines))
         assert other.show("prefixes").data == engine.show("prefixes").data
 
@@ -181,6 +181,6 @@ def test_a_backup_keeps_prefixes(engine: Engine, tmp_path: Path) -> None:
     engine.execute(LAB + PAGES + RECENT)
     back_up(engine.root, tmp_path / "copy")
     restore(tmp_path / "copy", tmp_path / "again")
-    with runnel.open(tmp_path / "again", create=False) as again:
+    with runnel.connect(tmp_path / "again", create=False) as again:
         assert again.show("prefixes").data == engine.show("prefixes").data
         assert again.show("Recent").data["statement"] == CANONICAL

@@ -136,7 +136,7 @@ def test_generated_patterns_match_what_the_definition_says(
 ) -> None:
     """Half of them are declared after the first plan was made, so that they are in a delta of it."""
     half = len(written) // 2
-    with tempfile.TemporaryDirectory() as folder, runnel.open(Path(folder) / "root") as engine:
+    with tempfile.TemporaryDirectory() as folder, runnel.connect(Path(folder) / "root") as engine:
         engine.execute("register feed Pages;")
         items = [{"id": str(row), "graph": graph, "even": row % 2 == 0} for row, graph in enumerate(given_graphs)]
 
@@ -207,7 +207,7 @@ def test_prefixes_are_resolved_when_a_feed_is_declared(declared: Engine) -> None
     (shown,) = declared.execute("show feeds;")
     assert not any(" ex:" in line for line in shown.lines)
     again = [line for line in shown.lines if line.startswith(("register feed", "create feed"))]
-    with tempfile.TemporaryDirectory() as folder, runnel.open(Path(folder) / "root") as other:
+    with tempfile.TemporaryDirectory() as folder, runnel.connect(Path(folder) / "root") as other:
         other.execute("\n".join(again))
         assert other.execute("show feeds;")[0].lines == shown.lines
 

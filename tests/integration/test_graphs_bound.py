@@ -10,7 +10,7 @@ import pytest
 from tests.integration.in_process import InProcess
 
 from runnel.catalog.declared import feeds
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.engine.trial.collect_matches import collect_matches
 from runnel.engine.trial.trial_matcher import open_matcher
 from runnel.errors import InvalidConditionError
@@ -67,7 +67,7 @@ ITEMS: list[dict[str, Any]] = [
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     operator_work.operators.cache_clear()
-    with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,)) as opened:
+    with connect(tmp_path / "root", create=True, operator_modules=(MODULE,)) as opened:
         OperatorEnvironment.of(opened.root.settings).keep(opened.root.storage)
         opened.execute(SCRIPT + "".join(f"subscribe to {name} output log;" for name in NAMES))
         yield opened
@@ -192,7 +192,7 @@ def test_items_that_were_found_elsewhere_are_bound_afterward(engine: Engine) -> 
 def test_a_subscription_that_starts_in_the_past_gets_bindings(tmp_path: Path) -> None:
     MemorySink.clear()
     operator_work.operators.cache_clear()
-    with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,)) as engine:
+    with connect(tmp_path / "root", create=True, operator_modules=(MODULE,)) as engine:
         OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
         engine.execute(SCRIPT)
         engine.publish("Pages", ITEMS)

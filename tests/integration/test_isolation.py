@@ -30,7 +30,7 @@ class World:
 
     def __init__(self, folder: Path, seed: int) -> None:
         self.random = random.Random(seed)
-        self.operator = runnel.open(folder)
+        self.operator = runnel.connect(folder)
         self.operator.execute("register feed Wire; create feed News from Wire where n > 1;")
         self.runner: InProcess | None = None
         self.engines: dict[str, Engine] = {}

@@ -40,7 +40,7 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[
     options: dict[str, Any] = {} if server is None else {"catalog": server.schema()}
 
     def open_one() -> Engine:
-        made.append(runnel.open(tmp_path / "root", **options))
+        made.append(runnel.connect(tmp_path / "root", **options))
         return made[-1]
 
     yield open_one
@@ -130,7 +130,7 @@ subscribe to Wire output mail 'me@mail.example';
 
 def test_a_large_script_leaves_what_small_ones_leave(tmp_path: Path) -> None:
     text = SCRIPT + many("Q") + "create feed Late from Q7 | Both where n = 1; subscribe to Late output log;"
-    with runnel.open(tmp_path / "one") as one, runnel.open(tmp_path / "many") as other:
+    with runnel.connect(tmp_path / "one") as one, runnel.connect(tmp_path / "many") as other:
         together = one.execute(text)
         parts = batched(parse(text), 40)
         apart = [outcome for part in parts for outcome in other.execute(print_script(one.statement for one in part))]
@@ -243,7 +243,7 @@ def test_a_name_that_means_another_feed_now_is_read_anew(
 
 
 def test_at_last_it_takes_its_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with runnel.open(tmp_path / "root") as engine, runnel.open(tmp_path / "root") as other:
+    with runnel.connect(tmp_path / "root") as engine, runnel.connect(tmp_path / "root") as other:
         engine.execute("register feed News;")
         declared: list[str] = []
 
@@ -264,12 +264,12 @@ def test_a_plan_that_was_collected_meanwhile_is_no_damage(tmp_path: Path, monkey
     def gone(root: Workspace, change: plan_change.PlanChange) -> plan_change.CompiledChange:
         tries.append("compiled")
         if len(tries) == 1:
-            with runnel.open(tmp_path / "root") as other:
+            with runnel.connect(tmp_path / "root") as other:
                 other.execute("create feed Other from News; subscribe to Other output log;")
             raise CorruptDataError("plans/1/manifest.json cannot be read")
         return real(root, change)
 
-    with runnel.open(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "root") as engine:
         engine.execute("register feed News;")
         monkeypatch.setattr(commit_change, "compile_plan", gone)
         engine.execute(many("Q"))
@@ -303,7 +303,7 @@ def test_an_error_in_a_large_script_is_the_same_and_changes_nothing(opened: Call
 
 
 def test_a_quota_is_kept_by_a_large_script(tmp_path: Path) -> None:
-    with runnel.open(tmp_path / "root", owner_queries=COUNT // 2) as engine:
+    with runnel.connect(tmp_path / "root", owner_queries=COUNT // 2) as engine:
         engine.execute("register feed News;")
         engine.owners.add("ada")
         with pytest.raises(QuotaExceededError):

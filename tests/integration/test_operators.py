@@ -18,7 +18,7 @@ from tests.integration.in_process import InProcess
 from runnel.catalog.declared import feeds
 from runnel.catalog.learned import operator_statistics
 from runnel.catalog.logs import match_segments, undecided
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.errors import TooExpensiveError
 from runnel.logs.items.supplements import log_again
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
@@ -52,7 +52,7 @@ ITEMS: list[dict[str, Any]] = [
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     operator_work.operators.cache_clear()
-    with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,)) as opened:
+    with connect(tmp_path / "root", create=True, operator_modules=(MODULE,)) as opened:
         OperatorEnvironment.of(opened.root.settings).keep(opened.root.storage)
         yield opened
     operator_work.operators.cache_clear()
@@ -124,7 +124,7 @@ def test_what_may_pass_is_tried_again_for_its_queries_alone(tmp_path: Path) -> N
     operator_work.operators.cache_clear()
     clock = FakeClock(datetime.now(UTC))  # commits go by the clock of their own process
     file = tmp_path / "service"
-    with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
+    with connect(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
         OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
         engine.execute(
             f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 hours;"
@@ -157,7 +157,7 @@ def test_what_may_pass_is_tried_again_for_its_queries_alone(tmp_path: Path) -> N
 def test_what_is_in_the_log_again_is_one_item_to_those_who_look_back(tmp_path: Path) -> None:
     operator_work.operators.cache_clear()
     clock = FakeClock(datetime.now(UTC))
-    with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
+    with connect(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
         OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
         engine.execute(
             f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 hours;"
@@ -178,7 +178,7 @@ def test_an_alternative_that_may_hold_later_is_tried_and_two_operators_are_no_tw
     operator_work.operators.cache_clear()
     clock = FakeClock(datetime.now(UTC))
     file = tmp_path / "service"
-    with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
+    with connect(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
         OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
         engine.execute(
             f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 hours;"
@@ -203,7 +203,7 @@ def test_an_alternative_that_may_hold_later_is_tried_and_two_operators_are_no_tw
 
 def test_a_retry_that_a_distinct_feed_would_stop_is_told_and_not_lost(tmp_path: Path) -> None:
     operator_work.operators.cache_clear()
-    with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,)) as engine:
+    with connect(tmp_path / "root", create=True, operator_modules=(MODULE,)) as engine:
         OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
         engine.execute(
             f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 hours;"
@@ -222,7 +222,7 @@ def test_a_retry_that_a_distinct_feed_would_stop_is_told_and_not_lost(tmp_path: 
 def test_trying_ends(tmp_path: Path) -> None:
     operator_work.operators.cache_clear()
     clock = FakeClock(datetime.now(UTC))
-    with open_engine(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
+    with connect(tmp_path / "root", create=True, operator_modules=(MODULE,), clock=clock) as engine:
         OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
         engine.execute(
             f"register feed Wire; register operator moody() from '{MODULE}:moody' on error retry for 1 seconds;"
@@ -305,9 +305,7 @@ def test_previews_say_first_what_they_cost(engine: Engine) -> None:
 
 
 def test_a_preview_that_would_cost_too_much_asks_nobody(tmp_path: Path) -> None:
-    with open_engine(
-        tmp_path / "root", create=True, operator_modules=(MODULE,), preview_operator_seconds=0.05
-    ) as engine:
+    with connect(tmp_path / "root", create=True, operator_modules=(MODULE,), preview_operator_seconds=0.05) as engine:
         engine.execute(SCRIPT)
         engine.publish("Cameras", ITEMS)
         with pytest.raises(TooExpensiveError, match="6 items"):
@@ -315,9 +313,7 @@ def test_a_preview_that_would_cost_too_much_asks_nobody(tmp_path: Path) -> None:
 
 
 def test_a_test_of_the_past_that_would_cost_too_much_asks_nobody(tmp_path: Path) -> None:
-    with open_engine(
-        tmp_path / "root", create=True, operator_modules=(MODULE,), preview_operator_seconds=0.3
-    ) as engine:
+    with connect(tmp_path / "root", create=True, operator_modules=(MODULE,), preview_operator_seconds=0.3) as engine:
         OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
         engine.execute(
             f"{SCRIPT} register operator endless() from '{MODULE}:endless' cost 10 seconds;"

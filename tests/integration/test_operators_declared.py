@@ -75,7 +75,7 @@ def modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def engine(tmp_path: Path, modules: Path) -> Iterator[Engine]:
-    with runnel.open(tmp_path / "root", operator_modules=("city_vision",)) as opened:
+    with runnel.connect(tmp_path / "root", operator_modules=("city_vision",)) as opened:
         opened.execute("register feed Wire;")
         yield opened
 
@@ -134,14 +134,14 @@ def test_what_is_shown_registers_the_same_again(engine: Engine) -> None:
 
 
 def test_nothing_is_imported_that_is_not_allowed(tmp_path: Path, modules: Path) -> None:
-    with runnel.open(tmp_path / "strict") as engine:
+    with runnel.connect(tmp_path / "strict") as engine:
         error = refused(engine, "register operator mob from 'city_vision:mob_pattern';")
         assert "city_vision" in error.message
         assert "operator_modules" in (error.hint or "")
         assert refused(engine, "register operator x from 'os:system';")
         assert refused(engine, "register operator x from 'city_vision.evil:f';")
     assert not (modules / "imported").exists()
-    with runnel.open(tmp_path / "strict", operator_modules=("city",)) as engine:
+    with runnel.connect(tmp_path / "strict", operator_modules=("city",)) as engine:
         assert refused(engine, "register operator mob from 'city_vision:mob_pattern';")
         assert not (modules / "imported").exists(), "city allows city.vision, not city_vision"
 
@@ -197,7 +197,7 @@ def test_what_comes_with_runnel_refuses_its_configuration_when_it_is_registered(
     connection.close()
     away = "postgresql://runnel:s3cret@127.0.0.1:9/market"
     databases = {"market": f"sqlite:///{tmp_path}/market.sqlite", "away": away}
-    with runnel.open(tmp_path / "root", operator_databases=databases) as engine:
+    with runnel.connect(tmp_path / "root", operator_databases=databases) as engine:
         error = refused(engine, f"register feed Wire; register operator {registration};")
         assert message in error.message
         assert hint in (error.hint or "")

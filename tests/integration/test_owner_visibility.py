@@ -54,7 +54,7 @@ class World:
     """A workspace of an admin and the owners ann and bob, with canaries in everything that is not ann's to see."""
 
     def __init__(self, folder: Path) -> None:
-        self.admin = runnel.open(
+        self.admin = runnel.connect(
             folder / "root",
             clock=FakeClock(),
             operator_modules=("moody_operators",),
@@ -351,7 +351,7 @@ QUESTIONS = [
 def answers_of_ann(folder: Path, *, others: bool, subscribes: bool) -> list[str]:
     """Ann's answers about the admin's feeds; `others` subscribe to them or not, and ann too or not."""
     items = [{"id": str(number), "title": f"rock {number % 2}", "n": number} for number in range(1, 7)]
-    with runnel.open(folder, clock=FakeClock()) as admin:
+    with runnel.connect(folder, clock=FakeClock()) as admin:
         admin.execute(
             "register feed Wire; create feed News from Wire where n > 1; create feed Top from News where n > 2;"
             "create feed Fresh from Wire distinct by title within 9 days;"
@@ -399,5 +399,5 @@ def test_owners_see_the_matches_that_their_own_subscriptions_cause(tmp_path: Pat
 
 def test_the_matches_of_others_are_recorded_all_the_same(tmp_path: Path) -> None:
     answers_of_ann(tmp_path, others=True, subscribes=False)
-    with runnel.open(tmp_path) as admin:
+    with runnel.connect(tmp_path) as admin:
         assert [one.item.id for one in admin.matches("News")] == ["3", "4", "5", "6"]

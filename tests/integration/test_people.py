@@ -74,7 +74,7 @@ def _sheet(engine: Engine, name: str, text: str) -> None:
 def test_a_token_opens_the_root_for_its_owner(engine: Engine) -> None:
     engine.owners.add("ann")
     token = engine.owners.new_token("ann", "laptop").data["token"]
-    with runnel.open(engine.root.folder, token=token) as opened:
+    with runnel.connect(engine.root.folder, token=token) as opened:
         assert (opened.actor.name, opened.actor.is_admin) == ("ann", False)
         opened.execute("register feed Mine;")
     assert engine.authenticated(token).execute("show feeds;")[0].lines == ("register feed Mine;",)
@@ -83,12 +83,12 @@ def test_a_token_opens_the_root_for_its_owner(engine: Engine) -> None:
     assert token not in str(listed)
     engine.owners.revoke(listed.data["tokens"][0]["id"])
     with pytest.raises(NotAllowedError, match="not valid"):
-        runnel.open(engine.root.folder, token=token)
+        runnel.connect(engine.root.folder, token=token)
 
 
 def test_a_token_makes_no_root(tmp_path: Path) -> None:
     with pytest.raises(NotAWorkspaceError):
-        runnel.open(tmp_path / "none", token="runnel_1_x")
+        runnel.connect(tmp_path / "none", token="runnel_1_x")
     assert not (tmp_path / "none").exists()
 
 
@@ -124,7 +124,7 @@ def test_an_engine_that_is_open_already_ends_with_its_token(engine: Engine, end:
     engine.owners.add("ann")
     made = engine.owners.new_token("ann", "laptop").data
     other = engine.authenticated(engine.owners.new_token("ann", "phone").data["token"])
-    with runnel.open(engine.root.folder, token=made["token"]) as ann:
+    with runnel.connect(engine.root.folder, token=made["token"]) as ann:
         ann.execute("register feed Mine;")
         ann.publish("Mine", [{"id": "1"}])
         for attempt in _attempts(ann)[1:8]:
@@ -214,7 +214,7 @@ def test_an_owner_is_refused_at_the_place(
 
 
 def test_an_endpoint_at_a_private_address_is_taken_where_the_operator_allows_it(tmp_path: Path) -> None:
-    with runnel.open(tmp_path / "root", allowed_addresses=("10.1.0.0/16",)) as engine:
+    with runnel.connect(tmp_path / "root", allowed_addresses=("10.1.0.0/16",)) as engine:
         engine.execute(WIRE)
         made = engine.execute("subscribe to Rock output webhook 'http://10.1.2.3/x';")[0]
         assert made.data["target"] == "http://10.1.2.3/x"
@@ -472,7 +472,7 @@ def test_how_long_a_subscription_lasts(
 
 
 def test_no_days_mean_until_somebody_ends_it(tmp_path: Path) -> None:
-    with runnel.open(tmp_path / "root", subscription_days=0) as engine:
+    with runnel.connect(tmp_path / "root", subscription_days=0) as engine:
         engine.execute(f"{WIRE} subscribe to Rock output mail 'me@mail.example';")
         assert engine.execute("show subscriptions;")[0].data["subscriptions"][0]["expires"] is None
         assert engine.execute("renew subscription 1;")[0].message == "subscription 1 lasts until it is ended"
@@ -723,7 +723,7 @@ class Quotas(RuleBasedStateMachine):
         import tempfile
 
         self.folder = tempfile.TemporaryDirectory()
-        self.engine = runnel.open(Path(self.folder.name) / "root")
+        self.engine = runnel.connect(Path(self.folder.name) / "root")
         self.engine.execute("register feed Wire;")
         self.engine.owners.add("ann")
         self.engine.owners.quota("ann", owners.Quotas(self.QUERIES, self.SUBSCRIPTIONS))

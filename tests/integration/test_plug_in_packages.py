@@ -23,7 +23,7 @@ import sys
 import runnel
 
 workspace, mails, paint = sys.argv[1:]
-with runnel.open(workspace) as engine:
+with runnel.connect(workspace) as engine:
     if not engine.root.out.joinpath("loud.db").exists():
         engine.execute(f'''
             register operator shouted from 'shouted';

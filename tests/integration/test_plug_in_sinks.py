@@ -119,7 +119,7 @@ def chat(monkeypatch: pytest.MonkeyPatch) -> Iterator[Chat]:
 
 @pytest.fixture
 def runner(tmp_path: Path, clock: FakeClock, chat: Chat) -> Iterator[InProcess]:
-    with runnel.open(tmp_path / "root", clock=clock, public_url=PUBLIC) as engine:
+    with runnel.connect(tmp_path / "root", clock=clock, public_url=PUBLIC) as engine:
         engine.execute(DECLARED)
         made = InProcess(engine)
         yield made

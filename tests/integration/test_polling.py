@@ -43,7 +43,7 @@ def server() -> Iterator[FeedServer]:
 @pytest.fixture
 def web_engine(tmp_path: Path, clock: FakeClock) -> Iterator[Engine]:
     MemorySink.clear()
-    with runnel.open(tmp_path / "root", clock=clock, allowed_addresses=LOOPBACK) as opened:
+    with runnel.connect(tmp_path / "root", clock=clock, allowed_addresses=LOOPBACK) as opened:
         yield opened
     MemorySink.clear()
 
@@ -137,7 +137,7 @@ def test_a_hub_pushes_through_our_own_server(tmp_path: Path, server: FeedServer)
     links = f"<{server.url('/hub')}>; rel=hub, <{server.url('/rss')}>; rel=self"
     server.pages["/rss"] = Page(rss("1"), headers={"Link": links})
     public = "http://news.example"  # a reverse proxy would forward it to our server
-    with runnel.open(
+    with runnel.connect(
         tmp_path / "root", listen="127.0.0.1:0", public_url=public, allowed_addresses=LOOPBACK
     ) as engine:
         engine.execute(f"register feed '{server.url('/rss')}' as Events; subscribe to Events output log;")
@@ -187,7 +187,7 @@ _VICTIM = """
 import sys
 import runnel
 from runnel.sources.web_feeds.poller import Poller
-with runnel.open(sys.argv[1], poll_seconds=1, allowed_addresses=("127.0.0.1/32",)) as engine:
+with runnel.connect(sys.argv[1], poll_seconds=1, allowed_addresses=("127.0.0.1/32",)) as engine:
     poller = Poller(engine.root.catalog, engine._acquirer, engine.root.settings)
     print("polling", flush=True)
     while True:
@@ -202,7 +202,7 @@ def test_a_poller_that_is_killed_loses_and_repeats_nothing(tmp_path: Path, serve
     for name in names:
         server.pages[f"/{name}"] = Page(rss("0"), tagged=True)
     folder = tmp_path / "root"
-    with runnel.open(folder, allowed_addresses=LOOPBACK) as engine:
+    with runnel.connect(folder, allowed_addresses=LOOPBACK) as engine:
         engine.execute("".join(f"register feed '{server.url(f'/{name}')}' as {name};" for name in names))
     dice = random.Random(7)
     for _ in range(3):
@@ -219,7 +219,7 @@ def test_a_poller_that_is_killed_loses_and_repeats_nothing(tmp_path: Path, serve
         finally:
             victim.send_signal(signal.SIGKILL)
             victim.wait()
-    with runnel.open(folder, allowed_addresses=LOOPBACK, clock=lambda: time.time() + 3600) as engine:
+    with runnel.connect(folder, allowed_addresses=LOOPBACK, clock=lambda: time.time() + 3600) as engine:
         poller = Poller(engine.root.catalog, engine._acquirer, engine.root.settings)
         poller.poll(once=True)
         poller.close()

@@ -64,7 +64,7 @@ def shared() -> Iterator[Path]:
 
 def _fill(folder: Path, **settings: Any) -> None:
     """A workspace with files of every kind that is written without Spark."""
-    with runnel.open(folder, **settings) as engine:
+    with runnel.connect(folder, **settings) as engine:
         engine.execute(SCRIPT)
         configure_logging(engine.root.settings, folder)
         logging.getLogger("runnel").info("a line for the admin")
@@ -93,7 +93,7 @@ def _read_by_nobody(folder: Path) -> set[str]:
 def test_nothing_that_runnel_writes_is_open_to_others(shared: Path, umask: int) -> None:
     root, backup, again = shared / "root", shared / "backup", shared / "again"
     _fill(root)
-    with runnel.open(root) as engine:
+    with runnel.connect(root) as engine:
         back_up(engine.root, backup)
         back_up(engine.root, shared / "linked", link=True)
     restore(backup, again)
@@ -106,7 +106,7 @@ def test_nothing_that_runnel_writes_is_open_to_others(shared: Path, umask: int) 
 
 
 def test_new_folders_above_a_workspace_or_backup_are_writable_for_their_owner_alone(shared: Path, umask: int) -> None:
-    with runnel.open(shared / "a" / "b" / "root") as engine:
+    with runnel.connect(shared / "a" / "b" / "root") as engine:
         back_up(engine.root, shared / "c" / "d" / "backup")
     for folder in ("a", "a/b", "c", "c/d"):
         assert stat.S_IMODE((shared / folder).stat().st_mode) == 0o755 & ~umask
@@ -116,7 +116,7 @@ def test_the_errors_of_spark_and_exported_lists_are_private(shared: Path, umask:
     with _stderr_into(shared / "spark-stderr.log"):
         subprocess.run([sys.executable, "-c", "import sys; sys.stderr.write('lost')"], check=True, timeout=60)
     assert (shared / "spark-stderr.log").read_text() == "lost"
-    with runnel.open(shared / "root") as engine:
+    with runnel.connect(shared / "root") as engine:
         engine.execute("register feed 'https://muse.example/rss?token=secret' as Muse;")
     done = CliRunner().invoke(
         app, ["opml", "export", "-o", str(shared / "feeds.opml"), "--root", str(shared / "root")]
@@ -144,7 +144,7 @@ def test_files_in_a_folder_of_the_admin_are_as_open_as_the_folder(shared: Path, 
         root, feeds = shared / f"root{mode:o}", shared / f"feeds{mode:o}"
         feeds.mkdir()
         feeds.chmod(mode)
-        with runnel.open(root, out_folders=(feeds,)) as engine:
+        with runnel.connect(root, out_folders=(feeds,)) as engine:
             engine.execute("register feed Wire; create feed Rock from Wire where title contains 'rock';")
             engine.execute(f"subscribe to Rock output rss '{feeds}/deep/rock.xml';")
             engine.publish("Wire", [{"id": "1", "title": "rock"}])
@@ -224,7 +224,7 @@ def test_doctor_checks_files_and_a_catalog_elsewhere(shared: Path) -> None:
     catalog.parent.mkdir()
     catalog.parent.chmod(0o755)
     settings: dict[str, Any] = {"storage": storage.as_uri(), "catalog": f"sqlite:///{catalog}"}
-    with runnel.open(root, **settings) as engine:
+    with runnel.connect(root, **settings) as engine:
         engine.execute(SCRIPT)
         engine.publish("Wire", [{"id": "1", "title": "rock"}])
     (root / "runnel.toml").write_text("".join(f'{name} = "{url}"\n' for name, url in settings.items()))

@@ -119,7 +119,7 @@ def test_a_document_with_some_bad_items_gives_the_good_ones(engine: Engine) -> N
 
 
 def test_the_first_document_of_a_feed_does_not_flood(tmp_path: Path) -> None:
-    with runnel.open(tmp_path / "root", first_fetch_items=3) as engine:
+    with runnel.connect(tmp_path / "root", first_fetch_items=3) as engine:
         engine.execute("register feed 'drop' as News; register feed 'lines' as Lines;")
         folder, lines = _drop(engine), _drop(engine, "lines")
         (folder / "a.xml").write_text(_rss(*range(1, 11)))
@@ -171,7 +171,7 @@ def test_publishing_is_refused_where_nothing_can_be_published(engine: Engine) ->
 
 
 def test_publishing_waits_and_is_refused_at_the_lag_limit(tmp_path: Path) -> None:
-    with runnel.open(tmp_path / "root", lag_limit=5, publish_wait_seconds=0) as engine:
+    with runnel.connect(tmp_path / "root", lag_limit=5, publish_wait_seconds=0) as engine:
         engine.execute("register feed Wire; register feed 'drop' as News;")
         (_drop(engine) / "a.jsonl").write_text('{"id": "from file"}\n')
         engine.publish("Wire", [{"id": str(number)} for number in range(5)])

@@ -201,7 +201,7 @@ def test_webhooks_carry_graphs_as_ntriples(tmp_path: Path, server: FeedServer) -
         return web.Response(status=204)
 
     server.handlers["/hook"] = take
-    with runnel.open(tmp_path / "root", allowed_addresses=("127.0.0.1",)) as engine:
+    with runnel.connect(tmp_path / "root", allowed_addresses=("127.0.0.1",)) as engine:
         published(engine, f"subscribe to All output webhook '{server.url('/hook')}';")
         sent = [item["attributes"]["graph"] for message in taken for item in message["data"]["items"]]
         assert sent == [[graph_of(item)] for item in items_of(engine)]
@@ -268,7 +268,7 @@ def test_a_backup_holds_graphs(engine: Engine, tmp_path: Path) -> None:
     before = items_of(engine)
     back_up(engine.root, tmp_path / "copy")
     restore(tmp_path / "copy", tmp_path / "again")
-    with runnel.open(tmp_path / "again") as other:
+    with runnel.connect(tmp_path / "again") as other:
         assert items_of(other) == before
         assert all(isinstance(item.first(GRAPH), RdfGraph) for item in items_of(other))
 

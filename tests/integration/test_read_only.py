@@ -36,7 +36,7 @@ def _give_up_privileges() -> None:
 def folder(tmp_path: Path) -> Iterator[Path]:
     """A workspace that this test's commands may read and not write."""
     folder = tmp_path / "root"
-    with runnel.open(folder) as engine:
+    with runnel.connect(folder) as engine:
         engine.execute(SCRIPT)
         engine.publish("Wire", [{"id": "1", "title": "rock"}, {"id": "2", "title": "jazz"}])
         InProcess(engine).run()
@@ -111,7 +111,7 @@ def test_commands_that_write_say_what_is_wrong(folder: Path, tmp_path: Path, arg
 def test_declaring_needs_no_right_to_write_the_file_that_is_only_locked(tmp_path: Path) -> None:
     """Root makes it with the rights of root; the user who owns the workspace declares after that."""
     folder = tmp_path / "root"
-    with runnel.open(folder) as engine:
+    with runnel.connect(folder) as engine:
         engine.execute(SCRIPT)
     (folder / "catalog.sqlite.declaring").chmod(0o444)
     done = _runnel("exec", "register feed Other;", "--root", str(folder))
@@ -132,7 +132,7 @@ def test_catalog_that_another_process_writes_is_read_as_it_is_now(folder: Path) 
     (folder / "items").chmod(0o755)
     (folder / "items" / "log").mkdir(exist_ok=True)
     (folder / "items" / "log").chmod(0o755)
-    with runnel.open(folder) as engine:
+    with runnel.connect(folder) as engine:
         engine.publish("Wire", [{"id": "3", "title": "rock"}])
         assert (folder / "catalog.sqlite-wal").stat().st_size > 0
         for path in folder.glob("catalog.sqlite*"):

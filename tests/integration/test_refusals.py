@@ -47,7 +47,7 @@ def runner(tmp_path: Path, clock: FakeClock, post: Post) -> Iterator[InProcess]:
     MemorySink.clear()
     with (
         serving(post) as port,
-        runnel.open(
+        runnel.connect(
             tmp_path / "root",
             clock=clock,
             smtp_host="127.0.0.1",

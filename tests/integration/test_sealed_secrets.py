@@ -75,7 +75,7 @@ def _files_with(folder: Path, secret: bytes) -> set[str]:
 
 
 def test_the_files_of_a_workspace_and_of_a_backup_hold_no_secret(tmp_path: Path) -> None:
-    with runnel.open(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "root") as engine:
         made = _fill(engine)
         assert _read(engine) == made
         back_up(engine.root, tmp_path / "backup")
@@ -84,7 +84,7 @@ def test_the_files_of_a_workspace_and_of_a_backup_hold_no_secret(tmp_path: Path)
         assert _files_with(tmp_path, secret) == set()
     assert _files_with(tmp_path, key.value) == {f"root/{KEY_FILE}"}
     assert stat.S_IMODE((tmp_path / "root" / KEY_FILE).stat().st_mode) == 0o600
-    with runnel.open(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "root") as engine:
         assert _read(engine) == made
 
 
@@ -98,14 +98,14 @@ def die(*arguments):
         original(*arguments)
     os.kill(os.getpid(), signal.SIGKILL)
 seal_secrets.set_fingerprint = die
-runnel.open(sys.argv[1])
+runnel.connect(sys.argv[1])
 """
 
 
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_kill_while_the_key_is_made_leaves_a_key_that_fits(tmp_path: Path, when: str) -> None:
     root = tmp_path / "root"
-    with runnel.open(root):
+    with runnel.connect(root):
         pass
     (root / KEY_FILE).unlink()
     with sqlite3.connect(root / "catalog.sqlite") as connection:
@@ -115,43 +115,43 @@ def test_a_kill_while_the_key_is_made_leaves_a_key_that_fits(tmp_path: Path, whe
     killed = subprocess.run(command, timeout=120, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert (root / KEY_FILE).exists(), "the key is there before a row needs it"
-    with runnel.open(root) as engine:
+    with runnel.connect(root) as engine:
         made = _fill(engine)
-    with runnel.open(root) as engine:
+    with runnel.connect(root) as engine:
         assert _read(engine) == made
 
 
 def test_a_lost_or_foreign_key_is_noticed_and_can_be_replaced(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    with runnel.open(root) as engine:
+    with runnel.connect(root) as engine:
         made = _fill(engine)
     file = root / KEY_FILE
     content = file.read_bytes()
     file.unlink()
     with pytest.raises(WorkspaceError, match="is missing"):
-        runnel.open(root)
+        runnel.connect(root)
     file.write_text(json.dumps({"format": 1, "key": WorkspaceKey.make().value.hex()}))
     with pytest.raises(WorkspaceError, match="not the key"):
-        runnel.open(root)
+        runnel.connect(root)
     for damaged in (b"", b"{}", b"[1]", content[:-9], content.replace(b'"format": 1', b'"format": 2')):
         file.write_bytes(damaged)
         with pytest.raises(CorruptDataError, match="is not a key"):
-            runnel.open(root)
+            runnel.connect(root)
     file.write_bytes(content)
-    with runnel.open(root) as engine:
+    with runnel.connect(root) as engine:
         assert _read(engine) == made, "the right one is accepted again"
 
     file.unlink()
     done = CliRunner().invoke(app, ["adopt", "--new-key", "--root", str(root)])
     assert done.exit_code == 0, done.output
-    with runnel.open(root) as engine:
+    with runnel.connect(root) as engine:
         assert _read(engine) == {"signing key": None, "unsubscribe": None, "hub": None}
         rotated = engine.execute("rotate key of subscription 1;")[0].data["key"]
         assert _read(engine)["signing key"] == b64decode(str(rotated).removeprefix(PREFIX))
 
 
 def test_a_secret_moved_to_another_row_is_refused(tmp_path: Path) -> None:
-    with runnel.open(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "root") as engine:
         _fill(engine)
         engine.execute(HOOK)
         with engine.root.catalog.write() as connection:
@@ -170,7 +170,7 @@ def test_a_secret_moved_to_another_row_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture
 def backup(tmp_path: Path) -> Path:
-    with runnel.open(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "root") as engine:
         _fill(engine)
         engine.publish("Wire", [{"id": "1", "title": "rock"}])
         back_up(engine.root, tmp_path / "backup")
@@ -183,14 +183,14 @@ def _edit(backup: Path, **values: object) -> None:
 
 
 def test_with_the_key_a_backup_is_checked_and_its_secrets_come_back(backup: Path, tmp_path: Path) -> None:
-    with runnel.open(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "root") as engine:
         before = _read(engine)
     done = CliRunner().invoke(
         app, ["restore", str(backup), str(tmp_path / "again"), "--key-file", str(tmp_path / "root" / KEY_FILE)]
     )
     assert done.exit_code == 0, done.output
     assert "signature of the backup is right" in done.output
-    with runnel.open(tmp_path / "again") as engine:
+    with runnel.connect(tmp_path / "again") as engine:
         assert _read(engine) == before
 
 
@@ -199,7 +199,7 @@ def test_without_the_key_it_is_said_that_nothing_was_checked_and_what_is_lost(ba
     assert done.exit_code == 0, done.output
     assert "was not checked" in done.output
     assert "3 secrets could not be restored" in done.output
-    with runnel.open(tmp_path / "again") as engine:
+    with runnel.connect(tmp_path / "again") as engine:
         assert set(_read(engine).values()) == {None}
         assert engine.status().accepted == 1
 
@@ -241,7 +241,7 @@ def test_a_new_backup_does_not_sign_what_somebody_changed_in_the_old_one(backup:
     files = json.loads((backup / MANIFEST).read_bytes())["files"]
     files[name] = {"size": changed.size, "sha256": changed.sha256}
     _edit(backup, files=files)
-    with runnel.open(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "root") as engine:
         back_up(engine.root, backup)
     assert read_manifest(backup).files[name] == digest
     restore(backup, tmp_path / "again", key=read_key_file(tmp_path / "root" / KEY_FILE))
@@ -264,7 +264,7 @@ def test_a_backup_without_a_fingerprint_does_not_bring_back_secrets_that_nobody_
         signature=None,
     )
     assert restore(backup, tmp_path / "again").lost_secrets == 3
-    with runnel.open(tmp_path / "again") as engine:
+    with runnel.connect(tmp_path / "again") as engine:
         assert set(_read(engine).values()) == {None}
 
 
@@ -273,7 +273,7 @@ def test_a_backup_without_a_fingerprint_does_not_bring_back_secrets_that_nobody_
 
 def test_the_key_is_not_replaced_while_a_runner_is_active(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    with runnel.open(root) as engine:
+    with runnel.connect(root) as engine:
         made = _fill(engine)
         with engine.root.catalog.write() as connection:
             lease = leases.acquire(connection, 60.0)
@@ -291,13 +291,13 @@ def test_the_key_is_not_replaced_while_a_runner_is_active(tmp_path: Path) -> Non
 
 def test_a_process_with_the_old_key_seals_nothing(tmp_path: Path) -> None:
     root = tmp_path / "root"
-    with runnel.open(root) as old:
+    with runnel.connect(root) as old:
         _fill(old)
         adopt_workspace(root, new_key=True)
         for statement in (HOOK, "rotate key of subscription 1;"):
             with pytest.raises(WorkspaceError, match="key of the workspace was replaced"):
                 old.execute(statement)
-        with runnel.open(root) as new:
+        with runnel.connect(root) as new:
             new.execute(HOOK)
             with new.root.catalog.read() as connection:
                 assert keys_of(connection, range(9)).keys() == {2}
@@ -308,7 +308,7 @@ def test_replacing_the_key_never_leaves_the_catalog_without_a_fingerprint(
 ) -> None:
     """Otherwise a process with the old key could seal a secret in between."""
     root = tmp_path / "root"
-    with runnel.open(root) as engine:
+    with runnel.connect(root) as engine:
         seen: list[int | None] = []
         original = Catalog.write
 
@@ -331,7 +331,7 @@ def test_a_signing_key_that_cannot_be_unsealed_holds_up_only_its_own_subscriptio
 ) -> None:
     with (
         listening(Endpoint()) as endpoint,
-        runnel.open(tmp_path / "root", allowed_addresses=("127.0.0.0/8",)) as engine,
+        runnel.connect(tmp_path / "root", allowed_addresses=("127.0.0.0/8",)) as engine,
     ):
         engine.execute(SCRIPT)
         for path in ("/bad", "/good"):

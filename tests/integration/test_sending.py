@@ -114,7 +114,7 @@ def _put_in_place(monkeypatch: pytest.MonkeyPatch, sink: Endpoints | WebhookSink
 @contextmanager
 def _running(folder: Path, clock: Callable[[], float] = time.time, **chosen: Any) -> Iterator[InProcess]:
     MemorySink.clear()
-    with runnel.open(folder, clock=clock, **chosen) as engine:
+    with runnel.connect(folder, clock=clock, **chosen) as engine:
         engine.execute(DECLARED)
         runner = InProcess(engine)
         try:

@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner
 
 from runnel.cli.main import app
-from runnel.engine import open_engine
+from runnel.engine import connect
 
 VARIABLE = "RUNNEL_TOKEN"
 FOR_OWNERS = {
@@ -49,7 +49,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def tokens(root: Path) -> dict[str, str]:
     """A token of an owner, one of the admin, and one that nobody has."""
-    with open_engine(root) as engine:
+    with connect(root) as engine:
         engine.owners.add("ann")
         made = {name: str(engine.owners.new_token(name, "test").data["token"]) for name in ("ann", "operator")}
     return {**made, "nobody": "runnel_99_" + "x" * 43, "empty": ""}

@@ -32,10 +32,10 @@ subscribe to Concerts output log; subscribe to Late output log;
 
 def _open(root: Path, **settings: Any) -> Engine:
     """An engine on a new root whose queries are in three partitions, unless the settings say otherwise."""
-    created = runnel.open(root)
+    created = runnel.connect(root)
     created.close()
     allow_operators(root)
-    engine = runnel.open(root, **({"partitions": 3} | settings))
+    engine = runnel.connect(root, **({"partitions": 3} | settings))
     OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
     return engine
 

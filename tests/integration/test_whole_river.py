@@ -21,7 +21,7 @@ from aiohttp import web
 from tests.integration.in_process import InProcess
 from tests.unit.sinks.mail.smtp_server import serving
 
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 
 FEED = """<?xml version="1.0"?><rss version="2.0"><channel><title>News</title><link>http://127.0.0.1/</link>
 <item><guid>a</guid><title>Rock &lt;script&gt;alert(1)&lt;/script&gt; tonight</title>
@@ -112,7 +112,7 @@ def post() -> Iterator[tuple[Post, int]]:
 
 @pytest.fixture
 def engine(tmp_path: Path, town: Town, post: tuple[Post, int]) -> Iterator[Engine]:
-    with open_engine(
+    with connect(
         tmp_path / "root",
         allowed_addresses=("127.0.0.1/32",),
         smtp_host="127.0.0.1",

@@ -29,7 +29,7 @@ sys.meta_path.insert(0, Watch())
 @pytest.mark.spark
 def test_no_worker_of_a_run_imports_the_catalog(tmp_path: Path) -> None:
     """Every Python process of a real run, the workers included, records what it imports."""
-    with runnel.open(tmp_path / "workspace") as engine:
+    with runnel.connect(tmp_path / "workspace") as engine:
         engine.execute("register feed Wire; create feed Rock from Wire where title contains 'rock';")
         engine.execute("subscribe to Rock output log;")
         engine.publish("Wire", [{"id": "1", "title": "Rock am Ring"}, {"id": "2", "title": "Jazz"}])
@@ -37,10 +37,10 @@ def test_no_worker_of_a_run_imports_the_catalog(tmp_path: Path) -> None:
     imports.mkdir()
     site.mkdir()
     (site / "sitecustomize.py").write_text(WATCH)
-    run = "import sys, runnel; runnel.open(sys.argv[1]).run(once=True)"
+    run = "import sys, runnel; runnel.connect(sys.argv[1]).run(once=True)"
     environment = {**os.environ, "PYTHONPATH": str(site), "IMPORTS": str(imports)}
     subprocess.run([sys.executable, "-c", run, tmp_path / "workspace"], env=environment, check=True, timeout=600)
-    with runnel.open(tmp_path / "workspace") as engine:
+    with runnel.connect(tmp_path / "workspace") as engine:
         assert [match.item.id for match in engine.matches("Rock")] == ["1"]
 
     lines = [line.split() for file in imports.iterdir() for line in file.read_text().splitlines()]

@@ -40,7 +40,7 @@ def demo(
 
     Example: `runnel demo --items 4000 --queries 3000`
     """
-    from runnel.engine import open_engine
+    from runnel.engine import connect
     from runnel.streaming.java import java_version
     from runnel.testing.world import World
 
@@ -50,7 +50,7 @@ def demo(
         _clear(folder)
         with _step(f"making a world of {items:,} items and {queries:,} standing queries"):
             world = World.generate(seed=seed, items=items, queries=queries)
-        with open_engine(folder, first_fetch_items=1_000_000) as engine:
+        with connect(folder, first_fetch_items=1_000_000) as engine:
             (folder / _MARK).touch(FILE_MODE)
             with _step(f"declaring {len(world.feeds)} feeds, {len(world.queries):,} queries and their subscriptions"):
                 engine.execute(world.script())

@@ -51,12 +51,12 @@ def open_for_command(
 
     `admin_only` names what only the admin can do; the token of another owner is then refused.
     """
-    from runnel.engine import open_engine
+    from runnel.engine import connect
 
     token = _given(token)
     if token is not None and acting is not None:
         raise InputError("--as and a token cannot be combined", hint="give one of the two")
-    with open_engine(root, create=False, token=token, **settings) as engine:
+    with connect(root, create=False, token=token, **settings) as engine:
         if admin_only is not None:
             engine.require_admin(admin_only)
         if acting is None:

@@ -3,6 +3,6 @@
 In: scripts, items, questions. Out: outcomes, matches, progress. The other packages do the work.
 """
 
-from runnel.engine.engine import Engine, MatchedItem, open_engine
+from runnel.engine.engine import Engine, MatchedItem, connect
 
-__all__ = ["Engine", "MatchedItem", "open_engine"]
+__all__ = ["Engine", "MatchedItem", "connect"]

@@ -45,6 +45,7 @@ from runnel.language.grammar.parser import parse
 from runnel.language.phrase_notes import phrase_notes
 from runnel.language.printing import print_statement
 from runnel.language.syntax import statements as said
+from runnel.language.syntax.parameters import Parameters, ParameterValue
 from runnel.logs.items.item_log import Accepted
 from runnel.model.bindings import NO_BINDINGS, Bindings
 from runnel.model.item import Item
@@ -68,15 +69,20 @@ class MatchedItem:
     bindings: Bindings = NO_BINDINGS
 
 
-def open_engine(
-    root: str | Path, *, create: bool = True, clock: Clock = time.time, token: str | None = None, **settings: Any
+def connect(
+    path: str | Path, *, create: bool = True, clock: Clock = time.time, token: str | None = None, **settings: Any
 ) -> Engine:
-    """Open the root in a folder; a folder that is no root yet becomes one unless `create` is false.
+    """Open the workspace in a folder. A folder without a workspace becomes one unless `create` is false.
 
-    Keyword arguments are settings that stand in for those of the root's `runnel.toml`. With a token the engine acts
-    for the token's owner, without one for the operator: whoever can open the root's files is.
+    Keyword arguments override settings of the workspace's `runnel.toml`. With a token the engine acts for the token's
+    owner. Without one it acts for the admin, who is anyone that can open the files of the workspace.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, connect(folder) as engine:
+    ...     print(engine.execute("register feed Wire")[0].message)
+    registered feed Wire
     """
-    folder = Path(root)
+    folder = Path(path)
     try:
         opened = open_workspace(folder, clock=clock, **settings)
     except NotAWorkspaceError:
@@ -158,19 +164,23 @@ class Engine:
 
     # --- declaring and asking ------------------------------------------------------------------------------------
 
-    def execute(self, text: str) -> list[Outcome]:
+    def execute(self, text: str, /, **parameters: ParameterValue) -> list[Outcome]:
         """Run a script: all its declarations in one transaction, then its questions, in order.
 
-        If a declaration is refused nothing has changed, and the error knows its place in the text.
+        Keyword arguments are the values of parameters such as `:word`, which may stand for any constant, never for a
+        name. If a declaration is refused, nothing has changed, and the error has its position in the text.
         """
-        return self._run(parse(text), text)
+        values = Parameters(parameters)
+        script = parse(text, parameters=values)
+        values.refuse_unused(text, script[0].span if script else said.NOWHERE)
+        return self._run(script, text, values)
 
     def apply(self, statement: said.Statement) -> Outcome:
         """Run one statement that is not a text yet."""
         text = print_statement(statement)
         return self._run([said.Parsed(statement, said.NOWHERE)], text)[0]
 
-    def _run(self, script: list[said.Parsed], text: str) -> list[Outcome]:
+    def _run(self, script: list[said.Parsed], text: str, values: Parameters | None = None) -> list[Outcome]:
         self._check_actor()
         declarations = [
             (number, one) for number, one in enumerate(script) if not isinstance(one.statement, _QUESTIONS)
@@ -181,13 +191,15 @@ class Engine:
             if isinstance(one.statement, _QUESTIONS):
                 with locate_errors(text, one.span, done):
                     outcomes[number] = self._answer(one.statement)
-        return self._noted([outcomes[number] for number in range(len(script))], script, text)
+        return self._noted([outcomes[number] for number in range(len(script))], script, text, values)
 
     @staticmethod
-    def _noted(outcomes: list[Outcome], script: list[said.Parsed], text: str) -> list[Outcome]:
+    def _noted(
+        outcomes: list[Outcome], script: list[said.Parsed], text: str, values: Parameters | None
+    ) -> list[Outcome]:
         """The outcomes, each with the notes on its statement."""
         starts = [(one.span.line, one.span.column) for one in script]
-        for place, note in phrase_notes(text):
+        for place, note in phrase_notes(text, values):
             number = max(bisect_right(starts, place) - 1, 0)
             outcomes[number] = outcomes[number].with_notes([note])
         return outcomes

@@ -12,16 +12,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from runnel.algebra.values.words import word_spans
+from runnel.language.syntax.parameters import Parameters
 
 _TEXT = r"'[^']*+(?:''[^']*+)*+'"
+_PHRASE = rf"(?:{_TEXT}|:[A-Za-z_][A-Za-z0-9_]*+)"
 _PHRASES = re.compile(
     rf"""{_TEXT} | "[^"]*+" | --[^\n]*+
-      | \bcontains\s++ (?: (?:all|any) \s*+ \(\s*+ )? (?P<phrases> {_TEXT} (?:\s*+,\s*+{_TEXT})*+ )""",
+      | \bcontains\s++ (?: (?:all|any) \s*+ \(?\s*+ )? (?P<phrases> {_PHRASE} (?:\s*+,\s*+{_PHRASE})*+ )""",
     re.VERBOSE | re.IGNORECASE,
 )
 """Phrases, and what is skipped because it is none: other texts, quoted names and comments."""
 
-_ONE = re.compile(_TEXT)
+_ONE = re.compile(_PHRASE)
 _PLAIN = re.compile(r"'[\w\s]*+'", re.ASCII)
 _SEPARATING = frozenset(".,;:!'\"’ʼ＇…/")
 _SEPARATING_KINDS = frozenset({"Pd", "Pi", "Pf", "Ps", "Pe", "Zs", "Zl", "Zp", "Cc", "Cf", "Mn"})
@@ -35,8 +37,8 @@ class Note(NamedTuple):
     text: str
 
 
-def phrase_notes(text: str) -> list[Note]:
-    """Notes on the phrases of a script.
+def phrase_notes(text: str, parameters: Parameters | None = None) -> list[Note]:
+    """Notes on the phrases of a script, and on those that its parameters stand for.
 
     >>> for place, note in phrase_notes("create feed C from A where x contains 'c++' and y contains 'rock*';"):
     ...     print(place, note)
@@ -45,23 +47,26 @@ def phrase_notes(text: str) -> list[Note]:
     """
     notes = []
     line, line_start = 1, 0
-    for offset, phrase in _surprising(text):
+    for offset, phrase in _surprising(text, parameters or Parameters()):
         line += text.count("\n", line_start, offset)
         line_start = max(line_start, text.rfind("\n", 0, offset) + 1)
         notes.append(Note((line, offset - line_start + 1), _note(phrase)))
     return notes
 
 
-def _surprising(text: str) -> Iterator[tuple[int, str]]:
+def _surprising(text: str, parameters: Parameters) -> Iterator[tuple[int, str]]:
     """The phrases with ignored characters, and their offsets."""
     for match in _PHRASES.finditer(text):
         if match["phrases"] is None:
             continue
-        for quoted in _ONE.finditer(text, *match.span("phrases")):
-            if not _PLAIN.fullmatch(quoted[0]):
-                phrase = quoted[0][1:-1].replace("''", "'")
+        for written in _ONE.finditer(text, *match.span("phrases")):
+            if _PLAIN.fullmatch(written[0]):
+                continue
+            is_parameter = written[0][0] == ":"
+            phrases = parameters.texts(written[0][1:]) if is_parameter else [written[0][1:-1].replace("''", "'")]
+            for phrase in phrases:
                 if _ignored(phrase):
-                    yield quoted.start(), phrase
+                    yield written.start(), phrase
 
 
 def _ignored(phrase: str) -> str:

@@ -10,7 +10,7 @@ from runnel.sinks.contract import Delivery, LocalSink
 
 
 class MatchLogOnly(LocalSink):
-    """Sends nothing: matches stay in the match log, for `runnel.open(…).matches(name)` and others to read.
+    """Sends nothing: matches stay in the match log, for `runnel.connect(…).matches(name)` and others to read.
 
     >>> MatchLogOnly().validate_target(None, Path("/srv/runnel")) is None
     True

@@ -9,7 +9,7 @@ from sqlalchemy import insert, update
 
 from runnel.catalog.logs import item_segments
 from runnel.catalog.store import schema
-from runnel.engine import open_engine
+from runnel.engine import connect
 from runnel.testing import FakeClock
 
 DAYS = 31
@@ -17,7 +17,7 @@ DAYS = 31
 
 def test_a_push_does_not_make_a_polled_feed_forget_what_it_shows(tmp_path: Path) -> None:
     clock = FakeClock()
-    with open_engine(tmp_path / "root", clock=clock) as engine:
+    with connect(tmp_path / "root", clock=clock) as engine:
         engine.execute("register feed Wire;")
         engine.publish("Wire", [{"id": "old"}])
         catalog = engine.root.catalog

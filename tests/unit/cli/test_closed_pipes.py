@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.engine import open_engine
+from runnel.engine import connect
 
 RUNNEL = str(Path(sys.executable).with_name("runnel"))
 FEEDS = 2_000
@@ -22,7 +22,7 @@ def workspace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     script = "".join(
         f"register feed 'http://h.example/{number}' as Feed_with_a_long_name_{number:04};" for number in range(FEEDS)
     )
-    with open_engine(folder) as engine:
+    with connect(folder) as engine:
         engine.execute(script)
     return folder
 
@@ -89,7 +89,7 @@ def test_exit_code_of_an_error_that_nobody_reads(words: list[str], code: int, wo
 
 
 def test_work_goes_on_after_the_reader_left(tmp_path: Path) -> None:
-    open_engine(tmp_path / "news").close()
+    connect(tmp_path / "news").close()
     reading, writing = os.pipe()
     os.close(reading)
     script = "show feeds; register feed First; show feeds; register feed Second;"
@@ -97,7 +97,7 @@ def test_work_goes_on_after_the_reader_left(tmp_path: Path) -> None:
         subprocess.run([RUNNEL, "exec", script], stdout=writing, check=True, env=_environment(tmp_path / "news"))
     finally:
         os.close(writing)
-    with open_engine(tmp_path / "news") as engine:
+    with connect(tmp_path / "news") as engine:
         assert len(engine.show("feeds").data["feeds"]) == 2
 
 

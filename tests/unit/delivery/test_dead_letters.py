@@ -31,7 +31,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 def runner(tmp_path: Path, clock: FakeClock) -> Iterator[InProcess]:
     MemorySink.clear()
-    with runnel.open(tmp_path / "root", clock=clock, retry_seconds=(5, 300)) as engine:
+    with runnel.connect(tmp_path / "root", clock=clock, retry_seconds=(5, 300)) as engine:
         engine.execute("register feed Wire; create feed Rock from Wire where title contains 'rock';")
         engine.execute("subscribe to Rock output memory 'a'; subscribe to Rock output memory 'b';")
         made = InProcess(engine)

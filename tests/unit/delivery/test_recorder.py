@@ -28,7 +28,7 @@ WORDS = ("rock", "jazz", "folk", "soul", "punk", "opera")
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     MemorySink.clear()
-    with runnel.open(tmp_path / "root") as opened:
+    with runnel.connect(tmp_path / "root") as opened:
         opened.execute("register feed Wire;")
         for word in WORDS:
             opened.execute(f"create feed {word.title()} from Wire where title contains '{word}';")

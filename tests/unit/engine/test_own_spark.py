@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from pyspark.sql import SparkSession
 
-from runnel.engine import open_engine
+from runnel.engine import connect
 from runnel.engine.own_spark import OwnSpark
 from runnel.errors import WorkspaceError
 
@@ -24,7 +24,7 @@ def test_a_session_of_the_caller_that_does_not_authenticate_is_reported_once(
 ) -> None:
     session = SimpleNamespace(conf=conf)
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: session)
-    with open_engine(tmp_path / "root") as engine:
+    with connect(tmp_path / "root") as engine:
         spark = OwnSpark(engine.root)
         assert spark.session() is session
         assert spark.session() is session
@@ -35,7 +35,7 @@ def test_root_does_not_start_spark_in_the_workspace_of_another_user(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
-    with open_engine(tmp_path / "root") as engine:
+    with connect(tmp_path / "root") as engine:
         if os.geteuid() == 0:
             os.chown(engine.root.folder, 12345, 12345)
         else:

@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def _fill(folder: Path, **settings: Any) -> None:
-    with runnel.open(folder, **settings) as engine:
+    with runnel.connect(folder, **settings) as engine:
         engine.execute(SCRIPT)
         for number in range(4):
             engine.publish("Wire", [{"id": str(number), "title": "rock"}])
@@ -331,7 +331,7 @@ def test_most_files_are_never_removed(folder: Path, caplog: pytest.LogCaptureFix
 
 def test_older_catalog_removes_no_files_and_doctor_says_so(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     older = (folder / "catalog.sqlite").read_bytes()
-    with runnel.open(folder) as engine:
+    with runnel.connect(folder) as engine:
         _more(engine)
     for file in folder.glob("catalog.sqlite*"):
         file.unlink()
@@ -354,7 +354,7 @@ def _more(engine: Engine) -> None:
 
 
 def test_plans_that_are_no_longer_needed_are_removed_without_counting_as_orphans(folder: Path) -> None:
-    with runnel.open(folder, orphan_seconds=0.0) as engine:
+    with runnel.connect(folder, orphan_seconds=0.0) as engine:
         for number in range(30):
             engine.execute(f"create or replace feed Rock from Wire where title contains 'rock {number}';")
         root = engine.root

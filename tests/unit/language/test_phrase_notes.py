@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.engine import open_engine
+from runnel.engine import connect
 from runnel.language.phrase_notes import phrase_notes
 
 
@@ -52,7 +52,7 @@ def test_several_phrases_have_a_note_each_at_their_place() -> None:
 
 
 def test_the_answer_of_the_statement_shows_its_notes(tmp_path: Path) -> None:
-    with open_engine(tmp_path / "workspace") as engine:
+    with connect(tmp_path / "workspace") as engine:
         registered, plain, noted = engine.execute(
             "register feed A; create feed B from A where title contains 'rock';\n"
             "create feed C from A where title contains 'c++';"

@@ -48,7 +48,7 @@ def clock() -> FakeClock:
 @pytest.fixture
 def engine(tmp_path: Path, clock: FakeClock) -> Iterator[Engine]:
     MemorySink.clear()
-    with runnel.open(tmp_path / "root", clock=clock, lag_limit=10) as opened:
+    with runnel.connect(tmp_path / "root", clock=clock, lag_limit=10) as opened:
         sheets = opened.root.folder / "sheets"
         sheets.mkdir(exist_ok=True)
         (sheets / "shout.xsl").write_text(SHOUT)

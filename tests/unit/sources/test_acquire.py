@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.integration.in_process import read_files
 
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.engine.open_delivery import _entries
 from runnel.errors import BrokenDocumentError, InputError, StorageFullError
 from runnel.sources import document_child, drop_folder, drop_folder_source
@@ -33,7 +33,7 @@ def drop(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def engine(tmp_path: Path, drop: Path) -> Iterator[Engine]:
-    with open_engine(tmp_path / "root", first_fetch_items=3) as opened:
+    with connect(tmp_path / "root", first_fetch_items=3) as opened:
         opened.execute(f"register feed '{drop}' as Wire;")
         yield opened
 
@@ -184,7 +184,7 @@ def test_a_hostile_document_is_refused_whichever_way_it_comes(engine: Engine, dr
 
 
 def test_the_most_items_of_a_document_can_be_set(tmp_path: Path) -> None:
-    with open_engine(tmp_path / "small", max_document_items=2) as engine:
+    with connect(tmp_path / "small", max_document_items=2) as engine:
         engine.execute("register feed Mine;")
         assert engine.publish_document("Mine", b'{"id":1}\n{"id":2}', name="a.jsonl")[0].accepted == 2
         with pytest.raises(BrokenDocumentError, match="the document has more than 2 items"):

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from runnel.engine import open_engine
+from runnel.engine import connect
 from runnel.errors import StorageFullError, WorkspaceError
 from runnel.storage.file_storage import FileStorage, open_storage
 
@@ -46,9 +46,9 @@ def test_an_unknown_scheme_names_the_known_ones() -> None:
 
 
 def test_a_folder_may_have_any_name_that_needs_no_question_mark(tmp_path: Path) -> None:
-    with open_engine(tmp_path / "my röot 100%") as engine:
+    with connect(tmp_path / "my röot 100%") as engine:
         engine.execute("register feed Wire;")
         engine.publish("Wire", [{"id": "1"}])
     assert [path.name for path in tmp_path.iterdir()] == ["my röot 100%"]
     with pytest.raises(WorkspaceError, match="must not have"):
-        open_engine(tmp_path / "a?b")
+        connect(tmp_path / "a?b")

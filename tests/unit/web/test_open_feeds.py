@@ -14,7 +14,7 @@ import pytest
 from tests.unit.web.test_server import Asked, Run
 
 from runnel.catalog.access.owners import Quotas
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.errors import InputError, StatementSyntaxError
 from runnel.web import rate_limits, routes_publish
 from runnel.web.rate_limits import RateLimiter, client_key
@@ -52,7 +52,7 @@ def strangers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stran
     now = [0.0]
     monkeypatch.setattr(routes_publish, "RateLimiter", lambda: RateLimiter(clock=lambda: now[0]))
     limits = {"open_body_bytes": 2000, "open_client_items_per_minute": 6, "trusted_proxies": ("127.0.0.1",)}
-    with open_engine(tmp_path / "root", **limits) as engine:  # type: ignore[arg-type]
+    with connect(tmp_path / "root", **limits) as engine:  # type: ignore[arg-type]
         engine.execute("register feed Box open; register feed Closed; register feed Few open to 3 items per minute;")
         server = Server(engine.root, Asked(), "127.0.0.1:0")
         server.start(Run())
@@ -191,7 +191,7 @@ def test_client_is_the_same_on_every_port(strangers: Strangers) -> None:
 
 
 def test_forwarded_header_counts_only_from_trusted_proxies(tmp_path: Path) -> None:
-    with open_engine(tmp_path / "root", open_client_items_per_minute=2) as engine:
+    with connect(tmp_path / "root", open_client_items_per_minute=2) as engine:
         engine.execute("register feed Box open;")
         server = Server(engine.root, Asked(), "127.0.0.1:0")
         server.start(Run())

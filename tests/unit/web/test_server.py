@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from runnel.catalog.access.workspace_secrets import UNSUBSCRIBE, unsubscribe_token, workspace_secret
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.engine.run.health import Health
 from runnel.errors import BacklogError, WorkspaceError
 from runnel.sources.acquire import Acquisition
@@ -80,7 +80,7 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    with open_engine(tmp_path / "root", max_document_bytes=1000) as engine:
+    with connect(tmp_path / "root", max_document_bytes=1000) as engine:
         engine.execute("register feed Wire; create feed Rock from Wire; subscribe to Rock output log;")
         run, hubs = Run(), Asked()
         made = Server(engine.root, hubs, "127.0.0.1:0")

@@ -24,7 +24,7 @@ from runnel.language.syntax.literals import (
     read_variable,
 )
 from runnel.language.syntax.reader import TokenReader
-from runnel.language.syntax.script_tokens import NUMBER, TEXT, VARIABLE, WORD, Token
+from runnel.language.syntax.script_tokens import DATE, NUMBER, TEXT, TRUTH, VARIABLE, WORD, Token
 from runnel.language.syntax.statements import Name
 from runnel.language.syntax.tag_names import read_tags
 
@@ -43,8 +43,8 @@ def parse_list(tokens: TokenReader, parse_entry: Callable[[TokenReader], Entry])
 
 
 def parse_enclosed(tokens: TokenReader, parse_entry: Callable[[TokenReader], Entry]) -> list[Entry]:
-    """`(entry, entry, …)`: a list in parentheses, which is no level of nesting."""
-    tokens.expect("(")
+    """`(entry, entry, …)`: a list in parentheses, which is no level of nesting, or a parameter that is a list."""
+    tokens.open_list()
     entries = parse_list(tokens, parse_entry)
     tokens.expect(")")
     return entries
@@ -115,6 +115,12 @@ def take_literal(tokens: TokenReader) -> Literal | None:
         tokens.advance()
         token = tokens.expect_text()
         return Literal(read_date(read_text(token), token), token)
+    if tokens.kind == DATE:
+        token = tokens.take_token()
+        return Literal(read_date(read_text(token), token), token)
+    if tokens.kind == TRUTH:
+        token = tokens.take_token()
+        return Literal(_TRUTHS[token.text], token)
     return None
 
 

@@ -11,6 +11,7 @@ from runnel.language.gc_paused import gc_paused
 from runnel.language.grammar.parse_conditions import CONDITIONS
 from runnel.language.grammar.parse_statements import STATEMENTS
 from runnel.language.syntax import expectations as expects
+from runnel.language.syntax.parameters import Parameters
 from runnel.language.syntax.reader import ConditionSyntax, Grammar, TokenReader
 from runnel.language.syntax.script_tokens import END
 from runnel.language.syntax.statements import Parsed
@@ -49,17 +50,21 @@ def _syntax_of(family: Family, reference: str) -> ConditionSyntax:
     return syntax
 
 
-def parse(text: str, grammar: Grammar | None = None) -> list[Parsed]:
+def parse(text: str, grammar: Grammar | None = None, parameters: Parameters | None = None) -> list[Parsed]:
     """The statements of a script, in order; the last `;` may be missing if there is only one statement.
+
+    `parameters` are the values of names such as `:word`.
 
     >>> [parsed.statement.name.text for parsed in parse("explain feed Rock")]
     ['Rock']
+    >>> parse("why item :item in Rock", parameters=Parameters({"item": "it's 1"}))[0].statement.item
+    "it's 1"
     >>> parse("-- nothing but a comment")
     []
     """
     try:
         with gc_paused():
-            return _parse_script(TokenReader(text, grammar or current_grammar()))
+            return _parse_script(TokenReader(text, grammar or current_grammar(), parameters))
     except StatementError as error:
         raise error.located(text) from None
 

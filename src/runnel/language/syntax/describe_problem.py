@@ -22,6 +22,7 @@ from runnel.language.syntax.script_tokens import (
     END,
     NUMBER,
     OPEN_BLOCK,
+    PARAMETER,
     QUOTED,
     SIGN,
     STRANGE_WORD,
@@ -138,6 +139,7 @@ def _describe_unclosed_quote(span: Span, quote: str) -> StatementSyntaxError:
 def _hint(problem: Problem) -> str | None:
     """What to write instead: the hint of the first check that recognizes the mistake."""
     checks: tuple[Callable[[Problem], str | None], ...] = (
+        _parameter_hint,
         _block_hint,
         _sign_hint,
         _quotes_hint,
@@ -149,6 +151,12 @@ def _hint(problem: Problem) -> str | None:
         _open_hint,
     )
     return next((hint for check in checks if (hint := check(problem)) is not None), None)
+
+
+def _parameter_hint(problem: Problem) -> str | None:
+    if problem.kind == PARAMETER:
+        return "a parameter stands for a value of the type that is expected here, never for a name or a keyword"
+    return None
 
 
 def _block_hint(problem: Problem) -> str | None:

@@ -6,8 +6,10 @@ rules looked for at the current token, so that an error can name everything that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from runnel.algebra.nodes.render import RESERVED
@@ -15,7 +17,20 @@ from runnel.errors import Span, StatementSyntaxError
 from runnel.language.syntax import expectations
 from runnel.language.syntax.describe_problem import describe_problem
 from runnel.language.syntax.nesting import DEEPEST, too_deep
-from runnel.language.syntax.script_tokens import END, NUMBER, QUOTED, SIGN, TEXT, TOKEN, WORD, Script, Token
+from runnel.language.syntax.parameters import Parameters, ValueToken
+from runnel.language.syntax.script_tokens import (
+    END,
+    LIST,
+    NUMBER,
+    PARAMETER,
+    QUOTED,
+    SIGN,
+    TEXT,
+    TOKEN,
+    WORD,
+    Script,
+    Token,
+)
 from runnel.model.item import MAX_NAME
 
 if TYPE_CHECKING:
@@ -68,13 +83,14 @@ class TokenReader:
 
     `kind`, `text`, `start` and `end` describe the current token. `word` is a word in small letters or a sign, and
     empty for every other token, so that rules compare it with keywords and signs alike. `is_scoped` says that the
-    brackets of a condition on a variable are open.
+    brackets of a condition on a variable are open. The token of a parameter is that of its value.
     """
 
     __slots__ = (
         "_depth",
         "_matches",
         "_missed",
+        "_parameters",
         "conditions",
         "end",
         "grammar",
@@ -87,11 +103,12 @@ class TokenReader:
         "word",
     )
 
-    def __init__(self, text: str, grammar: Grammar) -> None:
+    def __init__(self, text: str, grammar: Grammar, parameters: Parameters | None = None) -> None:
         self.script = Script(text)
         self.grammar = grammar
         self.conditions = grammar.conditions
-        self._matches = TOKEN.finditer(text)
+        self._parameters = parameters or Parameters()
+        self._matches: Iterator[re.Match[str] | ValueToken] = TOKEN.finditer(text)
         self._missed: list[str] = []
         self._depth = 0
         self.is_scoped = False
@@ -111,15 +128,21 @@ class TokenReader:
             self.word = text
         else:
             self.word = ""
+            if kind == PARAMETER:
+                self._read_parameter()
         self._missed.clear()
+
+    def _read_parameter(self) -> None:
+        """Replace the current token, a parameter, by the token of its value."""
+        self.kind, self.text = self._parameters.kind_and_text(self.text[1:], self.span)
 
     def token(self) -> Token:
         """The current token, to be kept."""
-        return Token(self.text, self.start, self.script)
+        return Token(self.text, self.start, self.end, self.script)
 
     def take_token(self) -> Token:
         """The current token; go on to the next one."""
-        token = Token(self.text, self.start, self.script)
+        token = Token(self.text, self.start, self.end, self.script)
         self.advance()
         return token
 
@@ -226,7 +249,8 @@ class TokenReader:
             return self.take_token()
         sign = self.token()
         self.advance()
-        return Token(sign.text + self.take_token().text, sign.start, self.script)
+        number = self.take_token()
+        return Token(sign.text + number.text, sign.start, number.end, self.script)
 
     def expect_number(self) -> Token:
         """A number, perhaps with a sign."""
@@ -235,6 +259,15 @@ class TokenReader:
         return self.take_number()
 
     # Parentheses.
+
+    def open_list(self) -> None:
+        """Go over the parenthesis that opens a list of values, or into a parameter that is a list."""
+        if self.kind == LIST:
+            entries = self._parameters.entries(self.text[1:], self.start, self.end, self.span)
+            self._matches = chain(entries, self._matches)
+            self.advance()
+        else:
+            self.expect("(")
 
     def open(self) -> None:
         """Go over a parenthesis that opens a level of nesting."""

@@ -33,6 +33,12 @@ BINDING: Final = "BINDING"
 BLOCK: Final = "BLOCK"
 OPEN_BLOCK: Final = "OPEN_BLOCK"
 """`graph {` without its closing brace: it reaches to the end of the script."""
+PARAMETER: Final = "PARAMETER"
+"""`:word`. A reader replaces it by the token of its value."""
+TRUTH: Final = "TRUTH"
+DATE: Final = "DATE"
+LIST: Final = "LIST"
+"""Kinds that only values of parameters have, so that they are read as constants and as nothing else."""
 SIGN: Final = "SIGN"
 END: Final = "END"
 
@@ -49,6 +55,7 @@ TOKEN: Final = re.compile(
       | (?P<{QUOTED}>"[^"]*+(?:""[^"]*+)*+")
       | (?P<{VARIABLE}>\$[A-Za-z_][A-Za-z0-9_]*+)
       | (?P<{BINDING}>\?[A-Za-z_][A-Za-z0-9_]*+)
+      | (?P<{PARAMETER}>(?<!\w):[A-Za-z_][A-Za-z0-9_]*+)
       | (?P<{STRANGE_WORD}>\w++)
       | (?P<{SIGN}><=|>=|<>|!=|&&|\|\||/\*|//|(?s:.))
       | (?P<{END}>\Z)
@@ -91,24 +98,27 @@ class Script:
 
 
 class Token:
-    """A token as written, and where it stands.
+    """A token as written, and where it stands. The text of a parameter is that of its value.
 
     >>> Token("graph { }").span
     Span(line=1, column=1, end_column=10)
     """
 
-    __slots__ = ("_script", "start", "text")
+    __slots__ = ("_script", "end", "start", "text")
 
-    def __init__(self, text: str, start: int = 0, script: Script | None = None) -> None:
+    def __init__(self, text: str, start: int = 0, end: int | None = None, script: Script | None = None) -> None:
         self.text = text
         self.start = start
+        self.end = len(text) if end is None else end
         self._script = script
 
     @property
     def span(self) -> Span:
         """The place of the token in its script."""
-        return (self._script or Script(self.text)).span(self.start, self.start + len(self.text))
+        return (self._script or Script(self.text)).span(self.start, self.end)
 
     def span_inside(self, start: int, end: int) -> Span:
-        """The place of some characters of the token."""
+        """The place of some characters of the token; of a parameter, the place of the whole."""
+        if self.end - self.start != len(self.text):
+            return self.span
         return (self._script or Script(self.text)).span(self.start + start, self.start + end)

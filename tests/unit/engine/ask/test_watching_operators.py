@@ -17,7 +17,7 @@ from runnel.catalog.learned import operator_cache
 from runnel.catalog.logs import undecided
 from runnel.catalog.store import schema
 from runnel.cli.main import app
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.engine.ask.vitals import operator_figures, read_vitals
 from runnel.engine.run.health import Health
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
@@ -49,9 +49,9 @@ class Run:
 def run(tmp_path: Path) -> Iterator[InProcess]:
     """A root where operators answered some calls and failed of two items."""
     operator_work.operators.cache_clear()
-    with open_engine(tmp_path / "root") as new:
+    with connect(tmp_path / "root") as new:
         (new.root.folder / "runnel.toml").write_text(f'operator_modules = ["{MODULE}"]\n')
-    with open_engine(tmp_path / "root") as opened:
+    with connect(tmp_path / "root") as opened:
         OperatorEnvironment.of(opened.root.settings).keep(opened.root.storage)
         opened.execute(SCRIPT)
         opened.publish("Wire", ITEMS)
@@ -102,7 +102,7 @@ def test_status_has_a_line_where_operators_are_in_use(engine: Engine, tmp_path: 
     assert status.to_json()["operators"]["waiting"] == 2
     quiet = replace(status, operators=replace(status.operators, unknown=0, waiting=0))
     assert "operators      2, 12 calls, 10 known answers" in quiet.lines()
-    with open_engine(tmp_path / "other") as other:
+    with connect(tmp_path / "other") as other:
         assert not any(line.startswith("operators") for line in other.status().lines())
 
 
@@ -142,7 +142,7 @@ def test_doctor_finds_operators_well(engine: Engine) -> None:
 
 
 def test_doctor_says_nothing_of_operators_where_there_are_none(tmp_path: Path) -> None:
-    open_engine(tmp_path / "root").close()
+    connect(tmp_path / "root").close()
     assert not {"operators", "answers", "retries"} & _doctor(tmp_path / "root").keys()
 
 

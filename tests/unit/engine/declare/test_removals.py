@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store import schema
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.engine.planning import plan_change
 from runnel.errors import CorruptDataError, NotFoundError
 from runnel.logs.garbage import collect_garbage
@@ -136,7 +136,7 @@ changes = st.one_of(
 @given(st.lists(changes, min_size=2, max_size=10))
 @settings(deadline=None, max_examples=8)
 def test_after_any_changes_the_plan_answers_as_one_compiled_anew(series: list[tuple[str, object]]) -> None:
-    with tempfile.TemporaryDirectory() as folder, open_engine(Path(folder, "root")) as engine:
+    with tempfile.TemporaryDirectory() as folder, connect(Path(folder, "root")) as engine:
         life = Life(engine)
         engine.execute(DECLARED)
         life.toggle(FEEDS)
@@ -162,7 +162,7 @@ def test_after_any_changes_the_plan_answers_as_one_compiled_anew(series: list[tu
 
 @pytest.fixture
 def life(tmp_path: Path) -> Iterator[Life]:
-    with open_engine(tmp_path / "root") as engine:
+    with connect(tmp_path / "root") as engine:
         engine.execute(DECLARED)
         found = Life(engine)
         found.toggle(FEEDS)

@@ -16,7 +16,7 @@ from runnel.catalog.learned.partition_loads import PartitionLoad
 from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.cli.main import app
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.engine.ask.status import read_status
 from runnel.engine.ask.vitals import read_vitals
 from runnel.engine.planning.partition_figures import next_start
@@ -28,14 +28,14 @@ from runnel.web.collect_report import collect_report
 
 @pytest.fixture
 def divided(tmp_path: Path) -> Iterator[Engine]:
-    with open_engine(tmp_path / "root", partitions=3, partition_strategy="grouped") as opened:
+    with connect(tmp_path / "root", partitions=3, partition_strategy="grouped") as opened:
         opened.execute(DECLARED)
         yield opened
 
 
 def _told(folder: Path, **settings: Any) -> str:
     """What status says of partitions under some settings, in one line."""
-    with open_engine(folder, **settings) as engine:
+    with connect(folder, **settings) as engine:
         lines = read_status(engine.root).lines()
     first = next(place for place, line in enumerate(lines) if line.startswith("partitions"))
     last = next(place for place, line in enumerate(lines) if line.startswith("runner"))
@@ -55,7 +55,7 @@ def test_status_says_how_the_plan_is_divided_not_how_it_would_be(divided: Engine
         assert f"partitions 3 grouped, as they were divided last the next start of the runner {after}" in told
     told = _told(folder, partitions=3, partition_strategy="spread")
     assert "3 grouped: as many partitions as the settings say the next start of the runner makes them spread" in told
-    with open_engine(folder, partitions=1) as engine:
+    with connect(folder, partitions=1) as engine:
         figures = read_status(engine.root).to_json()["partitions"]
         assert figures["count_reason"] is None
         assert "every worker" in figures["next_start"]
@@ -74,7 +74,7 @@ def test_what_the_next_start_does_has_separators() -> None:
 
 def test_an_undivided_plan_is_told_to_be_undivided_and_why(tmp_path: Path) -> None:
     folder = tmp_path / "root"
-    with open_engine(folder) as engine:
+    with connect(folder) as engine:
         assert read_status(engine.root).undivided is None, "there is no plan yet"
         engine.execute(DECLARED)
         status = read_status(engine.root)
@@ -111,7 +111,7 @@ def test_lines_of_partitions_fit_a_screen(divided: Engine) -> None:
     loads = [PartitionLoad(0, 100, 40, 3_000, 1_000), PartitionLoad(2, 50, 9, 1_000, 2_000)]
     with divided.root.catalog.write() as connection:
         partition_loads.note_loads(connection, current(divided).partitioning or "", loads)
-    with open_engine(divided.root.folder, partitions=1) as engine:
+    with connect(divided.root.folder, partitions=1) as engine:
         lines = read_status(engine.root).lines()
     shown = [line for line in lines if line.startswith(("partitions", " "))]
     assert len(shown) > 3
@@ -179,7 +179,7 @@ def test_the_report_has_the_partitions(divided: Engine) -> None:
 
 
 def test_no_more_partitions_than_queries(tmp_path: Path) -> None:
-    with open_engine(tmp_path / "root", partitions=1_024) as engine:
+    with connect(tmp_path / "root", partitions=1_024) as engine:
         engine.execute(DECLARED)
         row = current(engine)
         assert len(row.pieces) == row.queries + 1

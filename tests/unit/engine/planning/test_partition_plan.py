@@ -19,7 +19,7 @@ from runnel.catalog.learned import partition_loads, stream_statistics
 from runnel.catalog.learned.partition_loads import PartitionLoad
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.cli.main import app
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.engine.ask.status import read_status
 from runnel.engine.ask.vitals import read_vitals
 from runnel.engine.planning import partition_plan, plan_change
@@ -42,14 +42,14 @@ from runnel.web.metrics import render_metrics
 
 @pytest.fixture
 def divided(tmp_path: Path) -> Iterator[Engine]:
-    with open_engine(tmp_path / "root", partitions=3) as opened:
+    with connect(tmp_path / "root", partitions=3) as opened:
         opened.execute(DECLARED)
         yield opened
 
 
 @pytest.fixture
 def whole(tmp_path: Path) -> Iterator[Engine]:
-    with open_engine(tmp_path / "root") as opened:
+    with connect(tmp_path / "root") as opened:
         opened.execute(DECLARED)
         yield opened
 
@@ -90,7 +90,7 @@ def test_settings_take_effect_when_a_runner_looks(whole: Engine) -> None:
     whole.execute("drop feed AllJazz cascade;")
     first, folder = current(whole), whole.root.folder
     for wanted in ({"partitions": 2}, {"partitions": 4}, {"partitions": 4, "partition_strategy": "spread"}):
-        with open_engine(folder, **wanted) as engine:
+        with connect(folder, **wanted) as engine:
             held, before = epoch(engine), current(engine)
             done = ensure_partitioning(engine.root, held)
             row = current(engine)
@@ -105,7 +105,7 @@ def test_settings_take_effect_when_a_runner_looks(whole: Engine) -> None:
             assert made.strategy == wanted.get("partition_strategy", made.strategy)
             assert ensure_partitioning(engine.root, held) is None, "it is as wanted"
             assert_divided_alike(engine, row)
-    with open_engine(folder, partitions=1) as engine:
+    with connect(folder, partitions=1) as engine:
         done = ensure_partitioning(engine.root, epoch(engine))
         assert done is not None
         assert done.partitions == 1
@@ -113,7 +113,7 @@ def test_settings_take_effect_when_a_runner_looks(whole: Engine) -> None:
 
 
 def test_a_plan_that_does_not_fit_into_the_budget_is_divided(tmp_path: Path) -> None:
-    with open_engine(tmp_path / "root", plan_megabytes=1) as engine:
+    with connect(tmp_path / "root", plan_megabytes=1) as engine:
         title = Attribute("title")
         asked: dict[int, Node] = {n: Filter(Read(1), Contains(title, (f"word{n}",))) for n in range(2, 5_000)}
         size = compile_base(engine.root.storage, "plans/large", map(PlanQuery, asked), asked).size
@@ -134,7 +134,7 @@ def test_a_plan_that_does_not_fit_into_the_budget_is_divided(tmp_path: Path) -> 
 def test_nothing_is_published_over_another_base_or_by_who_lost_the_lease(
     whole: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with open_engine(whole.root.folder, partitions=2) as engine:
+    with connect(whole.root.folder, partitions=2) as engine:
         held, real = epoch(engine), partition_plan.partition_queries
 
         def meanwhile(*arguments: object, **named: object) -> object:
@@ -148,7 +148,7 @@ def test_nothing_is_published_over_another_base_or_by_who_lost_the_lease(
         assert row.delta is not None, "what was declared meanwhile is kept"
         assert row.version == done.version
         assert_divided_alike(engine, row)
-    with open_engine(whole.root.folder, partitions=3) as engine:
+    with connect(whole.root.folder, partitions=3) as engine:
         held = epoch(engine)
 
         def rebased(*arguments: object, **named: object) -> object:
@@ -159,7 +159,7 @@ def test_nothing_is_published_over_another_base_or_by_who_lost_the_lease(
         monkeypatch.setattr(partition_plan, "partition_queries", rebased)
         assert ensure_partitioning(engine.root, held) is None
         assert current(engine).base == "plans/other"
-    with open_engine(whole.root.folder, partitions=2) as engine:
+    with connect(whole.root.folder, partitions=2) as engine:
         with engine.root.catalog.write() as connection:
             plan_versions.publish_plan(connection, row.base, None, 1)
         monkeypatch.setattr(partition_plan, "partition_queries", real)
@@ -173,14 +173,14 @@ def test_a_run_divides_before_it_matches_and_does_without_if_that_fails(
     def fails(*arguments: object, **named: object) -> object:
         raise ValueError("a mistake of ours")
 
-    with open_engine(whole.root.folder, partitions=2) as engine, monkeypatch.context() as patched:
+    with connect(whole.root.folder, partitions=2) as engine, monkeypatch.context() as patched:
         patched.setattr(partition_plan, "partition_queries", fails)
         made = Runner(engine.root, SimpleNamespace, engine._parts())
         assert made.run(once=True).state == "stopped"
         assert made.health().counts["turns failed"] == 1
         assert "the queries could not be divided" in caplog.text
         assert current(engine).partitioning is None
-    with open_engine(whole.root.folder, partitions=2) as engine:
+    with connect(whole.root.folder, partitions=2) as engine:
         opened: list[str | None] = []
 
         def spark() -> object:
@@ -260,7 +260,7 @@ def test_a_backup_holds_what_a_version_is_divided_into(divided: Engine, tmp_path
     row = current(divided)
     back_up(divided.root, tmp_path / "backup")
     restore(tmp_path / "backup", tmp_path / "restored")
-    with open_engine(tmp_path / "restored", partitions=3) as engine:
+    with connect(tmp_path / "restored", partitions=3) as engine:
         assert current(engine) == row
         assert_divided_alike(engine, row)
         verify_partitioning(engine.root.storage, row.partitioning or "")

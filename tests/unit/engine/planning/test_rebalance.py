@@ -12,7 +12,7 @@ from tests.unit.engine.planning.partitioned_workspaces import DECLARED, assert_d
 from runnel.catalog.learned import partition_loads
 from runnel.catalog.learned.partition_loads import PartitionLoad
 from runnel.catalog.logs import plan_versions
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.engine.planning import partition_plan, rebalance
 from runnel.engine.planning.rebalance import expected_skew
 from runnel.errors import FencedError
@@ -24,7 +24,7 @@ HOUR = 3_600_000_000
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    with open_engine(tmp_path / "root", partitions=4) as opened:
+    with connect(tmp_path / "root", partitions=4) as opened:
         opened.execute(DECLARED)
         yield opened
 
@@ -85,7 +85,7 @@ def test_partitions_that_are_loaded_alike_stay(engine: Engine) -> None:
 
 
 def test_a_plan_that_is_not_divided_is_left_alone(tmp_path: Path) -> None:
-    with open_engine(tmp_path / "root") as engine:
+    with connect(tmp_path / "root") as engine:
         held = epoch(engine)
         assert rebalance.rebalance(engine.root, held) is None
         engine.execute(DECLARED)

@@ -11,7 +11,7 @@ from runnel.catalog.learned import stream_statistics
 from runnel.catalog.learned.stream_statistics import word_frequencies
 from runnel.catalog.logs import plan_versions
 from runnel.catalog.store import leases
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.engine.planning import reoptimize
 from runnel.errors import CorruptDataError, WorkspaceError
 from runnel.matching.compile.build_matcher import build_matcher
@@ -37,7 +37,7 @@ DECLARED = "register feed News;" + "".join(
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    with open_engine(tmp_path / "root") as opened:
+    with connect(tmp_path / "root") as opened:
         opened.execute(DECLARED)
         yield opened
 
@@ -151,14 +151,14 @@ def test_queries_are_compiled_for_the_matcher_that_the_settings_name(engine: Eng
     engine.execute("create feed Album from News where title contains 'album'; subscribe to Album output log;")
     assert isinstance(matcher(engine), StreamMatcher)
     held = epoch(engine)
-    with open_engine(engine.root.folder, matcher="tree") as changed:
+    with connect(engine.root.folder, matcher="tree") as changed:
         assert isinstance(matcher(changed), StreamMatcher), "a plan keeps its matcher until it is compiled again"
         assert reoptimize.recompile_unusable(changed.root, held) is not None
         assert isinstance(matcher(changed), TreeMatcher)
         assert matcher(changed).match(MUSE).total == 1
         assert reoptimize.recompile_unusable(changed.root, held) is None
     with pytest.raises(WorkspaceError, match="'tere' is not installed; installed: index, streams, tree"):
-        open_engine(engine.root.folder, matcher="tere")
+        connect(engine.root.folder, matcher="tere")
 
 
 def test_a_damaged_plan_is_compiled_again_before_anything_is_matched(engine: Engine) -> None:

@@ -16,7 +16,7 @@ from tests.unit.engine.planning.partitioned_workspaces import (
     move_everything,
 )
 
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.engine.planning.partition_plan import (
     ensure_partitioning,
     partition_queries,
@@ -32,7 +32,7 @@ from runnel.scaleout.partitioning import ASSIGNMENT, MANIFEST, read_assignment, 
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
-    with open_engine(tmp_path / "root", partitions=3) as opened:
+    with connect(tmp_path / "root", partitions=3) as opened:
         opened.execute(DECLARED)
         yield opened
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from runnel.catalog.store import leases
-from runnel.engine import Engine, open_engine
+from runnel.engine import Engine, connect
 from runnel.engine.run import query_keeper, runner
 from runnel.engine.run.run_state import RunState
 from runnel.engine.run.runner import Progress, Runner
@@ -64,7 +64,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     _Query.started = _Query.stopped = 0
     _Query.waited_for = threading.Event()
     _Query.before = tuple(threading.enumerate())
-    with open_engine(tmp_path / "root") as opened:
+    with connect(tmp_path / "root") as opened:
         opened.execute("register feed Wire; subscribe to Wire output log;")
         opened.publish("Wire", [{"id": "1"}])
         yield opened

@@ -191,7 +191,7 @@ def test_backup_of_a_damaged_file_is_refused_by_name(life: LongLife, tmp_path: P
 
 
 def test_quarantined_document_is_checked(tmp_path: Path) -> None:
-    with runnel.open(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "root") as engine:
         engine.execute("register feed Wire;")
         with engine.root.catalog.read() as connection:
             [feed] = feeds.live_feeds(connection)
@@ -205,7 +205,7 @@ def test_quarantined_document_is_checked(tmp_path: Path) -> None:
 
 
 def test_declaring_over_a_damaged_plan_compiles_it_again(tmp_path: Path) -> None:
-    with runnel.open(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "root") as engine:
         engine.execute("register feed Wire; create feed Rock from Wire where title contains 'rock';")
         engine.execute("subscribe to Rock output log;")
         root = engine.root

@@ -27,7 +27,7 @@ from runnel.settings import Settings
 @pytest.fixture
 def backup(tmp_path: Path) -> Path:
     """The backup of a small workspace."""
-    with runnel.open(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "root") as engine:
         engine.execute("register feed Wire; create feed Rock from Wire where title contains 'rock';")
         engine.publish("Wire", [{"id": "1", "title": "rock"}])
         back_up(engine.root, tmp_path / "backup")
@@ -221,7 +221,7 @@ def test_large_files_are_restored_without_being_read_into_memory(
     monkeypatch.setattr("runnel.engine.upkeep.restore._IN_MEMORY", 0)
     restore(backup, tmp_path / "again")
     assert not (tmp_path / "again" / ".restoring").exists()
-    with runnel.open(tmp_path / "again") as engine:
+    with runnel.connect(tmp_path / "again") as engine:
         assert engine.status().accepted == 1
 
 
@@ -236,7 +236,7 @@ def test_a_backup_into_a_folder_with_links_touches_nothing_elsewhere(backup: Pat
         shutil.rmtree(link)
     link.symlink_to(tmp_path / "made" if name == UNFINISHED else home)
     before = {path: path.read_bytes() for path in backup.rglob("*") if path.is_file() and not path.is_symlink()}
-    with runnel.open(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "root") as engine:
         engine.publish("Wire", [{"id": "2", "title": "rock"}])
         with pytest.raises(InputError, match="symbolic links") as refused:
             back_up(engine.root, backup)
@@ -265,14 +265,14 @@ def test_pruning_follows_no_link_that_appears_during_the_backup(
             original(target, manifest)
 
     monkeypatch.setattr(backup_module, "_prune", prune)
-    with runnel.open(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "root") as engine:
         back_up(engine.root, backup)
     assert (home / "thesis").read_text() == "mine"
 
 
 def test_the_marker_of_an_unfinished_backup_is_not_opened_if_it_is_there(backup: Path, tmp_path: Path) -> None:
     os.mkfifo(backup / UNFINISHED)  # to open it would wait for a reader
-    with runnel.open(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "root") as engine:
         back_up(engine.root, backup)
     assert not (backup / UNFINISHED).exists()
 
@@ -281,7 +281,7 @@ def test_a_second_backup_keeps_what_it_needs_and_nothing_else(backup: Path, tmp_
     for stray in ("files/items/stray", "files/old/deep/stray", "snapshots/old/catalog/stray"):
         (backup / stray).parent.mkdir(parents=True, exist_ok=True)
         (backup / stray).write_text("old")
-    with runnel.open(tmp_path / "root") as engine:
+    with runnel.connect(tmp_path / "root") as engine:
         engine.publish("Wire", [{"id": "2", "title": "rock"}])
         made = back_up(engine.root, backup)
         key = engine.root.key.read()

@@ -277,7 +277,7 @@ def test_files_of_earlier_releases_go_on_and_become_valid(
 
 
 def test_the_address_of_the_out_folder_comes_from_the_settings(tmp_path: Path) -> None:
-    with runnel.open(tmp_path / "root", out_url="https://news.example/feeds") as engine:
+    with runnel.connect(tmp_path / "root", out_url="https://news.example/feeds") as engine:
         engine.execute("register feed Wire; create feed Rock from Wire where title contains 'rock';")
         engine.execute("subscribe to Rock output rss 'music/rock.xml'; subscribe to Rock output atom 'rock.atom';")
         runner = InProcess(engine)
@@ -292,4 +292,4 @@ def test_the_address_of_the_out_folder_comes_from_the_settings(tmp_path: Path) -
 
 def test_an_out_url_that_is_no_address_is_refused(tmp_path: Path) -> None:
     with pytest.raises(WorkspaceError, match="out_url"):
-        runnel.open(tmp_path / "root", out_url="news.example/feeds")
+        runnel.connect(tmp_path / "root", out_url="news.example/feeds")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.integration.in_process import InProcess
 
-from runnel.engine import open_engine
+from runnel.engine import connect
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.storage.file_storage import Storage, open_storage
 from runnel.streaming.worker import match_buffer, operator_work
@@ -51,7 +51,7 @@ def test_slices_and_calls_of_operators_are_progress(tmp_path: Path, monkeypatch:
 
     note("slice")
     note("call")
-    with open_engine(tmp_path / "root", operator_modules=(MODULE,)) as engine:
+    with connect(tmp_path / "root", operator_modules=(MODULE,)) as engine:
         OperatorEnvironment.of(engine.root.settings).keep(engine.root.storage)
         place_mark(engine.root.storage)
         before = read_mark(engine.root.storage)
