@@ -191,7 +191,7 @@ def publish(engine: Engine, mix: Mix, made: Partitioning | None) -> None:
             BASE,
             None,
             mix.queries,
-            partitioning=None if made is None else made.folder,
+            distribution=None if made is None else made.folder,
             pieces=() if made is None else made.pieces,
         )
 

@@ -83,8 +83,8 @@ STATEMENTS: tuple[Entry, ...] = (
         "create feed Name from term [| term]… distinct [by attribute, …] [within duration] [where conditions];",
         "A virtual feed without duplicates: of what the conditions let through, an item is left out if an earlier "
         "one has the same attributes (`by`; the item's id unless given) and was accepted less than the duration "
-        "(30 days unless given, at most 366) before. [Duplicates](../guides/remove-duplicates.md) says when items are "
-        "the same.",
+        "(30 days unless given, at most 366) before. [Duplicates](../guides/remove-duplicates.md) says when items "
+        "are the same.",
         "create feed MuseNews from (Wire | Agency | Blog) distinct by title within 2 days\n"
         "  where title contains 'muse';",
     ),

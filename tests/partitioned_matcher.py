@@ -15,13 +15,14 @@ import numpy as np
 from runnel.arrays import Array, offsets_of
 from runnel.errors import CorruptDataError, RunnelError
 from runnel.logs.matches.match_steps import steps_of
+from runnel.matching.compile.loaded_plan import LoadedPlan
 from runnel.matching.contract import Matcher, MatchStatistics
 from runnel.matching.filters.streams.emit import merge_steps
 from runnel.model.item_batch import ItemBatch
 from runnel.model.match import Failure, Matches, SteppedMatches, Steps
 from runnel.plan.store import PlanVersion
 from runnel.scaleout.partitioning import Partitioning, read_partitioning
-from runnel.scaleout.route.loaded_partition import LoadedPartition, delta_plan, load_partition, load_router
+from runnel.scaleout.route.loaded_partition import delta_plan, load_partition, load_router
 from runnel.scaleout.route.plan_lru import PlanLru
 from runnel.scaleout.route.router import Router
 from runnel.storage.file_storage import Storage
@@ -48,10 +49,10 @@ class PartitionedMatcher:
         router = load_router(storage, version, self.partitioning.router)
         delta = delta_plan(storage, version, router)
         self.router = Router(router, len(self.partitioning.partitions))
-        self._delta = None if delta is None else LoadedPartition.of(delta)
+        self._delta = None if delta is None else LoadedPlan.of(delta)
         always = router.bytes + (0 if delta is None else delta.bytes)
         left = None if budget_bytes is None else max(0, budget_bytes - always)
-        self.held = PlanLru[int, LoadedPartition](left)
+        self.held = PlanLru[int, LoadedPlan](left)
         self.false_copies = 0
 
     @property
@@ -84,7 +85,7 @@ class PartitionedMatcher:
         """What the items of some rows match in a partition, which nothing refers to afterwards but what holds it."""
         one = self.partitioning.partitions[partition]
         piece = self.held.get(
-            partition, one.bytes, lambda: LoadedPartition.of(load_partition(self._storage, self._version, one.folder))
+            partition, one.bytes, lambda: LoadedPlan.of(load_partition(self._storage, self._version, one.folder))
         )
         chosen = items if len(rows) == len(items) else ItemBatch(items.records.take(rows))
         matches = self._asked(piece.matcher, chosen)
@@ -112,11 +113,11 @@ def held_first(held: PlanLru[Any, Any], keys: Iterable[int]) -> list[int]:
 
 def partitioning_of(storage: Storage, version: PlanVersion) -> Partitioning:
     """The partitioning of a version that has one."""
-    if version.partitioning is None:
+    if version.distribution is None:
         raise RunnelError(f"version {version.version} of the plan is not partitioned")
-    found = read_partitioning(storage, version.partitioning)
+    found = read_partitioning(storage, version.distribution)
     if found.base != version.base:
-        raise CorruptDataError(f"{version.partitioning} does not divide {version.base}, but {found.base}")
+        raise CorruptDataError(f"{version.distribution} does not divide {version.base}, but {found.base}")
     return found
 
 

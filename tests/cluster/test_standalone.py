@@ -181,7 +181,7 @@ def _loads(engine: Engine) -> list[PartitionLoad]:
         current = plan_versions.current_plan(connection)
         assert current is not None
         assert len(current.pieces) == PARTITIONS + 1, "the partitions, and the router"
-        return known_loads(connection, current.partitioning or "")
+        return known_loads(connection, current.distribution or "")
 
 
 def _times_loaded(engine: Engine) -> list[int]:

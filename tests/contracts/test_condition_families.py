@@ -133,7 +133,7 @@ def partitioned(plan: Plan) -> PartitionedMatcher:
         most_conditions=1,
         new_folder=lambda: f"piece-{next(_folders)}",
     )
-    return PartitionedMatcher(STORAGE, PlanVersion(4, plan.version.base, partitioning=made.folder))
+    return PartitionedMatcher(STORAGE, PlanVersion(4, plan.version.base, distribution=made.folder))
 
 
 def item(number: int, feed: str = "Paint", **attributes: object) -> Item:

@@ -125,7 +125,7 @@ def partitioned(
         most_conditions=most_conditions,
         new_folder=lambda: f"piece-{next(_folders)}",
     )
-    version = replace(plan.version, partitioning=made.folder)
+    version = replace(plan.version, distribution=made.folder)
     return PartitionedMatcher(STORAGE, version, budget_bytes=budget_bytes)
 
 

@@ -39,7 +39,7 @@ def test_a_batch_is_replayed_with_the_partitions_that_it_began_with(tmp_path: Pa
         before = current(engine)
         move_everything(engine, epoch(engine))
         after = current(engine)
-        assert before.partitioning != after.partitioning
+        assert before.distribution != after.distribution
         engine.publish("Wire", [item(number) for number in range(120, 150)])
         assert Victim(root, "--once", partitions=PARTITIONS).wait() == 0
 

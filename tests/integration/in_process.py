@@ -17,13 +17,13 @@ from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store import leases
 from runnel.engine import Engine
 from runnel.engine.declare.end_expired import end_expired
+from runnel.scaleout.stages.shards import shard_count
+from runnel.scaleout.stages.two_stages import match_shard, route_slices
 from runnel.sources.acquire import Acquisition
 from runnel.sources.registry import installed_sources
 from runnel.streaming.item_source import ItemReader, Offset
 from runnel.streaming.job import FORM, Job
 from runnel.streaming.match_sink import MatchWriter, PartsWritten
-from runnel.streaming.partitioned.shards import shard_count
-from runnel.streaming.partitioned.two_stages import match_shard, route_slices
 from runnel.streaming.worker.match_buffer import PART_SCHEMA
 from runnel.streaming.worker.match_job import match_slices
 
@@ -106,7 +106,7 @@ class InProcess:
         slices = [self.reader.read(one) for one in self.reader.partitions(start, end)]
         with self.engine.root.catalog.read() as connection:
             plan = plan_versions.plan_by_version(connection, end["plan"])
-        if plan is not None and plan.partitioning is not None and self.in_two_stages:
+        if plan is not None and plan.distribution is not None and self.in_two_stages:
             written = self._in_two_stages(slices, shard_count(len(plan.pieces) - 1, self.job.parallelism))
         else:
             step = match_slices(self.job.storage, self.job.lineage)

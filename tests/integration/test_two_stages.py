@@ -18,10 +18,10 @@ from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.engine import Engine
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.scaleout.partitioning import read_partitioning
+from runnel.scaleout.stages import two_stages
+from runnel.scaleout.stages.held_partitions import held_pieces
 from runnel.streaming.job import FORM
-from runnel.streaming.partitioned import two_stages
 from runnel.streaming.worker.operator_work import operators
-from runnel.streaming.worker.plan_cache import cached_plans
 
 MORE = """
 create feed Concerts from Wire where title contains 'concert' and volume < 9;
@@ -55,13 +55,13 @@ def test_two_stages_do_what_the_reference_does(
     switch.touch()
     with _open(tmp_path / "root", partition_strategy=strategy) as engine:
         engine.execute(SCRIPT + asking_script(switch))
-        divided = read_partitioning(engine.root.storage, current(engine).partitioning or "")
+        divided = read_partitioning(engine.root.storage, current(engine).distribution or "")
         assert (len(divided.partitions), divided.strategy) == (3, strategy)
         run = InProcess(engine, slice_items=7, max_batch_items=90)
         _publish(engine, 0, 200)
         run.run()
         engine.execute(MORE)  # a delta, which is in no partition, with a reader of a distinct feed that is in one
-        assert current(engine).partitioning == divided.folder, "a delta leaves the partitions as they are"
+        assert current(engine).distribution == divided.folder, "a delta leaves the partitions as they are"
         _publish(engine, 200, 300)
         run.run()
         verify(engine, 300)
@@ -93,18 +93,18 @@ def test_a_worker_with_everything_can_go_on_with_a_divided_plan(tmp_path: Path) 
 def test_a_budget_smaller_than_all_partitions_reloads_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with _open(tmp_path / "root") as engine:
         engine.execute(SCRIPT)
-        cached_plans.cache_clear()
+        held_pieces.cache_clear()
         run = InProcess(engine, slice_items=50, max_batch_items=50, plan_bytes=1)
         _publish(engine, 0, 200)
         run.run()
         verify(engine, 200)
-        counters = cached_plans(1).counters
+        counters = held_pieces(1).counters
         assert counters.evictions > 0
         with engine.root.catalog.read() as connection:
             counted = [one.counters for one in match_segments.match_segments(connection)]
         assert sum(one.get("plan_reloads", 0) for one in counted) > 0
         run.close()
-    cached_plans.cache_clear()
+    held_pieces.cache_clear()
 
 
 def test_a_batch_that_is_run_again_has_its_own_plan_and_partitions(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_a_batch_that_is_run_again_has_its_own_plan_and_partitions(tmp_path: Pat
         move_everything(engine, run.epoch)
         after = current(engine)
         assert (before.base, before.delta) == (after.base, after.delta)
-        assert before.partitioning != after.partitioning
+        assert before.distribution != after.distribution
         run.commit(start, end, 0)
         run.commit(start, end, 0)  # a replay: committed already, changes nothing
         run.offset, run.batches = end, 1
@@ -184,7 +184,7 @@ def test_spark_matches_in_two_stages_and_lets_queries_move(tmp_path: Path, spark
         with engine.root.catalog.read() as connection:
             lineage = match_segments.current_lineage(connection)
         assert lineage is not None
-        assert (lineage.id, lineage.job) == (before.id + 1, "match/1 in 3 shards")
+        assert (lineage.id, lineage.job) == (before.id + 1, "match/1 in 3 slots")
         assert all(one.counters["copies"] > 0 for one in segments)
         assert len({one.plan for one in segments}) == 3, "the partitions changed twice under way"
         verify(engine, 420)

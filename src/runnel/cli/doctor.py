@@ -206,13 +206,13 @@ def _plan(root: Workspace) -> str:
         raise CorruptDataError(error.message, hint="nothing to do: the runner compiles the plan again") from error
     for folder in filter(None, (current.base, current.delta)):
         verify(root.storage, folder)
-    divided = "" if current.partitioning is None else _divided(root, current)
+    divided = "" if current.distribution is None else _divided(root, current)
     return f"version {current.version} with {current.queries} queries loads{divided}"
 
 
 def _divided(root: Workspace, current: plan_versions.PlanRow) -> str:
     """How the plan is divided; its pieces must be those that the catalog names."""
-    made = verify_partitioning(root.storage, current.partitioning or "")
+    made = verify_partitioning(root.storage, current.distribution or "")
     if made.base != current.base or set(made.pieces) != set(current.pieces):
         raise CorruptDataError(
             f"{made.folder} does not name the pieces that the catalog names",

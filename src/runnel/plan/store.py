@@ -85,21 +85,24 @@ class PublishedPlan(Protocol):
     def removed(self) -> tuple[int, ...]: ...
 
     @property
-    def partitioning(self) -> str | None: ...
+    def distribution(self) -> str | None: ...
+
+    @property
+    def pieces(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class PlanVersion:
     """A version of the plan by the folders it is made of, and the queries that they hold and it does not.
 
-    Where it is matched in partitions, `partitioning` is the folder that says how (see `partitioning`).
+    Where the queries are distributed over workers, `distribution` is the folder that says how.
     """
 
     version: int
     base: str
     delta: str | None = None
     removed: tuple[int, ...] = ()
-    partitioning: str | None = None
+    distribution: str | None = None
 
     @staticmethod
     def of(row: PublishedPlan) -> PlanVersion:
@@ -107,9 +110,9 @@ class PlanVersion:
 
         >>> from runnel.catalog.logs.plan_versions import PlanRow
         >>> PlanVersion.of(PlanRow(4, "plans/base", None, queries=9, created=0, removed=(7,)))
-        PlanVersion(version=4, base='plans/base', delta=None, removed=(7,), partitioning=None)
+        PlanVersion(version=4, base='plans/base', delta=None, removed=(7,), distribution=None)
         """
-        return PlanVersion(row.version, row.base, row.delta, row.removed, row.partitioning)
+        return PlanVersion(row.version, row.base, row.delta, row.removed, row.distribution)
 
 
 @dataclass(frozen=True)

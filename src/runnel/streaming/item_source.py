@@ -22,6 +22,7 @@ from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailable
 
 from runnel.model.segment import Slice
 from runnel.streaming.job import Job
+from runnel.streaming.ports import stream_port
 from runnel.streaming.worker.failures import reporting_failures
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 FORMAT = "runnel_items"
 SLICE_DDL = (
     "tier string, path string, first_row long, rows long, first_sequence long, accepted long, "
-    "plan long, base string, delta string, removed array<long>, partitioning string, operators string, "
+    "plan long, base string, delta string, removed array<long>, distribution string, operators string, "
     "stretch_first long, stretch_last long"
 )
 _ARROW = pa.schema(
@@ -48,7 +49,7 @@ _ARROW = pa.schema(
         ("base", pa.string()),
         ("delta", pa.string()),
         ("removed", pa.list_(pa.int64())),
-        ("partitioning", pa.string()),
+        ("distribution", pa.string()),
         ("operators", pa.string()),
         ("stretch_first", pa.int64()),
         ("stretch_last", pa.int64()),
@@ -56,13 +57,6 @@ _ARROW = pa.schema(
 )
 
 _TASK_ITEMS = 250
-_STRETCH_BYTES = 32 << 20
-"""What the matches of a stretch may take, as far as that can be foreseen: whoever reads them holds them together."""
-_STRETCH_ITEMS = 16_384
-"""Items of a stretch at most, however little matched before."""
-_MATCH_BYTES = 2
-_RECENT = 100_000
-"""Items before a batch by which it is foreseen how many matches an item has."""
 
 Offset = dict[str, int]
 
@@ -76,7 +70,7 @@ class SlicePartition(InputPartition):  # type: ignore[misc]
     base: str | None
     delta: str | None
     removed: tuple[int, ...]
-    partitioning: str | None
+    distribution: str | None
     operators: str | None
     """What operators need, see `operator_snapshot`."""
     stretch_items: int
@@ -89,10 +83,10 @@ class SlicePartition(InputPartition):  # type: ignore[misc]
         self.operators = operators
         self.stretch_items = stretch_items
         self.slices = tuple(slices)
-        self.plan, self.base, self.delta, self.removed, self.partitioning = 0, None, None, (), None
+        self.plan, self.base, self.delta, self.removed, self.distribution = 0, None, None, (), None
         if plan is not None:
             self.plan, self.base, self.delta, self.removed = plan.version, plan.base, plan.delta, plan.removed
-            self.partitioning = plan.partitioning
+            self.distribution = plan.distribution
 
     def stretches(self) -> Iterator[list[Slice]]:
         """The slices in runs whose matches are written together."""
@@ -195,25 +189,15 @@ class ItemReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
         with self._catalog.read() as connection:
             plan = plan_versions.plan_by_version(connection, end["plan"])
             operators = self._briefing.brief(connection, start["sequence"], end["sequence"]).dump()
-            stretch = self._stretch_items(connection, start["sequence"], plan) if plan and plan.partitioning else 0
+            stretch = 0
+            if plan is not None:
+                port = stream_port(plan.distribution)
+                stretch = port.range_items(connection, self._job, start["sequence"], plan)
         # A task costs more than matching a few hundred items, so small batches are not divided.
         enough = max(1, (end["sequence"] - start["sequence"]) // _TASK_ITEMS)
         count = min(self._job.parallelism, len(slices), enough)
         bounds = [len(slices) * part // count for part in range(count + 1)] if count else []
         return [SlicePartition(slices[low:high], plan, operators, stretch) for low, high in pairwise(bounds)]
-
-    def _stretch_items(self, connection: Any, after: int, plan: PlanRow) -> int:
-        """The items whose matches will fit into one stretch, as far as those before tell.
-
-        Matches with other queries tell nothing: then a slice is a stretch.
-        """
-        from runnel.catalog.logs import match_segments, plan_versions
-
-        last = plan_versions.plan_by_version(connection, match_segments.last_plan(connection))
-        if last is None or last.base != plan.base:
-            return self._job.slice_items
-        known = match_segments.most_per_item(connection, max(0, after - _RECENT), after)
-        return min(_STRETCH_ITEMS, int(_STRETCH_BYTES / (_MATCH_BYTES * max(1.0, known))))
 
     def read(self, partition: SlicePartition) -> Iterator[Any]:
         rows = [
@@ -228,7 +212,7 @@ class ItemReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: 
                 "base": partition.base,
                 "delta": partition.delta,
                 "removed": partition.removed,
-                "partitioning": partition.partitioning,
+                "distribution": partition.distribution,
                 "operators": partition.operators,
                 "stretch_first": run[0].first_sequence,
                 "stretch_last": run[-1].last_sequence,

@@ -20,13 +20,13 @@ FORM = "match/1"
 """The form of the job and of its offsets: a checkpoint of another form is abandoned."""
 
 
-def form_of(shards: int) -> str:
-    """The form of a job with so many shards; their number is part of Spark's checkpoint.
+def form_of(slots: int) -> str:
+    """The form of a job with a keyed stage of so many slots; their number is part of Spark's checkpoint.
 
     >>> form_of(0), form_of(4)
-    ('match/1', 'match/1 in 4 shards')
+    ('match/1', 'match/1 in 4 slots')
     """
-    return f"{FORM} in {shards} shards" if shards else FORM
+    return f"{FORM} in {slots} slots" if slots else FORM
 
 
 _SEALED = "sealed:"
@@ -47,8 +47,8 @@ class Job:
     max_batch_bytes: int
     slice_items: int
     parallelism: int
-    shards: int = 0
-    """Shards of the second stage; 0: there is one stage only."""
+    slots: int = 0
+    """Slots of the keyed stage; 0: there is none."""
     plan_bytes: int = 4 << 30
     """Bytes of plans that a worker process may have mapped at once."""
 

@@ -21,6 +21,7 @@ from runnel.errors import RunnelError
 from runnel.model.segment import MatchPart
 from runnel.storage.file_storage import Storage
 from runnel.streaming.job import Job
+from runnel.streaming.ports import stream_port
 from runnel.streaming.worker.failures import reporting_failures
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class PartsWritten(WriterCommitMessage):  # type: ignore[misc]
     observed: list[dict[str, Any]] = field(default_factory=list)
     claims: list[bytes | None] = field(default_factory=list)
     operators: list[dict[str, Any]] = field(default_factory=list)
-    loads: dict[int, Counter[str]] = field(default_factory=dict)
+    work: dict[int, Counter[str]] = field(default_factory=dict)
 
 
 class MatchSink(DataSource):  # type: ignore[misc]
@@ -78,8 +79,8 @@ class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
                 written.observed += told["observed"]
                 written.failures += [tuple(one) for one in told["failures"]]
                 written.claims.append(row["claims"])
-                for number, load in told["loads"].items():
-                    written.loads.setdefault(int(number), Counter()).update(load)
+                for number, took in told["work"].items():
+                    written.work.setdefault(int(number), Counter()).update(took)
                 if "learned" in told:
                     written.operators.append({name: told[name] for name in ("undecided", "learned", "answers")})
         return written
@@ -114,7 +115,7 @@ class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
                 if settled is not None:
                     settled.remember(connection, segment.first_sequence)
                 self._note_operators(connection, segment, written)
-                self._note_loads(connection, segment, written)
+                self._note_work(connection, segment, written)
                 note(connection, merged_observations(one for message in written for one in message.observed))
                 for sequence, query, reason in (one for message in written for one in message.failures):
                     add_quarantined(
@@ -129,16 +130,18 @@ class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
 
             note_operators(connection, told, (segment.first_sequence, segment.last_sequence))
 
-    def _note_loads(self, connection: Connection, segment: MatchSegment, written: Sequence[PartsWritten]) -> None:
-        """Note what the partitions of the batch's plan took."""
-        loads: dict[int, Counter[str]] = {}
+    def _note_work(self, connection: Connection, segment: MatchSegment, written: Sequence[PartsWritten]) -> None:
+        """Note what the parts of the batch's plan took, where it has any."""
+        work: dict[int, Counter[str]] = {}
         for message in written:
-            for number, load in message.loads.items():
-                loads.setdefault(number, Counter()).update(load)
-        if loads:
-            from runnel.streaming.partitioned.note_loads import note_batch_loads
+            for number, took in message.work.items():
+                work.setdefault(number, Counter()).update(took)
+        if work:
+            from runnel.catalog.logs.plan_versions import plan_by_version
 
-            note_batch_loads(connection, segment.plan, loads)
+            plan = plan_by_version(connection, segment.plan)
+            if plan is not None:
+                stream_port(plan.distribution).note_work(connection, plan, work)
 
     def _settled(
         self, catalog: Catalog, storage: Storage, parts: Sequence[MatchPart], written: Sequence[PartsWritten]

@@ -83,7 +83,7 @@ def open_session(
             "spark.ui.showConsoleProgress": "false",
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.shuffle.partitions": "2",
-            # A partition's plan is mapped on one executor: better to wait for that than to load it elsewhere.
+            # A keyed stage has its plans mapped on one executor: wait for it rather than load them elsewhere.
             "spark.locality.wait": "10s",
             "spark.python.daemon.module": "runnel.streaming.worker.daemon",
             "spark.sql.streaming.minBatchesToRetain": "20",

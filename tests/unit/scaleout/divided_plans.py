@@ -48,7 +48,7 @@ def divided(
     found = Partitioning(folder, plan.version.base, router.folder, router.size, tuple(made), "spread")
     zeros = np.zeros(len(owners))
     write_partitioning(storage, found, Assignment(owners, partitions, zeros.astype(np.int64), zeros))
-    return replace(plan.version, partitioning=folder)
+    return replace(plan.version, distribution=folder)
 
 
 def everywhere(logical: LogicalPlan, count: int) -> LogicalPlan:
@@ -63,8 +63,8 @@ def everywhere(logical: LogicalPlan, count: int) -> LogicalPlan:
 
 def pieces_of(storage: Storage, version: PlanVersion) -> list[PartitionPlan]:
     """The delta, where there is one, and the partitions of a version."""
-    assert version.partitioning is not None
-    partitioning = read_partitioning(storage, version.partitioning)
+    assert version.distribution is not None
+    partitioning = read_partitioning(storage, version.distribution)
     delta = delta_plan(storage, version, load_router(storage, version, partitioning.router))
     found = [load_partition(storage, version, one.folder) for one in partitioning.partitions]
     return found if delta is None else [delta, *found]

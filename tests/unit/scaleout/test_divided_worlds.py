@@ -81,7 +81,7 @@ def matcher_of(world: GeneratedWorld, queries: list[PlanQuery], division: Divisi
         partitions=division.partitions,
         new_folder=lambda: f"piece-{next(_folders)}",
     )
-    return PartitionedMatcher(STORAGE, replace(plan.version, partitioning=made.folder))
+    return PartitionedMatcher(STORAGE, replace(plan.version, distribution=made.folder))
 
 
 def check(world: GeneratedWorld, data: st.DataObject) -> None:

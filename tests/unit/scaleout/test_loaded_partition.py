@@ -26,6 +26,7 @@ from runnel.algebra.nodes.expressions import Compare, Contains
 from runnel.algebra.nodes.query import Distinct, Filter, Node, Read
 from runnel.errors import CorruptDataError
 from runnel.matching.compile.compile_plan import compile_base, compile_delta
+from runnel.matching.compile.loaded_plan import LoadedPlan
 from runnel.matching.distinct.claims import Claims
 from runnel.model.bindings import Bindings
 from runnel.model.graph import RdfGraph
@@ -35,7 +36,7 @@ from runnel.plan.gates import Gate
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import Plan, PlanVersion, load
 from runnel.scaleout.partitioning import read_partitioning
-from runnel.scaleout.route.loaded_partition import LoadedPartition, delta_plan, load_partition, load_router
+from runnel.scaleout.route.loaded_partition import delta_plan, load_partition, load_router
 from runnel.storage.file_storage import FileStorage
 
 _folders = itertools.count()
@@ -68,7 +69,7 @@ def with_delta(
 Told = tuple[set[tuple[int, int]], set[tuple[object, ...]], set[Gate]]
 
 
-def told(pieces: list[LoadedPartition], items: ItemBatch) -> Told:
+def told(pieces: list[LoadedPlan], items: ItemBatch) -> Told:
     """What matches without gates, by row; what is claimed; and the gates that claims are about."""
     kept, claimed, gates = set(), [], set()
     for piece in pieces:
@@ -103,8 +104,8 @@ def test_pieces_claim_what_the_plan_claims(world: DistinctWorld, count: int, dat
         redefined & in_base,
         tuple(sorted(removed)),
     )
-    pieces = [LoadedPartition.of(one) for one in pieces_of(STORAGE, divided(STORAGE, plan, count))]
-    whole = [LoadedPartition.of(plan)]
+    pieces = [LoadedPlan.of(one) for one in pieces_of(STORAGE, divided(STORAGE, plan, count))]
+    whole = [LoadedPlan.of(plan)]
     for batch in world.batches():
         assert told(pieces, batch) == told(whole, batch)
 
@@ -140,8 +141,8 @@ def test_a_distinct_feed_of_the_base_that_a_delta_reads_keeps_its_bindings() -> 
     definitions[11] = Filter(Read(10), Contains(TITLE, ("rock",)))
     plan = with_delta(base, [PlanQuery(11, 5)], definitions, set())
     items = ItemBatch.of([graph_item(7, 2003), graph_item(8, 2004)], {"One": 1})
-    pieces = [LoadedPartition.of(one) for one in pieces_of(STORAGE, divided(STORAGE, plan, 2))]
-    whole = LoadedPartition.of(plan)
+    pieces = [LoadedPlan.of(one) for one in pieces_of(STORAGE, divided(STORAGE, plan, 2))]
+    whole = LoadedPlan.of(plan)
     assert told(pieces, items) == told([whole], items)
     bound: dict[int, dict[int, Bindings]] = {}
     for piece in pieces:
@@ -160,7 +161,7 @@ def test_removing_a_query_of_the_delta_or_of_the_base_takes_it_from_its_piece() 
     plan = with_delta(base, [PlanQuery(one) for one in (13, 14, 15)], definitions, {12}, (10, 14))
     items = ItemBatch.of([Item("One", "1", {"title": ("rock",)})], {"One": 1})
     version = divided(STORAGE, plan, 2)
-    delta, even, odd = (LoadedPartition.of(one) for one in pieces_of(STORAGE, version))
+    delta, even, odd = (LoadedPlan.of(one) for one in pieces_of(STORAGE, version))
     assert [one.matcher.match(items).queries.tolist() for one in (delta, even, odd)] == [[13, 15], [], [11]]
     assert even.plan.version.base != odd.plan.version.base, "what is kept by version would be mixed up"
     assert even.plan.tombstones.tolist() == [10, 12, 13, 14, 15]
@@ -170,8 +171,8 @@ def test_removing_a_query_of_the_delta_or_of_the_base_takes_it_from_its_piece() 
 
 
 def router_folder(version: PlanVersion) -> str:
-    assert version.partitioning is not None
-    return read_partitioning(STORAGE, version.partitioning).router
+    assert version.distribution is not None
+    return read_partitioning(STORAGE, version.distribution).router
 
 
 def test_folders_that_are_no_pieces_are_refused() -> None:

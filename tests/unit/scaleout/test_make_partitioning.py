@@ -89,7 +89,7 @@ def rows(matches: Matches) -> list[list[int]]:
 
 
 def matched(plan: Plan, found: Partitioning, items: ItemBatch) -> list[list[int]]:
-    return rows(PartitionedMatcher(STORAGE, replace(plan.version, partitioning=found.folder)).match(items))
+    return rows(PartitionedMatcher(STORAGE, replace(plan.version, distribution=found.folder)).match(items))
 
 
 @CASES

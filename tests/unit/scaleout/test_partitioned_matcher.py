@@ -68,7 +68,7 @@ def made(plan: Plan, partitions: list[int]) -> tuple[PlanVersion, Partitioning]:
         partitions=np.array(partitions),
         new_folder=lambda: f"piece-{next(_folders)}",
     )
-    return replace(plan.version, partitioning=found.folder), found
+    return replace(plan.version, distribution=found.folder), found
 
 
 def titled(*titles: str) -> ItemBatch:
@@ -178,11 +178,11 @@ def test_what_is_no_partitioning_of_the_version_is_refused() -> None:
     with pytest.raises(RunnelError, match="version 1 of the plan is not partitioned"):
         PartitionedMatcher(STORAGE, plan.version)
     with pytest.raises(CorruptDataError, match=f"does not divide {other.version.base}"):
-        PartitionedMatcher(STORAGE, replace(other.version, partitioning=found.folder))
+        PartitionedMatcher(STORAGE, replace(other.version, distribution=found.folder))
     with pytest.raises(CorruptDataError, match="names a partition that is not there"):
         Router(load_router(STORAGE, version, found.router), 1)
     with pytest.raises(CorruptDataError, match="cannot be read"):
-        PartitionedMatcher(STORAGE, replace(version, partitioning="nowhere"))
+        PartitionedMatcher(STORAGE, replace(version, distribution="nowhere"))
     STORAGE.delete(f"{found.partitions[1].folder}/manifest.json")
     matcher = PartitionedMatcher(STORAGE, version)
     assert rows(matcher.match(titled("word0"))) == [[10]]

@@ -18,11 +18,12 @@ from runnel.algebra.nodes.query import Filter, Node, Read
 from runnel.entry_points import plugin_names
 from runnel.matching.compile.build_matcher import GROUP
 from runnel.matching.compile.compile_plan import compile_base
+from runnel.matching.compile.loaded_plan import LoadedPlan
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import PlanVersion
-from runnel.scaleout.route.loaded_partition import LoadedPartition, load_partition
+from runnel.scaleout.route.loaded_partition import load_partition
 from runnel.scaleout.route.plan_lru import PlanLru
 from runnel.storage.file_storage import FileStorage
 
@@ -123,13 +124,11 @@ def test_an_evicted_plan_is_mapped_no_more(name: str, tmp_path: Path) -> None:
     queries = [PlanQuery(feed) for feed in definitions]
     sizes = [compile_base(storage, f"piece-{n}", queries, definitions, matcher=name).size for n in range(3)]
     items = ItemBatch.of([Item("One", "1", {"title": ("w5",), "price": (300.0,)})], {"One": 1})
-    held = PlanLru[int, LoadedPartition](2 * sizes[0])
+    held = PlanLru[int, LoadedPlan](2 * sizes[0])
 
     def matched(number: int) -> int:
         version = PlanVersion(1, f"piece-{number}")
-        found = held.get(
-            number, sizes[number], lambda: LoadedPartition.of(load_partition(storage, version, version.base))
-        )
+        found = held.get(number, sizes[number], lambda: LoadedPlan.of(load_partition(storage, version, version.base)))
         return found.matcher.match(items).total
 
     def mapped() -> set[str]:

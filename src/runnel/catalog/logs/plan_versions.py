@@ -20,8 +20,8 @@ _LAST_SEQUENCE = select(schema.counters.c.value).where(schema.counters.c.name ==
 class PlanRow:
     """A published plan: the folders of its base and delta, and how many queries it holds.
 
-    `removed` are queries that the folders hold and the version does not. Where the version is matched in partitions,
-    `partitioning` is the folder that says how, and `pieces` are the folders that this names.
+    `removed` are queries that the folders hold and the version does not. Where the queries are distributed over
+    workers, `distribution` is the folder that says how, and `pieces` are the plan folders that it names.
     """
 
     version: int
@@ -30,7 +30,7 @@ class PlanRow:
     queries: int
     created: int
     removed: tuple[int, ...] = ()
-    partitioning: str | None = None
+    distribution: str | None = None
     pieces: tuple[str, ...] = ()
 
 
@@ -41,7 +41,7 @@ def publish_plan(
     queries: int,
     removed: Iterable[int] = (),
     *,
-    partitioning: str | None = None,
+    distribution: str | None = None,
     pieces: Iterable[str] = (),
 ) -> int:
     """Make a written plan the current one; gives its version."""
@@ -52,7 +52,7 @@ def publish_plan(
         "sequence": _LAST_SEQUENCE,
         "created": now(connection),
         "removed": ",".join(map(str, sorted(removed))) or None,
-        "partitioning": partitioning,
+        "distribution": distribution,
         "pieces": " ".join(pieces) or None,
     }
     result = connection.execute(insert(schema.plans).values(**values).returning(_c.version))
@@ -71,18 +71,18 @@ def plan_by_version(connection: Connection, version: int) -> PlanRow | None:
     return None if row is None else _plan_row(row)
 
 
-def partitioned_plans(connection: Connection, *, since: int = 0) -> list[PlanRow]:
-    """The plans from a version on that are matched in partitions, oldest first."""
-    chosen = select(schema.plans).where(_c.version >= since, _c.partitioning.is_not(None)).order_by(_c.version)
+def distributed_plans(connection: Connection, *, since: int = 0) -> list[PlanRow]:
+    """The plans from a version on whose queries are distributed over workers, oldest first."""
+    chosen = select(schema.plans).where(_c.version >= since, _c.distribution.is_not(None)).order_by(_c.version)
     return [_plan_row(row) for row in connection.execute(chosen)]
 
 
 def plan_folders(connection: Connection, *, since: int = 0) -> set[str]:
     """Every folder that the plan versions from `since` on, and always the current one, name."""
     newest = select(func.max(_c.version)).scalar_subquery()
-    named = select(_c.base, _c.delta, _c.partitioning, _c.pieces)
+    named = select(_c.base, _c.delta, _c.distribution, _c.pieces)
     rows = connection.execute(named.where(or_(_c.version >= since, _c.version == newest))).all()
-    own = {folder for row in rows for folder in (row.base, row.delta, row.partitioning) if folder}
+    own = {folder for row in rows for folder in (row.base, row.delta, row.distribution) if folder}
     return own | {folder for row in rows for folder in (row.pieces or "").split()}
 
 
@@ -99,4 +99,4 @@ def _plan_row(row: Any) -> PlanRow:
     except ValueError as error:
         raise CorruptDataError(f"the catalog names no queries that plan {row.version} is without: {error}") from error
     pieces = tuple((row.pieces or "").split())
-    return PlanRow(row.version, row.base, row.delta, row.queries, row.created, removed, row.partitioning, pieces)
+    return PlanRow(row.version, row.base, row.delta, row.queries, row.created, removed, row.distribution, pieces)

@@ -216,7 +216,7 @@ source_files = _table(
     _index("source_files_problem", "feed", where="problem is not null"),
 )
 # `removed` are queries that the folders of a version hold and it does not; `pieces` are the folders that its
-# partitioning names.
+# distribution names.
 plans = _table(
     "plans",
     _identity("version"),
@@ -226,7 +226,7 @@ plans = _table(
     _required("sequence", BigInteger),
     _required("created", BigInteger),
     _optional("removed", Text),
-    _optional("partitioning", Text),
+    _optional("distribution", Text),
     _optional("pieces", Text),
 )
 partition_loads = _table(

@@ -136,7 +136,7 @@ def _measured(root: Workspace, planned: _Planned) -> MeasuredCost | None:
 
 def _partition(root: Workspace, planned: _Planned) -> ExplainedPartition | None:
     """Where a feed is, where the shared plan is divided over workers."""
-    if planned.row is None or planned.row.partitioning is None:
+    if planned.row is None or planned.row.distribution is None:
         return None
     from runnel.engine.ask.explain_partition import explain_partition
 

@@ -147,13 +147,13 @@ def explain_partition(
     root: Workspace, row: plan_versions.PlanRow, plan: Plan, query: int, names: Mapping[int, str]
 ) -> ExplainedPartition | None:
     """Where a query of a version is; None where every worker has all queries."""
-    if row.partitioning is None:
+    if row.distribution is None:
         return None
     with root.catalog.read() as connection:
         figures = partition_figures(root, connection, row)
     if figures is None:
         return None
-    made = read_partitioning(root.storage, row.partitioning)
+    made = read_partitioning(root.storage, row.distribution)
     part, _ = part_of(plan, query, names)
     if part is not plan.base:
         return ExplainedPartition(figures, made.weighed)

@@ -109,11 +109,11 @@ def read_vitals(root: Workspace) -> Vitals:
 
 def partitioning_figures(connection: Connection, plan: PlanRow) -> PartitioningFigures:
     """How a version is divided; what was measured of it is a row for each partition."""
-    if plan.partitioning is None:
+    if plan.distribution is None:
         return PartitioningFigures(1, 1.0, 1.0, 0)
     count = max(1, len(plan.pieces) - 1)  # the router is a piece too
-    loads = all_loads(known_loads(connection, plan.partitioning), count)
-    copies = measured_copies(connection, plan.partitioning)
+    loads = all_loads(known_loads(connection, plan.distribution), count)
+    copies = measured_copies(connection, plan.distribution)
     return PartitioningFigures(count, measured_skew(loads), copies, sum(one.loads for one in loads))
 
 

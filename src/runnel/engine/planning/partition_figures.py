@@ -105,9 +105,9 @@ def read_partitioning_state(
     if row is None:
         return None
     try:
-        if row.partitioning is None:
+        if row.distribution is None:
             return _undivided(wanted_partitions(root, row.base))
-        made = read_partitioning(root.storage, row.partitioning)
+        made = read_partitioning(root.storage, row.distribution)
         if not is_whole(root.storage, made):
             raise CorruptDataError(f"{made.folder} names folders that are gone")
         wanted = wanted_partitions(root, row.base)
@@ -210,7 +210,7 @@ def measured_copies(connection: Connection, partitioning: str) -> float | None:
     newest = match_segments.match_segments(connection, max(0, match_segments.matched_upto(connection) - _NEWEST))
     divided = [one for one in newest if "copies" in one.counters]
     rows = (plan_versions.plan_by_version(connection, version) for version in {one.plan for one in divided})
-    versions = {row.version for row in rows if row is not None and row.partitioning == partitioning}
+    versions = {row.version for row in rows if row is not None and row.distribution == partitioning}
     alike = [one for one in divided if one.plan in versions]
     items = sum(one.items for one in alike)
     return sum(one.counters["copies"] for one in alike) / items if items else None

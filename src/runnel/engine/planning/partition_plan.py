@@ -160,7 +160,7 @@ def ensure_partitioning(
         return None
     choice = wanted_partitions(root, current.base)
     there = partitioning_of(root, current)
-    if _is_as_wanted(there, choice.count, root.settings) and (there is None) == (current.partitioning is None):
+    if _is_as_wanted(there, choice.count, root.settings) and (there is None) == (current.distribution is None):
         return None
     made = partition_if_wanted(root, current.base, proceed=proceed)
     version = publish_partitioning(root, epoch, current, made)
@@ -181,10 +181,10 @@ def partitioning_of(root: Workspace, row: PlanRow, *, thorough: bool = False) ->
 
     Whether all its folders are there is always looked at; a thorough look reads them, and takes as long as that does.
     """
-    if row.partitioning is None:
+    if row.distribution is None:
         return None
     try:
-        made = read_partitioning(root.storage, row.partitioning)
+        made = read_partitioning(root.storage, row.distribution)
         if not is_whole(root.storage, made):
             raise CorruptDataError(f"{made.folder} names folders that are gone")
         for piece in made.pieces if thorough else ():
@@ -204,7 +204,7 @@ def repair_partitioning(root: Workspace, epoch: int) -> bool:
     """
     with root.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
-        rows = plan_versions.partitioned_plans(connection, since=match_segments.last_plan(connection))
+        rows = plan_versions.distributed_plans(connection, since=match_segments.last_plan(connection))
     damaged = [row for row in rows if partitioning_of(root, row, thorough=True) is None]
     if current in damaged:
         publish_partitioning(root, epoch, current, partition_if_wanted(root, current.base))
@@ -220,7 +220,7 @@ def publish_partitioning(root: Workspace, epoch: int, seen: PlanRow, made: Parti
     with root.catalog.write() as connection:
         leases.check(connection, epoch)
         newest = plan_versions.current_plan(connection)
-        if newest is None or (newest.base, newest.partitioning) != (seen.base, seen.partitioning):
+        if newest is None or (newest.base, newest.distribution) != (seen.base, seen.distribution):
             return None
         if made is not None and not is_whole(root.storage, made):
             return None
@@ -230,6 +230,6 @@ def publish_partitioning(root: Workspace, epoch: int, seen: PlanRow, made: Parti
             newest.delta,
             newest.queries,
             newest.removed,
-            partitioning=None if made is None else made.folder,
+            distribution=None if made is None else made.folder,
             pieces=() if made is None else made.pieces,
         )

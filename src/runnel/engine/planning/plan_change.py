@@ -127,7 +127,7 @@ def read_change(
     added = (in_delta.difference(current.removed) | activation.compile) - removed
     dead = _among({*loaded.tombstones.tolist(), *removed, *activation.compile}, in_base)
     total = len(in_base) - len(dead) + len(added)
-    is_divided = current.partitioning is not None
+    is_divided = current.distribution is not None
     is_small = _is_small(len(added) + len(dead), len(in_base), is_divided=is_divided)
     is_small = is_small and not _is_heavy(loaded, is_divided=is_divided)
     if not is_small and len(added) > len(in_base):
@@ -182,7 +182,7 @@ class _Reader:
         total = current.queries - len(lost.difference(current.removed))
         added = len(in_delta) - len(_among(gone, in_delta))
         changes = len(in_base) + 2 * added - total
-        if not _is_small(changes, len(in_base), is_divided=current.partitioning is not None):
+        if not _is_small(changes, len(in_base), is_divided=current.distribution is not None):
             return None  # of the base, all are dead that are neither added nor among the total
         nothing = frozenset[int]()
         return PlanChange(
@@ -278,7 +278,7 @@ def publish_base(connection: Connection, base: str, queries: int, made: Partitio
     """Make a base that is written the current plan, with its partitioning where it has one."""
     if made is None:
         return plan_versions.publish_plan(connection, base, None, queries)
-    return plan_versions.publish_plan(connection, base, None, queries, partitioning=made.folder, pieces=made.pieces)
+    return plan_versions.publish_plan(connection, base, None, queries, distribution=made.folder, pieces=made.pieces)
 
 
 def _publish_beside(
@@ -291,7 +291,7 @@ def _publish_beside(
         delta,
         queries,
         removed,
-        partitioning=current.partitioning,
+        distribution=current.distribution,
         pieces=current.pieces,
     )
 

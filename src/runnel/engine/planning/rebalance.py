@@ -75,9 +75,9 @@ def rebalance(root: Workspace, epoch: int, *, proceed: Callable[[], None] = lamb
     """
     with root.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
-        if current is None or current.partitioning is None:
+        if current is None or current.distribution is None:
             return None
-        measured = partition_loads.known_loads(connection, current.partitioning)
+        measured = partition_loads.known_loads(connection, current.distribution)
         upto = matched_upto(connection)
     if not measured:
         return None

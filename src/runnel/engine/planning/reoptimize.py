@@ -57,7 +57,7 @@ def reoptimize(
     with root.catalog.read() as connection:
         current = plan_versions.current_plan(connection)
         known = word_frequencies(connection)
-    if current is None or not (known or current.partitioning):
+    if current is None or not (known or current.distribution):
         return None
     from runnel.matching.compile.compile_plan import compile_merged
     from runnel.matching.compile.gain import gain_of_compiling
@@ -65,7 +65,7 @@ def reoptimize(
     plan = plan_store.load(root.storage, plan_store.PlanVersion.of(current))
     gain = gain_of_compiling(plan, known)
     pays = bool(known) and gain.share >= enough and gain.now - gain.then >= worth_it
-    is_due = current.partitioning is not None and has_grown(plan)
+    is_due = current.distribution is not None and has_grown(plan)
     if not (pays or is_due):
         return ReoptimizationReport(gain.now, gain.then)
     folder = new_folder()

@@ -33,7 +33,7 @@ from runnel.matching.operators.ask.operator_environment import OperatorEnvironme
 from runnel.private_files import make_private_folder
 from runnel.streaming.job import Job, form_of
 from runnel.streaming.jvm import UNANSWERED, is_disk_full, is_slow_start, noticing_loss
-from runnel.streaming.partitioned.shards import shard_count
+from runnel.streaming.ports import StreamPort, stream_port
 from runnel.streaming.streaming_query import checkpoint_path, choose_lineage, drop_old_checkpoints, start_query
 from runnel.streaming.worker.failures import read_failure
 from runnel.streaming.worker.progress_mark import place_mark, read_mark
@@ -76,7 +76,7 @@ class QueryKeeper:
         self._slow_since = 0.0
         self._failures = 0
         self._last_seen = -1
-        self._shards = 0
+        self._port: StreamPort = stream_port(None)
         self._look_after = 0.0
         self.on_hold_up: Callable[[RunnelError], None] = lambda error: None
 
@@ -142,8 +142,8 @@ class QueryKeeper:
         """Start the query; `force` is a reason to begin a new lineage."""
         root, lease = self._root, self._lease
         parallelism = int(self._spark.sparkContext.defaultParallelism)
-        self._shards = self._wanted_shards(parallelism)
-        form = form_of(self._shards)
+        self._port, slots = self._current_port(parallelism)
+        form = form_of(slots)
         lineage = choose_lineage(root.catalog, root.storage, epoch=lease.epoch, form=form, force_new=force)
         make_private_folder(root.storage.local(checkpoint_path(lineage.id)).parent)
         drop_old_checkpoints(root.storage, lineage.id)
@@ -161,10 +161,10 @@ class QueryKeeper:
             max_batch_bytes=settings.max_batch_bytes,
             slice_items=settings.slice_items,
             parallelism=parallelism,
-            shards=self._shards,
+            slots=slots,
             plan_bytes=settings.plan_megabytes << 20,
         )
-        self._query = start_query(self._spark, job, once=once)
+        self._query = start_query(self._spark, job, self._port, once=once)
         self._pulse.start_matching()
 
     def match_all(self, lag: Callable[[], int], note_progress: Callable[[], None] = lambda: None) -> None:
@@ -217,9 +217,9 @@ class QueryKeeper:
             error = self._query.exception()
             force = None if error is None else self._after_failure(error)
             self.start(force=force)
-        elif self._is_time_to_look() and bool(self._shards) != bool(self._wanted_shards(1)):
-            # Either shape can match either plan, so there is no hurry; but only one of them is good at it.
-            logger.info("queries are %s: matching starts again", "in one piece" if self._shards else "divided now")
+        elif self._is_time_to_look() and self._current_port(1)[0] is not self._port:
+            # The stages of either port can match either plan, so there is no hurry; but only one is good at it.
+            logger.info("the plan is distributed in another way: matching starts again in the stages that suit it")
             self.end()
             self.start()
 
@@ -230,13 +230,14 @@ class QueryKeeper:
         self._look_after = time.monotonic() + _LOOK_SECONDS
         return True
 
-    def _wanted_shards(self, parallelism: int) -> int:
-        """The shards that the current plan is best matched in; 0 where it is not divided."""
+    def _current_port(self, parallelism: int) -> tuple[StreamPort, int]:
+        """The port of the current plan, and the slots that it is best matched in."""
         with self._root.catalog.read() as connection:
             current = plan_versions.current_plan(connection)
-        if current is None or current.partitioning is None:
-            return 0
-        return shard_count(len(current.pieces) - 1, parallelism)
+        if current is None:
+            return stream_port(None), 0
+        port = stream_port(current.distribution)
+        return port, port.slots(current, parallelism)
 
     def notice_progress(self) -> None:
         """Note how far matching has come. If it was held up and has made progress, it is not held up any more."""

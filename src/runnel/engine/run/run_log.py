@@ -56,7 +56,7 @@ class RunLog:
             plan = plan_versions.current_plan(connection)
         if plan is not None and plan.version != self._plan:
             self._plan = plan.version
-            partitions = f" in {len(plan.pieces) - 1} partitions" if plan.partitioning is not None else ""
+            partitions = f" in {len(plan.pieces) - 1} partitions" if plan.distribution is not None else ""
             logger.info(
                 "plan version %d has %d queries%s",
                 plan.version,

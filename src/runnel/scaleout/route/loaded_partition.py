@@ -13,10 +13,6 @@ import numpy as np
 
 from runnel.arrays import Array
 from runnel.errors import CorruptDataError
-from runnel.matching.compile.build_matcher import build_matcher
-from runnel.matching.contract import Matcher
-from runnel.matching.distinct.claims import GateKeeper
-from runnel.matching.patterns.bind_variables import PatternBinder
 from runnel.plan.gates import GateTable, query_of
 from runnel.plan.operator_table import OperatorTable
 from runnel.plan.pattern_bindings import PatternBindings
@@ -125,44 +121,3 @@ def _delta_part(storage: Storage, version: PlanVersion, folder: str) -> PlanPart
     if part.manifest.kind != "delta" or part.manifest.parent != version.base:
         raise CorruptDataError(f"{folder} is not a delta of {version.base}")
     return part
-
-
-@dataclass(frozen=True)
-class LoadedPartition:
-    """A piece (or a whole plan) and all that is made of it for matching; some of it when it is first asked for."""
-
-    plan: Plan
-    matcher: Matcher
-
-    @property
-    def bytes(self) -> int:
-        """The bytes of the files that it maps."""
-        return sum(part.manifest.size for part in self.plan.parts)
-
-    def mappings(self) -> tuple[object, ...]:
-        """What is there for exactly as long as its files are mapped: an array of each file leads to it."""
-        stored = [part.stored for part in self.plan.parts]
-        return tuple(_origin(one) for each in stored for one in (each.query_ids, each.predicate_formulas))
-
-    @cached_property
-    def keeper(self) -> GateKeeper:
-        """Its gates."""
-        return GateKeeper(self.plan)
-
-    @cached_property
-    def binder(self) -> PatternBinder:
-        """Its queries that bind variables by graph patterns."""
-        return PatternBinder(self.plan)
-
-    @staticmethod
-    def of(plan: Plan) -> LoadedPartition:
-        """A piece at work."""
-        return LoadedPartition(plan, build_matcher(plan))
-
-
-def _origin(array: Array) -> object:
-    """What the memory of an array belongs to."""
-    found: object = array
-    while isinstance(found, np.ndarray) and found.base is not None:
-        found = found.base
-    return found

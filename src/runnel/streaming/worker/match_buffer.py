@@ -10,7 +10,6 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from time import process_time_ns
 from typing import Any
 
 import numpy as np
@@ -40,9 +39,6 @@ _PIECE = 2048
 MOST_BYTES = 32 << 20
 """What a worker holds of matches before it writes them: one item may match ten thousand queries."""
 
-_COUNTED_ONCE = ("items", "naive_evaluations")
-"""What is counted where an item is routed, not again in every partition."""
-
 
 @dataclass
 class MatchBuffer:
@@ -58,8 +54,8 @@ class MatchBuffer:
     claims: list[Claims] = field(default_factory=list)
     undecided: UndecidedItems = field(default_factory=UndecidedItems)
     operators: Operators | None = None
-    loads: dict[int, Counter[str]] = field(default_factory=dict)
-    """What partitions took, by their numbers."""
+    work: dict[int, Counter[str]] = field(default_factory=dict)
+    """What the parts of a distributed plan took, by their numbers."""
     unmatched: int = 0
     """Items that filters let through nowhere, counted once for each plan they were matched with."""
 
@@ -76,22 +72,6 @@ class MatchBuffer:
             touch_mark(storage)
         after = statistics.to_json()
         self.counters.update({name: after[name] - before[name] for name in after})
-
-    def add_partition(
-        self, storage: Storage, items: ItemBatch, loaded: CachedPlan, brief: OperatorSnapshot, number: int
-    ) -> None:
-        """The same with the items that came to a partition, and what it took is noted."""
-        began, matches, unmatched = process_time_ns(), self.matches, self.unmatched
-        counted_before = {name: self.counters[name] for name in _COUNTED_ONCE}
-        self.add(storage, items, loaded, brief)
-        self.counters.update({name: before - self.counters[name] for name, before in counted_before.items()})
-        self.counters["copies"] += len(items)
-        self.counters["copies_in_vain"] += self.unmatched - unmatched
-        self.loads.setdefault(number, Counter()).update(
-            items=len(items),
-            matches=self.matches - matches,
-            microseconds=(process_time_ns() - began) // 1000,
-        )
 
     def observe(self, items: ItemBatch, observer: Observer) -> None:
         """Learn from items what the stream is like."""
@@ -145,7 +125,7 @@ class MatchBuffer:
             "counters": self.counters,
             "observed": self.observed,
             "failures": self.failures,
-            "loads": self.loads,
+            "work": self.work,
             **self._told_of_operators(),
         }
         return json.dumps(told), self.sealed_claims()

@@ -1,7 +1,7 @@
 """The matching step of one stage: slices in, written matches out. Runs in Spark's Python workers.
 
-A worker has the whole plan. A version that is divided into partitions is matched here too, partition by partition
-within the budget, so that a query of either shape can go on whatever the plan becomes.
+Each slice names the plan version that it is matched with. The port of that version matches it, so that a query can
+go on whatever the plan becomes.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from runnel.logs.items.item_files import read_items
 from runnel.model.segment import Slice, Tier
 from runnel.plan.store import PlanVersion
 from runnel.storage.file_storage import Storage, open_storage
 from runnel.streaming.operator_snapshot import OperatorSnapshot
-from runnel.streaming.partitioned.route_slice import RoutedSlice, held_first, match_routed, route_slice
+from runnel.streaming.ports import stream_port
 from runnel.streaming.worker.failures import reporting_failures
 from runnel.streaming.worker.match_buffer import MOST_BYTES, PART_SCHEMA, MatchBuffer
-from runnel.streaming.worker.plan_cache import DEFAULT_BUDGET, loaded_plan
+from runnel.streaming.worker.plan_cache import DEFAULT_BUDGET
 
 LOOKED_DDL = "sequences array<long>, claims binary"
 _LOOKED = pa.schema([("sequences", pa.list_(pa.int64())), ("claims", pa.binary())])
@@ -81,16 +80,7 @@ def match_slice(storage: Storage, row: dict[str, Any], found: MatchBuffer, budge
     if version is None or one.tier == Tier.LOST:
         return one
     brief = OperatorSnapshot.load(row["operators"])
-    if version.partitioning is None:
-        items = read_items(storage, one)
-        loaded, observer = loaded_plan(storage.url, version)
-        found.add(storage, items, loaded, brief)
-        found.observe(items, observer)
-        return one
-    routed = dict(route_slice(storage, version, one, found, brief, budget))
-    for number in held_first(storage, version, routed, budget):
-        some = [RoutedSlice(one, routed[number])]
-        match_routed(storage, version, some, number, lambda _: found, brief, budget)
+    stream_port(version.distribution).match_slice(storage, version, one, found, brief, budget)
     return one
 
 
@@ -104,7 +94,7 @@ def version_of(row: dict[str, Any]) -> PlanVersion | None:
     if row["base"] is None:
         return None
     removed = tuple(row["removed"] if row["removed"] is not None else ())
-    return PlanVersion(row["plan"], row["base"], row["delta"], removed, row["partitioning"])
+    return PlanVersion(row["plan"], row["base"], row["delta"], removed, row["distribution"])
 
 
 def _sealed(storage: Storage, lineage: int, found: MatchBuffer, slices: list[Slice]) -> Any:

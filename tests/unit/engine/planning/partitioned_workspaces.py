@@ -48,7 +48,7 @@ def epoch(engine: Engine) -> int:
 def move_everything(engine: Engine, held: int) -> None:
     """Publish a version in which every query is in the partition behind its own."""
     row = current(engine)
-    old = read_partitioning(engine.root.storage, row.partitioning or "")
+    old = read_partitioning(engine.root.storage, row.distribution or "")
     assignment = read_assignment(engine.root.storage, old.folder)
     with engine.root.catalog.read() as connection:
         known = read_stream_knowledge(engine.root, connection)

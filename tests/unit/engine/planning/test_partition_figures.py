@@ -92,12 +92,12 @@ def test_an_undivided_plan_is_told_to_be_undivided_and_why(tmp_path: Path) -> No
 
 def test_a_damaged_partitioning_is_told_of(divided: Engine) -> None:
     row, folder = current(divided), divided.root.folder
-    path = divided.root.storage.local(f"{row.partitioning}/{MANIFEST}")
+    path = divided.root.storage.local(f"{row.distribution}/{MANIFEST}")
     kept = path.read_bytes()
     path.chmod(0o644)
     path.write_text("{")
     told = _told(folder, partitions=3)
-    assert f"partitions damaged: {row.partitioning}/{MANIFEST} is not a partitioning" in told
+    assert f"partitions damaged: {row.distribution}/{MANIFEST} is not a partitioning" in told
     assert "`runnel doctor` says more" in told
     status = read_status(divided.root).to_json()
     assert (status["partitions"], status["undivided"]["damaged"]) == (None, True)
@@ -110,7 +110,7 @@ def test_a_damaged_partitioning_is_told_of(divided: Engine) -> None:
 def test_lines_of_partitions_fit_a_screen(divided: Engine) -> None:
     loads = [PartitionLoad(0, 100, 40, 3_000, 1_000), PartitionLoad(2, 50, 9, 1_000, 2_000)]
     with divided.root.catalog.write() as connection:
-        partition_loads.note_loads(connection, current(divided).partitioning or "", loads)
+        partition_loads.note_loads(connection, current(divided).distribution or "", loads)
     with connect(divided.root.folder, partitions=1) as engine:
         lines = read_status(engine.root).lines()
     shown = [line for line in lines if line.startswith(("partitions", " "))]
@@ -151,7 +151,7 @@ def test_the_busiest_worker_is_the_one_that_decided(divided: Engine) -> None:
     assert figures is not None
     assert figures.expected_busiest is not None
     assert f"{figures.expected_busiest:,.1f} µs on the busiest" in figures.reason
-    made = read_partitioning(divided.root.storage, current(divided).partitioning or "")
+    made = read_partitioning(divided.root.storage, current(divided).distribution or "")
     (way,) = (one for one in made.weighed if one.strategy == "grouped")
     assert isinstance(way, WeighedStrategy)
     assert figures.expected_busiest < way.longest, "the router's work is shared"

@@ -56,8 +56,8 @@ def whole(tmp_path: Path) -> Iterator[Engine]:
 
 def test_a_new_base_is_published_divided_where_the_settings_say_so(divided: Engine) -> None:
     row = current(divided)
-    assert row.partitioning is not None
-    made = read_partitioning(divided.root.storage, row.partitioning)
+    assert row.distribution is not None
+    made = read_partitioning(divided.root.storage, row.distribution)
     assert (made.base, made.pieces) == (row.base, row.pieces)
     assert len(made.partitions) == 3
     assert sum(one.queries for one in made.partitions) == row.queries
@@ -74,12 +74,12 @@ def test_what_changes_a_little_stays_divided_as_it_is(divided: Engine) -> None:
     assert with_delta.delta is not None
     assert fewer.removed
     for row in (with_delta, fewer):
-        assert (row.base, row.partitioning, row.pieces) == (before.base, before.partitioning, before.pieces)
+        assert (row.base, row.distribution, row.pieces) == (before.base, before.distribution, before.pieces)
         assert_divided_alike(divided, row)
 
 
 def test_queries_are_not_divided_without_need(whole: Engine) -> None:
-    assert current(whole).partitioning is None
+    assert current(whole).distribution is None
     assert ensure_partitioning(whole.root, epoch(whole)) is None
     assert read_status(whole.root).partitions is None
     assert any(line.startswith("partitions     none: ") for line in read_status(whole.root).lines())
@@ -100,7 +100,7 @@ def test_settings_take_effect_when_a_runner_looks(whole: Engine) -> None:
             assert done.reason
             assert (row.base, row.delta, row.removed) == (first.base, first.delta, first.removed)
             assert row.queries == first.queries
-            made = read_partitioning(engine.root.storage, row.partitioning or "")
+            made = read_partitioning(engine.root.storage, row.distribution or "")
             assert len(made.partitions) == wanted["partitions"]
             assert made.strategy == wanted.get("partition_strategy", made.strategy)
             assert ensure_partitioning(engine.root, held) is None, "it is as wanted"
@@ -109,7 +109,7 @@ def test_settings_take_effect_when_a_runner_looks(whole: Engine) -> None:
         done = ensure_partitioning(engine.root, epoch(engine))
         assert done is not None
         assert done.partitions == 1
-        assert (current(engine).partitioning, current(engine).pieces) == (None, ())
+        assert (current(engine).distribution, current(engine).pieces) == (None, ())
 
 
 def test_a_plan_that_does_not_fit_into_the_budget_is_divided(tmp_path: Path) -> None:
@@ -179,27 +179,27 @@ def test_a_run_divides_before_it_matches_and_does_without_if_that_fails(
         assert made.run(once=True).state == "stopped"
         assert made.health().counts["turns failed"] == 1
         assert "the queries could not be divided" in caplog.text
-        assert current(engine).partitioning is None
+        assert current(engine).distribution is None
     with connect(whole.root.folder, partitions=2) as engine:
         opened: list[str | None] = []
 
         def spark() -> object:
-            opened.append(current(engine).partitioning)
+            opened.append(current(engine).distribution)
             return SimpleNamespace()
 
         Runner(engine.root, spark, engine._parts()).run(once=True)
-        assert opened == [current(engine).partitioning]
+        assert opened == [current(engine).distribution]
         assert opened != [None]
 
 
 def test_a_damaged_partitioning_is_made_again(divided: Engine) -> None:
     row = current(divided)
-    path = divided.root.storage.local(f"{row.partitioning}/{MANIFEST}")
+    path = divided.root.storage.local(f"{row.distribution}/{MANIFEST}")
     path.chmod(0o644)
     path.write_text("{")
     done = ensure_partitioning(divided.root, epoch(divided))
     assert done is not None
-    assert current(divided).partitioning != row.partitioning
+    assert current(divided).distribution != row.distribution
     assert_divided_alike(divided, current(divided))
     assert read_status(divided.root).partitions is not None
 
@@ -239,9 +239,9 @@ def test_folders_of_a_partitioning_are_kept_as_long_as_they_are_named(divided: E
     root, held = divided.root, epoch(divided)
     row = current(divided)
     assert remove_orphans(root.catalog, root.storage, older_than=-1) == 0
-    verify_partitioning(root.storage, row.partitioning or "")
+    verify_partitioning(root.storage, row.distribution or "")
     with root.catalog.write() as connection:
-        for folder in (row.partitioning or "", "plans/gone"):
+        for folder in (row.distribution or "", "plans/gone"):
             partition_loads.note_loads(connection, folder, [PartitionLoad(0, 1, 1, 1, 1)])
         newest = plan_versions.publish_plan(connection, row.base, None, row.queries)
         connection.execute(text("update plans set created = 0"))
@@ -250,9 +250,9 @@ def test_folders_of_a_partitioning_are_kept_as_long_as_they_are_named(divided: E
     run_maintenance(root, held, chores=True)
     with root.catalog.read() as connection:
         assert not partition_loads.known_loads(connection, "plans/gone")
-        assert not partition_loads.known_loads(connection, row.partitioning or "")
+        assert not partition_loads.known_loads(connection, row.distribution or "")
     with pytest.raises(CorruptDataError):
-        read_partitioning(root.storage, row.partitioning or "")
+        read_partitioning(root.storage, row.distribution or "")
     assert remove_orphans(root.catalog, root.storage, older_than=-1) == 0, "their folders went with the version"
 
 
@@ -263,7 +263,7 @@ def test_a_backup_holds_what_a_version_is_divided_into(divided: Engine, tmp_path
     with connect(tmp_path / "restored", partitions=3) as engine:
         assert current(engine) == row
         assert_divided_alike(engine, row)
-        verify_partitioning(engine.root.storage, row.partitioning or "")
+        verify_partitioning(engine.root.storage, row.distribution or "")
         assert ensure_partitioning(engine.root, epoch(engine)) is None
 
 
@@ -271,7 +271,7 @@ def test_the_doctor_looks_at_every_piece(divided: Engine) -> None:
     row, folder = current(divided), str(divided.root.folder)
     well = CliRunner().invoke(app, ["doctor", "-r", folder])
     assert "in 3 partitions" in well.output
-    for damaged in (f"{row.pieces[-1]}/arrays.npy", f"{row.partitioning}/{ASSIGNMENT}"):
+    for damaged in (f"{row.pieces[-1]}/arrays.npy", f"{row.distribution}/{ASSIGNMENT}"):
         path = divided.root.storage.local(damaged)
         kept = path.read_bytes()
         path.chmod(0o644)
@@ -291,7 +291,7 @@ def test_figures_tell_what_was_expected_and_measured(divided: Engine) -> None:
     assert any("none measured yet" in line for line in read_status(divided.root).lines())
     loads = [PartitionLoad(0, 100, 40, 3_000, 1), PartitionLoad(2, 50, 9, 1_000, 2)]
     with divided.root.catalog.write() as connection:
-        partition_loads.note_loads(connection, row.partitioning or "", loads)
+        partition_loads.note_loads(connection, row.distribution or "", loads)
     status = read_status(divided.root)
     assert status.partitions is not None
     assert status.partitions.skew == pytest.approx(3_000 / (4_000 / 3))

@@ -32,7 +32,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 def measure(engine: Engine, hottest: float) -> int:
     """Note loads so that the partition which has most to do takes a multiple of what the others take."""
     row = current(engine)
-    made = read_partitioning(engine.root.storage, row.partitioning or "")
+    made = read_partitioning(engine.root.storage, row.distribution or "")
     hot = max(range(len(made.partitions)), key=lambda one: made.partitions[one].queries)
     taken = [HOUR] * len(made.partitions)
     taken[hot] = int(HOUR * hottest)
@@ -57,19 +57,19 @@ def test_a_hot_partition_gives_queries_to_others(engine: Engine) -> None:
     assert done.version == row.version
     assert row.base == before.base
     assert row.delta is not None
-    assert row.partitioning != before.partitioning
+    assert row.distribution != before.distribution
     assert 0 < done.moved <= done.queries
     assert done.then < done.before
     assert f"version {row.version}" in done.told()
     assert_divided_alike(engine, row)
-    old, new = (read_assignment(engine.root.storage, one.partitioning or "") for one in (before, row))
+    old, new = (read_assignment(engine.root.storage, one.distribution or "") for one in (before, row))
     assert np.array_equal(old.query_ids, new.query_ids)
     assert np.count_nonzero(new.partitions == hot) < np.count_nonzero(old.partitions == hot)
-    strategies = {read_partitioning(engine.root.storage, one.partitioning or "").strategy for one in (before, row)}
+    strategies = {read_partitioning(engine.root.storage, one.distribution or "").strategy for one in (before, row)}
     assert len(strategies) == 1
     kept = len(set(before.pieces[1:]) & set(row.pieces[1:]))
     assert done.kept == kept
-    assert not known(engine, before.partitioning), "what was measured of the old one is forgotten"
+    assert not known(engine, before.distribution), "what was measured of the old one is forgotten"
     assert rebalance.rebalance(engine.root, held) is None, "nothing was measured of the new one yet"
 
 
@@ -77,10 +77,10 @@ def test_partitions_that_are_loaded_alike_stay(engine: Engine) -> None:
     held, before = epoch(engine), current(engine)
     assert rebalance.rebalance(engine.root, held) is None, "nothing was measured yet"
     measure(engine, 1.1)
-    noted = known(engine, before.partitioning)
+    noted = known(engine, before.distribution)
     assert rebalance.rebalance(engine.root, held) is None
     assert current(engine) == before
-    faded = known(engine, before.partitioning)
+    faded = known(engine, before.distribution)
     assert [one.microseconds for one in faded] == [one.microseconds // 2 for one in noted]
 
 
@@ -108,7 +108,7 @@ def test_whoever_was_faster_wins(engine: Engine, monkeypatch: pytest.MonkeyPatch
     done = rebalance.rebalance(engine.root, held)
     assert done is not None
     assert done.version is None
-    assert current(engine).partitioning is None
+    assert current(engine).distribution is None
 
 
 def test_nothing_is_published_without_the_lease(engine: Engine) -> None:

@@ -104,7 +104,7 @@ def test_nothing_is_published_that_was_collected_meanwhile(engine: Engine) -> No
 
 @pytest.mark.parametrize("left", [0, 10, 200, 700, -1, -30])
 def test_a_shortened_assignment_is_told_in_words(engine: Engine, left: int) -> None:
-    folder = current(engine).partitioning or ""
+    folder = current(engine).distribution or ""
     path = _file(engine, f"{folder}/{ASSIGNMENT}")
     path.write_bytes(path.read_bytes()[:left])
     with pytest.raises(CorruptDataError, match="assignment") as refused:
@@ -114,7 +114,7 @@ def test_a_shortened_assignment_is_told_in_words(engine: Engine, left: int) -> N
 
 @pytest.mark.parametrize("wrong", ["pickle", "array", "flat", "text", "lengths"])
 def test_an_assignment_that_is_none_is_refused(engine: Engine, wrong: str) -> None:
-    folder = current(engine).partitioning or ""
+    folder = current(engine).distribution or ""
     path = _file(engine, f"{folder}/{ASSIGNMENT}")
     ones = np.ones(3, dtype=np.int64)
     columns: dict[str, object] = dict.fromkeys(("query_ids", "partitions", "groups"), ones) | {
@@ -137,7 +137,7 @@ def test_an_assignment_that_is_none_is_refused(engine: Engine, wrong: str) -> No
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"format": 1}', "", '{"format": 1, "strategy": "grouped"}'])
 def test_a_partitioning_that_is_none_is_refused(engine: Engine, text: str) -> None:
-    folder = current(engine).partitioning or ""
+    folder = current(engine).distribution or ""
     _file(engine, f"{folder}/{MANIFEST}").write_text(text)
     with pytest.raises(CorruptDataError, match="is not a partitioning"):
         read_partitioning(engine.root.storage, folder)

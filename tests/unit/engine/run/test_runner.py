@@ -71,7 +71,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 
 def _runner(engine: Engine, monkeypatch: pytest.MonkeyPatch, reason: str | None) -> Runner:
-    monkeypatch.setattr(query_keeper, "start_query", lambda spark, job, once: _Query(reason))
+    monkeypatch.setattr(query_keeper, "start_query", lambda spark, job, port, once: _Query(reason))
     monkeypatch.setattr(runner, "_DRAIN_SECONDS", 0.2)
     return Runner(engine.root, lambda: _SPARK, engine._parts())
 
@@ -272,7 +272,7 @@ def test_jvm_that_ends_with_a_stopped_run_is_no_failure(
         def awaitTermination(self, seconds: float) -> bool:  # noqa: N802
             return self._end()
 
-    monkeypatch.setattr(query_keeper, "start_query", lambda spark, job, once: Ended())
+    monkeypatch.setattr(query_keeper, "start_query", lambda spark, job, port, once: Ended())
     assert made.run(once=once).state == "stopped"
     assert _loops() == []
 

@@ -16,8 +16,9 @@ from runnel.matching.compile.compile_plan import compile_base, compile_delta
 from runnel.plan.logical_plan import PlanQuery
 from runnel.plan.store import PlanVersion, forget_parts, load, read_manifest
 from runnel.scaleout.partitioning import read_partitioning
+from runnel.scaleout.stages.held_partitions import held_pieces, partition_of, routing_of
 from runnel.storage.file_storage import FileStorage
-from runnel.streaming.worker.plan_cache import cached_plans, forget_plans, loaded_plan, partition_of, routing_of
+from runnel.streaming.worker.plan_cache import forget_plans, loaded_plan
 
 COUNT = 3
 BASE = 3_000
@@ -27,6 +28,7 @@ BASE = 3_000
 def _nothing_is_held() -> Iterator[None]:
     forget_plans()
     forget_parts()
+    held_pieces.cache_clear()
     yield
     forget_plans()
     forget_parts()
@@ -78,7 +80,7 @@ class Roots:
 
 def test_no_more_is_mapped_than_the_budget_however_often_queries_are_declared(tmp_path: Path) -> None:
     roots = Roots(tmp_path)
-    pieces = read_partitioning(roots.storage, roots.version.partitioning or "")
+    pieces = read_partitioning(roots.storage, roots.version.distribution or "")
     largest = max(one.bytes for one in pieces.partitions)
     versions = [roots.declared(number) for number in range(1, 8)]
     newest = read_manifest(roots.storage, versions[-1].delta or "").size
@@ -88,7 +90,7 @@ def test_no_more_is_mapped_than_the_budget_however_often_queries_are_declared(tm
     for version in versions:
         roots.use(version, budget)
         there = roots.mapped()
-        assert sum(there.values()) <= cached_plans(budget).counters.held_bytes <= budget
+        assert sum(there.values()) <= held_pieces(budget).counters.held_bytes <= budget
         assert "base" not in there, "who has pieces needs no whole plan"
         assert {name for name in there if name.startswith("delta")} <= {version.delta}, "old deltas are let go of"
     loaded_plan(roots.storage.url, roots.whole)
@@ -99,6 +101,6 @@ def test_a_declaration_is_no_load(tmp_path: Path) -> None:
     roots, budget = Roots(tmp_path), 1 << 30
     for number in range(3):
         roots.use(roots.declared(number) if number else roots.version, budget)
-    counters = cached_plans(budget).counters
+    counters = held_pieces(budget).counters
     assert (counters.loads, counters.reloads, counters.evictions) == (COUNT + 1, 0, 0)
     assert counters.renewals == 2 * (COUNT + 1)

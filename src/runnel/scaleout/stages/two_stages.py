@@ -22,10 +22,10 @@ import pyarrow as pa
 
 from runnel.model.segment import Slice, Tier
 from runnel.plan.store import PlanVersion
+from runnel.scaleout.stages.route_slice import RoutedSlice, held_first, match_routed, route_slice
+from runnel.scaleout.stages.shards import shard_keys
 from runnel.storage.file_storage import open_storage
 from runnel.streaming.operator_snapshot import OperatorSnapshot
-from runnel.streaming.partitioned.route_slice import RoutedSlice, held_first, match_routed, route_slice
-from runnel.streaming.partitioned.shards import shard_keys
 from runnel.streaming.worker.failures import reporting_failures
 from runnel.streaming.worker.match_buffer import MOST_BYTES, MatchBuffer
 from runnel.streaming.worker.match_job import match_slice, slice_of, version_of
@@ -93,7 +93,7 @@ class _RoutingTask:
             yield from self.finish()
             self._stretch = stretch
         version, one = version_of(row), slice_of(row)
-        if version is None or version.partitioning is None or one.tier == Tier.LOST:
+        if version is None or version.distribution is None or one.tier == Tier.LOST:
             match_slice(self._storage, row, self._found, self._budget)
             return
         self._found.plan = version.version
