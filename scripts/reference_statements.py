@@ -81,10 +81,10 @@ STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "create feed … distinct",
         "create feed Name from term [| term]… distinct [by attribute, …] [within duration] [where conditions];",
-        "A virtual feed without duplicates: of what the conditions let through, an item is left out if an earlier "
-        "one has the same attributes (`by`; the item's id unless given) and was accepted less than the duration "
-        "(30 days unless given, at most 366) before. [Duplicates](../guides/remove-duplicates.md) says when items are "
-        "the same.",
+        "Declares a virtual feed without duplicates. Of the items that satisfy the conditions, one is left out if an "
+        "earlier one has the same attributes (`by`; the item's id if omitted) and was accepted less than the duration "
+        "before (30 days if omitted, at most 366). [Remove duplicates](../guides/remove-duplicates.md) says which "
+        "items count as the same.",
         "create feed MuseNews from (Wire | Agency | Blog) distinct by title within 2 days\n"
         "  where title contains 'muse';",
     ),
