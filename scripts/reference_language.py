@@ -188,7 +188,8 @@ def language_reference() -> str:
         "# The language",
         "A script is a sequence of statements, each of which ends with `;`. Keywords are not case-sensitive. A "
         "comment begins with `--` and ends with its line. A name is a word of letters, digits and `_`, or any text "
-        f'of up to {MAX_NAME} characters in double quotes (`"dc:creator"`). Parentheses may be nested {DEEPEST} levels deep.',
+        f'of up to {MAX_NAME} characters in double quotes (`"dc:creator"`). '
+        f"Parentheses may be nested {DEEPEST} levels deep.",
         "[Semantics on one page](../start/semantics.md) says what conditions mean, and [Conditions](conditions.md) "
         "describes each of them.",
         "## Statements",
