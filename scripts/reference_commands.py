@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from typing import Any
 
 import typer
@@ -12,6 +13,7 @@ from runnel.cli.main import app
 from runnel.cli.output import EXIT_CODES
 
 _EXAMPLE = "Example:"
+_COMMON_FROM = 10
 
 
 def commands() -> dict[str, Any]:
@@ -25,28 +27,47 @@ def commands() -> dict[str, Any]:
 
 
 def commands_page() -> str:
-    """All commands: arguments, options, an example each; and the exit codes."""
+    """Return the page: common options, every command with its arguments, options and example, and the exit codes."""
+    common = common_options()
     return page(
         "# Commands",
-        "`runnel COMMAND --help` says the same as this page. A command finds its root by `--root`, by `RUNNEL_ROOT`, "
-        "or in the current folder. `runnel --install-completion` lets the shell complete commands and options. "
-        "A command whose output is not read to its end, as in `runnel show feeds | head -1`, finishes its work.",
-        *(_command(name, command) for name, command in commands().items()),
+        "`runnel COMMAND --help` shows the same as this page. `runnel --install-completion` lets the shell complete "
+        "commands and options. A command whose output is not read to its end, as in `runnel show feeds | head -1`, "
+        "finishes its work.",
+        "## Common options",
+        "Each command lists which of these it takes.",
+        table(["option", "meaning"], [(_names(option), _meaning(option)) for option in common.values()]),
+        *(_command(name, command, common) for name, command in commands().items()),
         "## Exit codes",
         table(["code", "meaning"], [(str(number), meaning) for number, meaning in EXIT_CODES.items()]),
     )
 
 
-def _command(name: str, command: Any) -> str:
+def common_options() -> dict[str, Any]:
+    """Return the options that have the same meaning in at least ten commands, by name."""
+    options = [option for command in commands().values() for option in command.params if _is_option(option)]
+    counts = Counter((option.name, option.help) for option in options)
+    return {option.name: option for option in options if counts[option.name, option.help] >= _COMMON_FROM}
+
+
+def _is_option(parameter: Any) -> bool:
+    return bool(parameter.param_type_name == "option")
+
+
+def _command(name: str, command: Any, common: dict[str, Any]) -> str:
     said, _, example = (command.help or "").partition(_EXAMPLE)
     arguments = [one for one in command.params if one.param_type_name == "argument"]
-    options = [one for one in command.params if one.param_type_name == "option"]
+    options = [one for one in command.params if _is_option(one)]
+    own = [one for one in options if one.name not in common or one.help != common[one.name].help]
+    shared = [one for one in options if one not in own]
     parts = [f"## runnel {name}", said.strip(), block(_usage(name, arguments, options))]
     if arguments:
         rows = [(code(one.name), _meaning(one)) for one in arguments]
         parts.append(table(["argument", "meaning"], rows))
-    if options:
-        parts.append(table(["option", "meaning"], [(_names(one), _meaning(one)) for one in options]))
+    if own:
+        parts.append(table(["option", "meaning"], [(_names(one), _meaning(one)) for one in own]))
+    if shared:
+        parts.append(f"Common options: {', '.join(_names(one) for one in shared)}.")
     if example:
         parts.append(f"Example: {example.strip()}")
     return page(*parts)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from scripts.reference_markdown import block, code, page, table
 
 from runnel import errors
-from runnel.cli.output import EXIT_CODES, exit_code
+from runnel.cli.output import exit_code
 from runnel.errors import RunnelError
 
 
@@ -38,10 +38,9 @@ def errors_page() -> str:
         block(inspect.cleandoc(f"\n{tree}")),
         *rest,
         "`str(error)` has the message and the hint. A `StatementError` also has a `span` (line and column) and the "
-        "`text` it speaks of; `render()` shows the line with a mark under the place. An `InputError` has a `place`: "
+        "`text` of the script; `render()` shows the line with carets under the span. An `InputError` has a `place`: "
         "a file, a line, an attribute. With `--json` a command writes the error to standard error as one line of "
         "JSON with `kind`, `message`, `hint` and `place`.",
         table(["error", "meaning", "exit code"], rows),
-        "What the exit codes mean:",
-        table(["code", "meaning"], [(str(number), meaning) for number, meaning in EXIT_CODES.items()]),
+        "[Commands](commands.md#exit-codes) says what the exit codes mean.",
     )

@@ -1,7 +1,4 @@
-"""The reference of the language, as Markdown. In: the tables below. Out: a page whose examples were all parsed.
-
-A test parses every example and refuses every mistake, so the page cannot describe a language that is gone.
-"""
+"""The page of the language, from the tables below. A test parses every example, and every mistake is refused."""
 
 from __future__ import annotations
 
@@ -18,7 +15,6 @@ from runnel.algebra.values.stems import languages
 from runnel.errors import StatementError
 from runnel.language.grammar.parser import parse
 from runnel.language.graphs.iri_prefixes import KNOWN_PREFIXES
-from runnel.language.printing import print_script
 from runnel.language.syntax.nesting import DEEPEST
 from runnel.model.item import MAX_NAME, MOMENTS
 
@@ -178,26 +174,8 @@ MISTAKES: tuple[str, ...] = (
 EBNF = Path(__file__).with_name("language.ebnf").read_text(encoding="utf-8")
 """The grammar. A test derives statements from it and compares its words with those that the parser knows."""
 
-_SEMANTICS = """\
-- Logic has two values: an atom on a missing attribute is false, and `not` is the complement. So `price != 3` holds
-  for an item without a price; write `price exists and price != 3` to leave such items out.
-- An attribute may have several values. An atom holds if any value satisfies it.
-- Values of two types stand in no relation: `price < 20` is false for the text `'15'`.
-- `$v[condition]` filters the items that come through the term that `$v` names, and no others. `or` and `not` stand
-  inside the brackets. A condition without a variable applies to the whole `from`.
-- An item that reaches a feed by several ways is there once; any accepting way suffices.
-- A graph pattern holds if its edges can be laid into the item's graph in some way: two variables may stand for one
-  node. A filter that cannot compare two terms, such as a text and a number, says neither yes nor no: it does not
-  hold.
-- `not` binds more tightly than `and`, `and` more tightly than `or`; parentheses change that.
-- Variables of operators (`?x`) are shared within one condition: it holds if some values satisfy all of it. Under
-  `not` they are local, and a feed that reads another sees none of its variables.
-- An operator that fails says nothing: what depends on it is unknown, and an item for which that is so is no match.
-- Words are compared without regard to case; punctuation separates them, even an apostrophe: `contains 'openai'` finds
-  "OpenAI's". Only *n't* stays in its word. Texts compared with `=` must be equal letter
-  by letter.
-- Relative times count from the item's acceptance and never from the clock, so that a replay gives the same answer.
-- A day includes all of it: `published <= date '2026-11-15'` holds in that day's evening."""
+SHOWN_MISTAKES = 6
+"""The number of mistakes, from the first, that the page shows. The others are only tested."""
 
 
 def language_reference() -> str:
@@ -208,31 +186,33 @@ def language_reference() -> str:
     """
     sections = (
         "# The language",
-        "A script is a sequence of statements, each of which ends with `;`. Words of the language may be written in "
-        "capitals or not. A comment begins with `--` and ends with its line. A name is a word of letters, digits and "
-        f'`_`, or any text of up to {MAX_NAME} characters in double quotes (`"dc:creator"`). Parentheses may be '
-        f"nested {DEEPEST} levels deep.",
+        "A script is a sequence of statements, each of which ends with `;`. Keywords are not case-sensitive. A "
+        "comment begins with `--` and ends with its line. A name is a word of letters, digits and `_`, or any text "
+        f'of up to {MAX_NAME} characters in double quotes (`"dc:creator"`). '
+        f"Parentheses may be nested {DEEPEST} levels deep.",
+        "[Semantics on one page](../start/semantics.md) says what conditions mean, and [Conditions](conditions.md) "
+        "describes each of them.",
         "## Statements",
         *map(_statement, STATEMENTS),
         "## Conditions",
-        "Conditions are made of atoms with `and`, `or`, `not` and parentheses. `a` is an attribute, `c` a constant.",
+        "Conditions combine atoms with `and`, `or`, `not` and parentheses. `not` binds more tightly than `and`, and "
+        "`and` more tightly than `or`. `a` is an attribute, `c` a constant.",
         _table("atom", ATOMS),
         f"The parts of a date are {_words(PARTS)}, in UTC; weekdays count from Monday = 1 to Sunday = 7. A text that "
         f"is compared with {_words(sorted(MOMENTS))} is read as a date.",
-        'An attribute that is really named `item` is written `"item"`. Languages of `stemmed in` are '
-        f"{_words(list(languages()))}. [Conditions](conditions.md) says what each condition means.",
+        'An attribute that is named `item` is written `"item"`. The languages of `stemmed in` are '
+        f"{_words(list(languages()))}.",
         "## Operators in conditions",
         "`q` is a quantity: a variable, a constant, or numbers and variables with `+`, `-`, `*`, `/` and "
-        "parentheses. A variable is a result of an operator beside it.",
+        "parentheses. A variable is a result of an operator in the same condition.",
         _table("condition", OPERATORS),
         "## Graph patterns",
-        "`graph { … }` is a condition on the RDF graph that an item carries. Inside the braces edges are written as "
-        "SPARQL writes triples, and terms are compared by SPARQL's rules. "
-        f"A block has at most {MOST_EDGES} edges and {MOST_VARIABLES} variables. "
-        "Its variables are shared with what stands beside it, as those of operators are; "
-        "two blocks that share a variable speak of the same node.",
+        "`graph { … }` is a condition on the RDF graph of an item. Edges are written like triples in SPARQL, and "
+        f"terms are compared by SPARQL's rules. A block has at most {MOST_EDGES} edges and {MOST_VARIABLES} "
+        "variables. Its variables are shared with the rest of the condition: two blocks that share a variable refer "
+        "to the same node. [Graph patterns](graph-patterns.md) has the details.",
         _table("in a block", GRAPHS),
-        f"Known from the start are the prefixes {_words(list(KNOWN_PREFIXES))}; `register prefix` adds more.",
+        f"The prefixes {_words(list(KNOWN_PREFIXES))} are predefined; `register prefix` adds more.",
         "## Constants",
         _table("constant", CONSTANTS),
         "In Python a constant may be a parameter: `engine.execute(\"… where title contains :word\", word=text)`, and "
@@ -245,17 +225,14 @@ def language_reference() -> str:
         "## Grammar",
         "In EBNF: `?` is at most one, `*` any number, `+` at least one. `WORD` is a word, `QUOTED` a name in double "
         "quotes, `TEXT` a text in single quotes, `NUMBER` a number with or without a sign, `INTEGER` digits alone, "
-        "`UNIT` a unit of a duration, `VARIABLE` a word behind `$` and `BINDING` a word behind `?`. `GRAPH` is a "
-        "whole block `graph { … }`, described above. A name that is a `WORD` is not reserved. Elsewhere a `WORD` is "
-        "a kind of output, a language, a type, a short unit of time, or a part of a date.",
+        "`UNIT` a unit of a duration, `VARIABLE` a word after `$`, `BINDING` a word after `?`, and `GRAPH` a whole "
+        "block `graph { … }`. A `WORD` that is a name must not be reserved.",
         _block(EBNF.rstrip()),
-        "## What conditions mean",
-        _SEMANTICS,
         "## Reserved words",
-        "These are never bare names; a feed or attribute of such a name is written in double quotes: "
-        f"{_words(sorted(RESERVED))}.",
-        "## Mistakes and what is said about them",
-        *map(_mistake, MISTAKES),
+        f"A feed or attribute with one of these names is written in double quotes: {_words(sorted(RESERVED))}.",
+        "## Errors",
+        "A refused statement is shown with the position and, if there is one, a hint.",
+        *map(_mistake, MISTAKES[:SHOWN_MISTAKES]),
     )
     return "\n\n".join(sections) + "\n"
 
@@ -270,10 +247,7 @@ def refusal(text: str) -> str:
 
 
 def _statement(entry: Entry) -> str:
-    canonical = print_script(parsed.statement for parsed in parse(entry.example)).rstrip()
     parts = [f"### {entry.title}", _block(entry.syntax), entry.meaning, "Example:", _block(entry.example)]
-    if canonical != entry.example:
-        parts += ["In canonical form, as it is stored:", _block(canonical)]
     return "\n\n".join(parts)
 
 

@@ -12,8 +12,9 @@ def metrics_page() -> str:
     rows = [(code(_name(figure.name, figure.kind)), figure.kind, figure.help) for figure in METRICS]
     return page(
         "# Metrics",
-        "What `/metrics` of a runner says, in Prometheus' text format, where the setting `listen` is given. A figure "
-        "that has no value yet (no plan, no batch) is left out.",
+        "A runner serves these at `/metrics`, in Prometheus' text format, if the setting `listen` is set. A metric "
+        "without a value yet (no plan, no batch) is left out. [Monitor a workspace](../operate/monitor.md) "
+        "has alerts.",
         table(["metric", "kind", "meaning"], rows),
     )
 

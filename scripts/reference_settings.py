@@ -10,30 +10,78 @@ from scripts.reference_markdown import block, code, page, table
 
 from runnel.settings import FILE, Settings
 
+SUBJECTS = {
+    "Where things are": ("catalog", "storage", "out_folders", "shared_output", "out_url"),
+    "Spark": ("master", "driver_memory", "executor"),
+    "Matching": (
+        "max_batch",
+        "slice",
+        "matcher",
+        "partition",
+        "plan_megabytes",
+        "rebalance",
+        "reoptimise",
+        "slow_query",
+    ),
+    "Sources": (
+        "scan",
+        "first_fetch",
+        "max_document",
+        "lag",
+        "publish",
+        "poll",
+        "http",
+        "user_agent",
+        "allowed_addresses",
+    ),
+    "Delivery": ("feed_entries", "smtp", "mail_from", "send", "retry", "refusals", "subscription_days", "sheet"),
+    "Operators": ("operator", "preview"),
+    "Owners and recipients": ("owner", "confirm", "open", "trusted_proxies"),
+    "Running": ("listen", "public_url", "log_format", "lease", "stall", "archive", "orphan", "keep"),
+}
+"""The subjects of the page, each with the beginnings of the names of its settings."""
+
+
+def subject_of(name: str) -> str:
+    """Return the subject of a setting: the one with the longest beginning of its name.
+
+    >>> subject_of("catalog_max_bytes"), subject_of("open_body_bytes")
+    ('Where things are', 'Owners and recipients')
+    """
+    beginnings = {
+        start: subject for subject, starts in SUBJECTS.items() for start in starts if name.startswith(start)
+    }
+    if not beginnings:
+        raise ValueError(f"the setting {name} has no subject: add it to SUBJECTS")
+    return beginnings[max(beginnings, key=len)]
+
 
 def settings_page() -> str:
-    """All settings: name, environment variable, default, what is allowed, meaning."""
+    """Return the page: all settings by subject, with default, allowed values and meaning."""
     prefix = Settings.model_config["env_prefix"]
-    rows = [
-        (
-            code(name),
-            code(f"{prefix}{name.upper()}"),
-            code(_shown(field.default)),
-            allowed(field),
-            field.description or "",
+    rows: dict[str, list[tuple[str, ...]]] = {subject: [] for subject in SUBJECTS}
+    for name, field in Settings.model_fields.items():
+        rows[subject_of(name)].append(
+            (code(name), code(_shown(field.default)), allowed(field), field.description or "")
         )
-        for name, field in Settings.model_fields.items()
-    ]
+    tables = (
+        part
+        for subject, settings in rows.items()
+        for part in (f"## {subject}", table(["setting", "default", "allowed", "meaning"], settings))
+    )
     return page(
         "# Settings",
-        f"A root has its settings in `{FILE}`, in its folder. An environment variable wins over the file. In the "
-        "library, keyword arguments of `runnel.connect` stand in for the file's. Every setting has a default that "
-        "works. An unknown name, a value of the wrong type or one that is not allowed is refused.",
-        table(["setting", "environment variable", "default", "allowed", "meaning"], rows),
-        "A list is written as a TOML array in the file and as a JSON array in the environment:",
+        f"The settings of a workspace are in `{FILE}` in its directory. The environment variable `{prefix}` and the "
+        f"name in capitals, such as `{prefix}LAG_LIMIT`, overrides the file. In the library, keyword arguments of "
+        "`runnel.connect` replace the file's values. Every setting has a default that works. An unknown name, a value "
+        "of the wrong type and a value that is not allowed are refused.",
+        "A list is a TOML array in the file and a JSON array in the environment:",
         block('out_folders = ["/srv/www/feeds"]\nRUNNEL_OUT_FOLDERS=\'["/srv/www/feeds"]\' runnel run'),
-        "The commands also know `RUNNEL_ROOT`: the root to use where `--root` is not given. It is no setting of a "
-        "root.",
+        "`RUNNEL_ROOT` names the workspace for commands without `--root`. It is not a setting.",
+        "Change these first: `master` and `driver_memory` for the machine, `listen` and `public_url` for a service, "
+        "`smtp_host` and `mail_from` for mail, `keep_items_days` for the disk, `allowed_addresses` for your "
+        "own network.",
+        *tables,
     )
 
 

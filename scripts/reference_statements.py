@@ -23,8 +23,8 @@ STATEMENTS: tuple[Entry, ...] = (
         "  | open [to number items per minute]",
         "Declares a source feed. With an address its items are read from there; without one they come by `publish`. "
         "`every` is how often a web address is polled. The title, the home page and the tags are shown to people "
-        "and written to OPML lists. `all feeds tagged …` selects feeds by their tags. With `open`, anybody may "
-        "publish into the feed over HTTP ([Let anybody publish](../guides/let-anybody-publish.md)). Clauses may be "
+        "and written to OPML lists. `all feeds tagged …` selects feeds by their tags. With `open`, anyone may "
+        "publish into the feed over HTTP ([Let anyone publish](../guides/let-anyone-publish.md)). Clauses may be "
         "written in any order, each once.",
         "register feed 'https://muse.example/rss' as MuseNews every 10 minutes title 'News of Muse' tagged music;\n"
         "register feed Friends;\n"
@@ -33,8 +33,8 @@ STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "register feed … apply",
         "register feed Feed apply 'stylesheet' as Name;",
-        "Declares a materialised feed: a source feed whose items a stylesheet makes from those of another feed. The "
-        "stylesheet is a file in the root's folder `sheets`, taken as it is at this moment.",
+        "Declares a materialized feed: a source feed whose items a stylesheet makes from those of another feed. The "
+        "stylesheet is a file in the workspace's directory `sheets`. A later change of the file has no effect.",
         "register feed MusePhotos apply 'IncludePhotos.xsl' as MuseWithPhotos;",
     ),
     Entry(
@@ -50,7 +50,7 @@ STATEMENTS: tuple[Entry, ...] = (
         "parameter is a constant, an `attribute` of the item, or with `?` a result. Without parameters the operator "
         "has those that its code names. Options stand in any order, each once. A name that is there already is "
         "replaced: the "
-        "queries that use it use the new one. Only the installation itself registers operators, nobody with a token. "
+        "queries that use it use the new one. Only the admin registers operators. "
         "[Write an operator](../guides/write-an-operator.md) says what the options mean.",
         "register operator mobPattern(?people int) from 'city.vision:mob_pattern' cost 40 ms;\n"
         "register operator near(place text, ?metres number) from 'distance' on error retry for 6 hours\n"
@@ -59,9 +59,9 @@ STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "register prefix",
         "register prefix name as 'IRI';",
-        "Lets a name stand for the beginning of IRIs, in graph patterns that are written from now on. One that is "
-        "there already is replaced; queries are kept with all IRIs in full, so what was made before stays as it is. "
-        "Only the installation itself registers prefixes; a block can say its own.",
+        "Declares a prefix of IRIs for graph patterns that are written from now on. A prefix that exists is "
+        "replaced; queries are stored with full IRIs, so earlier ones do not change. "
+        "Only the admin registers prefixes; a block can declare its own.",
         "register prefix ex as 'http://muse.example/terms#';",
     ),
     Entry(
@@ -81,10 +81,10 @@ STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "create feed … distinct",
         "create feed Name from term [| term]… distinct [by attribute, …] [within duration] [where conditions];",
-        "A virtual feed without duplicates: of what the conditions let through, an item is left out if an earlier "
-        "one has the same attributes (`by`; the item's id unless given) and was accepted less than the duration "
-        "(30 days unless given, at most 366) before. [Duplicates](../guides/remove-duplicates.md) says when items "
-        "are the same.",
+        "Declares a virtual feed without duplicates. Of the items that satisfy the conditions, one is left out if an "
+        "earlier one has the same attributes (`by`; the item's id if omitted) and was accepted less than the "
+        "duration before (30 days if omitted, at most 366). [Remove duplicates](../guides/remove-duplicates.md) says "
+        "which items count as the same.",
         "create feed MuseNews from (Wire | Agency | Blog) distinct by title within 2 days\n"
         "  where title contains 'muse';",
     ),
@@ -92,30 +92,30 @@ STATEMENTS: tuple[Entry, ...] = (
         "subscribe",
         "subscribe to Feed [apply 'stylesheet'] output kind ['target'] [every duration] [for duration] "
         "[from last duration];",
-        "Delivers a feed's items: `apply` shapes messages with a stylesheet of the root's folder `sheets`, `every` "
-        "collects items to one delivery per period, `for` ends the subscription, `from last` begins in the past "
-        "instead of now. The clauses after the target may stand in any order. The answer shows the subscription's "
-        "ticket, and a webhook's signing key, this once.",
+        "Delivers a feed's items. `apply` transforms messages with a stylesheet in the directory `sheets`, `every` "
+        "collects items to one delivery per period, `for` ends the subscription, and `from last` begins in the past "
+        "instead of now. The clauses after the target may be in any order. The answer shows the subscription's "
+        "ticket, and a webhook's signing key, once.",
         "subscribe to RockConcerts output rss 'concerts.rss' every 10 minutes for 30 days from last 7 days;\n"
         "subscribe to RockConcerts apply 'Title.xsl' output mail 'me@mail.example' every 3 hours;",
     ),
     Entry(
         "unsubscribe",
         "unsubscribe number;\nunsubscribe ticket 'ticket';\nunsubscribe from Feed [output kind ['target']];",
-        "Ends one subscription by its number, or by its ticket (whoever has it), or all of one's own to a feed that "
-        "have this kind and target.",
+        "Ends one subscription by its number or by its ticket, or all of your own subscriptions to a feed that have "
+        "this kind and target.",
         "unsubscribe 12;\nunsubscribe ticket 'qL2x…';\nunsubscribe from RockConcerts output rss;",
     ),
     Entry(
         "renew",
         "renew subscription number [for duration];\nrenew ticket 'ticket' [for duration];",
-        "Lets a subscription last for this long from now on; without `for`, as long as a new one would.",
+        "Extends a subscription for this duration from now; without `for`, as long as a new one would last.",
         "renew subscription 12 for 30 days;",
     ),
     Entry(
         "rotate key",
         "rotate key of subscription number;",
-        "Gives a webhook's subscription a new signing key, shown this once. The old one signs as well for a day.",
+        "Gives a webhook's subscription a new signing key, which is shown once. The old one also signs for a day.",
         "rotate key of subscription 12;",
     ),
     Entry(
@@ -146,15 +146,14 @@ STATEMENTS: tuple[Entry, ...] = (
     Entry(
         "pause and resume",
         "pause feed Name;\nresume feed Name;\npause subscription number;\nresume subscription number;",
-        "Stops a feed or a subscription for a while, and lets it go on.",
+        "Pauses a feed or a subscription, and continues it.",
         "pause feed MuseNews;\nresume subscription 3;",
     ),
     Entry(
         "show",
         "show feeds;\nshow subscriptions;\nshow operators;\nshow prefixes;\nshow quarantine;\nshow dead letters;\n"
         "show feed Name;\nshow operator Name;",
-        "Lists what was declared, or what was set aside because it could not be processed, or the messages that no "
-        "endpoint took, or shows one feed or operator.",
+        "Lists declarations, the quarantine or the dead letters, or shows one feed or operator.",
         "show feeds;\nshow feed RockConcerts;",
     ),
     Entry(

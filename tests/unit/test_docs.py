@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
+from functools import cache
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
@@ -54,9 +55,9 @@ def name_of(page: Path) -> str:
 
 def test_every_setting_is_in_the_reference() -> None:
     page = (REFERENCE / "settings.md").read_text("utf-8")
+    assert "`RUNNEL_LAG_LIMIT`" in page
     for name, field in Settings.model_fields.items():
-        assert f"`{name}`" in page
-        assert f"`RUNNEL_{name.upper()}`" in page
+        assert page.count(f"| `{name}` |") == 1
         assert field.description, f"the setting {name} has no description"
         assert field.description in page
 
@@ -299,6 +300,9 @@ def test_there_are_blocks_of_both_sorts_and_each_asserts_something() -> None:
     [
         ("library.py", ["3 items matched, 1 messages delivered", "Cheap has item 2", "rock.xml has 2 entries"]),
         ("dataframe_api.py", ["Vinyl: 2 rows", "Bargains: 1 rows", "Christmas: 2 rows", "in no feed: 3"]),
+        ("webhook_endpoint.py", ["waiting for confirmation: False", "feed.items: Muse on tour"]),
+        ("mail_server.py", ["to me@mail.example: Muse on tour"]),
+        ("web_feed.py", ["item 1: On tour"]),
     ],
 )
 def test_the_examples_run(script: str, said: list[str], tmp_path: Path) -> None:
@@ -331,20 +335,101 @@ def test_every_folder_of_the_source_says_what_it_is(folder: Path) -> None:
     assert ast.get_docstring(tree), f"{name_of(folder)}/__init__.py has no docstring"
 
 
-def test_the_readme_names_every_folder_of_the_source() -> None:
-    text = README.read_text("utf-8")
-    package = ROOT / "src" / "runnel"
+HOW_IT_WORKS = ROOT / "docs" / "internals" / "how-it-works.md"
+SOURCE = ROOT / "src" / "runnel"
+
+
+def test_the_source_tree_names_every_folder_of_the_source() -> None:
+    tree = source_tree()
     for folder in folders():
-        if folder.parent == package:
-            assert re.search(rf"\b{folder.name}/", text), f"the README's layout lacks {folder.name}"
+        if folder.parent == SOURCE:
+            assert re.search(rf"\b{folder.name}/", tree), f"the tree of the source lacks {folder.name}"
 
 
-def test_the_readme_names_only_folders_and_files_that_exist() -> None:
-    tree = re.search(r"^src/runnel/\n(.*?)^```", README.read_text("utf-8"), re.DOTALL | re.MULTILINE)
-    assert tree
-    entries = [entry for line in tree[1].splitlines() for entry in line[:30].split() if entry.endswith(("/", ".py"))]
+def test_the_source_tree_names_only_folders_and_files_that_exist() -> None:
+    lines = source_tree().splitlines()
+    entries = [entry for line in lines for entry in line[:30].split() if entry.endswith(("/", ".py"))]
     assert len(entries) > 20
-    assert [entry for entry in entries if not (ROOT / "src" / "runnel" / entry).exists()] == []
+    assert [entry for entry in entries if not (SOURCE / entry).exists()] == []
+
+
+def source_tree() -> str:
+    tree = re.search(r"^src/runnel/\n(.*?)^```", HOW_IT_WORKS.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert tree
+    return tree[1]
+
+
+def file_of(module: str) -> Path | None:
+    """Return the file of a module or package of ours."""
+    path = ROOT / "src" / module.replace(".", "/")
+    for file in (path.with_suffix(".py"), path / "__init__.py"):
+        if file.is_file():
+            return file
+    return None
+
+
+@cache
+def imports_of(path: Path) -> set[Path]:
+    """Return our files that a file imports, at its top or inside a function."""
+    modules = set[str]()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            modules |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            modules |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return {file for module in modules if module.startswith("runnel") and (file := file_of(module))}
+
+
+def files_on_the_path(starts: list[Path]) -> set[str]:
+    """Return the files, relative to the source folder, that the given files import, directly or through others."""
+    reached, waiting = set[Path](), list(starts)
+    while waiting:
+        path = waiting.pop()
+        if path not in reached:
+            reached.add(path)
+            waiting += imports_of(path)
+    return {path.relative_to(SOURCE).as_posix() for path in reached}
+
+
+def plug_ins(*groups: str) -> list[Path]:
+    """Return the files of built-in plug-ins, which are found by name and not by an import."""
+    modules = {entry.module for group in groups for entry in entry_points(group=group)}
+    return [file for module in sorted(modules) if module.startswith("runnel.") and (file := file_of(module))]
+
+
+def section_of(page: Path, heading: str) -> str:
+    found = re.search(rf"^## {heading}\n(.*?)(?=^## )", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    assert found, f"{name_of(page)} has no section {heading}"
+    return found[1]
+
+
+@pytest.mark.parametrize(
+    ("heading", "starts", "groups"),
+    [
+        ("From a statement to the plan", ["engine/engine.py", "engine/declare/script.py"], []),
+        (
+            "From an item to a delivery",
+            ["engine/run/runner.py", "engine/publish.py", "sources/document_child.py"],
+            ["runnel.sources", "runnel.sinks"],
+        ),
+        ("Processes and threads", ["engine/engine.py"], []),
+    ],
+)
+def test_files_named_in_how_it_works_are_on_the_described_path(
+    heading: str, starts: list[str], groups: list[str]
+) -> None:
+    named = re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.py)`", section_of(HOW_IT_WORKS, heading))
+    assert named
+    path = files_on_the_path([*(SOURCE / start for start in starts), *plug_ins(*groups)])
+    assert [name for name in named if name not in path] == []
+
+
+def test_a_matcher_that_is_only_a_plug_in_is_on_no_path() -> None:
+    """The check above finds a page that names the wrong matcher."""
+    path = files_on_the_path([SOURCE / "engine" / "run" / "runner.py"])
+    assert "matching/filters/streams/stream_matcher.py" in path
+    assert "matching/filters/index/index_matcher.py" not in path
+    assert "papers/roses/tree_matcher.py" not in path
 
 
 SOURCES = sorted(

@@ -3,7 +3,7 @@
 In: what was learned of each feed, and how long ago it was polled. Out: its urgency, which is what one request to it
 removes, and the choice of the most urgent. Two things are removed: items that would be missed, because a document
 holds only so many and later ones push them out, and staleness, which is the time that items wait to be seen. See
-docs/internals/refresh.md for the formulas and for what they save.
+docs/internals/polling.md for the formulas and for what they save.
 """
 
 from __future__ import annotations
