@@ -1,9 +1,9 @@
-"""The condition families and the kinds of value that they read: one entry each, and the only list of them.
+"""The only list of condition families, of the kinds of value that they read, and of the kinds of gate.
 
-An entry names the parts of a family, and each part is imported when it is first used. So a lower layer finds a part
-of a higher one without importing it, and a process loads only the families that its conditions use. To add a family,
-write a package and call `register_family` at the end of this module. A call elsewhere, before the first condition is
-read, registers a family in that process only: Spark workers and sandboxes do not know it.
+An entry names the parts of a member, and each part is imported when it is first used. So a lower layer finds a part
+of a higher one without importing it, and a process loads only the members that its queries use. To add a member,
+write a package and call `register_family` or `register_gate_kind` at the end of this module. A call elsewhere, before
+the first query is read, registers it in that process only: Spark workers and sandboxes do not know it.
 """
 
 from __future__ import annotations
@@ -46,8 +46,23 @@ class Family:
     syntax: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class GateKind:
+    """A kind of gate: the tag of its stored rules, and where its parts are (`module:name`).
+
+    `rule` is its `GateRule`, which defines which items pass, and `resolver` its `GateResolver`, which decides in
+    workers and commits. `syntax` is its `GateSyntax`; without one, it cannot be written in statements.
+    """
+
+    name: str
+    rule: str
+    resolver: str
+    syntax: str | None = None
+
+
 VALUE_KINDS: dict[str, ValueKind] = {}
 FAMILIES: dict[str, Family] = {}
+GATE_KINDS: dict[str, GateKind] = {}
 
 VALUE_CODES = range(4, 128)
 """The codes of kinds of value: item files store them in a signed byte, and ordinary values have the codes 0 to 3."""
@@ -117,9 +132,16 @@ def _check_kind(kind: ValueKind) -> None:
         raise ValueError(f"another kind of value has the code {kind.code} or the attribute {kind.attribute}")
 
 
+def register_gate_kind(kind: GateKind) -> None:
+    """Add a kind of gate."""
+    if kind.name in GATE_KINDS:
+        raise ValueError(f"there is a kind of gate {kind.name} already")
+    GATE_KINDS[kind.name] = kind
+
+
 @cache
 def load_part(reference: str) -> Any:
-    """A part of a family by its `module:name`.
+    """A part of a member by its `module:name`.
 
     >>> load_part("runnel.model.graph:GRAPH")
     'graph'
@@ -138,4 +160,12 @@ register_family(
         syntax="runnel.language.graphs.parse_graph:GRAPH_SYNTAX",
     ),
     ValueKind("graph", 4, "graph", "runnel.model.graph:RdfGraph"),
+)
+register_gate_kind(
+    GateKind(
+        "distinct",
+        rule="runnel.algebra.semantics.distinct:Distinct",
+        resolver="runnel.matching.gates.distinct:DISTINCT",
+        syntax="runnel.language.grammar.parse_distinct:DISTINCT_SYNTAX",
+    )
 )

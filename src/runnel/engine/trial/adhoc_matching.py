@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 from sqlalchemy import Connection
 
+from runnel.algebra.nodes.gate_rules import Stop
 from runnel.algebra.nodes.query import Node
 from runnel.arrays import offsets_of
 from runnel.catalog.declared import feeds, tags
@@ -31,7 +32,7 @@ from runnel.plan.store import Plan, PlanVersion, load
 from runnel.storage.file_storage import FileStorage
 
 if TYPE_CHECKING:
-    from runnel.matching.distinct.settle_gates import OrderedMatcher
+    from runnel.matching.gates.ordered_matcher import OrderedMatcher
     from runnel.matching.operators.decide.operators_in_process import DecidingMatcher
     from runnel.matching.patterns.bind_variables import PatternBinder
 
@@ -109,11 +110,11 @@ class BindingMatcher:
         plan: Plan,
         matcher: Matcher | OrderedMatcher,
         deciding: DecidingMatcher | None = None,
-        stopped: Mapping[tuple[int, int], int] | None = None,
+        stopped: Mapping[tuple[int, int], Stop] | None = None,
     ) -> None:
         """`deciding` is the matcher below `matcher` that asks operators, if any does.
 
-        `stopped` has the duplicates that distinct feeds have stopped so far, by gate and sequence.
+        `stopped` has the items that gates have stopped so far, by feed and sequence.
         """
         self.stopped = {} if stopped is None else stopped
         self.statistics = matcher.statistics
@@ -155,9 +156,9 @@ class BindingMatcher:
 
 @contextmanager
 def whole_matcher(root: Workspace, plan: Plan) -> Iterator[BindingMatcher]:
-    """A matcher of all that a plan says: operators are asked in this process, distinct feeds know what came by."""
+    """A matcher of all that a plan says: operators are asked in this process, gates know what came by."""
     from runnel.matching.compile.build_matcher import build_matcher
-    from runnel.matching.distinct.settle_gates import OrderedMatcher
+    from runnel.matching.gates.ordered_matcher import OrderedMatcher
 
     matcher = build_matcher(plan)
     if not len(plan.operators):
@@ -177,8 +178,8 @@ def chosen_matcher(root: Workspace, queries: Collection[int], items: int) -> Ite
     """A matcher of some declared queries, whether somebody subscribes to them or not, for about so many items.
 
     Where that is faster it is the running plan's, with a selection; what is not in that is compiled beside it. What
-    was held is matched too, and every item counts, however early it was accepted. A distinct feed knows only the
-    items that it is given here.
+    was held is matched too, and every item counts, however early it was accepted. A gate knows only the items
+    that it is given here.
     """
     from runnel.matching.compile import select_queries
     from runnel.matching.compile.build_matcher import build_matcher

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from runnel.errors import StatementError
-from runnel.families import FAMILIES, load_part
+from runnel.families import FAMILIES, GATE_KINDS, load_part
 from runnel.language.gc_paused import gc_paused
 from runnel.language.grammar.parse_conditions import CONDITIONS
 from runnel.language.grammar.parse_statements import STATEMENTS
@@ -16,13 +16,16 @@ from runnel.language.syntax.statements import Parsed
 
 
 def current_grammar() -> Grammar:
-    """The language as it is: all statements, and the conditions of all families that are registered."""
-    return _grammar_of(tuple(family.syntax for family in FAMILIES.values() if family.syntax is not None))
+    """The language as it is: all statements, and the conditions and gates that are registered."""
+    return _grammar_of(
+        tuple(family.syntax for family in FAMILIES.values() if family.syntax is not None),
+        tuple(kind.syntax for kind in GATE_KINDS.values() if kind.syntax is not None),
+    )
 
 
 @cache
-def _grammar_of(families: tuple[str, ...]) -> Grammar:
-    return Grammar(STATEMENTS, (*CONDITIONS, *map(load_part, families)))
+def _grammar_of(families: tuple[str, ...], gates: tuple[str, ...]) -> Grammar:
+    return Grammar(STATEMENTS, (*CONDITIONS, *map(load_part, families)), map(load_part, gates))
 
 
 def parse(text: str, grammar: Grammar | None = None) -> list[Parsed]:

@@ -1,6 +1,7 @@
-"""How far back distinct feeds look: where in the log one must begin to tell what is a duplicate.
+"""Gates on the past: how far back their answers reach, and for `why` which gates stop an item.
 
-In: the definitions of feeds, and an item. Out: a place before it; and, for `why`, the earlier items it repeats.
+In: the definitions of feeds, and an item. Out: the sequence to begin at, and the stops with the items that caused
+them.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 
-import numpy as np
 import pyarrow as pa
 
-from runnel.algebra.nodes.query import Distinct, Node
+from runnel.algebra.nodes.gate_rules import Stop
+from runnel.algebra.nodes.query import Gated, Node
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import item_segments
 from runnel.engine.actors import Actor, matched_since
@@ -22,55 +23,56 @@ from runnel.model.item import Item
 from runnel.plan.logical_plan import PlanQuery
 
 MOST_ITEMS = 100_000
-"""How many items before one are looked at to tell which of them it repeats."""
+"""How many items before an item are matched again to find the gates that stop it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Duplicates:
-    """The distinct feeds in which an item is a duplicate, each with the last item before it that has the same key.
+class GateStops:
+    """The feeds whose gates stop an item.
 
-    None stands for an item of a feed that the asker may not read. Not `whole`: only the last MOST_ITEMS before it
-    were looked at.
+    `earlier` has the items that caused it, by sequence, as far as the asker may read them. If not `whole`, only the
+    last MOST_ITEMS before the item were matched again.
     """
 
-    earlier: Mapping[int, Item | None]
+    stops: Mapping[int, Stop]
+    earlier: Mapping[int, Item]
     whole: bool = True
 
 
-def gates_in(definitions: Mapping[int, Node]) -> dict[int, Distinct]:
-    """The distinct feeds among some."""
-    return {feed: node for feed, node in definitions.items() if isinstance(node, Distinct)}
+def gates_in(definitions: Mapping[int, Node]) -> dict[int, Gated]:
+    """The feeds that have gates."""
+    return {feed: node for feed, node in definitions.items() if isinstance(node, Gated)}
 
 
 def first_sequence_needed(root: Workspace, definitions: Mapping[int, Node], sequence: int) -> int:
-    """The last sequence that has no say in what is a duplicate from this one on.
+    """The last sequence that has no effect on what gates decide from this one on.
 
-    One distinct feed may read another, so their windows add up. What is not kept any more has no say either.
+    A gated feed may read another, so how far back they reach adds up. Items that were retired have no effect either.
     """
-    window = sum((node.window for node in gates_in(definitions).values()), timedelta())
+    lookback = sum((node.rule.lookback for node in gates_in(definitions).values()), timedelta())
     accepted = next(
         int(batch.records.column("accepted").cast(pa.int64())[0].as_py()) for batch in root.items.get([sequence])
     )
-    start = root.items.sequence_before(accepted - window // timedelta(microseconds=1))
+    start = root.items.sequence_before(accepted - lookback // timedelta(microseconds=1))
     with root.catalog.read() as connection:
         return min(sequence - 1, max(start, item_segments.retained_upto(connection)))
 
 
-def find_duplicates(
+def find_stops(
     root: Workspace,
     feed: int,
     definitions: Mapping[int, Node],
     sequence: int,
     names: dict[int, str],
     actor: Actor,
-) -> Duplicates:
-    """In which of the distinct feeds that a feed reads (or is) an item is a duplicate, and of what.
+) -> GateStops:
+    """The gates of a feed, and of those that it reads, that stop an item, and the items that caused it.
 
     A feed that is matched only for others has the history that it would have if nobody subscribed to it.
     """
     gates = gates_in(definitions)
     if not gates:
-        return Duplicates({})
+        return GateStops({}, {})
     start = first_sequence_needed(root, definitions, sequence)
     begin = max(start, sequence - MOST_ITEMS)
     with root.catalog.read() as connection:
@@ -80,10 +82,13 @@ def find_duplicates(
     with adhoc_plan(queries, definitions) as plan, whole_matcher(root, plan) as matcher:
         for batch in root.items.read(begin, sequence):
             matcher.match(batch)
-    found = {gate: earlier for (gate, at), earlier in matcher.stopped.items() if at == sequence}
-    wanted = np.unique(np.array(list(found.values()), dtype=np.int64)).tolist()
+    stops = {gate: stop for (gate, at), stop in matcher.stopped.items() if at == sequence}
+    causes = sorted({stop.earlier for stop in stops.values() if stop.earlier is not None})
     known = set(names.values())
-    shown = {
-        item.sequence: item for batch in root.items.get(wanted) for item in batch.items(names) if item.feed in known
+    earlier = {
+        item.sequence or 0: item
+        for batch in root.items.get(causes)
+        for item in batch.items(names)
+        if item.feed in known
     }
-    return Duplicates({gate: shown.get(earlier) for gate, earlier in found.items()}, begin == start)
+    return GateStops(stops, earlier, begin == start)
