@@ -203,9 +203,12 @@ class GateTable:
         order = np.argsort(disjuncts)
         gate_feeds = np.concatenate([self.gate_feeds[kept], delta.gate_feeds])[order]
         disjuncts = disjuncts[order]
-        gates = {gate.feed: gate for gate in self.gates()}
+        added = {gate.feed: gate for gate in delta.gates()}
+        # A feed of the base may have been redefined without a gate, and read a gated feed instead.
+        redefined = set(query_of(delta.disjuncts).tolist()) - added.keys()
+        gates = {gate.feed: gate for gate in self.gates() if gate.feed not in redefined}
         # A query that was added may read a gated feed of the base, and only the base knows where that one starts.
-        gates |= {gate.feed: gate for gate in delta.gates() if gate.shown or gate.feed not in gates}
+        gates |= {feed: gate for feed, gate in added.items() if gate.shown or feed not in gates}
         used = np.isin(list(gates), np.concatenate([query_of(disjuncts), gate_feeds]))
         needed = [gate for gate, is_used in zip(gates.values(), used.tolist(), strict=True) if is_used]
         return GateTable(disjuncts, gate_feeds, _texts(in_order(needed, disjuncts, gate_feeds)))

@@ -21,7 +21,7 @@ from runnel.algebra.nodes.query import Filter, Gated, Node, Read, Union
 from runnel.algebra.semantics.distinct import Distinct
 from runnel.errors import CorruptDataError, RunnelError
 from runnel.matching.compile.build_matcher import build_matcher
-from runnel.matching.compile.compile_plan import compile_base, compile_delta
+from runnel.matching.compile.compile_plan import compile_base, compile_delta, compile_merged
 from runnel.matching.gates.claims import Claims, GateKeeper
 from runnel.matching.gates.ordered_matcher import OrderedMatcher
 from runnel.matching.gates.resolve_gates import resolve_gates
@@ -120,6 +120,21 @@ def test_the_disjuncts_of_a_query_end_with_it(tmp_path: Path, later: dict[int, N
     assert set(query_of(found.queries).tolist()) == {8, *later}
     shown = OrderedMatcher(plan, build_matcher(plan)).match(batch_of(_three()))
     assert set(shown.queries.tolist()) == {8, *later}
+
+
+def test_a_gate_ends_when_its_feed_is_redefined_to_read_a_gated_feed(tmp_path: Path) -> None:
+    """The feed still has disjuncts, which are those of a reader now."""
+    storage = FileStorage(tmp_path.as_uri())
+    by_id = Gated(Read(1), Distinct())
+    before: dict[int, Node] = {9: by_id, 10: Gated(Read(1), Distinct((TITLE,)))}
+    compile_base(storage, "base", [PlanQuery(9), PlanQuery(10)], before)
+    compile_delta(storage, "delta", [PlanQuery(10)], {9: by_id, 10: Read(9)}, [10], "base")
+    plan = load(storage, PlanVersion(2, "base", "delta"))
+    compile_merged(storage, "merged", plan)
+    for version in (plan, load(storage, PlanVersion(3, "merged"))):
+        assert [gate.feed for gate in version.gates.gates()] == [9]
+        matches = OrderedMatcher(version, build_matcher(version)).match(batch_of(_three()))
+        assert [matches.row(row).tolist() for row in range(3)] == [[9, 10]] * 3
 
 
 def test_keys_that_count_no_more_are_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
