@@ -87,8 +87,8 @@ class CompiledPlan:
         """The names of the feeds that each item is in, in the order of declaration.
 
         An item is a mapping of attributes. With several source feeds, `feed` says from which one it comes. Relative
-        times (`2 days ago`) count from `accepted`; without it, from now. Items are taken in their order: a distinct
-        feed has the first of those that are alike, and each call begins anew.
+        times (`2 days ago`) count from `accepted`; without it, from now. Items are taken in their order, which
+        matters for gates such as `distinct`, and each call starts with empty gates.
 
         >>> plan = compile(["create feed Rock from Wire where title contains 'rock'"])
         >>> plan.match([{"title": "Rock am Ring"}, {"title": "Jazz"}])

@@ -66,7 +66,7 @@ class BranchExplanation:
     atoms: tuple[Sharing, ...]
     decided_by: str | None = None
     gate: str | None = None
-    """Whose duplicates are left out of what comes this way."""
+    """The gates that its items must pass."""
     asked: str | None = None
     """What operators must say of what comes this way."""
     matched: tuple[Explanation, ...] = ()

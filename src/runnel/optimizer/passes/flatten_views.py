@@ -218,5 +218,5 @@ class _Flattener:
         return {gate: self._union(nodes) for gate, nodes in by_gate.items()}
 
     def _union(self, inputs: list[int]) -> int:
-        distinct = tuple(dict.fromkeys(inputs))
-        return distinct[0] if len(distinct) == 1 else self._nodes.number(FlatUnion(distinct))
+        unique = tuple(dict.fromkeys(inputs))
+        return unique[0] if len(unique) == 1 else self._nodes.number(FlatUnion(unique))
