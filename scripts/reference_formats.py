@@ -79,8 +79,8 @@ _ARRAYS = {
     "query_ids": "ids of the queries, ascending; they are ids of feeds",
     "query_since": "the sequence after which each query begins",
     "tombstones": "in a delta: queries of the base that were removed",
-    "ways": "ids of the paths through gates of distinct feeds, and the gate of each; only if there are any",
-    "gates": "the gates of distinct feeds: key, window, since when, as JSON",
+    "disjuncts": "ids of the disjuncts that have gates, and the feed of each gate; only if there are any",
+    "gates": "the gates of feeds as JSON: rule, start, digests of history and definition",
     "layout": "the matcher's index: keys, streams, vocabulary",
 }
 
@@ -93,7 +93,7 @@ _TABLES = {
     "subscriptions": "subscriptions, ended ones too",
     "item_segments": "the item log's manifest",
     "seen": "newest version and fingerprint of every item id",
-    "seen_keys": "keys seen by distinct feeds: digests, each with the last item and its expiry",
+    "gate_states": "what gates remember under each key, and until when it affects items",
     "offers": "the last day on which each feed offered items, seen or new",
     "source_files": "files read so far, and their problems",
     "plans": "plan versions: base and delta folders, and the folders of the partitioning where there is one",
@@ -171,7 +171,7 @@ def _logs() -> tuple[str, ...]:
         "## Match log",
         f"Format `{_format(MATCH_SCHEMA)}`; a file in which some match has bindings has the format "
         f"`{_format(BOUND_SCHEMA)}`, with the last column. One row for every item that matched anything. An item "
-        "that was stopped at the gate of a distinct feed may have a row with bindings and without steps: it "
+        "that was stopped at a gate may have a row with bindings and without steps: it "
         "matched nothing.",
         _schema(BOUND_SCHEMA, _MATCH),
         "The JSON is a list of objects. `queries` are ids of feeds, `rows` their bindings (for every variable a "

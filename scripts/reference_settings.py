@@ -73,8 +73,8 @@ def settings_page() -> str:
         "# Settings",
         f"The settings of a workspace are in `{FILE}` in its directory. The environment variable `{prefix}` and the "
         f"name in capitals, such as `{prefix}LAG_LIMIT`, overrides the file. In the library, keyword arguments of "
-        "`runnel.connect` replace the file's values. Every setting has a default that works. An unknown name, a value "
-        "of the wrong type and a value that is not allowed are refused.",
+        "`runnel.connect` replace the file's values. Every setting has a default that works. An unknown name, a "
+        "value of the wrong type and a value that is not allowed are refused.",
         "A list is a TOML array in the file and a JSON array in the environment:",
         block('out_folders = ["/srv/www/feeds"]\nRUNNEL_OUT_FOLDERS=\'["/srv/www/feeds"]\' runnel run'),
         "`RUNNEL_ROOT` names the workspace for commands without `--root`. It is not a setting.",

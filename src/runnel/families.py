@@ -1,9 +1,9 @@
-"""The condition families and the kinds of value that they read: one entry each, and the only list of them.
+"""The only list of condition families, of the kinds of value that they read, and of the kinds of gate.
 
-An entry names the parts of a family, and each part is imported when it is first used. So a lower layer finds a part
-of a higher one without importing it, and a process loads only the families that its conditions use. `BUILT_IN` lists
-the families that come with Runnel. Packages add others by entry points of the group `runnel.families`, so that every
-process knows them: the driver, Spark workers and sandboxes.
+An entry names the parts of a member, and each part is imported when it is first used. So a lower layer finds a part
+of a higher one without importing it, and a process loads only the members that its queries use. `BUILT_IN` lists
+the families that come with Runnel, and `GATE_KINDS` the kinds of gate. Packages add families by entry points of the
+group `runnel.families`, so that every process knows them: the driver, Spark workers and sandboxes.
 """
 
 from __future__ import annotations
@@ -55,6 +55,20 @@ class Family:
     syntax: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class GateKind:
+    """A kind of gate: the tag of its stored rules, and where its parts are (`module:name`).
+
+    `rule` is its `GateRule`, which defines which items pass, and `resolver` its `GateResolver`, which decides in
+    workers and commits. `syntax` is its `GateSyntax`; without one, it cannot be written in statements.
+    """
+
+    name: str
+    rule: str
+    resolver: str
+    syntax: str | None = None
+
+
 BUILT_IN = (
     Family(
         "graph",
@@ -63,6 +77,15 @@ BUILT_IN = (
         index="runnel.matching.graphs.graph_index:GRAPH_INDEX",
         cover="runnel.scaleout.cover.graph_cover:GRAPH_COVER",
         syntax="runnel.language.graphs.parse_graph:GRAPH_SYNTAX",
+    ),
+)
+
+GATE_KINDS = (
+    GateKind(
+        "distinct",
+        rule="runnel.algebra.semantics.distinct:Distinct",
+        resolver="runnel.matching.gates.distinct:DISTINCT",
+        syntax="runnel.language.grammar.parse_distinct:DISTINCT_SYNTAX",
     ),
 )
 
@@ -128,15 +151,20 @@ _WORD = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
 @dataclass(frozen=True)
 class Registry:
-    """The families and the kinds of value that a process knows, by name."""
+    """The families, the kinds of value and the kinds of gate that a process knows, by name."""
 
     families: dict[str, Family]
     kinds: dict[str, ValueKind]
+    gates: dict[str, GateKind]
 
     @staticmethod
     def of(*families: Family) -> Registry:
-        """A registry of families that are known to fit together."""
-        return Registry({one.name: one for one in families}, {one.kind.name: one.kind for one in families})
+        """A registry of families that are known to fit together, with the built-in kinds of gate."""
+        return Registry(
+            {family.name: family for family in families},
+            {family.kind.name: family.kind for family in families},
+            {gate.name: gate for gate in GATE_KINDS},
+        )
 
     def add(self, family: Family) -> None:
         """Add a family, and its kind of value where that is new. InputError where a name or code is taken."""
@@ -145,6 +173,12 @@ class Registry:
             self._check_kind(family.kind)
         self.families[family.name] = family
         self.kinds[family.kind.name] = family.kind
+
+    def add_gate(self, kind: GateKind) -> None:
+        """Add a kind of gate. InputError where its name is taken."""
+        if kind.name in self.gates:
+            raise InputError(f"there is a kind of gate {kind.name} already", hint=_OTHER_NAME)
+        self.gates[kind.name] = kind
 
     def _check_name(self, name: str) -> None:
         if not _WORD.fullmatch(name):
@@ -226,7 +260,7 @@ def attribute_of(family: str) -> str:
 
 @cache
 def load_part(reference: str) -> Any:
-    """A part of a family by its `module:name`; InputError if it cannot be loaded.
+    """A part of a family or a kind of gate by its `module:name`; InputError if it cannot be loaded.
 
     >>> load_part("runnel.model.graph:GRAPH")
     'graph'

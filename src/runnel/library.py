@@ -16,7 +16,7 @@ from runnel.language.syntax.statements import CreateFeed, RegisterFeed
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.temporary_plan import TemporaryPlan
 from runnel.matching.contract import Matcher
-from runnel.matching.distinct.settle_gates import OrderedMatcher
+from runnel.matching.gates.ordered_matcher import OrderedMatcher
 from runnel.model.item import Item, attributes_of, moment
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.logical_plan import PlanQuery
@@ -53,9 +53,9 @@ class CompiledPlan:
         return dict(self._names)
 
     @property
-    def is_distinct(self) -> bool:
-        """Whether some query leaves out duplicates, so that the order of items matters."""
-        return len(self._compiled.plan.base.queries.gates) > 0
+    def gates(self) -> tuple[str, ...]:
+        """The clauses of queries, such as `distinct`, for which the order of items matters."""
+        return tuple(dict.fromkeys(gate.rule.render() for gate in self._compiled.plan.gates.gates()))
 
     @cached_property
     def _matcher(self) -> Matcher:
@@ -65,16 +65,16 @@ class CompiledPlan:
     def matcher(self) -> Matcher:
         """The matcher, for those who have batches of items in columns.
 
-        Distinct feeds remember what was in the batches before, whose sequences must ascend.
+        Gates remember the items of earlier batches, whose sequences must ascend.
         """
-        return OrderedMatcher(self._compiled.plan, self._matcher) if self.is_distinct else self._matcher
+        return OrderedMatcher(self._compiled.plan, self._matcher) if self.gates else self._matcher
 
     def match(self, items: Iterable[Mapping[str, Any]], *, accepted: datetime | None = None) -> list[list[str]]:
         """The names of the feeds that each item is in, in the order of declaration.
 
         An item is a mapping of attributes. With several source feeds, `feed` says from which one it comes. Relative
-        times (`2 days ago`) count from `accepted`; without it, from now. Items are taken in their order: a distinct
-        feed has the first of those that are alike, and each call begins anew.
+        times (`2 days ago`) count from `accepted`; without it, from now. Items are taken in their order, which
+        matters for gates such as `distinct`, and each call starts with empty gates.
 
         >>> plan = compile(["create feed Rock from Wire where title contains 'rock'"])
         >>> plan.match([{"title": "Rock am Ring"}, {"title": "Jazz"}])

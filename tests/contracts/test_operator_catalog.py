@@ -10,8 +10,9 @@ from sqlalchemy.exc import IntegrityError
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.calls import Call, Literally, Variable
 from runnel.algebra.nodes.expressions import And, Compare, Contains, Expression, Not, Or
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
+from runnel.algebra.nodes.query import Filter, Gated, Node, Read, Union
 from runnel.algebra.nodes.terms import Term
+from runnel.algebra.semantics.distinct import Distinct
 from runnel.catalog.declared import feeds, operators
 from runnel.catalog.declared.bulk_insert import NewFeed, add_feeds, encode_feed
 from runnel.catalog.store.connection import Catalog
@@ -93,7 +94,9 @@ def test_only_one_version_of_a_name_is_live(catalog: Catalog) -> None:
 
 def test_queries_that_use_an_operator_are_known(catalog: Catalog) -> None:
     both = create(catalog, "Both", asking("f", "g"))
-    only = create(catalog, "Only", Union((Read(1), Distinct(asking("g"), (Attribute("title"),), timedelta(days=1)))))
+    only = create(
+        catalog, "Only", Union((Read(1), Gated(asking("g"), Distinct((Attribute("title"),), timedelta(days=1)))))
+    )
     create(catalog, "None", Filter(Read(1), Contains(Attribute("title"), ("call",))))
     with catalog.write() as connection:
         assert operators.users_of(connection, "f") == {both}

@@ -16,10 +16,11 @@ from pathlib import Path
 from lxml import etree
 
 from runnel.algebra.nodes.calls import Call
+from runnel.algebra.nodes.gate_rules import LoggedItem
 from runnel.algebra.nodes.query import Node, Read
 from runnel.algebra.semantics.bindings import asking
 from runnel.algebra.semantics.evaluate import accepts, views_below
-from runnel.algebra.semantics.evaluate_log import LoggedItem, evaluate_log
+from runnel.algebra.semantics.evaluate_log import evaluate_log
 from runnel.catalog.declared import feeds, subscriptions
 from runnel.catalog.declared.operators import calls_in
 from runnel.catalog.delivery import ledger

@@ -10,7 +10,7 @@ from runnel.catalog.logs.quarantine import ITEM
 from runnel.delivery.dispatcher import Dispatcher
 from runnel.delivery.match_reader import MatchReader
 from runnel.engine.trial.collect_matches import collect_from_log
-from runnel.engine.trial.find_duplicates import first_sequence_needed, gates_in
+from runnel.engine.trial.find_stops import first_sequence_needed, gates_in
 from runnel.engine.trial.trial_matcher import open_matcher
 from runnel.engine.workspace import Workspace
 from runnel.errors import BacklogError, DeliveryError

@@ -8,7 +8,6 @@ from datetime import timedelta
 from runnel.algebra.nodes.durations import render_duration
 from runnel.algebra.nodes.expressions import Or
 from runnel.algebra.nodes.render import quote, render, render_constant, render_name
-from runnel.algebra.semantics.distinct import render_distinct
 from runnel.language.syntax.statements import (
     AllTerm,
     Condition,
@@ -243,8 +242,8 @@ def _query(query: QueryText) -> str:
             source = " | ".join(map(_term, terms))
         case term:
             source = _term(term)
-    if query.distinct is not None:
-        source += f" {render_distinct(query.distinct.by, query.distinct.window)}"
+    if query.gate is not None:
+        source += f" {query.gate.render()}"
     if not query.conditions:
         return f"from {source}"
     alone = len(query.conditions) == 1

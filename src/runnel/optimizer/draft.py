@@ -102,7 +102,7 @@ class NormalForm:
 
 @dataclass(frozen=True)
 class Draft:
-    """A plan in the making. Flattening adds the ways that lead through gates to the queries."""
+    """A plan in the making. Flattening adds the disjuncts that have gates to the queries."""
 
     queries: tuple[PlanQuery, ...]
     definitions: Mapping[int, Node]

@@ -56,7 +56,7 @@ class Formulas:
         self.atom_texts: list[str] = []
         self.terms: list[str] = []
         self.pattern_terms: set[int] = set()
-        """The terms that ask no operator: the pattern next to them says whether they hold."""
+        """The terms that ask no operator: the pattern next to them decides whether they hold."""
         self._terms: dict[tuple[str, tuple[str, ...], int | None], int] = {}
         self._atoms: dict[str, int] = {}
         self._words: dict[Contains, int] = {}
@@ -67,7 +67,7 @@ class Formulas:
 
     def atom(self, atom: Atom) -> int:
         """The number of an atom (not of a formula)."""
-        # Python holds 1.0 == True, so atoms are told apart by their stored form, never by comparing them.
+        # In Python 1.0 == True, so atoms are compared by their stored forms, never directly.
         text = json.dumps(encode_expression(atom), separators=(",", ":"))
         number = self._atoms.setdefault(text, len(self.atoms))
         if number == len(self.atoms):
@@ -78,7 +78,7 @@ class Formulas:
     def term(self, term: Term, feed: int | None = None) -> int:
         """The number of a term, by its stored form (not of a formula).
 
-        A term that binds variables of a feed has a number for itself: others with this form bind other variables.
+        A term that binds variables of a feed has its own number: other terms of this form bind other variables.
         """
         text = json.dumps(encode_expression(term), separators=(",", ":"))
         number = self._terms.setdefault((text, term.names, feed if term.names else None), len(self.terms))
@@ -117,29 +117,29 @@ class Formulas:
         results: list[int] = []
         stack: list[tuple[Expression, bool]] = [(expression, False)]
         while stack:
-            one, ready = stack.pop()
-            match one:
+            current, ready = stack.pop()
+            match current:
                 case And(parts) | Or(parts) if not ready:
-                    stack.append((one, True))
+                    stack.append((current, True))
                     stack.extend((part, False) for part in reversed(parts))
                 case And(parts) | Or(parts):
                     inner = results[len(results) - len(parts) :]
                     del results[len(results) - len(parts) :]
-                    combine = self.conjunction if isinstance(one, And) else self.disjunction
+                    combine = self.conjunction if isinstance(current, And) else self.disjunction
                     results.append(combine(inner))
                 case Not(part) if not ready:
-                    stack.extend([(one, True), (part, False)])
+                    stack.extend([(current, True), (part, False)])
                 case Not():
                     results.append(self.negation(results.pop()))
                 case Truth(value):
                     results.append(ALWAYS if value else NEVER)
                 case Term():
                     # An item without these patterns is decided without asking an operator.
-                    patterns = [self._of_atom(pattern.canonical()) for pattern in one.patterns]
-                    term = self._node(FormulaKind.TERM, (self.term(one, feed),))
+                    patterns = [self._of_atom(pattern.canonical()) for pattern in current.patterns]
+                    term = self._node(FormulaKind.TERM, (self.term(current, feed),))
                     results.append(self.conjunction([*patterns, term]))
                 case Call() | Constraint():
-                    raise RunnelError("a condition with operators is closed before it is optimised")
+                    raise RunnelError("a condition with operators must be closed before it is optimized")
                 case atom:
                     results.append(self._of_atom(canonical_atom(atom)))
         return results[0]
@@ -212,8 +212,8 @@ def canonical_atom(atom: Atom) -> Atom | Truth:
 
 
 def _canonical_list(atom: In) -> Atom | Truth:
-    distinct = {json.dumps(encode_constant(constant), sort_keys=True): constant for constant in atom.constants}
-    constants = tuple(distinct[key] for key in sorted(distinct))
+    unique = {json.dumps(encode_constant(constant), sort_keys=True): constant for constant in atom.constants}
+    constants = tuple(unique[key] for key in sorted(unique))
     if not constants:
         return Truth(False)
     return Compare(atom.attribute, "=", constants[0]) if len(constants) == 1 else In(atom.attribute, constants)

@@ -1,7 +1,4 @@
-"""The predicate table in the making.
-
-Every distinct thing gets one dense id (hash-consing), in order of first use.
-"""
+"""Builds the predicate table. Equal atoms, clauses, predicates and scopes share one dense id, by first use."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class Numbered(Generic[Key]):
-    """Distinct values numbered from 0.
+    """Different values, numbered from 0.
 
     >>> numbered = Numbered[str]()
     >>> numbered.number("a"), numbered.number("b"), numbered.number("a")
@@ -69,8 +66,9 @@ class TableBuilder:
         self._targets.setdefault((predicate, scope), []).append(query)
 
     def bound_patterns(self, patterns: Mapping[int, Sequence[NamedPattern]]) -> PatternBindings:
-        """The patterns by which queries bind variables; those that nothing else asks for get an id too."""
-        texts = {one.text: self.atom(one.text) for some in patterns.values() for one in some if one.names}
+        """The patterns by which queries bind variables; patterns that no predicate uses get an id too."""
+        named = (pattern for of_query in patterns.values() for pattern in of_query if pattern.names)
+        texts = {pattern.text: self.atom(pattern.text) for pattern in named}
         return PatternBindings.of(patterns, texts)
 
     def finish(self, queries: Iterable[PlanQuery], costs: tuple[CostRecord, ...] = ()) -> LogicalPlan:

@@ -66,7 +66,7 @@ class CostRecord:
 class QueryTable:
     """The queries in arrays, in ascending order of their catalog ids, and the targets that they have.
 
-    Behind them come the ways that lead through gates (see `gates`) and those that operators decide (see
+    Behind them come the disjuncts that have gates (see `gates`) and those that operators decide (see
     `operator_table`).
     """
 

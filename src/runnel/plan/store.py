@@ -165,7 +165,7 @@ class Plan:
 
     @cached_property
     def gates(self) -> GateTable:
-        """The gates of all parts, and the ways that lead to them, of the queries that the version has."""
+        """The gates of all parts, and the disjuncts behind them, of the queries that the version has."""
         base, delta = self.base.queries.gates, self.delta.queries.gates if self.delta else GateTable()
         if not (self.delta or self.version.removed) or not (len(base) or len(delta)):
             return base

@@ -33,8 +33,8 @@ def validate_queries(folder: str, queries: QueryTable, tombstones: Array, predic
         check_ascending("query_ids", queries.query_ids)
         check_ascending("tombstones", tombstones)
         check_texts("gates", queries.gates.texts)
-        check_ascending("ways.ids", queries.gates.way_ids)
-        check_ids("ways.gates", queries.gates.way_gates, None, None, len(queries.gates.way_ids))
+        check_ascending("disjuncts.ids", queries.gates.disjuncts)
+        check_ids("disjuncts.gates", queries.gates.gate_feeds, None, None, len(queries.gates.disjuncts))
         operators = queries.operators
         check_texts("terms", operators.terms)
         check_ascending("operated.ids", operators.way_ids)

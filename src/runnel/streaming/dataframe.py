@@ -29,7 +29,7 @@ class MatchablePlan(Protocol):
     @property
     def queries(self) -> dict[int, str]: ...
     @property
-    def is_distinct(self) -> bool: ...
+    def gates(self) -> tuple[str, ...]: ...
     def keep_until_exit(self) -> None: ...
 
 
@@ -46,12 +46,12 @@ def match(
     `feed` names the source feed of all rows; without it a column `feed` says so row by row, unless the plan reads
     only one. The plan's folder must be reachable from the workers, as it is in local mode. Relative times
     (`2 days ago`) count from `accepted`; without it, from the moment at which a row is matched. The rows of a
-    DataFrame have no order, so a plan with distinct feeds is refused.
+    DataFrame have no order, so a plan with gates, such as `distinct`, is refused.
     """
-    if plan.is_distinct:
+    if plan.gates:
         raise InputError(
-            "a distinct feed has the first of several items, and the rows of a DataFrame have no order",
-            hint="leave distinct out of the query and use dropDuplicates, or match a list with plan.match",
+            f"`{plan.gates[0]}` depends on the order of items, and the rows of a DataFrame have no order",
+            hint="leave the clause out of the query, or match a list with plan.match",
         )
     if column in dataframe.columns:
         raise InputError(f"there is a column {column} already", hint="give another name with column=")

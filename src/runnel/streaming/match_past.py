@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from runnel.matching.distinct.claims import Claims
-from runnel.matching.distinct.settle_gates import settle_gates
+from runnel.matching.gates.claims import Claims
+from runnel.matching.gates.resolve_gates import resolve_gates
 from runnel.model.segment import Slice
 from runnel.streaming.item_source import SLICE_DDL
 from runnel.streaming.worker.match_job import LOOKED_DDL, look_at_slices
@@ -27,5 +27,5 @@ def match_past(
     looked = frame.mapInArrow(look_at_slices(storage_url), LOOKED_DDL).collect()
     found = [np.array(row["sequences"], dtype=np.int64) for row in looked]
     claims = Claims.of([Claims.opened(bytes(row["claims"])) for row in looked if row["claims"]])
-    settled, _ = settle_gates(claims.at_gates(), lambda keys: {}).matches(claims)  # nothing was seen before
-    return np.unique(np.concatenate([*found, settled]))
+    passed, _ = resolve_gates(claims.at_gates(), lambda keys: {}).matches(claims)  # no item came before
+    return np.unique(np.concatenate([*found, passed]))

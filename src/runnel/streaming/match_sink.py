@@ -2,8 +2,7 @@
 
 The matching step has written parts under names that no other attempt uses; the commit makes them exist, in one
 transaction that checks the runner's epoch. A batch that Spark replays finds itself committed and changes nothing.
-What must pass the gates of distinct feeds is settled just before (see `settle_batch`), and what they remember is part
-of the same transaction.
+Gates are resolved just before (see `resolve_batch`), and what they remember is part of the same transaction.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from runnel.catalog.logs.match_segments import MatchSegment
     from runnel.catalog.store.connection import Catalog
-    from runnel.streaming.settle_batch import SettledBatch
+    from runnel.streaming.resolve_batch import ResolvedBatch
 
 FORMAT = "runnel_matches"
 
@@ -103,17 +102,17 @@ class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         storage = self._job.open_storage()
         # Spark commits every batch in a process of its own: a connection that is left open is never used again.
         with closing(self._job.open_catalog()) as catalog:
-            settled = self._settled(catalog, storage, parts, written)
-            segment = self._segment(batch, parts, written, 0 if settled is None else settled.added)
+            resolved = self._resolve(catalog, storage, parts, written)
+            segment = self._segment(batch, parts, written, 0 if resolved is None else resolved.added)
             with catalog.write() as connection:
-                kept = parts if settled is None else settled.parts
+                kept = parts if resolved is None else resolved.parts
                 # Under the lock: who collects orphans removes none that is named by then.
                 if not all(storage.local(part.path).exists() for part in kept):
                     raise RunnelError("a part of the batch was removed before it could be committed")
                 if not commit_segment(connection, segment, kept, epoch=self._job.epoch):
                     return
-                if settled is not None:
-                    settled.remember(connection, segment.first_sequence)
+                if resolved is not None:
+                    resolved.store_states(connection, segment.first_sequence)
                 self._note_operators(connection, segment, written)
                 self._note_work(connection, segment, written)
                 note(connection, merged_observations(one for message in written for one in message.observed))
@@ -143,16 +142,16 @@ class MatchWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
             if plan is not None:
                 stream_port(plan.distribution).note_work(connection, plan, work)
 
-    def _settled(
+    def _resolve(
         self, catalog: Catalog, storage: Storage, parts: Sequence[MatchPart], written: Sequence[PartsWritten]
-    ) -> SettledBatch | None:
-        """The batch once duplicates are left out, if it has items that come to the gate of a distinct feed."""
+    ) -> ResolvedBatch | None:
+        """The batch with its gates resolved, if any of its items reach a gate."""
         claims = [one for message in written for one in message.claims]
         if not any(claims):
             return None
-        from runnel.streaming.settle_batch import settle_batch
+        from runnel.streaming.resolve_batch import resolve_batch
 
-        return settle_batch(catalog, storage, self._job.lineage, parts, claims)
+        return resolve_batch(catalog, storage, self._job.lineage, parts, claims)
 
     def _segment(
         self, batch: int, parts: Sequence[MatchPart], written: Sequence[PartsWritten], added: int

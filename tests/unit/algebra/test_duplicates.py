@@ -9,10 +9,11 @@ import pytest
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.encode import decode_node, encode_node
 from runnel.algebra.nodes.expressions import Compare
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union, reads
-from runnel.algebra.semantics.distinct import ID, encode_key, key_digest, key_of, render_distinct
+from runnel.algebra.nodes.gate_rules import LoggedItem, Stop
+from runnel.algebra.nodes.query import Filter, Gated, Node, Read, Union, reads
+from runnel.algebra.semantics.distinct import ID, Distinct, encode_key, key_digest, key_of
 from runnel.algebra.semantics.evaluate import accepts
-from runnel.algebra.semantics.evaluate_log import LoggedItem, evaluate_log
+from runnel.algebra.semantics.evaluate_log import evaluate_log
 from runnel.algebra.semantics.trace import trace_node
 from runnel.model.item import Value
 
@@ -88,25 +89,32 @@ def cheap(node: Node) -> Node:
 
 
 def test_an_item_is_left_out_if_an_earlier_one_is_less_than_the_window_older() -> None:
-    news: dict[int, Node] = {9: Distinct(Union((Read(1), Read(2))), (TITLE,), DAYS)}
+    news: dict[int, Node] = {9: Gated(Union((Read(1), Read(2))), Distinct((TITLE,), DAYS))}
     items = log((0, 1, "a", 1), (1, 2, "A", 1), (1.5, 1, "b", 1), (2.9, 1, "a", 1), (4.9, 1, "a", 1), (5, 3, "a", 1))
     # The fourth is 1.9 days after the second, which was left out itself; the fifth exactly two days after the fourth.
     assert shown(news, items, {9: 0}) == [[9], [], [9], [], [9], []]
-    assert [one.duplicates.get(9) for one in evaluate_log(items, news, {9: 0})] == [None, 1, None, 2, None, None]
+    assert [one.stopped.get(9) for one in evaluate_log(items, news, {9: 0})] == [
+        None,
+        Stop(1),
+        None,
+        Stop(2),
+        None,
+        None,
+    ]
 
 
 def test_only_what_the_query_accepts_counts_as_earlier() -> None:
-    news: dict[int, Node] = {9: Distinct(cheap(Read(1)), (TITLE,), DAYS)}
+    news: dict[int, Node] = {9: Gated(cheap(Read(1)), Distinct((TITLE,), DAYS))}
     assert shown(news, log((0, 1, "a", 9), (0, 1, "a", 1), (0, 1, "a", 1)), {9: 0}) == [[], [9], []]
 
 
 def test_an_item_without_a_key_is_no_duplicate_and_makes_none() -> None:
-    news: dict[int, Node] = {9: Distinct(Read(1), (TITLE,), DAYS)}
+    news: dict[int, Node] = {9: Gated(Read(1), Distinct((TITLE,), DAYS))}
     assert shown(news, log((0, 1, "", 1), (0, 1, "", 1)), {9: 0}) == [[9], [9]]
 
 
 def test_what_came_before_the_query_counts_for_nothing() -> None:
-    news: dict[int, Node] = {9: Distinct(Read(1), (TITLE,), DAYS), 10: Read(9)}
+    news: dict[int, Node] = {9: Gated(Read(1), Distinct((TITLE,), DAYS)), 10: Read(9)}
     items = log((0, 1, "a", 1), (0, 1, "a", 1), (0, 1, "a", 1))
     assert shown(news, items, {9: 1}) == [[], [9], []]
     assert shown(news, items, {9: 1, 10: 0}) == [[10], [9, 10], []]
@@ -114,10 +122,10 @@ def test_what_came_before_the_query_counts_for_nothing() -> None:
 
 def test_views_unions_and_distinct_feeds_over_distinct_feeds() -> None:
     definitions: dict[int, Node] = {
-        9: Distinct(Read(1), (TITLE,), DAYS),
+        9: Gated(Read(1), Distinct((TITLE,), DAYS)),
         10: cheap(Read(9)),
         11: Union((Read(9), cheap(Read(1)))),
-        12: Distinct(Union((Read(9), Read(2))), (PRICE,), DAYS),
+        12: Gated(Union((Read(9), Read(2))), Distinct((PRICE,), DAYS)),
         13: Read(12),
     }
     items = log((0, 1, "a", 1), (0, 1, "a", 1), (0, 1, "b", 9), (0, 2, "c", 9), (0, 2, "d", 7), (0, 1, "b", 7))
@@ -133,24 +141,26 @@ def test_views_unions_and_distinct_feeds_over_distinct_feeds() -> None:
 
 
 def test_the_clause_is_printed_in_its_shortest_form() -> None:
-    assert render_distinct((ID,), timedelta(days=30)) == "distinct"
-    assert render_distinct((ID,), timedelta(hours=30)) == "distinct within 30 hours"
-    assert render_distinct((TITLE, Attribute("dc:title")), timedelta(days=30)) == 'distinct by title, "dc:title"'
+    assert Distinct((ID,), timedelta(days=30)).render() == "distinct"
+    assert Distinct((ID,), timedelta(hours=30)).render() == "distinct within 30 hours"
+    assert Distinct((TITLE, Attribute("dc:title"))).render() == 'distinct by title, "dc:title"'
 
 
 def test_a_distinct_node_is_stored_and_read_back() -> None:
-    node = Distinct(cheap(Union((Read(1), Read(2)))), (TITLE, Attribute("published", "day")), timedelta(minutes=90))
+    node = Gated(
+        cheap(Union((Read(1), Read(2)))), Distinct((TITLE, Attribute("published", "day")), timedelta(minutes=90))
+    )
     assert decode_node(encode_node(node)) == node
     assert list(reads(node)) == [1, 2]
 
 
 def test_the_trace_names_the_earlier_item() -> None:
-    definitions: dict[int, Node] = {9: Distinct(cheap(Read(1)), (TITLE,), DAYS), 10: Read(9)}
+    definitions: dict[int, Node] = {9: Gated(cheap(Read(1)), Distinct((TITLE,), DAYS)), 10: Read(9)}
     item: dict[str, tuple[Value, ...]] = {"title": ("a",), "price": (1.0,)}
     assert accepts(Read(10), 1, item, definitions)
-    assert not accepts(Read(10), 1, item, definitions, duplicates={9})
+    assert not accepts(Read(10), 1, item, definitions, stopped={9})
     names = {1: "Wire", 9: "News", 10: "Top"}
-    told = trace_node(Read(10), 1, item, definitions, names, duplicates={9: "Wire item 7"})
+    told = trace_node(Read(10), 1, item, definitions, names, stopped={9: "Wire item 7"})
     assert not told.holds
     assert told.lines()[:3] == ["✗ is in Top", "  ✗ is in News", "    ✓ both"]
     assert told.lines()[-1] == "    ✗ no earlier item with the same title within 2 days: Wire item 7"

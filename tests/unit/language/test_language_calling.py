@@ -14,8 +14,9 @@ from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.calls import Call, Constraint, Literally, Variable
 from runnel.algebra.nodes.encode import decode_node, encode_node
 from runnel.algebra.nodes.expressions import And, Exists, Not
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union
+from runnel.algebra.nodes.query import Filter, Gated, Node, Read, Union
 from runnel.algebra.semantics.bindings import solutions
+from runnel.algebra.semantics.distinct import Distinct
 from runnel.errors import InvalidConditionError, StatementError, UnknownNameError
 from runnel.language.binding.bind_operators import bind_node, signature
 from runnel.language.binding.bind_query import bind_query
@@ -200,7 +201,7 @@ def test_what_is_accepted(text: str) -> None:
 
 
 def test_bound_again_to_another_registration() -> None:
-    node = Distinct(bound("$a[mob(?n) and ?n > 3] and holds()"), (Attribute("title"),), timedelta(days=1))
+    node = Gated(bound("$a[mob(?n) and ?n > 3] and holds()"), Distinct((Attribute("title"),), timedelta(days=1)))
     newer = OPERATORS | {"mob": OPERATORS["mob"].as_version(4)}
     again = bind_node(node, newer.get, list)
     assert again == bind_node(again, newer.get, list)

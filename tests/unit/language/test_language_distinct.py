@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from runnel.algebra.nodes.attributes import PARTS, Attribute
 from runnel.algebra.nodes.expressions import Compare
-from runnel.algebra.nodes.query import Distinct, Filter, Read, Union
-from runnel.algebra.semantics.distinct import DEFAULT_WINDOW, ID
+from runnel.algebra.nodes.gate_rules import GateRule
+from runnel.algebra.nodes.query import Filter, Gated, Read, Union
+from runnel.algebra.semantics.distinct import DEFAULT_WINDOW, ID, Distinct
 from runnel.errors import StatementError
 from runnel.language.binding.bind_query import bind_query
 from runnel.language.grammar.parser import parse
@@ -19,7 +20,6 @@ from runnel.language.printing import print_statement
 from runnel.language.syntax.statements import (
     Condition,
     CreateFeed,
-    DistinctText,
     FeedTerm,
     GroupTerm,
     Name,
@@ -30,30 +30,30 @@ from runnel.language.syntax.statements import (
 TITLE = Attribute("title")
 
 
-def clause(text: str) -> DistinctText | None:
+def clause(text: str) -> GateRule | None:
     statement = parse(text)[0].statement
     assert isinstance(statement, CreateFeed)
-    return statement.query.distinct
+    return statement.query.gate
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("create feed N from A distinct", DistinctText((ID,), DEFAULT_WINDOW)),
-        ("create feed N from A DISTINCT BY title", DistinctText((TITLE,), DEFAULT_WINDOW)),
-        ("create feed N from (A | B) distinct within 1 week", DistinctText((ID,), timedelta(days=7))),
+        ("create feed N from A distinct", Distinct((ID,), DEFAULT_WINDOW)),
+        ("create feed N from A DISTINCT BY title", Distinct((TITLE,), DEFAULT_WINDOW)),
+        ("create feed N from (A | B) distinct within 1 week", Distinct((ID,), timedelta(days=7))),
         (
             'create feed N from A | B distinct by title, "dc:title", published.day within 90 minutes where x = 1',
-            DistinctText((TITLE, Attribute("dc:title"), Attribute("published", "day")), timedelta(minutes=90)),
+            Distinct((TITLE, Attribute("dc:title"), Attribute("published", "day")), timedelta(minutes=90)),
         ),
         # The words are special only here.
-        ("create feed by from within distinct by by within 2 days", DistinctText((Attribute("by"),), timedelta(2))),
-        ('create feed N from A distinct by "item"', DistinctText((Attribute("item"),), DEFAULT_WINDOW)),
+        ("create feed by from within distinct by by within 2 days", Distinct((Attribute("by"),), timedelta(2))),
+        ('create feed N from A distinct by "item"', Distinct((Attribute("item"),), DEFAULT_WINDOW)),
         ("create feed distinct from distinct", None),
         ("create feed N from A where distinct = 1 and within exists", None),
     ],
 )
-def test_the_clause(text: str, expected: DistinctText | None) -> None:
+def test_the_clause(text: str, expected: Distinct | None) -> None:
     assert clause(text) == expected
 
 
@@ -75,7 +75,7 @@ def test_the_canonical_form(text: str, canonical: str | None) -> None:
 names = st.text("aB_ :\"é*'1", min_size=1, max_size=5).map(str.strip).filter(lambda name: name not in ("", "*"))
 attributes = st.builds(Attribute, names, st.sampled_from([None, *PARTS]))
 clauses = st.builds(
-    DistinctText,
+    Distinct,
     st.lists(attributes, min_size=1, max_size=8, unique=True).map(tuple),
     st.integers(1, 366 * 86_400).map(lambda seconds: timedelta(seconds=seconds)),
 )
@@ -83,7 +83,7 @@ clauses = st.builds(
 
 @given(clauses, st.booleans(), st.booleans())
 @settings(deadline=None, max_examples=150)
-def test_what_is_printed_parses_to_the_same(distinct: DistinctText, union: bool, filtered: bool) -> None:
+def test_what_is_printed_parses_to_the_same(distinct: Distinct, union: bool, filtered: bool) -> None:
     terms = (FeedTerm(Name("A")), FeedTerm(Name("B")))
     where = (Condition(None, Compare(TITLE, "=", "x")),) if filtered else ()
     query = CreateFeed(Name("N"), QueryText(GroupTerm(terms) if union else terms[0], where, distinct))
@@ -97,7 +97,7 @@ def test_distinct_stands_above_all_conditions() -> None:
     node = bind_query(statement.statement.query, {"A": 1, "B": 2}.get, list)
     x, y = (Compare(Attribute(name), "=", number) for name, number in (("x", 1.0), ("y", 2.0)))
     inner = Filter(Union((Filter(Read(1), x), Read(2))), y)
-    assert node == Distinct(inner, (TITLE,), timedelta(days=1))
+    assert node == Gated(inner, Distinct((TITLE,), timedelta(days=1)))
 
 
 @pytest.mark.parametrize(

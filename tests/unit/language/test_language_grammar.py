@@ -98,6 +98,7 @@ def keywords_of_parser() -> set[str]:
                 case ast.AnnAssign(value=ast.Tuple(elts=entries)):
                     nodes += entries
     words = {start for start in current_grammar().conditions if start.islower()} | set(current_grammar().statements)
+    words |= {gate.word for gate in current_grammar().gates}
     words |= {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return {word for word in words if word.isalpha() and word.islower()}
 

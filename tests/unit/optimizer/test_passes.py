@@ -16,8 +16,9 @@ from tests.unit.optimizer.generated_worlds import NAMES, SOURCES, GeneratedWorld
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.calls import Call, Constraint, Literally, Variable
 from runnel.algebra.nodes.expressions import And, Compare, Contains, Expression, In, Not, Or
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union
+from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union
 from runnel.algebra.nodes.render import render, render_attribute
+from runnel.algebra.semantics.distinct import Distinct
 from runnel.errors import CyclicFeedsError, RunnelError
 from runnel.optimizer import optimize as optimizer
 from runnel.optimizer.describe import describe_draft
@@ -101,8 +102,9 @@ def _definition(node: Node) -> str:
             return f"({' | '.join(map(_definition, inputs))})"
         case Filter(inner, condition):
             return f"{_definition(inner)}[{render(condition)}]"
-        case Distinct(inner, by, window):
-            return f"distinct({_definition(inner)}, {', '.join(map(render_attribute, by))}, {window})"
+        case Gated(inner, rule):
+            assert isinstance(rule, Distinct)
+            return f"distinct({_definition(inner)}, {', '.join(map(render_attribute, rule.by))}, {rule.window})"
 
 
 @pytest.mark.parametrize("position", range(len(PASSES)), ids=[run.__name__ for run in PASSES])

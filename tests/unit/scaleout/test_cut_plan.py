@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.contracts.test_matchers import TINY, all_queries, expected, graph_worlds
-from tests.unit.matching.distinct.distinct_worlds import DistinctWorld, distinct_worlds
+from tests.unit.matching.gates.gated_worlds import GatedWorld, gated_worlds
 from tests.unit.matching.graphs import test_bind as bound
 from tests.unit.matching.operators.decide import test_decider as operated
 from tests.unit.matching.operators.decide.operator_worlds import OperatorWorld, operator_worlds
@@ -22,15 +22,16 @@ from tests.unit.optimizer.evaluate_draft import evaluate_logical
 from tests.unit.optimizer.generated_worlds import GeneratedWorld, worlds
 
 from runnel.algebra.nodes.attributes import Attribute
-from runnel.algebra.nodes.query import Distinct, Node, Read
+from runnel.algebra.nodes.query import Gated, Node, Read
+from runnel.algebra.semantics.distinct import Distinct
 from runnel.arrays import Array, Texts
 from runnel.errors import RunnelError
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_logical
-from runnel.matching.distinct.claims import Claims, GateKeeper
-from runnel.matching.distinct.settle_gates import settle_gates
+from runnel.matching.gates.claims import Claims, GateKeeper
+from runnel.matching.gates.resolve_gates import resolve_gates
+from runnel.model.gate_state import GateState
 from runnel.model.item import Item
-from runnel.model.seen_key import SeenKey
 from runnel.optimizer.optimize import optimize
 from runnel.optimizer.optimizer_settings import OptimizerSettings
 from runnel.plan.gates import GateTable, disjunct_id, query_of, visible
@@ -151,8 +152,8 @@ def test_parts_are_plans_for_every_matcher(world: GeneratedWorld, data: st.DataO
 
 
 @FEW
-@given(distinct_worlds(), st.data())
-def test_gates_hold_for_readers_in_other_parts(world: DistinctWorld, data: st.DataObject) -> None:
+@given(gated_worlds(), st.data())
+def test_gates_hold_for_readers_in_other_parts(world: GatedWorld, data: st.DataObject) -> None:
     # Some feeds are only read: they are no queries, and have ways alone.
     feeds = data.draw(st.lists(st.sampled_from(sorted(world.since)), min_size=1, unique=True))
     chosen = replace(world, since={feed: world.since[feed] for feed in sorted(feeds)})
@@ -161,26 +162,26 @@ def test_gates_hold_for_readers_in_other_parts(world: DistinctWorld, data: st.Da
     known = {gate.feed: gate for gate in whole.gates.gates()}
     for part in parts:
         gates = {gate.feed: gate for gate in part.gates.gates()}
-        needed = {*query_of(part.query_ids).tolist(), *part.gates.way_gates.tolist()} & known.keys()
+        needed = {*query_of(part.query_ids).tolist(), *part.gates.gate_feeds.tolist()} & known.keys()
         assert needed <= gates.keys()
         assert gates.items() <= known.items()
     plans = [loaded(part) for part in parts if len(part.query_ids)]
-    got = _settled(plans, chosen)
+    got = _resolved(plans, chosen)
     # A feed that is read and not asked for counts from the start, whatever it would have asked.
     wanted = replace(world, since=chosen.since).expected()
     assert got == {sequence: found & chosen.since.keys() for sequence, found in wanted.items()}
 
 
-def _settled(plans: Sequence[Plan], world: DistinctWorld) -> dict[int, set[int]]:
-    """What items match once the claims of all parts are settled together."""
+def _resolved(plans: Sequence[Plan], world: GatedWorld) -> dict[int, set[int]]:
+    """What items match once the claims of all parts are resolved together."""
     workers = [(build_matcher(plan), GateKeeper(plan)) for plan in plans]
-    seen: dict[bytes, SeenKey] = {}
+    seen: dict[bytes, GateState] = {}
     found: dict[int, set[int]] = {}
     for batch in world.batches():
         taken = [keeper.take_out(batch, matcher.match(batch)) for matcher, keeper in workers]
         sealed = [Claims.opened(claims.sealed()) for _, claims in taken]
-        gates = settle_gates(Claims.of([one.at_gates() for one in sealed]), lambda keys: seen)
-        seen.update((one.key, one) for one in gates.keys)
+        gates = resolve_gates(Claims.of([one.at_gates() for one in sealed]), lambda keys: seen)
+        seen.update((one.key, one) for one in gates.states)
         for row, sequence in enumerate(batch.sequences.tolist()):
             rows = [matches.row(row).tolist() for matches, _ in taken]
             found[sequence] = {one for some in rows for one in some}
@@ -220,8 +221,8 @@ def test_variables_of_graphs_are_bound_in_parts(
 def by_hand() -> LogicalPlan:
     """Queries with gates, operators and graphs that name atoms which nothing else asks for."""
     definitions: dict[int, Node] = {
-        10: Distinct(Read(1), (Attribute("title"),), timedelta(days=1)),
-        11: Distinct(Read(10), (Attribute("price"),), timedelta(days=1)),
+        10: Gated(Read(1), Distinct((Attribute("title"),), timedelta(days=1))),
+        11: Gated(Read(10), Distinct((Attribute("price"),), timedelta(days=1))),
         12: Read(11),
         13: Read(1),
     }
@@ -259,7 +260,7 @@ def test_what_only_a_name_asks_for_is_kept_and_the_rest_is_not() -> None:
     )
     # The reader's way leads through the second gate, and that is behind the first one.
     assert [gate.feed for gate in reader.gates.gates()] == [10, 11]
-    assert query_of(reader.gates.way_ids).tolist() == [12]
+    assert query_of(reader.gates.disjuncts).tolist() == [12]
     assert GateTable.stored(reader.gates.arrays()).gates() == reader.gates.gates()
     assert visible(reader.query_ids).tolist() == visible(whole.query_ids[query_of(whole.query_ids) == 12]).tolist()
     with pytest.raises(RunnelError, match="2 choices for the"):

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.unit.matching.distinct.distinct_worlds import SOURCES as DISTINCT_SOURCES
-from tests.unit.matching.distinct.distinct_worlds import DistinctWorld, distinct_worlds, nodes, readers_of
+from tests.unit.matching.gates.gated_worlds import SOURCES as DISTINCT_SOURCES
+from tests.unit.matching.gates.gated_worlds import GatedWorld, gated_worlds, nodes, readers_of
 from tests.unit.matching.operators.decide.operator_worlds import OperatorWorld, operator_worlds
 from tests.unit.matching.operators.decide.test_decider import decided
 from tests.unit.scaleout.divided_plans import divided, pieces_of
@@ -23,11 +23,12 @@ from runnel.algebra.graphs.graph_patterns import Graph
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.calls import Variable
 from runnel.algebra.nodes.expressions import Compare, Contains
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read
+from runnel.algebra.nodes.query import Filter, Gated, Node, Read
+from runnel.algebra.semantics.distinct import Distinct
 from runnel.errors import CorruptDataError
 from runnel.matching.compile.compile_plan import compile_base, compile_delta
 from runnel.matching.compile.loaded_plan import LoadedPlan
-from runnel.matching.distinct.claims import Claims
+from runnel.matching.gates.claims import Claims
 from runnel.model.bindings import Bindings
 from runnel.model.graph import RdfGraph
 from runnel.model.item import Item
@@ -84,9 +85,9 @@ def told(pieces: list[LoadedPlan], items: ItemBatch) -> Told:
     return kept, set(claimed), gates
 
 
-@given(distinct_worlds(), st.integers(1, 3), st.data())
+@given(gated_worlds(), st.integers(1, 3), st.data())
 @settings(max_examples=16, deadline=None, derandomize=True)
-def test_pieces_claim_what_the_plan_claims(world: DistinctWorld, count: int, data: st.DataObject) -> None:
+def test_pieces_claim_what_the_plan_claims(world: GatedWorld, count: int, data: st.DataObject) -> None:
     """The delta has feeds that were added or redefined, and reads distinct feeds of the base; some are removed."""
     feeds = sorted(world.definitions)
     in_base = set(feeds[: data.draw(st.integers(1, len(feeds)))])
@@ -136,7 +137,7 @@ def graph_item(number: int, year: int) -> Item:
 
 def test_a_distinct_feed_of_the_base_that_a_delta_reads_keeps_its_bindings() -> None:
     asked = Graph((Edge(Variable("p"), "<urn:year>", Variable("y")),))
-    definitions: dict[int, Node] = {10: Distinct(Filter(Read(1), asked), (TITLE,), timedelta(days=1))}
+    definitions: dict[int, Node] = {10: Gated(Filter(Read(1), asked), Distinct((TITLE,), timedelta(days=1)))}
     base = base_of([PlanQuery(10, 3)], definitions)
     definitions[11] = Filter(Read(10), Contains(TITLE, ("rock",)))
     plan = with_delta(base, [PlanQuery(11, 5)], definitions, set())

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.partitioned_matcher import PartitionedMatcher
-from tests.unit.matching.distinct.distinct_worlds import DistinctWorld, distinct_worlds
+from tests.unit.matching.gates.gated_worlds import GatedWorld, gated_worlds
 from tests.unit.matching.operators.decide.operator_worlds import OperatorWorld, operator_worlds
 
 from runnel.algebra.nodes.attributes import Attribute
@@ -93,8 +93,8 @@ def matched(plan: Plan, found: Partitioning, items: ItemBatch) -> list[list[int]
 
 
 @CASES
-@given(distinct_worlds(), st.integers(1, 3), st.data())
-def test_ways_through_gates_are_routed(world: DistinctWorld, count: int, data: st.DataObject) -> None:
+@given(gated_worlds(), st.integers(1, 3), st.data())
+def test_ways_through_gates_are_routed(world: GatedWorld, count: int, data: st.DataObject) -> None:
     """What matchers say of ways is compared before anything is settled; the delta reads feeds of the base."""
     feeds = sorted(world.definitions)
     early = feeds[: data.draw(st.integers(1, len(feeds)))]

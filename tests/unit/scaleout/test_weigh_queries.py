@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from tests.unit.matching.distinct.distinct_worlds import DistinctWorld, distinct_worlds
+from tests.unit.matching.gates.gated_worlds import GatedWorld, gated_worlds
 from tests.unit.matching.operators.decide.operator_worlds import OperatorWorld, operator_worlds
 
 from runnel.algebra.graphs.edges import Edge
@@ -200,8 +200,8 @@ def test_any_plan_with_operators_can_be_weighed(world: OperatorWorld) -> None:
 
 
 @GENERATED
-@given(distinct_worlds())
-def test_any_plan_with_gates_can_be_weighed(world: DistinctWorld) -> None:
+@given(gated_worlds())
+def test_any_plan_with_gates_can_be_weighed(world: GatedWorld) -> None:
     _check(optimize([PlanQuery(query) for query in world.definitions], world.definitions))
 
 

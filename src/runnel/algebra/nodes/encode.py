@@ -42,8 +42,9 @@ from runnel.algebra.nodes.expressions import (
     TextAtom,
     Truth,
 )
+from runnel.algebra.nodes.gate_rules import decode_rule, encode_rule
 from runnel.algebra.nodes.item_patterns import ItemPattern, decode_pattern, encode_pattern
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union
+from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union
 from runnel.algebra.nodes.terms import Term
 from runnel.algebra.values.word_patterns import word_patterns
 from runnel.algebra.values.words import words
@@ -283,9 +284,8 @@ def encode_node(node: Node) -> Any:
             return {"union": [encode_node(one) for one in inputs]}
         case Filter(inner, condition):
             return {"filter": encode_node(inner), "where": encode_expression(condition)}
-        case Distinct(inner, by, window):
-            key = [encode_attribute(one) for one in by]
-            return {"distinct": encode_node(inner), "by": key, "within": window.total_seconds()}
+        case Gated(inner, rule):
+            return {"gate": encode_rule(rule), "input": encode_node(inner)}
 
 
 def decode_node(value: Any) -> Node:
@@ -299,7 +299,6 @@ def decode_node(value: Any) -> Node:
             return Union(tuple(decode_node(one) for one in inputs))
         case {"filter": inner, "where": condition}:
             return Filter(decode_node(inner), decode_expression(condition))
-        case {"distinct": inner, "by": by, "within": seconds}:
-            key = tuple(decode_attribute(one) for one in by)
-            return Distinct(decode_node(inner), key, timedelta(seconds=seconds))
+        case {"gate": rule, "input": inner}:
+            return Gated(decode_node(inner), decode_rule(rule))
     raise ValueError(f"unknown query node {value!r}")

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import timedelta
 from hashlib import blake2b
 
-from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import Expression
+from runnel.algebra.nodes.gate_rules import GateRule
 from runnel.errors import RunnelError
 
 
@@ -37,7 +36,7 @@ class ReadAll:
 
 @dataclass(frozen=True, slots=True)
 class Union:
-    """The items of any input; a set, so an item that comes by two ways is there once."""
+    """The items of any input; a set, so an item that satisfies two inputs is there once."""
 
     inputs: tuple[Node, ...]
 
@@ -51,19 +50,14 @@ class Filter:
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct:
-    """The items of the input without duplicates; it stands at the top of a virtual feed's definition alone.
-
-    An item is a duplicate if an earlier item of the input has the same key (see `distinct`) and was accepted less
-    than `window` before it, whether that one is a duplicate itself or not.
-    """
+class Gated:
+    """The items of the input that pass a gate. Only the outermost node of a virtual feed's definition is one."""
 
     input: Node
-    by: tuple[Attribute, ...]
-    window: timedelta
+    rule: GateRule
 
 
-Node = Read | ReadAll | Union | Filter | Distinct
+Node = Read | ReadAll | Union | Filter | Gated
 
 
 def conditions_of(node: Node) -> Iterator[Expression]:
@@ -77,7 +71,7 @@ def conditions_of(node: Node) -> Iterator[Expression]:
         case Filter(inner, condition):
             yield condition
             yield from conditions_of(inner)
-        case Distinct(inner, _, _):
+        case Gated(inner, _):
             yield from conditions_of(inner)
 
 
@@ -95,7 +89,7 @@ def reads(node: Node) -> Iterator[int]:
         case Union(inputs):
             for one in inputs:
                 yield from reads(one)
-        case Filter(inner, _) | Distinct(inner, _, _):
+        case Filter(inner, _) | Gated(inner, _):
             yield from reads(inner)
 
 
@@ -107,7 +101,7 @@ def groups_of(node: Node) -> Iterator[ReadAll]:
         case Union(inputs):
             for one in inputs:
                 yield from groups_of(one)
-        case Filter(inner, _) | Distinct(inner, _, _):
+        case Filter(inner, _) | Gated(inner, _):
             yield from groups_of(inner)
         case Read():
             pass
@@ -145,6 +139,6 @@ def expand_groups(node: Node, meaning: Callable[[ReadAll], Node]) -> Node:
         case Filter(inner, condition):
             below = expand_groups(inner, meaning)
             return node if below is inner else Filter(below, condition)
-        case Distinct(inner, by, window):
+        case Gated(inner, rule):
             below = expand_groups(inner, meaning)
-            return node if below is inner else Distinct(below, by, window)
+            return node if below is inner else Gated(below, rule)

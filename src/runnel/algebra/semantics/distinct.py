@@ -1,4 +1,4 @@
-"""When two items are the same: the keys of `distinct by …`, and how the clause is written.
+"""The gate `distinct by … within …`: an item is stopped if an earlier one has the same key.
 
 In: an item's id and attributes, and the attributes to compare by. Out: its key; items with equal keys are duplicates.
 """
@@ -9,11 +9,14 @@ import hashlib
 import json
 import unicodedata
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from typing import Any, ClassVar
 
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.durations import render_duration
-from runnel.algebra.nodes.query import Distinct
+from runnel.algebra.nodes.encode import decode_attribute, encode_attribute
+from runnel.algebra.nodes.gate_rules import GateRule, LoggedItem, Stop
 from runnel.algebra.nodes.render import render_attribute
 from runnel.algebra.semantics.evaluate import values_of
 from runnel.algebra.values.links import canonical_link
@@ -21,23 +24,94 @@ from runnel.model.item import Attributes, Value
 from runnel.model.structured_value import StructuredValue
 
 ID = Attribute("id")
-"""The item's id, which is no attribute of it: `by id`."""
+"""The item's id, which is not one of its attributes: `by id`."""
 
 DEFAULT_WINDOW = timedelta(days=30)
 LONGEST_WINDOW = timedelta(days=366)
 MOST_ATTRIBUTES = 8
 DIGEST = 16
-"""The bytes of a key's digest. A digest is all that is kept of a key: keys may be long, and are nobody's business."""
+"""The bytes of a key's digest. Only digests are stored, because keys may be long or confidential."""
 
-Key = tuple[tuple[str | float | bool, ...], ...]
+Part = tuple[str | float | bool, ...]
+Key = tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct(GateRule):
+    """An item passes unless an earlier item has the same key and was accepted less than `window` before it.
+
+    Every item that reaches the gate counts as an earlier one, whether it passed or not. An item without a key always
+    passes.
+
+    >>> Distinct((Attribute("title"),), timedelta(days=2)).render(), Distinct().render()
+    ('distinct by title within 2 days', 'distinct')
+    >>> Distinct().describe()
+    'no earlier item with the same id within 30 days'
+    """
+
+    kind: ClassVar[str] = "distinct"
+
+    by: tuple[Attribute, ...] = (ID,)
+    window: timedelta = DEFAULT_WINDOW
+
+    @property
+    def lookback(self) -> timedelta:
+        """The window."""
+        return self.window
+
+    def history(self) -> DistinctHistory:
+        """A gate that no item has reached yet."""
+        return DistinctHistory(self)
+
+    def encode(self) -> list[Any]:
+        """The window in seconds, and the attributes."""
+        return [self.window.total_seconds(), *map(encode_attribute, self.by)]
+
+    @classmethod
+    def decode(cls, values: Sequence[Any]) -> Distinct:
+        """The rule of values made by `encode`."""
+        seconds, *by = values
+        rule = Distinct(tuple(map(decode_attribute, by)), timedelta(seconds=seconds))
+        if not rule.by or rule.window <= timedelta():
+            raise ValueError(f"a distinct feed needs attributes and a positive window, not {values!r}")
+        return rule
+
+    def render(self) -> str:
+        """The clause in its shortest form."""
+        key = "" if self.by == (ID,) else f" by {self._names()}"
+        return f"distinct{key}{'' if self.window == DEFAULT_WINDOW else f' within {render_duration(self.window)}'}"
+
+    def describe(self) -> str:
+        """What holds of an item that passes, in words."""
+        return f"no earlier item with the same {self._names()} within {render_duration(self.window)}"
+
+    def _names(self) -> str:
+        return ", ".join(map(render_attribute, self.by))
+
+
+@dataclass
+class DistinctHistory:
+    """The last item of every key."""
+
+    rule: Distinct
+    last: dict[Key, tuple[int, datetime]] = field(default_factory=dict)
+
+    def add(self, item: LoggedItem) -> Stop | None:
+        """Whether an item is a duplicate, and of which item."""
+        key = key_of(self.rule.by, item.id, item.attributes)
+        if key is None:
+            return None
+        # Acceptance times never decrease, so the last item with the key decides for all of them.
+        last = self.last.get(key)
+        self.last[key] = item.sequence, item.accepted
+        return Stop(last[0]) if last is not None and item.accepted - last[1] < self.rule.window else None
 
 
 def key_of(by: Sequence[Attribute], item: str, attributes: Attributes) -> Key | None:
-    """The key of an item by its id and attributes; None where it has none of the attributes, so is like no other.
+    """The key of an item; None for an item that has none of the attributes, which is no duplicate of any other.
 
-    Texts are compared without regard to case and white space, those that are links as links, and ids letter by
-    letter: an id and a path may differ in nothing but case. Structured values are compared by their
-    canonical text.
+    Texts are compared without regard to case and white space, and links as links. Ids are compared exactly, because
+    two ids may differ only in case. Structured values are compared by their canonical text.
 
     >>> key_of((Attribute("title"),), "1", {"title": ("Muse  on TOUR",)})
     (('text', 'muse on tour'),)
@@ -45,7 +119,8 @@ def key_of(by: Sequence[Attribute], item: str, attributes: Attributes) -> Key | 
     True
     """
     parts = tuple(
-        ("id", item) if one == ID else _flat([_told(value) for _, value in values_of(one, attributes)]) for one in by
+        ("id", item) if one == ID else _flat([_comparable(value) for _, value in values_of(one, attributes)])
+        for one in by
     )
     return parts if any(parts) else None
 
@@ -60,7 +135,7 @@ def encode_key(key: Key) -> bytes:
 
 
 def key_digest(key: bytes, history: bytes) -> bytes:
-    """A short digest of an encoded key, by which it is remembered as part of a history.
+    """A short digest of an encoded key, under which a gate with this history stores it.
 
     >>> key_digest(b"a", b"1") == key_digest(b"a", b"2")
     False
@@ -68,21 +143,21 @@ def key_digest(key: bytes, history: bytes) -> bytes:
     return hashlib.blake2b(key, digest_size=DIGEST, key=history).digest()
 
 
-def _told(value: Value) -> tuple[str | float | bool, ...]:
+def _comparable(value: Value) -> Part:
     match value:
         case bool():
             return "truth", value
         case StructuredValue():
             return value.kind, str(value)
         case str():
-            return _told_text(value)
+            return _comparable_text(value)
         case datetime():
             return "moment", value.astimezone(UTC).isoformat()
         case _:
             return "number", float(value) + 0.0  # -0.0 is 0.0
 
 
-def _told_text(text: str) -> tuple[str | float | bool, ...]:
+def _comparable_text(text: str) -> Part:
     link = canonical_link(text) if "://" in text else None
     if link is not None:
         return "link", link
@@ -91,26 +166,5 @@ def _told_text(text: str) -> tuple[str | float | bool, ...]:
     return ("text", collapsed) if collapsed else ()
 
 
-def _flat(values: list[tuple[str | float | bool, ...]]) -> tuple[str | float | bool, ...]:
+def _flat(values: list[Part]) -> Part:
     return tuple(part for value in values for part in value)
-
-
-def render_distinct(by: Sequence[Attribute], window: timedelta) -> str:
-    """The clause as it is written, in its shortest form.
-
-    >>> render_distinct((Attribute("title"),), timedelta(days=2)), render_distinct((ID,), DEFAULT_WINDOW)
-    ('distinct by title within 2 days', 'distinct')
-    """
-    key = "" if tuple(by) == (ID,) else f" by {', '.join(map(render_attribute, by))}"
-    return f"distinct{key}{'' if window == DEFAULT_WINDOW else f' within {render_duration(window)}'}"
-
-
-def describe_distinct(node: Distinct) -> str:
-    """What a distinct feed compares, in words.
-
-    >>> from runnel.algebra.nodes.query import Read
-    >>> describe_distinct(Distinct(Read(1), (ID,), DEFAULT_WINDOW))
-    'no earlier item with the same id within 30 days'
-    """
-    names = ", ".join(map(render_attribute, node.by))
-    return f"no earlier item with the same {names} within {render_duration(node.window)}"

@@ -36,7 +36,7 @@ from runnel.algebra.nodes.expressions import (
     WordAtom,
 )
 from runnel.algebra.nodes.item_patterns import ItemPattern, pattern_values
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union, reads, unexpanded
+from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union, reads, unexpanded
 from runnel.algebra.nodes.terms import Term
 from runnel.algebra.semantics.close_conditions import close_condition
 from runnel.algebra.values.links import leads_to, lies_below, links_in
@@ -216,14 +216,14 @@ def accepts(
     attributes: Attributes,
     definitions: Mapping[int, Node],
     accepted: datetime | None = None,
-    duplicates: Collection[int] = (),
+    stopped: Collection[int] = (),
     holding: Holding = holds_as_written,
 ) -> bool:
     """Whether an item of the source feed `feed` reaches the output of a query node.
 
     `definitions` holds the nodes of the virtual feeds; a feed that is not in it is a source feed. If an item
-    comes by several ways, any accepting way suffices (RoSeS §3.2, union). An item alone is never a duplicate; in
-    which distinct feeds it is one is a matter of what came before (see `evaluate_log`) and can be given.
+    satisfies one of several inputs, that suffices (RoSeS §3.2, union). `stopped` are the feeds whose gates stopped
+    the item, which depends on the items before it (see `evaluate_log`).
 
     >>> accepts(Union((Read(1), Read(2))), 2, {}, {})
     True
@@ -231,7 +231,7 @@ def accepts(
     inside: dict[int, bool] = {}
     for view in views_below(node, definitions):
         reached = _reaches(definitions[view], feed, attributes, inside, accepted, holding)
-        inside[view] = reached and view not in duplicates
+        inside[view] = reached and view not in stopped
     return _reaches(node, feed, attributes, inside, accepted, holding)
 
 
@@ -254,7 +254,7 @@ def _reaches(
         case Filter(inner, condition):
             reached = _reaches(inner, feed, attributes, inside, accepted, holding)
             return reached and holding(condition, attributes, accepted)
-        case Distinct(inner, _, _):
+        case Gated(inner, _):
             return _reaches(inner, feed, attributes, inside, accepted, holding)
 
 

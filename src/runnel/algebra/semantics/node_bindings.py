@@ -12,7 +12,7 @@ from typing import Any
 
 from runnel.algebra.nodes.calls import Call
 from runnel.algebra.nodes.encode import decode_node, encode_node
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union
+from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union
 from runnel.algebra.semantics.bindings import Definition, PatternRows, distinct, joined, solutions
 from runnel.algebra.semantics.evaluate import accepts, views_below
 from runnel.model.item import Attributes, Value
@@ -50,7 +50,7 @@ def _solved(
             return [{}] if accepts(node, feed, attributes, definitions, accepted) else []
         case Union(inputs):
             return [row for one in inputs for row in _solved(one, feed, attributes, definitions, accepted, rows_of)]
-        case Distinct(inner, _, _):
+        case Gated(inner, _):
             return _solved(inner, feed, attributes, definitions, accepted, rows_of)
         case Filter(inner, condition):
             found: list[dict[str, Value]] = []

@@ -11,12 +11,11 @@ from runnel.algebra.nodes.attributes import WHOLE
 from runnel.algebra.nodes.calls import Call, Constraint
 from runnel.algebra.nodes.expressions import And, Expression, Not, Or, Truth, conjunction
 from runnel.algebra.nodes.item_patterns import ItemPattern, PatternPart, PatternSearch, pattern_values
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union, unexpanded
+from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union, unexpanded
 from runnel.algebra.nodes.render import render
 from runnel.algebra.nodes.terms import Term
 from runnel.algebra.semantics.bindings import MOST_INPUTS, Answers, Definition, asking, fitting, grounded, solutions
 from runnel.algebra.semantics.close_conditions import free_variables
-from runnel.algebra.semantics.distinct import describe_distinct
 from runnel.algebra.semantics.evaluate import accepts, satisfies, values_of
 from runnel.algebra.semantics.highlights import Highlight, highlights
 from runnel.model.item import Attributes, Value
@@ -214,17 +213,17 @@ def trace_node(
     names: Mapping[int, str],
     accepted: datetime | None = None,
     *,
-    duplicates: Mapping[int, str] | None = None,
+    stopped: Mapping[int, str] | None = None,
     answers: Answers = unanswered,
     search: PatternSearch | None = None,
 ) -> Trace:
     """The evaluation of a query on an item of the source feed `feed`, through views down to the source.
 
-    A view that is reached by several ways is shown once; below a good many views nobody reads on. `duplicates` are
-    the distinct feeds in which the item is one, each with what is said of the earlier item.
+    A view that is reached by several ways is shown once; below a good many views nobody reads on. `stopped` are the
+    feeds whose gates stopped the item, each with the cause, or with an empty text.
     """
     decides = search or Definition(attributes)
-    return _Tracer(feed, attributes, definitions, names, accepted, duplicates or {}, answers, decides).node(node)
+    return _Tracer(feed, attributes, definitions, names, accepted, stopped or {}, answers, decides).node(node)
 
 
 @dataclass
@@ -236,7 +235,7 @@ class _Tracer:
     definitions: Mapping[int, Node]
     names: Mapping[int, str]
     accepted: datetime | None
-    duplicates: Mapping[int, str]
+    stopped: Mapping[int, str]
     answers: Answers
     search: PatternSearch
     shown: set[int] = field(default_factory=set)
@@ -247,7 +246,7 @@ class _Tracer:
                 return self._read(read, self._reached(node))
             case ReadAll():
                 raise unexpanded(node)
-            case Distinct(inner, _, _):
+            case Gated(inner, _):
                 return self.node(inner)
             case Union(inputs):
                 return self._union(inputs, self._reached(node))
@@ -258,7 +257,7 @@ class _Tracer:
     def _reached(self, node: Node) -> bool:
         holding = asking(self.answers, self.search)
         return accepts(
-            node, self.feed, self.attributes, self.definitions, self.accepted, self.duplicates, holding=holding
+            node, self.feed, self.attributes, self.definitions, self.accepted, self.stopped, holding=holding
         )
 
     def _read(self, read: int, reached: bool) -> Trace:
@@ -270,12 +269,11 @@ class _Tracer:
             return Trace(f"is in {name}, as above" if read in self.shown else f"is in {name} …", reached)
         self.shown.add(read)
         below = self.node(inner)
-        if not isinstance(inner, Distinct):
+        if not isinstance(inner, Gated) or not below.holds:  # the gate has not seen an item that did not reach it
             return Trace(f"is in {name}", reached, parts=(below,))
-        earlier = f": {self.duplicates[read]}" if read in self.duplicates else ""
-        alone = Trace(f"{describe_distinct(inner)}{earlier}", read not in self.duplicates)
-        # What does not come to the gate is not asked for there.
-        return Trace(f"is in {name}", reached, parts=(below, alone) if below.holds else (below,))
+        cause = f": {self.stopped[read]}" if self.stopped.get(read) else ""
+        gate = Trace(f"{inner.rule.describe()}{cause}", read not in self.stopped)
+        return Trace(f"is in {name}", reached, parts=(below, gate))
 
     def _union(self, inputs: Sequence[Node], reached: bool) -> Trace:
         ways = [self.node(one) for one in inputs]

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 from runnel.algebra.nodes.calls import Call
 from runnel.algebra.nodes.encode import decode_node, encode_node
 from runnel.algebra.nodes.expressions import Expression
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union
+from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union
 from runnel.algebra.nodes.terms import Term
 from runnel.algebra.semantics.close_conditions import leaves
 from runnel.catalog.store import schema
@@ -99,7 +99,7 @@ def calls_in(node: Node) -> Iterator[Call]:
         case Filter(inner, condition):
             yield from calls_in(inner)
             yield from _calls_of(condition)
-        case Distinct(inner, _, _):
+        case Gated(inner, _):
             yield from calls_in(inner)
         case Read() | ReadAll():
             pass

@@ -192,16 +192,15 @@ seen = _table(
     _index("seen_day", "day"),
 )
 offers = _table("offers", _key("feed", BigInteger), _required("day", BigInteger))
-# The last item of every key of a distinct feed, and until when later items are its duplicates.
-seen_keys = _table(
-    "seen_keys",
+# What gates remember, and until when it affects later items.
+gate_states = _table(
+    "gate_states",
     _key("key", LargeBinary),
     _required("feed", BigInteger),
-    _required("sequence", BigInteger),
-    _required("accepted", BigInteger),
+    _required("value", LargeBinary),
     _required("expires", BigInteger),
-    _index("seen_keys_feed", "feed"),
-    _index("seen_keys_expires", "expires"),
+    _index("gate_states_feed", "feed"),
+    _index("gate_states_expires", "expires"),
 )
 source_files = _table(
     "source_files",

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from runnel.algebra.nodes.gate_rules import Stop
 from runnel.algebra.nodes.item_patterns import ItemPattern, PatternSearch, pattern_values
 from runnel.algebra.nodes.query import Node, Read, conditions_of, reads
 from runnel.algebra.semantics.bindings import Answers
@@ -18,7 +19,7 @@ from runnel.catalog.declared import feeds
 from runnel.catalog.logs import item_segments, match_segments, undecided
 from runnel.engine.actors import Actor, feed_named, names_for, sees_matches
 from runnel.engine.outcome import Outcome
-from runnel.engine.trial.find_duplicates import MOST_ITEMS, Duplicates, find_duplicates
+from runnel.engine.trial.find_stops import MOST_ITEMS, GateStops, find_stops
 from runnel.engine.trial.operator_session import answering
 from runnel.engine.workspace import Workspace
 from runnel.errors import NotFoundError
@@ -49,13 +50,13 @@ def why(root: Workspace, item_id: str, name: str, actor: Actor) -> Outcome:
     again = _sequences_of(root, sequence)
     # What the match log has of a feed before the owner subscribed to it was recorded for others.
     recorded = None if version is None else is_seen and any(_recorded(root, one, feed.id) for one in again)
-    found_before = find_duplicates(root, feed.id, definitions, sequence, names, actor)
+    gates = find_stops(root, feed.id, definitions, sequence, names, actor)
     with answering(root, item, definitions) as (answers, reasons):
-        trace = _traced(feed.id, source, item, definitions, names, found_before, answers)
-        if recorded and found_before.earlier and not trace.holds:
-            # The match log knows better: the feed's history began anew after the earlier item.
-            found_before = replace(found_before, earlier={})
-            trace = _traced(feed.id, source, item, definitions, names, found_before, answers)
+        trace = _traced(feed.id, source, item, definitions, names, gates, answers)
+        if recorded and gates.stops and not trace.holds:
+            # The match log decides: a new history of the gate began after the earlier items.
+            gates = replace(gates, stops={})
+            trace = _traced(feed.id, source, item, definitions, names, gates, answers)
     bound = _bound(root, again, feed.id) if recorded else []
     # What an operator says of itself may speak of servers and files that are not everybody's.
     failed = [f"{name} failed: {reason}" for name, reason in reasons.items()] if actor.is_admin else []
@@ -70,7 +71,7 @@ def why(root: Workspace, item_id: str, name: str, actor: Actor) -> Outcome:
         "plan": version if actor.is_admin else None,
         "trace": trace.lines(),
         "highlights": trace.highlights(),
-        "duplicate_of": _duplicate_of(found_before, names),
+        "stopped_by": _stopped_by(gates, names),
         "bindings": bound,
     }
     title = item.first("title")
@@ -78,7 +79,7 @@ def why(root: Workspace, item_id: str, name: str, actor: Actor) -> Outcome:
     named = [f"  where {', '.join(f'?{name} = {value}' for name, value in row.items())}" for row in bound]
     told = {None: "not matched yet", True: "recorded as a match", False: "not recorded as a match"}[recorded]
     verb = "is" if trace.holds else "is not"
-    unsure = () if found_before.whole else (f"duplicates were looked for among the {MOST_ITEMS:,} items before it",)
+    unsure = () if gates.whole else (f"gates were evaluated on the {MOST_ITEMS:,} items before it",)
     return Outcome(
         f"item {item_id} {verb} in {feed.name}",
         data,
@@ -114,11 +115,14 @@ def _bound(root: Workspace, sequences: Sequence[int], feed: int) -> list[dict[st
     return [row for one in found for row in bindings_json(one).get("bindings", ())]
 
 
-def _duplicate_of(found: Duplicates, names: Mapping[int, str]) -> dict[str, Any]:
+def _stopped_by(gates: GateStops, names: Mapping[int, str]) -> dict[str, Any]:
+    """The feeds whose gates stop the item, each with the earlier item that caused it, if the asker may read it."""
+    causes = {feed: gates.earlier.get(stop.earlier or 0) for feed, stop in gates.stops.items()}
     return {
-        names.get(gate, f"#{gate}"): {"source": one.feed, "item": one.id, "sequence": one.sequence}
-        for gate, one in found.earlier.items()
-        if one is not None
+        names.get(feed, f"#{feed}"): {"source": item.feed, "item": item.id, "sequence": item.sequence}
+        if item
+        else None
+        for feed, item in causes.items()
     }
 
 
@@ -128,10 +132,10 @@ def _traced(
     item: Item,
     definitions: Mapping[int, Node],
     names: Mapping[int, str],
-    found: Duplicates,
+    gates: GateStops,
     answers: Answers,
 ) -> Trace:
-    repeated = {gate: _earlier(one) for gate, one in found.earlier.items()}
+    stopped = {feed: _cause(stop, gates.earlier) for feed, stop in gates.stops.items()}
     return trace_node(
         Read(feed),
         source,
@@ -139,7 +143,7 @@ def _traced(
         definitions,
         names,
         item.time,
-        duplicates=repeated,
+        stopped=stopped,
         answers=answers,
         search=_search(item, definitions),
     )
@@ -155,7 +159,10 @@ def _search(item: Item, definitions: Mapping[int, Node]) -> PatternSearch | None
     return FamilySearch(item.attributes)
 
 
-def _earlier(item: Item | None) -> str:
+def _cause(stop: Stop, earlier: Mapping[int, Item]) -> str:
+    if stop.earlier is None:
+        return ""
+    item = earlier.get(stop.earlier)
     if item is None:
         return "an item of a feed that is not yours to read"
     when = "" if item.time is None else f", accepted {item.time.isoformat(sep=' ', timespec='seconds')}"

@@ -22,7 +22,7 @@ from runnel.catalog.declared.prefixes import all_prefixes
 from runnel.engine.actors import Actor, feed_named
 from runnel.engine.outcome import Outcome
 from runnel.engine.trial.collect_matches import SHOWN, PastItems, collect_from_log, collect_matches
-from runnel.engine.trial.find_duplicates import gates_in
+from runnel.engine.trial.find_stops import gates_in
 from runnel.engine.trial.operator_cost import OperatorCost, estimate_cost
 from runnel.engine.trial.trial_matcher import open_matcher
 from runnel.engine.workspace import Workspace
@@ -53,8 +53,8 @@ class PreviewResult:
     bindings: Mapping[int, Bindings] = field(default_factory=dict)
     """The bindings of the newest items by sequence, where the query has variables."""
     used_spark: bool = False
-    distinct: bool = False
-    """Whether duplicates were left out; they were looked for among the items of that time alone."""
+    gates: tuple[str, ...] = ()
+    """The clauses of gates, which knew only the items of that time."""
     cost: OperatorCost | None = None
     """What asking operators was expected to cost."""
 
@@ -69,13 +69,13 @@ class PreviewResult:
         for item in self.newest:
             lines += (f"{item.feed}  {item.first('title') or item.id}", *binding_lines(self._bound(item)))
         data = {"feed": self.name, "looked_at": self.looked_at, "matched": self.matched, "newest": shown}
-        without = "; duplicates were looked for among these items" if self.distinct else ""
+        alone = "".join(f"; `{clause}` was applied to these items only" for clause in self.gates)
         if self.cost is not None:
             data["operators"] = asdict(self.cost)
             lines = (*lines, self.cost.told())
         return Outcome(
             f"{self.name} would have matched {self.matched} of the {self.looked_at} items accepted in that time"
-            + without,
+            + alone,
             data,
             lines,
         )
@@ -156,7 +156,7 @@ def _preview(
         tuple(past.newest_first(sequences[-SHOWN:].tolist())),
         {sequence: queries[query] for sequence, queries in matches.kept.items() if not queries[query].is_empty},
         not is_small,
-        bool(gates_in(nodes)),
+        tuple(dict.fromkeys(node.rule.render() for node in gates_in(nodes).values())),
         cost,
     )
 

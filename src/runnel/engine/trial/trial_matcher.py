@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from sqlalchemy import Connection
 
+from runnel.algebra.nodes.gate_rules import Stop
 from runnel.algebra.nodes.query import Node
 from runnel.arrays import offsets_of
 from runnel.catalog.declared import feeds, tags
@@ -40,11 +41,11 @@ class TrialMatcher:
         plan: Plan,
         matcher: Matcher,
         deciding: DecidingMatcher | None = None,
-        stopped: Mapping[tuple[int, int], int] | None = None,
+        stopped: Mapping[tuple[int, int], Stop] | None = None,
     ) -> None:
         """`deciding` is the matcher below `matcher` that asks operators, if any does.
 
-        `stopped` has the duplicates that distinct feeds have stopped so far, by gate and sequence.
+        `stopped` has the items that gates have stopped so far, by feed and sequence.
         """
         self.stopped = {} if stopped is None else stopped
         self._matcher = matcher
@@ -109,7 +110,7 @@ def open_matcher(
 ) -> Iterator[TrialMatcher]:
     """Compile queries and match with all that they say: operators are asked in this process, gates remember keys."""
     from runnel.matching.compile.build_matcher import build_matcher
-    from runnel.matching.distinct.settle_gates import OrderedMatcher
+    from runnel.matching.gates.ordered_matcher import OrderedMatcher
 
     with ExitStack() as stack:
         plan = stack.enter_context(TemporaryPlan(queries, definitions))
@@ -128,8 +129,8 @@ def open_declared(root: Workspace, queries: Collection[int], items: int) -> Iter
     """A matcher of declared queries, subscribed to or not, for about `items` items.
 
     Where that is faster, queries are selected from the running plan; the others are compiled for the moment. Paused
-    queries match too, and every item counts, however early it was accepted. A distinct feed knows only the items that
-    it is given here.
+    queries match too, and every item counts, however early it was accepted. A gate knows only the items that it is
+    given here.
     """
     from runnel.matching.compile import select_queries
     from runnel.matching.compile.build_matcher import build_matcher

@@ -19,7 +19,7 @@ from runnel.catalog.access import signing_keys
 from runnel.catalog.declared import stylesheets
 from runnel.catalog.delivery import ledger, receipts
 from runnel.catalog.learned import partition_loads, stream_statistics
-from runnel.catalog.logs import item_segments, match_segments, plan_versions, quarantine, seen_keys, undecided
+from runnel.catalog.logs import gate_states, item_segments, match_segments, plan_versions, quarantine, undecided
 from runnel.catalog.polling import source_files
 from runnel.catalog.store import counters, leases
 from runnel.catalog.store.connection import now
@@ -159,7 +159,7 @@ class _Turn:
             retained=self._retain(),
             folded=self._repeat(lambda c: receipts.fold_messages(c, _ago(c, settings.keep_receipts_days), _ROWS)),
             asides=self._drop_asides(),
-            forgotten=self._forget_seen() + self._repeat(lambda c: seen_keys.forget_keys(c, _ROWS)),
+            forgotten=self._forget_seen() + self._repeat(lambda c: gate_states.forget_states(c, _ROWS)),
             plans=self._forget_plans(),
             sheets=self._drop_sheets(),
             keys=self._repeat(lambda c: signing_keys.forget_keys(c, _ROWS)),

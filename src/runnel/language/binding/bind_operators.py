@@ -12,7 +12,7 @@ from runnel.algebra.nodes.attributes import Attribute, Constant
 from runnel.algebra.nodes.calls import Argument, Call, Constraint, Given, Literally, Variable, variables_of
 from runnel.algebra.nodes.expressions import And, Expression, Not, Or, conjunction, disjunction
 from runnel.algebra.nodes.item_patterns import ItemPattern
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union
+from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union
 from runnel.algebra.nodes.render import render_constant, render_name
 from runnel.algebra.semantics.close_conditions import alternatives, close_condition, free_variables, leaves
 from runnel.errors import InvalidConditionError, Span, UnknownNameError
@@ -91,8 +91,8 @@ def bind_node(node: Node, find: OperatorNamed, names: Names) -> Node:
             return Filter(
                 bind_node(inner, find, names), bind_condition(condition, find, names) if asks else condition
             )
-        case Distinct(inner, by, window):
-            return Distinct(bind_node(inner, find, names), by, window)
+        case Gated(inner, rule):
+            return Gated(bind_node(inner, find, names), rule)
 
 
 def _bound(expression: Expression, find: OperatorNamed, names: Names) -> Expression:

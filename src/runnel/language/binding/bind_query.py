@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from runnel.algebra.nodes.expressions import Expression, conjunction
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union, reads
+from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union, reads
 from runnel.errors import DuplicateNameError, UnknownNameError
 from runnel.language.binding.bind_operators import OperatorNamed, asks_operators, bind_conditions
 from runnel.language.graphs.iri_prefixes import write_out
@@ -55,7 +55,7 @@ def bind_query(
             raise _unknown_variable(variable, variables)
         conditions.setdefault(variable.text if variable else None, []).append(condition.expression)
     node = _filtered(_bound(query.source, conditions, resolve, names, owner), conditions.get(None))
-    return node if query.distinct is None else Distinct(node, query.distinct.by, query.distinct.window)
+    return node if query.gate is None else Gated(node, query.gate)
 
 
 def find_cycle(feed: int, node: Node, definitions: Mapping[int, Node]) -> list[int] | None:

@@ -8,14 +8,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, cast
 from typing import Literal as OneOf
 
-from runnel.algebra.semantics.distinct import DEFAULT_WINDOW, ID
+from runnel.algebra.nodes.gate_rules import GateRule
 from runnel.errors import StatementSyntaxError
 from runnel.language.grammar.parse_conditions import parse_condition
 from runnel.language.grammar.parse_registrations import parse_register
 from runnel.language.grammar.parse_values import (
-    parse_attribute,
     parse_duration,
-    parse_list,
     parse_name,
     parse_tag_list,
     parse_tags,
@@ -23,7 +21,6 @@ from runnel.language.grammar.parse_values import (
 )
 from runnel.language.syntax import expectations as expects
 from runnel.language.syntax.conditions import conditions_of
-from runnel.language.syntax.distinct_clause import read_keys, read_window
 from runnel.language.syntax.literals import read_exact, read_integer, read_item_id
 from runnel.language.syntax.reader import TokenReader
 from runnel.language.syntax.script_tokens import Token
@@ -31,7 +28,6 @@ from runnel.language.syntax.statements import (
     AllTerm,
     Confirm,
     CreateFeed,
-    DistinctText,
     Drop,
     DropOperator,
     DropPrefix,
@@ -63,7 +59,7 @@ if TYPE_CHECKING:
 
 
 def parse_create(tokens: TokenReader, keyword: Token) -> CreateFeed:
-    """`create [or replace] feed Name [tagged …] from … [distinct …] [where …]`."""
+    """`create [or replace] feed Name [tagged …] from … [gate …] [where …]`."""
     is_replaced = tokens.take("or")
     if is_replaced:
         tokens.expect("replace")
@@ -73,9 +69,9 @@ def parse_create(tokens: TokenReader, keyword: Token) -> CreateFeed:
     tokens.expect("from")
     terms = _parse_source(tokens)
     source = terms[0] if len(terms) == 1 else GroupTerm(terms)
-    distinct = _parse_distinct(tokens) if tokens.take("distinct") else None
+    gate = _parse_gate(tokens)
     conditions = conditions_of(parse_condition(tokens), keyword) if tokens.take("where") else ()
-    return CreateFeed(name, QueryText(source, conditions, distinct), is_replaced, tags)
+    return CreateFeed(name, QueryText(source, conditions, gate), is_replaced, tags)
 
 
 def _parse_source(tokens: TokenReader) -> tuple[Term, ...]:
@@ -103,11 +99,9 @@ def _parse_term(tokens: TokenReader) -> Term:
     return FeedTerm(feed, parse_variable(tokens))
 
 
-def _parse_distinct(tokens: TokenReader) -> DistinctText:
-    """`distinct [by attribute, …] [within duration]`, of which the first word is taken already."""
-    by = read_keys(parse_list(tokens, parse_attribute)) if tokens.take("by") else (ID,)
-    window = read_window(parse_duration(tokens)) if tokens.take("within") else DEFAULT_WINDOW
-    return DistinctText(by, window)
+def _parse_gate(tokens: TokenReader) -> GateRule | None:
+    """The clause of a gate, if there is one."""
+    return next((gate.parse(tokens) for gate in tokens.grammar.gates if tokens.take(gate.word)), None)
 
 
 def _parse_preview(tokens: TokenReader, keyword: Token) -> Preview:

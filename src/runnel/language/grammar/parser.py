@@ -20,14 +20,16 @@ logger = logging.getLogger("runnel")
 
 
 def current_grammar() -> Grammar:
-    """The language as it is: all statements, and the conditions of all families that are registered."""
-    return _grammar_of(tuple(registry().families.values()))
+    """The language as it is: all statements, and the conditions and gates that are registered."""
+    known = registry()
+    gates = tuple(kind.syntax for kind in known.gates.values() if kind.syntax is not None)
+    return _grammar_of(tuple(known.families.values()), gates)
 
 
 @cache
-def _grammar_of(families: tuple[Family, ...]) -> Grammar:
+def _grammar_of(families: tuple[Family, ...], gates: tuple[str, ...]) -> Grammar:
     """The grammar with the conditions of families. A family of a package whose syntax is refused is logged."""
-    grammar = Grammar(STATEMENTS, CONDITIONS)
+    grammar = Grammar(STATEMENTS, CONDITIONS, map(load_part, gates))
     for family in families:
         try:
             if family.syntax is not None:

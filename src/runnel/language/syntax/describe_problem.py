@@ -68,6 +68,8 @@ class Problem:
     """The words that begin statements."""
     conditions: Collection[str]
     """The words that begin conditions."""
+    clause_hints: Collection[Callable[[Problem], str | None]]
+    """What the clauses of gates recognize."""
     kind: str
     found: str
 
@@ -99,6 +101,7 @@ def describe_problem(
     expected: frozenset[str],
     statements: Collection[str],
     conditions: Collection[str],
+    clause_hints: Collection[Callable[[Problem], str | None]] = (),
 ) -> StatementSyntaxError:
     """Why the token at an offset is refused. `previous_end` is where the token before it ends."""
     match = TOKEN.match(script.text, start)
@@ -112,7 +115,7 @@ def describe_problem(
         kind, found = WORD, found[: len("graph")]
     if kind == SIGN and found in "'\"":
         return _describe_unclosed_quote(script.span(start, start + 1), found)
-    problem = Problem(script, start, previous_end, expected, statements, conditions, kind, found)
+    problem = Problem(script, start, previous_end, expected, statements, conditions, clause_hints, kind, found)
     span = script.span(start, start + len(found.split("\n", 1)[0]))
     message = f"expected {_list(problem.missing)} but found {_shown(found)}"
     return StatementSyntaxError(message, span=span, hint=_hint(problem))
@@ -145,6 +148,7 @@ def _hint(problem: Problem) -> str | None:
         _quotes_hint,
         _relation_hint,
         _constant_hint,
+        *problem.clause_hints,
         _clause_hint,
         _missing_hint,
         _near_hint,
@@ -239,12 +243,6 @@ def _clause_hint(problem: Problem) -> str | None:
     match problem.word:
         case "apply" if not problem.expects(*_NAMES_OR_KINDS):
             return "apply stands right after the feed: subscribe to Feed apply 'sheet.xsl' output …"
-        case "distinct" if problem.expects("and", "over"):
-            return "distinct stands before where: from A | B distinct by title within 2 days where …"
-        case "unique" | "dedupe" | "deduplicate" | "deduplicated" if problem.expects("distinct"):
-            return "write: distinct by title within 2 days"
-        case "on" | "using" if problem.expects("by"):
-            return "write by: distinct by title within 2 days"
         case word if word in _LATER and not problem.expects(*_NAMES_OR_KINDS):
             return f"{word} is not part of this version's language"
     return None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from runnel.algebra.nodes.render import RESERVED
 from runnel.errors import Span, StatementSyntaxError
 from runnel.language.syntax import expectations
-from runnel.language.syntax.describe_problem import describe_problem
+from runnel.language.syntax.describe_problem import Problem, describe_problem
 from runnel.language.syntax.nesting import DEEPEST, too_deep
 from runnel.language.syntax.parameters import Parameters, ValueToken
 from runnel.language.syntax.script_tokens import (
@@ -34,12 +34,14 @@ from runnel.language.syntax.script_tokens import (
 from runnel.model.item import MAX_NAME
 
 if TYPE_CHECKING:
+    from runnel.algebra.nodes.gate_rules import GateRule
     from runnel.language.syntax.conditions import Built
     from runnel.language.syntax.operator_terms import Written
     from runnel.language.syntax.statements import Statement
 
     ParseStatement = Callable[["TokenReader", Token], Statement]
     ParseCondition = Callable[["TokenReader"], Built | Written]
+    ParseGate = Callable[["TokenReader"], GateRule]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +56,29 @@ class ConditionSyntax:
     parse: ParseCondition
 
 
+@dataclass(frozen=True, slots=True)
+class GateSyntax:
+    """How one kind of gate is written, between `from` and `where`.
+
+    `word` begins the clause. `parse` reads it, from the token after that word on. `hint` recognizes common mistakes.
+    """
+
+    word: str
+    parse: ParseGate
+    hint: Callable[[Problem], str | None] = lambda problem: None
+
+
 class Grammar:
-    """The statements and the conditions that a parser knows, by the tokens that begin them."""
+    """The statements, the conditions and the gates that a parser knows, by the tokens that begin them."""
 
     def __init__(
         self,
         statements: Mapping[str, ParseStatement],
         conditions: Iterable[ConditionSyntax],
+        gates: Iterable[GateSyntax] = (),
     ) -> None:
         self.statements = statements
+        self.gates = tuple(gates)
         self.families = tuple(conditions)
         self.conditions: dict[str, ParseCondition] = {}
         for family in self.families:
@@ -75,7 +91,7 @@ class Grammar:
 
     def with_conditions(self, *families: ConditionSyntax) -> Grammar:
         """This grammar with more families of conditions."""
-        return Grammar(self.statements, (*self.families, *families))
+        return Grammar(self.statements, (*self.families, *families), self.gates)
 
 
 class TokenReader:
@@ -292,4 +308,5 @@ class TokenReader:
             frozenset((*self._missed, *expected)),
             self.grammar.statements.keys(),
             self.grammar.conditions.keys(),
+            [gate.hint for gate in self.grammar.gates],
         )

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
-from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import Expression
-from runnel.algebra.semantics.distinct import DEFAULT_WINDOW, ID
+from runnel.algebra.nodes.gate_rules import GateRule
 from runnel.errors import Span
 from runnel.model.operator import ErrorPolicy, Parameter
 
@@ -63,20 +62,12 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class DistinctText:
-    """`distinct [by attribute, …] [within duration]`."""
-
-    by: tuple[Attribute, ...] = (ID,)
-    window: timedelta = DEFAULT_WINDOW
-
-
-@dataclass(frozen=True, slots=True)
 class QueryText:
-    """A query: `from … [distinct …]` and the conjuncts of its `where`."""
+    """A query: its `from`, the gate behind it, and the conjuncts of its `where`."""
 
     source: Term
     conditions: tuple[Condition, ...] = ()
-    distinct: DistinctText | None = None
+    gate: GateRule | None = None
 
 
 @dataclass(frozen=True, slots=True)

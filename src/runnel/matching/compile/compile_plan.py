@@ -136,7 +136,7 @@ class LaidOut:
         chosen = np.isin(query_of(ids), np.fromiter(moved, dtype=np.int64, count=len(moved)))
         gates = logical.gates
         if len(gates):
-            # A gate is asked about everything that reaches it; which items count there is decided behind the matcher.
+            # All that reaches a gate is matched. Which items count there is decided behind the matcher.
             behind = np.array([gate.feed for gate in gates.gates()], dtype=np.int64)
             chosen &= (ids < FIRST_DISJUNCT) | ~np.isin(query_of(ids), behind)
             gates = gates.starting_after(sequence, moved)

@@ -13,7 +13,7 @@ import numpy as np
 from runnel.arrays import Array
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.contract import Matcher
-from runnel.matching.distinct.claims import GateKeeper
+from runnel.matching.gates.claims import GateKeeper
 from runnel.matching.patterns.bind_variables import PatternBinder
 from runnel.plan.store import Plan
 

@@ -53,7 +53,7 @@ def _from_start(part: PlanPart) -> PlanPart:
 
 def gated_queries(plan: Plan) -> set[int]:
     """The queries that are matched by ways (see `gates` and `operators`): no selection of them can be cut out."""
-    ways = [ids for part in plan.parts for ids in (part.queries.gates.way_ids, part.queries.operators.way_ids)]
+    ways = [ids for part in plan.parts for ids in (part.queries.gates.disjuncts, part.queries.operators.way_ids)]
     return set(query_of(np.concatenate(ways)).tolist())
 
 

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from runnel.algebra.nodes.render import render, render_name
-from runnel.algebra.semantics.distinct import render_distinct
 from runnel.arrays import Array
 from runnel.errors import NotFoundError
 from runnel.matching.compile.build_matcher import find_matcher, matcher_name
@@ -67,7 +66,7 @@ class BranchExplanation:
     atoms: tuple[Sharing, ...]
     decided_by: str | None = None
     gate: str | None = None
-    """Whose duplicates are left out of what comes this way."""
+    """The gates that its items must pass."""
     asked: str | None = None
     """What operators must say of what comes this way."""
     matched: tuple[Explanation, ...] = ()
@@ -148,15 +147,16 @@ def part_of(plan: Plan, query: int, names: Mapping[int, str] | None = None) -> t
 
 
 def disjuncts_of(part: PlanPart, query: int, names: Mapping[int, str]) -> list[tuple[int, str]]:
-    """The ways of a query that lead through gates, by their places in the plan, and what each gate asks."""
+    """The disjuncts of a query that have gates, by their positions in the plan, and the gates that each needs."""
     table = part.logical.gates
     gates = {gate.feed: gate for gate in table.gates()}
     found: list[tuple[int, str]] = []
-    for at in np.flatnonzero(query_of(table.way_ids) == query).tolist():
-        place = int(np.searchsorted(part.logical.query_ids, table.way_ids[at]))
-        asked = [feed for feed in (int(table.way_gates[at]), query) if feed in gates]
-        told = [f"{_name(feed, names)} ({render_distinct(gates[feed].by, gates[feed].window)})" for feed in asked]
-        found.append((place, ", then ".join(told)))
+    for at in np.flatnonzero(query_of(table.disjuncts) == query).tolist():
+        position = int(np.searchsorted(part.logical.query_ids, table.disjuncts[at]))
+        passed = [feed for feed in (int(table.gate_feeds[at]), query) if feed in gates]
+        found.append(
+            (position, ", then ".join(f"{_name(feed, names)} ({gates[feed].rule.render()})" for feed in passed))
+        )
     return found
 
 
@@ -240,7 +240,7 @@ def _branch_lines(branch: BranchExplanation) -> list[str]:
     if branch.asked is not None:
         lines.append(f"    then operators decide: {branch.asked}")
     if branch.gate is not None:
-        lines.append(f"    without duplicates, at the gate of {branch.gate}")
+        lines.append(f"    must pass the gate of {branch.gate}")
     if branch.decided_by is not None:
         lines.append(f"    too large for a normal form; decided by: {branch.decided_by}")
     return lines

@@ -1,8 +1,8 @@
 """Pass.
 
-Replace every view by its definition, so that queries read source feeds only (RoSeS §4.3, normalisation). A distinct
-feed is replaced too, but whoever reads it must pass its gate: a query gets a way for every gate that is the nearest
-below it, besides what reaches it through none.
+Replace every view by its definition, so that queries read source feeds only (RoSeS §4.3, normalisation). A gated
+feed is replaced too, but its readers depend on its gate: a query gets a disjunct for every gate that is the nearest
+below it, in addition to what reaches it through no gate.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from runnel.algebra.nodes.encode import encode_node
 from runnel.algebra.nodes.expressions import Expression
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, ReadAll, Union, reads, unexpanded
+from runnel.algebra.nodes.query import Filter, Gated, Node, Read, ReadAll, Union, reads, unexpanded
 from runnel.algebra.semantics.close_conditions import close_condition, terms_of
 from runnel.errors import CyclicFeedsError, RunnelError
 from runnel.optimizer.draft import Draft, FlatFilter, FlatNodes, FlatRead, FlatUnion
@@ -36,15 +36,15 @@ def flatten_views(draft: Draft, settings: OptimizerSettings) -> Draft:
     draft = replace(draft, names=flattener.names, bound=bound)
     if all(isinstance(flow, int) for flow in flows):
         return replace(draft, roots=tuple(flow for flow in flows if isinstance(flow, int)))
-    return _with_ways(draft, flattener, flows)
+    return _with_disjuncts(draft, flattener, flows)
 
 
-def _with_ways(draft: Draft, flattener: _Flattener, flows: list[Flow]) -> Draft:
-    """The draft with a query for every way, and the gates of all distinct feeds that are passed."""
+def _with_disjuncts(draft: Draft, flattener: _Flattener, flows: list[Flow]) -> Draft:
+    """The draft with a query for every disjunct, and the gates of all gated feeds that are read."""
     nothing = draft.nodes.number(FlatUnion(()))
     since = {query.id: query.since for query in draft.queries}
     roots: list[int] = []
-    ways: dict[int, tuple[int, int, int]] = {}
+    disjuncts: dict[int, tuple[int, int, int]] = {}
     for query, flow in zip(draft.queries, flows, strict=True):
         if isinstance(flow, int):
             roots.append(flow)
@@ -52,31 +52,33 @@ def _with_ways(draft: Draft, flattener: _Flattener, flows: list[Flow]) -> Draft:
         is_gate = query.id in flattener.inputs
         roots.append(nothing if is_gate else flow.get(NO_GATE, nothing))
         if not is_gate:
-            ways |= _ways(query.id, {gate: node for gate, node in flow.items() if gate != NO_GATE}, query.since)
+            disjuncts |= _disjuncts(
+                query.id, {gate: node for gate, node in flow.items() if gate != NO_GATE}, query.since
+            )
     for feed, flow in flattener.inputs.items():
-        # A gate is asked about all that reaches it; which items count there is settled behind the matcher.
-        ways |= _ways(feed, {NO_GATE: flow} if isinstance(flow, int) else flow, 0)
-    added = sorted((way, node, start) for way, (_, node, start) in ways.items())
+        # All that reaches a gate is matched. Which items count there is decided behind the matcher.
+        disjuncts |= _disjuncts(feed, {NO_GATE: flow} if isinstance(flow, int) else flow, 0)
+    added = sorted((disjunct, node, start) for disjunct, (_, node, start) in disjuncts.items())
     prints: dict[int, bytes] = {}
     gates = [_gate(feed, draft.definitions, since, prints) for feed in flattener.inputs]
     return replace(
         draft,
-        queries=(*draft.queries, *(PlanQuery(way, start) for way, _, start in added)),
+        queries=(*draft.queries, *(PlanQuery(disjunct, start) for disjunct, _, start in added)),
         roots=(*roots, *(node for _, node, _ in added)),
-        gates=GateTable.of({way: gate for way, (gate, _, _) in ways.items()}, gates),
+        gates=GateTable.of({disjunct: gate for disjunct, (gate, _, _) in disjuncts.items()}, gates),
     )
 
 
-def _ways(query: int, flow: Mapping[int, int], since: int) -> dict[int, tuple[int, int, int]]:
-    """The ways of a query by id: the gate, the flat node, and the sequence after which it counts."""
-    return {disjunct_id(query, place): (gate, flow[gate], since) for place, gate in enumerate(sorted(flow))}
+def _disjuncts(query: int, flow: Mapping[int, int], since: int) -> dict[int, tuple[int, int, int]]:
+    """The disjuncts of a query by id: the gate, the flat node, and the sequence after which it starts."""
+    return {disjunct_id(query, number): (gate, flow[gate], since) for number, gate in enumerate(sorted(flow))}
 
 
 def _gate(feed: int, definitions: Mapping[int, Node], since: Mapping[int, int], prints: dict[int, bytes]) -> Gate:
-    """The gate of a distinct feed; `prints` are the fingerprints of views that are known already."""
+    """The gate of a gated feed; `prints` are the fingerprints of views that are known already."""
     node = definitions[feed]
-    if not isinstance(node, Distinct):
-        raise RunnelError(f"feed {feed} is not distinct")
+    if not isinstance(node, Gated):
+        raise RunnelError(f"feed {feed} has no gate")
     waiting = [feed]
     while waiting:
         view = waiting[-1]
@@ -86,12 +88,12 @@ def _gate(feed: int, definitions: Mapping[int, Node], since: Mapping[int, int], 
             waiting += missing
             continue
         waiting.pop()
-        # A group of feeds is the same group with one more member: what was a duplicate before still is.
+        # A group of feeds is the same group with one more member, so the gate keeps its history.
         definition = [] if view < 0 else encode_node(definitions[view])
         prints[view] = digest([view, definition, [prints[one].hex() for one in below]])
     start = since.get(feed, 0)
     history = gate_history(start, prints[feed])
-    return Gate(feed, node.by, node.window, start, history, shown=feed in since, definition=prints[feed])
+    return Gate(feed, node.rule, start, history, shown=feed in since, definition=prints[feed])
 
 
 class _Flattener:
@@ -104,7 +106,7 @@ class _Flattener:
         self._done: dict[int, Flow] = {}
         self._open: set[int] = set()
         self.inputs: dict[int, Flow] = {}
-        """What comes to the gates of the distinct feeds that were met."""
+        """What reaches the gates of the gated feeds that were read."""
         self.names: dict[int, dict[int, tuple[str, ...]]] = {}
         """For every feed what the variables of the terms in its own conditions are called."""
         self.bound: dict[int, tuple[NamedPattern, ...]] = {}
@@ -142,7 +144,7 @@ class _Flattener:
                     raise unexpanded(group)
                 case Union(inputs):
                     stack.extend(inputs)
-                case Filter(inner, _) | Distinct(inner, _, _):
+                case Filter(inner, _) | Gated(inner, _):
                     stack.append(inner)
         return list(found)
 
@@ -156,10 +158,10 @@ class _Flattener:
                 self._by_terms.add(feed)
             else:
                 self.bound[feed] = found
-        if not isinstance(node, Distinct):
+        if not isinstance(node, Gated):
             return self._flatten_node(node, feed)
         flow = self.inputs[feed] = self._flatten_node(node.input, feed)
-        # Behind the gate it does not matter by which ways an item came to it.
+        # Behind the gate it does not matter by which disjuncts an item reached it.
         return {feed: flow if isinstance(flow, int) else self._union(list(flow.values()))}
 
     def _flatten_node(self, whole: Node, feed: int) -> Flow:
@@ -184,8 +186,8 @@ class _Flattener:
                     results.append(self._filtered(results.pop(), self._condition(condition, feed)))
                 case ReadAll():
                     raise unexpanded(node)
-                case Distinct():
-                    raise RunnelError("distinct stands at the top of a query alone")
+                case Gated():
+                    raise RunnelError("only the outermost node of a query can be a gate")
         return results[0]
 
     def _condition(self, condition: Expression, feed: int) -> int:
@@ -216,5 +218,5 @@ class _Flattener:
         return {gate: self._union(nodes) for gate, nodes in by_gate.items()}
 
     def _union(self, inputs: list[int]) -> int:
-        distinct = tuple(dict.fromkeys(inputs))
-        return distinct[0] if len(distinct) == 1 else self._nodes.number(FlatUnion(distinct))
+        unique = tuple(dict.fromkeys(inputs))
+        return unique[0] if len(unique) == 1 else self._nodes.number(FlatUnion(unique))

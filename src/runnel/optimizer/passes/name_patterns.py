@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 
 from runnel.algebra.nodes.expressions import And, Expression, Or
 from runnel.algebra.nodes.item_patterns import ItemPattern, encode_pattern, is_local
-from runnel.algebra.nodes.query import Distinct, Filter, Node, conditions_of
+from runnel.algebra.nodes.query import Filter, Gated, Node, conditions_of
 from runnel.algebra.semantics.close_conditions import close_condition, has_calls, leaves, pattern_term, terms_of
 from runnel.algebra.semantics.evaluate import views_below
 from runnel.algebra.semantics.node_bindings import encode_whole
@@ -42,7 +42,7 @@ def named_patterns(node: Node, definitions: Mapping[int, Node]) -> tuple[NamedPa
 def _asked_for(node: Node) -> list[ItemPattern] | None:
     """The patterns that hold of every item of a query, if no others bind variables, nor operators."""
     found: list[ItemPattern] = []
-    inner = node.input if isinstance(node, Distinct) else node
+    inner = node.input if isinstance(node, Gated) else node
     while isinstance(inner, Filter):
         for part in _conjuncts(close_condition(inner.condition)):
             if isinstance(part, ItemPattern):

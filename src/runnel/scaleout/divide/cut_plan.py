@@ -139,19 +139,19 @@ def _members(targets: Rows, wanted: Array) -> Rows:
 
 
 def _cut_gates(table: GateTable, queries: Array) -> GateTable:
-    """The ways of some queries, their own gates and those that these lead through, whoever has the ways to them."""
+    """The disjuncts of some queries, the gates of these queries, and all gates that those depend on."""
     if not len(table):
         return table
-    owners = query_of(table.way_ids)
+    owners = query_of(table.disjuncts)
     kept = np.isin(owners, queries)
-    needed = np.union1d(queries, table.way_gates[kept])
+    needed = np.union1d(queries, table.gate_feeds[kept])
     while True:  # a gate after a gate after a gate: each turn finds those that come directly before
-        grown = np.union1d(needed, table.way_gates[np.isin(owners, needed)])
+        grown = np.union1d(needed, table.gate_feeds[np.isin(owners, needed)])
         if len(grown) == len(needed):
             break
         needed = grown
     feeds = np.array([gate.feed for gate in table.gates()], dtype=np.int64)
-    return GateTable(table.way_ids[kept], table.way_gates[kept], _texts(table.texts, np.isin(feeds, needed)))
+    return GateTable(table.disjuncts[kept], table.gate_feeds[kept], _texts(table.texts, np.isin(feeds, needed)))
 
 
 def _cut_operators(table: OperatorTable, queries: Array) -> OperatorTable:

@@ -26,7 +26,7 @@ class PartitionPlan(Plan):
 
     `dead` are the ids of its queries and ways that do not count. `version` names the piece as its base, so that what
     is kept by version is kept by piece. `known_gates` are the gates of the whole base, where the piece is a delta: a
-    query that was added may read a distinct feed of the base, and only that knows since when the feed counts.
+    query that was added may read a gated feed of the base, and only the base knows where that one starts.
     """
 
     dead: Array = field(default_factory=lambda: np.empty(0, dtype=np.int64))
@@ -49,7 +49,7 @@ class PartitionPlan(Plan):
 
     @cached_property
     def gates(self) -> GateTable:
-        """The ways of the piece that lead through gates, and these gates."""
+        """The disjuncts of the piece that have gates, and these gates."""
         own = self.base.queries.gates
         if self.known_gates is not None and len(self.known_gates):
             return self.known_gates.with_delta(own.without(self.dead), np.empty(0, dtype=np.int64))
@@ -97,9 +97,9 @@ def delta_plan(storage: Storage, version: PlanVersion, router: Plan) -> Partitio
 
 
 def _left_to_base(known: GateTable, delta: PlanPart) -> Array:
-    """The distinct feeds of the base, with these gates, that the delta only reads.
+    """The gated feeds of the base, with these gates, that the delta only reads.
 
-    Both have the ways to their gates, which say the same; but only the base binds the variables of such a feed.
+    Both have the disjuncts of these feeds, which are the same; but only the base binds the variables of such a feed.
     """
     of_delta = delta.queries.gates
     if not len(known) or not len(of_delta):

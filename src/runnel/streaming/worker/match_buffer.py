@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from runnel.logs.matches.match_files import match_records, write_part
 from runnel.matching.costs.observe_stream import Observer, observations_to_json
-from runnel.matching.distinct.claims import Claims
+from runnel.matching.gates.claims import Claims
 from runnel.matching.operators.decide.decider import Decider, for_queries_alone
 from runnel.matching.operators.decide.operators_in_process import Operators
 from runnel.matching.patterns.bind_variables import united_bindings
@@ -109,7 +109,7 @@ class MatchBuffer:
         return decided.matches, decided.bindings_by_query(items.sequences)
 
     def sealed_claims(self) -> bytes | None:
-        """What must be settled, if anything."""
+        """The claims that the commit resolves, if any."""
         return Claims.of(self.claims).sealed() if self.claims else None
 
     def sealed(self, storage: Storage, lineage: int, sequences: tuple[int, int]) -> tuple[str, bytes | None]:

@@ -21,9 +21,9 @@ from runnel.errors import CorruptDataError, NotFoundError
 from runnel.logs.garbage import collect_garbage
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base, compile_merged
-from runnel.matching.distinct.claims import GateKeeper
-from runnel.matching.distinct.settle_gates import OrderedMatcher
 from runnel.matching.explain.explain_query import explain_query
+from runnel.matching.gates.claims import GateKeeper
+from runnel.matching.gates.ordered_matcher import OrderedMatcher
 from runnel.model.item import Item
 from runnel.model.item_batch import ItemBatch
 from runnel.plan.logical_plan import PlanQuery

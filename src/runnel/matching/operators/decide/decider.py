@@ -376,8 +376,8 @@ class _Work:
 
 
 def _for_good(one: UndecidedQuery) -> UndecidedQuery:
-    """What is behind a distinct feed that has had the item: that would take the item for a duplicate of itself."""
-    reason = f"{one.reason}; behind a distinct feed the item cannot be tried again"
+    """A query behind a gate that has counted the item: the gate would count it again."""
+    reason = f"{one.reason}; the item cannot be tried again behind a gate that has counted it"
     return replace(one, reason=reason, passing=False)
 
 

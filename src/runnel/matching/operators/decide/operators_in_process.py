@@ -94,7 +94,7 @@ def order_problem_of(
 
 
 def _gates_of(plan: Plan) -> dict[int, int]:
-    return dict(zip(plan.gates.way_ids.tolist(), plan.gates.way_gates.tolist(), strict=True))
+    return dict(zip(plan.gates.disjuncts.tolist(), plan.gates.gate_feeds.tolist(), strict=True))
 
 
 class CheapestOrder:

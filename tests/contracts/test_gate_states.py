@@ -1,4 +1,4 @@
-"""The keys of distinct feeds, in every database: remembered by feed, replaced, and forgotten when they may be."""
+"""The states of gates, in every database: stored by key, replaced, and deleted when they are expired."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from datetime import timedelta
 from sqlalchemy import Connection
 
 from runnel.catalog.declared import feeds
-from runnel.catalog.logs import item_segments, match_segments, seen_keys
+from runnel.catalog.logs import gate_states, item_segments, match_segments
 from runnel.catalog.logs.match_segments import MatchSegment
 from runnel.catalog.store.connection import Catalog, now
 from runnel.catalog.store.leases import acquire
 from runnel.catalog.store.sequencer import take_sequences
 from runnel.model.feed import FeedKind
-from runnel.model.seen_key import SeenKey
+from runnel.model.gate_state import GateState
 from runnel.model.segment import Tier
 from runnel.testing import FakeClock
 
 HOUR = 3_600_000_000
 
 
-def key(number: int, feed: int = 7, *, sequence: int = 1, accepted: int = 0, expires: int = HOUR) -> SeenKey:
-    return SeenKey(feed, feed.to_bytes(8, "big") + number.to_bytes(8, "big"), sequence, accepted, expires)
+def key(number: int, feed: int = 7, *, value: bytes = b"\0", expires: int = HOUR) -> GateState:
+    return GateState(feed, feed.to_bytes(8, "big") + number.to_bytes(8, "big"), value, expires)
 
 
 @contextmanager
@@ -32,24 +32,24 @@ def writing(catalog: Catalog) -> Iterator[Connection]:
         yield connection
 
 
-def test_the_last_item_of_each_key_is_remembered(catalog: Catalog) -> None:
+def test_the_last_value_of_each_key_is_stored(catalog: Catalog) -> None:
     first = [key(number) for number in range(1200)]
     with writing(catalog) as connection:
-        seen_keys.remember_keys(connection, first)
-        seen_keys.remember_keys(connection, [])
-    fresh = [key(number, sequence=9, accepted=5, expires=8) for number in range(0, 1200, 2)]
+        gate_states.store_states(connection, first)
+        gate_states.store_states(connection, [])
+    fresh = [key(number, value=b"nine\0", expires=8) for number in range(0, 1200, 2)]
     with writing(catalog) as connection:
-        seen_keys.remember_keys(connection, [*fresh, key(3, feed=8, sequence=4)])
+        gate_states.store_states(connection, [*fresh, key(3, feed=8, value=b"")])
     with catalog.read() as connection:
-        found = seen_keys.seen_keys(connection, [*(one.key for one in first), key(5000).key])
+        found = gate_states.read_states(connection, [*(one.key for one in first), key(5000).key])
         assert found == {one.key: one for one in [*first, *fresh]}
-        other = key(3, feed=8, sequence=4)
-        assert seen_keys.seen_keys(connection, {other.key, key(4, feed=8).key}) == {other.key: other}
-        assert seen_keys.seen_keys(connection, []) == {}
-        assert (seen_keys.count_keys(connection, 7), seen_keys.count_keys(connection, 9)) == (1200, 0)
+        other = key(3, feed=8, value=b"")
+        assert gate_states.read_states(connection, {other.key, key(4, feed=8).key}) == {other.key: other}
+        assert gate_states.read_states(connection, []) == {}
+        assert (gate_states.count_states(connection, 7), gate_states.count_states(connection, 9)) == (1200, 0)
 
 
-def test_keys_are_forgotten_once_no_item_that_waits_can_need_them(timed: Catalog, clock: FakeClock) -> None:
+def test_states_are_deleted_once_no_item_that_waits_can_need_them(timed: Catalog, clock: FakeClock) -> None:
     with timed.write() as connection:
         lease = acquire(connection, 3600)
         match_segments.start_lineage(connection, "test", reason="test")
@@ -58,18 +58,18 @@ def test_keys_are_forgotten_once_no_item_that_waits_can_need_them(timed: Catalog
         item_segments.add_segment(
             connection, Tier.LOG, "a.arrow", sequences=(first, 2), times=(accepted, accepted), size=1
         )
-        seen_keys.remember_keys(connection, [key(1, expires=start + HOUR), key(2, expires=start + 3 * HOUR)])
+        gate_states.store_states(connection, [key(1, expires=start + HOUR), key(2, expires=start + 3 * HOUR)])
     clock.advance(timedelta(hours=2))
     with timed.write() as connection:
         # The items that wait were accepted two hours ago.
-        assert seen_keys.forget_keys(connection, 10) == 0
+        assert gate_states.forget_states(connection, 10) == 0
         assert match_segments.commit_segment(connection, MatchSegment(1, 0, 1, 2, 0, 2, 0), [], epoch=lease.epoch)
         # The log's time stands still: another machine, whose clock is behind, may publish next.
-        assert seen_keys.forget_keys(connection, 10) == 0
+        assert gate_states.forget_states(connection, 10) == 0
         take_sequences(connection, 1)
-        assert seen_keys.forget_keys(connection, 10) == 1
-        assert seen_keys.forget_keys(connection, 10) == 0
-        assert seen_keys.count_keys(connection, 7) == 1
+        assert gate_states.forget_states(connection, 10) == 1
+        assert gate_states.forget_states(connection, 10) == 0
+        assert gate_states.count_states(connection, 7) == 1
 
 
 def test_keys_of_dropped_feeds_are_forgotten_in_portions(timed: Catalog) -> None:
@@ -77,9 +77,9 @@ def test_keys_of_dropped_feeds_are_forgotten_in_portions(timed: Catalog) -> None
         far = now(connection) + HOUR
         kept = feeds.add_feed(connection, "Kept", FeedKind.VIRTUAL, "create feed Kept from A;")
         gone = feeds.add_feed(connection, "Gone", FeedKind.VIRTUAL, "create feed Gone from A;")
-        seen_keys.remember_keys(connection, [key(number, gone, expires=far) for number in range(7)])
-        seen_keys.remember_keys(connection, [key(number, kept, expires=far) for number in range(3)])
+        gate_states.store_states(connection, [key(number, gone, expires=far) for number in range(7)])
+        gate_states.store_states(connection, [key(number, kept, expires=far) for number in range(3)])
         feeds.drop_feed(connection, gone)
     with timed.write() as connection:
-        assert [seen_keys.forget_keys(connection, 5) for _ in range(3)] == [5, 2, 0]
-        assert seen_keys.count_keys(connection, kept) == 3
+        assert [gate_states.forget_states(connection, 5) for _ in range(3)] == [5, 2, 0]
+        assert gate_states.count_states(connection, kept) == 3

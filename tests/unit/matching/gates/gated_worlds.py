@@ -1,4 +1,4 @@
-"""Small generated worlds with distinct feeds: views over them, in any depth, items that repeat, and batches."""
+"""Small generated worlds with gated feeds: views over them, in any depth, items that repeat, and batches."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.expressions import Compare, Contains, Expression, Or
-from runnel.algebra.nodes.query import Distinct, Filter, Node, Read, Union, reads
-from runnel.algebra.semantics.distinct import ID
-from runnel.algebra.semantics.evaluate_log import LoggedItem, evaluate_log
+from runnel.algebra.nodes.gate_rules import GateRule, LoggedItem
+from runnel.algebra.nodes.query import Filter, Gated, Node, Read, Union, reads
+from runnel.algebra.semantics.distinct import ID, Distinct
+from runnel.algebra.semantics.evaluate_log import evaluate_log
 from runnel.model.item import Item, Value
 from runnel.model.item_batch import ItemBatch
 
@@ -26,11 +27,15 @@ _CONDITIONS: tuple[Expression, ...] = (
     Contains(TITLE, ("a",)),
     Or((Contains(TITLE, ("b",)), Compare(PRICE, "=", 2.0))),
 )
-_KEYS = ((TITLE,), (PRICE,), (TITLE, PRICE), (ID,))
+DISTINCT_RULES: st.SearchStrategy[GateRule] = st.builds(
+    Distinct,
+    st.sampled_from(((TITLE,), (PRICE,), (TITLE, PRICE), (ID,))),
+    st.integers(1, 3).map(lambda days: timedelta(days=days)),
+)
 
 
 @dataclass(frozen=True)
-class DistinctWorld:
+class GatedWorld:
     """Feeds that read only those before them, each live since a sequence, and items in order."""
 
     definitions: dict[int, Node]
@@ -68,8 +73,14 @@ def readers_of(feed: int, definitions: Mapping[int, Node]) -> set[int]:
 
 
 @st.composite
-def nodes(draw: st.DrawFn, readable: Iterable[int], *, distinct: bool | None = None) -> Node:
-    """A query over some feeds, distinct or not."""
+def nodes(
+    draw: st.DrawFn,
+    readable: Iterable[int],
+    *,
+    gated: bool | None = None,
+    rules: st.SearchStrategy[GateRule] = DISTINCT_RULES,
+) -> Node:
+    """A query over some feeds, with a gate or without."""
     terms: list[Node] = []
     for feed in draw(st.lists(st.sampled_from(sorted(readable)), min_size=1, max_size=3)):
         term: Node = Read(feed)
@@ -77,8 +88,8 @@ def nodes(draw: st.DrawFn, readable: Iterable[int], *, distinct: bool | None = N
     whole = terms[0] if len(terms) == 1 else Union(tuple(terms))
     if draw(st.booleans()):
         whole = Filter(whole, draw(st.sampled_from(_CONDITIONS)))
-    if draw(st.booleans()) if distinct is None else distinct:
-        return Distinct(whole, draw(st.sampled_from(_KEYS)), timedelta(days=draw(st.integers(1, 3))))
+    if draw(st.booleans()) if gated is None else gated:
+        return Gated(whole, draw(rules))
     return whole
 
 
@@ -99,12 +110,12 @@ def logged(draw: st.DrawFn) -> tuple[LoggedItem, ...]:
 
 
 @st.composite
-def distinct_worlds(draw: st.DrawFn) -> DistinctWorld:
-    """A world with at least one distinct feed."""
+def gated_worlds(draw: st.DrawFn, rules: st.SearchStrategy[GateRule] = DISTINCT_RULES) -> GatedWorld:
+    """A world with at least one gated feed."""
     definitions: dict[int, Node] = {}
     for feed in range(FIRST, FIRST + draw(st.integers(1, 6))):
-        definitions[feed] = draw(nodes([*SOURCES, *definitions], distinct=True if feed == FIRST else None))
+        definitions[feed] = draw(nodes([*SOURCES, *definitions], gated=True if feed == FIRST else None, rules=rules))
     items = draw(logged())
     since = {feed: draw(st.sampled_from((0, 0, 0, 2, 5))) for feed in definitions}
     cuts = sorted(draw(st.sets(st.integers(1, max(1, len(items) - 1)), max_size=4)))
-    return DistinctWorld(definitions, since, items, tuple(one for one in cuts if one < len(items)))
+    return GatedWorld(definitions, since, items, tuple(one for one in cuts if one < len(items)))

@@ -1,0 +1,68 @@
+"""What gates remember from batch to batch, each value under a key.
+
+States are read before a batch is committed, and written in the transaction that commits it, so they always agree with
+the match log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from sqlalchemy import Connection, delete, func, select
+
+from runnel.catalog.logs import match_segments
+from runnel.catalog.store import schema
+from runnel.catalog.store.connection import chunks
+from runnel.catalog.store.sequencer import log_clock
+from runnel.model.gate_state import GateState
+
+_s, _i = schema.gate_states.c, schema.item_segments.c
+_MARKS = {"sqlite": ["?"], "postgresql": ["%s"]}
+_STORE = """insert into gate_states (key, feed, value, expires) values ({}, {}, {}, {})
+    on conflict (key) do update set value = excluded.value, expires = excluded.expires"""
+
+
+def read_states(connection: Connection, keys: Collection[bytes]) -> dict[bytes, GateState]:
+    """The states that are stored under some keys. A key is made with its feed, so no two feeds have the same."""
+    query = select(schema.gate_states)
+    rows = (row for some in chunks(sorted(keys)) for row in connection.execute(query.where(_s.key.in_(some))))
+    return {bytes(row.key): GateState(row.feed, bytes(row.key), bytes(row.value), row.expires) for row in rows}
+
+
+def store_states(connection: Connection, states: Sequence[GateState]) -> None:
+    """Store states in place of those with the same keys."""
+    if not states:
+        return
+    # A batch may have a hundred thousand states while others wait to write: they go to the driver as they are, in the
+    # order in which the database keeps them.
+    rows = sorted((state.key, state.feed, state.value, state.expires) for state in states)
+    connection.exec_driver_sql(_STORE.format(*_MARKS[connection.dialect.name] * 4), rows)
+
+
+def forget_states(connection: Connection, limit: int) -> int:
+    """Delete at most `limit` states that are expired or belong to dropped feeds; gives how many.
+
+    A state is expired if all items that still wait for matching were accepted after it expires.
+    """
+    waiting = select(func.min(_i.accepted)).where(
+        _i.retired.is_(None), _i.last_sequence > match_segments.matched_upto(connection)
+    )
+    earliest = connection.execute(waiting).scalar()
+    # The log's own time, not this machine's: another one may be behind it, and clocks are set back.
+    before = log_clock(connection) if earliest is None else min(int(earliest), log_clock(connection))
+    dropped = select(schema.feeds.c.id).where(schema.feeds.c.dropped.is_not(None))
+    deleted = 0
+    for condition in (_s.expires <= before, _s.feed.in_(dropped)):
+        keys = connection.execute(select(_s.key).where(condition).limit(limit - deleted)).scalars().all()
+        for some in chunks(keys):
+            connection.execute(delete(schema.gate_states).where(_s.key.in_(some)))
+        deleted += len(keys)
+        if deleted >= limit:
+            break
+    return deleted
+
+
+def count_states(connection: Connection, feed: int) -> int:
+    """How many states of a feed are stored."""
+    query = select(func.count()).select_from(schema.gate_states).where(_s.feed == feed)
+    return int(connection.execute(query).scalar_one())

@@ -1,0 +1,94 @@
+"""Gates on the past: how far back their answers reach, and for `why` which gates stop an item.
+
+In: the definitions of feeds, and an item. Out: the sequence to begin at, and the stops with the items that caused
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pyarrow as pa
+
+from runnel.algebra.nodes.gate_rules import Stop
+from runnel.algebra.nodes.query import Gated, Node
+from runnel.catalog.declared import feeds
+from runnel.catalog.logs import item_segments
+from runnel.engine.actors import Actor, matched_since
+from runnel.engine.trial.trial_matcher import open_matcher
+from runnel.engine.workspace import Workspace
+from runnel.model.item import Item
+from runnel.plan.logical_plan import PlanQuery
+
+MOST_ITEMS = 100_000
+"""How many items before an item are matched again to find the gates that stop it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GateStops:
+    """The feeds whose gates stop an item.
+
+    `earlier` has the items that caused it, by sequence, as far as the asker may read them. If not `whole`, only the
+    last MOST_ITEMS before the item were matched again.
+    """
+
+    stops: Mapping[int, Stop]
+    earlier: Mapping[int, Item]
+    whole: bool = True
+
+
+def gates_in(definitions: Mapping[int, Node]) -> dict[int, Gated]:
+    """The feeds that have gates."""
+    return {feed: node for feed, node in definitions.items() if isinstance(node, Gated)}
+
+
+def first_sequence_needed(root: Workspace, definitions: Mapping[int, Node], sequence: int) -> int:
+    """The last sequence that has no effect on what gates decide from this one on.
+
+    A gated feed may read another, so how far back they reach adds up. Items that were retired have no effect either.
+    """
+    lookback = sum((node.rule.lookback for node in gates_in(definitions).values()), timedelta())
+    accepted = next(
+        int(batch.records.column("accepted").cast(pa.int64())[0].as_py()) for batch in root.items.get([sequence])
+    )
+    start = root.items.sequence_before(accepted - lookback // timedelta(microseconds=1))
+    with root.catalog.read() as connection:
+        return min(sequence - 1, max(start, item_segments.retained_upto(connection)))
+
+
+def find_stops(
+    root: Workspace,
+    feed: int,
+    definitions: Mapping[int, Node],
+    sequence: int,
+    names: dict[int, str],
+    actor: Actor,
+) -> GateStops:
+    """The gates of a feed, and of those that it reads, that stop an item, and the items that caused it.
+
+    A feed that is matched only for others has the history that it would have if nobody subscribed to it.
+    """
+    gates = gates_in(definitions)
+    if not gates:
+        return GateStops({}, {})
+    start = first_sequence_needed(root, definitions, sequence)
+    begin = max(start, sequence - MOST_ITEMS)
+    with root.catalog.read() as connection:
+        known_to_actor = matched_since(connection, actor, {feed, *gates})
+        since = feeds.since_of(connection, known_to_actor)
+    queries = [PlanQuery(one, since.get(one, 0)) for one in sorted({feed, *gates})]
+    with open_matcher(root, queries, definitions) as matcher:
+        for batch in root.items.read(begin, sequence):
+            matcher.match(batch)
+    stops = {gate: stop for (gate, at), stop in matcher.stopped.items() if at == sequence}
+    causes = sorted({stop.earlier for stop in stops.values() if stop.earlier is not None})
+    known = set(names.values())
+    earlier = {
+        item.sequence or 0: item
+        for batch in root.items.get(causes)
+        for item in batch.items(names)
+        if item.feed in known
+    }
+    return GateStops(stops, earlier, begin == start)

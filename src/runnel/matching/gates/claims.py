@@ -1,0 +1,149 @@
+"""Claims: what a worker reports about gates. The disjuncts that have gates are taken out of a matcher's answer.
+
+In: a plan's gates, a batch of items and what it matched. Out: the matches that need no gate, and a claim for each
+disjunct that an item satisfies: the item, the query, the gate of the disjunct, and, if the query has a gate itself,
+the data that its kind prepares. Claims are resolved when the batch is committed, see `resolve_gates`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from runnel.matching.gates.contract import Numbers, resolver_of
+from runnel.model.item_batch import ItemBatch
+from runnel.model.match import Failure, Matches
+from runnel.plan.gates import FIRST_DISJUNCT, Gate, GateTable, query_of, query_of_id
+from runnel.plan.store import Plan
+
+CLAIM_SCHEMA = pa.schema(
+    [
+        pa.field("sequence", pa.int64(), nullable=False),
+        pa.field("accepted", pa.int64(), nullable=False),
+        pa.field("query", pa.int64(), nullable=False),
+        pa.field("gate", pa.int64(), nullable=False),
+        pa.field("data", pa.binary()),
+    ]
+)
+_GATES = b"runnel.gates"
+
+
+@dataclass(frozen=True)
+class Claims:
+    """Claims as rows of CLAIM_SCHEMA, and the gates that they name."""
+
+    rows: Any
+    gates: tuple[Gate, ...]
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    def at_gates(self) -> Claims:
+        """The claims of queries that have gates themselves, on which all others depend."""
+        feeds = pa.array([gate.feed for gate in self.gates], pa.int64())
+        return Claims(self.rows.filter(pc.is_in(self.rows.column("query"), feeds)), self.gates)
+
+    def sealed(self) -> bytes:
+        """The claims as bytes, with their gates; empty if there are no claims."""
+        if not len(self):
+            return b""
+        gates = json.dumps([gate.to_json() for gate in self.gates]).encode()
+        rows = self.rows.replace_schema_metadata({_GATES: gates})
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        with pa.ipc.new_stream(sink, rows.schema, options=options) as writer:
+            writer.write_table(rows)
+        return bytes(sink.getvalue().to_pybytes())
+
+    @staticmethod
+    def opened(sealed: bytes) -> Claims:
+        """The claims of bytes made by `sealed`."""
+        if not sealed:
+            return Claims.of([])
+        with pa.ipc.open_stream(pa.py_buffer(sealed)) as reader:
+            gates = json.loads((reader.schema.metadata or {})[_GATES])
+            return Claims(reader.read_all(), tuple(map(Gate.from_json, gates)))
+
+    @staticmethod
+    def of(several: Sequence[Claims]) -> Claims:
+        """Claims of one plan together."""
+        if not several:
+            return Claims(CLAIM_SCHEMA.empty_table(), ())
+        rows = [claims.rows.replace_schema_metadata(None) for claims in several]
+        gates = {gate.feed: gate for claims in several for gate in claims.gates}
+        return Claims(pa.concat_tables(rows), tuple(gates.values()))
+
+
+class GateKeeper:
+    """The gates of a loaded plan, which take claims out of its matcher's answers."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._table: GateTable = plan.gates
+        self._gates = sorted(self._table.gates(), key=lambda gate: gate.feed)
+        self._feeds = np.array([gate.feed for gate in self._gates], dtype=np.int64)
+        self._since = np.array([gate.since for gate in self._gates], dtype=np.int64)
+        self._kinds = np.array([gate.rule.kind for gate in self._gates], dtype=np.str_)
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether the plan has gates at all."""
+        return bool(self._gates)
+
+    def take_out(self, items: ItemBatch, matches: Matches) -> tuple[Matches, Claims]:
+        """The matches that need no gate, and the claims of the others."""
+        ids = matches.queries
+        is_claim = ids >= FIRST_DISJUNCT
+        failures = _of_queries(matches.failures)
+        if not is_claim.any():
+            return Matches(matches.offsets, ids, failures), Claims.of([])
+        rows = np.repeat(np.arange(len(items)), np.diff(matches.offsets))[is_claim]
+        disjuncts = ids[is_claim]
+        before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(~is_claim)])
+        kept = Matches(before[matches.offsets], ids[~is_claim], failures)
+        # A disjunct that the table does not have belongs to a query of the base that a delta has replaced.
+        positions = np.searchsorted(self._table.disjuncts, disjuncts)
+        positions = np.minimum(positions, len(self._table.disjuncts) - 1)
+        known = self._table.disjuncts[positions] == disjuncts
+        gates = self._table.gate_feeds[positions[known]]
+        return kept, self._claims(items, rows[known], query_of(disjuncts[known]), gates)
+
+    def _claims(self, items: ItemBatch, rows: Numbers, queries: Numbers, gates: Numbers) -> Claims:
+        accepted = items.records.column("accepted").cast(pa.int64()).to_numpy(zero_copy_only=False)
+        columns = [
+            pa.array(items.sequences[rows]),
+            pa.array(accepted[rows]),
+            pa.array(queries),
+            pa.array(gates),
+            pa.array(self._data(items, rows, queries), pa.binary()),
+        ]
+        named = np.flatnonzero(np.isin(self._feeds, np.concatenate([queries, gates]))).tolist()
+        table = pa.Table.from_arrays(columns, schema=CLAIM_SCHEMA)
+        return Claims(table, tuple(self._gates[position] for position in named))
+
+    def _data(self, items: ItemBatch, rows: Numbers, queries: Numbers) -> list[bytes | None]:
+        """What the kinds of gates prepare for their claims; None for items before a gate's start."""
+        data: list[bytes | None] = [None] * len(rows)
+        positions = np.minimum(np.searchsorted(self._feeds, queries), len(self._feeds) - 1)
+        is_counted = (self._feeds[positions] == queries) & (items.sequences[rows] > self._since[positions])
+        for kind in np.unique(self._kinds[positions[is_counted]]).tolist():
+            own = np.flatnonzero(is_counted & (self._kinds[positions] == kind))
+            gates = [self._gates[position] for position in positions[own].tolist()]
+            for claim, value in zip(own.tolist(), resolver_of(kind).prepare(items, rows[own], gates), strict=True):
+                data[claim] = value
+        return data
+
+
+def _of_queries(failures: Sequence[Failure]) -> tuple[Failure, ...]:
+    """Failures by query; those of several disjuncts of a query are one."""
+    found: Mapping[tuple[int, int], Failure] = {
+        (failure.row, query): replace(failure, query=query)
+        for failure in failures
+        for query in (query_of_id(failure.query),)
+    }
+    return tuple(found.values())

@@ -1,0 +1,96 @@
+"""Gated feeds from statement to match log, by the runner's own parts in this process: scripts, runs and checks."""
+
+from __future__ import annotations
+
+from tests.integration.in_process import InProcess
+from tests.unit.matching.gates.gated_worlds import SOURCES, START, GatedWorld
+
+from runnel.algebra.nodes.gate_rules import LoggedItem
+from runnel.algebra.nodes.query import Filter, Gated, Node, Read, Union
+from runnel.algebra.nodes.render import render
+from runnel.algebra.semantics.evaluate_log import evaluate_log
+from runnel.catalog.declared import feeds
+from runnel.catalog.store import leases
+from runnel.engine import Engine
+from runnel.streaming.worker.match_job import match_slices
+
+
+def logged(engine: Engine) -> list[LoggedItem]:
+    """The item log as the evaluator takes it."""
+    items = engine.root.items
+    return [
+        LoggedItem(item.sequence or 0, item.time or START, int(feed), item.id, item.attributes)
+        for batch in items.read(0, items.last_sequence())
+        for feed, item in zip(batch.feeds, batch.items({}), strict=True)
+    ]
+
+
+def verify(engine: Engine) -> None:
+    """The match log, one row an item and nothing twice, is what the evaluator says."""
+    with engine.root.catalog.read() as connection:
+        definitions, since = feeds.definitions(connection), feeds.since_of(connection)
+    expected = {
+        one.item.sequence: sorted(one.feeds) for one in evaluate_log(logged(engine), definitions, since) if one.feeds
+    }
+    found: dict[int, list[int]] = {}
+    for rows in engine.root.matches.read(0, engine.root.items.last_sequence()):
+        for row, sequence in enumerate(rows.sequences.tolist()):
+            assert sequence not in found
+            found[sequence] = rows.queries[rows.offsets[row] : rows.offsets[row + 1]].tolist()
+    assert found == expected
+    assert engine.status().matches == sum(map(len, found.values()))
+
+
+def statement(name: str, node: Node, names: dict[int, str]) -> str:
+    """A generated definition in the language."""
+    clause, conditions = "", []
+    if isinstance(node, Gated):
+        clause, node = f" {node.rule.render()}", node.input
+    if isinstance(node, Filter) and not isinstance(node.input, Read):
+        conditions.append(f"({render(node.condition)})")
+        node = node.input
+    terms = []
+    for number, term in enumerate(node.inputs if isinstance(node, Union) else (node,)):
+        match term:
+            case Filter(Read(feed), condition):
+                terms.append(f"{names[feed]} as $v{number}")
+                conditions.append(f"$v{number}[{render(condition)}]")
+            case Filter(Filter(Read(feed), inner), condition):
+                terms.append(f"{names[feed]} as $v{number}")
+                conditions += [f"$v{number}[{render(one)}]" for one in (inner, condition)]
+            case Read(feed):
+                terms.append(names[feed])
+            case _:
+                raise AssertionError(term)
+    where = f" where {' and '.join(conditions)}" if conditions else ""
+    return f"create feed {name} from {' | '.join(terms)}{clause}{where};"
+
+
+def script(world: GatedWorld) -> str:
+    names = SOURCES | {feed: f"F{feed}" for feed in world.definitions}
+    lines = [f"register feed {name};" for name in SOURCES.values()]
+    lines += [statement(names[feed], node, names) for feed, node in world.definitions.items()]
+    lines += [f"subscribe to {names[feed]} output log;" for feed in world.definitions]
+    return "\n".join(lines)
+
+
+def match_somehow(run: InProcess, how: str) -> None:
+    """Match what waits; a runner that died left a part that nobody names, and a batch may be run twice."""
+    if how == "later":
+        return
+    start, number = run.offset, run.batches
+    if how == "died before":
+        end = run.reader.latestOffset(start, None)
+        step = match_slices(run.job.storage, run.job.lineage)
+        for partition in run.reader.partitions(start, end):
+            assert list(step(run.reader.read(partition)))
+    run.match()
+    if how == "again" and run.batches == number + 1:
+        run.commit(start, run.offset, number)
+
+
+def stop(engine: Engine, run: InProcess) -> None:
+    """The end of a run: another may begin."""
+    run.close()
+    with engine.root.catalog.write() as connection:
+        leases.release(connection, run.lease)
