@@ -37,8 +37,9 @@ from runnel.engine.outcome import Outcome
 from runnel.engine.own_spark import OwnSpark
 from runnel.engine.owners import Owners
 from runnel.engine.publish import Publisher
+from runnel.engine.trial.collect_matches import SHOWN
 from runnel.engine.trial.preview import DEFAULT_SPAN, PreviewResult, preview_feed, preview_query
-from runnel.engine.trial.try_items import SHOWN, TrialResult, source_for, try_adapted, try_items, try_past
+from runnel.engine.trial.try_items import TrialResult, source_for, try_adapted, try_items, try_past
 from runnel.engine.workspace import Workspace, create_workspace, open_workspace
 from runnel.errors import InputError, NotAllowedError, NotAWorkspaceError, NotFoundError, StatementError
 from runnel.language.grammar.parser import parse
