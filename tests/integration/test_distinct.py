@@ -19,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.integration.in_process import InProcess, matched_ids
+from tests.log_upkeep import collect_garbage
 from tests.unit.matching.distinct.distinct_worlds import SOURCES, START, DistinctWorld, distinct_worlds
 
 import runnel
@@ -35,7 +36,6 @@ from runnel.engine.upkeep.backup import back_up
 from runnel.engine.upkeep.maintenance import run_maintenance
 from runnel.engine.upkeep.restore import restore
 from runnel.errors import InputError, StatementError
-from runnel.logs.garbage import collect_garbage
 from runnel.storage.file_storage import Storage
 from runnel.streaming.worker import match_job
 from runnel.streaming.worker.failures import ReportedError

@@ -9,9 +9,10 @@ from scripts.reference_language import ATOMS, CONSTANTS, GRAPHS, MISTAKES, OPERA
 from scripts.reference_statements import STATEMENTS, Entry
 
 from runnel.algebra.graphs.graph_patterns import Graph
-from runnel.algebra.nodes.expressions import Atom, atoms
+from runnel.algebra.nodes.expressions import Atom
 from runnel.algebra.nodes.item_patterns import ItemPattern
 from runnel.algebra.nodes.render import RESERVED
+from runnel.algebra.semantics.close_conditions import leaves
 from runnel.algebra.values.stems import languages
 from runnel.families import FAMILIES, load_part
 from runnel.language.grammar.parser import parse
@@ -46,7 +47,8 @@ def test_every_kind_of_atom_has_an_example() -> None:
     for row in ATOMS:
         (parsed,) = parse(f"create feed F from A where {row.example}")
         assert isinstance(parsed.statement, statements.CreateFeed)
-        shown |= {type(atom) for atom in atoms(parsed.statement.query.conditions[0].expression)}
+        found = leaves(parsed.statement.query.conditions[0].expression)
+        shown |= {type(leaf) for leaf in found if isinstance(leaf, Atom)}
     families = {load_part(family.pattern) for family in FAMILIES.values()}
     assert shown == {*typing.get_args(Atom), *families} - {ItemPattern}
 
