@@ -29,8 +29,8 @@ from typing import Any
 from aiohttp import web
 from sqlalchemy import event
 from sqlalchemy.engine import Engine as Database
+from tests import catalog_rows
 
-from runnel.catalog.declared import feeds
 from runnel.catalog.polling import polls
 from runnel.catalog.polling.polls import DuePoll
 from runnel.engine.workspace import Workspace, create_workspace
@@ -161,7 +161,7 @@ def _root(folder: Path, server: Server, count: int, clock: FakeClock) -> tuple[W
     )
     with root.catalog.write() as connection:
         for row in range(count):
-            feeds.add_feed(
+            catalog_rows.add_feed(
                 connection, f"Feed{row}", FeedKind.SOURCE, "benchmark", address=f"{server.address}/feed/{row}"
             )
     return root, Acquirer(root.catalog, root.storage, root.items, root.folder, root.settings)

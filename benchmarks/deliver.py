@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import event, insert, select, text
+from tests import catalog_rows
 
 from runnel.catalog.declared import feeds
-from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import match_segments
 from runnel.catalog.store import leases, schema
 from runnel.catalog.store.connection import now
@@ -205,7 +205,7 @@ def _send_all(figure: str, engine: Engine, epoch: int) -> None:
     cpu_seconds = time.process_time() - cpu
     dispatcher.close()
     with engine.root.catalog.read() as connection:
-        counts = ledger.message_counts(connection)
+        counts = catalog_rows.message_counts(connection)
         delivered = connection.execute(text("select sum(items) from messages where state = 'done'")).scalar_one()
     assert counts == {"done": taken}, f"{counts}, and {taken} taken"
     say(
@@ -238,7 +238,7 @@ def _send_naively(figure: str, engine: Engine, epoch: int) -> None:
     while dispatcher.plan_messages(epoch):
         pass
     with engine.root.catalog.read() as connection:
-        some = ledger.open_messages(connection)[:_NAIVE]
+        some = catalog_rows.open_messages(connection)[:_NAIVE]
     counted = writes.count
     started = time.perf_counter()
     asyncio.run(_one_by_one(engine, epoch, [one.subscription for one in some]))
@@ -272,7 +272,7 @@ async def _one_by_one(engine: Engine, epoch: int, subscriptions: Sequence[int]) 
                 outcome = sink.deliver(parcel.delivery)
             with root.catalog.write() as connection:
                 leases.check(connection, epoch)
-                ledger.settle(connection, parcel.message, MessageState.DONE, outcome)
+                catalog_rows.settle(connection, parcel.message, MessageState.DONE, outcome)
         for route in routes.values():
             await route.close()
 

@@ -29,6 +29,7 @@ from typing import Any
 
 import numpy as np
 from sqlalchemy import text
+from tests import catalog_rows
 
 from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import item_segments as manifest
@@ -156,7 +157,7 @@ class Year:
         self.messages += 1
         message = Message(1, self.messages, last, last, 1, f"key-{self.messages}", "digest")
         ledger.record_messages(connection, [message])
-        ledger.settle(connection, message, MessageState.DONE, "written")
+        catalog_rows.settle(connection, message, MessageState.DONE, "written")
         ledger.set_cursor(connection, ledger.SHARED, last)
         ledger.set_cursor(connection, 1, last)
 

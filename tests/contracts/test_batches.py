@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import select
+from tests import catalog_rows
 
 from runnel.algebra.nodes.query import Read, Union
 from runnel.catalog.access import signing_keys
@@ -21,11 +22,11 @@ from runnel.model.feed import FeedKind
 def test_numbers_go_on_whoever_gives_them(catalog: Catalog) -> None:
     with catalog.write() as connection:
         assert next_number(connection, "feeds") == 1
-        assert feeds.add_feed(connection, "One", FeedKind.SOURCE, "register feed One;") == 1
+        assert catalog_rows.add_feed(connection, "One", FeedKind.SOURCE, "register feed One;") == 1
         assert next_number(connection, "feeds") == 2
         add_feeds(connection, [NewFeed(n, f"F{n}", FeedKind.SOURCE, "") for n in range(2, 1300)], 0)
         assert next_number(connection, "feeds") == 1300
-        assert feeds.add_feed(connection, "Last", FeedKind.SOURCE, "register feed Last;") == 1300
+        assert catalog_rows.add_feed(connection, "Last", FeedKind.SOURCE, "register feed Last;") == 1300
         feeds.drop_feed(connection, 1300)
     with catalog.read() as connection:
         assert next_number(connection, "feeds") == 1301, "a number is not given twice"

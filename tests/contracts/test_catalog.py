@@ -12,9 +12,10 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import text
+from tests import catalog_rows
 
 from runnel.algebra.nodes.query import Read, Union
-from runnel.catalog.declared import feeds, subscriptions
+from runnel.catalog.declared import feeds
 from runnel.catalog.delivery import ledger, outbox
 from runnel.catalog.logs import item_segments, match_segments, plan_versions
 from runnel.catalog.logs.item_segments import SeenItem
@@ -30,7 +31,7 @@ from runnel.model.segment import MatchPart, Tier
 
 def _source(catalog: Catalog, name: str) -> int:
     with catalog.write() as connection:
-        return feeds.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};")
+        return catalog_rows.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};")
 
 
 def test_migrating_again_changes_nothing(catalog: Catalog) -> None:
@@ -43,7 +44,7 @@ def test_migrating_again_changes_nothing(catalog: Catalog) -> None:
 def test_a_failed_transaction_leaves_nothing(catalog: Catalog) -> None:
     def declare_and_fail() -> None:
         with catalog.write() as connection:
-            feeds.add_feed(connection, "A", FeedKind.SOURCE, "register feed A;")
+            catalog_rows.add_feed(connection, "A", FeedKind.SOURCE, "register feed A;")
             raise RuntimeError
 
     with pytest.raises(RuntimeError):
@@ -66,8 +67,8 @@ def test_ids_are_never_reused(catalog: Catalog) -> None:
 def test_definitions_follow_views_and_keep_history(catalog: Catalog) -> None:
     a, b = _source(catalog, "A"), _source(catalog, "B")
     with catalog.write() as connection:
-        view = feeds.add_feed(connection, "V", FeedKind.VIRTUAL, "v1", node=Read(a))
-        top = feeds.add_feed(connection, "T", FeedKind.VIRTUAL, "t1", node=Union((Read(view), Read(b))))
+        view = catalog_rows.add_feed(connection, "V", FeedKind.VIRTUAL, "v1", node=Read(a))
+        top = catalog_rows.add_feed(connection, "T", FeedKind.VIRTUAL, "t1", node=Union((Read(view), Read(b))))
         before = plan_versions.publish_plan(connection, "base", None, 0)
         found = feeds.feed_by_name(connection, "V")
         assert found is not None
@@ -198,10 +199,10 @@ def test_the_ledger_shows_each_message_once(catalog: Catalog) -> None:
     message = Message(1, 1, 1, 5, 2, "key-1", "digest")
     with catalog.write() as connection:
         ledger.record_messages(connection, [message])
-        assert ledger.open_messages(connection) == [message]
-        ledger.settle(connection, message, MessageState.OPEN, "busy")
-        ledger.settle(connection, message, MessageState.DONE, "written")
-        assert ledger.open_messages(connection) == []
+        assert catalog_rows.open_messages(connection) == [message]
+        catalog_rows.settle(connection, message, MessageState.OPEN, "busy")
+        catalog_rows.settle(connection, message, MessageState.DONE, "written")
+        assert catalog_rows.open_messages(connection) == []
         [done] = ledger.messages_of(connection, 1)
         assert (done.state, done.attempts, done.outcome) == (MessageState.DONE, 2, "written")
         assert ledger.next_number(connection, 1) == 2
@@ -212,7 +213,7 @@ def test_the_ledger_shows_each_message_once(catalog: Catalog) -> None:
 def test_periods_that_were_missed_are_skipped(catalog: Catalog) -> None:
     feed = _source(catalog, "A")
     with catalog.write() as connection:
-        number = subscriptions.add_subscription(
+        number = catalog_rows.add_subscription(
             connection, feed, "log", None, since=0, every=timedelta(hours=1), lifetime=timedelta(days=1)
         )
         assert outbox.due(connection, after=0, limit=10) == []
@@ -230,7 +231,7 @@ def test_a_full_catalog_says_so_and_goes_on(tmp_path: Path) -> None:
     def declare_too_much() -> None:
         with small.write() as connection:
             for number in range(2000):
-                feeds.add_feed(connection, f"F{number}" + "x" * 500, FeedKind.SOURCE, "s")
+                catalog_rows.add_feed(connection, f"F{number}" + "x" * 500, FeedKind.SOURCE, "s")
 
     with pytest.raises(StorageFullError, match="no room"):
         declare_too_much()

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
+from tests import catalog_rows
 from tests.services import PostgreSQL
 
 from runnel.catalog.declared import feeds
@@ -46,7 +47,7 @@ def _names(catalog: Catalog) -> list[str]:
 
 def _declare(catalog: Catalog, name: str) -> None:
     with catalog.write() as connection:
-        feeds.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};")
+        catalog_rows.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};")
 
 
 def _migrate(catalog: Catalog, versions: list[int]) -> None:
@@ -86,9 +87,9 @@ def test_several_may_be_the_first_to_open_a_catalog(url: str) -> None:
 def test_a_transaction_that_is_cut_off_leaves_nothing(on_server: Catalog, postgresql: PostgreSQL) -> None:
     def declare() -> None:
         with on_server.write() as connection:
-            feeds.add_feed(connection, "A", FeedKind.SOURCE, "register feed A;")
+            catalog_rows.add_feed(connection, "A", FeedKind.SOURCE, "register feed A;")
             _cut_off(postgresql)
-            feeds.add_feed(connection, "B", FeedKind.SOURCE, "register feed B;")
+            catalog_rows.add_feed(connection, "B", FeedKind.SOURCE, "register feed B;")
 
     with pytest.raises(CatalogUnavailableError, match="went away"):
         declare()
@@ -101,7 +102,7 @@ def test_a_transaction_that_is_cut_off_leaves_nothing(on_server: Catalog, postgr
 def test_a_commit_that_is_cut_off_says_so(on_server: Catalog, postgresql: PostgreSQL) -> None:
     def declare() -> None:
         with on_server.write() as connection:
-            feeds.add_feed(connection, "A", FeedKind.SOURCE, "register feed A;")
+            catalog_rows.add_feed(connection, "A", FeedKind.SOURCE, "register feed A;")
             _cut_off(postgresql)
 
     with pytest.raises(CatalogUnavailableError):
@@ -123,11 +124,11 @@ def test_a_writer_that_hangs_does_not_keep_others_out(on_server: Catalog) -> Non
 
     def hang() -> None:
         with on_server.write() as connection:
-            feeds.add_feed(connection, "Late", FeedKind.SOURCE, "register feed Late;")
+            catalog_rows.add_feed(connection, "Late", FeedKind.SOURCE, "register feed Late;")
             # Shortened last: on a busy machine the statements before it may be further apart than this.
             connection.execute(text("set local idle_in_transaction_session_timeout = '200ms'"))
             _declare(other, "A")  # waits until the server has cut the first one off
-            feeds.add_feed(connection, "Later", FeedKind.SOURCE, "register feed Later;")
+            catalog_rows.add_feed(connection, "Later", FeedKind.SOURCE, "register feed Later;")
 
     with pytest.raises(CatalogUnavailableError):
         hang()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from sqlalchemy import BigInteger, Column, Identity, Index, Integer, LargeBinary, MetaData, Table, Text, inspect, text
+from tests import catalog_rows
 
-from runnel.catalog.declared import feeds
 from runnel.catalog.store import migrations, schema
 from runnel.catalog.store.connection import Catalog
 from runnel.catalog.store.migrations import HISTORY, History, Step
@@ -53,7 +53,7 @@ def _shape(catalog: Catalog) -> dict[str, object]:
 def _declare(catalog: Catalog, *names: str) -> None:
     with catalog.write() as connection:
         for name in names:
-            feeds.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};")
+            catalog_rows.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};")
 
 
 def test_a_new_catalog_has_the_tables_and_the_version_of_today(url: str) -> None:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import Connection, insert, select, update
+from tests import catalog_rows
 from tests.services import PostgreSQL
 
-from runnel.catalog.declared import feeds, subscriptions
+from runnel.catalog.declared import subscriptions
 from runnel.catalog.delivery import ledger, outbox
 from runnel.catalog.store import leases, schema, sequencer
 from runnel.catalog.store.connection import Catalog, now
@@ -27,8 +28,8 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def _digest(connection: Connection, every: timedelta) -> int:
-    feed = feeds.add_feed(connection, "A", FeedKind.SOURCE, "register feed A;")
-    return subscriptions.add_subscription(connection, feed, "log", None, since=0, every=every, lifetime=None)
+    feed = catalog_rows.add_feed(connection, "A", FeedKind.SOURCE, "register feed A;")
+    return catalog_rows.add_subscription(connection, feed, "log", None, since=0, every=every, lifetime=None)
 
 
 def _elsewhere(connection: Connection, seconds: float) -> None:

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import Connection, func, select, update
+from tests import catalog_rows
 
 from runnel.algebra.nodes.query import Read
 from runnel.catalog.declared import feeds
@@ -21,8 +22,8 @@ from runnel.testing import FakeClock
 def declared(timed: Catalog) -> tuple[int, int]:
     """A source, and a query on it."""
     with timed.write() as connection:
-        source = feeds.add_feed(connection, "Wire", FeedKind.SOURCE, "register feed Wire;")
-        query = feeds.add_feed(connection, "Rock", FeedKind.VIRTUAL, "create feed Rock from Wire;", node=Read(source))
+        source = catalog_rows.add_feed(connection, "Wire", FeedKind.SOURCE, "register feed Wire;")
+        query = catalog_rows.add_feed(connection, "Rock", FeedKind.VIRTUAL, "create feed Rock …;", node=Read(source))
     return source, query
 
 
@@ -80,7 +81,7 @@ def test_only_the_dearest_are_kept(timed: Catalog, declared: tuple[int, int]) ->
     source, _ = declared
     with timed.write() as connection:
         made = [
-            feeds.add_feed(connection, f"Q{n}", FeedKind.VIRTUAL, f"create feed Q{n} from Wire;", node=Read(source))
+            catalog_rows.add_feed(connection, f"Q{n}", FeedKind.VIRTUAL, f"create feed Q{n} …;", node=Read(source))
             for n in range(300)
         ]
         several = Costs(50, {query: Cost(1.0 + n, "Walk", "") for n, query in enumerate(made)})

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 from sqlalchemy import Connection
+from tests import catalog_rows
 
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import gate_states, item_segments, match_segments
@@ -75,8 +76,8 @@ def test_states_are_deleted_once_no_item_that_waits_can_need_them(timed: Catalog
 def test_keys_of_dropped_feeds_are_forgotten_in_portions(timed: Catalog) -> None:
     with timed.write() as connection:
         far = now(connection) + HOUR
-        kept = feeds.add_feed(connection, "Kept", FeedKind.VIRTUAL, "create feed Kept from A;")
-        gone = feeds.add_feed(connection, "Gone", FeedKind.VIRTUAL, "create feed Gone from A;")
+        kept = catalog_rows.add_feed(connection, "Kept", FeedKind.VIRTUAL, "create feed Kept from A;")
+        gone = catalog_rows.add_feed(connection, "Gone", FeedKind.VIRTUAL, "create feed Gone from A;")
         gate_states.store_states(connection, [key(number, gone, expires=far) for number in range(7)])
         gate_states.store_states(connection, [key(number, kept, expires=far) for number in range(3)])
         feeds.drop_feed(connection, gone)

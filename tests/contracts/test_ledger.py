@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import Connection
+from tests import catalog_rows
 
 from runnel.catalog.declared import subscriptions
 from runnel.catalog.delivery import ledger, outbox
@@ -24,7 +25,7 @@ def _subscribe(
     connection: Connection, count: int, *, every: timedelta | None = None, kind: str = "memory"
 ) -> list[int]:
     return [
-        subscriptions.add_subscription(connection, 7, kind, f"box {number}", since=0, every=every, lifetime=None)
+        catalog_rows.add_subscription(connection, 7, kind, f"box {number}", since=0, every=every, lifetime=None)
         for number in range(count)
     ]
 
@@ -205,7 +206,7 @@ def test_periods_end_and_begin_in_bulk(timed: Catalog, clock: FakeClock) -> None
         outbox.begin_next_periods(connection, [one.subscription for one in found])
         ledger.move_cursors(connection, dict.fromkeys(made, 99))
         assert outbox.due(connection, after=0, limit=10) == []
-        assert ledger.cursors(connection) == dict.fromkeys(made[:4], 99)
+        assert catalog_rows.cursors(connection) == dict.fromkeys(made[:4], 99)
     clock.advance(HOUR / 2)
     with timed.read() as connection:
         assert len(outbox.due(connection, after=0, limit=10)) == 5, "they keep their beat"

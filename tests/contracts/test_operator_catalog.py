@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy.exc import IntegrityError
+from tests import catalog_rows
 
 from runnel.algebra.nodes.attributes import Attribute
 from runnel.algebra.nodes.calls import Call, Literally, Variable
@@ -44,7 +45,7 @@ def asking(*names: str, source: int = 1) -> Node:
 
 def create(catalog: Catalog, name: str, node: Node) -> int:
     with catalog.write() as connection:
-        return feeds.add_feed(connection, name, FeedKind.VIRTUAL, f"create feed {name} …;", node=node)
+        return catalog_rows.add_feed(connection, name, FeedKind.VIRTUAL, f"create feed {name} …;", node=node)
 
 
 def test_a_registration_is_kept_whole(catalog: Catalog) -> None:
@@ -110,7 +111,7 @@ def test_queries_that_use_an_operator_are_known(catalog: Catalog) -> None:
         assert operators.users_of(connection, "h") == {both}
         feeds.drop_feed(connection, only)
         assert operators.users_of(connection, "g") == set()
-        assert operators.operators_of(connection, both) == ["h"]
+        assert catalog_rows.operators_of(connection, both) == ["h"]
 
 
 def test_uses_of_many_feeds_written_together(catalog: Catalog) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, update
+from tests.log_upkeep import collect_garbage
 
 from runnel.catalog.learned import operator_cache, operator_statistics
 from runnel.catalog.store import leases, schema
@@ -19,7 +20,6 @@ from runnel.catalog.store.connection import Catalog, now
 from runnel.engine.upkeep.merge_operator_cache import cache_steps
 from runnel.engine.workspace_identity import claim_new
 from runnel.errors import FencedError
-from runnel.logs.garbage import collect_garbage
 from runnel.matching.operators.ask.answer_cache import AnswerCache
 from runnel.matching.operators.ask.cache_files import CacheDraft, open_segment, write_segment
 from runnel.matching.operators.ask.notebook import key_of_test
@@ -201,10 +201,9 @@ def test_what_was_noted_is_learned_and_survives_a_restart(url: str) -> None:
     catalog.migrate()
     test = key_of_test("mob@1()")
     with catalog.write() as connection:
-        assert operator_statistics.learned_stamp(connection) is None
         assert operator_statistics.learned_operators(connection) == OperatorStatistics()
         operator_statistics.note_operators(connection, OperatorStatistics())
-        assert operator_statistics.learned_stamp(connection) is None
+        assert operator_statistics.learned_operators(connection) == OperatorStatistics()
     for _ in range(100):
         with catalog.write() as connection:
             operator_statistics.note_operators(
@@ -232,17 +231,6 @@ def test_a_batch_that_is_not_committed_teaches_nothing(catalog: Catalog) -> None
         note_and_fail()
     with catalog.read() as connection:
         assert operator_statistics.learned_operators(connection) == OperatorStatistics()
-
-
-def test_the_stamp_changes_seldom(catalog: Catalog) -> None:
-    stamps = []
-    for _ in range(100):
-        with catalog.write() as connection:
-            operator_statistics.note_operators(connection, OperatorStatistics({"mob 1": OperatorUse(1, 0.1)}))
-            stamps.append(operator_statistics.learned_stamp(connection))
-    assert stamps[0] is not None
-    assert stamps[0] != stamps[1]
-    assert 10 <= len(set(stamps)) <= 25
 
 
 def test_what_is_old_counts_less(timed: Catalog, clock: FakeClock) -> None:

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 import pytest
 from sqlalchemy import func, select, update
+from tests import catalog_rows
 
-from runnel.catalog.declared import feeds
 from runnel.catalog.learned import stream_statistics
 from runnel.catalog.learned.stream_statistics import WHOLE_STREAM
 from runnel.catalog.store import schema
@@ -24,7 +24,7 @@ def sources(timed: Catalog) -> tuple[int, int]:
     """Two source feeds."""
     with timed.write() as connection:
         first, second = (
-            feeds.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};") for name in ("A", "B")
+            catalog_rows.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};") for name in ("A", "B")
         )
     return first, second
 
@@ -98,7 +98,7 @@ def test_dropped_feeds_are_forgotten(timed: Catalog, sources: tuple[int, int]) -
     with timed.write() as connection:
         stream_statistics.note(connection, {first: StreamSample(1, {"late": 1})})
         connection.execute(update(schema.feeds).where(schema.feeds.c.id == first).values(dropped=1))
-        assert stream_statistics.forget(connection) == 1
+        assert stream_statistics.forget_dropped(connection) == 1
     assert set(learn(timed)) == {WHOLE_STREAM, second}, "nor does a late note bring it back"
 
 

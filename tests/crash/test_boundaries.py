@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from runnel.catalog.delivery import ledger
 from runnel.catalog.learned import operator_cache
 from runnel.catalog.logs import match_segments
 from runnel.engine import Engine, connect
-from runnel.logs.garbage import collect_garbage
+from tests import catalog_rows
 from tests.crash.harness import (
     SCRIPT,
     Victim,
@@ -27,6 +26,7 @@ from tests.crash.harness import (
     verify,
     wait_until,
 )
+from tests.log_upkeep import collect_garbage
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark]
 
@@ -112,7 +112,7 @@ def test_nothing_is_lost_or_repeated_at_any_boundary(tmp_path: Path) -> None:
     victim = Victim(root, "--once", "--die-after-output")
     assert victim.wait() != 0
     with engine.root.catalog.read() as connection:
-        assert ledger.open_messages(connection) != []
+        assert catalog_rows.open_messages(connection) != []
     assert (root / "out" / "rock.jsonl").read_text() != ""
     assert undecided_items(engine) == waiting, "a batch that is run again notes nothing twice"
 

@@ -8,7 +8,9 @@ from datetime import timedelta
 from itertools import pairwise
 
 import pytest
+from tests import catalog_rows
 from tests.integration.in_process import InProcess, live_names
+from tests.log_upkeep import archive_matched, collect_garbage
 
 from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import match_segments
@@ -18,8 +20,6 @@ from runnel.delivery.recorder import Recorder
 from runnel.engine import Engine
 from runnel.engine.declare.end_expired import end_expired
 from runnel.errors import CatalogUnavailableError, FencedError, StatementError
-from runnel.logs.garbage import collect_garbage
-from runnel.logs.items.archive import archive_matched
 from runnel.model.message import Message, MessageState
 from runnel.testing import FakeClock, MemorySink
 
@@ -527,7 +527,7 @@ def test_open_messages_of_an_ended_subscription_are_dead(
     assert MemorySink.item_ids("down") == []
     assert MemorySink.item_ids("jazz") == ["3"]
     with engine.root.catalog.read() as connection:
-        assert 1 not in ledger.cursors(connection)
+        assert 1 not in catalog_rows.cursors(connection)
 
 
 def test_a_crash_between_recording_and_sending_sends_under_the_same_key(engine: Engine, runner: InProcess) -> None:

@@ -15,6 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from tests.integration.in_process import InProcess, live_names, matched_ids
+from tests.log_upkeep import archive_matched
 from typer.testing import CliRunner
 
 import runnel
@@ -40,7 +41,6 @@ from runnel.errors import (
     UnknownNameError,
 )
 from runnel.language.syntax.statements import Renew, Statement, Unsubscribe
-from runnel.logs.items.archive import archive_matched
 from runnel.testing import FakeClock
 
 WIRE = "register feed Wire; create feed Rock from Wire where title contains 'rock';"

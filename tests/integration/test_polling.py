@@ -18,6 +18,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from aiohttp import web
+from tests import catalog_rows
 from tests.integration.in_process import InProcess, matched_ids, read_files
 from tests.unit.sources.web_feeds.feed_server import FeedServer, Page, rss
 
@@ -161,7 +162,7 @@ def test_a_hub_pushes_through_our_own_server(tmp_path: Path, server: FeedServer)
         with engine.root.catalog.read() as connection:
             (row,) = hubs.hubs_of(connection).values()
             assert row.state is HubState.ACTIVE
-            assert hubs.hub_counts(connection) == {"pushes": 1, "refused": 1}
+            assert catalog_rows.hub_counts(connection) == {"pushes": 1, "refused": 1}
         run = InProcess(engine)
         run.match()
         run.close()

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
+from tests import catalog_rows
 from tests.integration.in_process import InProcess
 from tests.services import refusing_port
 
@@ -503,7 +504,7 @@ def _settled(runner: InProcess) -> int:
     with suppress(StorageFullError):  # it is said as long as it is not known that there is room again
         runner.dispatcher.deliver(runner.epoch)
     with runner.engine.root.catalog.read() as connection:
-        return ledger.message_counts(connection).get("done", 0)
+        return catalog_rows.message_counts(connection).get("done", 0)
 
 
 def test_a_file_that_cannot_be_written_holds_back_only_itself(engine: Engine, runner: InProcess) -> None:

@@ -42,10 +42,6 @@ class Actor:
         """Whether this is who installed the root: sees and may change everything."""
         return self.owner == ADMIN
 
-    def may_read(self, owner: int) -> bool:
-        """Whether feeds of that owner are there for this actor."""
-        return self.is_admin or owner in (self.owner, ADMIN)
-
     def sees_all_of(self, feed: Feed) -> bool:
         """Whether the addresses and polls of a feed are this actor's to see."""
         return self.is_admin or feed.owner == self.owner

@@ -34,13 +34,6 @@ _STAMP = "%Y%m%dT%H%M%SZ"
 _AT_ONCE = 1_000
 
 
-def collect_garbage(catalog: Catalog, storage: Storage, *, older_than: float) -> int:
-    """Remove all files of retired segments and all orphans of at least this age in seconds; gives how many."""
-    return sum(retired_steps(catalog, storage, older_than=older_than)) + remove_orphans(
-        catalog, storage, older_than=older_than
-    )
-
-
 def retired_steps(catalog: Catalog, storage: Storage, *, older_than: float) -> Iterator[int]:
     """Remove files that were retired so many seconds ago, some at each step; gives how many."""
     while True:

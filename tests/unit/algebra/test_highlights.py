@@ -30,10 +30,10 @@ from runnel.algebra.nodes.expressions import (
     RegularExpression,
     Shares,
     Similar,
-    atoms,
 )
 from runnel.algebra.nodes.query import Filter, Node, Union
 from runnel.algebra.nodes.render import render
+from runnel.algebra.semantics.close_conditions import leaves
 from runnel.algebra.semantics.evaluate import holds, satisfies
 from runnel.algebra.semantics.highlights import highlights
 from runnel.algebra.semantics.trace import trace_expression
@@ -139,7 +139,7 @@ def conditions(node: Node) -> list[Expression]:
 @given(worlds())
 def test_highlights_are_of_the_item_and_of_conditions_that_hold(world: GeneratedWorld) -> None:
     for condition in (one for node in world.definitions.values() for one in conditions(node)):
-        labels = {render(atom): atom for atom in atoms(condition)}
+        labels = {render(atom): atom for atom in leaves(condition) if isinstance(atom, Atom)}
         for attributes in world.batch.attributes():
             trace = trace_expression(condition, attributes, NOW)
             assert trace.holds == holds(condition, attributes, NOW)

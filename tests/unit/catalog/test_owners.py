@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
+from tests import catalog_rows
 from tests.services import PostgreSQL, postgresql
 
 from runnel.catalog.access import owners, tokens
@@ -58,12 +59,12 @@ def _owner(catalog: Catalog, name: str = "ann") -> Owner:
 
 def _source(catalog: Catalog, name: str, owner: int) -> int:
     with catalog.write() as connection:
-        return feeds.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};", owner=owner)
+        return catalog_rows.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};", owner=owner)
 
 
 def _subscribe(catalog: Catalog, feed: int, owner: int, kind: str = "log", ticket: bytes | None = None) -> int:
     with catalog.write() as connection:
-        return subscriptions.add_subscription(
+        return catalog_rows.add_subscription(
             connection, feed, kind, None, since=0, every=None, lifetime=None, owner=owner, ticket=ticket
         )
 
@@ -222,7 +223,7 @@ def test_two_writers_cannot_pass_a_quota_together(catalog: Catalog) -> None:
         try:
             with catalog.write() as connection:
                 QuotaAllowance(connection, ann.id, SETTINGS).take("queries")
-                feeds.add_feed(connection, f"F{number}", FeedKind.SOURCE, "s", owner=ann.id)
+                catalog_rows.add_feed(connection, f"F{number}", FeedKind.SOURCE, "s", owner=ann.id)
         except QuotaExceededError:
             refused.append(number)
 
@@ -409,9 +410,9 @@ def test_sheets_in_use_are_those_of_live_things(catalog: Catalog) -> None:
     used, ended = kept_path(b"used"), kept_path(b"ended")
     assert used != ended
     with catalog.write() as connection:
-        origin = feeds.add_feed(connection, "A", FeedKind.SOURCE, "s")
-        feeds.add_feed(connection, "B", FeedKind.SOURCE, "s", origin=origin, sheet=used)
-        gone = feeds.add_feed(connection, "C", FeedKind.SOURCE, "s", origin=origin, sheet=ended)
+        origin = catalog_rows.add_feed(connection, "A", FeedKind.SOURCE, "s")
+        catalog_rows.add_feed(connection, "B", FeedKind.SOURCE, "s", origin=origin, sheet=used)
+        gone = catalog_rows.add_feed(connection, "C", FeedKind.SOURCE, "s", origin=origin, sheet=ended)
         assert feeds.materialised_from(connection, [origin]) == {origin + 1, gone}
         feeds.drop_feed(connection, gone)
     with catalog.read() as connection:

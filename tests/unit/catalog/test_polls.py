@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
 from sqlalchemy import event
+from tests import catalog_rows
 from tests.services import PostgreSQL, postgresql
 
 from runnel.catalog.declared import feeds
@@ -55,7 +56,7 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path, clock: _Clock) -> It
 
 def _add(catalog: Catalog, name: str, address: str | None, every: float | None = None) -> int:
     with catalog.write() as connection:
-        return feeds.add_feed(
+        return catalog_rows.add_feed(
             connection,
             name,
             FeedKind.SOURCE,
@@ -303,8 +304,8 @@ def test_a_lease_that_is_over_pushes_nothing(clock: _Clock) -> None:
 
 def test_pushes_are_counted(catalog: Catalog) -> None:
     with catalog.write() as connection:
-        assert hubs.hub_counts(connection) == {"pushes": 0, "refused": 0}
+        assert catalog_rows.hub_counts(connection) == {"pushes": 0, "refused": 0}
         hubs.count(connection, "refused")
         hubs.count(connection, "refused")
         hubs.count(connection, "pushes")
-        assert hubs.hub_counts(connection) == {"pushes": 1, "refused": 2}
+        assert catalog_rows.hub_counts(connection) == {"pushes": 1, "refused": 2}

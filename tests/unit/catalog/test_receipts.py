@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import insert, text, update
+from tests import catalog_rows
 
 from runnel.catalog.delivery import ledger, receipts
 from runnel.catalog.logs import match_segments
@@ -55,7 +56,7 @@ def test_counts_and_numbers_stay_whatever_is_folded(
             message = Message(subscription, number, number, number, 2, f"{subscription}-{number}", "d")
             ledger.record_messages(connection, [message])
             if state is not MessageState.OPEN:
-                ledger.settle(connection, message, state, "outcome")
+                catalog_rows.settle(connection, message, state, "outcome")
             receipts.fold_messages(connection, now(connection) - keep * _DAY, limit)
             counts[state.value] += 1
             numbers[subscription] += 1

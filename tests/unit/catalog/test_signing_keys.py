@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import func, select
+from tests.catalog_rows import add_subscription
 
 from runnel.catalog.access.signing_keys import (
     MOST_KEYS,
@@ -23,7 +24,7 @@ from runnel.catalog.access.signing_keys import (
     new_key,
     rotate_key,
 )
-from runnel.catalog.declared.subscriptions import add_subscription, end_subscription
+from runnel.catalog.declared.subscriptions import end_subscription
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import Catalog
 from runnel.workspace_key import WorkspaceKey

@@ -19,9 +19,10 @@ from scripts.reference_language import (
 from scripts.reference_statements import STATEMENTS, Entry
 
 from runnel.algebra.graphs.graph_patterns import Graph
-from runnel.algebra.nodes.expressions import Atom, atoms
+from runnel.algebra.nodes.expressions import Atom
 from runnel.algebra.nodes.item_patterns import ItemPattern
 from runnel.algebra.nodes.render import RESERVED
+from runnel.algebra.semantics.close_conditions import leaves
 from runnel.algebra.values.stems import languages
 from runnel.families import load_part, registry
 from runnel.language.grammar.parser import parse
@@ -56,7 +57,8 @@ def test_every_kind_of_atom_has_an_example() -> None:
     for row in ATOMS:
         (parsed,) = parse(f"create feed F from A where {row.example}")
         assert isinstance(parsed.statement, statements.CreateFeed)
-        shown |= {type(atom) for atom in atoms(parsed.statement.query.conditions[0].expression)}
+        found = leaves(parsed.statement.query.conditions[0].expression)
+        shown |= {type(leaf) for leaf in found if isinstance(leaf, Atom)}
     families = {load_part(family.pattern) for family in registry().families.values()}
     assert shown == {*typing.get_args(Atom), *families} - {ItemPattern}
 

@@ -6,7 +6,6 @@ with several values an atom holds if any value satisfies it. `evaluate.holds` is
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, TypeAlias
@@ -261,18 +260,3 @@ def _has_variables(expression: Expression) -> bool:
             return _has_variables(part)
         case _:
             return isinstance(expression, Call | Constraint | ItemPattern)
-
-
-def atoms(expression: Expression) -> Iterator[Atom]:
-    """Every atom of an expression, from left to right, repeated where it is repeated; operators are none."""
-    stack: list[Expression] = [expression]
-    while stack:
-        match stack.pop():
-            case And(parts) | Or(parts):
-                stack.extend(reversed(parts))
-            case Not(part):
-                stack.append(part)
-            case atom if isinstance(atom, Atom):
-                yield atom
-            case _:
-                pass

@@ -29,44 +29,6 @@ _NODES = (
     .join(schema.revisions, (_r.feed == _f.id) & (_r.revision == _f.revision))
     .where(_f.kind == FeedKind.VIRTUAL.value)
 )
-_MICROSECOND = timedelta(microseconds=1)
-
-
-def add_feed(
-    connection: Connection,
-    name: str,
-    kind: FeedKind,
-    statement: str,
-    *,
-    address: str | None = None,
-    node: Node | None = None,
-    owner: int = ADMIN,
-    every: timedelta | None = None,
-    origin: int | None = None,
-    sheet: str | None = None,
-) -> int:
-    """Declare a feed; gives its id."""
-    result = connection.execute(
-        insert(schema.feeds)
-        .values(
-            name=name,
-            kind=kind.value,
-            address=address,
-            revision=1,
-            paused=0,
-            created=now(connection),
-            owner=owner,
-            period=None if every is None else every // _MICROSECOND,
-            origin=origin,
-            sheet=sheet,
-            bytes=0,
-        )
-        .returning(_f.id)
-    )
-    feed = int(result.scalar_one())
-    _add_revision(connection, feed, 1, statement, _encoded(node), paused=False)
-    _add_reads(connection, feed, node)
-    return feed
 
 
 def replace_feed(connection: Connection, feed: Feed, statement: str, node: Node, encoded: str | None = None) -> None:
@@ -76,8 +38,13 @@ def replace_feed(connection: Connection, feed: Feed, statement: str, node: Node,
     connection.execute(delete(schema.reads).where(schema.reads.c.feed == feed.id))
     forget_groups(connection, [feed.id])
     forget_uses(connection, [feed.id])
-    _add_revision(connection, feed.id, revision, statement, encoded or _encoded(node), paused=feed.paused)
-    _add_reads(connection, feed.id, node)
+    encoded = encoded or json.dumps(encode_node(node), separators=(",", ":"))
+    _add_revision(connection, feed.id, revision, statement, encoded, paused=feed.paused)
+    rows = [{"feed": feed.id, "source": source} for source in sorted(set(reads(node)))]
+    if rows:
+        connection.execute(insert(schema.reads), rows)
+    note_groups(connection, {feed.id: node})
+    note_uses(connection, {feed.id: node})
 
 
 def _add_revision(
@@ -95,19 +62,6 @@ def _add_revision(
             created=now(connection),
         )
     )
-
-
-def _add_reads(connection: Connection, feed: int, node: Node | None) -> None:
-    if node is not None:
-        rows = [{"feed": feed, "source": source} for source in sorted(set(reads(node)))]
-        if rows:
-            connection.execute(insert(schema.reads), rows)
-        note_groups(connection, {feed: node})
-        note_uses(connection, {feed: node})
-
-
-def _encoded(node: Node | None) -> str | None:
-    return None if node is None else json.dumps(encode_node(node), separators=(",", ":"))
 
 
 def drop_feed(connection: Connection, feed: int) -> None:

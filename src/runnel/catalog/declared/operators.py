@@ -143,11 +143,6 @@ def users_of(connection: Connection, operator: str) -> set[int]:
     return set(connection.execute(select(_u.feed).where(_u.operator == operator)).scalars())
 
 
-def operators_of(connection: Connection, feed: int) -> list[str]:
-    """The operators that a query uses itself, by name."""
-    return list(connection.execute(select(_u.operator).where(_u.feed == feed).order_by(_u.operator)).scalars())
-
-
 def use_counts(connection: Connection, owners: Collection[int] | None = None) -> Counter[str]:
     """How many live queries use each operator; of some owners, or of all."""
     query = select(_u.operator, func.count().label("count")).group_by(_u.operator)

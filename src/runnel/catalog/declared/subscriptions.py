@@ -6,60 +6,17 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, select, update
 
 from runnel.catalog.delivery import ledger
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now
 from runnel.catalog.store.sequencer import log_time
-from runnel.model.feed import ADMIN
 from runnel.model.subscription import INTERNAL, Subscription
 
 _s = schema.subscriptions.c
 _LIVE = _s.ended.is_(None)
 _MICROSECOND = timedelta(microseconds=1)
-
-
-def add_subscription(
-    connection: Connection,
-    feed: int,
-    kind: str,
-    target: str | None,
-    *,
-    since: int,
-    every: timedelta | None,
-    lifetime: timedelta | None,
-    owner: int = ADMIN,
-    ticket: bytes | None = None,
-    sheet: str | None = None,
-) -> int:
-    """Declare a subscription that starts after the sequence `since`; gives its number.
-
-    `ticket` is the digest of the ticket, which nobody keeps but who got it.
-    """
-    created = now(connection)
-    # Items are counted by the log's time, which never goes back; so a subscription's end is counted by it too.
-    accepted = log_time(connection)
-    period = None if every is None else every // _MICROSECOND
-    result = connection.execute(
-        insert(schema.subscriptions)
-        .values(
-            feed=feed,
-            kind=kind,
-            target=target,
-            period=period,
-            expires=None if lifetime is None else accepted + lifetime // _MICROSECOND,
-            since=since,
-            due=None if period is None else created + period,
-            paused=0,
-            created=created,
-            owner=owner,
-            ticket=ticket,
-            sheet=sheet,
-        )
-        .returning(_s.id)
-    )
-    return int(result.scalar_one())
 
 
 def end_subscription(connection: Connection, subscription: int) -> None:
@@ -136,14 +93,6 @@ def owner_of_message(connection: Connection, key: str) -> int | None:
     message = schema.messages.c
     query = select(_s.owner).join(schema.messages, message.subscription == _s.id).where(message.key == key)
     return connection.execute(query).scalar_one_or_none()
-
-
-def with_dead_letters(connection: Connection, owner: int) -> list[int]:
-    """The subscriptions of an owner, ended or not, that have messages which no endpoint took."""
-    message = schema.messages.c
-    query = select(_s.id).join(schema.messages, message.subscription == _s.id)
-    query = query.where(_s.owner == owner, message.state == "dead").distinct().order_by(_s.id.desc())
-    return [row.id for row in connection.execute(query)]
 
 
 def subscription_to_target(connection: Connection, target: str) -> int | None:

@@ -79,11 +79,6 @@ def cursor(connection: Connection, subscription: int) -> int | None:
     return connection.execute(select(_c.sequence).where(_c.subscription == subscription)).scalar_one_or_none()
 
 
-def cursors(connection: Connection) -> dict[int, int]:
-    """All cursors."""
-    return {row.subscription: row.sequence for row in connection.execute(select(schema.cursors))}
-
-
 def set_cursor(connection: Connection, subscription: int, sequence: int) -> None:
     """Move a cursor, or make it."""
     moved = connection.execute(
@@ -211,12 +206,6 @@ def first_open(connection: Connection, subscriptions: Sequence[int], each: int) 
     return found
 
 
-def open_messages(connection: Connection) -> list[Message]:
-    """All messages on their way, in the order in which each subscription gets them."""
-    query = select(schema.messages).where(_OPEN).order_by(_m.subscription, _m.number)
-    return [_message(row) for row in connection.execute(query)]
-
-
 def has_open(connection: Connection, subscription: int) -> bool:
     """Whether a subscription has messages that are still on their way."""
     query = select(_m.number).where(_m.subscription == subscription, _OPEN)
@@ -224,11 +213,6 @@ def has_open(connection: Connection, subscription: int) -> bool:
 
 
 # --- settling ------------------------------------------------------------------------------------------------------
-
-
-def settle(connection: Connection, message: Message, state: MessageState, outcome: str) -> None:
-    """Say how one attempt ended; an open message is tried again at once."""
-    settle_all(connection, [SettledAttempt(message, state, outcome)])
 
 
 def settle_all(connection: Connection, outcomes: Sequence[SettledAttempt]) -> None:
@@ -379,12 +363,6 @@ def messages_of(connection: Connection, subscription: int) -> list[Message]:
     """All messages of a subscription, in order."""
     query = select(schema.messages).where(_m.subscription == subscription).order_by(_m.number)
     return [_message(row) for row in connection.execute(query)]
-
-
-def message_counts(connection: Connection) -> dict[str, int]:
-    """How many messages are open, done and dead."""
-    query = select(_m.state, func.count()).group_by(_m.state)
-    return {str(state): int(count) for state, count in connection.execute(query)}
 
 
 def _message(row: Any) -> Message:

@@ -40,15 +40,6 @@ def learned_operators(connection: Connection) -> OperatorStatistics:
     return _folded(connection).bounded()
 
 
-def learned_stamp(connection: Connection) -> int | None:
-    """Changes when what is known has changed enough to be looked at again; None while nothing is known.
-
-    That is when the notes that wait are twice as many, or were folded; not for each batch.
-    """
-    row = connection.execute(select(func.min(_c.id), func.count())).one()
-    return None if row[0] is None else int(row[0]) * 64 + int(row[1]).bit_length()
-
-
 def _folded(connection: Connection) -> OperatorStatistics:
     """All rows together; each fades by what came after it, and by its age."""
     known, before = OperatorStatistics(), 0

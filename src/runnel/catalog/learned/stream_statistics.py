@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, select
+from sqlalchemy import Connection, delete, exists, func, insert, select
 
 from runnel.catalog.store import schema
 from runnel.catalog.store.connection import chunks, now
@@ -74,11 +74,11 @@ def word_frequencies(connection: Connection) -> dict[str, float]:
     return {} if known is None else dict(known.frequencies())
 
 
-def forget(connection: Connection) -> int:
-    """Forget the feeds that were dropped; gives their number."""
-    live = select(schema.feeds.c.id).where(schema.feeds.c.dropped.is_(None))
-    gone = delete(schema.statistics).where(_s.feed != WHOLE_STREAM, _s.feed.not_in(live))
-    return connection.execute(gone).rowcount
+def forget_dropped(connection: Connection) -> int:
+    """Remove the statistics of feeds that were dropped; gives their number."""
+    feed = schema.feeds.c
+    is_dropped = exists().where(feed.id == _s.feed, feed.dropped.is_not(None))
+    return connection.execute(delete(schema.statistics).where(is_dropped)).rowcount
 
 
 def _waiting(connection: Connection) -> int:

@@ -241,11 +241,6 @@ def seen_of(connection: Connection, feed: int, keys: Sequence[bytes]) -> dict[by
     return found
 
 
-def has_seen_any(connection: Connection, feed: int) -> bool:
-    """Whether a feed ever gave an item."""
-    return connection.execute(select(_e.feed).where(_e.feed == feed).limit(1)).first() is not None
-
-
 def record_seen(connection: Connection, feed: int, seen: Mapping[bytes, SeenItem]) -> None:
     """Put versions into the seen-set, or newer ones in their place; all were shown today."""
     day = now(connection) // DAY

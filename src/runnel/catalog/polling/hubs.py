@@ -160,13 +160,6 @@ def count(connection: Connection, what: str) -> None:
     connection.execute(statement.on_conflict_do_update(index_elements=["name"], set_={"value": _c.value + 1}))
 
 
-def hub_counts(connection: Connection) -> dict[str, int]:
-    """What was counted so far: `pushes` that were taken and `refused` ones."""
-    query = select(schema.counters).where(_c.name.in_([f"{_COUNTED}pushes", f"{_COUNTED}refused"]))
-    found = {row.name.removeprefix(_COUNTED): int(row.value) for row in connection.execute(query)}
-    return {"pushes": 0, "refused": 0} | found
-
-
 def _row(connection: Connection, row: Any) -> HubRow:
     return HubRow(
         feed=row.feed,

@@ -165,6 +165,8 @@ class _Turn:
             keys=self._repeat(lambda c: signing_keys.forget_keys(c, _ROWS)),
         )
         self._forget_files()
+        with self._write() as connection:
+            stream_statistics.forget_dropped(connection)
         if not self._has_time():
             return done  # the next turn goes on; the walk over all files comes last, and once
         removed = remove_orphans(root.catalog, root.storage, older_than=settings.orphan_seconds)

@@ -26,7 +26,6 @@ LANGUAGE: Final = "a language such as english"
 TYPE: Final = "a type such as text"
 POLICY: Final = "`unknown` or `retry`"
 ALL_FEEDS: Final = "`all feeds`"
-FROM_LAST: Final = "`from last`"
 
 FIRST: Final = (STATEMENT, CONDITION, ARGUMENT, CONSTANT, CALCULATION)
 """These are named before all others."""

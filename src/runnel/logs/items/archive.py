@@ -28,11 +28,6 @@ _SEGMENTS = 20_000
 _ROWS = 5_000
 
 
-def archive_matched(catalog: Catalog, storage: Storage, *, epoch: int, at_least: int = 1) -> int:
-    """Merge matched segments where it is due, all of them; gives how many segments were merged into others."""
-    return sum(len(run.pieces) for run in archive_steps(catalog, storage, epoch=epoch, at_least=at_least))
-
-
 def archive_steps(
     catalog: Catalog, storage: Storage, *, epoch: int, at_least: int = 1
 ) -> Iterator[MergeRun[ItemSegment]]:

@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from runnel.sources.documents.dates import parse_date
 from runnel.sources.documents.document_head import DAY, DocumentHead, whole_number
 
-HOUR = 3600.0
 _DIRECTIVE = re.compile(r'([a-z-]+)\s*(?:=\s*"?([^",\s]*)"?)?', re.IGNORECASE)
 _CHARSET = re.compile(r""";\s*charset\s*=\s*["']?([A-Za-z0-9][A-Za-z0-9_.:-]{0,39})""", re.IGNORECASE)
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.log_upkeep import collect_garbage
 
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import match_segments, plan_versions
@@ -18,7 +19,6 @@ from runnel.catalog.store import schema
 from runnel.engine import Engine, connect
 from runnel.engine.planning import plan_change
 from runnel.errors import CorruptDataError, NotFoundError
-from runnel.logs.garbage import collect_garbage
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base, compile_merged
 from runnel.matching.explain.explain_query import explain_query

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import typer
 from sqlalchemy import text
+from tests import catalog_rows
 from tests.contracts.test_catalog_versions import next_history
 from tests.services import PostgreSQL, postgresql
 from tests.unit.engine.upkeep.long_life import LongLife
 from typer.testing import CliRunner
 
 from runnel.catalog.access.workspace_secrets import workspace_secret
-from runnel.catalog.declared import feeds
 from runnel.catalog.delivery import ledger
 from runnel.catalog.logs import match_segments, plan_versions
 from runnel.catalog.store import leases, migrations, schema, sequencer
@@ -336,7 +336,7 @@ def test_a_backup_of_an_older_version_is_restored_and_brought_up_to_date(
     target, first = tmp_path / "backup", "First"
     with life.root.catalog.write() as connection:
         for name in (first, "Second"):
-            feeds.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};")
+            catalog_rows.add_feed(connection, name, FeedKind.SOURCE, f"register feed {name};")
     back_up(life.root, target)
     later = next_history()
     [step] = later.steps

@@ -17,10 +17,14 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from sqlalchemy import Connection, text
+from tests import catalog_rows
+from tests.log_upkeep import collect_garbage
 from tests.services import PostgreSQL, postgresql
 from tests.unit.engine.upkeep.long_life import FEED, LongLife
 
+from runnel.catalog.declared import feeds
 from runnel.catalog.delivery import ledger, receipts
+from runnel.catalog.learned import stream_statistics
 from runnel.catalog.logs import item_segments as manifest
 from runnel.catalog.logs import plan_versions, quarantine
 from runnel.catalog.logs.match_segments import match_segments
@@ -31,8 +35,9 @@ from runnel.catalog.store.connection import Catalog
 from runnel.engine.upkeep.maintenance import MaintenanceReport, run_maintenance
 from runnel.engine.workspace import Workspace, open_workspace
 from runnel.errors import FencedError, NotFoundError
-from runnel.logs.garbage import collect_garbage
+from runnel.model.feed import FeedKind
 from runnel.model.item import Item, attributes_of
+from runnel.model.learned.stream_statistics import StreamSample
 from runnel.model.message import Message, MessageState
 from runnel.storage.file_storage import FileStorage
 
@@ -250,7 +255,7 @@ def test_what_is_old_goes_but_not_what_somebody_still_needs(life: LongLife) -> N
     run_maintenance(root, life.epoch, chores=True)
     assert life.retained == 24, "so does an open message"
     with root.catalog.write() as connection:
-        ledger.settle(connection, Message(1, 1, 26, 30, 1, "k", "d"), MessageState.DONE, "sent")
+        catalog_rows.settle(connection, Message(1, 1, 26, 30, 1, "k", "d"), MessageState.DONE, "sent")
     run_maintenance(root, life.epoch, chores=True)
     assert life.retained == 36
     life.check(root)
@@ -365,6 +370,19 @@ def test_the_oldest_bytes_put_aside_go_first_and_a_note_stays(life: LongLife) ->
     assert list(root.storage.files("quarantine")) == []
 
 
+def test_statistics_of_dropped_feeds_go(life: LongLife) -> None:
+    with life.root.catalog.write() as connection:
+        kept, dropped = (
+            catalog_rows.add_feed(connection, name, FeedKind.SOURCE, "…") for name in ("Kept", "Dropped")
+        )
+        stream_statistics.note(connection, {feed: StreamSample(1, {"rock": 1}) for feed in (kept, dropped)})
+        stream_statistics.learn(connection)
+        feeds.drop_feed(connection, dropped)
+    run_maintenance(life.root, life.epoch, chores=True)
+    with life.root.catalog.read() as connection:
+        assert set(stream_statistics.learned(connection)) == {stream_statistics.WHOLE_STREAM, kept}
+
+
 def test_plans_that_no_batch_needs_go_with_their_files(life: LongLife) -> None:
     root = _keeping(life, orphan_seconds=0.0)
     with root.catalog.write() as connection:
@@ -397,7 +415,7 @@ def test_messages_become_receipts(life: LongLife) -> None:
         ledger.record_messages(connection, sent)
         for message in sent[:3]:
             state = MessageState.DEAD if message.number == 2 else MessageState.DONE
-            ledger.settle(connection, message, state, "outcome")
+            catalog_rows.settle(connection, message, state, "outcome")
         before = receipts.message_counts(connection)
     assert before == {"open": 1, "done": 2, "dead": 1}
     life.advance(days=11)
@@ -408,7 +426,7 @@ def test_messages_become_receipts(life: LongLife) -> None:
         receipt = receipts.receipt_of(connection, 1)
         assert receipt is not None
         assert (receipt.number, receipt.done, receipt.dead, receipt.items) == (3, 2, 1, 6)
-        ledger.settle(connection, sent[3], MessageState.DONE, "late")
+        catalog_rows.settle(connection, sent[3], MessageState.DONE, "late")
     life.advance(days=11)
     assert run_maintenance(root, life.epoch, chores=True).folded == 0, "the newest stays, for its number"
     with root.catalog.read() as connection:
@@ -488,7 +506,7 @@ def _eventful(folder: Path, **more: Any) -> LongLife:
         quarantine.add_quarantined(connection, Quarantined("item", "a", "broken", path="quarantine/1"))
         ledger.record_messages(connection, [Message(1, n, 1, 1, 1, f"k{n}", "d") for n in (1, 2)])
         for number in (1, 2):
-            ledger.settle(connection, Message(1, number, 1, 1, 1, f"k{number}", "d"), MessageState.DONE, "sent")
+            catalog_rows.settle(connection, Message(1, number, 1, 1, 1, f"k{number}", "d"), MessageState.DONE, "sent")
     for _ in range(6):
         life.accept(2)
         life.match(2)

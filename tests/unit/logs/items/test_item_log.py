@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.log_upkeep import archive_matched, collect_garbage
 
 from runnel.catalog.logs import item_segments as manifest
 from runnel.catalog.logs import match_segments
@@ -16,8 +17,6 @@ from runnel.catalog.store import leases
 from runnel.catalog.store.connection import Catalog
 from runnel.engine.workspace_identity import claim_new
 from runnel.errors import CorruptDataError, StorageFullError
-from runnel.logs.garbage import collect_garbage
-from runnel.logs.items.archive import archive_matched
 from runnel.logs.items.item_log import Accepted, ItemLog
 from runnel.model.item import Item, attributes_of
 from runnel.storage.file_storage import FileStorage

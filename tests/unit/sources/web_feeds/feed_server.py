@@ -15,6 +15,7 @@ from random import Random
 from typing import Any
 
 from aiohttp import web
+from tests import catalog_rows
 
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs import quarantine
@@ -135,7 +136,7 @@ class PollWorld:
         address = path if "://" in path else self.server.url(path)
         called = name or path.strip("/").title()
         with self.root.catalog.write() as connection:
-            return feeds.add_feed(
+            return catalog_rows.add_feed(
                 connection,
                 called,
                 FeedKind.SOURCE,

@@ -15,6 +15,7 @@ import pytest
 from aiohttp import web
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from tests import catalog_rows
 from tests.unit.sources.web_feeds.feed_server import FeedServer, Page, PollWorld, rss
 
 from runnel.catalog.access import owners
@@ -101,7 +102,7 @@ class World(PollWorld):
 
     def counted(self) -> dict[str, int]:
         with self.root.catalog.read() as connection:
-            return hubs.hub_counts(connection)
+            return catalog_rows.hub_counts(connection)
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ import numpy as np
 
 from runnel.algebra.graphs.edges import AllOf, AnyOf, Certain, Comparison, Complement, Edge, GraphFilter, Node
 from runnel.algebra.graphs.graph_patterns import Graph
-from runnel.algebra.graphs.rdf_terms import Sort, known_term
+from runnel.algebra.graphs.rdf_terms import known_term
 from runnel.algebra.nodes.calls import RELATIONS, Relation, Variable
 from runnel.arrays import IDENTIFIER, Array, Arrays, Rows, Texts
 
@@ -194,7 +194,3 @@ class _Collecting:
                 for one in parts[1:]:
                     found += [*self._program(one), code]
                 return found
-
-
-ORDERED = (Sort.TEXT, Sort.NUMBER, Sort.TRUTH, Sort.MOMENT, Sort.DAY)
-"""The sorts of terms that have an order."""
