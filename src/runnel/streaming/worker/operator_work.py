@@ -21,9 +21,9 @@ logger = logging.getLogger("runnel")
 
 @lru_cache(maxsize=1)
 def operators(storage_url: str, share: float) -> Operators:
-    """The operators of the root that this process works for."""
+    """The operators of the workspace that this process works for."""
     storage = open_storage(storage_url)
-    opened = Operators(storage, OperatorEnvironment.kept(storage), share)
+    opened = Operators(storage, OperatorEnvironment.kept(storage, share))
     opened.caller.notebook.on_calls = lambda: touch_mark(storage)
     return opened
 
