@@ -46,7 +46,7 @@ from runnel.engine import Engine, connect
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.contract import Matcher
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
-from runnel.matching.operators.decide.decider import Decisions
+from runnel.matching.operators.decide.decider import Decider, Decisions
 from runnel.matching.operators.decide.operators_in_process import Operators
 from runnel.matching.operators.plugins.contract import Failed, Question
 from runnel.model.item import Item
@@ -137,8 +137,8 @@ class Deciding:
     def operators(self, order: str, segments: Sequence[str] = ()) -> Operators:
         """Operators that know nothing but what is in these files."""
         root = self.engine.root
-        means = replace(OperatorEnvironment.of(root.settings), order=order, cache_bytes=1 << 30)
-        made = Operators(root.storage, means)
+        environment = replace(OperatorEnvironment.of(root.settings, root.storage), order=order, cache_bytes=1 << 30)
+        made = Operators(root.storage, environment)
         made.use(self.declarations, segments)
         return made
 
@@ -177,11 +177,8 @@ class Measured:
         }
 
 
-def measure(
-    deciding: Deciding, operators: Operators, learned: OperatorStatistics, batches: Sequence[ItemBatch]
-) -> Measured:
-    """Decide batches, by what was learned."""
-    decider = operators.decider(deciding.plan, learned)
+def measure(deciding: Deciding, operators: Operators, decider: Decider, batches: Sequence[ItemBatch]) -> Measured:
+    """Decide batches."""
     filtered = [deciding.matcher.match(batch) for batch in batches]
     operators.caller.take_learned()
     began = time.process_time()
@@ -202,9 +199,9 @@ def process(engine: Engine, interests: Sequence[Interest], options: argparse.Nam
     first: str | None = None
     for order in options.orders.split(","):
         operators = deciding.operators(order)
-        operators.decider(deciding.plan, learned)
+        decider = operators.new_decider(deciding.plan, learned)
         for cache in ("cold", "in memory"):
-            measured = measure(deciding, operators, learned, batches if cache == "cold" else again)
+            measured = measure(deciding, operators, decider, batches if cache == "cold" else again)
             answers = digest(measured.found)
             first = first or answers
             figures = measured.figures(len(items))
@@ -213,7 +210,8 @@ def process(engine: Engine, interests: Sequence[Interest], options: argparse.Nam
         operators.close()
         if kept is not None and order == "":
             anew = deciding.operators(order, [kept.path])
-            figures = measure(deciding, anew, learned, again).figures(len(items))
+            decider = anew.new_decider(deciding.plan, learned)
+            figures = measure(deciding, anew, decider, again).figures(len(items))
             anew.close()
             size = {"file_bytes": kept.bytes, "answers": kept.answers, "bytes_per_answer": kept.bytes / kept.answers}
             say(NAME, "process", order="chosen", cache="in a file", **figures, **size, megabytes=private_megabytes())
@@ -223,7 +221,7 @@ def process(engine: Engine, interests: Sequence[Interest], options: argparse.Nam
 def learn(deciding: Deciding, options: argparse.Namespace) -> OperatorStatistics:
     """What is learned from other items."""
     operators = deciding.operators("")
-    decider = operators.decider(deciding.plan, OperatorStatistics())
+    decider = operators.new_decider(deciding.plan, OperatorStatistics())
     for batch in deciding.batches(list(make_news(options.seed, options.learning, week=1))):
         operators.note(decider, decider.decide(batch, deciding.matcher.match(batch)))
     learned = operators.caller.take_learned()
@@ -235,7 +233,7 @@ def learn(deciding: Deciding, options: argparse.Namespace) -> OperatorStatistics
 
 def workload(deciding: Deciding, interests: Sequence[Interest], batches: Sequence[ItemBatch]) -> None:
     """What there is to decide."""
-    ways = deciding.operators("").decider(deciding.plan, OperatorStatistics()).ways
+    ways = deciding.operators("").new_decider(deciding.plan, OperatorStatistics()).ways
     found = joined([deciding.matcher.match(batch) for batch in batches])
     items = sum(map(len, batches))
     operated = found.queries >= FIRST_OPERATOR_DISJUNCT
@@ -273,7 +271,7 @@ def unshared(
     batch = ItemBatch.of(items, deciding.ids)
     found = deciding.matcher.match(batch)
     operators = deciding.operators("adaptive")
-    decided = operators.decider(deciding.plan, learned).decide(batch, found)
+    decided = operators.new_decider(deciding.plan, learned).decide(batch, found)
     of_row: dict[int, list[int]] = {}
     for row, query in sorted(_undecided(found)):
         of_row.setdefault(row, []).append(query)

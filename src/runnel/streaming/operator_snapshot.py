@@ -1,18 +1,23 @@
-"""What travels with slices to the workers for the sake of operators, and how the driver puts it together.
+"""What workers need to know of operators: a short text in every slice, which names files of the workspace.
 
-Secrets never travel: what look-ups and services need is in a file of the root, see
+In: the catalog, in the driver. Out: the text, which workers load. The declarations of operators are in a file that is
+named by its digest and stays the same until an operator is registered or dropped. Secrets are in another file, see
 `matching.operators.ask.operator_environment`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
 import time
 import uuid
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING
 
+from runnel.errors import CorruptDataError
 from runnel.matching.operators.ask.operator_environment import FOLDER
 from runnel.model.operator import OperatorDeclaration
 from runnel.storage.file_storage import Storage
@@ -21,76 +26,96 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 _LEARNED = f"{FOLDER}/learned"
+_DECLARED = f"{FOLDER}/declared"
 _KEPT = 3
 _SECONDS, _MOST_SECONDS = 15.0, 600.0
-"""How long workers go on by what was learned before: at first briefly, then longer and longer."""
+"""How long workers use what was learned before: at first briefly, then longer and longer."""
+
+_UNUSED_SECONDS = 86_400.0
+"""Declarations that no batch has used for this long are removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorSnapshot:
-    """The operators that there are, where known answers and what was learned lie, and which items are there again.
+    """The files with declarations, known answers and what was learned, and the items that are in the log again.
 
-    `again` has, by the sequence of an item that is in the log once more, the queries for which alone it counts.
+    `again` has, by the sequence of such an item, the queries for which alone it counts.
     """
 
-    declarations: tuple[OperatorDeclaration, ...] = ()
+    declared: str | None = None
     segments: tuple[str, ...] = ()
     learned: str | None = None
     share: float = 1.0
     again: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
 
     def dump(self) -> str | None:
-        """As text; None where there is nothing to say."""
-        if not self.declarations and not self.again:
-            return None
-        told = {
-            "declarations": [one.to_json() for one in self.declarations],
-            "segments": self.segments,
-            "learned": self.learned,
-            "share": self.share,
-            "again": {str(sequence): queries for sequence, queries in self.again.items()},
-        }
-        return json.dumps(told)
+        """The snapshot as text; None where there are neither operators nor such items."""
+        return json.dumps(asdict(self)) if self.declared is not None or self.again else None
 
     @staticmethod
     def load(text: str | None) -> OperatorSnapshot:
-        """The brief of a text."""
+        """The snapshot of a text."""
         if not text:
             return OperatorSnapshot()
         told = json.loads(text)
-        return OperatorSnapshot(
-            tuple(map(OperatorDeclaration.from_json, told["declarations"])),
-            tuple(told["segments"]),
-            told["learned"],
-            told["share"],
-            {int(sequence): tuple(queries) for sequence, queries in told["again"].items()},
-        )
+        again = {int(sequence): tuple(queries) for sequence, queries in told["again"].items()}
+        return OperatorSnapshot(told["declared"], tuple(told["segments"]), told["learned"], told["share"], again)
+
+
+def read_declarations(storage: Storage, path: str) -> tuple[OperatorDeclaration, ...]:
+    """The declarations of a snapshot's file."""
+    data = storage.read(path)
+    if path != _declared_path(data):
+        raise CorruptDataError(f"{path} does not have the declarations that it had")
+    return tuple(map(OperatorDeclaration.from_json, json.loads(data)))
+
+
+def _declared_path(data: bytes) -> str:
+    return f"{_DECLARED}/{hashlib.blake2b(data, digest_size=16).hexdigest()}.json"
 
 
 class OperatorSnapshots:
-    """Puts briefs together, in the driver; what was learned is written down when it has changed."""
+    """Makes snapshots, in the driver, and writes the files that they name."""
 
     def __init__(self, storage: Storage, share: float) -> None:
         self._storage = storage
         self._share = share
+        self._declared: str | None = None
         self._learned: tuple[float, str | None] | None = None
         self._pause = _SECONDS
 
     def brief(self, connection: Connection, after: int, upto: int) -> OperatorSnapshot:
-        """The brief for the items in (after, upto]."""
+        """The snapshot for the items in (after, upto]."""
         from runnel.catalog.declared.operators import callable_operators
         from runnel.catalog.learned.operator_cache import live_segments
         from runnel.catalog.logs.undecided import supplements_between
 
         again = {one.sequence: one.queries for one in supplements_between(connection, after, upto)}
-        declarations = tuple(callable_operators(connection))
+        declarations = callable_operators(connection)
         if not declarations:
             return OperatorSnapshot(again=again)
         segments = tuple(one.path for one in live_segments(connection))
-        return OperatorSnapshot(declarations, segments, self._known(connection), self._share, again)
+        declared = self._write_declarations(declarations)
+        return OperatorSnapshot(declared, segments, self._known(connection), self._share, again)
+
+    def _write_declarations(self, declarations: Sequence[OperatorDeclaration]) -> str:
+        """The file with these declarations, which is marked as used now."""
+        data = json.dumps([one.to_json() for one in declarations]).encode()
+        path = _declared_path(data)
+        file = self._storage.local(path)
+        if path == self._declared and file.exists():
+            os.utime(file)
+            return path
+        self._storage.replace(path, data)
+        self._declared = path
+        for other in file.parent.glob("*.json"):
+            with suppress(FileNotFoundError):  # another process removes them, too
+                if other.stat().st_mtime < time.time() - _UNUSED_SECONDS:
+                    other.unlink()
+        return path
 
     def _known(self, connection: Connection) -> str | None:
-        """Where what was learned lies; written anew now and then, for workers choose their order by it."""
+        """The file with what was learned, by which workers choose their order; written again now and then."""
         from runnel.catalog.learned.operator_statistics import learned_operators
 
         if self._learned is None or time.monotonic() - self._learned[0] >= self._pause:
@@ -105,7 +130,7 @@ class OperatorSnapshots:
         return self._learned[1]
 
     def _drop_old(self, newest: str) -> None:
-        """Only the last few are of use: whoever finds one gone does without."""
+        """Remove all but the last few: a worker that finds its file gone does without it."""
         folder = self._storage.local(newest).parent
         old = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime)[:-_KEPT]
         for path in old:

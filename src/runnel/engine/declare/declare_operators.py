@@ -27,7 +27,6 @@ from runnel.language.nearest import did_you_mean
 from runnel.language.printing import print_parameters, print_statement, render_budget, render_span
 from runnel.language.syntax.statements import DropOperator, Name, RegisterOperator, Statement
 from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
-from runnel.matching.operators.plugins.contract import OperatorContext
 from runnel.matching.operators.plugins.operator_process import describe_operator
 from runnel.matching.operators.plugins.registry import Signature
 from runnel.model.learned.operator_statistics import OperatorStatistics, operator_key
@@ -67,7 +66,12 @@ def _refuse_people(actor: Actor, span: Span) -> None:
 
 
 def _load(root: Workspace, statement: RegisterOperator) -> OperatorDeclaration:
-    known = OperatorDeclaration(statement.name.text, 0, statement.source)
+    known = OperatorDeclaration(statement.name.text, 0, statement.source, configuration=statement.configuration)
+    known = replace(
+        known,
+        time_limit=_first(statement.time_limit, None, known.time_limit),
+        concurrency=_first(statement.concurrency, None, known.concurrency),
+    )
     says = _says(root, statement, known)
     _refuse_other_parameters(statement, says)
     return replace(
@@ -78,33 +82,23 @@ def _load(root: Workspace, statement: RegisterOperator) -> OperatorDeclaration:
         pure=_first(statement.pure, says.pure, known.pure),
         reads=_first(statement.reads, says.reads, known.reads),
         batch=_first(statement.batch, says.batch, known.batch),
-        time_limit=_first(statement.time_limit, None, known.time_limit),
-        concurrency=_first(statement.concurrency, None, known.concurrency),
         budget=Budget(statement.calls, statement.seconds),
         on_error=_first(statement.on_error, None, known.on_error),
         retry_for=_first(statement.retry_for, None, known.retry_for),
-        configuration=statement.configuration,
     )
 
 
 def _says(root: Workspace, statement: RegisterOperator, known: OperatorDeclaration) -> Signature:
-    """What the operator says of itself. It is made with its configuration and let go of again; nothing is asked."""
-    means = OperatorEnvironment.of(root.settings)
-    place: OperatorContext = replace(
-        means.place(root.storage),
-        name=statement.name.text,
-        configuration=dict(statement.configuration),
-        time_limit=_first(statement.time_limit, None, known.time_limit).total_seconds(),
-        concurrency=_first(statement.concurrency, None, known.concurrency),
-    )
+    """The signature of the operator. It is made with its configuration and closed again; nothing is asked."""
+    environment = OperatorEnvironment.of(root.settings, root.storage)
     try:
-        return describe_operator(statement.source, means.modules, place=place, megabytes=means.megabytes)
+        return describe_operator(known.source, environment.context(known), environment.modules, environment.megabytes)
     except InputError as error:
         hint = error.hint
         if ":" in statement.source and "not allowed" in error.message:
             hint = f"{hint}; the setting operator_modules says which are"
         elif hint is None and statement.configuration:
-            hint = f"look at what `with (…)` says; files that it names lie in {place.folder}"
+            hint = f"look at what `with (…)` says; files that it names lie in {environment.folder}"
         message = f"{error.place}: {error.message}" if error.place else error.message
         raise StatementError(message, hint=hint, span=statement.place) from error
 

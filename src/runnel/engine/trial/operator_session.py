@@ -44,7 +44,7 @@ class OperatorSession:
             declarations = callable_operators(connection, versions=_ALL)
             segments = [one.path for one in live_segments(connection)]
             self._learned: OperatorStatistics = learned_operators(connection)
-        self._operators: Operators = Operators(root.storage, OperatorEnvironment.of(root.settings))
+        self._operators: Operators = Operators(root.storage, OperatorEnvironment.of(root.settings, root.storage))
         self._operators.use(declarations, segments)
         self.reasons: dict[str, str] = {}
         """Why operators gave no answer, by name."""
@@ -53,7 +53,7 @@ class OperatorSession:
         """The matcher of a plan, with its ways decided."""
         from runnel.matching.operators.decide.operators_in_process import DecidingMatcher
 
-        return DecidingMatcher(matcher, self._operators.decider(plan, self._learned))
+        return DecidingMatcher(matcher, self._operators.new_decider(plan, self._learned))
 
     def answers(self, attributes: Attributes) -> Answers:
         """What operators say of one item; each call is asked once."""

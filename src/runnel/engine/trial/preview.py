@@ -200,6 +200,6 @@ def _brief(root: Workspace, spark: Any, past: PastItems) -> str | None:
     share = 1.0 / spark.sparkContext.defaultParallelism
     with root.catalog.read() as connection:
         brief = OperatorSnapshots(root.storage, share).brief(connection, past.after, past.upto)
-    if brief.declarations:
+    if brief.declared is not None:
         OperatorEnvironment.of(root.settings).keep(root.storage)
     return brief.dump()

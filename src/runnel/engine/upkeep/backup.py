@@ -61,6 +61,7 @@ from runnel.storage.checksums import check_file
 from runnel.storage.file_storage import Storage
 
 _LEARNED = f"{OPERATORS}/learned"
+_DECLARED = f"{OPERATORS}/declared"
 _ATTEMPTS = 5
 _CHUNK = 1 << 20
 _FOR_EVER = 1 << 62
@@ -246,12 +247,12 @@ def _folder_files(folder: Path) -> Iterator[str]:
 
 
 def _operator_files(storage: Storage) -> Iterator[str]:
-    """The files that people put where operators find them; known answers and what was learned are made again.
+    """The files that the admin gave operators; known answers, declarations and what was learned are made again.
 
     As with operators, a link counts as the file that it leads to, unless that is elsewhere.
     """
     folder = storage.local(OPERATORS)
-    made = [storage.local(one) for one in (ANSWERS, _LEARNED)]
+    made = [storage.local(one) for one in (ANSWERS, _LEARNED, _DECLARED)]
     for path in sorted(folder.rglob("*")):
         is_ours = any(path.is_relative_to(one) for one in made)
         if not is_ours and path.is_file() and path.resolve().is_relative_to(folder.resolve()):

@@ -1,4 +1,4 @@
-"""The loops of orders that go through disjuncts one after another (sections 4.1, 4.2.2 and 5.2)."""
+"""The loop of orders that go through disjuncts one after another (sections 4.1, 4.2.2 and 5.2)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def independent(
     places: Array,
     touched: Array,
 ) -> Number:
-    """Section 5.2, naive: each way for itself, until a test of it fails; answers are remembered, rejections not."""
+    """Section 5.2, naive: each disjunct until a test of it fails; answers are remembered, rejections are not."""
     entry, stop, looked = places[item], pair_entries[item_pairs[item + 1]], 0
     while entry < stop and done[entry_slots[entry]]:
         looked += 1
@@ -48,7 +48,7 @@ def marked_disjunct(
     marked: Array,
     touched: Array,
 ) -> Number:
-    """Section 4.1, lines 5 to 10: all of a marked way that some undecided way needs, even after it is rejected."""
+    """Section 4.1, lines 5 to 10: all of a marked disjunct that any undecided one needs, even once it is rejected."""
     entry, stop, looked = places[item], pair_entries[item_pairs[item + 1]], 0
     found: Number = NOTHING
     while entry < stop:
@@ -105,28 +105,23 @@ def of_chain(
 
 
 @inlined
-def apply_to_one(
+def note_failures(
     first: Number,
     last: Number,
     answers: Array,
     start: Number,
     is_failed: Number,
-    slot_pairs: Array,
     slot_tests: Array,
     slot_entries: Array,
-    outcomes: Array,
-    remaining: Array,
     failed: Array,
-) -> Number:
-    """Where rejections are not shared: note for every entry whether its test passed, too."""
+) -> None:
+    """Where rejections are not shared: note for every entry of a slot whether its test passed."""
     for place in range(first, last):
-        holds = not is_failed and answers[start + slot_tests[place]] != 0
-        failed[slot_entries[place]] = not holds
-    return apply_to_pairs(first, last, answers, start, is_failed, slot_pairs, slot_tests, outcomes, remaining)
+        failed[slot_entries[place]] = is_failed or answers[start + slot_tests[place]] == 0
 
 
 @kernel
-def advance_independent(
+def advance_disjuncts(
     layout: BatchLayout,
     state: BatchState,
     items: Array,
@@ -138,13 +133,14 @@ def advance_independent(
     calls: Array,
     costs: Array,
 ) -> None:
-    """Disjunct after disjunct, test after test until one fails, whatever other disjuncts have learned."""
+    """Disjunct after disjunct, as the kind of order has it: its state has arrays for what only this kind keeps."""
     item_pairs, pair_entries, entry_pairs = layout.item_pairs, layout.pair_entries, layout.entry_pairs
     entry_slots, slot_calls, slot_offsets = layout.entry_slots, layout.slot_calls, layout.slot_offsets
     slot_pairs, slot_tests, slot_entries = layout.slot_pairs, layout.slot_tests, layout.slot_entries
     outcomes, remaining, done, undecided = state.outcomes, state.remaining, state.done, state.undecided
     places, asked, named, touched = state.places, state.asked, state.named, state.touched
-    failed = state.failed
+    failed, marked = state.failed, state.marked
+    keeps_failures, finishes_disjuncts = len(failed) > 0, len(marked) > 0
     # fmt: off
     for number in range(len(items)):
         item = items[number]
@@ -157,101 +153,19 @@ def advance_independent(
                 first, last = slot_offsets[slot], slot_offsets[slot + 1]
                 done[slot] = 1
                 touched[item] += last - first
-                undecided[item] -= apply_to_one(
-                    first, last, answers, start, is_failed, slot_pairs, slot_tests, slot_entries, outcomes,
-                    remaining, failed)
-            slot = independent(
-                item, item_pairs, pair_entries, entry_pairs, entry_slots, done, failed, places, touched)
-            if slot == NOTHING or not is_known:
-                break
-            calls[item] += 1
-            costs[item] += call_costs[slot_calls[slot]]
-        named[item] = slot
-    # fmt: on
-
-
-@kernel
-def advance_marked(
-    layout: BatchLayout,
-    state: BatchState,
-    items: Array,
-    answers: Array,
-    starts: Array,
-    failures: Array,
-    is_known: bool,
-    call_costs: Array,
-    calls: Array,
-    costs: Array,
-) -> None:
-    """Disjunct after disjunct; of one that was begun, every call that any undecided disjunct needs."""
-    item_pairs, pair_entries, entry_pairs = layout.item_pairs, layout.pair_entries, layout.entry_pairs
-    entry_slots, slot_calls, slot_offsets = layout.entry_slots, layout.slot_calls, layout.slot_offsets
-    slot_pairs, slot_tests = layout.slot_pairs, layout.slot_tests
-    outcomes, remaining, done, undecided = state.outcomes, state.remaining, state.done, state.undecided
-    places, asked, named, touched = state.places, state.asked, state.named, state.touched
-    marked = state.marked
-    # fmt: off
-    for number in range(len(items)):
-        item = items[number]
-        slot = asked[item]
-        asked[item] = NOTHING
-        while True:
-            if slot != NOTHING:
-                start = starts[slot_calls[slot]] if is_known else starts[number]
-                is_failed = not is_known and failures[number] != 0
-                first, last = slot_offsets[slot], slot_offsets[slot + 1]
-                done[slot] = 1
-                touched[item] += last - first
+                if keeps_failures:
+                    note_failures(first, last, answers, start, is_failed, slot_tests, slot_entries, failed)
                 undecided[item] -= apply_to_pairs(
                     first, last, answers, start, is_failed, slot_pairs, slot_tests, outcomes, remaining)
             slot = NOTHING
-            if undecided[item]:
+            if keeps_failures:
+                slot = independent(
+                    item, item_pairs, pair_entries, entry_pairs, entry_slots, done, failed, places, touched)
+            elif undecided[item] and finishes_disjuncts:
                 slot = marked_disjunct(
                     item, item_pairs, pair_entries, entry_pairs, entry_slots, slot_offsets, slot_pairs, done,
                     outcomes, places, marked, touched)
-            if slot == NOTHING or not is_known:
-                break
-            calls[item] += 1
-            costs[item] += call_costs[slot_calls[slot]]
-        named[item] = slot
-    # fmt: on
-
-
-@kernel
-def advance_chains(
-    layout: BatchLayout,
-    state: BatchState,
-    items: Array,
-    answers: Array,
-    starts: Array,
-    failures: Array,
-    is_known: bool,
-    call_costs: Array,
-    calls: Array,
-    costs: Array,
-) -> None:
-    """Disjunct after disjunct, test after test, until the disjunct is decided."""
-    item_pairs, pair_entries, entry_pairs = layout.item_pairs, layout.pair_entries, layout.entry_pairs
-    entry_slots, slot_calls, slot_offsets = layout.entry_slots, layout.slot_calls, layout.slot_offsets
-    slot_pairs, slot_tests = layout.slot_pairs, layout.slot_tests
-    outcomes, remaining, done, undecided = state.outcomes, state.remaining, state.done, state.undecided
-    places, asked, named, touched = state.places, state.asked, state.named, state.touched
-    # fmt: off
-    for number in range(len(items)):
-        item = items[number]
-        slot = asked[item]
-        asked[item] = NOTHING
-        while True:
-            if slot != NOTHING:
-                start = starts[slot_calls[slot]] if is_known else starts[number]
-                is_failed = not is_known and failures[number] != 0
-                first, last = slot_offsets[slot], slot_offsets[slot + 1]
-                done[slot] = 1
-                touched[item] += last - first
-                undecided[item] -= apply_to_pairs(
-                    first, last, answers, start, is_failed, slot_pairs, slot_tests, outcomes, remaining)
-            slot = NOTHING
-            if undecided[item]:
+            elif undecided[item]:
                 slot = of_chain(
                     item, item_pairs, pair_entries, entry_pairs, entry_slots, done, outcomes, places, touched)
             if slot == NOTHING or not is_known:
@@ -262,6 +176,6 @@ def advance_chains(
     # fmt: on
 
 
-INDEPENDENT = OrderKind(advance_independent, _ENTRY_SECONDS, keeps_failures=True)
-MARKED = OrderKind(advance_marked, _ENTRY_SECONDS)
-CHAINS = OrderKind(advance_chains, _ENTRY_SECONDS)
+INDEPENDENT = OrderKind(advance_disjuncts, _ENTRY_SECONDS, keeps_failures=True)
+MARKED = OrderKind(advance_disjuncts, _ENTRY_SECONDS, finishes_disjuncts=True)
+CHAINS = OrderKind(advance_disjuncts, _ENTRY_SECONDS)

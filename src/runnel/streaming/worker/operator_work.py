@@ -1,4 +1,4 @@
-"""Operators in a Spark worker, and what it tells the commit of them."""
+"""Operators in a Spark worker, and what it reports of them to the commit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from runnel.matching.operators.decide.decider import Decisions, Key, UndecidedQu
 from runnel.matching.operators.decide.operators_in_process import Operators
 from runnel.model.item_batch import ItemBatch
 from runnel.model.learned.operator_statistics import OperatorStatistics
+from runnel.model.operator import OperatorDeclaration
 from runnel.storage.file_storage import Storage, open_storage
+from runnel.streaming.operator_snapshot import read_declarations
 from runnel.streaming.worker.progress_mark import touch_mark
 
 logger = logging.getLogger("runnel")
@@ -21,11 +23,17 @@ logger = logging.getLogger("runnel")
 
 @lru_cache(maxsize=1)
 def operators(storage_url: str, share: float) -> Operators:
-    """The operators of the root that this process works for."""
+    """The operators of the workspace that this process works for."""
     storage = open_storage(storage_url)
-    opened = Operators(storage, OperatorEnvironment.kept(storage), share)
+    opened = Operators(storage, OperatorEnvironment.kept(storage, share))
     opened.caller.notebook.on_calls = lambda: touch_mark(storage)
     return opened
+
+
+@lru_cache(maxsize=2)
+def declarations_at(storage_url: str, path: str | None) -> tuple[OperatorDeclaration, ...]:
+    """The operators that a snapshot names; read once for all slices that name the same file."""
+    return () if path is None else read_declarations(open_storage(storage_url), path)
 
 
 @lru_cache(maxsize=2)
@@ -34,7 +42,7 @@ def _read_learned(storage_url: str, path: str) -> OperatorStatistics:
 
 
 def learned_at(storage: Storage, path: str | None) -> OperatorStatistics:
-    """What was learned of operators; where it lies no longer, nothing: it decides speed alone."""
+    """What was learned of operators; nothing where the file is gone, since it only affects speed."""
     if path is None:
         return OperatorStatistics()
     try:

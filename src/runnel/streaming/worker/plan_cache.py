@@ -22,7 +22,7 @@ from runnel.matching.operators.decide.operators_in_process import Operators
 from runnel.plan.store import Plan, PlanVersion, forget_parts, load
 from runnel.storage.file_storage import Storage, open_storage
 from runnel.streaming.operator_snapshot import OperatorSnapshot
-from runnel.streaming.worker.operator_work import learned_at
+from runnel.streaming.worker.operator_work import declarations_at, learned_at
 
 DEFAULT_BUDGET = 4 << 30
 """Bytes of plans that a process has mapped at once, unless the settings say otherwise."""
@@ -46,7 +46,7 @@ class CachedPlan(LoadedPlan):
         """
         if not len(self.plan.operators):
             return None
-        operators.use(brief.declarations, brief.segments)
+        operators.use(declarations_at(storage.url, brief.declared), brief.segments)
         if brief.learned not in self._deciders:
             self._deciders.clear()
             self._deciders[brief.learned] = operators.new_decider(self.plan, learned_at(storage, brief.learned))

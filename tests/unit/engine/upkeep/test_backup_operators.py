@@ -49,6 +49,7 @@ def life(tmp_path: Path) -> Iterator[LongLife]:
     (tmp_path / "elsewhere").write_text("not ours")
     (root.folder / "operators" / "away").symlink_to(tmp_path / "elsewhere")
     root.storage.write("operators/learned/1.json", b"{}")
+    root.storage.write("operators/declared/1.json", b"[]")
     OperatorEnvironment(databases={"stocks": "postgresql://u:s3cret@db.example/stocks"}).keep(root.storage)
     segment = write_segment(root.storage, CacheDraft(((b"1" * 16, b"x"),)))
     assert segment is not None
@@ -100,7 +101,9 @@ def test_secrets_of_operators_are_restored_for_their_owner_alone(life: LongLife,
 def test_what_every_run_writes_anew_is_not_in_a_backup(life: LongLife, tmp_path: Path) -> None:
     back_up(life.root, tmp_path / "backup")
     names = _below(tmp_path / "backup")
-    assert not any("operators.json" in name or "learned" in name or "cache/" in name for name in names)
+    assert not any(
+        "operators.json" in name or "learned" in name or "cache/" in name or "declared" in name for name in names
+    )
     manifest = read_manifest(tmp_path / "backup")
     assert manifest.tables["operator_cache"] == 1, "the table is copied like the others"
     restore(tmp_path / "backup", tmp_path / "again", clock=life.clock)

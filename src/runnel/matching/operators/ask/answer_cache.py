@@ -15,9 +15,6 @@ from runnel.matching.operators.plugins.encoding import size_of
 from runnel.model.operator import Rows
 from runnel.storage.file_storage import Storage
 
-MEMORY_BYTES = 64 << 20
-"""Bytes of answers that a worker has in memory, unless it is said otherwise."""
-
 _MOST_FRESH = 64 << 20
 _LARGEST_STORED = 1 << 20
 """Bytes of the largest answer that is written to a file."""
@@ -26,7 +23,7 @@ _LARGEST_STORED = 1 << 20
 class AnswerCache:
     """What a worker knows: answers in memory, those in the segments that exist, and fresh ones in no file yet."""
 
-    def __init__(self, memory_bytes: int = MEMORY_BYTES) -> None:
+    def __init__(self, memory_bytes: int = 64 << 20) -> None:
         self._memory = BoundedCache[bytes, Rows](memory_bytes)
         self._segments: dict[tuple[str, str], CacheFile | None] = {}
         self._fresh: dict[bytes, bytes] = {}

@@ -1,7 +1,7 @@
 """Asking operators: questions about items in, an answer for each out; see `Caller`.
 
-What happens to a question: repetitions are left out and known answers found (pure operators), the rest is cut into
-batches, and each operator's station asks them, side by side. New answers are known from then on.
+Repeated questions to pure operators are asked once, and known answers are found in the cache. The rest is cut into
+batches, which the clients of all operators send at the same time. New answers are known from then on.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
-from runnel.matching.operators.ask.answer_cache import MEMORY_BYTES, AnswerCache
+from runnel.matching.operators.ask.answer_cache import AnswerCache
 from runnel.matching.operators.ask.budget import Clock
 from runnel.matching.operators.ask.cache_files import CacheDraft
 from runnel.matching.operators.ask.notebook import Notebook
-from runnel.matching.operators.ask.operator_client import ClientTerms, OperatorClient
+from runnel.matching.operators.ask.operator_client import OperatorClient
+from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.matching.operators.ask.question_keys import Contents
-from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, OperatorContext, Question
-from runnel.matching.operators.plugins.operator_process import MEGABYTES, HostConfiguration
+from runnel.matching.operators.plugins.contract import Answer, Ask, Failed, Question
 from runnel.matching.operators.plugins.registry import is_shipped
 from runnel.model.learned.operator_statistics import OperatorStatistics
 from runnel.model.operator import OperatorDeclaration
@@ -31,61 +31,41 @@ _WAITING = ("http", "lookup", "rules")
 """Operators that come with Runnel and wait for a service, a database or another process."""
 
 
-@dataclass(frozen=True, slots=True)
-class CallerLimits:
-    """What a worker gives operators.
-
-    `modules` are those whose functions may be operators, with all below them. Each operator has at most `processes`
-    processes, of so many `megabytes`. `share` is this worker's part of budgets, one divided by the number of workers.
-    """
-
-    modules: tuple[str, ...] = ()
-    processes: int = 2
-    megabytes: int = MEGABYTES
-    share: float = 1.0
-    memory_bytes: int = MEMORY_BYTES
-
-
 @dataclass
 class _Group:
     """The questions of one operator: asks that are needed, and the places of the questions that wait for each."""
 
-    station: OperatorClient
+    client: OperatorClient
     asks: list[Ask] = field(default_factory=list)
     places: list[list[int]] = field(default_factory=list)
     keys: list[bytes] = field(default_factory=list)
 
 
 class Caller:
-    """Asks operators about items. To be used from one thread; kept for the life of a worker.
-
-    `place` says what the root gives; configuration, time limit and concurrency come from each declaration.
-    """
+    """Asks operators about items. To be used from one thread; kept for the life of a worker."""
 
     def __init__(
         self,
+        environment: OperatorEnvironment,
         declarations: Mapping[tuple[str, int], OperatorDeclaration],
-        place: OperatorContext,
-        limits: CallerLimits | None = None,
         *,
         clock: Clock = time.monotonic,
     ) -> None:
-        self._place = place
-        self._limits = limits or CallerLimits()
-        self._terms = ClientTerms(self._limits.share, self._limits.processes, clock)
+        self._environment = environment
+        self._clock = clock
         self.notebook = Notebook()
-        self._cache = AnswerCache(self._limits.memory_bytes)
+        self._cache = AnswerCache(environment.memory_bytes)
         self._contents = Contents()
         self._declarations: dict[tuple[str, int], OperatorDeclaration] = {}
-        self._stations: dict[tuple[str, int], OperatorClient] = {}
+        self._clients: dict[tuple[str, int], OperatorClient] = {}
         self._threads: ThreadPoolExecutor | None = None
         self.use_declarations(declarations)
 
     def use_declarations(self, declarations: Mapping[tuple[str, int], OperatorDeclaration]) -> None:
         """Know these operators from now on; those that are not among them any more are ended."""
         self._declarations = dict(declarations)
-        for operator in [one for one in self._stations if declarations.get(one) != self._stations[one].declaration]:
-            self._stations.pop(operator).close()
+        for operator in [one for one in self._clients if declarations.get(one) != self._clients[one].declaration]:
+            self._clients.pop(operator).close()
 
     def use_segments(self, storage: Storage, paths: Iterable[str]) -> None:
         """Look for answers in these files as well, the newest last."""
@@ -96,7 +76,7 @@ class Caller:
         answers: list[Answer | None] = [None] * len(questions)
         groups = self._grouped(questions, answers)
         for group in groups:
-            if group.station.declaration.pure:
+            if group.client.declaration.pure:
                 self._find_known(group, answers)
         self._ask_all([group for group in groups if group.asks], answers)
         return [Failed("it was not asked") if one is None else one for one in answers]
@@ -112,9 +92,9 @@ class Caller:
 
     def close(self) -> None:
         """End all processes."""
-        for station in self._stations.values():
-            station.close()
-        self._stations.clear()
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
         if self._threads is not None:
             self._threads.shutdown(wait=False, cancel_futures=True)
             self._threads = None
@@ -127,14 +107,14 @@ class Caller:
             operator = question.operator
             group = groups.get(operator)
             if group is None:
-                station = self._station(operator)
-                if station is None:
+                client = self._client(operator)
+                if client is None:
                     answers[place] = Failed(f"there is no operator {operator[0]} of version {operator[1]}")
                     continue
-                group = groups[operator] = _Group(station)
-            seen, content = self._contents.read(question.attributes, group.station.declaration.reads)
-            if group.station.declaration.pure:
-                key = group.station.keys.key(question.inputs, content)
+                group = groups[operator] = _Group(client)
+            seen, content = self._contents.read(question.attributes, group.client.declaration.reads)
+            if group.client.declaration.pure:
+                key = group.client.keys.key(question.inputs, content)
                 known = by_key.setdefault((operator, key), len(group.asks))
                 if known < len(group.asks):
                     group.places[known].append(place)
@@ -144,21 +124,13 @@ class Caller:
             group.places.append([place])
         return list(groups.values())
 
-    def _station(self, operator: tuple[str, int]) -> OperatorClient | None:
+    def _client(self, operator: tuple[str, int]) -> OperatorClient | None:
         declaration = self._declarations.get(operator)
         if declaration is None:
             return None
-        if operator not in self._stations:
-            place = replace(
-                self._place,
-                name=declaration.name,
-                configuration=dict(declaration.configuration),
-                time_limit=declaration.time_limit.total_seconds(),
-                concurrency=declaration.concurrency,
-            )
-            recipe = HostConfiguration(declaration.source, self._limits.modules, place, self._limits.megabytes)
-            self._stations[operator] = OperatorClient(declaration, recipe, self.notebook, self._terms)
-        return self._stations[operator]
+        if operator not in self._clients:
+            self._clients[operator] = OperatorClient(declaration, self._environment, self.notebook, self._clock)
+        return self._clients[operator]
 
     def _find_known(self, group: _Group, answers: list[Answer | None]) -> None:
         """Answer what is known, and leave the rest in the group."""
@@ -176,21 +148,21 @@ class Caller:
         group.places = [group.places[number] for number in left]
         group.keys = [group.keys[number] for number in left]
         if hits:
-            declaration = group.station.declaration
+            declaration = group.client.declaration
             self.notebook.note_calls(declaration.name, declaration.version, hits=hits)
 
     def _ask_all(self, groups: Sequence[_Group], answers: list[Answer | None]) -> None:
         """Ask what is left, all operators side by side; each runs as many batches at once as it may."""
         lanes: list[tuple[_Group, deque[range]]] = []
         for group in groups:
-            size = max(1, group.station.declaration.batch)
+            size = max(1, group.client.declaration.batch)
             batches = deque(
                 range(first, min(first + size, len(group.asks))) for first in range(0, len(group.asks), size)
             )
-            lanes += [(group, batches)] * min(group.station.lanes, len(batches))
+            lanes += [(group, batches)] * min(group.client.lanes, len(batches))
         # What computes in this process goes here, one after another, while others wait for theirs in threads: threads
         # would only take turns, and what a call is seen to cost would be mostly what its neighbours do meanwhile.
-        here = [place for place, (group, _) in enumerate(lanes) if _computes(group.station.declaration.source)]
+        here = [place for place, (group, _) in enumerate(lanes) if _computes(group.client.declaration.source)]
         if len(lanes) == 1:
             here = [0]
         elif len(here) < len(lanes) and self._threads is None:
@@ -209,7 +181,7 @@ class Caller:
         for number, answer in given.items():
             for place in group.places[number]:
                 answers[place] = answer
-            if group.station.declaration.pure and not isinstance(answer, Failed):
+            if group.client.declaration.pure and not isinstance(answer, Failed):
                 self._cache.add(group.keys[number], answer)
 
 
@@ -227,4 +199,4 @@ def _run_lane(group: _Group, batches: deque[range]) -> dict[int, Answer]:
             batch = batches.popleft()
         except IndexError:
             return given
-        given.update(zip(batch, group.station.answer([group.asks[number] for number in batch]), strict=True))
+        given.update(zip(batch, group.client.answer([group.asks[number] for number in batch]), strict=True))

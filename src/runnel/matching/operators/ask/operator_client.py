@@ -1,8 +1,8 @@
-"""One operator in a worker: batches of asks in, checked answers out, whatever the operator does.
+"""The client of one operator: batches of asks in, checked answers out, whatever the operator does.
 
-Before it is asked: does its breaker let it rest, and does its budget allow it. While it is asked: its time limit.
-When a batch fails as a whole, its asks are tried one by one, so that one that kills the operator does not take its
-neighbours along; all of that in a few time limits. Costs and failures are noted.
+Its breaker and its budget decide whether it is asked, and its time limit for how long. When a batch fails as a whole,
+its asks are tried one by one, so that one that kills the operator does not fail its neighbors; all of that takes a
+few time limits at most. Costs and failures are noted.
 """
 
 from __future__ import annotations
@@ -10,20 +10,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from threading import Lock
 
 from runnel.matching.operators.ask.budget import Breaker, CallAllowance, Clock
 from runnel.matching.operators.ask.notebook import Notebook
+from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.matching.operators.ask.question_keys import KeyMaker
 from runnel.matching.operators.plugins.check_answers import InvalidAnswerError, checked_answers
 from runnel.matching.operators.plugins.contract import Answer, Ask, Failed
-from runnel.matching.operators.plugins.operator_process import (
-    HostConfiguration,
-    OperatorHost,
-    OperatorHostError,
-    open_operator_host,
-)
+from runnel.matching.operators.plugins.operator_process import OperatorHost, OperatorHostError, open_operator_host
 from runnel.matching.operators.plugins.registry import is_shipped
 from runnel.model.operator import OperatorDeclaration
 
@@ -32,31 +27,22 @@ RETRY_LIMITS = 3
 may be late or end their process before the others are given up."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClientTerms:
-    """What holds for all operators of a worker: its share of budgets, processes for each operator, and a clock."""
-
-    share: float = 1.0
-    processes: int = 2
-    clock: Clock = field(default=time.monotonic)
-
-
 class OperatorClient:
     """Asks one operator. Several batches may be under way at once, as many as `lanes`."""
 
     def __init__(
-        self, declaration: OperatorDeclaration, recipe: HostConfiguration, notebook: Notebook, terms: ClientTerms
+        self, declaration: OperatorDeclaration, environment: OperatorEnvironment, notebook: Notebook, clock: Clock
     ) -> None:
         self.declaration = declaration
-        self.keys = KeyMaker(declaration, recipe.place.folder)
-        shipped = is_shipped(declaration.source)
-        # An operator that comes with Runnel sees to it by itself how many of a batch are under way at once.
-        self.lanes = 1 if shipped else max(1, min(declaration.concurrency, terms.processes))
-        self._recipe = recipe
+        self.keys = KeyMaker(declaration, environment.folder)
+        # An operator that comes with Runnel decides itself how many asks of a batch it answers at once.
+        is_plug_in = not is_shipped(declaration.source)
+        self.lanes = max(1, min(declaration.concurrency, environment.processes)) if is_plug_in else 1
+        self._environment = environment
         self._notebook = notebook
         self._limit = declaration.time_limit.total_seconds()
-        self._breaker = Breaker(terms.clock)
-        self._allowance = CallAllowance(declaration.budget, terms.share, terms.clock)
+        self._breaker = Breaker(clock)
+        self._allowance = CallAllowance(declaration.budget, environment.share, clock)
         self._lock = Lock()
         self._idle: list[OperatorHost] = []
         self._closed = False
@@ -148,7 +134,13 @@ class OperatorClient:
     def _host(self) -> Iterator[OperatorHost]:
         with self._lock:
             host = self._idle.pop() if self._idle else None
-        host = host or open_operator_host(self._recipe)
+        environment = self._environment
+        host = host or open_operator_host(
+            self.declaration.source,
+            environment.context(self.declaration),
+            environment.modules,
+            environment.megabytes,
+        )
         try:
             yield host
         finally:

@@ -9,12 +9,12 @@ and the content of the files that the configuration names.
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Mapping
 from json.encoder import encode_basestring_ascii
 from math import isfinite
 from pathlib import Path, PurePosixPath
 
+from runnel.bounded_cache import BoundedCache
 from runnel.matching.operators.plugins.contract import Input
 from runnel.matching.operators.plugins.encoding import to_bytes
 from runnel.matching.operators.plugins.registry import release_of
@@ -29,21 +29,21 @@ _READ_WHOLE = 16 << 20
 
 
 class Contents:
-    """What operators read of items, and its digests. An item is asked about often, its digest is made once."""
+    """The attributes that operators read of items, and their digests: questions about one item share them."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[int, tuple[Attributes, dict[tuple[str, ...], tuple[Attributes, bytes]]]]
-        self._known = OrderedDict()
+        self._known = BoundedCache[int, tuple[Attributes, dict[tuple[str, ...], tuple[Attributes, bytes]]]](
+            _KEPT_CONTENTS
+        )
 
     def read(self, attributes: Attributes, reads: tuple[str, ...]) -> tuple[Attributes, bytes]:
         """The attributes that an operator reads (all, where `reads` names none), and their digest."""
         # By identity: the mapping is kept here, so that no other one can come to have its number.
-        found = self._known.get(id(attributes))
-        if found is None:
-            found = self._known[id(attributes)] = (attributes, {})
-            if len(self._known) > _KEPT_CONTENTS:
-                self._known.popitem(last=False)
-        digests = found[1]
+        known = self._known.get(id(attributes))
+        if known is None:
+            known = attributes, {}
+            self._known.put(id(attributes), known)
+        digests = known[1]
         if reads not in digests:
             seen = {name: attributes[name] for name in reads if name in attributes} if reads else attributes
             digest = hashlib.blake2b(to_bytes(dict(seen)), digest_size=KEY_BYTES, person=_PERSON).digest()
@@ -51,7 +51,7 @@ class Contents:
         return digests[reads]
 
     def forget(self) -> None:
-        """Let go of all items."""
+        """Release all items."""
         self._known.clear()
 
 

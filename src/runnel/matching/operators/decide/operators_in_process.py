@@ -6,7 +6,7 @@ that is expected to cost least; and what was learned and answered meanwhile.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from runnel.arrays import Array
@@ -33,15 +33,14 @@ _SAMPLE = 32
 
 
 class Operators:
-    """The operators of a root in this process."""
+    """The operators of a workspace in this process."""
 
-    def __init__(self, storage: Storage, means: OperatorEnvironment, share: float = 1.0) -> None:
+    def __init__(self, storage: Storage, environment: OperatorEnvironment) -> None:
         self._storage = storage
-        self._keeps = means.cache_bytes > 0
-        self._candidates = (means.order,) if means.order else CANDIDATES
+        self._keeps_answers = environment.cache_bytes > 0
+        self._candidates = (environment.order,) if environment.order else CANDIDATES
         self._declarations: dict[Key, OperatorDeclaration] = {}
-        self.caller = Caller({}, means.place(storage), means.limits(share))
-        self._decider: tuple[Hashable, Decider] | None = None
+        self.caller = Caller(environment, {})
 
     def use(self, declarations: Iterable[OperatorDeclaration], segments: Iterable[str] = ()) -> None:
         """Know these operators, and the answers in these files."""
@@ -51,15 +50,8 @@ class Operators:
             self._declarations = declared
         self.caller.use_segments(self._storage, segments)
 
-    def decider(self, plan: Plan, learned: OperatorStatistics, state: Hashable = None) -> Decider:
-        """The decider of a plan; kept until another plan comes, or another `state` of what was learned."""
-        key = (plan.version, state)
-        if self._decider is None or self._decider[0] != key:
-            self._decider = key, self.new_decider(plan, learned)
-        return self._decider[1]
-
     def new_decider(self, plan: Plan, learned: OperatorStatistics) -> Decider:
-        """A decider of a plan, or of a piece of one, which nobody but the caller keeps."""
+        """A decider of a plan, or of a partition of one."""
         ways = OperatorDisjuncts.of(plan.operators)
         problem = order_problem_of(ways, self._declarations, learned)
         return Decider(ways, problem, CheapestOrder(problem, self._candidates), self.caller, _gates_of(plan))
@@ -74,7 +66,7 @@ class Operators:
     def new_answers(self) -> CacheSegment | None:
         """Answers that are in no file yet, written into one."""
         draft = self.caller.take_fresh()
-        return write_segment(self._storage, draft) if draft and self._keeps else None
+        return write_segment(self._storage, draft) if draft and self._keeps_answers else None
 
     def close(self) -> None:
         """End all processes of operators."""

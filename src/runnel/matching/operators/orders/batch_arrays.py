@@ -55,7 +55,7 @@ class BatchState(NamedTuple):
     places: Array
     """For each item the entry or slot up to which there is nothing left to ask."""
     marked: Array
-    """For each item the pair that was begun, where ways are gone through to their end."""
+    """For each item the pair that was begun, where disjuncts are gone through to their end."""
     asked: Array
     """For each item the slot that waits for an answer."""
     named: Array

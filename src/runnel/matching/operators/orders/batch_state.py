@@ -26,7 +26,7 @@ def begin(layout: BatchLayout, kind: OrderKind) -> BatchState:
         failed=np.zeros(entries if kind.keeps_failures else 0, dtype=np.int8),
         undecided=np.diff(before[layout.item_pairs]).astype(IDENTIFIER),
         places=_first_places(layout, kind),
-        marked=np.full(items, NOTHING, dtype=IDENTIFIER),
+        marked=np.full(items if kind.finishes_disjuncts else 0, NOTHING, dtype=IDENTIFIER),
         asked=np.full(items, NOTHING, dtype=IDENTIFIER),
         named=np.full(items, NOTHING, dtype=IDENTIFIER),
         touched=np.zeros(items, dtype=np.int64),

@@ -45,7 +45,8 @@ class OrderKind:
     `entry_seconds` is what looking at an entry takes. An order `by_calls` goes through the calls of an item, a scored
     one through those that are worth most, all others through its disjuncts. `score` fills the scores of a new state.
     Scores that rise, too, make slots move between buckets (`moves_slots`). `keeps_failures`: rejections are not
-    shared between disjuncts, so each entry keeps its own.
+    shared between disjuncts, so each entry keeps its own. `finishes_disjuncts`: one that was begun is marked, and
+    all its calls are made that others need, too.
     """
 
     advance: Advance
@@ -54,6 +55,7 @@ class OrderKind:
     score: Callable[[BatchLayout, BatchState], None] | None = None
     moves_slots: bool = False
     keeps_failures: bool = False
+    finishes_disjuncts: bool = False
 
     @property
     def is_scored(self) -> bool:

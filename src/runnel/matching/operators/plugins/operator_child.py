@@ -37,9 +37,9 @@ class OperatorProgram:
             return _answered(self._operator, told)
         try:
             found = find_operator(told["source"], told["modules"])
-            if told["context"] is not None:
-                self._operator = open_operator(found, _context(told["context"]))
-            return to_bytes({"ready": _described(signature_of(found))})
+            signature = _described(signature_of(found))
+            self._operator = open_operator(found, _context(told["context"]))
+            return to_bytes({"ready": signature})
         except OperatorRefusedError as refused:
             message = f"{refused.place}: {refused.message}" if refused.place else refused.message
             return to_bytes({"refused": message, "hint": refused.hint})

@@ -1,7 +1,7 @@
-"""Who runs an operator: asks in; what it says, not checked yet, out. Or HostFailed, when there is no answer in time.
+"""Hosts of operators: asks in, answers that are not checked yet out, or an OperatorHostError.
 
-What comes with Runnel runs in the worker. Plug-ins run in processes of their own, which are started when they are
-first needed, ended when they are late, and have little of the worker's environment and bounded memory.
+Operators that come with Runnel run in a thread of the worker. Plug-ins run in sandboxes, which are started when they
+are first needed and ended when they are late. These have little of the worker's environment, and bounded memory.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import timedelta
 from typing import Any, Literal, Protocol
 
@@ -37,7 +37,7 @@ START_SECONDS = 120.0
 """How long loading a plug-in may take: models are large."""
 
 MEGABYTES = 4_096
-"""Memory that a plug-in's process may take, unless it is said otherwise."""
+"""Memory that a plug-in's process may take by default."""
 
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES")
 """What a plug-in's process has of the worker's environment: nothing that usually holds a secret."""
@@ -60,45 +60,37 @@ class OperatorHost(Protocol):
     """Runs one operator, one batch at a time."""
 
     def prepare(self) -> None:
-        """Have the operator loaded, if it is not."""
+        """Load the operator, unless it is loaded."""
 
     def answer(self, asks: Sequence[Ask], seconds: float) -> Sequence[object]:
-        """What the operator says to each ask, in at most so many seconds."""
+        """An answer for every ask, or an OperatorHostError after this time."""
 
     def close(self) -> None:
-        """End it, whatever it does."""
+        """End the operator, whatever it does."""
 
 
-@dataclass(frozen=True, slots=True)
-class HostConfiguration:
-    """What is run: a source, the modules that are allowed, the place, and the limit of memory."""
-
-    source: str
-    modules: tuple[str, ...]
-    place: OperatorContext
-    megabytes: int = MEGABYTES
-
-
-def open_operator_host(recipe: HostConfiguration) -> OperatorHost:
-    """The host of an operator: in this process for those that come with Runnel, else in one of its own."""
-    return OperatorThread(recipe) if is_shipped(recipe.source) else OperatorProcess(recipe)
+def open_operator_host(
+    source: str, context: OperatorContext, modules: Collection[str], megabytes: int
+) -> OperatorHost:
+    """A thread for an operator that comes with Runnel, a sandbox for a plug-in of one of these modules."""
+    if is_shipped(source):
+        return OperatorThread(source, context)
+    return OperatorProcess(source, context, modules, megabytes)
 
 
 def describe_operator(
-    source: str, modules: Collection[str], *, place: OperatorContext | None = None, megabytes: int = MEGABYTES
+    source: str, context: OperatorContext, modules: Collection[str], megabytes: int = MEGABYTES
 ) -> Signature:
-    """What an operator says of itself. A plug-in is imported in a process of its own, never here.
+    """The signature of an operator, which is made as it will be for its work and closed again.
 
-    With a place it is also made there, as it will be for its work, and let go of; what it refuses is refused here.
+    An OperatorRefusedError where it cannot be made. A plug-in is imported in a sandbox, never here.
     """
     if is_shipped(source):
         found = find_operator(source, modules)
-        if place is not None:
-            check_operator(found, place)
+        check_operator(found, context)
         return signature_of(found)
     check_source(source, modules)
-    recipe = HostConfiguration(source, tuple(modules), place or OperatorContext(), megabytes)
-    child = OperatorProcess(recipe, only_describe=place is None)
+    child = OperatorProcess(source, context, modules, megabytes)
     try:
         return child.start()
     except OperatorHostError as failure:
@@ -109,10 +101,11 @@ def describe_operator(
 
 
 class OperatorThread:
-    """Runs an operator in a thread of this process; one that is late is left behind with its thread."""
+    """Runs an operator that comes with Runnel in a thread; one that is late is abandoned with its thread."""
 
-    def __init__(self, recipe: HostConfiguration) -> None:
-        self._recipe = recipe
+    def __init__(self, source: str, context: OperatorContext) -> None:
+        self._source = source
+        self._context = context
         self._asks: queue.SimpleQueue[Sequence[Ask] | None] | None = None
         self._answers: queue.SimpleQueue[Sequence[object] | OperatorHostError] = queue.SimpleQueue()
 
@@ -144,8 +137,8 @@ class OperatorThread:
     def _start(self) -> None:
         asks: queue.SimpleQueue[Sequence[Ask] | None] = queue.SimpleQueue()
         answers: queue.SimpleQueue[Sequence[object] | OperatorHostError] = queue.SimpleQueue()
-        name = f"operator {self._recipe.source}"
-        threading.Thread(target=_serve, args=(self._recipe, asks, answers), name=name, daemon=True).start()
+        arguments = (self._source, self._context, asks, answers)
+        threading.Thread(target=_serve, args=arguments, name=f"operator {self._source}", daemon=True).start()
         try:
             said = answers.get(timeout=START_SECONDS)
         except queue.Empty:
@@ -157,13 +150,14 @@ class OperatorThread:
 
 
 def _serve(
-    recipe: HostConfiguration,
+    source: str,
+    context: OperatorContext,
     asks: queue.SimpleQueue[Sequence[Ask] | None],
     answers: queue.SimpleQueue[Sequence[object] | OperatorHostError],
 ) -> None:
-    """The thread of a WorkerHost: first whether the operator could be made, then an answer for every batch."""
+    """The work of an OperatorThread: first whether the operator could be made, then an answer for every batch."""
     try:
-        operator = open_operator(find_operator(recipe.source, recipe.modules), recipe.place)
+        operator = open_operator(find_operator(source, ()), context)
     except OperatorRefusedError as refused:
         answers.put(OperatorHostError(str(refused), "refused"))
         return
@@ -182,9 +176,13 @@ def _serve(
 class OperatorProcess:
     """Runs an operator in a sandbox, which is replaced when it is late or ends."""
 
-    def __init__(self, recipe: HostConfiguration, *, only_describe: bool = False) -> None:
-        self._recipe = recipe
-        self._only_describe = only_describe
+    def __init__(
+        self, source: str, context: OperatorContext, modules: Collection[str], megabytes: int = MEGABYTES
+    ) -> None:
+        self._source = source
+        self._context = context
+        self._modules = tuple(modules)
+        self._megabytes = megabytes
         self._sandbox: SandboxProcess | None = None
 
     @property
@@ -226,7 +224,7 @@ class OperatorProcess:
         program = SandboxProgram(
             CHILD,
             packages=None,
-            megabytes=self._recipe.megabytes,
+            megabytes=self._megabytes,
             cpu_seconds=None,
             files=None,
             can_start_processes=True,
@@ -266,16 +264,14 @@ class OperatorProcess:
             raise
 
     def _what_to_load(self) -> dict[str, object]:
-        context: dict[str, Any] | None = None
-        if not self._only_describe:
-            context = asdict(self._recipe.place)
-            # Of the databases those that the registration names: what a plug-in need not know it is not told.
-            named = set(self._recipe.place.configuration.values())
-            context["databases"] = [(name, url) for name, url in context["databases"].items() if name in named]
-            # As pairs: a mapping with the one key `date` would arrive as a moment.
-            context["configuration"] = list(context["configuration"].items())
-            context["folder"] = None if context["folder"] is None else str(context["folder"])
-        return {"source": self._recipe.source, "modules": self._recipe.modules, "context": context}
+        context: dict[str, Any] = asdict(self._context)
+        # A plug-in gets those databases that its configuration names.
+        named = set(self._context.configuration.values())
+        context["databases"] = [(name, url) for name, url in context["databases"].items() if name in named]
+        # As pairs: a mapping with the one key `date` would arrive as a moment.
+        context["configuration"] = list(context["configuration"].items())
+        context["folder"] = None if context["folder"] is None else str(context["folder"])
+        return {"source": self._source, "modules": self._modules, "context": context}
 
 
 def _read_reply(reply: memoryview) -> Any:

@@ -149,6 +149,8 @@ def plugins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         "    pure = False\n"
         "    batch = 5\n"
         "    reads = ('picture',)\n"
+        "    def __init__(self, context): pass\n"
+        "    def answer(self, asks): return []\n"
         "class Wrong(Mob):\n"
         "    batch = 'many'\n"
     )

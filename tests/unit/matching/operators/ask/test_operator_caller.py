@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -17,9 +18,10 @@ from tests.unit.matching.operators.ask.asked_plugins import declared, plugins
 
 from runnel.matching.operators.ask.budget import FIRST_REST, IN_A_ROW, LONGEST_REST, Breaker, CallAllowance
 from runnel.matching.operators.ask.cache_files import write_segment
-from runnel.matching.operators.ask.caller import Caller, CallerLimits
+from runnel.matching.operators.ask.caller import Caller
+from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
 from runnel.matching.operators.ask.question_keys import Contents, KeyMaker
-from runnel.matching.operators.plugins.contract import Answer, Failed, Input, OperatorContext, Question
+from runnel.matching.operators.plugins.contract import Answer, Failed, Input, Question
 from runnel.model.item import Attributes, Value
 from runnel.model.operator import HOLDS, Budget, OperatorDeclaration
 from runnel.storage.file_storage import open_storage
@@ -48,8 +50,8 @@ def made(plugins: Path) -> Iterator[Made]:
         *declarations: OperatorDeclaration, clock: Callable[[], float] = time.monotonic, **more: object
     ) -> Caller:
         known = {(one.name, one.version): one for one in declarations}
-        limits = CallerLimits(modules=("city",), **more)  # type: ignore[arg-type]
-        callers.append(Caller(known, OperatorContext(folder=plugins), limits, clock=clock))
+        given: dict[str, Any] = {"modules": ("city",), "processes": 2, "folder": plugins, **more}
+        callers.append(Caller(OperatorEnvironment(**given), known, clock=clock))
         return callers[-1]
 
     yield make
@@ -384,12 +386,13 @@ def test_what_was_answered_is_found_by_another_process(made: Made, plugins: Path
 import json
 from tests.unit.matching.operators.ask.asked_plugins import declared
 from runnel.storage.file_storage import open_storage
-from runnel.matching.operators.ask.caller import Caller, CallerLimits
-from runnel.matching.operators.plugins.contract import OperatorContext, Question
+from runnel.matching.operators.ask.caller import Caller
+from runnel.matching.operators.ask.operator_environment import OperatorEnvironment
+from runnel.matching.operators.plugins.contract import Question
 from pathlib import Path
 one = declared("process", "int", version=2)
-context = OperatorContext(folder=Path({str(plugins)!r}))
-caller = Caller({{("process", 2): one}}, context, CallerLimits(modules=("city",)))
+environment = OperatorEnvironment(("city",), folder=Path({str(plugins)!r}))
+caller = Caller(environment, {{("process", 2): one}})
 caller.use_segments(open_storage({storage.url!r}), [{segment.path!r}, "operators/cache/missing.arrow"])
 asked = [Question(("process", 2), {{"title": (f"item {{number}}",)}}) for number in range(6)]
 print(json.dumps([caller.ask(asked), caller.take_learned().to_json()]))

@@ -17,7 +17,7 @@ from tests.unit.matching.operators.ask.asked_plugins import plugins
 from runnel.matching.operators.plugins import operator_process as host_module
 from runnel.matching.operators.plugins.contract import Ask, Failed, OperatorContext
 from runnel.matching.operators.plugins.operator_process import (
-    HostConfiguration,
+    MEGABYTES,
     OperatorHostError,
     OperatorProcess,
     OperatorThread,
@@ -27,6 +27,7 @@ from runnel.matching.operators.plugins.operator_process import (
 __all__ = ["plugins"]
 
 MODULES = ("city",)
+CONTEXT = OperatorContext()
 Opened = Callable[..., OperatorProcess]
 
 
@@ -35,10 +36,8 @@ def opened(plugins: Path) -> Iterator[Opened]:
     """Opens hosts of functions of `city.vision`, and ends them."""
     made: list[OperatorProcess] = []
 
-    def make(function: str, **more: object) -> OperatorProcess:
-        place = more.pop("place", OperatorContext())
-        recipe = HostConfiguration(f"city.vision:{function}", MODULES, place, **more)  # type: ignore[arg-type]
-        made.append(OperatorProcess(recipe))
+    def make(function: str, context: OperatorContext = CONTEXT, megabytes: int = MEGABYTES) -> OperatorProcess:
+        made.append(OperatorProcess(f"city.vision:{function}", context, MODULES, megabytes))
         return made[-1]
 
     yield make
@@ -178,7 +177,7 @@ def test_one_that_writes_nonsense_to_us_is_ended(opened: Opened) -> None:
     ],
 )
 def test_what_cannot_be_loaded_is_said(source: str, reason: str, plugins: Path) -> None:
-    host = OperatorProcess(HostConfiguration(source, MODULES, OperatorContext()))
+    host = OperatorProcess(source, OperatorContext(), MODULES)
     with pytest.raises(OperatorHostError, match=reason) as failed:
         host.prepare()
     assert failed.value.kind == "refused"
@@ -189,10 +188,10 @@ def test_what_cannot_be_loaded_is_said(source: str, reason: str, plugins: Path) 
 def test_it_knows_no_more_than_it_needs(opened: Opened, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("RUNNEL_SMTP_PASSWORD", "secret")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-    place = OperatorContext(
+    context = OperatorContext(
         {"database": "places", "label": "a"}, tmp_path, {"places": "postgresql://a", "payroll": "postgresql://b"}
     )
-    (rows,) = opened("Place", place=place).answer([Ask({})], 20)
+    (rows,) = opened("Place", context).answer([Ask({})], 20)
     assert isinstance(rows, list)
     names, configuration, databases, folder = (row[0] for row in rows)
     assert "PASSWORD" not in names
@@ -204,7 +203,7 @@ def test_it_knows_no_more_than_it_needs(opened: Opened, monkeypatch: pytest.Monk
 
 
 def test_secrets_are_not_among_the_arguments_of_its_process(opened: Opened) -> None:
-    host = opened("Place", place=OperatorContext({"database": "places"}, databases={"places": "postgresql://hush"}))
+    host = opened("Place", OperatorContext({"database": "places"}, databases={"places": "postgresql://hush"}))
     host.prepare()
     for file in ("cmdline", "environ"):
         assert b"hush" not in Path(f"/proc/{host.process}/{file}").read_bytes()
@@ -218,7 +217,7 @@ def test_processes_that_it_starts_cannot_answer_for_it(opened: Opened) -> None:
 
 def test_loading_counts_as_memory_of_the_operator(plugins: Path) -> None:
     (plugins / "plugins" / "city" / "large.py").write_text("MODEL = bytearray(8 << 30)\ndef run(a): return True\n")
-    host = OperatorProcess(HostConfiguration("city.large:run", MODULES, OperatorContext(), 512))
+    host = OperatorProcess("city.large:run", OperatorContext(), MODULES, 512)
     with pytest.raises(OperatorHostError, match="MemoryError") as failed:
         host.prepare()
     assert failed.value.kind == "refused"
@@ -228,8 +227,8 @@ def test_it_ends_with_the_worker_that_started_it(plugins: Path) -> None:
     program = (
         "import os, signal\n"
         "from runnel.matching.operators.plugins.contract import Ask, OperatorContext\n"
-        "from runnel.matching.operators.plugins.operator_process import OperatorProcess, HostConfiguration\n"
-        "host = OperatorProcess(HostConfiguration('city.vision:moody', ('city',), OperatorContext()))\n"
+        "from runnel.matching.operators.plugins.operator_process import OperatorProcess\n"
+        "host = OperatorProcess('city.vision:moody', OperatorContext(), ('city',))\n"
         "host.answer([Ask({})], 20)\n"
         "print(host.process, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
@@ -247,7 +246,7 @@ def test_it_ends_with_the_worker_that_started_it(plugins: Path) -> None:
 
 
 def test_what_comes_with_runnel_runs_here(tmp_path: Path) -> None:
-    found = open_operator_host(HostConfiguration("language", (), OperatorContext()))
+    found = open_operator_host("language", OperatorContext(), (), MEGABYTES)
     assert isinstance(found, OperatorThread)
     (rows,) = found.answer([Ask({"title": ("this is surely an English sentence about nothing",)})], 60)
     assert "en" in str(rows)
@@ -274,7 +273,7 @@ def test_one_in_the_worker_that_is_late_is_left_behind(monkeypatch: pytest.Monke
             threads.append("closed")
 
     monkeypatch.setattr(host_module, "find_operator", lambda source, modules: Patient)
-    host = OperatorThread(HostConfiguration("patient", (), OperatorContext()))
+    host = OperatorThread("patient", OperatorContext())
     with pytest.raises(OperatorHostError, match="took more than") as failed:
         host.answer([Ask({"wait": (True,)})], 0.2)
     assert failed.value.kind == "late"
@@ -292,10 +291,10 @@ def test_one_in_the_worker_that_is_late_is_left_behind(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize("said", ["2026-01-01", "soon"])
 def test_a_configuration_with_the_one_key_date_arrives_as_it_is(opened: Opened, said: str) -> None:
-    place = OperatorContext({"date": said}, databases={said: "sqlite:///one", "other": "sqlite:///two"})
-    (rows,) = opened("Place", place=place).answer([Ask({})], 20)
+    context = OperatorContext({"date": said}, databases={said: "sqlite:///one", "other": "sqlite:///two"})
+    (rows,) = opened("Place", context).answer([Ask({})], 20)
     assert [repr({"date": said})] in rows  # type: ignore[operator]
     assert [repr({said: "sqlite:///one"})] in rows  # type: ignore[operator]
     dated = OperatorContext({"use": "date"}, databases={"date": "2026-01-01"})
-    (rows,) = opened("Place", place=dated).answer([Ask({})], 20)
+    (rows,) = opened("Place", dated).answer([Ask({})], 20)
     assert [repr({"date": "2026-01-01"})] in rows  # type: ignore[operator]

@@ -137,22 +137,21 @@ def test_signatures_are_read_and_checked(plugins: Path) -> None:
 def test_a_plug_in_is_described_without_being_imported_here(plugins: Path) -> None:
     for name in [name for name in sys.modules if name.partition(".")[0] == "city"]:
         del sys.modules[name]
-    described = describe_operator("city.described:Mob", MODULES)
+    described = describe_operator("city.described:Mob", OperatorContext(), MODULES)
     assert described.cost == timedelta(milliseconds=40)
     assert described.parameters == (Parameter("place", "input"), Parameter("people", "result", "int"))
     assert "city.described" not in sys.modules
     with pytest.raises(OperatorRefusedError, match="wrong type"):
-        describe_operator("city.described:Wrong", MODULES)
+        describe_operator("city.described:Wrong", OperatorContext(), MODULES)
     with pytest.raises(OperatorRefusedError, match="not allowed"):
-        describe_operator("mine:run", MODULES)
+        describe_operator("mine:run", OperatorContext(), MODULES)
     assert not (plugins / "touched").exists()
 
 
-def test_a_plug_in_with_a_place_is_made_in_its_own_process(plugins: Path) -> None:
+def test_a_plug_in_is_made_in_its_own_process(plugins: Path) -> None:
     with pytest.raises(OperatorRefusedError, match="no such model"):
-        describe_operator("city.vision:Unmade", MODULES, place=OperatorContext())
-    assert describe_operator("city.vision:Unmade", MODULES) == Signature()
-    assert describe_operator("city.vision:Place", MODULES, place=OperatorContext({"a": "b"})) == Signature()
+        describe_operator("city.vision:Unmade", OperatorContext(), MODULES)
+    assert describe_operator("city.vision:Place", OperatorContext({"a": "b"}), MODULES) == Signature()
 
 
 def test_a_checked_operator_is_let_go_of_whatever_it_says() -> None:
