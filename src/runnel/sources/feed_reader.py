@@ -55,6 +55,7 @@ class FeedReader(SourceReader):
         self.name = name
         self.acquirer = acquirer
         self.pause = acquirer.settings.scan_seconds
+        self.has_period = source.has_period
         self._schemes = source.schemes
 
     @abstractmethod
