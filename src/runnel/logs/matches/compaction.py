@@ -24,14 +24,6 @@ from runnel.storage.file_storage import Storage
 _PARTS = 20_000
 
 
-def compact_matches(
-    catalog: Catalog, storage: Storage, *, epoch: int, at_least: int = 1, asked: Collection[int] = ()
-) -> int:
-    """Merge parts where it is due, all of them; gives how many were merged into others."""
-    steps = compaction_steps(catalog, storage, epoch=epoch, at_least=at_least, asked=asked)
-    return sum(len(run.pieces) for run in steps)
-
-
 def compaction_steps(
     catalog: Catalog,
     storage: Storage,

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.logs.matches.compact_parts import compact_matches
 
 from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.match_segments import MatchSegment
@@ -23,7 +24,6 @@ from runnel.errors import CorruptDataError, LineageConflictError
 from runnel.logs import merge_tiers
 from runnel.logs.matches import compaction, match_files, match_log
 from runnel.logs.matches.added_matches import add_matches
-from runnel.logs.matches.compaction import compact_matches
 from runnel.logs.matches.match_files import (
     MatchRows,
     joined,

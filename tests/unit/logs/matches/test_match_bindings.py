@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
+from tests.unit.logs.matches.compact_parts import compact_matches
 
 from runnel.catalog.logs import match_segments
 from runnel.catalog.logs.match_segments import MatchSegment
@@ -19,7 +20,6 @@ from runnel.catalog.store.connection import Catalog
 from runnel.errors import CorruptDataError
 from runnel.logs.matches import match_log
 from runnel.logs.matches.added_matches import add_matches
-from runnel.logs.matches.compaction import compact_matches
 from runnel.logs.matches.match_files import (
     BOUND_SCHEMA,
     MATCH_SCHEMA,
