@@ -83,11 +83,11 @@ def say(figure: str, **values: Any) -> None:
 def _poller(server: Server, folder: Path, count: int) -> None:
     clock = FakeClock()
     root, acquirer = _root(folder, server, count, clock)
-    poller = Poller(root.catalog, acquirer, root.settings, random=random.Random(7))
+    poller = Poller(acquirer, random=random.Random(7))
     for figure, edition, tagged in _TURNS:
         server.serve(edition, tagged)
         clock.advance(_PERIOD)
-        _measure(f"poller_{figure}", server, count, lambda: poller.poll(once=True).accepted)
+        _measure(f"poller_{figure}", server, count, lambda: poller.read(once=True).accepted)
     poller.close()
     with root.catalog.read() as connection:
         counts = polls.poll_counts(connection)

@@ -197,7 +197,7 @@ def _send_all(figure: str, engine: Engine, epoch: int) -> None:
     writes = _Writes(engine)
     before = _peak_megabytes()
     started, cpu = time.perf_counter(), time.process_time()
-    while dispatcher.plan_messages(epoch):
+    while dispatcher.recorder.record(epoch):
         pass
     recorded, writes_recording = time.perf_counter(), writes.count
     taken = _drain(dispatcher, epoch)
@@ -235,7 +235,7 @@ def _send_naively(figure: str, engine: Engine, epoch: int) -> None:
     """One message after the other: recorded, read, sent and settled by itself."""
     dispatcher = engine._dispatcher()
     writes = _Writes(engine)
-    while dispatcher.plan_messages(epoch):
+    while dispatcher.recorder.record(epoch):
         pass
     with engine.root.catalog.read() as connection:
         some = catalog_rows.open_messages(connection)[:_NAIVE]

@@ -90,7 +90,7 @@ def _record(engine: Engine, epoch: int, count: int, options: argparse.Namespace,
     _subscribe(engine, count, options.queries)
     dispatcher = engine._dispatcher()
     began = time.thread_time()
-    while dispatcher.plan_messages(epoch):
+    while dispatcher.recorder.record(epoch):
         pass
     seconds = time.thread_time() - began
     dispatcher.close()

@@ -389,6 +389,27 @@ def test_a_source_that_cannot_be_opened_hurts_no_other(
     assert reason in caplog.text
 
 
+class Periodic(NoReader):
+    """A plug-in whose feeds have periods, with a reader that does not mention it."""
+
+    has_period = True
+
+    class Reader(FeedReader):
+        """Finds nothing."""
+
+        def documents(self, feed: Feed) -> list[tuple[str, bytes]]:
+            """None."""
+            return []
+
+    def open(self, acquirer: Acquirer) -> FeedReader:
+        return self.Reader(self, acquirer, "csv")
+
+
+def test_a_feed_reader_has_the_period_of_its_source(engine: Engine) -> None:
+    assert Periodic().open(engine._acquirer).has_period
+    assert not Periodic.Reader(NoReader(), engine._acquirer, "csv").has_period
+
+
 def test_an_address_of_no_source_is_refused_with_those_there_are() -> None:
     with pytest.raises(InputError, match=r"'gopher' cannot be read \(give a path, or a URL that begins with file://"):
         source_of("gopher://muse.example")

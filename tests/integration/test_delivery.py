@@ -534,10 +534,10 @@ def test_a_crash_between_recording_and_sending_sends_under_the_same_key(engine: 
     engine.execute("subscribe to Rock output jsonl 'rock.jsonl';")
     _publish(engine, 2, 4)
     runner.match()
-    runner.dispatcher.plan_messages(runner.epoch)
+    runner.dispatcher.recorder.record(runner.epoch)
     (before,) = _messages(engine, 1)
     runner.restart_delivery()
-    runner.dispatcher.plan_messages(runner.epoch)  # it is recorded already, and no second one comes
+    runner.dispatcher.recorder.record(runner.epoch)  # it is recorded already, and no second one comes
     assert runner.dispatcher.send(runner.epoch) == 1
     (after,) = _messages(engine, 1)
     assert (before.key, before.digest, before.count) == (after.key, after.digest, after.count)

@@ -77,6 +77,17 @@ print(*operator_names(), *(sink.kind for sink in installed_sinks()), *installed_
     assert found.index("mbox") > found.index("web"), "those that come with Runnel are first"
 
 
+def test_sandboxes_read_the_values_of_a_plug_in(installed: Path) -> None:
+    program = """
+from runnel.sources.document_child import DocumentSource
+from runnel.sources.document_pool import document_pool
+
+read = document_pool().read(b'{"id": "a", "color": "#FF0000"}', DocumentSource("a.jsonl", "Paint"))
+print(repr(read.items[0].attributes["color"][0]))
+"""
+    assert run(program, installed).strip() == "Color('#ff0000')"
+
+
 @pytest.mark.spark
 def test_plug_ins_of_every_group_work_from_end_to_end(installed: Path, tmp_path: Path) -> None:
     mails = tmp_path / "mails"

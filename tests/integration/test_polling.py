@@ -51,7 +51,7 @@ def web_engine(tmp_path: Path, clock: FakeClock) -> Iterator[Engine]:
 
 @pytest.fixture
 def poller(web_engine: Engine) -> Iterator[Poller]:
-    made = Poller(web_engine.root.catalog, web_engine._acquirer, web_engine.root.settings)
+    made = Poller(web_engine._acquirer)
     yield made
     made.close()
 
@@ -68,13 +68,13 @@ def test_what_a_server_publishes_reaches_its_subscriber_once(
         subscribe to Rock output memory 'inbox';"""
     )
     run = InProcess(web_engine)
-    assert poller.poll(once=True).accepted == 3
+    assert poller.read(once=True).accepted == 3
     run.run()
     assert MemorySink.item_ids("inbox") == ["1", "2"]
     server.pages["/rss"] = Page(rss("3", "2", "1", title="rock"), tagged=True)
     for _ in range(3):
         clock.advance(timedelta(minutes=10))
-        poller.poll(once=True)
+        poller.read(once=True)
         run.run()
     run.close()
     assert MemorySink.item_ids("inbox") == ["1", "2", "3"]
@@ -96,7 +96,7 @@ def test_files_and_web_feeds_do_not_get_in_each_others_way(
     web_engine.execute(f"register feed '{drop}' as Files; register feed '{server.url('/rss')}' as Web;")
     assert read_files(web_engine).accepted == 1
     assert server.seen == []
-    assert poller.poll(once=True).accepted == 1
+    assert poller.read(once=True).accepted == 1
     assert web_engine.show("quarantine").data == {"quarantine": []}
 
 
@@ -105,13 +105,13 @@ def test_a_feed_that_ended_goes_on_with_a_statement(
 ) -> None:
     server.pages["/rss"] = Page(status=410)
     web_engine.execute(f"register feed '{server.url('/rss')}' as Events;")
-    poller.poll(once=True)
+    poller.read(once=True)
     server.pages["/rss"] = Page(rss("1"))
     clock.advance(timedelta(days=30))
-    assert poller.poll(once=True).accepted == 0
+    assert poller.read(once=True).accepted == 0
     assert "Events" in " ".join(web_engine.status().lines()), "a person can see that it stopped"
     web_engine.execute("resume feed Events;")
-    assert poller.poll(once=True).accepted == 1
+    assert poller.read(once=True).accepted == 1
 
 
 def test_a_dropped_feed_is_never_asked_again(
@@ -119,10 +119,10 @@ def test_a_dropped_feed_is_never_asked_again(
 ) -> None:
     server.pages["/rss"] = Page(rss("1"))
     web_engine.execute(f"register feed '{server.url('/rss')}' as Events;")
-    poller.poll(once=True)
+    poller.read(once=True)
     web_engine.execute("drop feed Events;")
     clock.advance(timedelta(days=1))
-    poller.poll(once=True)
+    poller.read(once=True)
     assert server.paths() == ["/rss"]
 
 
@@ -142,11 +142,11 @@ def test_a_hub_pushes_through_our_own_server(tmp_path: Path, server: FeedServer)
         tmp_path / "root", listen="127.0.0.1:0", public_url=public, allowed_addresses=LOOPBACK
     ) as engine:
         engine.execute(f"register feed '{server.url('/rss')}' as Events; subscribe to Events output log;")
-        poller = Poller(engine.root.catalog, engine._acquirer, engine.root.settings)
+        poller = Poller(engine._acquirer)
         ours = Server(engine.root, engine.hubs())
         ours.start(_Healthy())
         try:
-            poller.poll(once=True)
+            poller.read(once=True)
             (form,) = asked
             callback = form["hub.callback"].replace(public, ours.address)
             query = f"hub.mode=subscribe&hub.topic={form['hub.topic']}&hub.challenge=c0ffee&hub.lease_seconds=86400"
@@ -189,10 +189,10 @@ import sys
 import runnel
 from runnel.sources.web_feeds.poller import Poller
 with runnel.connect(sys.argv[1], poll_seconds=1, allowed_addresses=("127.0.0.1/32",)) as engine:
-    poller = Poller(engine.root.catalog, engine._acquirer, engine.root.settings)
+    poller = Poller(engine._acquirer)
     print("polling", flush=True)
     while True:
-        poller.poll()
+        poller.read()
 """
 
 
@@ -221,8 +221,8 @@ def test_a_poller_that_is_killed_loses_and_repeats_nothing(tmp_path: Path, serve
             victim.send_signal(signal.SIGKILL)
             victim.wait()
     with runnel.connect(folder, allowed_addresses=LOOPBACK, clock=lambda: time.time() + 3600) as engine:
-        poller = Poller(engine.root.catalog, engine._acquirer, engine.root.settings)
-        poller.poll(once=True)
+        poller = Poller(engine._acquirer)
+        poller.read(once=True)
         poller.close()
         accepted: dict[str, list[str]] = {name: [] for name in names}
         with engine.root.catalog.read() as connection:

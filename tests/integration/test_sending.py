@@ -181,7 +181,7 @@ def test_order_holds_for_each_subscription_while_hosts_and_all_are_bounded(
         for number in range(1, 13):
             _publish(runner.engine, number)
             runner.match()
-            runner.dispatcher.plan_messages(runner.epoch)
+            runner.dispatcher.recorder.record(runner.epoch)
         endpoints.answers = defaultdict(list, {target: [0.001] * 12 for target in targets})
         assert runner.deliver() == 30 * 12
         expected = [str(number) for number in range(1, 13)]
@@ -306,7 +306,7 @@ def test_an_endpoint_that_is_gone_disables_its_subscription_until_it_is_resumed(
     for number in (1, 2):
         _publish(engine, number)
         runner.match()
-        runner.dispatcher.plan_messages(runner.epoch)
+        runner.dispatcher.recorder.record(runner.epoch)
     endpoints.answers["https://a.example/1"] = [DeliveryError("410 Gone", permanent=True, gone=True)]
     runner.deliver()
     assert [one.state for one in _messages(engine, 1)] == [MessageState.DEAD, MessageState.OPEN]
@@ -337,7 +337,7 @@ def test_two_messages_that_ran_out_of_time_in_a_row_disable_the_subscription(
         for number in (1, 2, 3):
             _publish(runner.engine, number)
             runner.match()
-            runner.dispatcher.plan_messages(runner.epoch)
+            runner.dispatcher.recorder.record(runner.epoch)
         for _ in range(6):
             runner.deliver()
             clock.advance(HOUR)
@@ -430,7 +430,7 @@ def test_open_messages_are_sent_by_the_next_runner(runner: InProcess, endpoints:
     _subscribe(engine, *(f"https://h{number}.example/" for number in range(20)))
     _publish(engine, 1, 2)
     runner.match()
-    runner.dispatcher.plan_messages(runner.epoch)
+    runner.dispatcher.recorder.record(runner.epoch)
     keys = {_messages(engine, number)[0].key for number in range(1, 21)}
     with engine.root.catalog.write() as connection:
         release(connection, runner.lease)
@@ -471,7 +471,7 @@ def test_without_room_for_outcomes_sending_pauses_and_nothing_is_lost(
         endpoints.always |= {f"h{number}.example": 0.1 for number in range(300)}
         _publish(engine, 1)
         runner.match()
-        runner.dispatcher.plan_messages(runner.epoch)
+        runner.dispatcher.recorder.record(runner.epoch)
         settle = runner.dispatcher.settler.settle
         is_full = threading.Event()
         is_full.set()

@@ -46,6 +46,12 @@ class PreparedMessage:
     delivery: Delivery | None = None
     trouble: Exception | None = None
 
+    def checked(self) -> Delivery:
+        """What is to be handed over; raises why it cannot be."""
+        if self.trouble is not None or self.delivery is None:
+            raise self.trouble or DeliveryError("there is nothing to send")
+        return self.delivery
+
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionQueue:

@@ -83,13 +83,9 @@ class Dispatcher:
         goes_on = self.recorder.record(epoch, look_at_all=wait)
         taken += self.send(epoch, wait=wait, deadline=deadline)
         while goes_on and time.monotonic() < deadline:
-            goes_on = self.plan_messages(epoch)
+            goes_on = self.recorder.record(epoch)
             taken += self.send(epoch, wait=wait, deadline=deadline)
         return taken
-
-    def plan_messages(self, epoch: int) -> bool:
-        """Record the messages that are due, for a bounded run of the log; True if there is more to do at once."""
-        return self.recorder.record(epoch)
 
     def send(self, epoch: int, *, wait: bool = False, deadline: float = math.inf) -> int:
         """Hand open messages over, each subscription's in order; a failing one holds back only itself."""
@@ -174,10 +170,9 @@ class Dispatcher:
         attempts: list[Attempt] = []
         for parcel in lane.parcels:
             try:
-                if parcel.trouble is not None or parcel.delivery is None:
-                    raise parcel.trouble or DeliveryError("there is nothing to send")
-                sink = self._local_sink(parcel.delivery.subscription.kind)
-                attempts.append(Attempt(parcel.message, sink.deliver(parcel.delivery)))
+                delivery = parcel.checked()
+                sink = self._local_sink(delivery.subscription.kind)
+                attempts.append(Attempt(parcel.message, sink.deliver(delivery)))
             except StorageFullError:
                 if not attempts:
                     raise

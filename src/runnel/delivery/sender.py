@@ -68,7 +68,9 @@ class Sender:
         self._idle = threading.Event()
         self._idle.set()
         self._epoch = 0
-        self._done = self._tried = 0
+        self._done = 0
+        self.tried = 0
+        """How many attempts were made so far."""
         self._ends: dict[object, float] = {}
         """Until when each attempt that is under way may take."""
         self._no_room: StorageFullError | None = None
@@ -100,20 +102,15 @@ class Sender:
         Also at a deadline, of the monotonic clock.
         """
         patience = self._settings.send_seconds + 2 * _GRACE_SECONDS
-        tried, since = self._tried, time.monotonic()
+        tried, since = self.tried, time.monotonic()
         while not self._idle.wait(0.05):
             moment = time.monotonic()
-            if self._tried != tried:
-                tried, since = self._tried, moment
+            if self.tried != tried:
+                tried, since = self.tried, moment
             # A mail may take longer than others: whoever breaks it off has it sent again that may have been taken.
             if moment > min(deadline, max(since + patience, *tuple(self._ends.values()), 0.0)):
                 return False
         return True
-
-    @property
-    def tried(self) -> int:
-        """How many attempts were made so far."""
-        return self._tried
 
     def close(self) -> None:
         """Stop sending. What is under way is broken off and stays open; what has ended is settled."""
@@ -231,7 +228,7 @@ class Sender:
                 silent = attempt is not None and self._is_silence(parcel, attempt)
                 if attempt is not None:
                     attempts.append(attempt)
-                    self._tried += 1
+                    self.tried += 1
                 if failed:
                     break
         finally:
@@ -251,9 +248,7 @@ class Sender:
     async def _attempt(self, parcel: PreparedMessage) -> Attempt | None:
         """One attempt at a message; None where there is no room, which is not the message's fault."""
         try:
-            if parcel.trouble is not None or parcel.delivery is None:
-                raise parcel.trouble or DeliveryError("there is nothing to send")
-            return Attempt(parcel.message, await self._hand_over(parcel.delivery))
+            return Attempt(parcel.message, await self._hand_over(parcel.checked()))
         except StorageFullError as error:
             self._no_room = error
             return None

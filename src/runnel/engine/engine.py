@@ -407,7 +407,7 @@ class Engine:
 
     def hubs(self) -> WebSubClient:
         """Who asked hubs for pushes (WebSub), and takes them."""
-        return WebSubClient(self.root.catalog, self._acquirer, self.root.settings)
+        return WebSubClient(self._acquirer)
 
     def _parts(self, companions: Sequence[Companion] = ()) -> RunnerParts:
         from runnel.engine.run.runner import RunnerParts

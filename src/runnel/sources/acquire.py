@@ -23,7 +23,7 @@ from runnel.settings import Settings
 from runnel.sources.document_child import DocumentSource
 from runnel.sources.document_pool import document_pool
 from runnel.sources.documents.adapt import AdaptedFeed
-from runnel.sources.first_fetch import first_fetch
+from runnel.sources.documents.wire import DocumentKind
 from runnel.sources.rdf.decode_rdf import form_of
 from runnel.storage.checksums import write_sealed
 from runnel.storage.file_storage import Storage
@@ -85,19 +85,7 @@ class Acquirer:
         `base` is the URL that its relative links are relative to; `charset` and `media_type` are what its server
         said.
         """
-        return document_pool().read(data, self._source_of(feed, place, base, charset, media_type))
-
-    async def read_document_async(
-        self, feed: Feed, data: bytes, place: str, *, base: str, charset: str | None, media_type: str | None
-    ) -> AdaptedFeed:
-        """The same for an event loop, which goes on meanwhile."""
-        return await document_pool().read_async(data, self._source_of(feed, place, base, charset, media_type))
-
-    def _source_of(
-        self, feed: Feed, place: str, base: str | None, charset: str | None, media_type: str | None
-    ) -> DocumentSource:
-        """How a document of a feed is read, with the bounds of the settings."""
-        return DocumentSource(
+        source = DocumentSource(
             place,
             feed.name,
             limit=self.settings.max_document_bytes,
@@ -106,6 +94,7 @@ class Acquirer:
             base=base,
             form=form_of(media_type, base or place),
         )
+        return document_pool().read(data, source)
 
     def accept_adapted(self, feed: Feed, adapted: AdaptedFeed, *, is_first: bool = False) -> Accepted:
         """Accept what `read_document` gave."""
@@ -126,3 +115,21 @@ class Acquirer:
                     connection,
                     Quarantined(kind, problem.place or feed.name, reason, feed=feed.id, path=path),
                 )
+
+
+def first_fetch(
+    items: Sequence[Item], newest: int, *, kind: DocumentKind | None = None
+) -> tuple[list[Item], list[Item]]:
+    """The items of a feed's first document, oldest first, in two lists: those to accept, and those to remember.
+
+    The newest items are accepted. The ids of the others are remembered as seen, so that they are never new later. A
+    document that does not repeat itself (JSON lines) is accepted whole.
+
+    >>> accepted, remembered = first_fetch([Item("F", str(n), {}) for n in range(5)], 2)
+    >>> [item.id for item in accepted], [item.id for item in remembered]
+    (['3', '4'], ['0', '1', '2'])
+    """
+    if kind is not None and not kind.repeats:
+        return list(items), []
+    border = max(0, len(items) - max(newest, 0))
+    return list(items[border:]), list(items[:border])

@@ -47,7 +47,7 @@ class SourceReader(ABC):
     pause: float
     """Seconds between two rounds."""
     has_period: bool = False
-    """The same as that of its source. In a bounded run such feeds are read once, at the beginning."""
+    """The same as that of its source, which `FeedReader` copies. Bounded runs read such feeds once, at the start."""
 
     @abstractmethod
     def read(self, *, once: bool = False, progressed: Callable[[], None] = lambda: None) -> Acquisition:

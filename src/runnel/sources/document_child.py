@@ -35,7 +35,7 @@ class DocumentSource:
 
 
 def open_program() -> Callable[[bytes], bytes]:
-    """The function that answers requests. The kinds of value are loaded before the process can open no more files."""
+    """The function that answers requests. The kinds of value are loaded first: no document is charged for that."""
     registry()
     return answer
 

@@ -11,8 +11,9 @@ import asyncio
 import atexit
 import logging
 import os
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Self
+from typing import Self, TypeVar
 
 from runnel.entry_points import plugin_packages
 from runnel.errors import BrokenDocumentError, InputError, RunnelError
@@ -24,6 +25,8 @@ from runnel.sources.document_reply import read_reply
 from runnel.sources.documents.adapt import AdaptedFeed
 
 logger = logging.getLogger("runnel")
+
+T = TypeVar("T")
 
 READERS = 2
 """Sandboxes that read documents at the same time."""
@@ -124,9 +127,9 @@ class DocumentPool:
             raise answer
         return answer
 
-    async def read_async(self, data: bytes, source: DocumentSource) -> AdaptedFeed:
-        """The same for an event loop, which goes on meanwhile."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self.read, data, source)
+    async def in_thread(self, work: Callable[..., T], *arguments: object) -> T:
+        """The result of a function that reads a document, for an event loop, which goes on meanwhile."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     def close(self) -> None:
         """End the sandboxes."""

@@ -12,9 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from runnel.catalog.polling.source_files import DocumentState
 from runnel.errors import InputError
 from runnel.sources.documents.decode import MAX_DOCUMENT
-from runnel.sources.feed_reader import DocumentState, content_digest
+from runnel.sources.feed_reader import content_digest
 from runnel.sources.rdf.decode_rdf import SUFFIXES as RDF_SUFFIXES
 
 SUFFIXES = frozenset({".xml", ".rss", ".atom", ".json", ".jsonl", ".ndjson", ".rdf", ".owl", *RDF_SUFFIXES})
@@ -81,7 +82,7 @@ def _look(path: Path, folder: Path | None, known: Mapping[str, DocumentState], l
         return _refused(name, before, odd, None)
     try:
         status = path.stat()
-        if before is not None and (before.size, before.mtime_ns) == (status.st_size, status.st_mtime_ns):
+        if before is not None and (before.size, before.modified) == (status.st_size, status.st_mtime_ns):
             return None
         if folder is not None and not path.resolve(strict=True).is_relative_to(folder.resolve()):
             raise InputError("a link out of the folder is not followed", place=name, hint="copy the file instead")

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from runnel.catalog.polling.source_files import DocumentState
 from runnel.errors import InputError
 from runnel.model.feed import Feed
 from runnel.settings import Settings
@@ -13,7 +14,7 @@ from runnel.sources.acquire import Acquirer
 from runnel.sources.contract import Source
 from runnel.sources.drop_folder import read_file, scan
 from runnel.sources.feed_address import local_path
-from runnel.sources.feed_reader import DocumentState, FeedReader, SourceDocument, content_digest
+from runnel.sources.feed_reader import FeedReader, SourceDocument, content_digest
 
 
 class DropFolders(Source):

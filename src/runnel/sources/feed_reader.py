@@ -15,7 +15,7 @@ from hashlib import blake2b
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs.quarantine import DOCUMENT, ITEM
 from runnel.catalog.polling import source_files
-from runnel.catalog.polling.source_files import SourceFile
+from runnel.catalog.polling.source_files import DocumentState, SourceFile
 from runnel.errors import BrokenDocumentError, FencedError, InputError, RunnelError, StorageFullError
 from runnel.logs.items.item_log import Accepted
 from runnel.model.feed import Feed, FeedKind
@@ -27,16 +27,6 @@ logger = logging.getLogger("runnel")
 
 _FIRST_LOOK_DONE = ""
 """The name, which no document has, of the row that says that a feed's address was read once, to the end."""
-
-
-@dataclass(frozen=True, slots=True)
-class DocumentState:
-    """What is known of a document: `digest` is that of its content, empty if it could not be read."""
-
-    path: str
-    size: int
-    mtime_ns: int
-    digest: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +45,7 @@ class FeedReader(SourceReader):
         self.name = name
         self.acquirer = acquirer
         self.pause = acquirer.settings.scan_seconds
+        self.has_period = source.has_period
         self._schemes = source.schemes
 
     @abstractmethod
@@ -110,8 +101,8 @@ class FeedReader(SourceReader):
     def read_feed(self, feed: Feed, progressed: Callable[[], None] = lambda: None) -> Acquisition:
         """Take the new and changed documents of one feed."""
         with self.acquirer.catalog.read() as connection:
-            known = {one.path: one for one in source_files.known_files(connection, feed.id)}
-        states = {path: DocumentState(path, one.size, one.modified, one.digest) for path, one in known.items()}
+            known = {one.state.path: one for one in source_files.known_files(connection, feed.id)}
+        states = {path: one.state for path, one in known.items()}
         is_first = _FIRST_LOOK_DONE not in known
         total, taken = Acquisition(), set[str]()
         try:
@@ -146,14 +137,7 @@ class FeedReader(SourceReader):
         return Acquisition(result.accepted, result.unchanged, put_aside)
 
     def _remember(self, feed: Feed, state: DocumentState, problem: InputError | None) -> None:
-        row = SourceFile(
-            feed.id,
-            state.path,
-            state.size,
-            state.mtime_ns,
-            state.digest,
-            None if problem is None else str(problem),
-        )
+        row = SourceFile(feed.id, state, None if problem is None else str(problem))
         with self.acquirer.catalog.write() as connection:
             source_files.record_file(connection, row)
 
@@ -162,7 +146,7 @@ class FeedReader(SourceReader):
         repaired = [
             path
             for path, document in known.items()
-            if document.problem and (not self.is_there(path) or (path == feed.address and not document.digest))
+            if document.problem and (not self.is_there(path) or (path == feed.address and not document.state.digest))
         ]
         if repaired:
             with self.acquirer.catalog.write() as connection:

@@ -79,7 +79,7 @@ def test_matches_that_no_subscription_needs_are_not_read(engine: Engine) -> None
         last = match_segments.matched_upto(connection)
         for part in match_segments.match_parts(connection, 0, last):
             engine.root.storage.local(part.path).unlink()
-    assert not runner.dispatcher.plan_messages(runner.epoch)
+    assert not runner.dispatcher.recorder.record(runner.epoch)
     with engine.root.catalog.read() as connection:
         assert ledger.cursor(connection, ledger.SHARED) == last == 40
     runner.close()

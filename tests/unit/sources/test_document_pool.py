@@ -188,7 +188,7 @@ def test_a_document_that_takes_too_much_memory_is_given_up() -> None:
 
 def test_a_loop_goes_on_while_a_document_is_read(pool: DocumentPool) -> None:
     async def both() -> tuple[int, int]:
-        reading = asyncio.create_task(pool.read_async(feed_of(5_000), SOURCE))
+        reading = asyncio.create_task(pool.in_thread(pool.read, feed_of(5_000), SOURCE))
         turns = 0
         while not reading.done():
             turns += 1
@@ -213,12 +213,12 @@ def test_nothing_is_read_after_the_end() -> None:
 
 def _read_in_fork(answers: multiprocessing.Queue[tuple[int, list[int]]]) -> None:
     # The threads of an event loop's reads do not survive a fork either.
-    read = len(asyncio.run(document_pool().read_async(feed_of(2), SOURCE)).items)
+    read = len(asyncio.run(document_pool().in_thread(document_pool().read, feed_of(2), SOURCE)).items)
     answers.put((read, document_pool().sandboxes.pids()))
 
 
 def test_a_fork_has_sandboxes_of_its_own() -> None:
-    asyncio.run(document_pool().read_async(feed_of(1), SOURCE))
+    asyncio.run(document_pool().in_thread(document_pool().read, feed_of(1), SOURCE))
     before = document_pool().sandboxes.pids()
     context = multiprocessing.get_context("fork")
     answers: multiprocessing.Queue[tuple[int, list[int]]] = context.Queue()

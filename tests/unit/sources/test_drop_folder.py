@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from runnel.catalog.polling.source_files import DocumentState
 from runnel.errors import InputError
 from runnel.settings import Settings
 from runnel.sources import drop_folder as folder_module
 from runnel.sources.drop_folder import ChangedFile, read_file, scan
 from runnel.sources.drop_folder_source import DropFolders
 from runnel.sources.feed_address import local_path
-from runnel.sources.feed_reader import DocumentState
 from runnel.sources.registry import source_of
 from runnel.sources.web_feeds.poller import WebFeeds
 

@@ -7,7 +7,8 @@ unknown does not hold. Laying a pattern into a graph may take exponential time, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Generic, TypeVar
 
 from runnel.algebra.graphs.edges import (
     AllOf,
@@ -27,6 +28,8 @@ from runnel.errors import TooExpensiveError
 from runnel.model.graph import Triple
 from runnel.model.item import Value
 
+_Term = TypeVar("_Term", str, Node)
+
 MOST_ATTEMPTS = 200_000
 """Triples that are tried for one pattern on one graph."""
 
@@ -43,23 +46,26 @@ def solve(graph: EdgePattern, triples: Iterable[Triple]) -> Iterator[Solution]:
             yield found
 
 
-class IndexedTriples:
-    """The triples of a graph, all and by the terms that they have in each place."""
+class IndexedTriples(Generic[_Term]):
+    """The triples of a graph, all and by the terms that they have in each position.
 
-    def __init__(self, triples: Iterable[Triple]) -> None:
-        self._all = list(triples)
-        self._having: tuple[dict[str, list[Triple]], ...] = ({}, {}, {})
+    The variables of a pattern are terms where another pattern is laid into it.
+    """
+
+    def __init__(self, triples: Iterable[tuple[_Term, _Term, _Term]]) -> None:
+        self._all: list[tuple[_Term, _Term, _Term]] = list(triples)
+        self._having: tuple[dict[Node, list[tuple[_Term, _Term, _Term]]], ...] = ({}, {}, {})
         for triple in self._all:
             for having, term in zip(self._having, triple, strict=True):
                 having.setdefault(term, []).append(triple)
         self._left = 0
 
-    def solutions(self, edges: tuple[Edge, ...], attempts: int) -> Iterator[Solution]:
+    def solutions(self, edges: tuple[Edge, ...], attempts: int) -> Iterator[Mapping[str, _Term]]:
         """The solutions of edges, tried in order; TooExpensiveError after too many attempts."""
         self._left = attempts
         return self._extended(edges, {})
 
-    def _extended(self, edges: tuple[Edge, ...], bound: Solution) -> Iterator[Solution]:
+    def _extended(self, edges: tuple[Edge, ...], bound: Mapping[str, _Term]) -> Iterator[Mapping[str, _Term]]:
         """The solutions of edges that extend a binding."""
         if not edges:
             yield bound
@@ -71,13 +77,13 @@ class IndexedTriples:
                     "the graph pattern has too many ways to be laid into the item's graph",
                     hint="name more nodes or labels, or write edges next to each other that share variables",
                 )
-            more = _laid(edges[0], triple, bound)
+            more = lay_edge(edges[0], triple, bound)
             if more is not None:
                 yield from self._extended(edges[1:], more)
 
-    def candidates(self, edge: Edge, bound: Solution) -> Sequence[Triple]:
+    def candidates(self, edge: Edge, bound: Mapping[str, _Term]) -> Sequence[tuple[_Term, _Term, _Term]]:
         """The triples that an edge may be, by the rarest of its nodes that is known."""
-        found: Sequence[Triple] = self._all
+        found: Sequence[tuple[_Term, _Term, _Term]] = self._all
         for having, node in zip(self._having, edge.nodes, strict=True):
             term = node if isinstance(node, str) else bound.get(node.name)
             if term is not None:
@@ -87,8 +93,10 @@ class IndexedTriples:
         return found
 
 
-def _laid(edge: Edge, triple: Triple, bound: Solution) -> Solution | None:
-    """The binding with an edge laid onto a triple."""
+def lay_edge(
+    edge: Edge, triple: tuple[_Term, _Term, _Term], bound: Mapping[str, _Term]
+) -> Mapping[str, _Term] | None:
+    """The binding with an edge laid onto a triple; None where it does not fit."""
     found = dict(bound)
     for node, term in zip(edge.nodes, triple, strict=True):
         if (node if isinstance(node, str) else found.setdefault(node.name, term)) != term:

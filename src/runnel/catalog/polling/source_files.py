@@ -6,7 +6,7 @@ In: files that were read. Out: their size, time and digest, and what was wrong w
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from sqlalchemy import Connection, delete, insert, select
 
@@ -17,14 +17,21 @@ _s = schema.source_files.c
 
 
 @dataclass(frozen=True, slots=True)
-class SourceFile:
-    """A file that was read for a feed, as it was then, and what was wrong with it."""
+class DocumentState:
+    """What is known of a document: `digest` is that of its content, empty if it could not be read."""
 
-    feed: int
     path: str
     size: int
     modified: int
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A file that was read for a feed, as it was then, and what was wrong with it."""
+
+    feed: int
+    state: DocumentState
     problem: str | None = None
 
 
@@ -33,24 +40,17 @@ def known_files(connection: Connection, feed: int | None = None) -> list[SourceF
     query = select(schema.source_files).order_by(_s.feed, _s.path)
     if feed is not None:
         query = query.where(_s.feed == feed)
-    rows = connection.execute(query)
-    return [SourceFile(row.feed, row.path, row.size, row.modified, row.digest, row.problem) for row in rows]
+    return [
+        SourceFile(row.feed, DocumentState(row.path, row.size, row.modified, row.digest), row.problem)
+        for row in connection.execute(query)
+    ]
 
 
 def record_file(connection: Connection, file: SourceFile) -> None:
     """Note that a file was read."""
-    forget_files(connection, file.feed, [file.path])
-    connection.execute(
-        insert(schema.source_files).values(
-            feed=file.feed,
-            path=file.path,
-            size=file.size,
-            modified=file.modified,
-            digest=file.digest,
-            problem=file.problem,
-            checked=now(connection),
-        )
-    )
+    forget_files(connection, file.feed, [file.state.path])
+    row = {**asdict(file.state), "feed": file.feed, "problem": file.problem, "checked": now(connection)}
+    connection.execute(insert(schema.source_files).values(row))
 
 
 def forget_files(connection: Connection, feed: int, paths: Iterable[str]) -> None:

@@ -404,9 +404,8 @@ class Runner:
             except FencedError as error:
                 self._fail(error)
             except Exception:
-                # A loop never dies of one bad turn; the reason is in the journal and the next turn tries again.
-                logger.exception("%s failed", name)
-                self.pulse.count("turns failed")
+                # A loop never ends because of one bad turn: the reason is logged and the next turn tries again.
+                self._note_failed_turn(name)
                 failures += 1
                 rest = _rest(failures) if step == self._divide else 1.0
                 self.pulse.turned(name, period=pause, rests=rest)
@@ -414,6 +413,10 @@ class Runner:
             self.pulse.turned(name, period=pause, rests=pause)
             self._stop.wait(pause)
         self.pulse.ended(name)
+
+    def _note_failed_turn(self, name: str) -> None:
+        logger.exception("%s failed", name)
+        self.pulse.count("turns failed")
 
     def _fail(self, error: BaseException) -> None:
         self._error = error
@@ -440,8 +443,14 @@ class Runner:
         if has_period and self._has_periods():
             self._say("polling", report)
         for reader in self._parts.readers:
-            if reader.has_period is has_period:
+            if reader.has_period is not has_period:
+                continue
+            try:
                 self._read(reader, once=True)
+            except (*_PASSING, FencedError):
+                raise
+            except Exception:  # as in a loop: the reader of a plug-in may raise anything, and the others still read
+                self._note_failed_turn(reader.name)
 
     def _has_periods(self) -> bool:
         with self._root.catalog.read() as connection:

@@ -288,8 +288,8 @@ class _Turn:
             known = source_files.known_files(connection)
         by_feed: dict[int, list[str]] = {}
         for file in known:
-            if file.digest and Path(file.path).is_absolute():
-                by_feed.setdefault(file.feed, []).append(file.path)
+            if file.state.digest and Path(file.state.path).is_absolute():
+                by_feed.setdefault(file.feed, []).append(file.state.path)
         gone = {feed: [path for path in paths if not Path(path).exists()] for feed, paths in by_feed.items()}
         with self._write() as connection:
             for feed, paths in gone.items():

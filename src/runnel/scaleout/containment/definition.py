@@ -9,11 +9,13 @@ incomplete: conjuncts other than a variable against a term imply only themselves
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from runnel.algebra.graphs.edges import AllOf, AnyOf, Certain, Comparison, Complement, Edge, GraphFilter, Node
+from runnel.algebra.graphs.edges import AllOf, AnyOf, Certain, Comparison, Complement, GraphFilter, Node
 from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.graph_solutions import IndexedTriples
 from runnel.algebra.graphs.rdf_terms import Sort, compare_known, compare_terms, known_term
 from runnel.algebra.nodes.calls import Relation, Variable
 
@@ -124,32 +126,15 @@ def _strict(relation: Relation) -> Relation:
 def contains(first: Graph, second: Graph) -> bool:
     """Whether the first pattern surely holds of every graph that the second holds of.
 
+    >>> from runnel.algebra.graphs.edges import Edge
     >>> year = Edge(Variable("p"), "<urn:year>", Variable("y"))
     >>> later = Graph((year, Edge(Variable("p"), "<urn:by>", "<urn:a>")), Comparison(Variable("y"), ">", '"2"'))
     >>> contains(Graph((year,), Comparison(Variable("y"), ">", '"1"')), later), contains(later, Graph((year,)))
     (True, False)
     """
     own, theirs = demands_of(first.filter), demands_of(second.filter)
-    return any(fits(own, theirs, laid) for laid in _layings(first.edges, second.edges, {}))
-
-
-def _layings(edges: tuple[Edge, ...], targets: tuple[Edge, ...], laid: Laid) -> Iterator[Laid]:
-    if not edges:
-        yield laid
-        return
-    for target in targets:
-        more = lay_edge(edges[0], target, laid)
-        if more is not None:
-            yield from _layings(edges[1:], targets, more)
-
-
-def lay_edge(edge: Edge, target: Edge, laid: Laid) -> Laid | None:
-    """What variables are laid on once an edge is laid on another, or None where it cannot be."""
-    found = dict(laid)
-    for node, onto in zip(edge.nodes, target.nodes, strict=True):
-        if (node if isinstance(node, str) else found.setdefault(node.name, onto)) != onto:
-            return None
-    return found
+    targets = IndexedTriples[Node](edge.nodes for edge in second.edges)
+    return any(fits(own, theirs, laid) for laid in targets.solutions(first.edges, sys.maxsize))
 
 
 def fits(own: Demands, theirs: Demands, laid: Laid) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from runnel.algebra.graphs.edges import AllOf, Comparison, Edge, GraphFilter, Node, comparisons
 from runnel.algebra.graphs.graph_patterns import Graph
+from runnel.algebra.graphs.graph_solutions import lay_edge
 from runnel.algebra.nodes.calls import Variable
 from runnel.scaleout.containment.definition import (
     Demand,
@@ -18,7 +19,6 @@ from runnel.scaleout.containment.definition import (
     demands_of,
     implies,
     is_met,
-    lay_edge,
     mapped,
 )
 
@@ -63,7 +63,7 @@ def _best(
     best: Laid | None = None
     most = -1
     for target in targets:
-        found = lay_edge(edge, target, laid)
+        found = lay_edge(edge, target.nodes, laid)
         if found is None:
             continue
         if len(found) == len(laid):

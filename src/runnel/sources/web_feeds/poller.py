@@ -21,7 +21,7 @@ from runnel.catalog.access import owners
 from runnel.catalog.polling import hubs, polls
 from runnel.catalog.polling.hubs import HubRow
 from runnel.catalog.polling.polls import DuePoll
-from runnel.catalog.store.connection import Catalog, now
+from runnel.catalog.store.connection import now
 from runnel.errors import (
     InputError,
     RefusedAddressError,
@@ -33,13 +33,12 @@ from runnel.errors import (
 from runnel.model.feed import Feed
 from runnel.net.background_loop import BackgroundLoop
 from runnel.net.http_client import HttpClient, HttpResponse, check_url, http_client_of
-from runnel.net.urls import shown_url
 from runnel.settings import Settings
 from runnel.sources.acquire import Acquirer, Acquisition
 from runnel.sources.contract import Source, SourceReader
+from runnel.sources.document_pool import document_pool
 from runnel.sources.documents.decode import ACCEPT
 from runnel.sources.feed_reader import content_digest
-from runnel.sources.web_feeds.freshness import charset_of
 from runnel.sources.web_feeds.host_pace import HostPace, RequestBudget, host_of
 from runnel.sources.web_feeds.hub_links import HubOffer
 from runnel.sources.web_feeds.poll_order import PollOrder
@@ -48,6 +47,7 @@ from runnel.sources.web_feeds.response_handler import (
     Fetched,
     PollOutcome,
     ResponseHandler,
+    read_answer,
     states_of,
 )
 from runnel.sources.web_feeds.websub_client import WebSubClient
@@ -87,37 +87,26 @@ class WebFeeds(Source):
 
     def open(self, acquirer: Acquirer) -> Poller:
         """A poller of all web feeds."""
-        return Poller(acquirer.catalog, acquirer, acquirer.settings)
+        return Poller(acquirer)
 
 
 class Poller(SourceReader):
-    """Polls the web feeds of a workspace. `poll` is for threads, `poll_due` for coroutines; use one of the two.
-
-    A `door` that is given is the caller's to close; otherwise the poller opens one and keeps it between rounds.
-    """
+    """Polls the web feeds of a workspace. `read` is for threads, `poll_due` for coroutines; use one of the two."""
 
     name = "poll"
     pause = _ROUND_SECONDS
     has_period = True
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        acquirer: Acquirer,
-        settings: Settings,
-        door: HttpClient | None = None,
-        *,
-        random: randomness.Random | None = None,
-    ) -> None:
-        self._catalog = catalog
+    def __init__(self, acquirer: Acquirer, *, random: randomness.Random | None = None) -> None:
+        settings = acquirer.settings
+        self._catalog = acquirer.catalog
         self._acquirer = acquirer
         self._settings = settings
-        self._door = door
-        self._owns_door = door is None
-        self._judge = ResponseHandler(catalog, acquirer, settings, random)
+        self._client: HttpClient | None = None
+        self._handler = ResponseHandler(acquirer, random)
         self._budget = RequestBudget(settings.poll_budget)
         self._hosts = HostPace(settings.poll_host_concurrency, settings.poll_retry_seconds)
-        self._subscriber = WebSubClient(catalog, acquirer, settings)
+        self._subscriber = WebSubClient(acquirer)
         self._now = 0.0
         self._known_upto = 0
         self._tended: int | None = None
@@ -141,16 +130,12 @@ class Poller(SourceReader):
         self._round = threading.Lock()
 
     def read(self, *, once: bool = False, progressed: Callable[[], None] = lambda: None) -> Acquisition:
-        """One round, as `poll`."""
-        return self.poll(once=once)
-
-    def poll(self, *, once: bool = False) -> Acquisition:
         """One round, for callers without an event loop; requests stay under way until the next."""
         with self._round:
             return self._background.run(self.poll_due(once=once))
 
     def close(self) -> None:
-        """Drop what is under way (it is due still) and let go of connections; after `poll`."""
+        """Drop what is under way (it is due still) and close connections; after `read`."""
         with self._round:
             if self._background.started:
                 self._background.run(self.aclose())
@@ -166,9 +151,9 @@ class Poller(SourceReader):
             await asyncio.to_thread(self._record)
         except RunnelError as error:
             logger.warning("what came of the last polls could not be recorded, so they are asked again: %s", error)
-        if self._owns_door and self._door is not None:
-            await self._door.__aexit__(None, None, None)
-            self._door = None
+        if self._client is not None:
+            await self._client.__aexit__(None, None, None)
+            self._client = None
 
     # --- rounds -------------------------------------------------------------------------------------------------
 
@@ -177,7 +162,7 @@ class Poller(SourceReader):
 
         With `once` all feeds that are due are asked, whatever the budget, and the round waits for all of them.
         """
-        door = await self._opened()
+        client = await self._opened()
         # Before anything is asked: while there is no room for what was fetched, nothing more is.
         await self._settle(to_the_end=True)
         view = await asyncio.to_thread(self._look, once)
@@ -185,12 +170,12 @@ class Poller(SourceReader):
         deadline = clock() + _ROUND_SECONDS
         try:
             self._begin(view, once)
-            self._launch(door)
+            self._launch(client)
             while (self._tasks or self._fetched) and (once or clock() < deadline):
                 if self._tasks:
                     await asyncio.wait(self._tasks, timeout=_GATHER_SECONDS)
                 await self._settle()
-                self._launch(door)
+                self._launch(client)
         finally:
             # Nothing starts between rounds; what had no turn keeps its place for the next.
             self._ranked = [*(poll for held in self._held.values() for poll in held), *self._waiting]
@@ -203,11 +188,11 @@ class Poller(SourceReader):
         return total
 
     async def _opened(self) -> HttpClient:
-        if self._door is None:
-            self._door = await http_client_of(
+        if self._client is None:
+            self._client = await http_client_of(
                 self._settings, concurrency=self._settings.poll_concurrency
             ).__aenter__()
-        return self._door
+        return self._client
 
     def _look(self, once: bool) -> _View:
         """What is due, most urgent first; nothing above the lag limit."""
@@ -251,7 +236,7 @@ class Poller(SourceReader):
 
     # --- requests -----------------------------------------------------------------------------------------------
 
-    def _launch(self, door: HttpClient) -> None:
+    def _launch(self, client: HttpClient) -> None:
         """Start as many of the waiting polls as the budget and the limits allow."""
         limit = self._settings.poll_concurrency
         while self._waiting and len(self._tasks) < limit and self._tokens != 0 and self._can_read_more():
@@ -267,7 +252,7 @@ class Poller(SourceReader):
                 self._budget.spend()
             self._hosts.begin(address)
             self._under_way.add(poll.feed.id)
-            task = asyncio.get_running_loop().create_task(self._fetch(door, poll))
+            task = asyncio.get_running_loop().create_task(self._fetch(client, poll))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -276,11 +261,11 @@ class Poller(SourceReader):
         bodies = sum(len(fetched.answer.body) for fetched in unread if fetched.answer is not None)
         return len(unread) < 4 * self._settings.poll_concurrency and bodies < _MOST_UNREAD_BYTES
 
-    async def _fetch(self, door: HttpClient, poll: DuePoll) -> None:
+    async def _fetch(self, client: HttpClient, poll: DuePoll) -> None:
         """Ask for one feed. Whatever happens is an answer to be judged, never an end of the round."""
         address = poll.state.address
         try:
-            answer = await door.get(address, headers=_headers(poll))
+            answer = await client.get(address, headers=_headers(poll))
             self._hosts.answered(address)
             fetched = Fetched(poll, answer)
         except InputError as error:
@@ -297,7 +282,7 @@ class Poller(SourceReader):
         if held:
             self._waiting.appendleft(held.popleft())
         self._tasks.discard(asyncio.current_task())
-        self._launch(door)
+        self._launch(client)
 
     async def _read(self, fetched: Fetched) -> Fetched:
         """Have a new document read in a sandbox, while others are fetched."""
@@ -307,14 +292,7 @@ class Poller(SourceReader):
         if await asyncio.to_thread(content_digest, answer.body) == poll.state.memory.digest:
             return fetched
         try:
-            read = await self._acquirer.read_document_async(
-                poll.feed,
-                answer.body,
-                shown_url(answer.url),
-                base=answer.url,
-                charset=charset_of(answer.headers),
-                media_type=answer.headers.get("Content-Type"),
-            )
+            read = await document_pool().in_thread(read_answer, self._acquirer, poll.feed, answer)
         except InputError as error:
             return replace(fetched, read=error)
         except Exception:
@@ -371,13 +349,13 @@ class Poller(SourceReader):
 
     def _outcome(self, fetched: Fetched, moment: int, hub: HubRow | None) -> PollOutcome:
         try:
-            return self._judge.judge(fetched, moment, hub)
+            return self._handler.judge(fetched, moment, hub)
         except (StorageFullError, WorkspaceError):
             raise  # not the feed's fault, and it passes
         except Exception as error:
             logger.exception("the document of the feed %s could not be read", fetched.poll.feed.name)
             odd = UnreachableError(f"its document could not be read: {type(error).__name__}")
-            return self._judge.judge(Fetched(fetched.poll, None, odd), moment, hub)
+            return self._handler.judge(Fetched(fetched.poll, None, odd), moment, hub)
 
     def _record(self) -> None:
         """Write what came of polls, all in one transaction; what cannot be written now is kept for the next time."""

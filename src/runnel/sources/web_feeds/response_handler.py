@@ -20,7 +20,6 @@ from runnel.catalog.logs.quarantine import DOCUMENT, ITEM
 from runnel.catalog.polling.hubs import HubRow
 from runnel.catalog.polling.poll_memory import PollMemory
 from runnel.catalog.polling.polls import GONE, DuePoll, PollState
-from runnel.catalog.store.connection import Catalog
 from runnel.errors import (
     BrokenDocumentError,
     InputError,
@@ -29,7 +28,7 @@ from runnel.errors import (
     WorkspaceError,
     visible,
 )
-from runnel.model.feed import ADMIN
+from runnel.model.feed import ADMIN, Feed
 from runnel.net.http_client import HttpResponse
 from runnel.net.retry_after import retry_after
 from runnel.net.urls import shown_url
@@ -92,12 +91,10 @@ class PollOutcome:
 class ResponseHandler:
     """Decides what answers mean, one at a time. Not for several threads at once."""
 
-    def __init__(
-        self, catalog: Catalog, acquirer: Acquirer, settings: Settings, random: randomness.Random | None = None
-    ) -> None:
-        self._catalog = catalog
+    def __init__(self, acquirer: Acquirer, random: randomness.Random | None = None) -> None:
+        self._catalog = acquirer.catalog
         self._acquirer = acquirer
-        self._settings = settings
+        self._settings = acquirer.settings
         self._random = random or randomness.Random()  # noqa: S311  waits need to differ, not to be secret
         self._counted: set[int] = set()
         """Feeds whose last document was counted and could not be kept for want of room: it comes once more."""
@@ -179,14 +176,7 @@ class ResponseHandler:
     def _read(self, fetched: Fetched, answer: HttpResponse) -> AdaptedFeed:
         if isinstance(fetched.read, InputError):
             raise fetched.read
-        return fetched.read or self._acquirer.read_document(
-            fetched.poll.feed,
-            answer.body,
-            shown_url(answer.url),
-            base=answer.url,
-            charset=charset_of(answer.headers),
-            media_type=answer.headers.get("Content-Type"),
-        )
+        return fetched.read or read_answer(self._acquirer, fetched.poll.feed, answer)
 
     def _unchanged(self, poll: DuePoll, answer: HttpResponse, moment: int, hub: HubRow | None) -> PollOutcome:
         memory = poll.state.memory
@@ -206,7 +196,7 @@ class ResponseHandler:
         etag, modified = _validators(before, answer, memory)
         now = moment / 1e6
         head = DocumentHead(memory.ttl, memory.skip_hours, memory.skip_days)
-        wait = next_wait(self._every(poll), now, fresh=fresh_for(answer.headers, now), head=head)
+        wait = next_wait(every_of(poll, self._settings), now, fresh=fresh_for(answer.headers, now), head=head)
         due = moment + int(wait * 1e6)
         if hub is not None and hub.pushes(moment):
             # The hub tells what is new; asking now and then only makes sure that it does (WebSub §5).
@@ -322,8 +312,17 @@ class ResponseHandler:
             owners.add_bytes(connection, poll.feed.id, size, self._settings)
         return 0
 
-    def _every(self, poll: DuePoll) -> float:
-        return every_of(poll, self._settings)
+
+def read_answer(acquirer: Acquirer, feed: Feed, answer: HttpResponse) -> AdaptedFeed:
+    """The items of a document that a server sent, not accepted yet."""
+    return acquirer.read_document(
+        feed,
+        answer.body,
+        shown_url(answer.url),
+        base=answer.url,
+        charset=charset_of(answer.headers),
+        media_type=answer.headers.get("Content-Type"),
+    )
 
 
 def every_of(poll: DuePoll, settings: Settings) -> float:

@@ -17,17 +17,17 @@ from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import quote, urlencode, urljoin
 
+from runnel.bounded_cache import BoundedCache
 from runnel.catalog.access import owners
 from runnel.catalog.declared import feeds
 from runnel.catalog.logs.quarantine import DOCUMENT, ITEM
 from runnel.catalog.polling import hubs, polls
 from runnel.catalog.polling.hubs import HubRow, HubState
-from runnel.catalog.store.connection import Catalog, now
+from runnel.catalog.store.connection import now
 from runnel.errors import BacklogError, InputError, QuotaExceededError, StorageFullError, WorkspaceError, visible
 from runnel.model.feed import Feed
 from runnel.net.http_client import HttpClient, HttpResponse
 from runnel.net.urls import shown_url
-from runnel.settings import Settings
 from runnel.sources.acquire import Acquirer, Acquisition
 from runnel.sources.documents.document_head import DocumentHead
 from runnel.sources.web_feeds.freshness import charset_of
@@ -51,11 +51,11 @@ _MARKS_KEPT = 1000
 class WebSubClient:
     """Our side of WebSub. Does nothing unless the setting `public_url` says where hubs can reach us."""
 
-    def __init__(self, catalog: Catalog, acquirer: Acquirer, settings: Settings) -> None:
-        self._catalog = catalog
+    def __init__(self, acquirer: Acquirer) -> None:
+        self._catalog = acquirer.catalog
         self._acquirer = acquirer
-        self._settings = settings
-        self._told: dict[tuple[int, str], None] = {}
+        self._settings = acquirer.settings
+        self._quarantined = BoundedCache[tuple[int, str], bool](_MARKS_KEPT)
 
     @property
     def enabled(self) -> bool:
@@ -68,11 +68,11 @@ class WebSubClient:
 
     # --- asking hubs --------------------------------------------------------------------------------------------
 
-    async def request(self, door: HttpClient, feed: Feed, offer: HubOffer) -> None:
+    async def request(self, client: HttpClient, feed: Feed, offer: HubOffer) -> None:
         """Ask a hub to push a feed, unless it was asked already. Another hub or topic takes the first one's place."""
         row = await asyncio.to_thread(self._enter, feed, offer)
         if row is not None:
-            await self._ask(door, row, "subscribe")
+            await self._ask(client, row, "subscribe")
 
     def _enter(self, feed: Feed, offer: HubOffer) -> HubRow | None:
         with self._catalog.read() as connection:
@@ -93,12 +93,12 @@ class WebSubClient:
             hubs.put_hub(connection, row)
         return row
 
-    async def tend(self, door: HttpClient) -> None:
+    async def tend(self, client: HttpClient) -> None:
         """Renew leases before they end, ask again where hubs were silent, and unsubscribe dropped feeds."""
         for row in await asyncio.to_thread(self._renewing):
-            await self._ask(door, row, "subscribe")
+            await self._ask(client, row, "subscribe")
         for row in await asyncio.to_thread(self._ending):
-            await self._ask(door, row, "unsubscribe")
+            await self._ask(client, row, "unsubscribe")
 
     def _renewing(self) -> list[HubRow]:
         with self._catalog.read() as connection:
@@ -134,7 +134,7 @@ class WebSubClient:
                     hubs.remove_hub(connection, row.callback)  # what it still pushes goes nowhere
         return rows
 
-    async def _ask(self, door: HttpClient, row: HubRow, mode: str) -> None:
+    async def _ask(self, client: HttpClient, row: HubRow, mode: str) -> None:
         form = {
             "hub.mode": mode,
             "hub.topic": row.topic,
@@ -143,18 +143,18 @@ class WebSubClient:
         if mode == "subscribe":
             form |= {"hub.secret": row.secret.decode(), "hub.lease_seconds": str(LEASE_SECONDS)}
         try:
-            answer = await self._post(door, row.hub, urlencode(form).encode())
+            answer = await self._post(client, row.hub, urlencode(form).encode())
             problem = None if 200 <= answer.status < 300 else f"the hub answered {answer.status}"
         except InputError as error:
             problem = error.message
         if problem is not None:
             await asyncio.to_thread(self._failed, row, problem)
 
-    async def _post(self, door: HttpClient, hub: str, body: bytes) -> HttpResponse:
-        """Post to a hub; it may send us on to another address (WebSub §5.1), each checked by the door."""
+    async def _post(self, client: HttpClient, hub: str, body: bytes) -> HttpResponse:
+        """Post to a hub; it may send us on to another address (WebSub §5.1), each checked by the client."""
         headers = {"Content-Type": "application/x-www-form-urlencoded"}
         for _ in range(_MOST_REDIRECTS):
-            answer = await door.post(hub, body, headers=headers)
+            answer = await client.post(hub, body, headers=headers)
             following = answer.headers.get("Location", "")
             if answer.status not in (307, 308) or not following:
                 return answer
@@ -293,10 +293,9 @@ class WebSubClient:
 
     def _keep_aside(self, feed: Feed, problems: list[InputError], kind: str, body: bytes) -> int:
         """Keep what was refused, the same thing once: hubs repeat themselves."""
-        fresh = [problem for problem in problems if (feed.id, problem.message) not in self._told]
-        self._told |= {(feed.id, problem.message): None for problem in fresh}
-        for oldest in list(self._told)[:-_MARKS_KEPT]:
-            del self._told[oldest]
+        fresh = [problem for problem in problems if not self._quarantined.get((feed.id, problem.message))]
+        for problem in fresh:
+            self._quarantined.put((feed.id, problem.message), True)
         if fresh:
             self._acquirer.keep_aside(feed, fresh, kind, body)
         return len(fresh)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -24,6 +25,8 @@ from runnel.errors import (
     SparkLostError,
     StorageFullError,
 )
+from runnel.sources.acquire import Acquisition
+from runnel.sources.contract import SourceReader
 from runnel.storage.workspace_marker import MARKER
 from runnel.streaming.worker.failures import Failure
 
@@ -112,6 +115,56 @@ def test_a_bounded_run_can_be_stopped(engine: Engine, monkeypatch: pytest.Monkey
     threading.Thread(target=stop_while_the_query_is_waited_for, daemon=True).start()
     assert made.run(once=True).lag == 1
     assert _Query.stopped >= 1
+
+
+class _Reader(SourceReader):
+    """The reader of a plug-in, which raises an error or returns something else than an Acquisition."""
+
+    name, pause = "csv", 60.0
+
+    def __init__(self, error: Exception | None, has_period: bool) -> None:
+        self._error = error
+        self.has_period = has_period
+        self.rounds = 0
+
+    def read(self, *, once: bool = False, progressed: Callable[[], None] = lambda: None) -> Acquisition:
+        self.rounds += 1
+        if self._error is not None:
+            raise self._error
+        return None  # type: ignore[return-value]
+
+
+def _bounded_run(engine: Engine, monkeypatch: pytest.MonkeyPatch, *readers: _Reader) -> Runner:
+    """A bounded run that ends before it starts to match."""
+    parts = replace(engine._parts(), readers=readers)
+    made = Runner(engine.root, lambda: _SPARK, parts)
+    monkeypatch.setattr(made, "_start_spark", lambda keeper, report: False)
+    return made
+
+
+@pytest.mark.parametrize("has_period", [False, True])
+@pytest.mark.parametrize("error", [KeyError("HOME"), OSError(5, "Input/output error"), None])
+def test_bounded_run_goes_on_though_a_reader_raises_anything(
+    engine: Engine,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    error: Exception | None,
+    has_period: bool,
+) -> None:
+    broken, other = _Reader(error, has_period), _Reader(error, has_period)
+    made = _bounded_run(engine, monkeypatch, broken, other)
+    assert made.run(once=True).state == "stopped"
+    assert (broken.rounds, other.rounds) == (1, 1)
+    assert made.pulse.counted("turns failed") == 2
+    assert caplog.text.count("csv failed") == 2
+
+
+@pytest.mark.parametrize("error", [FencedError("taken over"), StorageFullError("no room left")])
+def test_bounded_run_ends_where_a_reader_cannot_go_on(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, error: RunnelError
+) -> None:
+    with pytest.raises(type(error)):
+        _bounded_run(engine, monkeypatch, _Reader(error, False)).run(once=True)
 
 
 def test_bounded_run_goes_on_though_the_catalog_does_not_answer_for_a_moment(

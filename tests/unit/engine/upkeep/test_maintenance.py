@@ -30,7 +30,7 @@ from runnel.catalog.logs import plan_versions, quarantine
 from runnel.catalog.logs.match_segments import match_segments
 from runnel.catalog.logs.quarantine import Quarantined
 from runnel.catalog.polling import source_files
-from runnel.catalog.polling.source_files import SourceFile
+from runnel.catalog.polling.source_files import DocumentState, SourceFile
 from runnel.catalog.store.connection import Catalog
 from runnel.engine.upkeep.maintenance import MaintenanceReport, run_maintenance
 from runnel.engine.workspace import Workspace, open_workspace
@@ -290,7 +290,7 @@ def test_an_id_is_remembered_while_its_source_may_still_show_it(life: LongLife) 
     # Nor is what is in a file that does not change, whatever else the feed gets.
     assert offer(7, "in file") == 1
     with root.catalog.write() as connection:
-        source_files.record_file(connection, SourceFile(7, "/nowhere/a.jsonl", 1, 1, "digest"))
+        source_files.record_file(connection, SourceFile(7, DocumentState("/nowhere/a.jsonl", 1, 1, "digest")))
     life.advance(days=100)
     assert offer(7, "elsewhere") == 1
     assert forget(1) == 0
@@ -339,10 +339,10 @@ def test_files_that_are_gone_are_forgotten_unless_all_are(life: LongLife, tmp_pa
     here.touch()
     with life.root.catalog.write() as connection:
         for feed, path in ((7, str(here)), (7, str(gone)), (7, ""), (8, str(gone))):
-            source_files.record_file(connection, SourceFile(feed, path, 1, 1, "d" if path else ""))
+            source_files.record_file(connection, SourceFile(feed, DocumentState(path, 1, 1, "d" if path else "")))
     run_maintenance(life.root, life.epoch, chores=True)
     with life.root.catalog.read() as connection:
-        kept = [(file.feed, file.path) for file in source_files.known_files(connection)]
+        kept = [(file.feed, file.state.path) for file in source_files.known_files(connection)]
     assert kept == [(7, ""), (7, str(here)), (8, str(gone))]
 
 

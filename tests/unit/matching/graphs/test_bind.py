@@ -30,7 +30,7 @@ from runnel.algebra.semantics.node_bindings import node_solutions
 from runnel.errors import InvalidConditionError, TooExpensiveError
 from runnel.matching.compile.build_matcher import build_matcher
 from runnel.matching.compile.compile_plan import compile_base
-from runnel.matching.graphs import item_graph
+from runnel.matching.graphs.search import match_single
 from runnel.matching.operators.decide.decider import Decider, Decisions
 from runnel.matching.operators.decide.disjuncts import OperatorDisjuncts
 from runnel.matching.operators.plugins.contract import Answer, Failed, Question
@@ -357,7 +357,7 @@ def test_a_query_takes_sixteen_bytes_and_none_without_variables() -> None:
 
 
 def test_a_search_that_has_no_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(item_graph, "MOST_STEPS", 1_000)
+    monkeypatch.setattr(match_single, "MOST_STEPS", 1_000)
     triples = [(f"<urn:{left}>", "<urn:p>", f"<urn:{right}>") for left in range(20) for right in range(20)]
     names = [f"?v{number}" for number in range(7)]
     path = Graph(tuple(edge(one, "<urn:p>", other) for one, other in itertools.pairwise(names)))

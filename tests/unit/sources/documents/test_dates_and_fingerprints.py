@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from runnel.logs.items.fingerprint import fingerprint
 from runnel.model.item import Item, Value
+from runnel.sources.acquire import first_fetch
 from runnel.sources.documents.dates import parse_date
 from runnel.sources.documents.wire import DocumentKind
-from runnel.sources.first_fetch import first_fetch
 
 
 @pytest.mark.parametrize(

@@ -127,7 +127,7 @@ class PollWorld:
         self.poller = self.new_poller()
 
     def new_poller(self) -> Poller:
-        self.poller = Poller(self.root.catalog, self.acquirer, self.root.settings, random=Random(7))
+        self.poller = Poller(self.acquirer, random=Random(7))
         self.pollers.append(self.poller)
         return self.poller
 
@@ -147,7 +147,7 @@ class PollWorld:
             )
 
     def poll(self, *, once: bool = True) -> Acquisition:
-        return self.poller.poll(once=once)
+        return self.poller.read(once=once)
 
     def poll_after(self, seconds: float, *, once: bool = True) -> Acquisition:
         self.clock.advance(timedelta(seconds=seconds))

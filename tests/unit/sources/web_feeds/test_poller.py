@@ -461,11 +461,7 @@ def test_a_fault_in_reading_hurts_only_its_feed(
             raise ZeroDivisionError
         return read(feed, *given, **more)
 
-    async def fail_async(feed: Feed, *given: Any, **more: Any) -> Any:
-        return fail(feed, *given, **more)
-
     monkeypatch.setattr(world.acquirer, "read_document", fail)
-    monkeypatch.setattr(world.acquirer, "read_document_async", fail_async)
     assert world.poll().accepted == 1
     assert "ZeroDivisionError" in (world.state(bad).problem or "")
 

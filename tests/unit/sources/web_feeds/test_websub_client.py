@@ -84,7 +84,7 @@ class World(PollWorld):
     def __init__(self, folder: Path, server: FeedServer, **overrides: Any) -> None:
         super().__init__(folder, server, public_url=server.url("/public"), **overrides)
         self.hub = Hub(server)
-        self.subscriber = WebSubClient(self.root.catalog, self.acquirer, self.root.settings)
+        self.subscriber = WebSubClient(self.acquirer)
 
         async def call(request: web.Request) -> web.Response:
             params = dict(request.query.items())

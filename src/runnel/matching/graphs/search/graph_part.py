@@ -35,10 +35,6 @@ class GraphSolutions:
         """A set of solutions."""
         return self.solutions.rows(number)
 
-    def terms(self, number: int) -> list[list[str]]:
-        """A set of solutions as texts, a list each."""
-        return [[self.term(one) for one in row] for row in self.rows(number).tolist()]
-
     def term(self, number: int) -> str:
         """A term by its number."""
         if number < self.publications.plan_terms:
