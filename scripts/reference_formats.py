@@ -97,7 +97,7 @@ _TABLES = {
     "offers": "the last day on which each feed offered items, seen or new",
     "source_files": "files read so far, and what was wrong with them",
     "plans": "plan versions: base and delta folders, and the folders of the partitioning where there is one",
-    "partition_loads": "what each partition of a partitioning did lately; it fades",
+    "distribution_work": "what each part of a distribution did lately; it fades",
     "lineages": "runs of batches with one checkpoint",
     "match_segments": "the match log's manifest: a row for a committed batch",
     "match_parts": "the files of the segments",
